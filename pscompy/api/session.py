@@ -293,10 +293,11 @@ class Session:
     # ---- actions ----
 
     def serve(self, timeout: float | None = None) -> None:
-        """Run the actions that peers call (see `pscompy.action`), for `timeout` seconds, or until
-        the session is closed, which raises `Closed`.
+        """Run the actions that peers call (see `pscompy.action`), until the session is closed,
+        which raises `Closed`.
 
         A session that has called an action itself runs those of its peers from then on anyway.
+        After a `Timeout` (seconds) it goes on running them.
         """
         self._check()
         service = self._plain.service()
@@ -308,7 +309,7 @@ class Session:
             else:
                 over.wait(timeout)
         except Timeout:
-            return
+            raise Timeout(f"{self.name} has served for {timeout} s") from None
 
     # ---- other event loops ----
 

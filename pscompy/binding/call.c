@@ -36,6 +36,7 @@ static int verb_take(const psb_verb_t *verb, char role, PyObject *object,
     case 't':
         return psb_arg_tag(object, !verb_sends(verb), &call->tag);
     default:
+        call->timeout = object;
         return psb_arg_deadline(object, &call->deadline);
     }
 }
@@ -53,6 +54,7 @@ static void verb_begin(const psb_verb_t *verb, psb_call_t *call)
     call->tag = verb_sends(verb) ? 0 : PSC_ANY_TAG;
     call->buf = NULL;
     call->deadline = PSC_FOREVER;
+    call->timeout = NULL;
     call->keep = NULL;
 }
 

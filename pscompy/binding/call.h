@@ -39,6 +39,7 @@ typedef struct psb_call {
     int32_t tag;
     PyObject *buf; /* NULL: none */
     int64_t deadline;
+    PyObject *timeout; /* as the program gave it, if there is a deadline */
     uint32_t id; /* active message: selects the handler */
     uint64_t offset; /* of a put or a get */
     const Py_buffer *blob; /* active message: the header; put and get:

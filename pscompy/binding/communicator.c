@@ -40,10 +40,24 @@ static psb_connection_t *comm_make_peer(psb_communicator_t *self,
     return self->peers[rank];
 }
 
-/* Sets *peer_p to NULL if any source is meant. */
-static int comm_find_peer(psb_communicator_t *self, PyObject *object,
-                          psb_connection_t **peer_p)
+/* Returns -1 with an exception that names the argument. */
+static int comm_refuse_rank(const psb_call_t *call, PyObject *object)
 {
+    const char *name = call->kind != PSB_SEND ? "source"
+                       : call->buf            ? "dest"
+                                              : "rank";
+
+    if (PyErr_ExceptionMatches(PyExc_TypeError))
+        PyErr_Format(PyExc_TypeError, "%s is the number of a rank, not %R",
+                     name, object);
+    return -1;
+}
+
+/* Sets call->connection to NULL if any source is meant. */
+static int comm_find_peer(psb_communicator_t *self, PyObject *object,
+                          psb_call_t *call)
+{
+    psb_connection_t **peer_p = &call->connection;
     long long rank;
     int overflow;
 
@@ -52,7 +66,7 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
         return 0;
     rank = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (rank == -1 && !overflow && PyErr_Occurred())
-        return -1;
+        return comm_refuse_rank(call, object);
     if (rank == PSB_ANY_SOURCE)
         return 0;
     if (PSB_UNLIKELY(overflow || rank < 0 || rank >= self->size)) {
@@ -75,7 +89,7 @@ static int comm_address(psb_communicator_t *self, PyObject *rank,
         PyErr_SetString(PyExc_TypeError, "this Communicator was not opened");
         return -1;
     }
-    if (comm_find_peer(self, rank, &call->connection) < 0)
+    if (comm_find_peer(self, rank, call) < 0)
         return -1;
     if (PSB_UNLIKELY(call->kind == PSB_SEND && !call->connection)) {
         PyErr_SetString(PyExc_IndexError, "a message goes to one rank");
@@ -181,6 +195,7 @@ static PyObject *comm_sendrecv(psb_communicator_t *self, PyObject *const *args,
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
         return NULL;
     send.buf = given[0];
+    send.timeout = given[6];
     psb_call_receive(&recv, given[2]);
     if (psb_arg_tag(given[4], false, &send.tag) < 0 ||
         psb_arg_tag(given[5], true, &recv.tag) < 0 ||

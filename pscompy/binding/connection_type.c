@@ -135,6 +135,7 @@ static PyObject *connection_sendrecv(psb_connection_t *self,
         psb_connection_address(self, &recv) < 0)
         return NULL;
     send.buf = given[0];
+    send.timeout = given[4];
     psb_call_receive(&recv, given[1]);
     return psb_call_sendrecv(&send, &recv);
 }

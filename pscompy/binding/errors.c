@@ -115,17 +115,6 @@ PyObject *psb_raise_bounds(psb_state_t *state, PyObject *origin,
     return exception_raise(exception);
 }
 
-PyObject *psb_raise_timeout(psb_state_t *state, PyObject *origin,
-                            PyObject *request)
-{
-    PyObject *exception = psb_exception(state, origin, PSC_ERR_TIMEOUT, 0);
-
-    if (exception && request &&
-        PyObject_SetAttrString(exception, "request", request) < 0)
-        Py_CLEAR(exception);
-    return exception_raise(exception);
-}
-
 PyObject *psb_default_exception(psb_state_t *state, PyObject *const *args,
                                 Py_ssize_t n_args)
 {

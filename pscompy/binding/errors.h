@@ -21,11 +21,6 @@ typedef struct psb_bounds {
 } psb_bounds_t;
 PyObject *psb_raise_bounds(psb_state_t *state, PyObject *origin,
                            const psb_bounds_t *bounds);
-/* Raises the Timeout of `origin`, whose .request is `request`: the Request
- * still in flight, or NULL if there is none. */
-PyObject *psb_raise_timeout(psb_state_t *state, PyObject *origin,
-                            PyObject *request);
-
 /* An exception that was set aside, to be raised again later. */
 typedef struct psb_raised {
     PyObject *type, *value, *traceback;

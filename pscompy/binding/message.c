@@ -55,7 +55,7 @@ static PyObject *message_receive(psb_op_t *matched, PyObject *buf)
     op.core = matched->core;
     psb_op_unlink(matched);
     matched->core = NULL;
-    value = psb_op_block(&op, PSC_FOREVER) ? psb_op_value(&op) : NULL;
+    value = psb_op_block(&op, PSC_FOREVER, NULL) ? psb_op_value(&op) : NULL;
     psb_op_clear(&op);
     return value;
 }

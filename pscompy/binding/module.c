@@ -77,7 +77,7 @@ static PyObject *module_bind(PyObject *module, PyObject *args)
 /* ---- waiting for several ---- */
 
 typedef PyObject *(*module_waiter_t)(psb_state_t *state, PyObject *requests,
-                                     int64_t deadline);
+                                     int64_t deadline, PyObject *timeout);
 
 static PyObject *module_wait(PyObject *module, module_waiter_t wait,
                              const psb_signature_t *signature,
@@ -90,7 +90,7 @@ static PyObject *module_wait(PyObject *module, module_waiter_t wait,
     if (psb_args_parse(signature, args, n_args, kwnames, given) < 0 ||
         psb_arg_deadline(given[1], &deadline) < 0)
         return NULL;
-    return wait(module_state(module), given[0], deadline);
+    return wait(module_state(module), given[0], deadline, given[1]);
 }
 
 static PyObject *module_wait_all(PyObject *module, PyObject *const *args,
@@ -174,6 +174,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->await_request);
     Py_VISIT(state->loop_callback);
     Py_VISIT(state->cancelled_type);
+    Py_VISIT(state->operation);
+    Py_VISIT(state->timed_out);
     return 0;
 }
 
@@ -200,6 +202,8 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->await_request);
     Py_CLEAR(state->loop_callback);
     Py_CLEAR(state->cancelled_type);
+    Py_CLEAR(state->operation);
+    Py_CLEAR(state->timed_out);
     return 0;
 }
 

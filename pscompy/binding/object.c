@@ -110,6 +110,7 @@ static PyObject *object_send(psb_connection_t *self, PyObject *data,
     call.kind = PSB_SEND;
     call.tag = 0;
     call.buf = data;
+    call.timeout = given[2];
     if (psb_arg_tag(given[1], false, &call.tag) < 0 ||
         psb_arg_deadline(given[2], &call.deadline) < 0)
         return NULL;

@@ -35,6 +35,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     op->done = false;
     op->in_request = false;
     op->context = (uint16_t)call->context;
+    op->tag = call->tag;
     op->waiters = 0;
     op->polls = 0;
     op->result = (psc_result_t){.status = PSC_OK, .rank = -1};

@@ -25,6 +25,7 @@ typedef struct psb_op {
     bool in_request; /* part of a psb_request_t */
     uint16_t context;
     uint16_t waiters; /* threads that wait on `core` without the GIL */
+    int32_t tag;
     psc_result_t result; /* valid once done */
     psb_buffers_t buffers;
 } psb_op_t;

@@ -2,7 +2,7 @@
 #include "outcome.h"
 
 #include "args.h"
-#include "errors.h"
+#include "timeout.h"
 #include "waiting.h"
 
 PyObject *psb_request_done(psb_request_t *self, PyObject *unused)
@@ -64,8 +64,7 @@ PyObject *psb_request_exception(psb_request_t *self, PyObject *const *args,
     case PSB_DONE:
         return request_error(self);
     case PSB_TIMEOUT:
-        return psb_raise_timeout(self->op.worker->state, self->op.origin,
-                                 (PyObject *)self);
+        return psb_raise_timeout(&self->op, given[0], (PyObject *)self);
     default:
         return NULL;
     }

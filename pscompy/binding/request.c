@@ -5,20 +5,29 @@
 #include "await.h"
 #include "cancel.h"
 #include "completion.h"
-#include "errors.h"
 #include "outcome.h"
+#include "timeout.h"
 #include "waiting.h"
 
 #include <structmember.h>
 
-static PyObject *request_wait_until(psb_request_t *self, int64_t deadline)
+/* The body of wait() and result(). */
+static PyObject *request_wait_until(psb_request_t *self,
+                                    const psb_signature_t *signature,
+                                    PyObject *const *args, Py_ssize_t n_args,
+                                    PyObject *kwnames)
 {
+    int64_t deadline = PSC_FOREVER;
+    PyObject *given[1];
+
+    if (psb_args_parse(signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_deadline(given[0], &deadline) < 0)
+        return NULL;
     switch (psb_request_wait(self, deadline)) {
     case PSB_DONE:
         return psb_request_result(self);
     case PSB_TIMEOUT:
-        return psb_raise_timeout(self->op.worker->state, self->op.origin,
-                                 (PyObject *)self);
+        return psb_raise_timeout(&self->op, given[0], (PyObject *)self);
     default:
         return NULL;
     }
@@ -28,19 +37,16 @@ static PyObject *request_wait(psb_request_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames)
 {
     static const psb_signature_t signature = {"wait", 0, 1, {"timeout"}};
-    int64_t deadline = PSC_FOREVER;
-    PyObject *given[1];
 
-    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        psb_arg_deadline(given[0], &deadline) < 0)
-        return NULL;
-    return request_wait_until(self, deadline);
+    return request_wait_until(self, &signature, args, n_args, kwnames);
 }
 
-static PyObject *request_result(psb_request_t *self, PyObject *unused)
+static PyObject *request_result(psb_request_t *self, PyObject *const *args,
+                                Py_ssize_t n_args, PyObject *kwnames)
 {
-    (void)unused;
-    return request_wait_until(self, PSC_FOREVER);
+    static const psb_signature_t signature = {"result", 0, 1, {"timeout"}};
+
+    return request_wait_until(self, &signature, args, n_args, kwnames);
 }
 
 static PyObject *request_test(psb_request_t *self, PyObject *unused)
@@ -106,43 +112,18 @@ static PyObject *request_get_worker(psb_request_t *self, void *closure)
     return (PyObject *)self->op.worker;
 }
 
-/* The switch has no default, so that the compiler reports a missing kind. */
-static const char *request_kind_name(psb_kind_t kind)
-{
-    switch (kind) {
-    case PSB_SEND:
-        return "send";
-    case PSB_RECV_INTO:
-    case PSB_RECV_NEW:
-    case PSB_RECV_ROOM:
-    case PSB_RECV_STATUS:
-    case PSB_RECV_VIEW:
-    case PSB_RECV_MEMORY:
-        return "receive";
-    case PSB_PROBE:
-    case PSB_MATCH:
-        return "probe";
-    case PSB_PUT:
-        return "put";
-    case PSB_GET:
-        return "get";
-    case PSB_AM:
-        return "message";
-    case PSB_EVENT:
-    case PSB_KINDS:
-        break;
-    }
-    return "event";
-}
-
 static PyObject *request_repr(psb_request_t *self)
 {
     const char *state = !self->finished ? "in flight"
                         : self->error   ? "failed"
                                         : "done";
+    PyObject *operation = psb_op_operation(&self->op), *text;
 
-    return PyUnicode_FromFormat("<Request: %s, %s>",
-                                request_kind_name(self->op.kind), state);
+    if (!operation)
+        return NULL;
+    text = PyUnicode_FromFormat("<Request: %U, %s>", operation, state);
+    Py_DECREF(operation);
+    return text;
 }
 
 static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
@@ -188,8 +169,8 @@ static PyMethodDef request_methods[] = {
      "Block until the request completes; returns the result of the blocking\n"
      "call, or raises its exception. After a Timeout (seconds) the request\n"
      "is still in flight. May be called repeatedly."},
-    {"result", PSB_FUNCTION(request_result), METH_NOARGS,
-     "result($self)\n--\n\n"
+    {"result", PSB_FUNCTION(request_result), PSB_FAST,
+     "result($self, timeout=None)\n--\n\n"
      "The same as wait()."},
     {"test", PSB_FUNCTION(request_test), METH_NOARGS,
      "test($self)\n--\n\n"

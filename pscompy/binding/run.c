@@ -8,6 +8,7 @@
 #include "message.h"
 #include "result.h"
 #include "start.h"
+#include "timeout.h"
 #include "waiting.h"
 
 int psb_call_enter(psb_call_t *call)
@@ -28,20 +29,22 @@ static PyObject *call_value(psb_op_t *op)
                : psb_op_value(op);
 }
 
-static PyObject *call_wait(psb_op_t *op, int64_t deadline)
+static PyObject *call_wait(psb_op_t *op, int64_t deadline, PyObject *timeout)
 {
-    return psb_op_block(op, deadline) ? call_value(op) : NULL;
+    return psb_op_block(op, deadline, timeout) ? call_value(op) : NULL;
 }
 
 static PyObject *call_block(psb_call_t *call, psb_op_t *op)
 {
-    return psb_op_start(op, call, 0, NULL) < 0 ? NULL
-                                               : call_wait(op, call->deadline);
+    return psb_op_start(op, call, 0, NULL) < 0
+               ? NULL
+               : call_wait(op, call->deadline, call->timeout);
 }
 
 /* The deadline has passed, or a signal handler has raised, whose exception
  * stays. */
-static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome)
+static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome,
+                              PyObject *timeout)
 {
     bool gone = psb_request_withdraw(request);
 
@@ -49,16 +52,16 @@ static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome)
         return NULL;
     if (gone && request->op.result.status != PSC_ERR_CANCELLED)
         return psb_request_result(request); /* just in time */
-    return psb_raise_timeout(request->op.worker->state, request->op.origin,
+    return psb_raise_timeout(&request->op, timeout,
                              gone ? NULL : (PyObject *)request);
 }
 
-static PyObject *call_finish(psb_request_t *request, int64_t deadline)
+static PyObject *call_finish(psb_request_t *request, const psb_call_t *call)
 {
-    psb_outcome_t outcome = psb_request_wait(request, deadline);
+    psb_outcome_t outcome = psb_request_wait(request, call->deadline);
 
     return outcome == PSB_DONE ? psb_request_result(request)
-                               : call_give_up(request, outcome);
+                               : call_give_up(request, outcome, call->timeout);
 }
 
 /* Runs the call as a Request, because Timeout.request may have to name it. */
@@ -68,7 +71,7 @@ static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
 
     if (!posted)
         return NULL;
-    value = call_finish((psb_request_t *)posted, call->deadline);
+    value = call_finish((psb_request_t *)posted, call);
     Py_DECREF(posted);
     return value;
 }
@@ -113,7 +116,7 @@ PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv)
         return NULL;
     sent = psb_call_run(send);
     if (sent)
-        value = call_finish((psb_request_t *)posted, send->deadline);
+        value = call_finish((psb_request_t *)posted, send);
     else
         psb_request_withdraw((psb_request_t *)posted);
     Py_XDECREF(sent);
@@ -170,7 +173,7 @@ PyObject *psb_call_improbe(psb_call_t *call)
     if (psb_op_start(&op, call, 0, NULL) < 0)
         return NULL;
     if (!psb_op_advance(&op) && !psb_op_withdraw(&op)) {
-        value = call_wait(&op, PSC_FOREVER);
+        value = call_wait(&op, PSC_FOREVER, NULL);
     } else if (op.result.status == PSC_ERR_CANCELLED) {
         value = Py_None;
         Py_INCREF(value);

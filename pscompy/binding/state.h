@@ -37,6 +37,8 @@ typedef struct psb_state {
     /* Looked up on first use, see psb_import_once. */
     PyObject *from_status;     /* pscompy.errors.from_status */
     PyObject *cancelled_type;  /* pscompy.errors.Cancelled */
+    PyObject *operation;       /* pscompy.api.awaited.operation */
+    PyObject *timed_out;       /* pscompy.api.awaited.timed_out */
     PyObject *await_request;   /* pscompy.api.aio.await_request */
     PyObject *loop_callback;   /* pscompy.api.aio.loop_callback */
     PyObject *dumps, *loads;   /* pickle.dumps, pickle.loads */

@@ -7,6 +7,7 @@
 #include "completion.h"
 #include "errors.h"
 #include "start.h"
+#include "timeout.h"
 
 static int64_t wait_left(int64_t deadline)
 {
@@ -125,7 +126,7 @@ psb_outcome_t psb_request_stand_in(psb_request_t *self, psc_sleeper_t *sleeper,
 
 /* A signal handler that raises, or the deadline, withdraws an op that has not
  * begun. Any other op goes on as a Request. */
-bool psb_op_block(psb_op_t *op, int64_t deadline)
+bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout)
 {
     psb_outcome_t outcome = op->done ? PSB_DONE : psb_op_wait(op, deadline);
 
@@ -136,7 +137,7 @@ bool psb_op_block(psb_op_t *op, int64_t deadline)
     else if (outcome == PSB_TIMEOUT && op->result.status != PSC_ERR_CANCELLED)
         return true; /* completed just in time */
     if (outcome == PSB_TIMEOUT)
-        psb_raise_timeout(op->worker->state, op->origin, NULL);
+        psb_raise_timeout(op, timeout, NULL);
     return false;
 }
 
@@ -171,22 +172,22 @@ static PyObject *wait_requests(psb_state_t *state, PyObject *iterable)
 }
 
 /* Waits for one after the other; all of them make progress meanwhile. */
-static bool wait_until_all(psb_state_t *state, PyObject *tuple,
-                           int64_t deadline)
+static bool wait_until_all(PyObject *tuple, int64_t deadline, PyObject *timeout)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
         psb_request_t *request = (psb_request_t *)PyTuple_GET_ITEM(tuple, i);
         psb_outcome_t outcome = psb_request_wait(request, deadline);
 
         if (outcome == PSB_TIMEOUT)
-            psb_raise_timeout(state, NULL, NULL);
+            psb_raise_timeout(&request->op, timeout, NULL);
         if (outcome != PSB_DONE)
             return false;
     }
     return true;
 }
 
-PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline)
+PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline,
+                       PyObject *timeout)
 {
     PyObject *tuple = wait_requests(state, requests);
     PyObject *results;
@@ -194,7 +195,7 @@ PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline)
     if (!tuple)
         return NULL;
     results = PyList_New(PyTuple_GET_SIZE(tuple));
-    if (results && !wait_until_all(state, tuple, deadline))
+    if (results && !wait_until_all(tuple, deadline, timeout))
         Py_CLEAR(results);
     for (Py_ssize_t i = 0; results && i < PyTuple_GET_SIZE(tuple); i++) {
         PyObject *item = PyTuple_GET_ITEM(tuple, i);
@@ -235,13 +236,12 @@ static void wait_hold(PyObject *tuple, int change)
     }
 }
 
-static Py_ssize_t wait_until_any(psb_state_t *state, PyObject *tuple,
-                                 int64_t deadline)
+static Py_ssize_t wait_until_any(PyObject *tuple, int64_t deadline,
+                                 PyObject *timeout)
 {
     size_t n = (size_t)PyTuple_GET_SIZE(tuple);
     psc_request_t **requests = PyMem_Calloc(n, sizeof *requests);
-    psb_worker_t *worker =
-        ((psb_request_t *)PyTuple_GET_ITEM(tuple, 0))->op.worker;
+    psb_op_t *first = &((psb_request_t *)PyTuple_GET_ITEM(tuple, 0))->op;
     psb_outcome_t outcome = PSB_AGAIN;
     Py_ssize_t done = -1;
 
@@ -251,17 +251,19 @@ static Py_ssize_t wait_until_any(psb_state_t *state, PyObject *tuple,
     }
     wait_hold(tuple, 1);
     while (outcome == PSB_AGAIN && (done = wait_find_done(tuple, requests)) < 0)
-        outcome = wait_step(worker, NULL, requests, n, PSC_WAIT_ANY, deadline);
+        outcome = wait_step(first->worker, NULL, requests, n, PSC_WAIT_ANY,
+                            deadline);
     if (outcome == PSB_TIMEOUT)
         done = wait_find_done(tuple, requests);
     wait_hold(tuple, -1);
     PyMem_Free(requests);
     if (done < 0 && outcome == PSB_TIMEOUT)
-        psb_raise_timeout(state, NULL, NULL);
+        psb_raise_timeout(first, timeout, NULL);
     return done;
 }
 
-PyObject *psb_wait_any(psb_state_t *state, PyObject *requests, int64_t deadline)
+PyObject *psb_wait_any(psb_state_t *state, PyObject *requests, int64_t deadline,
+                       PyObject *timeout)
 {
     PyObject *tuple = wait_requests(state, requests);
     PyObject *value, *pair = NULL;
@@ -272,7 +274,7 @@ PyObject *psb_wait_any(psb_state_t *state, PyObject *requests, int64_t deadline)
     if (PyTuple_GET_SIZE(tuple) == 0)
         PyErr_SetString(PyExc_ValueError, "no requests to wait for");
     else
-        index = wait_until_any(state, tuple, deadline);
+        index = wait_until_any(tuple, deadline, timeout);
     if (index >= 0) {
         PyObject *item = PyTuple_GET_ITEM(tuple, index);
 

@@ -16,12 +16,12 @@ psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline);
 /* Waits as a thread that polls only while no other thread does. */
 psb_outcome_t psb_request_stand_in(psb_request_t *self, psc_sleeper_t *sleeper,
                                    int64_t deadline);
-PyObject *psb_wait_all(psb_state_t *state, PyObject *requests,
-                       int64_t deadline);
-PyObject *psb_wait_any(psb_state_t *state, PyObject *requests,
-                       int64_t deadline);
+PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline,
+                       PyObject *timeout);
+PyObject *psb_wait_any(psb_state_t *state, PyObject *requests, int64_t deadline,
+                       PyObject *timeout);
 /* Blocks for an op on the stack. Returns true if op has completed; else an
  * exception is set, and an op still in flight has become a Request. */
-bool psb_op_block(psb_op_t *op, int64_t deadline);
+bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout);
 
 #endif

@@ -31,6 +31,7 @@ class Attempt:
         self.rivals: dict[Negotiation[Any], Target | None] = {}  # connected, without an answer yet
         self.rest: Targets = []  # places of this round that were not tried
         self.refused: Refusal | None = None  # the first of this round
+        self.last_error: PscomError | None = None  # why the round before failed
 
     @property
     def dialing(self) -> bool:

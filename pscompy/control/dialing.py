@@ -95,6 +95,7 @@ class Dialing:
         if record.phase is Phase.NEGOTIATING:
             calling = attempt.kind is Kind.CALL
             self._connections.step(record, PhaseEvent.CALL if calling else PhaseEvent.DIAL)
+        attempt.last_error = error
         logger.debug("%s; next attempt in %.0f ms", error, delay * 1000)
         attempt.timer = self._thread.later(delay, self._dial, record)
 

@@ -195,7 +195,8 @@ class Communicator(Ranks):
 
     def ibarrier(self) -> Request[None]:
         """A barrier to be waited for, or awaited. All ranks begin theirs in the same order."""
-        request = self.session._event(Request)
+        self.session._check()
+        request = self.session._binding.event(Request, self)
         Barrier(self._collectives, request).start()
         return request
 

@@ -38,7 +38,7 @@ COMMUNICATOR = {
 REQUEST = {
     "wait": "(timeout=None)",
     "test": "()",
-    "result": "()",
+    "result": "(timeout=None)",
     "done": "()",
     "cancel": "()",
     "cancelled": "()",

@@ -396,7 +396,8 @@ def test_threads_end_with_the_session(connect):
 
 def test_serve_for_some_time(open_session):
     session = open_session()
-    session.serve(timeout=0.01)
+    with pytest.raises(pscompy.Timeout, match=r"has served for 0\.01 s"):
+        session.serve(timeout=0.01)
     session.close()
     with pytest.raises(pscompy.Closed):
         session.serve()

@@ -1,0 +1,95 @@
+"""What an operation waits for, in words: for the text of a `Timeout`, and for repr(request).
+
+Called by the extension, when a wait has timed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from pscompy.api.connection import Connection, _Beside
+from pscompy.api.request import ANY_TAG, Request, Status
+from pscompy.binding import _binding
+from pscompy.core import lib
+from pscompy.errors import PscomError, Timeout
+
+_ROOM = 0xC000  # the bits of a context that tell messages, objects and actions apart
+_CALLS = {0: ("a bytes message", "recv()"), lib.PSC_CONTEXT_OBJECTS: ("an object", "recv_obj()")}
+
+
+def operation(verb: str, origin: Any, context: int, tag: int) -> str:
+    """The operation in words: "receive from 1 with tag 3"."""
+    peer = _peer(origin)
+    if verb == "event":
+        return _event(origin)
+    towards = "to" if verb in ("send", "put", "am_send") else "from"
+    words = f"{verb} {towards} {peer}"
+    if verb not in ("send", "receive", "probe"):
+        return words
+    if context & _ROOM == lib.PSC_CONTEXT_OBJECTS:
+        words = f"{verb} of an object {towards} {peer}"
+    return f"{words} with {'any tag' if tag == ANY_TAG else f'tag {tag}'}"
+
+
+def timed_out(
+    worker: _binding.Worker,
+    verb: str,
+    origin: Any,
+    context: int,
+    tag: int,
+    seconds: float | None,
+    request: Request | None,
+) -> Timeout:
+    """The exception for an operation that has not completed within `seconds`."""
+    parts = [f"{operation(verb, origin, context, tag)}: not done within {seconds or 0:g} s"]
+    if cause := _why_not_connected(origin):
+        parts.append(f"the last attempt to connect: {cause}")
+    if verb in ("receive", "probe"):
+        parts += _unmatched(worker, origin, context)
+    peer = origin.peer if isinstance(origin, Connection) else None
+    return Timeout("; ".join(parts), peer=peer, request=request)
+
+
+def _event(origin: Any) -> str:
+    """An operation that Python completes."""
+    if isinstance(origin, _Beside):
+        return f"send or receive of an object with {origin.peer}"
+    if isinstance(origin, Connection):
+        return f"connecting to {origin.peer}"
+    if isinstance(origin, _binding.Communicator):
+        any_object = "receive of an object from any peer"
+        return f"barrier of {origin!r}" if hasattr(origin, "rank") else any_object
+    return "event"
+
+
+def _peer(origin: Any) -> str:
+    if isinstance(origin, Connection):
+        return origin.peer
+    return "a peer" if isinstance(origin, _binding.Connection) else "any peer"
+
+
+def _why_not_connected(origin: Any) -> PscomError | None:
+    attempt = origin._record.attempt if isinstance(origin, Connection) else None
+    return attempt.last_error if attempt is not None else None
+
+
+def _unmatched(worker: _binding.Worker, origin: Any, context: int) -> Iterator[str]:
+    """The earliest messages that wait to be received: those of the peer, else those of all."""
+    for room, (kind, call) in _CALLS.items():
+        status = None
+        with suppress(PscomError):  # the peer is gone
+            status = _earliest(worker, origin, context & ~_ROOM | room)
+        if status is not None:
+            source = status.source.peer if isinstance(status.source, Connection) else status.source
+            yield f"{kind} with tag {status.tag} from {source} is waiting: {call} takes it"
+
+
+def _earliest(worker: _binding.Worker, origin: Any, context: int) -> Status | None:
+    status = _Beside(origin, context).iprobe() if isinstance(origin, Connection) else None
+    if status is not None:
+        return status._replace(source=origin) if not isinstance(status.source, int) else status
+    anybody = _binding.Communicator()
+    anybody._bind(worker, 0, context)
+    return anybody.iprobe()

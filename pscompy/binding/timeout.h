@@ -1,0 +1,16 @@
+/* The Timeout of an operation, and the operation in words. */
+#ifndef PSCOMPY_BINDING_TIMEOUT_H
+#define PSCOMPY_BINDING_TIMEOUT_H
+
+#include "op.h"
+
+/* The operation in words: "receive from 1 with tag 3". A new reference, or
+ * NULL. */
+PyObject *psb_op_operation(const psb_op_t *op);
+/* Raises the Timeout of `op` after `timeout` seconds. Its .request is
+ * `request`: the Request still in flight, or NULL if there is none. Always
+ * returns NULL. */
+PyObject *psb_raise_timeout(const psb_op_t *op, PyObject *timeout,
+                            PyObject *request);
+
+#endif
