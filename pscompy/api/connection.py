@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
+from pscompy.api import arrays
 from pscompy.api.context import Context
 from pscompy.api.request import Request, Status
 from pscompy.binding import _binding
@@ -19,6 +20,8 @@ from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike, NDArray
+
     from pscompy.control.explain import Explanation
     from pscompy.control.peer import Record
     from pscompy.parcel.callers import Caller
@@ -123,6 +126,22 @@ class Connection(_binding.Connection):
         at once."""
         if self.state not in _ENDED:
             self._context.control.close_connection(self._record)
+
+    # ---- arrays ----
+
+    def recv_array(
+        self,
+        dtype: DTypeLike,
+        shape: SupportsIndex | Sequence[SupportsIndex],
+        tag: int = -1,
+        timeout: float | None = None,
+    ) -> NDArray[Any]:
+        """Receive one message as a new array of this dtype and shape, in memory of the pool.
+
+        `ValueError` if the message has another number of bytes, `Timeout` (seconds); in both cases
+        the message stays in the queue.
+        """
+        return arrays.receive(self._worker, self.mprobe(tag, timeout), dtype, shape)
 
     # ---- objects ----
 

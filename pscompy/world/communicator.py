@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
+from pscompy.api import arrays
 from pscompy.api.connection import Connection
 from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import ANY_SOURCE, ANY_TAG, Request, Status
@@ -93,6 +94,21 @@ class Communicator(Ranks):
         """The first of two context numbers, the same on all ranks, that none of them uses."""
         self.session._check()
         return self._job.take_contexts(maximum(self._collectives, self._job.next_context))
+
+    # ---- arrays ----
+
+    def recv_array(
+        self,
+        dtype: DTypeLike,
+        shape: SupportsIndex | Sequence[SupportsIndex],
+        source: int = ANY_SOURCE,
+        tag: int = ANY_TAG,
+        timeout: float | None = None,
+    ) -> NDArray[Any]:
+        """Receive one message from rank source, or from any, as a new array; see
+        Connection.recv_array."""
+        message = self.mprobe(source, tag, timeout)
+        return arrays.receive(self.session._binding, message, dtype, shape)
 
     # ---- objects ----
 
