@@ -48,7 +48,8 @@ def timed_out(
         parts.append(f"the last attempt to connect: {cause}")
     if verb in ("receive", "probe"):
         parts += _unmatched(worker, origin, context)
-    peer = origin.peer if isinstance(origin, Connection) else None
+    made = origin._exception(lib.PSC_ERR_TIMEOUT, 0) if hasattr(origin, "_exception") else None
+    peer = getattr(made, "peer", None)
     return Timeout("; ".join(parts), peer=peer, request=request)
 
 
