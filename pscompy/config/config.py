@@ -88,10 +88,15 @@ def full_name(section: str, name: str) -> str:
 
 
 def launcher_environment() -> Mapping[str, str]:
-    """The variables that a launcher sets, PMI_*, PMIX_*, SLURM_* and the folder of Open MPI's
-    library; and PSCOMPY_*, which pscompy sets (`set_for_children`)."""
-    names = ("PMI_", "PMIX_", "SLURM_", "OPAL_PREFIX", "PSCOMPY_")
-    return {name: value for name, value in os.environ.items() if name.startswith(names)}
+    """The variables that launchers and batch systems set; and PSCOMPY_*, which pscompy sets
+    (`set_for_children`)."""
+    families = ("PMI_", "PMIX_", "SLURM_", "PBS_", "OMPI_COMM_WORLD_", "PALS_", "FLUX_")
+    names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OPAL_PREFIX")
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in names or name.startswith((*families, "TORCHELASTIC_", "PSCOMPY_"))
+    }
 
 
 def set_for_children(name: str, value: str) -> None:

@@ -22,6 +22,14 @@ GENERAL = (
     Var("FINALIZE_TIMEOUT", "30", seconds, "Time that a World waits for its ranks at its end."),
 )
 
+LAUNCH = (
+    Var("RANK", "auto", integer(0, auto=True), "Rank of this process; auto: from the launcher."),
+    Var("SIZE", "auto", integer(1, auto=True), "Number of ranks; 1: alone, under any launcher."),
+    Var("STORE", "", text, "HOST:PORT of rank 0, for ranks that PSP_RANK and PSP_SIZE number."),
+    Var("STORE_PORT", "auto", integer(1, 65535, auto=True), "Rank 0's port under torchrun."),
+    Var("STORE_TIMEOUT", "300", seconds, "Time to wait for rank 0 to listen there."),
+)
+
 MODULES = (
     Var("MSA_MODULE_ID", "0", integer(0, 65535), "Number of the module that this process is in."),
     Var("JOIN", "", text, "NAME:MODULES of the World that joins several jobs; empty: none."),
@@ -90,7 +98,7 @@ PRECON = (
     ),
 )
 
-VARIABLES = GENERAL + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
+VARIABLES = GENERAL + LAUNCH + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 
 # Undeclared names that are not reported as misspelt. A name that ends in _ stands for all that
 # begin so.

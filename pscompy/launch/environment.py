@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from pscompy.config.variables import APART
 
 # Prefixes of variables that another launcher set for this process; they would mislead the ranks.
-_FOREIGN = ("PMI_", "PMI2_", "PMIX_", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
+_FOREIGN = (
+    *("PMI_", "PMI2_", "PMIX_", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    *("TORCHELASTIC_", "PSP_RANK", "PSP_SIZE", "PSP_STORE"),
+)
 
 # Variables with which the ranks need no key of their own.
 _KEEPS_THE_KEY = (

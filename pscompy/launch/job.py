@@ -19,12 +19,12 @@ from typing import NamedTuple
 
 from pscompy.launch.environment import job_environment, rank_variables
 from pscompy.launch.event_loop import Loop
-from pscompy.launch.pmi import Abort, Replies, Server
 from pscompy.launch.process_group import Guard
 from pscompy.launch.rank import Rank
 from pscompy.launch.signals import Signals
 from pscompy.launch.summary import Summary, end_of
 from pscompy.launch.terminal import Terminal
+from pscompy.world.bootstrap.pmi1_server import Abort, Replies, Server
 from pscompy.world.bootstrap.pmi1_wire import JOB_PREFIX, WireError
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL

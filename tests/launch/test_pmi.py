@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pscompy.errors import ConfigError, ConnectError, PeerLost, Timeout
-from pscompy.launch.pmi import Abort, Server
 from pscompy.world.bootstrap import Pmi1, Single, detect, pmi1
+from pscompy.world.bootstrap.pmi1_server import Abort, Server
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer, WireError, pack, parse
 from tests.waiting import expect_soon, stay
 
@@ -294,7 +294,7 @@ def test_no_launcher_means_rank_0_of_1():
 @pytest.mark.parametrize(
     ("environ", "complaint"),
     [
-        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, "4 tasks no PMI.*--mpi=pmi2"),
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, "4 tasks, and.*no PMI.*--mpi=pmi2"),
         ({"PMI_FD": "989", "PMI_RANK": "0", "PMI_SIZE": "2"}, "not open here"),
         ({"PMI_FD": "0x", "PMI_RANK": "0", "PMI_SIZE": "2"}, "PMI_FD='0x'"),
         ({"PMI_PORT": "localhost", "PMI_ID": "0"}, "PMI_PORT='localhost'"),

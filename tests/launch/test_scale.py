@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pscompy
-from pscompy.launch.pmi import Server
+from pscompy.world.bootstrap.pmi1_server import Server
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer
 from tests.names import A_KEY
 from tests.waiting import expect_soon, state_of

@@ -1,8 +1,9 @@
 """How a process learns its rank, and how ranks find each other's addresses.
 
 `detect` returns the `Bootstrap` for the launcher's variables: PMI-1 under `pscompy run`, MPICH's
-mpiexec and srun, PMIx under Open MPI's mpirun and srun, or rank 0 of 1 without a launcher. `attach`
-keeps one Bootstrap for the whole process, because a rank can sign off at its launcher only once.
+mpiexec and srun, PMIx under Open MPI's mpirun and srun, a store of our own under torchrun and where
+PSP_RANK, PSP_SIZE and PSP_STORE are set, or rank 0 of 1 without a launcher. `attach` keeps one
+Bootstrap for the whole process, because a rank can sign off at its launcher only once.
 """
 
 from __future__ import annotations
@@ -13,16 +14,31 @@ import os
 import stat
 from collections.abc import Mapping
 
-from pscompy.config.config import launcher_environment
+from pscompy.config.config import Config, launcher_environment
+from pscompy.config.variables import VARIABLES
 from pscompy.errors import ConfigError, PscomError
 from pscompy.world.bootstrap.join import Join
 from pscompy.world.bootstrap.launcher import Bootstrap
 from pscompy.world.bootstrap.pmi1 import Pmi1
 from pscompy.world.bootstrap.single import Single
+from pscompy.world.bootstrap.store import by_own_variables, by_torchrun, enter
 
 __all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect", "join_up", "launched"]
 
-_REMEDY = "start it with `pscompy run`, mpiexec, or srun --mpi=pmi2 or --mpi=pmix"
+_REMEDY = (
+    "start it with `pscompy run`, mpiexec, or srun --mpi=pmi2 or --mpi=pmix, or set PSP_RANK,"
+    " PSP_SIZE and PSP_STORE; PSP_SIZE=1 runs each process alone"
+)
+
+# Per-task variables of launchers: rank and number of tasks (None: the launcher tells no number).
+_TASKS = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PALS_RANKID", None),
+    ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # SLURM_NTASKS is of an allocation
+    ("PMI_RANK", "PMI_SIZE"),
+    ("RANK", "WORLD_SIZE"),
+)
 
 _attached: tuple[int, Bootstrap] | None = None  # the process id, and its bootstrap
 
@@ -42,7 +58,7 @@ def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
             f"this process was forked from rank {known.rank}: only that is in the World;"
             " a Session can be opened here"
         )
-    bootstrap = join_up(detect(), config)
+    bootstrap = join_up(detect(config=config), config)
     if _attached is None:  # behind the handler that closes sessions, which hence runs later
         atexit.register(_finalize)
     _attached = os.getpid(), bootstrap
@@ -74,16 +90,36 @@ def _finalize() -> None:
 
 def launched() -> bool:
     """Whether the variables of a launcher are in the environment."""
-    environ = launcher_environment()
+    environ, own = launcher_environment(), Config({"": VARIABLES})
+    member = by_own_variables(own) or by_torchrun(environ, own)
+    return _speaks_pmi(environ) or (member is not None and member.size > 1)
+
+
+def detect(
+    environ: Mapping[str, str] | None = None, config: Mapping[str, object] | None = None
+) -> Bootstrap:
+    """A bootstrap for this process; `environ` are the launcher's variables (default: this
+    process's), `config` precedes those that begin with PSP_.
+
+    `ConfigError` if there is a launcher that pscompy cannot talk to. Raises the errors of
+    `store.enter`, too.
+    """
+    own = Config({"": VARIABLES}, config, environ)
+    environ = launcher_environment() if environ is None else environ
+    member = by_own_variables(own)
+    # torchrun may be a task of srun; other programs set its variables by what PMI has told them.
+    if member is None and ("TORCHELASTIC_RUN_ID" in environ or not _speaks_pmi(environ)):
+        member = by_torchrun(environ, own)
+    if member is not None:
+        return Single() if member.size == 1 else enter(member, own)
+    return _by_launcher(environ)
+
+
+def _speaks_pmi(environ: Mapping[str, str]) -> bool:
     return any(name in environ for name in ("PMI_FD", "PMI_PORT", "PMIX_NAMESPACE"))
 
 
-def detect(environ: Mapping[str, str] | None = None) -> Bootstrap:
-    """A bootstrap for this process; `environ` are the launcher's variables.
-
-    `ConfigError` if there is a launcher that pscompy cannot talk to.
-    """
-    environ = launcher_environment() if environ is None else environ
+def _by_launcher(environ: Mapping[str, str]) -> Bootstrap:
     if "PMI_FD" in environ:
         return _from_descriptor(environ)
     if "PMI_PORT" in environ:
@@ -115,9 +151,16 @@ def _from_descriptor(environ: Mapping[str, str]) -> Pmi1:
 
 def _refuse_strangers(environ: Mapping[str, str]) -> None:
     """Raise ConfigError instead of running n separate Worlds of one rank each."""
-    tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
-    if "SLURM_STEP_ID" in environ and tasks != "1":
-        raise ConfigError(f"this srun offers its {tasks} tasks no PMI: {_REMEDY}")
+    for rank, size in _TASKS:
+        tasks = environ.get(size, "1") if size else "several"
+        if tasks != "1" and (size or rank) in environ:
+            seen = " ".join(f"{it}={environ[it]}" for it in (rank, size) if it and it in environ)
+            raise ConfigError(
+                f"{seen}: a launcher has started {tasks} tasks, and offers this one no PMI that"
+                f" pscompy knows: {_REMEDY}",
+                name=rank,
+                value=environ.get(rank),
+            )
 
 
 def _number(environ: Mapping[str, str], name: str, text: str | None = None) -> int:

@@ -1,0 +1,170 @@
+"""Rank 0's side of the store: PMI-1 over TCP for callers that have proved the job's key."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import logging
+import os
+import socket
+from functools import partial
+
+from pscompy.control.event_loop import READ, ControlThread
+from pscompy.control.precon import LinkOptions
+from pscompy.errors import ConfigError
+from pscompy.world.bootstrap.pmi1_server import Abort, Replies, Server
+from pscompy.world.bootstrap.pmi1_wire import LineBuffer, WireError, pack, parse
+from pscompy.world.bootstrap.store import VERSION, Fields, Membership, nonce, proof
+
+logger = logging.getLogger(__name__)
+
+_STRANGERS = 64  # callers without a proof; a newer one replaces the oldest
+
+
+class _Caller:
+    """One link to the store; `rank` is set by a valid proof."""
+
+    def __init__(self, sock: socket.socket, rank: int | None = None) -> None:
+        self.sock = sock
+        self.rank = rank
+        self.lines = LineBuffer()
+        self.hello: Fields = {}
+        self.challenge = ""
+
+
+class Store:
+    """The store of one job, on a thread of rank 0 that ends with the process."""
+
+    def __init__(self, member: Membership, key: bytes, options: LinkOptions) -> None:
+        """Listen at the member's port. `ConfigError` if that is impossible."""
+        self._key = key
+        self._options = options
+        self._server = Server(member.size, f"pscompy-{os.urandom(16).hex()}")
+        self._callers: dict[int, _Caller] = {}  # by descriptor, in the order of their coming
+        self._ranks: dict[int, _Caller] = {}
+        self._told = False
+        self._listener = _listen(member)
+        self._thread = ControlThread("pscompy store")
+
+    def start(self) -> socket.socket:
+        """Serve from now on; returns rank 0's own link."""
+        ours, theirs = socket.socketpair()
+        self._listener.setblocking(False)
+        self._thread.register(self._listener.fileno(), READ, self._on_call)
+        self._admit(_Caller(ours, 0))
+        self._ranks[0] = self._callers[ours.fileno()]
+        os.register_at_fork(after_in_child=self._abandon)
+        self._thread.start()
+        return theirs
+
+    def _abandon(self) -> None:
+        """In a child after a fork: close the links, so that they end with rank 0."""
+        self._thread.abandon()
+        self._listener.close()
+        for caller in self._callers.values():
+            caller.sock.close()
+
+    # ---- on the thread ----
+
+    def _on_call(self, _: int) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:  # the caller has left, or there are no descriptors
+            return
+        self._options.apply(sock)
+        strangers = [caller for caller in self._callers.values() if caller.rank is None]
+        if len(strangers) >= _STRANGERS:
+            self._drop(strangers[0])
+        self._admit(_Caller(sock))
+
+    def _admit(self, caller: _Caller) -> None:
+        self._callers[caller.sock.fileno()] = caller
+        self._thread.register(caller.sock.fileno(), READ, partial(self._on_ready, caller))
+
+    def _on_ready(self, caller: _Caller, _: int) -> None:
+        try:
+            data = caller.sock.recv(65536, socket.MSG_DONTWAIT)
+            lines = caller.lines.feed(data)
+            for line in lines:
+                self._on_line(caller, line)
+        except BlockingIOError:
+            return
+        except (OSError, ValueError, Abort):  # World.abort ends its process, too
+            data = b""
+        if not data:
+            self._drop(caller)
+
+    def _on_line(self, caller: _Caller, line: bytes) -> None:
+        if caller.rank is not None:
+            self._deliver(self._server.receive(caller.rank, line))
+            return
+        command, fields = parse(line)
+        if command == "hello" and not caller.hello:
+            caller.hello, caller.challenge = fields, nonce()
+            caller.sock.send(pack("challenge", nonce=caller.challenge))
+        elif command == "proof" and caller.hello:
+            self._judge(caller, fields.get("proof", ""))
+        else:
+            raise WireError("no proof")
+
+    def _judge(self, caller: _Caller, given: str) -> None:
+        expected = proof(self._key, "caller", caller.hello, caller.challenge)
+        valid = hmac.compare_digest(expected.encode(), given.encode())
+        if flaw := self._flaw(caller.hello) if valid else "other key":
+            refusal = pack("refused", msg=flaw.replace(" ", "_")) if valid else pack("other_key")
+            caller.sock.send(refusal)
+            self._tell(caller, flaw)
+            raise WireError(flaw)
+        caller.rank = int(caller.hello["rank"])
+        self._ranks[caller.rank] = caller
+        answer = proof(self._key, "store", caller.hello, caller.challenge)
+        caller.sock.send(pack("welcome", proof=answer))
+
+    def _flaw(self, hello: Fields) -> str:
+        """The reason to refuse a caller that has proved the key; empty if there is none."""
+        rank, size = int(hello.get("rank", "-1")), self._server.size
+        if hello.get("version") != VERSION:
+            return f"rank 0 speaks version {VERSION} of the store"
+        if hello.get("size") != str(size) or not 0 < rank < size:
+            return f"rank {rank} of {hello.get('size')} in a job of {size} ranks"
+        return f"there is a rank {rank} already" if rank in self._ranks else ""
+
+    def _tell(self, caller: _Caller, flaw: str) -> None:
+        """Log the first caller that was refused; others may be many."""
+        if not self._told:
+            self._told = True
+            advice = "; give all ranks the same PSP_KEY" if flaw == "other key" else ""
+            where = caller.sock.getpeername()[0]
+            logger.error("the store has refused a rank at %s: %s%s", where, flaw, advice)
+
+    def _drop(self, caller: _Caller) -> None:
+        self._thread.unregister(caller.sock.fileno())
+        del self._callers[caller.sock.fileno()]
+        caller.sock.close()
+        if caller.rank is not None:
+            self._deliver(self._server.leave(caller.rank))
+
+    def _deliver(self, replies: Replies) -> None:
+        for rank, line in replies:
+            with contextlib.suppress(OSError):  # the rank has left, which the next read reports
+                self._ranks[rank].sock.send(line, socket.MSG_DONTWAIT)
+
+
+def _listen(member: Membership) -> socket.socket:
+    """A socket at the store's port: on the loopback if the store's host is, else everywhere."""
+    host, port = member.host, member.port
+    local = host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        if local:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            return socket.create_server((host, port), family=family, backlog=1024)
+        dual = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if dual else socket.AF_INET
+        return socket.create_server(("", port), family=family, backlog=1024, dualstack_ipv6=dual)
+    except OSError as error:
+        raise ConfigError(
+            f"rank 0 cannot listen at port {port} for the other ranks ({error.strerror}): another"
+            f" process does, or has this rank; {member.variable} names another port",
+            name=member.variable,
+            value=str(port),
+        ) from error
