@@ -27,6 +27,12 @@ LAUNCH = (
     Var("SIZE", "auto", integer(1, auto=True), "Number of ranks; 1: alone, under any launcher."),
     Var("STORE", "", text, "HOST:PORT of rank 0, for ranks that PSP_RANK and PSP_SIZE number."),
     Var("STORE_PORT", "auto", integer(1, 65535, auto=True), "Rank 0's port under torchrun."),
+    Var(
+        "RSH",
+        "ssh -o BatchMode=yes -o ServerAliveInterval=10",
+        text,
+        "Command by which `pscompy run` reaches a host: RSH HOST COMMAND.",
+    ),
     Var("STORE_TIMEOUT", "300", seconds, "Time to wait for rank 0 to listen there."),
 )
 

@@ -1,1 +1,1 @@
-"""`pscompy run`: starts n ranks on this machine and serves their PMI-1 requests."""
+"""`pscompy run`: starts n ranks, here or on several hosts, and serves their PMI-1 requests."""

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from pscompy.launch.environment import batch_environment
+from pscompy.launch.hosts import Slots, from_file, from_words, is_here, of_allocation, shares
 from pscompy.launch.job import Job, Plan
 from pscompy.launch.terminal import open_standard_files
 
@@ -25,13 +27,8 @@ is returned, or 128 + n for signal n.
 """
 
 
-_TAKE_VALUE = (
-    "-n",
-    "--np",
-    "--module",
-    "--env",
-    "--dump-after",
-)  # options whose value is the next word
+# Options whose value is the next word.
+_TAKE_VALUE = ("-n", "-np", "--np", "--hosts", "--hostfile", "--module", "--env", "--dump-after")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,7 +48,24 @@ def _parser() -> _Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    result.add_argument("-n", "--np", type=_positive, default=1, metavar="N", help="ranks [1]")
+    result.add_argument(
+        "-n",
+        "-np",
+        "--np",
+        type=_positive,
+        dest="np",
+        metavar="N",
+        help="ranks [1; with hosts: one for each of their slots]",
+    )
+    where = result.add_mutually_exclusive_group()
+    where.add_argument(
+        "--hosts",
+        metavar="HOST:N,...",
+        help="hosts to run on, by PSP_RSH [those of a Slurm or PBS allocation, else this one]",
+    )
+    where.add_argument(
+        "--hostfile", type=Path, metavar="FILE", help='a line "HOST:N" or "HOST slots=N" for each'
+    )
     result.add_argument("--module", type=int, metavar="M", help="number of the ranks' module")
     result.add_argument("--label", action="store_true", help="begin each line with its rank")
     result.add_argument(
@@ -73,7 +87,7 @@ def _parser() -> _Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a program on several ranks of this machine."""
+    """Run a program on several ranks, of this machine or of several hosts."""
     parser = _parser()
     own, program = _split(arguments)
     options = parser.parse_args(own)
@@ -83,9 +97,25 @@ def main(arguments: list[str]) -> int:
         environ["PSP_MSA_MODULE_ID"] = str(options.module)
     if options.dump_after < math.inf:
         environ["PSP_SIGQUIT"] = "1"
-    plan = Plan(command, options.np, options.label, environ, options.dump_after)
+    slots = _slots(options)
+    places = shares(slots, options.np)
+    size = options.np or sum(slots.values()) or 1
     open_standard_files()
-    return Job(plan).run()
+    plan = Plan(command, size, options.label, environ, options.dump_after)
+    if all(is_here(host) for host in slots):
+        return Job(plan).run()
+    from pscompy.launch.hosts_job import HostsJob
+
+    return HostsJob(plan._replace(shares=places)).run()
+
+
+def _slots(options: argparse.Namespace) -> Slots:
+    """The hosts that are named, else those of an allocation; empty: this one."""
+    if options.hosts:
+        return from_words(options.hosts.split(","))
+    if options.hostfile:
+        return from_file(options.hostfile)
+    return of_allocation(batch_environment())
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:

@@ -16,6 +16,8 @@ _FOREIGN = (
     *("PMI_", "PMI2_", "PMIX_", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     *("TORCHELASTIC_", "PSP_RANK", "PSP_SIZE", "PSP_STORE"),
 )
+# Prefixes of variables that belong to the launcher's host and login.
+_OF_A_HOST = ("HOSTNAME", "SSH_", "XDG_RUNTIME_", "XDG_SESSION_", "DBUS_SESSION_")
 
 # Variables with which the ranks need no key of their own.
 _KEEPS_THE_KEY = (
@@ -39,11 +41,23 @@ def job_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return environ
 
 
-def rank_variables(rank: int, size: int) -> dict[str, str]:
-    """The variables of one rank, except PMI_FD, which `Rank.start` adds."""
+def on_this_host(environ: Mapping[str, str]) -> dict[str, str]:
+    """The job's variables on another host than the launcher's."""
+    own = {k: v for k, v in environ.items() if not k.startswith(_OF_A_HOST)}
+    return {**os.environ, **own}
+
+
+def batch_environment() -> Mapping[str, str]:
+    """The variables of a batch system's allocation."""
+    return os.environ
+
+
+def rank_variables(rank: int, size: int, local: int, on_host: int) -> dict[str, str]:
+    """The variables of one rank, except PMI_FD, which `Rank.start` adds. It is number `local` of
+    the `on_host` ranks on its host."""
     return {
         "PMI_RANK": str(rank),
         "PMI_SIZE": str(size),
-        "MPI_LOCALRANKID": str(rank),
-        "MPI_LOCALNRANKS": str(size),
+        "MPI_LOCALRANKID": str(local),
+        "MPI_LOCALNRANKS": str(on_host),
     }

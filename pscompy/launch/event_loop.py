@@ -16,7 +16,7 @@ class Loop:
         self._selector = selectors.PollSelector()
         self._watched: dict[int, selectors.SelectorKey] = {}
 
-    def watch(self, fd: int, callback: Callable[[], None], events: int = READ) -> None:
+    def watch(self, fd: int, callback: Callable[[], object], events: int = READ) -> None:
         """Call callback() whenever `fd` is ready. Does nothing if `fd` is watched already."""
         if fd not in self._watched:
             self._watched[fd] = self._selector.register(fd, events, callback)

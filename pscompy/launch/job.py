@@ -12,20 +12,21 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
 from pscompy.launch.environment import job_environment, rank_variables
 from pscompy.launch.event_loop import Loop
+from pscompy.launch.hosts import Share
 from pscompy.launch.process_group import Guard
-from pscompy.launch.rank import Rank
+from pscompy.launch.rank import Rank, start_failure
 from pscompy.launch.signals import Signals
 from pscompy.launch.summary import Summary, end_of
 from pscompy.launch.terminal import Terminal
 from pscompy.world.bootstrap.pmi1_server import Abort, Replies, Server
-from pscompy.world.bootstrap.pmi1_wire import JOB_PREFIX, WireError
+from pscompy.world.bootstrap.pmi1_wire import JOB_PREFIX, LineBuffer, WireError
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 _INSISTING = (signal.SIGINT, signal.SIGTERM)  # the second such signal kills the ranks
@@ -35,13 +36,15 @@ _SAME = 0.2  # seconds within which a second signal counts as a repetition of th
 class Plan(NamedTuple):
     """A job to run: the command `argv` on `size` ranks, with `environ` added to the launcher's own
     environment. If `label` is set, each line of output begins with the number of its rank. All
-    ranks dump what they have in flight every `dump_after` seconds."""
+    ranks dump what they have in flight every `dump_after` seconds. `shares` are the ranks of each
+    host; empty: all on this one."""
 
     argv: list[str]
     size: int
     label: bool = False
     environ: Mapping[str, str] = MappingProxyType({})
     dump_after: float = math.inf
+    shares: Sequence[Share] = ()
 
 
 class Job:
@@ -49,7 +52,8 @@ class Job:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._pmi = Server(plan.size, f"{JOB_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
+        counts = [share.ranks for share in plan.shares] or [plan.size]
+        self._pmi = Server(counts, f"{JOB_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
         self._alive: dict[int, Rank] = {}
@@ -66,10 +70,11 @@ class Job:
             self._loop.watch(self._signals.fileno(), self._on_signals)
             self._start_ranks()
             self._dump_at = time.monotonic() + self._plan.dump_after
-            while self._alive:
-                self._terminal.balance()
+            while self._living:
+                self._balance()
                 self._loop.turn(self._time_left())
                 self._carry_out_orders()
+            self._stop()
         if self._failed:
             for line in self._summary.lines():
                 self._terminal.say(f"pscompy run: {line}")
@@ -77,51 +82,50 @@ class Job:
         self._loop.close()
         return self._code
 
+    # ---- ranks on this host; `HostsJob` has them on others ----
+
     def _start_ranks(self) -> None:
         environ = job_environment(self._plan.environ)
         for number in range(self._plan.size):
             try:
                 self._start_rank(number, environ)
             except OSError as error:
-                code = 127 if isinstance(error, FileNotFoundError) else 126
-                self._fail(code, f"cannot start {self._plan.argv[0]}: {error.strerror}")
+                self._fail(*start_failure(self._plan.argv, error))
                 break
 
     def _start_rank(self, number: int, environ: Mapping[str, str]) -> None:
         plan = self._plan
         stdin = self._terminal.stdin() if number == 0 else os.open(os.devnull, os.O_RDONLY)
         try:
-            variables = {**environ, **rank_variables(number, plan.size)}
+            variables = {**environ, **rank_variables(number, plan.size, number, plan.size)}
             rank = Rank.start(number, plan.argv, variables, self._guard.group, stdin)
         finally:
             os.close(stdin)
         self._alive[number] = rank
-        width = len(str(plan.size - 1))
-        self._terminal.attach(rank, f"[{number:>{width}}] ".encode() if plan.label else b"")
+        self._terminal.attach(rank, self._label(number))
         self._loop.watch(rank.pmi.fileno(), partial(self._on_pmi, rank))
 
-    # ---- signals and ends ----
+    def _label(self, number: int) -> bytes:
+        width = len(str(self._plan.size - 1))
+        return f"[{number:>{width}}] ".encode() if self._plan.label else b""
 
-    def _on_signals(self) -> None:
-        for number in self._signals.read():
-            if number == signal.SIGCHLD:
-                self._reap()
-            elif number == signal.SIGTSTP:
-                self._guard.signal(number)
-                os.kill(os.getpid(), signal.SIGSTOP)
-            elif number in _INSISTING:
-                self._interrupt(number)
-            else:
-                self._guard.signal(number)
+    @property
+    def _living(self) -> bool:
+        return bool(self._alive)
 
-    def _interrupt(self, number: int) -> None:
-        """Forward the first interrupt to the ranks; kill them at a second one."""
-        now = time.monotonic()
-        if self._interrupted_at is None:
-            self._guard.signal(number)
-            self._interrupted_at = now
-        elif now - self._interrupted_at > _SAME:
-            self._orders = [(now, signal.SIGKILL)]
+    def _balance(self) -> None:
+        self._terminal.balance()
+
+    def _signal(self, number: int) -> None:
+        """Send a signal to all ranks."""
+        self._guard.signal(number)
+
+    def _dump(self) -> None:
+        """Have all ranks that can write what they have in flight."""
+        self._guard.signal_catching(signal.SIGQUIT)
+
+    def _stop(self) -> None:
+        """Release what the ranks, which have all ended, have left."""
 
     def _reap(self) -> None:
         for rank in list(self._alive.values()):
@@ -135,10 +139,37 @@ class Job:
         del self._alive[rank.number]
         self._hang_up(rank)
         self._terminal.finish(rank)
-        self._summary.add(rank.number, status, self._pmi.wait_of(rank.number))
+        self._judge(rank.number, status)
+
+    # ---- signals and ends ----
+
+    def _on_signals(self) -> None:
+        for number in self._signals.read():
+            if number == signal.SIGCHLD:
+                self._reap()
+            elif number == signal.SIGTSTP:
+                self._signal(number)
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif number in _INSISTING:
+                self._interrupt(number)
+            else:
+                self._signal(number)
+
+    def _interrupt(self, number: int) -> None:
+        """Forward the first interrupt to the ranks; kill them at a second one."""
+        now = time.monotonic()
+        if self._interrupted_at is None:
+            self._signal(number)
+            self._interrupted_at = now
+        elif now - self._interrupted_at > _SAME:
+            self._orders = [(now, signal.SIGKILL)]
+
+    def _judge(self, number: int, status: int) -> None:
+        """End the job if the rank's process, which has ended, has failed."""
+        self._summary.add(number, status, self._pmi.wait_of(number))
         if status != 0:
             code = status if status > 0 else 128 - status
-            self._fail(code, f"rank {rank.number} {end_of(status)}")
+            self._fail(code, f"rank {number} {end_of(status)}")
 
     def _fail(self, code: int, reason: str) -> None:
         """End all ranks. The first failure determines the exit code of the job.
@@ -149,18 +180,18 @@ class Job:
             return
         self._failed, self._code = True, code
         self._terminal.say(
-            f"pscompy run: {reason}" + ("; ending the others" if self._alive else "")
+            f"pscompy run: {reason}" + ("; ending the others" if self._living else "")
         )
         begin = time.monotonic() + (0.0 if self._interrupted_at is None else GRACE)
         self._orders += [(begin, signal.SIGTERM), (begin + GRACE, signal.SIGKILL)]
 
     def _carry_out_orders(self) -> None:
         while self._orders and self._orders[0][0] <= time.monotonic():
-            self._guard.signal(self._orders.pop(0)[1])
-            self._guard.signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
+            self._signal(self._orders.pop(0)[1])
+            self._signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
         if self._dump_at <= time.monotonic():
             self._dump_at += self._plan.dump_after
-            self._guard.signal_catching(signal.SIGQUIT)
+            self._dump()
 
     def _time_left(self) -> float | None:
         due = min(self._dump_at, self._orders[0][0] if self._orders else math.inf)
@@ -178,11 +209,15 @@ class Job:
         if not data:
             self._hang_up(rank)
             return
+        self._serve(rank.number, rank.pmi_lines, data)
+
+    def _serve(self, number: int, lines: LineBuffer, data: bytes) -> None:
+        """Handle the PMI requests of a rank that `data` completes."""
         try:
-            for line in rank.pmi_lines.feed(data):
-                self._deliver(self._pmi.receive(rank.number, line))
+            for line in lines.feed(data):
+                self._deliver(self._pmi.receive(number, line))
         except WireError as error:
-            self._fail(1, f"rank {rank.number} speaks no PMI-1: {error}")
+            self._fail(1, f"rank {number} speaks no PMI-1: {error}")
         except Abort as abort:
             self._fail(abort.code & 0xFF or 1, str(abort))
 
@@ -194,12 +229,18 @@ class Job:
 
     def _deliver(self, replies: Replies) -> None:
         for number, line in replies:
-            rank = self._alive.get(number)
-            if rank is None or rank.pmi.fileno() < 0:
-                continue
-            try:
-                rank.pmi.send(line, socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                self._fail(1, f"rank {number} asks by PMI and does not read the answers")
-            except OSError:  # the rank has just ended; SIGCHLD follows
-                pass
+            self._answer(number, line)
+
+    def _answer(self, number: int, line: bytes) -> None:
+        rank = self._alive.get(number)
+        if rank is None or rank.pmi.fileno() < 0:
+            return
+        try:
+            rank.pmi.send(line, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            self._deaf(number)
+        except OSError:  # the rank has just ended; SIGCHLD follows
+            pass
+
+    def _deaf(self, number: int) -> None:
+        self._fail(1, f"rank {number} asks by PMI and does not read the answers")

@@ -65,3 +65,9 @@ class Rank:
         it runs. Must not be called again after that."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None
+
+
+def start_failure(argv: list[str], error: OSError) -> tuple[int, str]:
+    """The exit code, as a shell has it, and the text for a program that cannot be started."""
+    code = 127 if isinstance(error, FileNotFoundError) else 126
+    return code, f"cannot start {error.filename or argv[0]}: {error.strerror}"

@@ -58,7 +58,7 @@ class Sink:
 
 
 class Stream:
-    """The stdout or stderr of one rank; `fd` is the reading end of its pipe."""
+    """The stdout or stderr of one rank; `fd` is the reading end of its pipe, -1 if it is fed."""
 
     def __init__(self, fd: int, sink: Sink, label: bytes) -> None:
         self.fd = fd
@@ -66,7 +66,8 @@ class Stream:
         self._label = label
         self._partial = b""
         self._line_begins = True
-        os.set_blocking(fd, False)
+        if fd >= 0:
+            os.set_blocking(fd, False)
 
     def read(self) -> int | None:
         """Read once and pass on all whole lines. Returns the number of bytes: 0 if the pipe has
@@ -75,12 +76,16 @@ class Stream:
             data = os.read(self.fd, _READ)
         except BlockingIOError:
             return None
+        self.feed(data)
+        return len(data)
+
+    def feed(self, data: bytes) -> None:
+        """Pass on all whole lines; empty data is the end."""
         self._partial += data
         cut = self._partial.rfind(b"\n") + 1
         if not data or (cut == 0 and len(self._partial) > _LINE_MAX):
             cut = len(self._partial)
         self._pass_on(cut)
-        return len(data)
 
     def drain(self) -> None:
         """Pass on all output that can be read without waiting."""

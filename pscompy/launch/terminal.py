@@ -38,9 +38,30 @@ class Terminal:
         for fd, sink in zip((rank.stdout, rank.stderr), self._sinks, strict=True):
             self._streams[fd] = Stream(fd, sink, label)
 
+    def attach_stderr(self, fd: int) -> None:
+        """Begin to forward what can be read from `fd` to stderr."""
+        self._streams[fd] = Stream(fd, self._sinks[1], b"")
+
+    def fed(self, label: bytes) -> tuple[Stream, Stream]:
+        """Streams for the output of a rank on another host."""
+        out, err = self._sinks
+        return Stream(-1, out, label), Stream(-1, err, label)
+
+    @property
+    def full(self) -> bool:
+        return any(sink.full for sink in self._sinks)
+
+    @property
+    def broken(self) -> bool:
+        return any(sink.broken for sink in self._sinks)
+
     def finish(self, rank: Rank) -> None:
         """Pass on the output that a rank that has ended left in its pipes."""
-        for fd in (rank.stdout, rank.stderr):
+        self.drain(rank.stdout, rank.stderr)
+
+    def drain(self, *fds: int) -> None:
+        """Pass on what can be read from these descriptors now."""
+        for fd in fds:
             if fd in self._streams:
                 self._streams[fd].drain()
 

@@ -200,7 +200,7 @@ def answer(server, rank, line):
 
 
 def test_the_barrier_opens_when_the_last_rank_comes():
-    server = Server(3, "job")
+    server = Server([3], "job")
     assert server.receive(2, b"cmd=barrier_in") == []
     assert server.receive(0, b"cmd=barrier_in") == []
     assert server.receive(1, b"cmd=barrier_in") == [(r, b"cmd=barrier_out\n") for r in range(3)]
@@ -208,7 +208,7 @@ def test_the_barrier_opens_when_the_last_rank_comes():
 
 
 def test_those_in_the_barrier_hear_of_a_rank_that_leaves():
-    server = Server(3, "job")
+    server = Server([3], "job")
     server.receive(0, b"cmd=barrier_in")
     assert [rank for rank, _ in server.leave(1)] == [0]
     assert answer(server, 2, b"cmd=barrier_in") == (
@@ -218,7 +218,7 @@ def test_those_in_the_barrier_hear_of_a_rank_that_leaves():
 
 
 def test_what_is_not_supported_is_refused():
-    server = Server(1, "job")
+    server = Server([1], "job")
     for line in (b"mcmd=spawn", b"nprocs=1", b"execname=a b", b"cmd=abort"):
         assert server.receive(0, line) == []
     assert answer(server, 0, b"endcmd")[0] == "spawn_result"
@@ -237,7 +237,7 @@ def test_what_is_not_supported_is_refused():
     ],
 )
 def test_puts_beyond_the_limits_are_refused(line):
-    server = Server(1, "job")
+    server = Server([1], "job")
     assert answer(server, 0, line)[1]["rc"] == "-1"
     assert answer(server, 0, b"cmd=get key=k")[1]["rc"] == "-1"
 
@@ -245,7 +245,7 @@ def test_puts_beyond_the_limits_are_refused(line):
 @pytest.mark.parametrize(("text", "code"), [(b"exitcode=3", 3), (b"exitcode=x", 1), (b"", 1)])
 def test_abort_carries_its_code(text, code):
     with pytest.raises(Abort) as caught:
-        Server(2, "job").receive(1, b"cmd=abort " + text)
+        Server([2], "job").receive(1, b"cmd=abort " + text)
     assert (caught.value.rank, caught.value.code) == (1, code)
 
 
@@ -320,7 +320,7 @@ class Link:
     def __init__(self):
         self.theirs, self.ours = socket.socketpair()
         self.ours.settimeout(100)
-        self.server = Server(1, "job")
+        self.server = Server([1], "job")
         self.lines = LineBuffer()
 
     def answer(self, count):

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -257,3 +258,19 @@ def test_the_world_of_one_under_any_launcher(run):
     assert (told.stdout, told.stderr) == ("2\n2\n", "")
     told = run("-n", 2, "--env", "PSP_SIZE=1", "-c", "import pscompy; print(pscompy.World().size)")
     assert (told.stdout, told.stderr) == ("1\n1\n", "")
+
+
+def test_the_recipe_for_kubernetes(start, script):
+    """The page's variables start a World, with the index that a pod has, on one host."""
+    page = (Path(pscompy.get_include()) / "docs/launch.md").read_text()
+    recipe = page[page.index("completionMode: Indexed") : page.index("`backoffLimit: 0` ends")]
+    values = dict(re.findall(r"- name: (PSP_\w+)\n +value: \"?([^\"\n]+)", recipe))
+    assert sorted(re.findall(r"- name: (PSP_\w+)", recipe)) == sorted(
+        {*values, "PSP_RANK", "PSP_KEY"}
+    )
+    size = int(re.search(r"completions: (\d+)", recipe)[1])
+    host, _, _ = values["PSP_STORE"].partition(":")
+    assert host == "ring-0.ring"  # JOB-INDEX.SUBDOMAIN
+    env = {**values, "PSP_STORE": f"localhost:{free_port()}"}
+    told = ends([start(script(rings), PSP_RANK=rank, **env) for rank in range(size)])
+    assert told == [f"{rank} of {size} got {(rank - 1) % size}" for rank in range(size)]

@@ -7,7 +7,7 @@ once, so that no rank waits for one that will never enter the barrier.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pscompy.world.bootstrap import waits
 from pscompy.world.bootstrap.pmi1_wire import SUBVERSION, VERSION, pack, parse
@@ -40,11 +40,13 @@ class Abort(Exception):
 class Server:
     """The key-value store and the barrier of one job."""
 
-    def __init__(self, size: int, name: str) -> None:
-        self.size = size
+    def __init__(self, counts: Sequence[int], name: str) -> None:
+        """`counts` are the numbers of ranks on each host."""
+        self.size = sum(counts)
         self.name = name
-        # MPICH reads this key to find that all ranks share one node.
-        self._values = {"PMI_process_mapping": f"(vector,(0,1,{size}))"}
+        # MPICH reads this key to find which ranks share a node.
+        nodes = ",".join(f"({node},1,{count})" for node, count in enumerate(counts))
+        self._values = {"PMI_process_mapping": f"(vector,{nodes})"}
         self._waiting: set[int] = set()
         self._left: list[int] = []  # ranks in the order in which they left
         self._spawning: set[int] = set()  # ranks that have sent part of a spawn request

@@ -39,7 +39,7 @@ class Store:
         """Listen at the member's port. `ConfigError` if that is impossible."""
         self._key = key
         self._options = options
-        self._server = Server(member.size, f"pscompy-{os.urandom(16).hex()}")
+        self._server = Server([1] * member.size, f"pscompy-{os.urandom(16).hex()}")
         self._callers: dict[int, _Caller] = {}  # by descriptor, in the order of their coming
         self._ranks: dict[int, _Caller] = {}
         self._told = False

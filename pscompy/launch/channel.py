@@ -1,0 +1,100 @@
+"""The link between the launcher and its agent on a host: lines of JSON over two pipes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from pscompy.launch.event_loop import WRITE, Loop
+
+_CHUNK = 65536
+_FULL = 1 << 18  # bytes of output above which the senders of bulk data pause
+
+
+class Channel:
+    """Calls `on_record` with each record that arrives, and `on_end` once at the end."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        reader: int,
+        writer: int,
+        on_record: Callable[[list[Any]], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._reader = reader
+        self._writer = writer
+        self._on_record = on_record
+        self._on_end = on_end
+        self._in = b""
+        self._out = bytearray()
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        self.listen(True)
+
+    @property
+    def full(self) -> bool:
+        return len(self._out) > _FULL
+
+    def listen(self, on: bool) -> None:
+        """Read records, or leave them in the pipe for now."""
+        if on:
+            self._loop.watch(self._reader, self._read)
+        else:
+            self._loop.unwatch(self._reader)
+
+    def send(self, *record: Any) -> None:
+        """Queue a record. Bytes in it must be packed by `pack`."""
+        self._out += json.dumps(record).encode() + b"\n"
+        self._loop.watch(self._writer, self._write, WRITE)
+
+    def flush(self) -> None:
+        """Send everything, waiting for a slow reader."""
+        os.set_blocking(self._writer, True)
+        while self._out:
+            self._write()
+        os.set_blocking(self._writer, False)
+
+    def close(self) -> None:
+        """Stop; the descriptors are the caller's."""
+        self._loop.unwatch(self._reader)
+        self._loop.unwatch(self._writer)
+
+    def _write(self) -> None:
+        try:
+            with memoryview(self._out) as view:
+                done = os.write(self._writer, view[:_CHUNK])
+            del self._out[:done]
+        except BlockingIOError:
+            return
+        except OSError:  # the reader is gone, which the next read reports
+            self._out.clear()
+        if not self._out:
+            self._loop.unwatch(self._writer)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._reader, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        *lines, self._in = (self._in + data).split(b"\n")
+        for line in lines:
+            if line.startswith(b"["):  # a login shell may print other lines
+                self._on_record(json.loads(line))
+        if not data:
+            self.close()
+            self._on_end()
+
+
+def pack(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def unpack(text: str) -> bytes:
+    return base64.b64decode(text)

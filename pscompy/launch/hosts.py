@@ -1,0 +1,94 @@
+"""The hosts of a job: as they are given, or those of a batch system's allocation."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pscompy.errors import ConfigError
+
+Slots = dict[str, int]
+"""How many ranks each host takes, in the order in which hosts are filled."""
+
+
+class Share(NamedTuple):
+    """The ranks of one host: `ranks` of them from `first`."""
+
+    host: str
+    first: int
+    ranks: int
+
+
+def from_words(words: list[str]) -> Slots:
+    """The hosts of words such as "a" or "a:2". A host that is named again gets more slots."""
+    slots: Counter[str] = Counter()
+    for word in words:
+        match = re.fullmatch(r"(\[[^]\s]+\]|[^:\s]+)(?::(\d+))?", word)
+        if not match or match[2] == "0":
+            raise ConfigError(f"{word!r} is not HOST or HOST:RANKS")
+        slots[match[1].strip("[]")] += int(match[2] or 1)
+    return dict(slots)
+
+
+def from_file(path: Path) -> Slots:
+    """The hosts of a file with a line "a", "a:2" or "a slots=2" for each; # begins a comment."""
+    try:
+        lines = [line.partition("#")[0] for line in path.read_text().splitlines()]
+    except OSError as error:
+        raise ConfigError(f"--hostfile {path}: {error.strerror}") from error
+    words = [re.sub(r"\s+slots\s*=\s*", ":", line.strip()) for line in lines]
+    slots = from_words([word for word in words if word])
+    if not slots:
+        raise ConfigError(f"--hostfile {path} names no host")
+    return slots
+
+
+def of_allocation(environ: Mapping[str, str]) -> Slots:
+    """The hosts of the Slurm or PBS job that this process is in; empty outside of one."""
+    if "PBS_NODEFILE" in environ:
+        return from_file(Path(environ["PBS_NODEFILE"]))
+    names = _slurm_names(environ.get("SLURM_JOB_NODELIST", ""))
+    tasks = environ.get("SLURM_TASKS_PER_NODE") or f"1(x{len(names)})"
+    counts = [
+        int(match[1])
+        for match in re.finditer(r"(\d+)(?:\(x(\d+)\))?", tasks)
+        for _ in range(int(match[2] or 1))
+    ]
+    return {name: counts[index] if index < len(counts) else 1 for index, name in enumerate(names)}
+
+
+def _slurm_names(text: str) -> list[str]:
+    """The names of Slurm's list: "n[01-03,7],x" is n01, n02, n03, n7 and x."""
+    words = re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text)
+    return [name for word in words for name in _expanded(word)]
+
+
+def _expanded(word: str) -> list[str]:
+    match = re.fullmatch(r"([^\[]*)\[([^\]]*)\](.*)", word)
+    if not match:
+        return [word]
+    names = []
+    for part in match[2].split(","):
+        low, _, high = part.partition("-")
+        numbers = range(int(low), int(high or low) + 1)
+        names += [f"{match[1]}{number:0{len(low)}}" for number in numbers]
+    return [name + rest for name in names for rest in _expanded(match[3])]
+
+
+def shares(slots: Slots, size: int | None) -> list[Share]:
+    """Divide `size` ranks (None: one for each slot); beyond the slots hosts are filled again."""
+    places = [host for host, count in slots.items() for _ in range(count)]
+    counts = Counter(itertools.islice(itertools.cycle(places), size or len(places)))
+    firsts = itertools.accumulate(counts.values(), initial=0)
+    return [Share(*it) for it in zip(counts, firsts, counts.values(), strict=False)]
+
+
+def is_here(host: str) -> bool:
+    """Whether this is the name of the host that this process runs on."""
+    own = socket.gethostname()
+    return host in ("localhost", own, own.partition(".")[0])

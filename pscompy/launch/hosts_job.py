@@ -1,0 +1,235 @@
+"""A job on several hosts: an agent on each of them starts and serves its ranks.
+
+An agent is started by PSP_RSH, ssh by default, as `agent.py` on that host, and is told everything
+by its standard input: the key of the job stands in no command line. It ends when its input ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from pscompy.config.config import Config
+from pscompy.config.variables import VARIABLES
+from pscompy.launch import job
+from pscompy.launch.channel import Channel, pack, unpack
+from pscompy.launch.environment import job_environment
+from pscompy.launch.event_loop import Loop
+from pscompy.launch.hosts import Share, is_here
+from pscompy.launch.job import Job
+from pscompy.launch.streams import Stream
+from pscompy.world.bootstrap.pmi1_wire import LineBuffer
+
+_INPUT = 32768  # bytes of input for rank 0 in one record
+_LEAVE = 5.0  # seconds that an agent gets to end
+
+_OnRecord = Callable[["_Host", list[Any]], None]
+
+
+class _Host:
+    """A host of the job: its share of the ranks, and its agent."""
+
+    def __init__(self, share: Share, command: list[str]) -> None:
+        self.share = share
+        self.ranks = set(range(share.first, share.first + share.ranks))
+        # In a session of its own: a Ctrl-C at the terminal reaches the ranks by a record only.
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self.process.stdin
+        assert self.process.stdout
+        assert self.process.stderr
+        self.stdin, self.stdout = self.process.stdin.fileno(), self.process.stdout.fileno()
+        self.stderr = os.dup(self.process.stderr.fileno())  # which the terminal closes
+        self.process.stderr.close()
+
+    @property
+    def name(self) -> str:
+        return self.share.host
+
+    def attach(self, loop: Loop, on_record: _OnRecord, on_lost: Callable[[_Host], None]) -> None:
+        self.channel = Channel(
+            loop, self.stdout, self.stdin, partial(on_record, self), partial(on_lost, self)
+        )
+
+    def end(self) -> None:
+        """Let the agent end, by the end of its input; kill the way to it if it does not."""
+        assert self.process.stdin
+        assert self.process.stdout
+        self.channel.close()
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(_LEAVE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()
+
+
+class _Remote:
+    """A rank on some host: its PMI requests and its output."""
+
+    def __init__(self, host: _Host, streams: tuple[Stream, Stream]) -> None:
+        self.host = host
+        self.streams = streams
+        self.pmi_lines = LineBuffer()
+
+
+class HostsJob(Job):
+    """See `Job`; its plan has shares."""
+
+    def _start_ranks(self) -> None:
+        self._hosts: list[_Host] = []
+        self._remote: dict[int, _Remote] = {}
+        self._kills = 0
+        environ = job_environment(self._plan.environ)
+        rsh = shlex.split(Config({"": VARIABLES}, environ=environ)["RSH"])
+        for share in self._plan.shares:
+            try:
+                self._start_host(share, rsh, environ)
+            except OSError as error:
+                self._fail(1, f"cannot run {rsh[0]} for host {share.host}: {error.strerror}")
+                break
+
+    def _start_host(self, share: Share, rsh: list[str], environ: dict[str, str]) -> None:
+        way = ["sh", "-c"] if is_here(share.host) else [*rsh, share.host]
+        host = _Host(share, [*way, _agent_command()])
+        self._hosts.append(host)
+        host.attach(self._loop, self._on_record, self._on_lost)
+        self._terminal.attach_stderr(host.stderr)
+        for rank in sorted(host.ranks):
+            self._remote[rank] = _Remote(host, self._terminal.fed(self._label(rank)))
+        plan = {
+            "argv": self._plan.argv,
+            "folder": str(Path.cwd()),
+            "environ": environ,
+            "first": share.first,
+            "count": share.ranks,
+            "size": self._plan.size,
+        }
+        host.channel.send("start", plan)
+
+    @property
+    def _living(self) -> bool:
+        return bool(self._remote)
+
+    def _balance(self) -> None:
+        """Leave the hosts' output where it is while the launcher's own is not read."""
+        self._terminal.balance()
+        for host in self._hosts:
+            if host.ranks:
+                host.channel.listen(not self._terminal.full)
+        if self._terminal.broken:
+            self._fail(128 + signal.SIGPIPE, "nobody reads the output any more")
+
+    def _signal(self, number: int) -> None:
+        for host in self._hosts:
+            host.channel.send("signal", number)
+            if number == signal.SIGTSTP:
+                host.channel.flush()
+        self._kills += number == signal.SIGKILL
+        if self._kills > 1:  # an agent has not answered the first one
+            for host in self._hosts:
+                host.process.kill()
+
+    def _dump(self) -> None:
+        for host in self._hosts:
+            host.channel.send("dump")
+
+    def _fail(self, code: int, reason: str) -> None:
+        first = not self._failed
+        super()._fail(code, reason)
+        if first:
+            self._orders.append((self._orders[-1][0] + job.GRACE, signal.SIGKILL))
+
+    def _answer(self, number: int, line: bytes) -> None:
+        if number in self._remote:
+            self._remote[number].host.channel.send("pmi", number, line.decode("latin-1"))
+
+    def _reap(self) -> None:
+        """Nothing to do: the end of an agent is the end of its channel."""
+
+    def _stop(self) -> None:
+        for host in self._hosts:
+            host.end()
+
+    # ---- records of the agents ----
+
+    def _on_record(self, host: _Host, record: list[Any]) -> None:
+        kind, *fields = record
+        if kind == "cannot":
+            code, reason = fields
+            self._fail(code, f"{reason} on host {host.name}")
+            self._forget(host)
+        elif kind == "want":
+            self._loop.watch(0, partial(self._on_stdin, host))
+        elif fields[0] in self._remote:
+            self._on_rank(kind, self._remote[fields[0]], *fields)
+
+    def _on_rank(self, kind: str, rank: _Remote, number: int, *fields: Any) -> None:
+        if kind == "out":
+            index, text = fields
+            rank.streams[index - 1].feed(unpack(text))
+        elif kind == "pmi":
+            self._serve(number, rank.pmi_lines, fields[0].encode("latin-1"))
+        elif kind == "left":
+            self._deliver(self._pmi.leave(number))
+        elif kind == "deaf":
+            self._deaf(number)
+        elif kind == "end":
+            self._take_away(number)
+            self._judge(number, fields[0])
+
+    def _take_away(self, number: int) -> None:
+        """Forget a rank, after its last output was passed on."""
+        rank = self._remote.pop(number)
+        rank.host.ranks.discard(number)
+        for stream in rank.streams:
+            stream.feed(b"")
+
+    def _on_stdin(self, host: _Host) -> None:
+        self._loop.unwatch(0)
+        try:
+            data = os.read(0, _INPUT)
+        except OSError:  # the launcher runs in the background
+            data = b""
+        host.channel.send("in", pack(data))
+
+    def _on_lost(self, host: _Host) -> None:
+        """The agent has ended; its ranks ended with it, or cannot be reached."""
+        if host.ranks:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                host.process.wait(job.GRACE)
+            self._terminal.drain(host.stderr)
+            code = host.process.returncode
+            how = "" if code is None else f" (its agent ended with {code})"
+            ranks = ", ".join(map(str, sorted(host.ranks)))
+            self._fail(1, f"host {host.name} with rank {ranks} is lost{how}")
+            self._forget(host)
+
+    def _forget(self, host: _Host) -> None:
+        for number in sorted(host.ranks):
+            self._take_away(number)
+            self._deliver(self._pmi.leave(number))
+
+
+def _agent_command() -> str:
+    """The command line of an agent, for a shell of its host."""
+    import pscompy
+
+    source = shlex.quote(str(Path(pscompy.__file__).parents[1]))
+    path = f"PYTHONPATH={source}${{PYTHONPATH:+:$PYTHONPATH}}"
+    return f"{path} exec {shlex.quote(sys.executable)} -m pscompy.launch.agent"

@@ -1,0 +1,341 @@
+"""`pscompy run` on several hosts, which are network namespaces of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pscompy
+from pscompy.errors import ConfigError
+from pscompy.launch.hosts import from_file, from_words, is_here, of_allocation, shares
+from tests.gateway.namespaces import ip, why_no_namespaces
+from tests.jobs import Launcher
+from tests.waiting import expect_soon, stay
+
+_numbers = itertools.count()
+
+# ---- in a rank ----
+
+
+def say(*words):
+    os.write(1, f"{' '.join(map(str, words))}\n".encode())
+
+
+def own_rank():
+    return int(os.environ["PMI_RANK"])
+
+
+def addresses():
+    """The addresses of this process's namespace, other than the loopback's."""
+    told = subprocess.run(["ip", "-4", "-o", "addr"], capture_output=True, text=True, check=True)
+    found = [line.split()[3].partition("/")[0] for line in told.stdout.splitlines()]
+    return [address for address in found if not address.startswith("127.")]
+
+
+# ---- in the test ----
+
+
+class Hosts(Launcher):
+    """Hosts 10.99.0.1, 10.99.0.2 and so on, each of which is reached by `ip netns exec`."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.prefix = f"psc{os.getpid()}h{next(_numbers)}"
+        self.rsh = folder / "rsh"
+        self.rsh.write_text(
+            "#!/bin/sh\n# HOST COMMAND, as rsh has them\n"
+            f'host=$1; shift\nexec ip netns exec {self.prefix}n"${{host##*.}}" sh -c "$*"\n'
+        )
+        self.rsh.chmod(0o755)
+
+    def open(self, count: int) -> Hosts:
+        hub = f"{self.prefix}hub"
+        self.spaces = [hub, *(f"{self.prefix}n{number}" for number in range(1, count + 1))]
+        for space in self.spaces:
+            ip("netns", "add", space)
+            ip("-n", space, "link", "set", "lo", "up")
+        ip("-n", hub, "link", "add", "bridge", "type", "bridge")
+        ip("-n", hub, "link", "set", "bridge", "up")
+        for number, space in enumerate(self.spaces[1:], 1):
+            ip("-n", space, "link", "add", "net", "type", "veth", "peer", "name", f"n{number}",
+               "netns", hub)  # fmt: skip
+            ip("-n", hub, "link", "set", f"n{number}", "master", "bridge", "up")
+            ip("-n", space, "addr", "add", f"10.99.0.{number}/24", "dev", "net")
+            ip("-n", space, "link", "set", "net", "up")
+        return self
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {**super().environ, "PSP_RSH": str(self.rsh)}
+
+    def close(self) -> None:
+        super().close()
+        for space in getattr(self, "spaces", []):
+            ip("netns", "del", space)
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Hosts]:
+    if reason := why_no_namespaces():
+        pytest.skip(reason)
+    with contextlib.closing(Hosts(tmp_path)) as hosts:
+        yield hosts.open(2)
+
+
+BOTH = "10.99.0.1:2,10.99.0.2:2"
+
+
+def test_ranks_of_two_hosts_are_one_world(two, script):
+    def rings():
+        with pscompy.World() as world:
+            request = world.irecv(source=(world.rank - 1) % world.size)
+            world.send(b"%d" % world.rank, dest=(world.rank + 1) % world.size)
+            got, left = request.wait().decode(), (world.rank - 1) % world.size
+            say(world.rank, world.size, got, world[left].transport, *addresses())
+
+    done = two("--hosts", BOTH, "--env", "PSP_SHM=0", script(rings))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == [
+        "0 4 3 tcp 10.99.0.1",
+        "1 4 0 tcp 10.99.0.1",
+        "2 4 1 tcp 10.99.0.2",
+        "3 4 2 tcp 10.99.0.2",
+    ]
+
+
+def test_the_key_of_a_job_is_that_of_all_hosts_and_in_no_command_line(two, script):
+    def tells():
+        said = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+        key = os.environ["PSP_KEY"]
+        say(key, any(key.encode() in line for line in said))
+
+    first, second = (two("--hosts", BOTH, script(tells)).stdout.split("\n") for _ in range(2))
+    assert len(set(first)) == len(set(second)) == 2  # four lines alike, and the end
+    assert first[0].endswith(" False")
+    assert first[0] != second[0]
+    assert two("--hosts", BOTH, script(tells), env={"PSP_KEY": "mine"}).stdout.count("mine ") == 4
+
+
+def test_a_hostfile_and_np(two, tmp_path, script):
+    def prints():
+        say(own_rank(), os.environ["MPI_LOCALRANKID"], os.environ["MPI_LOCALNRANKS"], *addresses())
+
+    (tmp_path / "hosts").write_text("# two\n10.99.0.2 slots=2\n\n10.99.0.1:2  # one\n")
+    done = two("--hostfile", tmp_path / "hosts", "-np", 3, script(prints))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == [
+        "0 0 2 10.99.0.2",
+        "1 1 2 10.99.0.2",
+        "2 0 1 10.99.0.1",
+    ]
+
+
+@pytest.mark.parametrize("system", ["SLURM", "PBS"])
+def test_the_hosts_of_an_allocation(two, tmp_path, script, system):
+    def prints():
+        say(own_rank(), *addresses())
+
+    (tmp_path / "nodes").write_text("10.99.0.1\n10.99.0.2\n10.99.0.2\n")
+    env = {
+        "SLURM": {"SLURM_JOB_NODELIST": "10.99.0.[1-2]", "SLURM_TASKS_PER_NODE": "1,2"},
+        "PBS": {"PBS_NODEFILE": str(tmp_path / "nodes")},
+    }[system]
+    done = two(script(prints), env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == ["0 10.99.0.1", "1 10.99.0.2", "2 10.99.0.2"]
+
+
+def test_output_input_and_labels_are_those_of_one_machine(two, script):
+    def prints():
+        data = sys.stdin.buffer.read()
+        say("read", len(data), data[-9:].decode())
+        sys.stderr.write("unfinished")
+
+    done = two("--hosts", BOTH, "--label", script(prints), input="x" * 1_000_000 + "the end.\n")
+    assert done.returncode == 0
+    expected = ["[0] read 1000009 the end.", "[0] ", *(f"[{rank}] read 0 " for rank in (1, 2, 3))]
+    assert sorted(done.stdout.splitlines()) == sorted(expected)
+    assert sorted(done.stderr.splitlines()) == [f"[{rank}] unfinished" for rank in range(4)]
+
+
+def test_much_output_arrives_whole(two, script):
+    def prints():
+        for number in range(3000):
+            print(f"{own_rank()}:{number}:" + "x" * 500)
+
+    lines = two("--hosts", BOTH, script(prints)).stdout.splitlines()
+    for rank in "0123":
+        mine = [line for line in lines if line.startswith(f"{rank}:")]
+        assert mine == [f"{rank}:{number}:" + "x" * 500 for number in range(3000)]
+
+
+@pytest.mark.parametrize(
+    ("by", "code", "words"),
+    [("exit", 7, "exited with code 7"), ("kill", 137, "was ended by SIGKILL"),
+     ("abort", 5, "aborted the job with code 5")],
+)  # fmt: skip
+def test_a_rank_that_fails_ends_the_job_with_its_code(two, script, by, code, words):
+    def fails(by):
+        world = pscompy.World()
+        if world.rank == 3 and by == "abort":
+            world.abort(5)
+        if world.rank == 3:
+            sys.stderr.write("last words\n")
+            sys.stderr.flush()
+            os.kill(os.getpid(), signal.SIGKILL) if by == "kill" else os._exit(7)
+        stay()
+
+    done = two("--hosts", BOTH, script(fails, by))
+    said = f"pscompy run: rank 3 {words}; ending the others\n"
+    assert done.stderr == said if by == "abort" else "last words\n" + said
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
+def test_signals_reach_the_ranks_of_all_hosts(two, script, name):
+    def notes(name):
+        def note(number, _):
+            say(own_rank(), signal.Signals(number).name)
+            sys.exit()
+
+        signal.signal(signal.Signals[name], note)
+        say("ready")
+        stay()
+
+    process = two.start("--hosts", BOTH, script(notes, name))
+    for _ in range(4):
+        assert process.stdout.readline() == "ready\n"
+    process.send_signal(getattr(signal, name))
+    out, err = process.communicate(timeout=100)
+    assert sorted(out.splitlines()) == [f"{rank} {name}" for rank in range(4)]
+    assert (process.returncode, err) == (0, "")
+
+
+def processes_of(two, number):
+    told = subprocess.run(["ip", "netns", "pids", f"{two.prefix}n{number}"], capture_output=True,
+                          text=True, check=True)  # fmt: skip
+    return list(map(int, told.stdout.split()))
+
+
+def test_a_host_that_dies_ends_the_job_with_its_name(two, script):
+    def waits():
+        say("ready")
+        stay()
+
+    process = two.start("--hosts", BOTH, script(waits))
+    for _ in range(4):
+        assert process.stdout.readline() == "ready\n"
+    for pid in processes_of(two, 2):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    err = process.communicate(timeout=100)[1]
+    assert err == (
+        "pscompy run: host 10.99.0.2 with rank 2, 3 is lost (its agent ended with -9);"
+        " ending the others\n"
+    )
+    assert process.returncode == 1
+    expect_soon(lambda: not processes_of(two, 1), "the end of the other host's ranks")
+
+
+def test_no_rank_is_left_when_the_launcher_is_killed(two, script):
+    def waits():
+        say("ready")
+        stay()
+
+    process = two.start("--hosts", BOTH, script(waits))
+    for _ in range(4):
+        assert process.stdout.readline() == "ready\n"
+    assert processes_of(two, 2)
+    process.kill()
+    expect_soon(lambda: not processes_of(two, 1) + processes_of(two, 2), "the end of all ranks")
+
+
+def test_a_host_that_cannot_be_reached_is_named(two):
+    done = two("--hosts", "10.99.0.1,10.99.0.9", "-c", "import time; time.sleep(1000)")
+    assert done.returncode == 1
+    way, ours = done.stderr.splitlines()
+    assert f"{two.prefix}n9" in way  # what `ip netns exec` has said
+    assert "host 10.99.0.9 with rank 1 is lost (its agent ended with " in ours
+
+
+def test_a_program_that_does_not_exist_there(two):
+    done = two("--hosts", BOTH, "--", "no-such-command", env={"PATH": "/usr/sbin:/usr/bin:/bin"})
+    assert done.returncode == 127
+    assert "cannot start no-such-command: No such file or directory on host 10.99.0" in done.stderr
+
+
+def test_an_mpi_program_knows_the_hosts(two, script):
+    def counts():
+        from mpi4py import MPI
+
+        node = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
+        say(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size, node.rank, node.size)
+
+    pytest.importorskip("mpi4py", reason="no mpi4py: pip install mpi4py mpich")
+    done = two("--hosts", "10.99.0.1:2,10.99.0.2:1", script(counts))
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["0 3 0 2", "1 3 1 2", "2 3 0 1"]
+
+
+# ---- names ----
+
+
+def test_this_host_needs_no_way_to_it(run):
+    own = socket.gethostname()
+    env = {"PSP_RSH": "/nowhere"}
+    done = run("--hosts", f"localhost,{own}:2", "--", "sh", "-c", "echo $PMI_RANK", env=env)
+    assert (sorted(done.stdout.split()), done.stderr) == (["0", "1", "2"], "")
+    assert is_here(own)
+    assert not is_here("elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("environ", "slots"),
+    [
+        ({}, {}),
+        ({"SLURM_JOB_ID": "7"}, {}),
+        ({"SLURM_JOB_NODELIST": "n1"}, {"n1": 1}),
+        (
+            {"SLURM_JOB_NODELIST": "n[08-10,3],x", "SLURM_TASKS_PER_NODE": "2(x3),1,4"},
+            {"n08": 2, "n09": 2, "n10": 2, "n3": 1, "x": 4},
+        ),
+        (
+            {"SLURM_JOB_NODELIST": "r[1-2]n[1-2]-ib", "SLURM_TASKS_PER_NODE": "8(x4)"},
+            {"r1n1-ib": 8, "r1n2-ib": 8, "r2n1-ib": 8, "r2n2-ib": 8},
+        ),
+    ],
+)
+def test_the_list_of_slurm(environ, slots):
+    assert of_allocation(environ) == slots
+
+
+def test_ranks_fill_hosts_in_turn_beyond_their_slots():
+    slots = from_words(["a:2", "b"])
+    assert shares(slots, None) == [("a", 0, 2), ("b", 2, 1)]
+    assert shares(slots, 1) == [("a", 0, 1)]
+    assert shares(slots, 5) == [("a", 0, 4), ("b", 4, 1)]
+    assert shares({}, 5) == []
+    assert from_words(["[::1]:2", "b", "b:2"]) == {"::1": 2, "b": 3}
+
+
+@pytest.mark.parametrize("text", ["a:0", "a:x", "", "a b", ":2"])
+def test_a_host_that_is_none(text):
+    with pytest.raises(ConfigError, match="is not HOST or HOST:RANKS"):
+        from_words([text])
+
+
+def test_a_hostfile_without_hosts(tmp_path):
+    with pytest.raises(ConfigError, match="No such file"):
+        from_file(tmp_path / "none")
+    (tmp_path / "empty").write_text("# nothing\n")
+    with pytest.raises(ConfigError, match="names no host"):
+        from_file(tmp_path / "empty")
