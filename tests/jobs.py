@@ -43,7 +43,7 @@ class Launcher:
         """The environment of a job, without the variables of a launcher that runs the tests;
         pscompy can be imported. PYTHONUNBUFFERED is removed, because mpiexec keeps a line whole
         only if it is one write."""
-        foreign = ("PMI", "PSP_", "SLURM_", "PYTHONUNBUFFERED")
+        foreign = ("PMI", "PSP_", "SLURM_", "PBS_", "PYTHONUNBUFFERED")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         return {**kept, "PYTHONPATH": str(ROOT)}
 

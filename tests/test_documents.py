@@ -54,7 +54,10 @@ def test_every_variable_of_the_core_is_read() -> None:
     code = texts(
         "pscompy/*.py",
         "pscompy/config/[!v]*.py",
-        *(f"pscompy/{it}/**/*.py" for it in ("api", "control", "discovery", "parcel", "world")),
+        *(
+            f"pscompy/{it}/**/*.py"
+            for it in ("api", "control", "discovery", "launch", "parcel", "world")
+        ),
     )
     assert [var.name for var in VARIABLES if f'"{var.name}"' not in code] == []
 

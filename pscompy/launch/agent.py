@@ -203,6 +203,3 @@ _HANDLERS: dict[str, Callable[..., None]] = {
     "pmi": Agent._answer,
     "in": Agent._take_input,
 }
-
-if __name__ == "__main__":
-    Agent().run()

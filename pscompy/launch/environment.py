@@ -42,9 +42,10 @@ def job_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 
 def on_this_host(environ: Mapping[str, str]) -> dict[str, str]:
-    """The job's variables on another host than the launcher's."""
-    own = {k: v for k, v in environ.items() if not k.startswith(_OF_A_HOST)}
-    return {**os.environ, **own}
+    """Take on the job's variables in this process, an agent, so that it finds programs by the PATH
+    of the job. Returns the environment of the ranks on this host."""
+    os.environ.update({k: v for k, v in environ.items() if not k.startswith(_OF_A_HOST)})
+    return dict(os.environ)
 
 
 def batch_environment() -> Mapping[str, str]:

@@ -74,9 +74,14 @@ class _Host:
         try:
             self.process.wait(_LEAVE)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.kill()
             self.process.wait()
         self.process.stdout.close()
+
+    def kill(self) -> None:
+        """Kill the way to the agent, with all its processes here."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 class _Remote:
@@ -143,7 +148,7 @@ class HostsJob(Job):
         self._kills += number == signal.SIGKILL
         if self._kills > 1:  # an agent has not answered the first one
             for host in self._hosts:
-                host.process.kill()
+                host.kill()
 
     def _dump(self) -> None:
         for host in self._hosts:
@@ -230,6 +235,9 @@ def _agent_command() -> str:
     """The command line of an agent, for a shell of its host."""
     import pscompy
 
-    source = shlex.quote(str(Path(pscompy.__file__).parents[1]))
-    path = f"PYTHONPATH={source}${{PYTHONPATH:+:$PYTHONPATH}}"
-    return f"{path} exec {shlex.quote(sys.executable)} -m pscompy.launch.agent"
+    source = str(Path(pscompy.__file__).parents[1])
+    code = (
+        f"import sys; sys.path.insert(0, {source!r});"
+        " from pscompy.launch.agent import Agent; Agent().run()"
+    )
+    return f"exec {shlex.join([sys.executable, '-I', '-c', code])}"

@@ -53,7 +53,9 @@ class Hosts(Launcher):
         self.rsh = folder / "rsh"
         self.rsh.write_text(
             "#!/bin/sh\n# HOST COMMAND, as rsh has them\n"
-            f'host=$1; shift\nexec ip netns exec {self.prefix}n"${{host##*.}}" sh -c "$*"\n'
+            "PATH=/usr/sbin:/usr/bin:/sbin:/bin  # as ssh, which passes no variable on\n"
+            "host=$1; shift; exec env -i PATH=$PATH HOME=/ \\\n"
+            f'ip netns exec {self.prefix}n"${{host##*.}}" sh -c "$*"\n'
         )
         self.rsh.chmod(0o755)
 
@@ -271,6 +273,29 @@ def test_a_program_that_does_not_exist_there(two):
     done = two("--hosts", BOTH, "--", "no-such-command", env={"PATH": "/usr/sbin:/usr/bin:/bin"})
     assert done.returncode == 127
     assert "cannot start no-such-command: No such file or directory on host 10.99.0" in done.stderr
+
+
+def test_a_program_is_found_by_the_path_of_the_launcher(two, tmp_path):
+    tool = tmp_path / "bin" / "some-tool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho $WORD $PWD $PYTHONPATH\n")
+    tool.chmod(0o755)
+    env = {"PATH": f"{tool.parent}:/usr/bin:/bin", "WORD": "word"}
+    done = two("--hosts", BOTH, "--", "some-tool", env=env, cwd=tmp_path)
+    path = two.environ["PYTHONPATH"]
+    assert (done.stdout, done.stderr) == (f"word {tmp_path} {path}\n" * 4, "")
+
+
+def test_a_way_that_hangs_is_given_up(two, tmp_path):
+    """The third Ctrl-C ends the way to a host whose agent does not answer."""
+    two.rsh.write_text(f"#!/bin/sh\ntouch {tmp_path}/begun\nsleep 1000\n")
+    process = two.having(_SAME=-1.0).start("--hosts", "10.99.0.1", "-c", "pass")
+    expect_soon((tmp_path / "begun").exists)
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.2)
+    assert "host 10.99.0.1 with rank 0 is lost" in process.communicate(timeout=100)[1]
 
 
 def test_an_mpi_program_knows_the_hosts(two, script):

@@ -38,7 +38,7 @@ static psc_item_t describe_request(const psc_req_t *req)
                         .conn = peer ? peer->id : 0,
                         .rank = peer ? peer->rank : -1,
                         .context = req->context,
-                        .tag = req->tag,
+                        .tag = req->head.result.tag,
                         .nbytes = req->total,
                         .state = describe_stage((psc_stage_t)req->stage)};
 }
