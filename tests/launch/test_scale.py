@@ -98,7 +98,7 @@ def serve(link: socket.socket, server: Server, process: subprocess.Popen[str]) -
 def test_a_world_of_10000_ranks_is_10000_promises(script):
     """The other ranks are already in the barrier; only the memory and connections of rank 0
     count."""
-    server = Server(LARGE, "job")
+    server = Server([LARGE], "job")
     for rank in range(1, LARGE):
         server.receive(rank, b"cmd=barrier_in")
     ours, theirs = socket.socketpair()
