@@ -5,6 +5,7 @@
 #include "args.h"
 #include "completion.h"
 #include "errors.h"
+#include "timeout.h"
 #include "waiting.h"
 
 typedef struct psb_sleeper {
@@ -95,23 +96,24 @@ static PyObject *sleeper_wait(psb_sleeper_t *self, PyObject *const *args,
 {
     static const psb_signature_t signature = {
         "wait", 1, 2, {"request", "timeout"}};
-    psb_state_t *state = self->worker->state;
+    PyTypeObject *type = self->worker->state->request_type;
     int64_t deadline = PSC_FOREVER;
+    psb_request_t *request;
     PyObject *given[2];
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         psb_arg_deadline(given[1], &deadline) < 0)
         return NULL;
-    if (!PyObject_TypeCheck(given[0], state->request_type) ||
-        ((psb_request_t *)given[0])->op.worker != self->worker)
+    request = (psb_request_t *)given[0];
+    if (!PyObject_TypeCheck(given[0], type) ||
+        request->op.worker != self->worker)
         return PyErr_Format(PyExc_TypeError, "a Request of this worker, not %R",
                             given[0]);
-    switch (
-        psb_request_stand_in((psb_request_t *)given[0], self->core, deadline)) {
+    switch (psb_request_stand_in(request, self->core, deadline)) {
     case PSB_DONE:
-        return psb_request_result((psb_request_t *)given[0]);
+        return psb_request_result(request);
     case PSB_TIMEOUT:
-        return psb_raise_timeout(state, NULL, given[0]);
+        return psb_raise_timeout(&request->op, given[1], given[0]);
     default:
         return NULL;
     }

@@ -251,8 +251,8 @@ static Py_ssize_t wait_until_any(PyObject *tuple, int64_t deadline,
     }
     wait_hold(tuple, 1);
     while (outcome == PSB_AGAIN && (done = wait_find_done(tuple, requests)) < 0)
-        outcome = wait_step(first->worker, NULL, requests, n, PSC_WAIT_ANY,
-                            deadline);
+        outcome =
+            wait_step(first->worker, NULL, requests, n, PSC_WAIT_ANY, deadline);
     if (outcome == PSB_TIMEOUT)
         done = wait_find_done(tuple, requests);
     wait_hold(tuple, -1);

@@ -103,9 +103,7 @@ def sources(name: str) -> list[Path]:
 class Drivers:
     """The compiled driver of each transport, compiled at first use."""
 
-    def __init__(
-        self, compiler: Compiler, folder: Path, sanitize: Sequence[str] = ADDRESS
-    ) -> None:
+    def __init__(self, compiler: Compiler, folder: Path, sanitize: Sequence[str] = ADDRESS) -> None:
         self._compiler = compiler
         self._folder = folder
         self._sanitize = sanitize
