@@ -168,13 +168,6 @@ def _if_asked(place: Found, config: Config) -> Found:
     return place._replace(problem=reason, dormant=True)
 
 
-def preload() -> None:
-    """Load all that our own transports need, in a process that ranks are forked from."""
-    for source in find(""):
-        if source.own:
-            source.load().pscompy_transport().unavailable()
-
-
 # ---- names of variables whose declarations are not read ---------------------
 
 

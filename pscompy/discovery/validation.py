@@ -29,7 +29,10 @@ def flaw_of_name(name: str) -> str | None:
     """Why a transport cannot have this name, or None."""
     fits = name.isascii() and name.isalnum() and name.islower() and name[0].isalpha()
     if not fits or len(name) > NAME_MAX:
-        return f"the name {name!r} is not 1 to 15 lower-case letters and digits"
+        return (
+            f"the name {name!r} is not 1 to 15 lower-case letters and digits (it is that of the"
+            " entry point, or of the file or folder in PSP_PLUGINDIR)"
+        )
     if name.upper() in _CORE:
         return f"PSP_{name.upper()} is another variable"
     return None

@@ -5,10 +5,15 @@ are best.
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from pathlib import Path
 
 import pytest
 
 from pscompy.testing.program import program
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def pass_around() -> None:
@@ -69,9 +74,11 @@ def test_a_bad_setting_is_refused_by_name(environment):
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("example", ["transport_python", "transport_c"])
-def test_passes_the_conformance_suite_from_its_own_folder(environment, example):
-    """The example's own test file, a dozen lines, runs the suite like a third party would."""
-    folder = environment.folder.parent / example / "tests"
-    output = environment.run("-m", "pytest", "-q", "-p", "no:cacheprovider", folder, cwd=folder)
+def test_the_commands_of_the_readme(environment, example, tmp_path):
+    """They are run in the source folder, as they stand. The last one runs the conformance suite."""
+    folder = tmp_path / example
+    shutil.copytree(EXAMPLES / example, folder)
+    (commands,) = re.findall(r"^```\n(.*?)^```", (folder / "README.md").read_text(), re.M | re.S)
+    output = environment.execute(["sh", "-ec", commands], folder)
     assert " passed" in output
     assert "failed" not in output

@@ -242,7 +242,9 @@ def test_a_name_that_no_transport_can_have_takes_no_variable(site):
     """The priority of a transport `ib_port` would be PSP_IB_PORT."""
     (site.folder / "ib_port.py").write_text("raise SystemExit")
     found = problems(site, PLUGINDIR=str(site.folder), IB_PORT="1")
-    assert found["ib_port"] == ["the name 'ib_port' is not 1 to 15 lower-case letters and digits"]
+    (problem,) = found["ib_port"]
+    assert problem.startswith("the name 'ib_port' is not 1 to 15 lower-case letters and digits")
+    assert "folder in PSP_PLUGINDIR" in problem
     assert found["ib"] == [None]
 
 
