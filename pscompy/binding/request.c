@@ -132,7 +132,7 @@ static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
     Py_VISIT(self->op.worker);
     Py_VISIT(self->op.origin);
     Py_VISIT(self->op.fresh);
-    Py_VISIT(self->op.room);
+    Py_VISIT(psb_op_room(&self->op)); /* its place may be the target */
     Py_VISIT(self->value);
     Py_VISIT(self->error);
     Py_VISIT(self->callbacks); /* or status */

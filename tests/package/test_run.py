@@ -107,4 +107,7 @@ def test_without_the_headers_of_the_c_library(machine):
 def test_a_wrong_command_line(machine, arguments):
     code, said = machine.run(*arguments)
     assert code == 2
-    assert said == "usage: ./run demo | ./run tests [PYTEST ARGUMENTS] | ./run bench [--help]\n"
+    assert said == (
+        "usage: ./run demo | ./run tests [PYTEST ARGUMENTS] | ./run bench [--help]"
+        " | ./run wheels [PYTHON...]\n"
+    )

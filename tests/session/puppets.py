@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -50,7 +51,7 @@ class Puppet(Far):
 
     def end(self) -> None:
         """Kill the puppet even if it is stopped, and close its pipes."""
-        if self.alive:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
             self.send_signal(signal.SIGCONT)
         self.kill()
         self.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
+import pytest
 from pooled import MIB, block, driven, drop_view, take_view
 from puppets import BOUND
 
@@ -133,4 +135,14 @@ def test_the_page_names_all(link):
 
 def test_an_outstanding_receive_is_small():
     """The object; a static assertion bounds the core's part."""
-    assert pscompy.Request.__basicsize__ <= 192
+    assert pscompy.Request.__basicsize__ <= 200
+
+
+def test_the_collector_visits_a_send_that_goes_on(link):
+    """A blocking send that ends by a Timeout becomes a request; its target is no object."""
+    with pytest.raises(pscompy.Timeout) as caught:
+        link.c.send(bytes(8 << 20), timeout=0.05)
+    assert caught.value.request is not None
+    gc.collect()
+    assert gc.is_tracked(caught.value.request)
+    link.peer.kill()
