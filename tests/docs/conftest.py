@@ -73,7 +73,9 @@ class Desk:
             self.write("example.py", block.text)
         script = block.text if block.language == "sh" else "python example.py"
         path = f"{self._programs}{os.pathsep}{os.environ['PATH']}"
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("PSP_")}
+        # Without a buffer three processes that print mix their lines.
+        foreign = ("PSP_", "PYTHONUNBUFFERED")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         ended = subprocess.run(
             ["bash", "-euc", script],
             cwd=self.folder,

@@ -198,7 +198,8 @@ def test_a_rank_that_fails_ends_the_job_with_its_code(two, script, by, code, wor
 
     done = two("--hosts", BOTH, script(fails, by))
     said = f"pscompy run: rank 3 {words}; ending the others\n"
-    assert done.stderr == said if by == "abort" else "last words\n" + said
+    assert done.stderr.startswith(said if by == "abort" else f"last words\n{said}")
+    assert "pscompy run: ranks 0-" in done.stderr  # the summary
     assert done.returncode == code
 
 
@@ -243,6 +244,7 @@ def test_a_host_that_dies_ends_the_job_with_its_name(two, script):
     assert err == (
         "pscompy run: host 10.99.0.2 with rank 2, 3 is lost (its agent ended with -9);"
         " ending the others\n"
+        "pscompy run: ranks 0-1 were ended by SIGTERM\n"
     )
     assert process.returncode == 1
     expect_soon(lambda: not processes_of(two, 1), "the end of the other host's ranks")
@@ -264,7 +266,8 @@ def test_no_rank_is_left_when_the_launcher_is_killed(two, script):
 def test_a_host_that_cannot_be_reached_is_named(two):
     done = two("--hosts", "10.99.0.1,10.99.0.9", "-c", "import time; time.sleep(1000)")
     assert done.returncode == 1
-    way, ours = done.stderr.splitlines()
+    way, ours, summary = done.stderr.splitlines()
+    assert summary == "pscompy run: rank 0 was ended by SIGTERM"
     assert f"{two.prefix}n9" in way  # what `ip netns exec` has said
     assert "host 10.99.0.9 with rank 1 is lost (its agent ended with " in ours
 
