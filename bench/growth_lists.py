@@ -1,4 +1,4 @@
-"""What an object with many small arrays costs."""
+"""The cost of an object with many small arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a connection over shm occupies, by how it has been used and how many there are."""
+"""The memory of a connection over shm, by its use and the number of connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to run an empty function in another process, alone and among many."""
+"""The cost of an empty function that runs in another process, alone and among many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it takes to wake a receiver that has slept."""
+"""The time to wake a receiver that has slept."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ PAUSE = 3
 SLOWEST = f"after {PAUSE} ms: 95 % take at most"
 _LEAST = 20  # messages after each pause
 
-# Whether this process sends, and the operations with the other one.
+# A flag, true if this process sends, and the operations with the other one.
 End = tuple[bool, Callable[[Any], Any], Callable[[Any], Any]]
 
 

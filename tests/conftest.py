@@ -29,7 +29,7 @@ settings.register_profile(
 )
 settings.load_profile("pscompy")
 
-# What takes longest begins first, so that no process of a run works on it when others have ended.
+# The longest tests begin first, so that no process of a run works on it when others have ended.
 LONGEST = ("tests/ib/", "tests/bench/", "tests/examples/", "tests/gateway/")
 
 

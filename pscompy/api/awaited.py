@@ -1,4 +1,4 @@
-"""What an operation waits for, in words: for the text of a `Timeout`, and for repr(request).
+"""The awaited operation in words: for the text of a `Timeout`, and for repr(request).
 
 Called by the extension, when a wait has timed out.
 """

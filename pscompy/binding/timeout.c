@@ -1,4 +1,4 @@
-/* What operations wait for, in words, which pscompy/api/awaited.py makes. */
+/* Awaited operations in words, which pscompy/api/awaited.py makes. */
 #include "timeout.h"
 
 /* The switch has no default, so that the compiler reports a missing kind. */

@@ -1,4 +1,4 @@
-/* What the caches and pools of a worker and of its transports hold, counted
+/* Contents of the caches and pools of a worker and of its transports, counted
  * when the program asks: nothing is counted per message. */
 #include "control.h"
 #include "memory/pool.h"

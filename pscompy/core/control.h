@@ -130,7 +130,7 @@ int psc_counter_count(void);
 const char *psc_counter_name(int index);
 void psc_worker_counters(psc_worker_t *worker, uint64_t *values);
 void psc_conn_counters(psc_conn_t *conn, uint64_t *values);
-/* What the caches and pools of a worker and of its transports hold now. Fills
+/* Contents of the caches and pools of a worker and its transports now. Fills
  * in at most `room`; returns the number. Each walks its requests and
  * connections: for a program that looks now and then. */
 uint32_t psc_worker_holdings(psc_worker_t *worker, psc_counted_t *counted,

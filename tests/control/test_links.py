@@ -1,4 +1,4 @@
-"""What it costs to find out whether enough descriptors are left."""
+"""The cost of finding out whether enough descriptors are left."""
 
 from __future__ import annotations
 

@@ -75,7 +75,8 @@ def test_a_bad_setting_is_refused_by_name(environment):
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("example", ["transport_python", "transport_c"])
 def test_the_commands_of_the_readme(environment, example, tmp_path):
-    """They are run in the source folder, as they stand. The last one runs the conformance suite."""
+    """The commands are run in the source folder, as they stand. The last one runs the conformance
+    suite."""
     folder = tmp_path / example
     shutil.copytree(EXAMPLES / example, folder)
     (commands,) = re.findall(r"^```\n(.*?)^```", (folder / "README.md").read_text(), re.M | re.S)

@@ -135,8 +135,9 @@ def test_modules_have_the_key_of_their_user(machine, script, tmp_path):
     env = {"PSP_KEY": "", "XDG_CONFIG_HOME": tmp_path}
     machine.start_gateway(1, **env)
     second = machine.ranks(2, 1, script(sends_to_all), **env)
-    finished(machine.ranks(1, 1, script(sends_to_all), **env))
-    finished(second)
+    first = machine.ranks(1, 1, script(sends_to_all), **env)
+    told = [json.loads(finished(job)[0]) for job in (first, second)]
+    assert [it["got"] for it in told] == [["from 1"], ["from 0"]]
 
 
 def test_a_second_module_of_the_same_number(machine, script):

@@ -8,4 +8,4 @@ pytestmark = IN_A_GUEST
 
 
 def test_conformance() -> None:
-    run_suites("suite_conformance.py")
+    assert run_suites("suite_conformance.py") == 0

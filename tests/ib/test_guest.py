@@ -24,7 +24,7 @@ TOGETHER = {path.name for path in HERE.glob("suite_*.py")} - ALONE - {"suite_con
 @pytest.mark.parametrize("suites", [*([it] for it in sorted(ALONE)), sorted(TOGETHER)], ids=str)
 def test_suites(suites: list[str]) -> None:
     """Most suites share a guest, except the longest and those that change the guest."""
-    run_suites(*suites)
+    assert run_suites(*suites) == 0
 
 
 def test_demo(tmp_path: Path) -> None:

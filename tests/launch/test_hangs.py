@@ -105,11 +105,18 @@ def test_a_dump_while_the_program_is_blocked_in_c(run, script):
             ctypes.CDLL(None).sleep(600)
             world.barrier()
 
-    process = run.start("-n", 2, script(blocks_in_c), env={"PSP_SIGQUIT": "1"})
+    process = run.start("-n", 2, "--label", script(blocks_in_c), env={"PSP_SIGQUIT": "1"})
     for _ in range(2):
         process.stdout.readline()
     process.send_signal(signal.SIGQUIT)
-    lines_until(process, lambda it: sum("blocks_in_c" in x for x in it) == 2)
+
+    def of_rank(rank, lines):
+        return [it for it in lines if it.startswith(f"[{rank}] ") and "in blocks_in_c" in it]
+
+    lines = lines_until(process, lambda it: of_rank(0, it) and of_rank(1, it))
+    for rank in range(2):
+        assert sum(it.startswith(f"[{rank}] <Session {rank}> ") for it in lines) == 1
+    assert process.poll() is None
 
 
 def test_a_dump_ends_nobody_that_has_no_session(run, script):
@@ -169,4 +176,5 @@ def test_ranks_that_wait_in_different_operations(run, script, how):
                 world.recv_obj(source=1, tag=1)
 
     process = run.start("-n", 2, script(waits, how), env={"PSP_DEADLOCK_WARNINGS": "0.4"})
-    lines_until(process, lambda it: "deadlock: ranks 0, 1" in "".join(it[-1:]))
+    lines = lines_until(process, lambda it: "deadlock: " in "".join(it[-1:]))
+    assert "deadlock: ranks 0, 1" in lines[-1]

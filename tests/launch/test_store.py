@@ -67,7 +67,7 @@ def test_a_scheduler_s_ranks_are_one_world(start, script):
 
 
 def of_torchrun(rank, master, run_id="none"):
-    """What torchrun sets for a worker, as version 2.13 does."""
+    """The variables that torchrun sets for a worker, as of version 2.13."""
     return {
         "RANK": rank,
         "LOCAL_RANK": rank,

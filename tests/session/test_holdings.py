@@ -1,4 +1,4 @@
-"""What caches and pools hold, in `session.stats`: it moves with use, and comes back after it."""
+"""The counters of caches and pools in `session.stats` move with use and come back after it."""
 
 from __future__ import annotations
 

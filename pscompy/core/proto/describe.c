@@ -1,10 +1,10 @@
-/* What a worker has in flight, for people who look for the cause of a hang:
+/* Items in flight on a worker, for people who look for the cause of a hang:
  * control.h. */
 #include "../request.h"
 #include "../worker.h"
 #include "match_queue.h"
 
-/* What a request waits for, in words. */
+/* The event that a request waits for, in words. */
 static const char *describe_stage(psc_stage_t stage)
 {
     switch (stage) {

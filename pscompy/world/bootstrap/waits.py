@@ -1,4 +1,4 @@
-"""What the ranks of a job wait for, as they publish it at the launcher.
+"""The waits of a job's ranks, as they publish them at the launcher.
 
 This takes a launcher whose values can be replaced and are seen at once, as those of `pscompy run`
 are (`Bootstrap.live`); under any other one no rank learns of the waits of others.
