@@ -178,15 +178,10 @@ class Agent:
     def _on_pmi(self, rank: Rank) -> None:
         if rank.pmi.fileno() < 0:
             return
-        try:
-            data = rank.pmi.recv(65536, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
+        data = rank.read_pmi()
         if data:
             self._channel.send("pmi", rank.number, data.decode("latin-1"))
-        else:
+        elif data is not None:
             self._hang_up(rank)
 
     def _hang_up(self, rank: Rank) -> None:

@@ -200,16 +200,11 @@ class Job:
     # ---- PMI ----
 
     def _on_pmi(self, rank: Rank) -> None:
-        try:
-            data = rank.pmi.recv(65536, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
+        data = rank.read_pmi()
+        if data:
+            self._serve(rank.number, rank.pmi_lines, data)
+        elif data is not None:
             self._hang_up(rank)
-            return
-        self._serve(rank.number, rank.pmi_lines, data)
 
     def _serve(self, number: int, lines: LineBuffer, data: bytes) -> None:
         """Handle the PMI requests of a rank that `data` completes."""

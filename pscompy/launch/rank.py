@@ -66,6 +66,15 @@ class Rank:
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None
 
+    def read_pmi(self) -> bytes | None:
+        """The bytes that the PMI socket holds; empty after its end, None if there are none yet."""
+        try:
+            return self.pmi.recv(65536, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
 
 def start_failure(argv: list[str], error: OSError) -> tuple[int, str]:
     """The exit code, as a shell has it, and the text for a program that cannot be started."""
