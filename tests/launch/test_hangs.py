@@ -102,7 +102,9 @@ def test_a_dump_while_the_program_is_blocked_in_c(run, script):
     def blocks_in_c():
         with pscompy.World() as world:
             say("ready")
-            ctypes.CDLL(None).sleep(600)
+            libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+            libc.pthread_mutex_lock(mutex)
+            libc.pthread_mutex_lock(mutex)  # no signal ends this wait
             world.barrier()
 
     process = run.start("-n", 2, "--label", script(blocks_in_c), env={"PSP_SIGQUIT": "1"})
