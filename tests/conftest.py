@@ -85,7 +85,8 @@ def script(tmp_path: Path) -> Callable[..., Path]:
 
     def write(main: Callable[..., object], *arguments: object, **keywords: object) -> Path:
         path = tmp_path / f"{main.__name__}.py"
-        path.write_text(program(main, *arguments, **keywords))
-        return path
+        whole = path.with_suffix(".new")
+        whole.write_text(program(main, *arguments, **keywords))
+        return whole.replace(path)  # a rank that starts meanwhile reads a complete program
 
     return write
