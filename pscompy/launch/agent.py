@@ -20,6 +20,7 @@ from pscompy.launch.event_loop import WRITE, Loop
 from pscompy.launch.process_group import Guard
 from pscompy.launch.rank import Rank, start_failure
 from pscompy.launch.signals import Signals
+from pscompy.launch.streams import PIPE_READS
 
 _READ = 32768  # bytes of output in one record
 
@@ -154,8 +155,9 @@ class Agent:
         self._hang_up(rank)
         del self._ranks[rank.number]
         for fd in (rank.stdout, rank.stderr):
-            while fd in self._outputs and self._on_output(fd):
-                pass
+            for _ in range(PIPE_READS):  # its children may go on writing
+                if fd not in self._outputs or not self._on_output(fd):
+                    break
         if rank.number == 0:
             self._close_stdin()
         self._channel.send("end", rank.number, status)

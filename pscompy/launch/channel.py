@@ -31,7 +31,7 @@ class Channel:
         self._on_record = on_record
         self._on_end = on_end
         self._in = b""
-        self._out = bytearray()
+        self._out = bytearray(b"\n")  # ends what a login shell has printed
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
         self.listen(True)
@@ -85,7 +85,7 @@ class Channel:
             data = b""
         *lines, self._in = (self._in + data).split(b"\n")
         for line in lines:
-            if line.startswith(b"["):  # a login shell may print other lines
+            if line.startswith(b'["'):  # a login shell may print other lines
                 self._on_record(json.loads(line))
         if not data:
             self.close()

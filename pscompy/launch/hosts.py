@@ -28,30 +28,32 @@ def from_words(words: list[str]) -> Slots:
     """The hosts of words such as "a" or "a:2". A host that is named again gets more slots."""
     slots: Counter[str] = Counter()
     for word in words:
-        match = re.fullmatch(r"(\[[^]\s]+\]|[^:\s]+)(?::(\d+))?", word)
+        # PSP_RSH would take a name that begins with - for an option.
+        match = re.fullmatch(r"(\[[^]\s]+\]|[^:\s-][^:\s]*)(?::(\d+))?", word)
         if not match or match[2] == "0":
             raise ConfigError(f"{word!r} is not HOST or HOST:RANKS")
         slots[match[1].strip("[]")] += int(match[2] or 1)
     return dict(slots)
 
 
-def from_file(path: Path) -> Slots:
-    """The hosts of a file with a line "a", "a:2" or "a slots=2" for each; # begins a comment."""
+def from_file(path: Path, name: str = "--hostfile") -> Slots:
+    """The hosts of a file with a line "a", "a:2" or "a slots=2" for each; # begins a comment.
+    `name` is what names the file."""
     try:
         lines = [line.partition("#")[0] for line in path.read_text().splitlines()]
     except OSError as error:
-        raise ConfigError(f"--hostfile {path}: {error.strerror}") from error
+        raise ConfigError(f"{name} {path}: {error.strerror}") from error
     words = [re.sub(r"\s+slots\s*=\s*", ":", line.strip()) for line in lines]
     slots = from_words([word for word in words if word])
     if not slots:
-        raise ConfigError(f"--hostfile {path} names no host")
+        raise ConfigError(f"{name} {path} names no host")
     return slots
 
 
 def of_allocation(environ: Mapping[str, str]) -> Slots:
     """The hosts of the Slurm or PBS job that this process is in; empty outside of one."""
     if "PBS_NODEFILE" in environ:
-        return from_file(Path(environ["PBS_NODEFILE"]))
+        return from_file(Path(environ["PBS_NODEFILE"]), "PBS_NODEFILE")
     names = _slurm_names(environ.get("SLURM_JOB_NODELIST", ""))
     tasks = environ.get("SLURM_TASKS_PER_NODE") or f"1(x{len(names)})"
     counts = [

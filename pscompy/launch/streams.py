@@ -14,7 +14,7 @@ _READ = 65536
 _WRITE = select.PIPE_BUF  # bytes that a writable pipe accepts without blocking
 _FULL = 1 << 18  # bytes in a sink above which its streams are not read
 _LINE_MAX = 1 << 16  # bytes of a line above which it is passed on in pieces
-_PIPE_READS = 32  # reads of _READ bytes that empty any pipe without an active writer
+PIPE_READS = 32  # reads of 32 KiB or more that empty any pipe without an active writer
 
 
 class Sink:
@@ -89,7 +89,7 @@ class Stream:
 
     def drain(self) -> None:
         """Pass on all output that can be read without waiting."""
-        for _ in range(_PIPE_READS):
+        for _ in range(PIPE_READS):
             if not self.read():
                 break
 

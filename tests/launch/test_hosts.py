@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -16,7 +17,9 @@ import pytest
 
 import pscompy
 from pscompy.errors import ConfigError
+from pscompy.launch.agent import Agent
 from pscompy.launch.hosts import from_file, from_words, is_here, of_allocation, shares
+from pscompy.launch.rank import Rank
 from tests.gateway.namespaces import ip, why_no_namespaces
 from tests.jobs import Launcher
 from tests.waiting import expect_soon, stay
@@ -90,7 +93,8 @@ def two(tmp_path: Path) -> Iterator[Hosts]:
     if reason := why_no_namespaces():
         pytest.skip(reason)
     with contextlib.closing(Hosts(tmp_path)) as hosts:
-        yield hosts.open(2)
+        # Enough for SIGTERM, however late an agent passes it on.
+        yield hosts.open(2).having(GRACE=60.0)
 
 
 BOTH = "10.99.0.1:2,10.99.0.2:2"
@@ -116,9 +120,11 @@ def test_ranks_of_two_hosts_are_one_world(two, script):
 
 def test_the_key_of_a_job_is_that_of_all_hosts_and_in_no_command_line(two, script):
     def tells():
-        said = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
-        key = os.environ["PSP_KEY"]
-        say(key, any(key.encode() in line for line in said))
+        key, found = os.environ["PSP_KEY"], False
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):  # the process has ended
+                found |= key.encode() in path.read_bytes()
+        say(key, found)
 
     first, second = (two("--hosts", BOTH, script(tells)).stdout.split("\n") for _ in range(2))
     assert len(set(first)) == len(set(second)) == 2  # four lines alike, and the end
@@ -314,6 +320,34 @@ def test_an_mpi_program_knows_the_hosts(two, script):
     assert sorted(done.stdout.splitlines()) == ["0 3 0 2", "1 3 1 2", "2 3 0 1"]
 
 
+# ---- without namespaces ----
+
+
+def test_a_login_shell_that_prints(run, tmp_path):
+    """Its lines, and one without an end, go before the records of the agent."""
+    rsh = tmp_path / "rsh"
+    rsh.write_text('#!/bin/sh\necho "[1] 4711"\nprintf "[note] "\nshift; exec sh -c "$*"\n')
+    rsh.chmod(0o755)
+    done = run("--hosts", "elsewhere", "--", "cat", input="a line\n", env={"PSP_RSH": str(rsh)})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "a line\n", "")
+
+
+def ends_a_rank_whose_output_goes_on():
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    agent = Agent()
+    zeros, nothing = (os.open(path, os.O_RDONLY) for path in ("/dev/zero", os.devnull))
+    rank = agent._ranks[3] = Rank(3, 0, zeros, nothing, socket.socketpair()[0])
+    agent._outputs = {zeros: (3, 1), nothing: (3, 2)}
+    agent._end(rank, 0)
+    assert list(agent._outputs) == [zeros]
+
+
+def test_the_end_of_a_rank_whose_children_go_on_writing(script):
+    command = [sys.executable, script(ends_a_rank_whose_output_goes_on)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 # ---- names ----
 
 
@@ -355,15 +389,17 @@ def test_ranks_fill_hosts_in_turn_beyond_their_slots():
     assert from_words(["[::1]:2", "b", "b:2"]) == {"::1": 2, "b": 3}
 
 
-@pytest.mark.parametrize("text", ["a:0", "a:x", "", "a b", ":2"])
+@pytest.mark.parametrize("text", ["a:0", "a:x", "", "a b", ":2", "-oProxyCommand=sh"])
 def test_a_host_that_is_none(text):
     with pytest.raises(ConfigError, match="is not HOST or HOST:RANKS"):
         from_words([text])
 
 
 def test_a_hostfile_without_hosts(tmp_path):
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(ConfigError, match=r"--hostfile .*No such file"):
         from_file(tmp_path / "none")
+    with pytest.raises(ConfigError, match=r"PBS_NODEFILE .*No such file"):
+        of_allocation({"PBS_NODEFILE": str(tmp_path / "none")})
     (tmp_path / "empty").write_text("# nothing\n")
     with pytest.raises(ConfigError, match="names no host"):
         from_file(tmp_path / "empty")
