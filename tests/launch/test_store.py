@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
+import random
 import re
 import shutil
 import signal
@@ -14,10 +16,15 @@ from pathlib import Path
 import pytest
 
 import pscompy
+from pscompy.config.config import Config
+from pscompy.config.variables import VARIABLES
+from pscompy.control.handshake.keys import find_key
+from pscompy.control.precon import LinkOptions
 from pscompy.errors import AuthError, ConfigError, ConnectError, Timeout
 from pscompy.world.bootstrap import Single, detect
 from pscompy.world.bootstrap.pmi1_wire import pack
-from pscompy.world.bootstrap.store import port_beside
+from pscompy.world.bootstrap.store import Membership, _prove, _reach, port_beside
+from pscompy.world.bootstrap.store_server import Store
 from tests.jobs import TIMEOUT
 from tests.names import A_KEY, ANOTHER_KEY
 from tests.waiting import expect_soon, stay
@@ -34,8 +41,11 @@ RING = ["0 of 3 got 2", "1 of 3 got 0", "2 of 3 got 1"]
 
 
 def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    """A free port below those that the kernel gives to sockets of other tests meanwhile."""
+    while True:
+        port = random.randrange(0x4000, 0x8000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @pytest.fixture
@@ -172,6 +182,21 @@ def test_strangers_keep_no_rank_out(start, script):
     assert ends([first, start(script(rings), **numbered(1, 2, port))])[1] == "1 of 2 got 0"
     for link in idle[1:]:
         link.close()
+
+
+def all_call_before_one_proves(port, size):
+    config = Config({"": VARIABLES})
+    key, first = find_key(config), Membership(0, size, "127.0.0.1", port, "PSP_STORE")
+    own = Store(first, key.secret, LinkOptions.of(config)).start()
+    others = [first._replace(rank=rank) for rank in range(1, size)]
+    links = [_reach(it, 60) for it in others]
+    for it, link in zip(others, links, strict=True):
+        _prove(link, it, key)
+    own.close()
+
+
+def test_ranks_that_all_call_at_once(start, script):
+    assert ends([start(script(all_call_before_one_proves, free_port(), 200))]) == []
 
 
 def test_a_rank_that_dies_ends_the_others_barrier(start, script):

@@ -77,8 +77,8 @@ class Pmi1:
 
     @property
     def live(self) -> bool:
-        """True under `pscompy run`; other servers refuse a second value, or keep it until the next
-        barrier."""
+        """True under `pscompy run` and for the store; other servers refuse a second value, or keep
+        it until the next barrier."""
         return self.job_id.startswith(JOB_PREFIX)
 
     def put(self, key: str, value: str) -> None:

@@ -13,12 +13,12 @@ from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.precon import LinkOptions
 from pscompy.errors import ConfigError
 from pscompy.world.bootstrap.pmi1_server import Abort, Replies, Server
-from pscompy.world.bootstrap.pmi1_wire import LineBuffer, WireError, pack, parse
+from pscompy.world.bootstrap.pmi1_wire import JOB_PREFIX, LineBuffer, WireError, pack, parse
 from pscompy.world.bootstrap.store import VERSION, Fields, Membership, nonce, proof
 
 logger = logging.getLogger(__name__)
 
-_STRANGERS = 64  # callers without a proof; a newer one replaces the oldest
+_STRANGERS = 64  # callers without a proof beside the ranks; a newer one replaces the oldest
 
 
 class _Caller:
@@ -39,7 +39,7 @@ class Store:
         """Listen at the member's port. `ConfigError` if that is impossible."""
         self._key = key
         self._options = options
-        self._server = Server([1] * member.size, f"pscompy-{os.urandom(16).hex()}")
+        self._server = Server([1] * member.size, f"{JOB_PREFIX}{os.urandom(16).hex()}")
         self._callers: dict[int, _Caller] = {}  # by descriptor, in the order of their coming
         self._ranks: dict[int, _Caller] = {}
         self._told = False
@@ -73,7 +73,7 @@ class Store:
             return
         self._options.apply(sock)
         strangers = [caller for caller in self._callers.values() if caller.rank is None]
-        if len(strangers) >= _STRANGERS:
+        if len(strangers) >= self._server.size + _STRANGERS:
             self._drop(strangers[0])
         self._admit(_Caller(sock))
 
