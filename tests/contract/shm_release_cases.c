@@ -32,14 +32,17 @@ static size_t all_pages(const shm_ring_t *ring)
     return (size_t)ring->n_lines * SHM_LINE / (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* On a slow machine the timer releases pages meanwhile. */
 static void use_whole_rings(ct_pair_t *pair)
 {
-    uint32_t n = end_ep(&pair->x)->tx.ring.n_lines * SHM_LINE / LONG + 2;
+    const shm_ring_t *ring = &end_ep(&pair->x)->tx.ring;
 
-    for (uint32_t i = 0; i < n; i++) {
-        ct_exchange(pair, &pair->x, &pair->y, CT_BCOPY, LONG, 1);
-        ct_exchange(pair, &pair->y, &pair->x, CT_BCOPY, LONG, 1);
-    }
+    do {
+        for (uint32_t i = 0; i < ring->n_lines * SHM_LINE / LONG + 2; i++) {
+            ct_exchange(pair, &pair->x, &pair->y, CT_BCOPY, LONG, 1);
+            ct_exchange(pair, &pair->y, &pair->x, CT_BCOPY, LONG, 1);
+        }
+    } while (resident(ring) < all_pages(ring));
 }
 
 static bool released(const ct_pair_t *pair)
@@ -57,7 +60,6 @@ void unused_pages_are_released(void)
     back = &end_ep(&pair.y)->tx.ring;
     for (int round = 0; round < 3; round++) {
         use_whole_rings(&pair);
-        ct_check(resident(there) == all_pages(there), "%zu", resident(there));
         ct_until(&pair, released(&pair));
         ct_check(resident(there) <= KEPT_PAGES, "%zu", resident(there));
         ct_check(resident(back) <= KEPT_PAGES, "%zu", resident(back));
@@ -86,7 +88,8 @@ void unread_pages_are_kept(void)
         shm_release_step(side_iface(pair.a));
         ct_check(side_iface(pair.a)->releasing, "the timer stops too early");
     }
-    ct_check(resident(ring) >= n * LONG / 4096, "%zu", resident(ring));
+    ct_check(resident(ring) >= n * LONG / (size_t)sysconf(_SC_PAGESIZE), "%zu",
+             resident(ring));
     ct_until(&pair, pair.y.received == n);
     ct_until(&pair, released(&pair));
     ct_check(resident(ring) <= KEPT_PAGES, "%zu", resident(ring));

@@ -81,9 +81,11 @@ def test_the_dump_of_a_ring_of_three(run, script):
     process = run.start("-n", 3, "--label", "--dump-after", 1, script(waits_in_a_ring))
 
     def all_have_dumped(lines):
-        """All ranks wait, and have got the message that nobody receives."""
+        """All ranks wait, have sent their message, and have got the one that nobody receives. The
+        first dumps may show one that is not connected to both others yet."""
         dumps = ["\n".join(dumped_by(rank, lines)) for rank in range(3)]
-        return all("waited for" in it and "message from" in it for it in dumps)
+        enough = ("waited for", "message from", "; 1 sent messages")
+        return all(it.count(": UP over ") == 2 and all(map(it.count, enough)) for it in dumps)
 
     lines = lines_until(process, all_have_dumped)
     for rank in range(3):

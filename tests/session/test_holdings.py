@@ -84,7 +84,7 @@ def test_active_messages_leave_memory_for_the_next(link):
     assert link.session.stats["am_kept_bytes"] == 0
     for count in (1, 2, 3):
         link.peer(send_am, 3000)
-        expect_soon(lambda count=count: link.session.progress() or len(seen) == count)
+        expect_soon(lambda count=count: link.session.progress() * 0 + len(seen) == count)
     assert 0 < link.session.stats["am_kept_bytes"] <= 3 * 4096
 
 
