@@ -28,6 +28,13 @@ static const char *describe_stage(psc_stage_t stage)
     }
 }
 
+_Static_assert((int)PSC_ITEM_SEND == (int)PSC_REQ_SEND &&
+                   (int)PSC_ITEM_RECV == (int)PSC_REQ_RECV &&
+                   (int)PSC_ITEM_PROBE == (int)PSC_REQ_PROBE &&
+                   (int)PSC_ITEM_EVENT == (int)PSC_REQ_EVENT &&
+                   (int)PSC_ITEM_LOAN == (int)PSC_REQ_LOAN,
+               "the kind of a request is that of its item");
+
 static psc_item_t describe_request(const psc_req_t *req)
 {
     const psc_conn_t *peer = req->conn ? req->conn : req->source;

@@ -197,8 +197,6 @@ static unsigned tcp_progress(psc_iface_t *self)
     return iface->handled;
 }
 
-/* Puts the hot socket back into the epoll set, which then reports all pending
- * work until it is done. */
 static uint32_t tcp_iface_counters(const psc_iface_t *self,
                                    psc_counted_t *counters, uint32_t room)
 {
@@ -211,6 +209,8 @@ static uint32_t tcp_iface_counters(const psc_iface_t *self,
     return 2;
 }
 
+/* Puts the hot socket back into the epoll set, which then reports all pending
+ * work until it is done. */
 static psc_status_t tcp_arm(psc_iface_t *self)
 {
     tcp_hot_put_back((tcp_iface_t *)self);
