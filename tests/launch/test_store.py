@@ -224,6 +224,21 @@ def test_rank_0_that_never_comes():
         detect({**given, "PSP_STORE_TIMEOUT": "0.2", "PSP_KEY": A_KEY})
 
 
+def test_a_link_to_itself_is_none(monkeypatch):
+    """A caller whose own port the kernel chooses may get that of a store that nobody serves yet."""
+    port = free_port()
+
+    def connected_to_itself(address, timeout):
+        sock = socket.socket()
+        sock.bind(address)
+        sock.connect(address)
+        return sock
+
+    monkeypatch.setattr(socket, "create_connection", connected_to_itself)
+    with pytest.raises(Timeout, match="nobody listens there"):
+        _reach(Membership(1, 2, "127.0.0.1", port, "PSP_STORE"), 0.0)
+
+
 def test_another_service_at_the_port_is_named():
     with socket.create_server(("127.0.0.1", 0)) as server:
         child = os.fork()

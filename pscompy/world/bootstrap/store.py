@@ -107,7 +107,7 @@ def _reach(member: Membership, seconds: float) -> socket.socket:
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return socket.create_connection((member.host, member.port), timeout=_ANSWER)
+            return _connect(member)
         except OSError as error:
             if time.monotonic() > deadline:
                 raise Timeout(
@@ -115,6 +115,15 @@ def _reach(member: Membership, seconds: float) -> socket.socket:
                     peer="rank 0",
                 ) from error
             time.sleep(_PAUSE)
+
+
+def _connect(member: Membership) -> socket.socket:
+    """A link to the process that listens there. Raises `OSError` if nobody does."""
+    sock = socket.create_connection((member.host, member.port), timeout=_ANSWER)
+    if sock.getsockname() == sock.getpeername():  # the kernel gave it this very port
+        sock.close()
+        raise ConnectionRefusedError("nobody listens there")
+    return sock
 
 
 # ---- the proof of the key, on both sides ----
