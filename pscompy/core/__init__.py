@@ -8,6 +8,8 @@ from ..errors import from_status
 try:
     from ._core import ffi, lib
 except ModuleNotFoundError as error:
+    if error.name != f"{__name__}._core":  # it needs cffi
+        raise
     _folder = Path(__file__).absolute().parents[2]
     raise ImportError(
         f"nothing is built in {_folder}, the source folder of pscompy: run Python in another"

@@ -1,5 +1,6 @@
 """A foreign module on the user's path that hides a plug-in is reported by its file name."""
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -120,3 +121,15 @@ def test_a_source_folder_in_which_nothing_is_built(tmp_path):
     command = [sys.executable, "-c", "import pscompy; pscompy.World"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert f"nothing is built in {tmp_path}, the source folder of pscompy" in ended.stderr
+
+
+def without_cffi():
+    sys.modules["_cffi_backend"] = None
+    importlib.import_module("pscompy.core")
+
+
+def test_without_cffi_that_is_what_is_missing():
+    command = [sys.executable, "-c", program(without_cffi)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "_cffi_backend" in ended.stderr
+    assert "nothing is built" not in ended.stderr
