@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -134,21 +135,33 @@ def test_a_rank_with_another_key_is_refused_by_name(start, script):
     assert first.wait(TIMEOUT) == 0
 
 
+@contextlib.contextmanager
+def stranger_at_a_port(*answers):
+    """The port of somebody who answers one caller's lines, and then leaves."""
+
+    def answer():
+        link = server.accept()[0]
+        for line in answers:
+            link.recv(4096)
+            link.sendall(line)
+        link.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join()
+
+
+def of_rank_1(port):
+    return {**{k: str(v) for k, v in numbered(1, 2, port).items()}, "PSP_KEY": A_KEY}
+
+
 def test_a_store_with_another_key_is_not_believed():
     """A process that listens there and says welcome to everybody."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        child = os.fork()
-        if child == 0:
-            link = server.accept()[0]
-            for line in (pack("challenge", nonce="ab"), pack("welcome", proof="cd" * 32)):
-                link.recv(4096)
-                link.sendall(line)
-            link.recv(4096)
-            os._exit(0)
-        given = {k: str(v) for k, v in numbered(1, 2, server.getsockname()[1]).items()}
-        with pytest.raises(AuthError, match="PSP_KEY"):
-            detect({**given, "PSP_KEY": A_KEY})
-        os.waitpid(child, 0)
+    answers = (pack("challenge", nonce="ab"), pack("welcome", proof="cd" * 32))
+    with stranger_at_a_port(*answers) as port, pytest.raises(AuthError, match="PSP_KEY"):
+        detect(of_rank_1(port))
 
 
 @pytest.mark.parametrize(
@@ -219,9 +232,8 @@ def test_a_rank_that_dies_ends_the_others_barrier(start, script):
 
 
 def test_rank_0_that_never_comes():
-    given = {k: str(v) for k, v in numbered(1, 2, free_port()).items()}
     with pytest.raises(Timeout, match=r"PSP_STORE_TIMEOUT=0.2 s.*refused"):
-        detect({**given, "PSP_STORE_TIMEOUT": "0.2", "PSP_KEY": A_KEY})
+        detect({**of_rank_1(free_port()), "PSP_STORE_TIMEOUT": "0.2"})
 
 
 def test_a_link_to_itself_is_none(monkeypatch):
@@ -240,15 +252,9 @@ def test_a_link_to_itself_is_none(monkeypatch):
 
 
 def test_another_service_at_the_port_is_named():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        child = os.fork()
-        if child == 0:
-            server.accept()[0].close()
-            os._exit(0)
-        given = {k: str(v) for k, v in numbered(1, 2, server.getsockname()[1]).items()}
-        with pytest.raises(ConnectError, match="PSP_STORE names another port"):
-            detect({**given, "PSP_KEY": A_KEY})
-        os.waitpid(child, 0)
+    named = pytest.raises(ConnectError, match="PSP_STORE names another port")
+    with stranger_at_a_port() as port, named:
+        detect(of_rank_1(port))
 
 
 @pytest.mark.parametrize(
