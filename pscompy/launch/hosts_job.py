@@ -19,6 +19,7 @@ from typing import Any
 
 from pscompy.config.config import Config
 from pscompy.config.variables import VARIABLES
+from pscompy.errors import ConfigError
 from pscompy.launch import job
 from pscompy.launch.channel import Channel, pack, unpack
 from pscompy.launch.environment import job_environment
@@ -101,7 +102,11 @@ class HostsJob(Job):
         self._remote: dict[int, _Remote] = {}
         self._kills = 0
         environ = job_environment(self._plan.environ)
-        rsh = shlex.split(Config({"": VARIABLES}, environ=environ)["RSH"])
+        text = Config({"": VARIABLES}, environ=environ)["RSH"]
+        try:
+            rsh = shlex.split(text)
+        except ValueError as error:
+            raise ConfigError(f"PSP_RSH={text!r}: {error}", name="PSP_RSH", value=text) from error
         for share in self._plan.shares:
             try:
                 self._start_host(share, rsh, environ)

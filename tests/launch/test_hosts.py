@@ -348,6 +348,12 @@ def test_the_end_of_a_rank_whose_children_go_on_writing(script):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_a_way_that_is_no_command(run):
+    done = run("--hosts", "elsewhere", "-c", "pass", env={"PSP_RSH": "ssh 'unfinished"})
+    assert done.returncode == 2
+    assert 'PSP_RSH="ssh \'unfinished": No closing quotation' in done.stderr
+
+
 # ---- names ----
 
 
