@@ -190,7 +190,7 @@ class Job:
             self._signal(self._orders.pop(0)[1])
             self._signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
         if self._dump_at <= time.monotonic():
-            self._dump_at += self._plan.dump_after
+            self._dump_at = time.monotonic() + self._plan.dump_after
             self._dump()
 
     def _time_left(self) -> float | None:

@@ -6,11 +6,13 @@ import ctypes
 import os
 import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import pscompy
+from pscompy.launch.job import Job, Plan
 from tests.jobs import TIMEOUT
 from tests.waiting import expect_soon, stay
 
@@ -138,6 +140,15 @@ def test_a_dump_ends_nobody_that_has_no_session(run, script):
         lines.append(process.stdout.readline())
         assert lines[-1]
     assert process.poll() is None
+
+
+def test_dumps_that_were_missed_are_not_made_up_for():
+    """A launcher that was stopped for long makes one of them."""
+    job, made = Job(Plan(["no-command"], 1, dump_after=1000.0)), []
+    job._dump, job._dump_at = lambda: made.append(1), time.monotonic() - 1_000_000
+    job._carry_out_orders()
+    assert made == [1]
+    assert job._time_left() > 0
 
 
 def test_ranks_that_wait_one_after_the_other_are_no_deadlock(run, script, tmp_path):
