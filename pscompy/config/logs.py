@@ -45,28 +45,31 @@ class _Formatter(logging.Formatter):
     def __init__(self, timing: str) -> None:
         super().__init__()
         self._stamp = _STAMPS[timing]
-        self._before = time.time()
+        self._start = self._before = time.time()
 
     def format(self, record: logging.LogRecord) -> str:
-        stamp = self._stamp(record.created, self._before)
+        stamp = self._stamp(record.created, self._start, self._before)
         self._before = record.created
         level = f"{record.levelname.lower()}: " if record.levelno < NOTICE else ""
         line = f"{stamp}pscompy[{record.process}] {level}{record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-_STAMPS: dict[str, Callable[[float, float], str]] = {
-    "off": lambda now, before: "",
-    "us": lambda now, before: f"{now * 1e6:.0f} ",
-    "date": lambda now, before: _local("%Y-%m-%d %H:%M:%S", now),
-    "wall": lambda now, before: _local("%H:%M:%S", now),
-    "delta": lambda now, before: f"{(now - before) * 1e6:+.0f}us ",
+# The times of this line, of the first one and of the one before -> the text, as pscom writes it.
+_STAMPS: dict[str, Callable[[float, float, float], str]] = {
+    "0": lambda now, start, before: "",
+    "1": lambda now, start, before: _seconds(now - start),
+    "date": lambda now, start, before: (
+        f"{time.strftime('%Y-%m-%d_%H:%M:%S', time.localtime(now))}.{int(now % 1 * 1e6):06} "
+    ),
+    "wall": lambda now, start, before: _seconds(now),
+    "delta": lambda now, start, before: _seconds(now - before),
 }
+_STAMPS |= {"off": _STAMPS["0"], "us": _STAMPS["1"]}
 
 
-def _local(layout: str, now: float) -> str:
-    """The local time with microseconds."""
-    return f"{time.strftime(layout, time.localtime(now))}.{int(now % 1 * 1e6):06} "
+def _seconds(seconds: float) -> str:
+    return f"{max(0.0, seconds):011.6f} "
 
 
 def configure(config: Config) -> int:

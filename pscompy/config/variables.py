@@ -74,9 +74,10 @@ DEBUG = (
     Var("DEBUG_OUT", "", text, "File for the log; ${VAR} and $$ are expanded. Empty: stderr."),
     Var(
         "DEBUG_TIMING",
-        "off",
-        choice("off", "us", "date", "wall", "delta"),
-        "Time at the start of each line of the log.",
+        "0",
+        choice("0", "off", "1", "us", "date", "wall", "delta"),
+        "Time at the start of each line of the log: 1 or us: since the start, delta: since the line"
+        " before, wall: since 1970, date: local date and time.",
     ),
     Var("DEBUG_VERSION", "0", flag, "Log the version when a session opens."),
     Var("DEBUG_PARAM", "0", integer(0, 2), "Log the variables: 1: those that are set, 2: all."),
@@ -114,11 +115,12 @@ KNOWN = ("BUILD_PLUGINS",)  # read when pscompy is built
 WITHOUT_EFFECT = (
     *("OPENIB", "OPENIB_GLOBAL_SENDQ", "OPENIB_EVENT_CNT", "OPENIB_IGNORE_WRONG_OPCODES"),
     *("OPENIB_LID_OFFSET", "OPENIB_MALLOC_OPTS"),
-    *("SMP_NODE_ID", "MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
+    *("FINALIZE_SHUTDOWN", "SMP_NODE_ID", "MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
     *("DAPL_", "ELAN_", "EXTOLL_", "GM_", "MVAPI_", "MXM_", "OFED_", "PSM_", "UCP_", "VELO_"),
     *("CUDA_", "INFO", "IPROBE_COUNT", "MALLOC_", "READAHEAD"),
-    *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SIGSEGV"),
-    *("SIGSUSPEND", "SKIPBLOCKSIZE", "UNEXPECTED_RECEIVES"),
+    *("RENDEZVOUS_DAPL", "RENDEZVOUS_ELAN", "RENDEZVOUS_EXTOLL", "RENDEZVOUS_VELO"),
+    *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SHM_DIRECT", "SHM_INDIRECT"),
+    *("SIGSEGV", "SIGSUSPEND", "SKIPBLOCKSIZE", "UNEXPECTED_RECEIVES"),
     *("DEBUG_BYE_MSG", "DEBUG_PRECON", "DEBUG_REQ", "DEBUG_SUSPEND"),
     *("PRECON_TYPE", "PRECON_RRCOMM_"),
 )

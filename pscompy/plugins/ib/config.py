@@ -139,6 +139,6 @@ VARIABLES = (
         size(auto=True),
         "Smallest rendezvous message.",
         parent="RENDEZVOUS",
-        aliases=("OPENIB_RENDEZVOUS",),
+        aliases=("OPENIB_RENDEZVOUS", "RENDEZVOUS_OPENIB"),
     ),
 )

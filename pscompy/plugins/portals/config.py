@@ -78,6 +78,7 @@ VARIABLES = (
         integer(0, 1 << 16),
         "Extra polls of the event queues while a rendezvous is in progress, for a library that"
         " makes progress only when it is polled.",
+        aliases=("PORTALS4_FOSTER_PROGRESS",),
     ),
     Var(
         "MATCHING",

@@ -19,7 +19,14 @@ VARIABLES = (
         " (cross-memory attach): auto: if a trial shows that it works; 0: never;"
         " 1: a connection without it fails.",
     ),
-    Var("RENDEZVOUS", "auto", size(auto=True), "Smallest rendezvous message.", parent="RENDEZVOUS"),
+    Var(
+        "RENDEZVOUS",
+        "auto",
+        size(auto=True),
+        "Smallest rendezvous message.",
+        parent="RENDEZVOUS",
+        aliases=("RENDEZVOUS_SHM",),
+    ),
     Var(
         "DIR",
         "",
