@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
+
+import pscompy
 
 sys.path.insert(0, str(Path(__file__).parent))
 from conftest import ROOT, Block, Desk, blocks, differs
@@ -35,7 +38,29 @@ def check_page(page: Path, desk: Desk) -> int:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_page(page: Path, desk: Desk) -> None:
+    if page.name == "from-mpi4py.md":
+        pytest.importorskip("mpi4py", reason="no MPI: pip install mpi4py mpich")
     check_page(page, desk)
+
+
+@pytest.mark.parametrize("page", ["from-mpi4py.md", "from-parastation.md"])
+def test_the_calls_that_a_page_maps_to(page: str) -> None:
+    """Each name that such a page has of an object of pscompy is an attribute of its class."""
+    text = (ROOT / "docs" / page).read_text()
+    objects = {
+        "pscompy": pscompy,
+        "session": pscompy.Session,
+        "socket": pscompy.Socket,
+        "connection": pscompy.Connection,
+        "status": pscompy.Status,
+        "World": pscompy.World,
+        "world": pscompy.World,
+    }
+    column = re.findall(r"^\| .*? \| (.*) \|$", text, re.M)
+    found = re.findall(r"\b(\w+)\.(\w+)", " ".join(column))
+    named = [(objects[name], attribute) for name, attribute in found if name in objects]
+    assert len(named) > 6
+    assert not [pair for pair in named if not hasattr(*pair)]
 
 
 def test_the_example_of_the_readme(desk: Desk) -> None:
