@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from bench import peers, plots, results
-from bench.groups import chosen, groups, grows
+from bench.groups import README, chosen, groups, grows
 from bench.rounds import Patience, measure
 from bench.rows import Group
 from pscompy.cli.arguments import ArgumentParser, positive
@@ -45,6 +45,8 @@ def main(arguments: list[str]) -> int:
     if any(map(grows, options.only)):
         growth = [made for made in results.load(options.folder) if grows(made["group"])]
         plots.draw(options.folder / "growth.png", "cost against number", growth)
+    if {*README} <= {*options.only}:
+        print(results.readme_table(options.folder, README))
     return 0
 
 
@@ -63,7 +65,7 @@ def _parser(known: dict[str, Group]) -> ArgumentParser:
         type=lambda text: chosen(text, known),
         default=tuple(known),
         metavar="GROUP,...",
-        help=f"some of {', '.join(known)}; growth: all of growth",
+        help=f"some of {', '.join(known)}; growth: all of growth; readme: the table in README.md",
     )
     parser.add_argument(
         "--launches", type=positive, default=5, help="that count, of each library [5]"

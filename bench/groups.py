@@ -12,6 +12,15 @@ from bench.rows import Group
 from pscompy.cli.arguments import words
 
 _GROWTH = "growth"
+# The table in README.md: groups, and cells of each.
+README = {
+    "shm-latency": ("shm one way, 8 B",),
+    "shm-bandwidth": ("shm bandwidth, 1 MiB",),
+    "shm-rate": ("shm messages of 8 B",),
+    "shm-objects": ("a small dictionary, one way", "array of 1 MiB, one way"),
+    "tcp-latency": ("tcp one way, 8 B",),
+    "tcp-bandwidth": ("tcp bandwidth, 1 MiB",),
+}
 
 
 def groups() -> dict[str, Group]:
@@ -32,7 +41,8 @@ def grows(name: str) -> bool:
 
 
 def chosen(text: str, known: dict[str, Group]) -> tuple[str, ...]:
-    """The groups with these names, which commas separate; "growth" stands for all of growth."""
-    growth = [name for name in known if grows(name)]
-    named = words(text, (*known, _GROWTH))
-    return tuple(name for word in named for name in (growth if word == _GROWTH else [word]))
+    """The groups with these names, which commas separate; "growth" stands for all of growth,
+    "readme" for those of the table in README.md."""
+    several = {_GROWTH: [name for name in known if grows(name)], "readme": list(README)}
+    named = words(text, (*known, *several))
+    return tuple(name for word in named for name in several.get(word, [word]))

@@ -9,12 +9,13 @@ import statistics
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench.rounds import Rounds
-from bench.rows import OWN, Cell, Group
+from bench.rows import MPI, OWN, Cell, Group
 from pscompy import __version__
 
 Document = dict[str, Any]
@@ -115,7 +116,12 @@ def write(folder: Path, made: Document) -> None:
 
 def load(folder: Path) -> list[Document]:
     paths = (path for path in sorted(folder.glob("*.json")) if path.stem != "near")
-    return [json.loads(path.read_text()) for path in paths]
+    return [read(folder, path.stem) for path in paths]
+
+
+def read(folder: Path, group: str) -> Document:
+    document: Document = json.loads((folder / f"{group}.json").read_text())
+    return document
 
 
 def as_markdown(made: Document) -> str:
@@ -133,6 +139,31 @@ def as_markdown(made: Document) -> str:
     ]
     lines += [f"{name} is missing: {why}\n" for name, why in made["missing"].items()]
     return "\n".join(lines)
+
+
+def readme_table(folder: Path, cells: Mapping[str, Sequence[str]]) -> str:
+    """The table in README.md, of cells of groups: pscompy, mpi4py over the faster of its MPI
+    libraries, and how many times as fast pscompy is."""
+    documents = [read(folder, group) for group in cells]
+    lines = [
+        _compared(cell)
+        for made in documents
+        for cell in made["cells"]
+        if cell["name"] in cells[made["group"]]
+    ]
+    head = ["| | pscompy | mpi4py | times as fast |", "|---|---|---|---|"]
+    last = documents[-1]
+    origin = f"{last['machine']}; {last['date'][:10]}, `./run bench --only readme`."
+    return "\n".join([*head, *lines, "", origin])
+
+
+def _compared(cell: Document) -> str:
+    ours, less = cell["medians"].get(OWN), cell["less_is_better"]
+    peers = [name for name in cell["against"] if name.split()[0] in MPI]
+    theirs = [cell["medians"][name] for name in peers if name in cell["medians"]]
+    best = (min if less else max)(theirs, default=None)
+    times = "-" if ours is None or best is None else f"{best / ours if less else ours / best:.1f}"
+    return f"| {cell['name']}, {cell['unit']} | {_figure(ours)} | {_figure(best)} | {times} |"
 
 
 def _line(cell: Document, libraries: list[str]) -> str:

@@ -18,7 +18,7 @@ if Path(pscompy.get_include()) != ROOT:
     pytest.skip("pscompy is installed without its source folder", allow_module_level=True)
 
 from bench import plots, results, rounds  # noqa: E402
-from bench.groups import chosen, groups  # noqa: E402
+from bench.groups import README, chosen, groups  # noqa: E402
 from bench.native import NotMeasured, cores, run  # noqa: E402
 from bench.rounds import Launched, Patience, Rounds  # noqa: E402
 from bench.rows import Cell, Group  # noqa: E402
@@ -125,6 +125,28 @@ def test_lists_against_peers(tmp_path):
 def test_growth_stands_for_its_groups():
     known = dict.fromkeys(("growth-a", "shm-rate", "growth-b"))
     assert chosen("shm-rate,growth", known) == ("shm-rate", "growth-a", "growth-b")
+
+
+def test_the_table_in_the_readme(tmp_path):
+    """The README has the output of one command, whose figures change and whose rows do not."""
+    known = groups()
+    assert chosen("readme", known) == tuple(README)
+    for name in README:
+        each = dict.fromkeys(known[name].launches, 9.0) | {"pscompy": 4.0}
+        figures = [{cell.name: figure for cell in known[name].cells} for figure in each.values()]
+        taken = [Launched(*it, 50.0, 0.0, 1.0) for it in zip(each, figures, strict=True)]
+        results.write(tmp_path, results.document(known[name], Rounds(taken, {}), 50.0))
+    table = results.readme_table(tmp_path, README)
+    assert "| shm one way, 8 B, us | 4 | 9 | 2.2 |" in table
+    assert "| shm bandwidth, 1 MiB, GB/s | 4 | 9 | 0.4 |" in table
+    page = (ROOT / "README.md").read_text()
+    assert len(rows_of(table)) == sum(map(len, README.values()))
+    assert rows_of(page) == rows_of(table)
+    assert "`./run bench --only readme`" in page
+
+
+def rows_of(page):
+    return re.findall(r"^\| .*?, (?:us|M/s|GB/s) \|", page, re.M)
 
 
 # ---- launches that count, and the results made of them ------------------------------------------
