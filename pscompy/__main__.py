@@ -4,4 +4,9 @@ import sys
 
 from pscompy.cli.main import main
 
-sys.exit(main())
+try:
+    sys.exit(main())
+except ModuleNotFoundError:
+    import pscompy.core  # noqa: F401  (says so if this is a source folder, not an installation)
+
+    raise

@@ -114,11 +114,16 @@ def test_a_checkout_beside_the_program_hides_nothing(tmp_path):
     assert (done.stdout, done.stderr) == ("World\n", "")
 
 
-def test_a_source_folder_in_which_nothing_is_built(tmp_path):
+@pytest.mark.parametrize(
+    "arguments",
+    [("-c", "import pscompy; pscompy.World"), ("-S", "-m", "pscompy", "info")],
+    ids=["with what pscompy needs", "without"],
+)
+def test_a_source_folder_in_which_nothing_is_built(tmp_path, arguments):
     source = Path(pscompy.get_include()) / "pscompy"
     ignored = shutil.ignore_patterns("*.so", "__pycache__")
     shutil.copytree(source, tmp_path / "pscompy", ignore=ignored)
-    command = [sys.executable, "-c", "import pscompy; pscompy.World"]
+    command = [sys.executable, *arguments]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert f"nothing is built in {tmp_path}, the source folder of pscompy" in ended.stderr
 
