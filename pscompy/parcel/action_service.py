@@ -35,7 +35,7 @@ from pscompy.parcel.alarms import Alarms
 from pscompy.parcel.calls import Call, Links, Options
 from pscompy.parcel.frame import DELAY, Batch, Called, Frame, Result, packed_answer
 from pscompy.parcel.future import Future
-from pscompy.parcel.objects import head_of, receive, when_all_ended
+from pscompy.parcel.objects import Objects, head_of, receive, when_all_ended
 from pscompy.parcel.remote_errors import put_together, take_apart
 from pscompy.parcel.thread_pool import Threads, processors
 
@@ -111,7 +111,7 @@ class Service:
         Raises the exceptions of the serialiser, and `PscomError` if the call cannot be sent.
         """
         self.start()
-        packed = links.calls.take_apart((_target(function, links.calls.pickles), args, kwargs))
+        packed = links.calls.take_apart((_target(function, links.calls), args, kwargs))
         number = next(links.numbers) & NUMBERS
         future = Future(partial(self._withdraw, links, number), self.worker)
         self._asked.add(future)
@@ -143,7 +143,7 @@ class Service:
         """
         self.start()
         packed = links.calls.take_apart(
-            [(_target(it, links.calls.pickles), args, kwargs) for it, args, kwargs in calls]
+            [(_target(it, links.calls), args, kwargs) for it, args, kwargs in calls]
         )
         number = next(links.numbers) & NUMBERS
         batch = Batch(len(calls), report, refused)
@@ -361,16 +361,17 @@ class Service:
         self._listen()
 
 
-def _target(function: Callable[..., object], pickles: bool) -> object:
+def _target(function: Callable[..., object], calls: Objects) -> object:
     """The name of an action, or the function itself if it is none. Raises `PicklingError` for a
     function that pickle could find by its name only, and that no name leads to."""
     known = registered(function)
     name = getattr(function, "__qualname__", "")
-    if known is None and pickles and ("<lambda>" in name or "<locals>" in name):
+    if known is None and calls.names_functions and ("<lambda>" in name or "<locals>" in name):
         raise PicklingError(
             f"{name} has no name that a peer could find it by: make it an action at the top of a"
             " module (pscompy.action), or pip install 'pscompy[cloudpickle]' and set"
             " PSP_PARCEL_SERIALISER=cloudpickle and PSP_PARCEL_ACTIONS=any"
+            + ("" if calls.pickles else ", without PSP_PARCEL_UNPICKLE=restricted")
         )
     return known.name if known else function
 

@@ -67,6 +67,11 @@ class Objects:
         """Whether an object without chunks is written and read by the pickle module alone."""
         return type(self._serialiser) is Pickle
 
+    @property
+    def names_functions(self) -> bool:
+        """Whether a function is written as its name only."""
+        return type(getattr(self._serialiser, "inner", self._serialiser)) is Pickle
+
     def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> bool:
         """The part of `Connection.send_obj` that is in Python. `timeout` is in seconds. Returns
         whether the object contained arrays or had chunks besides its pickle."""

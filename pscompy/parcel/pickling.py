@@ -154,12 +154,12 @@ class Restricted:
     """Writes as `inner` does; reads only plain data and the objects named in `names`."""
 
     def __init__(self, inner: Serialiser, names: Iterable[str] = ()) -> None:
-        self._inner = inner
+        self.inner = inner
         self._allowed = frozenset(names)
         self.name = inner.name
 
     def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
-        return self._inner.dumps(obj, leave)
+        return self.inner.dumps(obj, leave)
 
     def loads(self, data: Buffer, chunks: Sequence[Buffer]) -> Any:
         return Reader(data, chunks, self._allowed).load()

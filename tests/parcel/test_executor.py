@@ -243,3 +243,8 @@ def test_many(run, script, variables):
 def test_a_function_without_a_name_names_the_extra(shm):
     with pytest.raises(pickle.PicklingError, match=r"pscompy\[cloudpickle\].*PARCEL_ACTIONS=any"):
         shm.c.call(lambda: 1)
+
+
+def test_a_function_without_a_name_in_a_restricted_session(connect):
+    with pytest.raises(pickle.PicklingError, match=r"pscompy\[cloudpickle\].*without.*=restricted"):
+        connect("shm", PARCEL_UNPICKLE="restricted").c.call(lambda: 1)
