@@ -121,11 +121,11 @@ class Communicator(Ranks):
         lend: bool = False,
     ) -> None:
         """Send any object that can be pickled to rank dest; see Connection.send_obj."""
-        self.connection(dest).send_obj(obj, tag, timeout, lend)
+        self._named("dest", dest).send_obj(obj, tag, timeout, lend)
 
     def isend_obj(self, obj: object, dest: int, tag: int = 0, lend: bool = False) -> Request[None]:
         """Like send_obj, but returns a Request at once; see Connection.isend_obj."""
-        return self.connection(dest).isend_obj(obj, tag, lend)
+        return self._named("dest", dest).isend_obj(obj, tag, lend)
 
     def recv_obj(
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, timeout: float | None = None
@@ -133,14 +133,14 @@ class Communicator(Ranks):
         """Receive one object from rank source, or from any; see Connection.recv_obj."""
         if source == ANY_SOURCE:
             return self._any_objects().take(tag, timeout)
-        return self.connection(source).recv_obj(tag, timeout)
+        return self._named("source", source).recv_obj(tag, timeout)
 
     def irecv_obj(self, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request[Any]:
         """Like recv_obj, but returns a Request at once, whose result is the object and whose
         status names the source."""
         if source == ANY_SOURCE:
             return self._any_objects().itake(tag)
-        return self.connection(source).irecv_obj(tag)
+        return self._named("source", source).irecv_obj(tag)
 
     def probe_obj(
         self, source: int = ANY_SOURCE, tag: int = ANY_TAG, timeout: float | None = None
@@ -148,7 +148,14 @@ class Communicator(Ranks):
         """Wait for an object and return its Status; see Connection.probe_obj."""
         if source == ANY_SOURCE:
             return self._any_objects().probe(ANY_SOURCE, tag, timeout)
-        return self.connection(source).probe_obj(tag, timeout)
+        return self._named("source", source).probe_obj(tag, timeout)
+
+    def _named(self, argument: str, rank: int) -> Connection:
+        """The connection to the rank that is given as `argument`, which a TypeError names."""
+        try:
+            return self.connection(rank)
+        except TypeError:
+            raise TypeError(f"{argument} is the number of a rank, not {rank!r}") from None
 
     def _any_objects(self) -> AnyObjects:
         if self._objects_from_any is None:

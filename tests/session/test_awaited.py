@@ -68,6 +68,8 @@ def test_the_rank_of_a_message_is_named(world):
         ("dest", lambda: world.send(b"", dest=None)),
         ("source", lambda: world.recv(source="0")),
         ("rank", lambda: world[None]),
+        ("dest", lambda: world.send_obj(1, dest=None)),
+        ("source", lambda: world.irecv_obj(source="0")),
     ):
         with pytest.raises(TypeError, match=f"^{name} is the number of a rank"):
             call()
