@@ -24,6 +24,7 @@ LOAD_MAX = 1 << 31  # bytes; a larger load that a gateway reports is reduced to 
 GATEWAY_MODULE = 65535  # the module number of gateways; processes must not use it
 
 PAUSE = 0.2  # seconds between attempts to reach a gateway
+REFUSED_PAUSE = 10.0  # and to reach one with another key, which logs each of them
 
 logger = logging.getLogger("pscompy.gateway")
 
@@ -100,16 +101,19 @@ async def keep(
     """Keep a trunk to the gateway at `address`, until cancelled.
 
     use(trunk) uses the trunk until it raises. Then ended(reason) is called, and the gateway is
-    tried again after PAUSE seconds. refused(error) is called before if it holds another key.
+    tried again after PAUSE seconds. If the gateway holds another key, refused(error) is called
+    before, and the pause is REFUSED_PAUSE.
     """
     logged = ""
     while True:
+        pause = PAUSE
         connection = through.connect(address)
         try:
             await connection.iopen()
             await use(Trunk(connection))
         except PscomError as error:
             if isinstance(error, AuthError):
+                pause = REFUSED_PAUSE
                 refused(error)
             if logged != (logged := str(error)):  # repeated attempts log the same error only once
                 logger.info("gateway %s: %s", address, error)
@@ -119,4 +123,4 @@ async def keep(
             ended(f"it sent a malformed frame: {error!r:.200}")
         finally:
             connection.close()
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(pause)

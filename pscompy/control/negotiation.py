@@ -162,7 +162,7 @@ class Negotiation(Generic[R]):
             self._owner.failed(self, failure, again=False)
 
     def on_link_error(self, link: Link, error: PscomError) -> None:
-        logger.warning("%s: %s", self.peer_label, error)
+        logger.warning("%s: %s: %s", self.peer_label, type(error).__name__, error)
         if self.established:
             self._ended = True
             self._owner.guard_ended(self, bye=False)

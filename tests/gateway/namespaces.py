@@ -156,7 +156,7 @@ class Machine:
             "run",
             *options,
             *fabrics,
-            **env,
+            **{"PSP_DEBUG": 1, **env},  # its warnings would fill the pipe that nobody reads
         )
         assert process.stdout is not None
         assert process.stderr is not None

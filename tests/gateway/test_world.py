@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import sys
 
@@ -122,12 +123,16 @@ def expects_another_key():
 
 
 def test_a_module_with_another_key(machine, script):
-    machine.start_gateway(1)
+    """Both sides say so, and name the remedy: the ranks raise it, the gateway logs it."""
+    gateway = machine.start_gateway(1, PSP_DEBUG="")
     both = machine.ranks(1, 2, script(expects_another_key), PSP_KEY=ANOTHER_KEY)
     lines = finished(both)[0].splitlines()
     assert len(lines) == 2
     assert all("the peer holds another key" in line for line in lines)
     assert machine.status(1)["members"] == []
+    machine.kill_gateway(1)
+    refused = r"warning: 10\.1\.[\d.:]+: AuthError: the peer holds another key.*the same PSP_KEY"
+    assert re.search(refused, gateway.stderr.read())
 
 
 def test_modules_have_the_key_of_their_user(machine, script, tmp_path):

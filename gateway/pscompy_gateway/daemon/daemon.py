@@ -173,7 +173,9 @@ class Daemon:
 
     def _open(self, station: _Station) -> None:
         fabric, loop = station.fabric, asyncio.get_running_loop()
-        station.trunks = session(fabric.settings)
+        # A gateway runs unattended, so by default its log has warnings, too.
+        warned = {"DEBUG": os.environ.get("PSP_DEBUG") or "2"}
+        station.trunks = session({**warned, **fabric.settings})
         station.data = session(
             {
                 **fabric.settings,

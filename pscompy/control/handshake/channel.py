@@ -125,8 +125,8 @@ class Channel:
         elif proof != frames.WRONG_PROOF:
             raise AuthError("the peer does not prove that it holds the key") from None
         raise AuthError(
-            f"the peer holds another key; this side's comes from {self._key.origin} "
-            "(PSP_KEY or PSP_KEY_FILE sets one)"
+            f"the peer holds another key; this side's comes from {self._key.origin}:"
+            " give both sides the same PSP_KEY or PSP_KEY_FILE"
         ) from None
 
     def lane_token(self, attempt: int, lane: int) -> bytes:
