@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pscompy.config.parsers import INF
-from pscompy.control.selection import CAP_MAP, Estimates, Option, Params, cost_table, ordered
+from pscompy.control.selection import CAP_MAP, Cost, Estimates, Option, Params, cost_table, ordered
 
 WHOLE = 1 << 40  # a fragment of this length holds any message
 
@@ -46,6 +46,7 @@ class Explanation(NamedTuple):
             "zcopy_min": params and params.zcopy_min,
             "rendezvous": params and params.rendezvous,
             "fragment": params and params.fragment,
+            "costs": [it._asdict() for it in self.table()],
             "lends": self.lends,
             "matching": "fabric" if self.matching is None else "software",
             "matching_reason": self.matching or "",
@@ -67,8 +68,9 @@ class Explanation(NamedTuple):
             changes["PSP_RNDV_SCHEME"] = "how a rendezvous moves its data: auto, put, get or am"
         return changes
 
-    def table(self) -> list[tuple[int, str, float]]:
-        """(bytes, protocol, estimated ns) by the cost model; empty before it is connected."""
+    def table(self) -> list[Cost]:
+        """What messages of 1 KiB to 64 MiB, and at the thresholds, are estimated to take by each
+        protocol, and which one is used; empty before it is connected."""
         if self.params is None or self.estimates is None:
             return []
         return cost_table(self.estimates, self.params)
@@ -80,6 +82,7 @@ class Explanation(NamedTuple):
             lines.append(f"  {name}: {fate}")
         if self.params is not None:
             lines += _threshold_lines(self.params)
+            lines += _cost_lines(self.table())
             lines.append(f"  lent: {'read where it is' if self.lends else 'copied'}")
             lines.append(f"  matched: {_matching_text(self.matching)}")
         lines += [f"  {name} sets: {effect}" for name, effect in self.variables().items()]
@@ -105,6 +108,26 @@ def _threshold_lines(params: Params) -> list[str]:
         lines.append(f"  from {params.zcopy_min} bytes: eager without copy")
     pieces = f", pieces of {params.fragment} bytes" if params.fragment < WHOLE else ""
     return [*lines, f"  longer: rendezvous by {params.rendezvous}{pieces}"]
+
+
+def _cost_lines(table: list[Cost]) -> list[str]:
+    """The estimates in µs, a column for each protocol; the protocol that is used has a star."""
+    if not table:
+        return []
+    rows = [(it.nbytes, it.protocol, {it.protocol: it.ns, **it.others}) for it in table]
+    names = sorted({name for _, _, costs in rows for name in costs})
+    lines = ["  estimated, µs" + "".join(f"{name:>18}" for name in names)]
+    for nbytes, used, costs in rows:
+        cells = (_cell(costs.get(name), name == used) for name in names)
+        lines.append(f"  {nbytes:>13}" + "".join(f"{cell:>18}" for cell in cells))
+    return lines
+
+
+def _cell(ns: float | None, used: bool) -> str:
+    if ns is None:
+        return ""
+    text = f"{ns / 1e3:.3g}" if ns < 1e6 else f"{ns / 1e3:.0f}"
+    return f"{text}{'*' if used else ' '}"
 
 
 def explain(

@@ -266,16 +266,31 @@ def _fragment(estimates: Estimates, scheme: str) -> int:
     return {"put": estimates.max_put, "get": estimates.max_get}[scheme]
 
 
-def cost_table(estimates: Estimates, params: Params) -> list[tuple[int, str, float]]:
-    """Return (bytes, protocol, estimated ns) at powers of four and at the thresholds."""
-    sizes = {4**power for power in range(1, 14)} | {params.eager_max, params.eager_max + 1}
-    return [(nbytes, *_cost(estimates, params, nbytes)) for nbytes in sorted(sizes)]
+class Cost(NamedTuple):
+    """The estimated time of a message of `nbytes` bytes: `ns` by `protocol`, which is the one that
+    it is sent by; `others` has the estimates of the connection's other protocols."""
+
+    nbytes: int
+    protocol: str
+    ns: float
+    others: Mapping[str, float]
 
 
-def _cost(estimates: Estimates, params: Params, nbytes: int) -> tuple[str, float]:
-    if nbytes > params.eager_max:
-        cost = rendezvous_ns(estimates, nbytes, params.rendezvous)
-        return f"rendezvous {params.rendezvous}", cost
-    if nbytes >= params.zcopy_min:
-        return "eager zcopy", zcopy_ns(estimates, nbytes)
-    return "eager bcopy", eager_ns(estimates, nbytes)
+def cost_table(estimates: Estimates, params: Params) -> list[Cost]:
+    """Return the costs from 1 KiB to 64 MiB in powers of four, and at the thresholds."""
+    sizes = {4**power for power in range(5, 14)} | {params.eager_max, params.eager_max + 1}
+    return [_cost(estimates, params, nbytes) for nbytes in sorted(sizes)]
+
+
+def _cost(estimates: Estimates, params: Params, nbytes: int) -> Cost:
+    rendezvous = f"rendezvous {params.rendezvous}"
+    costs = {rendezvous: rendezvous_ns(estimates, nbytes, params.rendezvous)}
+    copied = nbytes <= estimates.max_bcopy - HEADER_MAX
+    if copied:
+        costs["eager bcopy"] = eager_ns(estimates, nbytes)
+    if estimates.caps & CAP_AM_ZCOPY and nbytes <= min(estimates.max_zcopy, EAGER_LIMIT):
+        costs["eager zcopy"] = zcopy_ns(estimates, nbytes)
+    chosen = rendezvous
+    if nbytes <= params.eager_max:
+        chosen = "eager bcopy" if copied and nbytes < params.zcopy_min else "eager zcopy"
+    return Cost(nbytes, chosen, costs.pop(chosen), costs)

@@ -319,7 +319,9 @@ def test_explain_names_thresholds_and_variables(session: Make) -> None:
     text = str(explained)
     for word in ("up to 2999 bytes: eager", "PSP_SHM", "PSP_SHM_RENDEZVOUS", "PSP_RNDV_SCHEME"):
         assert word in text
-    assert any(protocol.startswith("rendezvous") for _, protocol, _ in explained.table())
+    assert any(protocol.startswith("rendezvous") for _, protocol, *_ in explained.table())
+    assert "rendezvous put" in text
+    assert "eager bcopy" in text
 
 
 def test_the_key_of_the_helpers_is_not_the_sessions(session: Make) -> None:

@@ -178,8 +178,12 @@ def test_schemes(caps: int, wish: str, scheme: str, rendezvous: str) -> None:
 def test_the_table_tells_what_a_message_of_each_size_does() -> None:
     params = parameters(NODE)
     table = selection.cost_table(NODE, params)
-    protocols = {nbytes: protocol for nbytes, protocol, _ in table}
+    protocols = {it.nbytes: it.protocol for it in table}
     assert protocols[params.eager_max] == "eager bcopy"
     assert protocols[params.eager_max + 1] == "rendezvous get"
-    times = [time for _, protocol, time in table if protocol == "rendezvous get"]
+    times = [it.ns for it in table if it.protocol == "rendezvous get"]
     assert times == sorted(times)
+    assert {1 << 10, 64 << 20} <= protocols.keys()
+    for it in table:
+        if it.nbytes not in (params.eager_max, params.eager_max + 1):
+            assert it.ns <= min(it.others.values(), default=it.ns), it
