@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pscompy.testing.fault_cases import OPERATIONS, Faults
-from pscompy.testing.program import program
+from pscompy.testing.process import Far
+from tests import by_value
 from tests.compiler import Compiler
 from tests.jobs import Launcher
+from tests.program import program
 
 # A shell without job control starts background programs with SIGINT ignored, and their children
 # inherit that. Tests that interrupt programs need the usual handler.
@@ -28,6 +30,8 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("pscompy")
+
+Far.dumps = by_value.dumps  # far processes call functions and lambdas of the tests, too
 
 # The longest tests begin first, so that no process of a run works on it when others have ended.
 LONGEST = ("tests/ib/", "tests/bench/", "tests/examples/", "tests/gateway/")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pscompy
-from pscompy.testing.program import program
+from tests.program import program
 
 ROOT = Path(pscompy.__file__).parents[1]
 TIMEOUT = float(os.environ.get("PSCOMPY_TEST_SECONDS", "250"))

@@ -17,11 +17,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar
 
 import pscompy
 from pscompy.api.session import Session
-from pscompy.testing import by_value
 from pscompy.testing.remote_side import Here
 
 BOUND = 60.0  # seconds after which an operation counts as hanging
@@ -36,9 +35,10 @@ class Far:
     """The far process, which the constructor starts.
 
     `far(function, ...)` calls `function(here, ...)` there, with the `Here` of that process. The
-    function may be one of the test, or a lambda (see `by_value`); `environ` are variables of the
-    process.
+    function is one that `dumps` can pickle; `environ` are variables of the process.
     """
+
+    dumps: ClassVar[Callable[[object], bytes]] = pickle.dumps
 
     def __init__(self, **environ: str) -> None:
         self.session: Session | None = None  # session of this process that `result` serves
@@ -62,7 +62,7 @@ class Far:
         assert self._process.stdin is not None
         assert not self.busy, "the far process does one thing at a time"
         self.busy = True
-        _write(self._process.stdin, by_value.dumps((function, args, kwargs)))
+        _write(self._process.stdin, Far.dumps((function, args, kwargs)))
 
     def result(self, timeout: float = BOUND) -> Any:
         """The result of the call that was begun, or its exception; the text of either if it cannot

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pscompy import ConnectError, PeerLost, Session
-from pscompy.testing.program import program
+from tests.program import program
 from tests.waiting import expect_soon
 
 PLUGIN = """

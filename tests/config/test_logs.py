@@ -9,7 +9,7 @@ import pytest
 
 from pscompy.config.config import Config
 from pscompy.config.variables import VARIABLES
-from pscompy.testing.program import program
+from tests.program import program
 
 
 def log_each_level(own_logging):

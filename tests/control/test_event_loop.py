@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from pscompy.control.event_loop import READ, ControlThread
-from pscompy.testing.program import program
+from tests.program import program
 from tests.waiting import expect_soon
 
 

@@ -17,8 +17,8 @@ from pscompy.config.variables import VARIABLES
 from pscompy.control.handshake import keys
 from pscompy.control.handshake.keys import find_key, user_key_file
 from pscompy.errors import AuthError
-from pscompy.testing.program import program
 from tests.names import A_KEY, ANOTHER_KEY
+from tests.program import program
 
 
 def config(home: Path, **settings: str) -> Config:

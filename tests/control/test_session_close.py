@@ -21,7 +21,7 @@ from pscompy.control.handshake.handshake import Handshake
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record
 from pscompy.control.precon import Link
-from pscompy.testing.program import program
+from tests.program import program
 from tests.waiting import asleep, expect_soon
 
 Make = Callable[..., Session]

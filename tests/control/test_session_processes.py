@@ -13,7 +13,7 @@ from processes import Child
 
 import pscompy
 from pscompy import ConnectionState, Session
-from pscompy.testing.program import program
+from tests.program import program
 from tests.waiting import asleep
 
 Make = Callable[..., Session]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pscompy.testing.program import program
+from tests.program import program
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

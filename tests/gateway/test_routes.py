@@ -13,7 +13,7 @@ from pscompy_gateway import policies
 from pscompy_gateway.transport import servers
 
 import pscompy
-from pscompy.testing.program import module
+from tests.program import module
 
 
 def sends_long_to_all():

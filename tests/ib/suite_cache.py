@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pscompy.testing.program import program
+from tests.program import program
 
 HERE = Path(__file__).parent
 COUNTS = re.compile(

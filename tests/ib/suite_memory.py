@@ -16,7 +16,7 @@ import pytest
 from pscompy.api.session import Session
 from pscompy.testing import remote_side
 from pscompy.testing.process import BOUND, Far
-from pscompy.testing.program import program
+from tests.program import program
 
 BUFFER, WINDOW, SHARED, SENDS = 8192, 8, 32, 16
 PEERS, MESSAGES = 3, 80

@@ -14,7 +14,7 @@ import pytest
 
 import pscompy
 from pscompy import ConnectionState, Session
-from pscompy.testing.program import program
+from tests.program import program
 
 
 def peer(address: str) -> None:

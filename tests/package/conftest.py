@@ -11,7 +11,7 @@ import pytest
 
 import pscompy
 from pscompy.plugin import Transport, Var, count, hookimpl
-from pscompy.testing.program import module
+from tests.program import module
 
 ROOT = Path(pscompy.get_include())
 NAME, PRIORITY = "alpha", 50

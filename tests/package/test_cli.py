@@ -12,7 +12,7 @@ import pscompy
 from pscompy.cli.capabilities import CAPABILITIES
 from pscompy.config.variables import VARIABLES
 from pscompy.plugin import Transport, Var, count, hookimpl
-from pscompy.testing.program import module, program
+from tests.program import module, program
 
 
 def info(site, *arguments, **environ):

@@ -11,7 +11,7 @@ import pytest
 
 import pscompy
 from pscompy.discovery import registry
-from pscompy.testing.program import module, program
+from tests.program import module, program
 
 STRANGER = "raise SystemExit('the stranger was run')"
 

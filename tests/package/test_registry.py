@@ -15,7 +15,7 @@ from pscompy.discovery.sources import OWN
 from pscompy.discovery.validation import flaw
 from pscompy.errors import ConfigError
 from pscompy.plugin import Native, PythonTransport, Transport, hookimpl
-from pscompy.testing.program import module, program
+from tests.program import module, program
 
 
 @hookimpl

@@ -25,7 +25,7 @@ from forged import FORGED, LONG, name, pickled, program
 import pscompy
 from pscompy.parcel import archive
 from pscompy.parcel.pickling import Pickle, Restricted
-from pscompy.testing import program as remote
+from tests import program as remote
 
 PICKLES = int(os.environ.get("PSCOMPY_TEST_PICKLES", "20000"))
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from pscompy import Connection, Session
-from pscompy.testing.program import program
 from tests.gateway.namespaces import TIMEOUT, Machine, why_no_namespaces
+from tests.program import program
 
 SIZES = [0, 8, 8000, 100_000, 3 << 20]
 

@@ -20,7 +20,7 @@ import pytest
 
 import pscompy
 from pscompy.testing.process import BOUND
-from pscompy.testing.program import program
+from tests.program import program
 
 ROOT = Path(pscompy.get_include())
 FOLDER = ROOT / "pscompy" / "plugins" / "portals"

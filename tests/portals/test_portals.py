@@ -23,10 +23,10 @@ from pscompy.errors import ConfigError
 from pscompy.testing import remote_side
 from pscompy.testing.base import Base, Link
 from pscompy.testing.process import BOUND, Far
-from pscompy.testing.program import program
 from pscompy.testing.remote_side import payload
 from tests.portals import far as portals_far
 from tests.portals.faults import faulty
+from tests.program import program
 
 ROOT = Path(pscompy.get_include())
 ONLY = {"SHM": 0, "TCP": 0, "IB": 0, "PORTALS": 1, "PORTALS_PROVIDER": "software"}

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import pscompy
-from pscompy.testing.program import program
 from tests.names import A_KEY, ANOTHER_KEY
+from tests.program import program
 
 ROOT = str(Path(pscompy.__file__).parents[1])
 TIMEOUT = 120  # seconds; a guard against hanging

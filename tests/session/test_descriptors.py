@@ -18,7 +18,7 @@ import pytest
 from puppets import BOUND, ONLY, listen, own_descriptors
 
 import pscompy
-from pscompy.testing.program import program
+from tests.program import program
 from tests.waiting import expect_soon
 
 # The longer test with many peers sets this variable; 2000 peers need a limit of 8192.

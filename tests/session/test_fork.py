@@ -16,7 +16,7 @@ import pytest
 from puppets import BOUND, ONLY, check_echo
 
 import pscompy
-from pscompy.testing.program import program
+from tests.program import program
 
 USES = {
     "send": lambda here: here.c.send(b"x"),

@@ -14,7 +14,7 @@ import pytest
 from puppets import BOUND, ONLY, listen
 
 import pscompy
-from pscompy.testing.program import program
+from tests.program import program
 from tests.waiting import expect_soon
 
 PACKAGES = str(Path(pscompy.__file__).parents[1])

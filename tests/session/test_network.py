@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pscompy
-from pscompy.testing.program import program
+from tests.program import program
 
 PACKAGES = str(Path(pscompy.__file__).parents[1])
 NBYTES = 50_000_000

@@ -13,7 +13,7 @@ import pytest
 
 import pscompy
 from pscompy.config.config import TransportWarning
-from pscompy.testing.program import program
+from tests.program import program
 from tests.waiting import expect_soon
 
 

@@ -10,7 +10,7 @@ from string import digits
 
 import pytest
 
-from pscompy.testing.program import module, program
+from tests.program import module, program
 
 FACTOR = len("ab")
 BOTH: str = letters[:3]

@@ -20,14 +20,16 @@ from collections.abc import Iterator
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
-_BY_NAME = {"pscompy", "numpy", *sys.stdlib_module_names}
+_BY_NAME = {"pscompy", "numpy", __name__, *sys.stdlib_module_names}
 
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, it: Any) -> Any:
         if isinstance(it, ModuleType):
             return _Module if it.__name__.startswith("_pytest") else _module, (it.__name__,)
-        if not isinstance(it, FunctionType) or it.__module__.partition(".")[0] in _BY_NAME:
+        if not isinstance(it, FunctionType):
+            return NotImplemented
+        if not _BY_NAME.isdisjoint((it.__module__, it.__module__.partition(".")[0])):
             return NotImplemented
         used = {name: it.__globals__[name] for name in _globals(it.__code__, it.__globals__)}
         cells = [cell.cell_contents for cell in it.__closure__ or ()]
