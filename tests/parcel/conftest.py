@@ -27,3 +27,17 @@ link = _fixtures.link
 @pytest.fixture
 def shm(connect):
     return connect("shm")
+
+
+@pytest.fixture
+def serving(connect):
+    """Returns a function that makes a link whose puppet runs actions."""
+
+    from actions import serve
+
+    def begin(transport="shm", **config):
+        link = connect(transport, **config)
+        link.peer(serve)
+        return link
+
+    return begin

@@ -4,49 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
-import importlib
-import itertools
 import os
 import threading
-import time
 
 import helpers
 import numpy as np
 import pytest
+from actions import ended, release
 from puppets import BOUND
 
 import pscompy
 from pscompy.core import lib
 from tests.waiting import expect_soon
-
-
-def serve(here):
-    """Run the actions of `helpers` in a thread, until the session is closed."""
-
-    def run():
-        with contextlib.suppress(pscompy.Closed):
-            here.session.serve()
-
-    importlib.import_module("helpers")
-    threading.Thread(target=run, daemon=True).start()
-
-
-def release(here):
-    """Let `helpers.holds_a_thread` end."""
-    helpers.GO.set()
-
-
-@pytest.fixture
-def serving(connect):
-    """Returns a function that makes a link whose puppet runs actions."""
-
-    def begin(transport="shm", **config):
-        link = connect(transport, **config)
-        link.peer(serve)
-        return link
-
-    return begin
 
 
 @pytest.fixture
@@ -57,10 +26,6 @@ def link(serving, transport):
 @pytest.fixture
 def shm(serving):
     return serving("shm")
-
-
-def ended(future):
-    return future.exception(BOUND)
 
 
 # ---- calls ----
@@ -158,6 +123,15 @@ def test_current_action_outside_of_one():
     assert pscompy.current_action() is None
 
 
+def test_on_sent(link):
+    told = threading.Event()
+    field = np.ones(1 << 18)
+    future = link.c.with_options(on_sent=told.set).submit(helpers.double, field)
+    assert told.wait(BOUND)
+    field[:] = 9
+    assert future.result(BOUND)[0] == 2
+
+
 # ---- exceptions ----
 
 
@@ -222,148 +196,6 @@ def test_garbage_in_place_of_a_call_and_of_an_answer(link):
     assert type(ended(held)) is pscompy.ProtocolError
     link.peer(release)
     assert link.c.call(helpers.echo) == ((), {})
-
-
-# ---- cancelling ----
-
-
-def test_what_has_not_begun_is_dropped(serving):
-    link = serving("shm", PARCEL_THREADS=1)
-    held = link.c.submit(helpers.holds_a_thread)
-    waiting = [link.c.submit(helpers.notes, n) for n in range(4)]
-    assert waiting[1].cancel()
-    assert waiting[1].cancel()
-    assert waiting[1].cancelled()
-    link.c.call(helpers.go)  # this call arrives after the cancellation
-    held.result(BOUND)
-    for n in (0, 2, 3):
-        waiting[n].result(BOUND)
-    assert link.c.call(helpers.seen) == [0, 2, 3]
-    assert not waiting[0].cancel()
-
-
-def test_a_running_action_sees_it(link):
-    future = link.c.submit(helpers.until_cancelled)
-    expect_soon(lambda: link.c.call(helpers.begun))
-    assert future.cancel()
-    with pytest.raises(concurrent.futures.CancelledError):
-        future.result(BOUND)
-    expect_soon(lambda: link.c.call(helpers.seen) == ["cancelled"])
-
-
-def test_a_cancelled_await_cancels_the_action(link):
-    async def main():
-        future = link.c.submit(helpers.until_cancelled)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(future, 0.05)
-        assert future.cancelled()
-        shielded = link.c.submit(helpers.until_cancelled)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.shield(shielded), 0.05)
-        assert shielded.cancel()
-
-    asyncio.run(main())
-    expect_soon(lambda: link.c.call(helpers.seen) == ["cancelled", "cancelled"])
-
-
-def test_an_action_that_never_ends_has_a_time_limit(link):
-    future = link.c.with_options(timeout=0.1).submit(helpers.until_cancelled)
-    assert type(ended(future)) is pscompy.Timeout
-    expect_soon(lambda: link.c.call(helpers.seen) == ["cancelled"])
-
-
-def test_time_limits_of_several(link):
-    """Limits are requested from the longest to the shortest. Each is kept, however long
-    requesting takes."""
-    order, ends, futures = [], {}, []
-    for n in (3, 2, 1):
-        begun = time.monotonic()
-        future = link.c.with_options(timeout=n / 10).submit(helpers.holds_a_thread)
-        ends[n] = begun + n / 10, time.monotonic() + n / 10
-        future.add_done_callback(lambda _, n=n: order.append(n))
-        futures.append(future)
-    assert all(type(ended(future)) is pscompy.Timeout for future in futures)
-    assert sorted(order) == [1, 2, 3]
-    for one, other in itertools.permutations(ends, 2):
-        if ends[one][1] < ends[other][0]:
-            assert order.index(one) < order.index(other)
-    link.peer(release)
-
-
-def test_on_sent(link):
-    told = threading.Event()
-    field = np.ones(1 << 18)
-    future = link.c.with_options(on_sent=told.set).submit(helpers.double, field)
-    assert told.wait(BOUND)
-    field[:] = 9
-    assert future.result(BOUND)[0] == 2
-
-
-# ---- who may call what ----
-
-
-def test_functions_that_are_not_registered(link):
-    error = ended(link.c.submit(helpers.not_registered))
-    assert type(error) is pscompy.Unsupported
-    assert "PSP_PARCEL_ACTIONS=any" in str(error)
-
-
-def test_any_function(serving, transport):
-    link = serving(transport, PARCEL_ACTIONS="any")
-    assert link.c.call(helpers.not_registered) == "called"
-    assert link.c.call(divmod, 7, 2) == (3, 1)
-
-
-class Evil:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (self.path,)
-
-
-def test_a_restricted_session_runs_actions_and_nothing_else(serving, transport, tmp_path):
-    link = serving(transport, PARCEL_UNPICKLE="restricted", PARCEL_ACTIONS="any")
-    made = link.c.call(helpers.double, np.arange(5000.0))
-    assert made[2] == 4
-    for args in ((helpers.echo, Evil(str(tmp_path / "evil"))), (os.mkdir, str(tmp_path / "evil"))):
-        error = ended(link.c.submit(*args))
-        assert type(error) in (pscompy.ParcelError, pscompy.RemoteError)
-        assert "PSP_PARCEL_ALLOW" in str(error)
-    assert not list(tmp_path.iterdir())
-
-
-def register_evil(here, folder):
-    class Evil(Exception):
-        def __reduce__(self):
-            return os.mkdir, (folder,)
-
-    def evil(failing):
-        if failing:
-            raise Evil
-        return Evil()
-
-    pscompy.action(evil, name="evil")
-
-
-def test_a_malicious_answer(serving, transport, tmp_path):
-    """The peer answers with a pickle that would run code in this process."""
-    link = serving(transport, PARCEL_UNPICKLE="restricted")
-    link.peer(register_evil, str(tmp_path / "evil"))
-    pscompy.action(_evil, name="evil")
-    assert type(ended(link.c.submit(_evil, False))) is pscompy.ParcelError
-    assert type(ended(link.c.submit(_evil, True))) is pscompy.RemoteError
-    assert not list(tmp_path.iterdir())
-
-
-def _evil(failing):
-    raise AssertionError("this is the other process's to run")
-
-
-def test_two_functions_of_one_name():
-    with pytest.raises(ValueError, match="already"):
-        pscompy.action(lambda: 1, name="where it runs")
-    assert pscompy.action(helpers.echo) is helpers.echo  # registering a function twice is allowed
 
 
 # ---- ends ----

@@ -166,69 +166,85 @@ def test_serve_without_an_executor(run, script):
     assert run.lines(3, script(serves), PSP_PARCEL_THREADS="4") == ["[10.0, 100.0, 1000.0]"] * 3
 
 
-def calls_many(total):
-    @pscompy.action
-    def work(field, fail):
-        if fail:
-            raise ValueError(len(field))
-        return field[: len(field) // 2]
+@pscompy.action
+def work(field, fail):
+    if fail:
+        raise ValueError(len(field))
+    return field[: len(field) // 2]
 
-    @pscompy.action(inline=True)
-    def quick(n):
-        return -n
 
-    def resident():
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+@pscompy.action(inline=True)
+def negate(n):
+    return -n
 
-    ended, counts, lock = Counter(), Counter(), threading.Lock()
 
-    def told(number, kind, size, future):
-        with lock:
-            ended[number] += 1
-            if future.cancelled():
-                counts["cancelled"] += 1
-            elif kind == "fail":
-                assert isinstance(future.exception(), ValueError), future.exception()
-                assert future.exception().args == (size,)
-                counts["failed"] += 1
-            elif kind == "quick":
-                assert future.result() == -size
-                counts["quick"] += 1
-            else:
-                assert len(future.result()) == size // 2
-                counts["good"] += 1
+class Caller:
+    """Calls of random kinds and sizes to random ranks, and counts of their ends."""
 
-    def calls(total, dice, first):
+    def __init__(self, world):
+        self.world = world
+        self.dice = random.Random(world.rank)
+        self.ended, self.counts, self.lock = Counter(), Counter(), threading.Lock()
+
+    def call(self, numbers):
         pending = []
-        for number in range(first, first + total):
-            rank = dice.randrange(world.size)
-            kind = dice.choice(("work", "work", "work", "fail", "quick"))
-            size = int(10 ** dice.uniform(0, 4.8))
-            if kind == "quick":
-                future = world.submit(rank, quick, size)
-            else:
-                future = world.submit(rank, work, np.zeros(size), kind == "fail")
-            future.add_done_callback(lambda it, n=number, k=kind, s=size: told(n, k, s, it))
-            if dice.random() < 0.15:
-                future.cancel()
-            pending.append(future)
+        for number in numbers:
+            pending.append(self.begin(number))
             if len(pending) > 40:
-                pending.pop(0).exception(60) if not pending[0].cancelled() else pending.pop(0)
+                finish(pending.pop(0))
         for future in pending:
-            future.cancelled() or future.exception(60)
+            finish(future)
 
+    def begin(self, number):
+        rank = self.dice.randrange(self.world.size)
+        kind = self.dice.choice(("work", "work", "work", "fail", "negate"))
+        size = int(10 ** self.dice.uniform(0, 4.8))
+        if kind == "negate":
+            future = self.world.submit(rank, negate, size)
+        else:
+            future = self.world.submit(rank, work, np.zeros(size), kind == "fail")
+        future.add_done_callback(lambda future: self.count(number, kind, size, future))
+        if self.dice.random() < 0.15:
+            future.cancel()
+        return future
+
+    def count(self, number, kind, size, future):
+        if future.cancelled():
+            kind = "cancelled"
+        elif kind == "fail":
+            assert isinstance(future.exception(), ValueError), future.exception()
+            assert future.exception().args == (size,)
+        elif kind == "negate":
+            assert future.result() == -size
+        else:
+            assert len(future.result()) == size // 2
+        with self.lock:
+            self.ended[number] += 1
+            self.counts[kind] += 1
+
+
+def finish(future):
+    if not future.cancelled():
+        future.exception(60)
+
+
+def resident():
+    """Memory of this process, MiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+def calls_many(total):
     with pscompy.World() as world:
-        share = total // world.size
-        dice = random.Random(world.rank)
-        calls(share // 4, dice, 0)
+        caller, share = Caller(world), total // world.size
+        caller.call(range(share // 4))
         before = resident()
-        calls(share - share // 4, dice, share // 4)
+        caller.call(range(share // 4, share))
         after = resident()
         world.serve()
-        assert ended == dict.fromkeys(range(share), 1)
-        assert sum(counts.values()) == share, counts
-        assert min(counts[kind] for kind in ("good", "failed", "quick")) > 0, counts
+        assert caller.ended == dict.fromkeys(range(share), 1)
+        assert sum(caller.counts.values()) == share, caller.counts
+        assert all(caller.counts[kind] for kind in ("work", "fail", "negate")), caller.counts
         assert after - before < 48, (before, after)
         print("good")
 
