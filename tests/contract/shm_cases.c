@@ -206,14 +206,14 @@ void nothing_stays_on_disk(void)
     ct_check(mkdtemp(base) != NULL, "mkdtemp");
     set("DIR", 0, base);
     ct_side_open(&side);
-    strcpy(folder, side_iface(&side)->door.folder);
+    strcpy(folder, side_iface(&side)->listener.folder);
     ct_check(stat(folder, &status) == 0 && (status.st_mode & 0777) == 0700,
              "mode %o", status.st_mode);
     ct_side_close(&side);
     ct_check(folders_in(base) == 0, "close left its folder");
     if (other_fork(&other)) {
         ct_side_open(&side);
-        strcpy(folder, side_iface(&side)->door.folder);
+        strcpy(folder, side_iface(&side)->listener.folder);
         ct_check(write(other.link, folder, sizeof(folder)) > 0, "link");
         raise(SIGKILL);
     }
@@ -223,10 +223,12 @@ void nothing_stays_on_disk(void)
     ct_check(utimensat(AT_FDCWD, folder, old, 0) == 0, "utimensat");
     ct_side_open(&side); /* removes the deserted folder */
     ct_check(folders_in(base) == 1, "what a killed process left");
-    ct_check(utimensat(AT_FDCWD, side_iface(&side)->door.folder, old, 0) == 0,
+    ct_check(utimensat(AT_FDCWD, side_iface(&side)->listener.folder, old, 0) ==
+                 0,
              "utimensat");
     ct_side_open(&second); /* must not remove the folder of the running one */
-    ct_check(access(side_iface(&side)->door.path, F_OK) == 0, "swept alive");
+    ct_check(access(side_iface(&side)->listener.path, F_OK) == 0,
+             "swept alive");
     ct_side_close(&second);
     ct_side_close(&side);
     ct_check(rmdir(base) == 0, "something stayed in %s", base);

@@ -36,7 +36,7 @@ bool tcp_take(ct_side_t *side, int fd, void *bytes, size_t len);
 void tcp_progress_ms(ct_side_t *side, int ms);
 size_t tcp_count_descriptors(void);
 
-/* tcp_door_cases.c */
+/* tcp_listen_cases.c */
 void strangers_do_no_harm(void);
 void silent_callers_are_dropped(void);
 void callers_are_limited(void);

@@ -292,7 +292,7 @@ def lane_ports(before):
 
 
 @pytest.mark.parametrize("words", WORDS)
-def test_strangers_at_the_tcp_lanes_door(connect, join, words):
+def test_strangers_at_the_listener_of_tcp_lanes(connect, join, words):
     link = connect("tcp")
     ports = lane_ports(before={port_of(link.sock.address)})
     assert ports
@@ -308,7 +308,7 @@ def test_strangers_at_the_tcp_lanes_door(connect, join, words):
     check_echo(join(link))
 
 
-def test_a_flood_of_silence_at_the_tcp_lanes_door(connect, join):
+def test_a_flood_of_silence_at_the_listener_of_tcp_lanes(connect, join):
     link = connect("tcp")
     ports = lane_ports(before={port_of(link.sock.address)})
     strangers = []

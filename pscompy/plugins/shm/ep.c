@@ -71,14 +71,14 @@ psc_status_t shm_ep_address(psc_ep_t *super, uint8_t *address, size_t *len_p)
     shm_address_t own = {.magic = SHM_ADDRESS_MAGIC,
                          .uid = iface->uid,
                          .pid = (uint32_t)getpid(),
-                         .path_len = (uint32_t)strlen(iface->door.path),
+                         .path_len = (uint32_t)strlen(iface->listener.path),
                          .ep = ep->id};
 
     if (*len_p < SHM_ADDRESS_HEAD + own.path_len)
         return PSC_ERR_INVALID;
     memcpy(own.boot, iface->boot, SHM_ID_SIZE);
     memcpy(own.process, iface->process, SHM_ID_SIZE);
-    memcpy(own.path, iface->door.path, own.path_len);
+    memcpy(own.path, iface->listener.path, own.path_len);
     *len_p = SHM_ADDRESS_HEAD + own.path_len;
     memcpy(address, &own, *len_p);
     return PSC_OK;

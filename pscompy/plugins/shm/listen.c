@@ -1,4 +1,4 @@
-/* The listening socket ("door"): a Unix socket with a random name in a folder
+/* The listening socket: a Unix socket with a random name in a folder
  * that only this user can enter. (A socket in the abstract name space could be
  * reached by every user.) Folder and socket are removed when the interface
  * closes. If a process was killed, the next interface that opens removes its
@@ -18,7 +18,8 @@
 #include "shm.h"
 
 #define SHM_FOLDER "pscompy-"
-#define SHM_DOOR "door" /* prefix of the socket's name inside the folder */
+#define SHM_LISTENER                                                           \
+    "listener" /* prefix of the socket's name inside the folder */
 #define SHM_BACKLOG 4096
 #define SHM_SWEEP_AGE_S 60
 #define SHM_ACCEPT_MAX 16 /* accepted sockets per pass */
@@ -40,7 +41,7 @@ static bool shm_folder_private(const char *path, uid_t uid)
 
 /* A socket that refuses connections has no process behind it: a running process
  * gives it this name only after listen(). */
-static bool shm_door_deserted(const struct sockaddr_un *address)
+static bool shm_listener_deserted(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool refused;
@@ -75,16 +76,16 @@ static void shm_folder_sweep(const char *folder)
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         size_t room = sizeof address.sun_path;
 
-        if (strncmp(entry->d_name, SHM_DOOR, strlen(SHM_DOOR)) == 0 &&
+        if (strncmp(entry->d_name, SHM_LISTENER, strlen(SHM_LISTENER)) == 0 &&
             (size_t)snprintf(address.sun_path, room, "%s/%s", folder,
                              entry->d_name) < room &&
-            shm_door_deserted(&address) && unlink(address.sun_path) == 0)
+            shm_listener_deserted(&address) && unlink(address.sun_path) == 0)
             rmdir(folder);
     }
     closedir(entries);
 }
 
-static void shm_door_sweep(const char *base, uid_t uid)
+static void shm_listener_sweep(const char *base, uid_t uid)
 {
     DIR *entries = opendir(base);
     struct dirent *entry;
@@ -105,8 +106,8 @@ static void shm_door_sweep(const char *base, uid_t uid)
 /* ---- opening ---- */
 
 /* The user's run-time folder, else the folder for temporary files. */
-static void shm_door_base(shm_iface_t *iface, const char *base, char *found,
-                          size_t room)
+static void shm_listener_base(shm_iface_t *iface, const char *base, char *found,
+                              size_t room)
 {
     if (base[0] != '\0') {
         snprintf(found, room, "%s", base);
@@ -118,41 +119,43 @@ static void shm_door_base(shm_iface_t *iface, const char *base, char *found,
 }
 
 /* Creates the folder and two names in it: `temporary` to bind to, and
- * door->path, which is part of the address. */
-static psc_status_t shm_door_name(shm_iface_t *iface, const char *base,
-                                  char *temporary, char *reason)
+ * listener->path, which is part of the address. */
+static psc_status_t shm_listener_name(shm_iface_t *iface, const char *base,
+                                      char *temporary, char *reason)
 {
-    shm_door_t *door = &iface->door;
-    size_t room = sizeof door->folder;
+    shm_listener_t *listener = &iface->listener;
+    size_t room = sizeof listener->folder;
     uint64_t number;
 
     if (base[0] != '/' ||
-        (size_t)snprintf(door->folder, room, "%s/" SHM_FOLDER "XXXXXX", base) >=
-            room) {
+        (size_t)snprintf(listener->folder, room, "%s/" SHM_FOLDER "XXXXXX",
+                         base) >= room) {
         snprintf(reason, PSC_REASON_MAX,
                  "the folder %.100s is not an absolute path or too long for a "
                  "socket; set PSP_SHM_DIR to another one",
                  base);
-        door->folder[0] = '\0';
+        listener->folder[0] = '\0';
         return PSC_ERR_INVALID;
     }
     if (shm_random(&number, sizeof number) != PSC_OK ||
-        mkdtemp(door->folder) == NULL) {
+        mkdtemp(listener->folder) == NULL) {
         snprintf(reason, PSC_REASON_MAX,
                  "no folder can be made in %.100s (%s); set PSP_SHM_DIR to "
                  "another one",
                  base, strerror(errno));
-        door->folder[0] = '\0';
+        listener->folder[0] = '\0';
         return PSC_ERR_TRANSPORT;
     }
-    snprintf(temporary, sizeof door->path, "%s/new", door->folder);
-    snprintf(door->path, sizeof door->path, "%s/" SHM_DOOR "%016llx",
-             door->folder, (unsigned long long)number);
+    snprintf(temporary, sizeof listener->path, "%s/new", listener->folder);
+    snprintf(listener->path, sizeof listener->path,
+             "%s/" SHM_LISTENER "%016llx", listener->folder,
+             (unsigned long long)number);
     return PSC_OK;
 }
 
 /* The socket receives its public name only after listen(). */
-static int shm_door_listen(const shm_door_t *door, const char *temporary)
+static int shm_listener_listen(const shm_listener_t *listener,
+                               const char *temporary)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -161,7 +164,7 @@ static int shm_door_listen(const shm_door_t *door, const char *temporary)
         return -1;
     strcpy(address.sun_path, temporary);
     if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
-        listen(fd, SHM_BACKLOG) == 0 && rename(temporary, door->path) == 0)
+        listen(fd, SHM_BACKLOG) == 0 && rename(temporary, listener->path) == 0)
         return fd;
     close(fd);
     return -1;
@@ -172,7 +175,7 @@ static int shm_door_listen(const shm_door_t *door, const char *temporary)
 /* Closes the oldest link that has not named an endpoint, to make room for a new
  * one; a legitimate peer names its endpoint at once. Returns false if there is
  * no such link. */
-static bool shm_door_push_out(shm_iface_t *iface)
+static bool shm_listener_push_out(shm_iface_t *iface)
 {
     psc_list_for_each(link, &iface->links, shm_link_t, listed) {
         if (link->stage == SHM_STAGE_ANONYMOUS) {
@@ -183,27 +186,27 @@ static bool shm_door_push_out(shm_iface_t *iface)
     return false;
 }
 
-static void shm_door_pause(shm_iface_t *iface)
+static void shm_listener_pause(shm_iface_t *iface)
 {
-    if (iface->door.paused)
+    if (iface->listener.paused)
         return;
-    iface->door.paused = true;
-    shm_source_unwatch(iface, &iface->door.listener);
+    iface->listener.paused = true;
+    shm_source_unwatch(iface, &iface->listener.source);
     shm_timer_run(iface, +1);
 }
 
 /* Called by every tick. Tries to accept again. */
-void shm_door_resume(shm_iface_t *iface)
+void shm_listener_resume(shm_iface_t *iface)
 {
-    if (!iface->door.paused)
+    if (!iface->listener.paused)
         return;
-    iface->door.paused = false;
+    iface->listener.paused = false;
     shm_timer_run(iface, -1);
-    if (shm_source_watch(iface, &iface->door.listener) != PSC_OK)
-        shm_door_pause(iface);
+    if (shm_source_watch(iface, &iface->listener.source) != PSC_OK)
+        shm_listener_pause(iface);
 }
 
-static void shm_door_admit(shm_iface_t *iface, int fd)
+static void shm_listener_admit(shm_iface_t *iface, int fd)
 {
     shm_link_t *link = shm_link_create(iface, fd);
     char reason[PSC_REASON_MAX];
@@ -219,48 +222,49 @@ static void shm_door_admit(shm_iface_t *iface, int fd)
     shm_link_enter(link, SHM_STAGE_ANONYMOUS);
 }
 
-static void shm_door_failed(shm_iface_t *iface, int error)
+static void shm_listener_failed(shm_iface_t *iface, int error)
 {
     if (error == EAGAIN || error == EINTR || error == ECONNABORTED)
         return;
-    if (!shm_link_exhausted(error) || !shm_door_push_out(iface))
-        shm_door_pause(iface); /* do not retry in every pass */
+    if (!shm_link_exhausted(error) || !shm_listener_push_out(iface))
+        shm_listener_pause(iface); /* do not retry in every pass */
 }
 
-static void shm_door_ready(shm_source_t *self, uint32_t events)
+static void shm_listener_ready(shm_source_t *self, uint32_t events)
 {
-    shm_iface_t *iface = psc_container_of(self, shm_iface_t, door.listener);
+    shm_iface_t *iface = psc_container_of(self, shm_iface_t, listener.source);
 
     (void)events;
     for (int i = 0; i < SHM_ACCEPT_MAX; i++) {
         int fd = accept4(self->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd < 0) {
-            shm_door_failed(iface, errno);
+            shm_listener_failed(iface, errno);
             return;
         }
         if (iface->n_anonymous >= SHM_ANONYMOUS_MAX)
-            shm_door_push_out(iface);
-        shm_door_admit(iface, fd);
+            shm_listener_push_out(iface);
+        shm_listener_admit(iface, fd);
     }
 }
 
-psc_status_t shm_door_open(shm_iface_t *iface, const char *base, char *reason)
+psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
+                               char *reason)
 {
-    shm_door_t *door = &iface->door;
-    char found[PATH_MAX], temporary[sizeof door->path];
+    shm_listener_t *listener = &iface->listener;
+    char found[PATH_MAX], temporary[sizeof listener->path];
     psc_status_t status;
 
-    shm_door_base(iface, base, found, sizeof found);
-    shm_door_sweep(found, iface->uid);
-    status = shm_door_name(iface, found, temporary, reason);
+    shm_listener_base(iface, base, found, sizeof found);
+    shm_listener_sweep(found, iface->uid);
+    status = shm_listener_name(iface, found, temporary, reason);
     if (status != PSC_OK)
         return status;
-    door->listener.ready = shm_door_ready;
-    if (shm_folder_private(door->folder, iface->uid))
-        door->listener.fd = shm_door_listen(door, temporary);
-    if (door->listener.fd >= 0 &&
-        shm_source_watch(iface, &door->listener) == PSC_OK)
+    listener->source.ready = shm_listener_ready;
+    if (shm_folder_private(listener->folder, iface->uid))
+        listener->source.fd = shm_listener_listen(listener, temporary);
+    if (listener->source.fd >= 0 &&
+        shm_source_watch(iface, &listener->source) == PSC_OK)
         return PSC_OK;
     snprintf(reason, PSC_REASON_MAX,
              "no private socket can be made in %.100s (%s); set PSP_SHM_DIR "
@@ -270,17 +274,17 @@ psc_status_t shm_door_open(shm_iface_t *iface, const char *base, char *reason)
     return PSC_ERR_TRANSPORT;
 }
 
-void shm_door_close(shm_iface_t *iface)
+void shm_listener_close(shm_iface_t *iface)
 {
-    shm_door_t *door = &iface->door;
+    shm_listener_t *listener = &iface->listener;
 
-    if (door->paused)
+    if (listener->paused)
         shm_timer_run(iface, -1);
-    door->paused = false;
-    shm_source_close(iface, &door->listener);
-    if (door->folder[0] == '\0')
+    listener->paused = false;
+    shm_source_close(iface, &listener->source);
+    if (listener->folder[0] == '\0')
         return;
-    unlink(door->path);
-    rmdir(door->folder);
-    door->folder[0] = '\0';
+    unlink(listener->path);
+    rmdir(listener->folder);
+    listener->folder[0] = '\0';
 }

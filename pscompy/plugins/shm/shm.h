@@ -72,13 +72,13 @@ typedef enum shm_cma_mode {
     SHM_CMA_FORCE
 } shm_cma_mode_t;
 
-typedef struct shm_door {
-    shm_source_t listener;
+typedef struct shm_listener {
+    shm_source_t source;
     /* The socket's name must still fit into `path`. */
     char folder[SHM_PATH_MAX - 32];
     char path[SHM_PATH_MAX];
     bool paused; /* The listener is not watched, because accept() fails. */
-} shm_door_t;
+} shm_listener_t;
 
 struct shm_iface {
     psc_iface_t super;
@@ -117,7 +117,7 @@ struct shm_iface {
     uint32_t n_ticking;
     bool releasing; /* rings may have pages to be given back (source.c) */
     uint32_t n_anonymous;
-    shm_door_t door;
+    shm_listener_t listener;
     psc_list_t links;
     /* handlers of links, set by transport.c */
     void (*link_ready)(shm_source_t *socket, uint32_t events);
@@ -307,9 +307,10 @@ psc_status_t shm_iface_configure(shm_iface_t *iface,
 psc_status_t shm_iface_identify(shm_iface_t *iface, char *reason);
 
 /* listen.c */
-psc_status_t shm_door_open(shm_iface_t *iface, const char *base, char *reason);
-void shm_door_close(shm_iface_t *iface);
-void shm_door_resume(shm_iface_t *iface);
+psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
+                               char *reason);
+void shm_listener_close(shm_iface_t *iface);
+void shm_listener_resume(shm_iface_t *iface);
 
 /* connect.c */
 psc_status_t shm_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);

@@ -25,7 +25,7 @@ static void shm_timer_ready(shm_source_t *self, uint32_t events)
     (void)events;
     shm_source_drain(self);
     shm_release_step(iface);
-    shm_door_resume(iface);
+    shm_listener_resume(iface);
     psc_list_for_each(link, &iface->links, shm_link_t, listed) {
         if (link->stage == SHM_STAGE_DIAL)
             shm_link_dial(link);
@@ -40,7 +40,7 @@ static void shm_close(psc_iface_t *super)
     shm_iface_t *iface = shm_iface(super);
 
     iface->closing = true;
-    shm_door_close(iface);
+    shm_listener_close(iface);
 }
 
 static psc_status_t shm_stop(psc_iface_t *super)
@@ -53,7 +53,7 @@ static void shm_fini(psc_iface_t *super)
 {
     shm_iface_t *iface = shm_iface(super);
 
-    shm_door_close(iface);
+    shm_listener_close(iface);
     psc_list_for_each(link, &iface->links, shm_link_t, listed)
         shm_link_close(link);
     shm_iface_bury(iface);
@@ -87,8 +87,8 @@ static psc_status_t shm_iface_start(shm_iface_t *iface,
                      "no descriptors to wait with: %s", strerror(errno));
     }
     if (status == PSC_OK)
-        status = shm_door_open(iface, psc_setting_text(params, "DIR"),
-                               params->reason);
+        status = shm_listener_open(iface, psc_setting_text(params, "DIR"),
+                                   params->reason);
     return status;
 }
 
@@ -107,7 +107,7 @@ static psc_status_t shm_open(const psc_open_params_t *params,
     iface->link_ready = shm_link_ready;
     iface->process_ready = shm_process_ready;
     iface->epoll = iface->bell.fd = iface->timer.fd = iface->board_fd = -1;
-    iface->door.listener.fd = -1;
+    iface->listener.source.fd = -1;
     psc_list_init(&iface->links);
     psc_list_init(&iface->free_shares);
     status = shm_iface_start(iface, params);

@@ -11,14 +11,14 @@
 
 #define NOBODY 65534
 
-/* ---- callers at the door ---- */
+/* ---- callers at the listening socket ---- */
 
 static int call(ct_side_t *side)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-    strcpy(address.sun_path, side_iface(side)->door.path);
+    strcpy(address.sun_path, side_iface(side)->listener.path);
     ct_check(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0,
              "connect: %s", strerror(errno));
     return fd;
@@ -200,7 +200,7 @@ static void other_user_calls(other_t *other, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    int door = open(path, O_PATH | O_CLOEXEC);
+    int listener = open(path, O_PATH | O_CLOEXEC);
     /* shorter than the time limit of silent callers */
     const struct timeval soon = {3, 0};
     char byte;
@@ -216,7 +216,7 @@ static void other_user_calls(other_t *other, const char *path)
              "entered the folder");
     /* Assume that the other user can reach the socket in the folder. */
     snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d",
-             door);
+             listener);
     ct_check(connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0,
              "connect: %s", strerror(errno));
     errno = 0;
@@ -235,9 +235,9 @@ void other_user_is_turned_away(void)
     if (geteuid() != 0)
         ct_skip("only root can become another user");
     ct_pair_open(&pair);
-    ct_check(chmod(side_iface(pair.b)->door.path, 0777) == 0, "chmod");
+    ct_check(chmod(side_iface(pair.b)->listener.path, 0777) == 0, "chmod");
     if (other_fork(&other)) {
-        other_user_calls(&other, side_iface(pair.b)->door.path);
+        other_user_calls(&other, side_iface(pair.b)->listener.path);
         _exit(0);
     }
     ct_until(&pair, recv(other.link, &byte, 1, MSG_DONTWAIT) >= 0);
