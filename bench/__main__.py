@@ -86,7 +86,7 @@ def _parser(known: dict[str, Group]) -> ArgumentParser:
     return parser
 
 
-# ---- the shortest way of a cache line that was seen on this machine ----
+# ---- the shortest time that a cache line has taken between two cores of this machine ----
 
 
 def _near(folder: Path) -> float:

@@ -1,10 +1,10 @@
-"""Gateways: over links of a known rate, beside a TCP relay that others wrote, beside a receiver
-that has stopped, and how several share what all send to all.
+"""Gateways: their rate over links of a known rate, in comparison with a TCP relay (haproxy), with
+a receiver that has stopped, and how several gateways share the traffic of all ranks to all.
 
     python -m bench.gateways [--only PART ...] [--launches N]
 
-Needs root, for network namespaces as the tests make them, and haproxy for the comparison. What is
-compared takes turns within one run; figures are medians over launches.
+Needs root, for network namespaces as the tests make them, and haproxy for the comparison. The
+programs that are compared run alternately; figures are medians over launches.
 """
 
 from __future__ import annotations

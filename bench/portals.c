@@ -25,8 +25,8 @@
 enum { WINDOW = 64 };
 
 typedef struct {
-    int first; /* it begins */
-    int line;  /* to tell each other addresses */
+    int first; /* this process sends first */
+    int line;  /* socket for the exchange of addresses */
     int tcp;
     size_t size;
     char *out, *in;
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
     s.line = lines[s.first];
     pin(atoi(argv[s.first ? 2 : 3]));
     run(&s, argv[1], atol(argv[5]));
-    exchange(&s, &here, &there, 1); /* what was sent last has come */
+    exchange(&s, &here, &there, 1); /* the last message has arrived */
     if (s.first)
         waitpid(child, &status, 0);
     return s.first && status != 0;

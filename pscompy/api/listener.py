@@ -20,7 +20,7 @@ class Accepting(Request["Connection"]):
     """A request for the next connection of a socket."""
 
     sock: Socket
-    place: tuple[int, Connection] | None = None  # the connection, and when it was established
+    place: tuple[int, Connection] | None = None  # time of establishment, connection
 
     def _give_back(self, anyway: bool = False) -> bool:
         self.sock._put_back(self)

@@ -1,4 +1,5 @@
-/* A completed receive that nobody waits for gives its message back. */
+/* Returns the message of a completed receive to the queue, if no thread waits
+ * for that receive any more. */
 #include "giveback.h"
 
 #include "memory.h"

@@ -1,5 +1,5 @@
 /* Objects that consist of their pickle alone, without a step through Python
- * code. All other objects take the way of pscompy/parcel/objects.py. */
+ * code. All other objects are sent by pscompy/parcel/objects.py. */
 #include "object.h"
 
 #include "args.h"

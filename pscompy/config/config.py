@@ -308,7 +308,7 @@ class Config(Mapping[str, Any]):
         }
 
 
-_mentioned: set[str] = set()  # variables without effect that this process has been told of
+_mentioned: set[str] = set()  # variables without effect, already logged by this process
 
 
 def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:

@@ -25,7 +25,9 @@ class Links:
     def __init__(self, thread: ControlThread, here: Identity) -> None:
         self._thread = thread
         self._names = Names(here)
-        self._open: dict[Negotiation[Record], Identity | None] = {}  # with the names they claim
+        self._open: dict[
+            Negotiation[Record], Identity | None
+        ] = {}  # and the name that its peer claims
         self._coming_up: set[Negotiation[Record]] = set()  # whose lanes will open descriptors
         self._room = 0  # further links for which there were descriptors at the last look
         self._looked = 0.0  # the time of that look

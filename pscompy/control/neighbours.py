@@ -325,7 +325,7 @@ class Neighbours:
     def _on_notice(self, datagram: Datagram) -> None:
         introduction = self._introductions.get(datagram.rank)
         if introduction is None or introduction.nonce != datagram.own:
-            return  # it is about an earlier attempt
+            return  # the datagram is about an earlier attempt
         if datagram.kind == Kind.NO:
             self._fail(introduction, "the peer connects over a link instead", tell=False)
         elif introduction.theirs != datagram.theirs:

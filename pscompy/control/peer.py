@@ -19,8 +19,8 @@ OnSettled = Callable[["PscomError | None"], object]
 
 
 class PeerLink(Protocol):
-    """The way to the peer's control thread, beside the lanes: a negotiation's link, or the
-    datagrams of a neighbour."""
+    """Carries notices to the peer's control thread, beside the lanes: a negotiation's link, or
+    the datagrams of a neighbour."""
 
     def announce_close(self) -> None:
         """Let the peer know that this side's last message is in flight on the lanes."""

@@ -29,7 +29,7 @@ class Progress:
         self._engine = engine
         self._reasons: set[object] = set()
         self._passes = 0  # passes of progress that this thread has made
-        self._others_passes: int | None = None  # those of other threads, while data is held
+        self._others_passes: int | None = None  # passes of other threads, while data is held
         self._holding_timer: Timer | None = None
 
     def start(self) -> None:

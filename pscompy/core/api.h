@@ -117,7 +117,7 @@ typedef struct psc_recv_args {
     size_t n_iov;
     uint32_t flags;
     void *owner;
-    unsigned polls; /* recv: passes before it returns a request */
+    unsigned polls; /* passes of progress before recv returns a request */
 } psc_recv_args_t;
 
 typedef struct psc_send_args {

@@ -131,7 +131,7 @@ const char *psc_counter_name(int index);
 void psc_worker_counters(psc_worker_t *worker, uint64_t *values);
 void psc_conn_counters(psc_conn_t *conn, uint64_t *values);
 /* Contents of the caches and pools of a worker and its transports now. Fills
- * in at most `room`; returns the number. Each walks its requests and
+ * in at most `room`; returns the number. Each visits its requests and
  * connections: for a program that looks now and then. */
 uint32_t psc_worker_holdings(psc_worker_t *worker, psc_counted_t *counted,
                              uint32_t room);

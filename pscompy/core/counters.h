@@ -52,8 +52,9 @@
     X(late_wakeups)        /* sleeps that ended by their time limit although   \
                               an event was pending */                          \
     X(connections_up)      /* connections that reached state UP */             \
-    X(connections_made)    /* of these, those that this side has made: over    \
-                              all sessions, each connection counts once */
+    X(connections_made)    /* connections_up, without those that the peer      \
+                              began; its sum over all sessions counts each     \
+                              connection once */
 
 typedef enum psc_counter {
 #define PSC_COUNTER_ENUM(name) PSC_COUNTER_##name,

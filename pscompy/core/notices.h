@@ -7,8 +7,8 @@
 #include "control.h"
 #include "pscompy/transport/kit/list.h"
 
-/* A lane's or connection's notice. It is listed while its owner has changed and
- * nobody has read that. */
+/* A lane's or connection's notice. It is listed from a change of its owner
+ * until the control thread reads it. */
 typedef struct psc_notice {
     psc_link_t link;
     psc_control_event_t event;

@@ -22,7 +22,7 @@ static inline uint32_t psc_requests_count(const psc_requests_t *requests)
     return requests->n_chunks * PSC_REQ_CHUNK;
 }
 
-/* Count the requests in use. Walks the pool. */
+/* Count the requests in use, by visiting the whole pool. */
 uint32_t psc_requests_used(psc_requests_t *requests);
 /* Take a request from the pool. Returns NULL if memory is short. */
 psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind);

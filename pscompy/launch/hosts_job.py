@@ -80,7 +80,7 @@ class _Host:
         self.process.stdout.close()
 
     def kill(self) -> None:
-        """Kill the way to the agent, with all its processes here."""
+        """Kill the processes here that lead to the agent: PSP_RSH and its children."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
 
@@ -170,7 +170,7 @@ class HostsJob(Job):
             self._remote[number].host.channel.send("pmi", number, line.decode("latin-1"))
 
     def _reap(self) -> None:
-        """Nothing to do: the end of an agent is the end of its channel."""
+        """Nothing to do: an agent has ended when its channel has."""
 
     def _stop(self) -> None:
         for host in self._hosts:

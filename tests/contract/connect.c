@@ -216,7 +216,8 @@ static void many_endpoints(void)
     ct_pair_down(first);
 }
 
-/* Messages sent before ep_close arrive; then the peer is told of the end. */
+/* Messages sent before ep_close arrive; then the peer is notified of the end.
+ */
 static void close_drains(void)
 {
     ct_pair_t pair;

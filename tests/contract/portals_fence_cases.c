@@ -25,7 +25,8 @@ static void walk(const step_t *steps, size_t n)
 
 void a_fence_is_asked_until_it_is_answered(void)
 {
-    WALK({PSPTL_FENCE_ASK, PSPTL_FENCE_OPEN}, /* there is no reason to ask */
+    WALK({PSPTL_FENCE_ASK,
+          PSPTL_FENCE_OPEN}, /* no receive is suspended, so no question */
          {PSPTL_FENCE_SUSPEND, PSPTL_FENCE_SUSPENDED},
          /* no question was sent */
          {PSPTL_FENCE_ANSWERED, PSPTL_FENCE_SUSPENDED},

@@ -80,7 +80,7 @@ void a_receive_finds_what_came_before_it(void)
     ct_pair_down(&pair);
 }
 
-/* Changes the events, as a library does that reports differently. */
+/* Changes each event into what another library would report. */
 static void (*retell)(ptl_event_t *event);
 
 static int poll_other(const ptl_handle_eq_t *queues, unsigned n,

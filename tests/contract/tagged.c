@@ -296,7 +296,7 @@ static void puts_land_or_are_told(void)
     ct_pair_down(&pair);
 }
 
-/* Both sides are told the same about a message. */
+/* Sender and receiver get the same report about a message. */
 static void both_sides_know_where_a_put_went(void)
 {
     enum { N = 300 };

@@ -60,8 +60,9 @@ TIGHT_CASES = (
     "wakes_for_completion",
 )
 
-# Nothing in which a message is cut: what is cut for the wrong receive is lost (docs/portals.md).
-# The others' second thread ends with a send, which nobody would repeat if it was refused.
+# Left out: cases that truncate messages, because a message truncated for the wrong receive is lost
+# (docs/portals.md), and cases whose second thread ends with a send, because nobody would repeat
+# that send if it was refused.
 TROUBLED_CASES = (
     *(case for case in TIGHT_CASES if not case.startswith("wakes_")),
     "expected_messages_land",

@@ -55,7 +55,7 @@ void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b);
 /* Lanes between the same two workers that are up, and a connection over one. */
 void pair_lanes(pair_t *pair, psc_lane_t **a, psc_lane_t **b);
 psc_conn_t *side_install(side_t *side, psc_lane_t *lane);
-#define LANES 2 /* of one connection, at most */
+#define LANES 2 /* most lanes of one connection */
 void pair_join_by(pair_t *pair, uint32_t n_lanes, psc_conn_t **a,
                   psc_conn_t **b);
 void pair_progress(pair_t *pair);

@@ -461,7 +461,8 @@ void case_receive_with_a_late_writer(void)
         check(late.asked > 0);
         check(wait_a_little(&waiting.pair.a, waiting.recv) == PSC_ERR_TIMEOUT);
         check(psc_access_count(waiting.pair.a.worker) == 1);
-        memset(waiting.buffer, 9, SMALL); /* as the peer's copy would */
+        memset(waiting.buffer, 9,
+               SMALL); /* the peer's copy into the buffer goes on */
         late.writing = false;
         check(wait_a_little(&waiting.pair.a, waiting.recv) == PSC_OK);
         check(waiting.recv->result.status == PSC_ERR_PEER_LOST);

@@ -84,7 +84,7 @@ MALFORMED = (
     b'{"kind": "hello", "node": Infinity, "module": 1}',
     b'{"kind": "hello", "node": 5, "module": 99999}',
 )
-# What the process that is node 77 may not send.
+# Frames that a process, here node 77, may not send.
 FORBIDDEN = (
     b'{"kind": "gone", "about": 12345}',
     b'{"kind": "leaving"}',

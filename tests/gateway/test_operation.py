@@ -122,8 +122,8 @@ def test_an_acknowledgement_answers_many_packets(machine, script):
 
 @pytest.mark.parametrize("mss", [1428, 1448, 8928, 8948])
 def test_a_fragment_fills_one_segment(mss):
-    """With its headers, for packets of 1500 and 9000 bytes: the stack makes segments of whole
-    packets, and sends what is beyond one segment at the cost of another."""
+    """A fragment with its headers fits into one segment, for packets of 1500 and 9000 bytes. The
+    stack makes segments of whole packets; a byte more would cost another segment."""
     (mtu,) = (it for it in VARIABLES if it.name == "MTU")
     headers = 28 + 56  # of tcp with an eager message, gw_head_t
     segment = 65535 // mss * mss

@@ -274,7 +274,7 @@ def test_a_host_that_cannot_be_reached_is_named(two):
     assert done.returncode == 1
     way, ours, summary = done.stderr.splitlines()
     assert summary == "pscompy run: rank 0 was ended by SIGTERM"
-    assert f"{two.prefix}n9" in way  # what `ip netns exec` has said
+    assert f"{two.prefix}n9" in way  # the error of `ip netns exec` names it
     assert "host 10.99.0.9 with rank 1 is lost (its agent ended with " in ours
 
 

@@ -154,7 +154,7 @@ def test_an_argument_that_cannot_be_restored_fails_its_own_call(
             if executor is not None:
                 first = [executor.submit(waits) for _ in range(2)]
                 futures = [executor.submit(takes, it) for it in (1, Unreadable(), 3, 4)]
-                executor._ranks[0].size = 4  # they wait, so that the next message takes them all
+                executor._ranks[0].size = 4  # the submitted calls wait, and one message takes all
                 world.call(1, let_go)
                 for future in first:
                     future.result(60)

@@ -20,7 +20,9 @@ MIB = 1 << 20
 WINDOW = 4 * MIB
 SLACK = 16 * MIB  # memory of the allocator and of the rings
 LARGE = 256 << 10
-COUNT = int(os.environ.get("PSCOMPY_TEST_FLOOD", "200000"))  # more than are kept unexpected
+COUNT = int(
+    os.environ.get("PSCOMPY_TEST_FLOOD", "200000")
+)  # messages; more than the receiver keeps unexpected
 
 
 class Sampler:

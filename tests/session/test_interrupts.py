@@ -85,7 +85,7 @@ SENDING = {
 
 @pytest.mark.parametrize("call", SENDING)
 def test_sending(link, call):
-    """Nothing receives. After the interrupt the message arrives as a whole or not at all."""
+    """The peer posts no receive. After the interrupt the whole message arrives, or nothing."""
     link.peer(lambda here: setattr(here, "data", DATA))
     check_interrupted(link.peer, SENDING[call])
     link.peer.begin(send_next)

@@ -39,7 +39,7 @@ def wait(here):
 
 
 def test_connections_that_were_used_once(connect):
-    """Their pages go while both processes only wait."""
+    """The pages of their rings are given back while both processes only wait."""
     link = connect("shm")
     pids = (os.getpid(), link.peer.pid)
     gc.collect()

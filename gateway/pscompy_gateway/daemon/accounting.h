@@ -31,7 +31,8 @@ typedef struct gw_peer_counters {
 
 /* Stores the load of this gateway since the last call. */
 void gw_hub_load(gw_hub_t *hub, gw_load_t *load);
-/* Both fill at most `max` entries, and return the number that exists. */
+/* gw_hub_streams and gw_hub_peers fill at most `max` entries, and return the
+ * number that exists. */
 int gw_hub_streams(gw_hub_t *hub, gw_stream_counters_t *streams, int max);
 int gw_hub_peers(gw_hub_t *hub, gw_peer_counters_t *peers, int max);
 void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters);

@@ -92,7 +92,8 @@ static void forward_to(gw_hub_t *hub, hub_fabric_t *fabric, hub_peer_t *peer,
     atomic_fetch_add(&peer->out_packets, 1);
     atomic_fetch_add(&peer->out_bytes, message->len);
     status = forward_send(hub, peer, message, job);
-    if (status != PSC_INPROGRESS) /* it was sent, or the peer has ended */
+    if (status !=
+        PSC_INPROGRESS) /* the message was sent, or the peer has ended */
         forward_done(hub, job);
 }
 

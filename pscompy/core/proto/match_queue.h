@@ -65,8 +65,8 @@ struct psc_unexp {
     uint8_t room[]; /* copied payload, or packed keys */
 };
 
-/* These return NULL if it does not exist and `create` is not set, or if memory
- * is short. */
+/* The next three functions return NULL if what they look for does not exist and
+ * `create` is not set, or if memory is short. */
 psc_context_t *psc_match_context(psc_worker_t *worker, uint32_t id,
                                  bool create);
 psc_match_queue_t *psc_match_queue(psc_conn_t *conn, uint32_t id, bool create);

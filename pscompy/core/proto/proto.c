@@ -161,7 +161,7 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
     if (in->status != PSC_OK)
         return in->status;
     switch (in->kind) {
-    case PSC_INCOMING_NONE: /* there was no memory for it */
+    case PSC_INCOMING_NONE: /* no memory for the message */
         return PSC_ERR_NO_MEMORY;
     case PSC_INCOMING_FRAG:
         psc_rndv_frag_end(lane);

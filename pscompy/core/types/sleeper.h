@@ -37,10 +37,10 @@ typedef enum psc_sleeper_life {
 /* A thread that waits while another thread polls; progress/follow.h. */
 struct psc_follower {
     psc_link_t link; /* in the worker's followers; the earliest is first */
-    psc_request_t *const *requests; /* those that it waits for */
+    psc_request_t *const *requests; /* the thread waits for any of them */
     size_t n;
     uint32_t wants;
-    atomic_uint woken; /* 1: woken and disarmed; it sleeps on this word */
+    atomic_uint woken; /* the futex; 1: woken and disarmed */
 };
 
 #define PSC_WOKEN_MAX 16u
@@ -52,7 +52,7 @@ typedef struct psc_wait_state {
     atomic_uint polling; /* 1: a thread holds the poller's role */
     atomic_uint wakes;   /* calls of psc_worker_wake: each ends all waits */
     atomic_uint crowded; /* not 0: pollers share this processor; see spin.c */
-    unsigned wakes_seen; /* wakes, when the followers were last woken for it */
+    unsigned wakes_seen; /* `wakes` when the followers were last woken */
     psc_list_t followers, sleepers;
     /* Words of woken followers. The system calls are made when the lock has
      * been released, because a woken thread soon wants it. */

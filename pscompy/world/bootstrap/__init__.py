@@ -107,7 +107,7 @@ def detect(
     own = Config({"": VARIABLES}, config, environ)
     environ = launcher_environment() if environ is None else environ
     member = by_own_variables(own)
-    # torchrun may be a task of srun; other programs set its variables by what PMI has told them.
+    # torchrun may be a task of srun; other programs set its variables from the values of PMI.
     if member is None and ("TORCHELASTIC_RUN_ID" in environ or not _speaks_pmi(environ)):
         member = by_torchrun(environ, own)
     if member is not None:

@@ -40,7 +40,7 @@ class Store:
         self._key = key
         self._options = options
         self._server = Server([1] * member.size, f"{JOB_PREFIX}{os.urandom(16).hex()}")
-        self._callers: dict[int, _Caller] = {}  # by descriptor, in the order of their coming
+        self._callers: dict[int, _Caller] = {}  # by descriptor, the earliest first
         self._ranks: dict[int, _Caller] = {}
         self._told = False
         self._listener = _listen(member)
