@@ -29,8 +29,8 @@
     X(given_back)          /* receives whose message was put back */           \
     X(tag_posted)          /* receives posted to the fabric */                 \
     X(tag_matched)         /* posted receives that the fabric matched */       \
-    X(tag_along)           /* long messages put into posted receives */        \
-    X(tag_in_vain)         /* long messages put without a posted receive */    \
+    X(tag_put_matched)     /* long messages put into posted receives */        \
+    X(tag_put_missed)      /* long messages put without a posted receive */    \
     X(credits_withheld)    /* unexpected messages beyond the bound */          \
     X(credits_exhausted)   /* eager sends turned into rendezvous */            \
     X(credit_messages)     /* explicit credit returns */                       \

@@ -302,7 +302,7 @@ static void both_sides_know_where_a_put_went(void)
     enum { N = 300 };
     static receive_t receives[N];
     static put_t puts[N];
-    uint64_t taken = 0, landed = 0, in_vain = 0;
+    uint64_t taken = 0, landed = 0, missed = 0;
     ct_pair_t pair;
 
     tag_up(&pair);
@@ -317,11 +317,11 @@ static void both_sides_know_where_a_put_went(void)
     }
     for (uint64_t i = 0; i < N; i++) {
         landed += receives[i].done && receives[i].status == PSC_OK;
-        in_vain += receives[i].status == PSC_ERR_UNSUPPORTED;
+        missed += receives[i].status == PSC_ERR_UNSUPPORTED;
         if (!receives[i].done)
             ct_ops->tag_cancel(pair.y.ep, &receives[i].recv);
     }
-    ct_check(taken == landed && landed + in_vain + pair.y.unexpected == N,
+    ct_check(taken == landed && landed + missed + pair.y.unexpected == N,
              "%llu were taken, %llu are there", (unsigned long long)taken,
              (unsigned long long)landed);
     ct_pair_down(&pair);

@@ -386,7 +386,7 @@ static void told(psc_comp_t *comp, psc_status_t status)
 }
 
 /* Side b puts a message for which no receive is posted. */
-static uint32_t put_in_vain(pair_t *pair, const char *bytes, size_t len)
+static uint32_t put_missed(pair_t *pair, const char *bytes, size_t len)
 {
     static psc_comp_t comp = {told};
     psc_lane_t *lane = pair->b.conn->lanes[0];
@@ -419,7 +419,7 @@ void case_hostile_promises(void)
         pair_open(&pair);
         psc_worker_log_to(pair.a.worker, -1, 0);
         if (pair.a.conn->tagging.on) {
-            wire.aux = (uint16_t)put_in_vain(&pair, out, sizeof out);
+            wire.aux = (uint16_t)put_missed(&pair, out, sizeof out);
             if (i < 2)
                 recv = post_recv(&pair.a, pair.a.conn, buffer, sizeof buffer, 0,
                                  &result);

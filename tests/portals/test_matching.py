@@ -79,7 +79,7 @@ class TestMatching(Base):
         assert buffers == [payload(nbytes, place) for place, nbytes in enumerate(sizes)]
         no_copy(counted, len(sizes), 5 << 20)
         counts = counted()
-        assert counts["far_tag_along"] == 3
+        assert counts["far_tag_put_matched"] == 3
         assert counts["far_rndv_rts"] == counts["rndv_get"] == 1
 
     def test_long_messages_without_receive_are_fetched(self, link: Link) -> None:
@@ -98,8 +98,8 @@ class TestMatching(Base):
             assert link.c.recv(timeout=BOUND) == payload(100_000, place)
         link.far.result()
         counts = counted()
-        assert counts["far_tag_in_vain"] > 0
-        assert counts["far_tag_along"] == 0
+        assert counts["far_tag_put_missed"] > 0
+        assert counts["far_tag_put_matched"] == 0
         assert counts["far_rndv_rts"] == counts["rndv_get"] == 4
 
     def test_a_sender_learns_that_receives_come_late(self, link: Link) -> None:
@@ -111,7 +111,7 @@ class TestMatching(Base):
             link.c.recv(tag=1, timeout=BOUND)
             assert link.c.recv(tag=0, timeout=BOUND) == payload(100_000, 0)
             link.far.result()
-            assert counted()["far_tag_in_vain"] == (1, 1, 2)[place]
+            assert counted()["far_tag_put_missed"] == (1, 1, 2)[place]
             assert counted()["far_rndv_rts"] == place + 1
 
     def test_a_put_has_a_longest_message(self, far: Far) -> None:
@@ -126,7 +126,7 @@ class TestMatching(Base):
                 assert buffer == payload(nbytes)
                 link.far.result()
             counts = counted()
-            assert (counts["far_tag_along"], counts["far_rndv_rts"]) == (1, 1)
+            assert (counts["far_tag_put_matched"], counts["far_rndv_rts"]) == (1, 1)
 
     def test_nothing_but_the_message_is_written(self, link: Link) -> None:
         for nbytes in (10, 20_000):
@@ -247,7 +247,7 @@ class TestMatchingInTrouble(Faulty):
         flood(link, sizes)
         counts = counted()
         no_copy(counted, len(sizes), counts["rndv_get"] * 100_000)
-        assert counts["rndv_get"] + counts["far_tag_along"] == 10
+        assert counts["rndv_get"] + counts["far_tag_put_matched"] == 10
 
     def test_what_came_long_before_its_receive(self, link: Link) -> None:
         for _ in range(10):

@@ -7,7 +7,7 @@
 #include "tag_post.h"
 
 /* Longest payload to put without knowing that a receive is posted. */
-#define TAG_ALONG_MAX (4u << 20)
+#define TAG_PUT_MAX (4u << 20)
 #define TAG_PAUSE_MAX 63u /* longest pause, in messages */
 
 static uint64_t tag_mark(const psc_req_t *req)
@@ -53,27 +53,27 @@ psc_status_t psc_tag_send_mark(psc_req_t *req)
     return PSC_INPROGRESS;
 }
 
-/* ---- sending along ---- */
+/* ---- puts into posted receives ---- */
 
-static bool tag_may_go_along(const psc_req_t *req)
+static bool tag_may_put(const psc_req_t *req)
 {
     psc_conn_t *conn = req->conn;
     const psc_iface_slot_t *slot;
 
     if (!psc_tag_carries(conn, req->context) || conn->tagging.pause_left > 0 ||
         conn->params.scheme != PSC_RNDV_AUTO || req->n_iov != 1 ||
-        req->total > TAG_ALONG_MAX || psc_eager_fits(conn, req->total) ||
+        req->total > TAG_PUT_MAX || psc_eager_fits(conn, req->total) ||
         req->head.flags & PSC_FLAG_LEND)
         return false;
     slot = psc_conn_main_lane(conn)->slot;
     return slot->ops->tag_put && req->total <= slot->attr.max_put;
 }
 
-static void tag_in_vain(psc_req_t *req)
+static void tag_put_missed(psc_req_t *req)
 {
     psc_conn_t *conn = req->conn;
 
-    psc_count(conn, PSC_COUNTER_tag_in_vain, 1);
+    psc_count(conn, PSC_COUNTER_tag_put_missed, 1);
     if (conn->tagging.pause < TAG_PAUSE_MAX)
         conn->tagging.pause = 2 * conn->tagging.pause + 1;
     conn->tagging.pause_left = conn->tagging.pause;
@@ -81,37 +81,37 @@ static void tag_in_vain(psc_req_t *req)
     psc_conn_queue(conn, req);
 }
 
-static void tag_along_done(psc_comp_t *comp, psc_status_t status)
+static void tag_put_done(psc_comp_t *comp, psc_status_t status)
 {
     psc_req_t *req = psc_container_of(comp, psc_bulk_t, comp)->req;
     psc_conn_t *conn = req->conn;
-    bool in_vain = status == PSC_ERR_UNSUPPORTED;
+    bool missed = status == PSC_ERR_UNSUPPORTED;
 
-    if ((status != PSC_OK && !in_vain) || psc_conn_ended(conn)) {
-        psc_rndv_comp(comp, in_vain ? PSC_OK : status);
+    if ((status != PSC_OK && !missed) || psc_conn_ended(conn)) {
+        psc_rndv_comp(comp, missed ? PSC_OK : status);
         return;
     }
     req->bulk->inflight--;
-    if (in_vain) {
-        tag_in_vain(req);
+    if (missed) {
+        tag_put_missed(req);
         return;
     }
-    psc_count(conn, PSC_COUNTER_tag_along, 1);
+    psc_count(conn, PSC_COUNTER_tag_put_matched, 1);
     conn->tagging.pause = 0;
     psc_req_finish(req, PSC_OK);
 }
 
-psc_status_t psc_tag_send_along(psc_req_t *req)
+psc_status_t psc_tag_send_put(psc_req_t *req)
 {
     psc_conn_t *conn = req->conn;
     psc_lane_t *lane;
     uint32_t number = 0;
     psc_status_t status;
 
-    if (!tag_may_go_along(req))
+    if (!tag_may_put(req))
         return PSC_ERR_UNSUPPORTED;
     lane = psc_conn_main_lane(conn);
-    req->bulk->comp.func = tag_along_done;
+    req->bulk->comp.func = tag_put_done;
     status = lane->slot->ops->tag_put(lane->ep, tag_mark(req), req->piece.base,
                                       req->total, &number, &req->bulk->comp);
     if (status == PSC_ERR_NO_RESOURCE)
@@ -122,6 +122,6 @@ psc_status_t psc_tag_send_along(psc_req_t *req)
     req->bulk->inflight = 1;
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
-    psc_req_stage_set(req, PSC_STAGE_ALONG);
+    psc_req_stage_set(req, PSC_STAGE_TAG_PUT);
     return PSC_INPROGRESS;
 }

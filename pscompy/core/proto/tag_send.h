@@ -16,6 +16,6 @@ psc_status_t psc_tag_send(psc_conn_t *conn, const psc_message_head_t *head,
 psc_status_t psc_tag_send_mark(psc_req_t *req); /* stage SEND_MARK */
 /* Send the payload with its mark. Returns PSC_ERR_UNSUPPORTED if the message
  * must be announced by RTS. */
-psc_status_t psc_tag_send_along(psc_req_t *req);
+psc_status_t psc_tag_send_put(psc_req_t *req);
 
 #endif

@@ -31,7 +31,7 @@ typedef enum psc_stage {
     PSC_STAGE_SEND, /* send: eager or RTS waits for credit, in order */
     PSC_STAGE_SEND_FLIGHT, /* send: eager zcopy, fabric holds the buffer */
     PSC_STAGE_SEND_MARK, /* send: RTS is sent, its mark is not */
-    PSC_STAGE_ALONG, /* send: the mark carried the payload, no RTS */
+    PSC_STAGE_TAG_PUT, /* send: the mark carried the payload, no RTS */
     PSC_STAGE_SEND_LATE, /* send: mark met no receive; RTS to be sent */
     PSC_STAGE_AWAIT_RTR, /* send: RTS is sent */
     PSC_STAGE_PUT, /* send: puts are being issued */
