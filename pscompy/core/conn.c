@@ -133,7 +133,7 @@ void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status)
     conn->worker->up->conn_ended(conn, status);
     psc_conn_retire_lanes(conn);
     psc_list_remove(&conn->work.busy_link);
-    psc_wake(conn->worker, PSC_WAKE_NEWS);
+    psc_wake(conn->worker, PSC_WAKE_EVENT);
 }
 
 /* The peer closes and sends no more messages. If both sides close at the same
@@ -147,7 +147,7 @@ static void conn_peer_closes(psc_conn_t *conn)
         return;
     conn->worker->up->conn_ended(conn, PSC_ERR_CLOSED);
     psc_conn_state_set(conn, PSC_CONN_CLOSED);
-    psc_wake(conn->worker, PSC_WAKE_NEWS);
+    psc_wake(conn->worker, PSC_WAKE_EVENT);
 }
 
 void psc_conn_close_received(psc_conn_t *conn, bool is_ack)

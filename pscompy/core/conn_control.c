@@ -59,7 +59,7 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
         psc_conn_mark_busy(conn);
         psc_conn_flush(conn);
     }
-    psc_wake(conn->worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
+    psc_wake(conn->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
     return psc_worker_left(conn->worker, PSC_OK);
 }
 
@@ -89,7 +89,7 @@ void psc_conn_fail(psc_conn_t *conn, int status)
     } else {
         psc_conn_fail_locked(conn, (psc_status_t)status);
     }
-    psc_wake(conn->worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
+    psc_wake(conn->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
     psc_worker_leave(conn->worker);
 }
 
@@ -121,7 +121,7 @@ int psc_conn_peer_ended(psc_conn_t *conn, int last)
     else
         psc_conn_fail_locked(conn, conn->closing.sent ? PSC_ERR_CLOSED
                                                       : PSC_ERR_PEER_LOST);
-    psc_wake(worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
+    psc_wake(worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
     psc_worker_leave(worker);
     return status;
 }

@@ -74,7 +74,7 @@ static void req_drop(psc_req_t *req, bool notify)
     if (holds == 0)
         psc_req_recycle(requests, req);
     else
-        psc_wake(worker, PSC_WAKE_NEWS);
+        psc_wake(worker, PSC_WAKE_EVENT);
 }
 
 void psc_req_notify(psc_req_t *req)
@@ -108,5 +108,5 @@ void psc_req_matched(psc_req_t *req)
     req_state_set(req, PSC_REQUEST_MATCHED);
     if (req->head.flags & PSC_FLAG_NOTIFY)
         psc_completion_add(&psc_req_worker(req)->requests.completions, req, 0);
-    psc_wake(psc_req_worker(req), PSC_WAKE_NEWS);
+    psc_wake(psc_req_worker(req), PSC_WAKE_EVENT);
 }

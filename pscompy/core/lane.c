@@ -82,7 +82,7 @@ int psc_lane_connect(psc_lane_t *lane, int role, const uint8_t *token,
     if (status < 0)
         snprintf(lane->reason, sizeof lane->reason, "%s: %s",
                  lane->slot->ops->name, psc_status_string(status));
-    psc_wake(lane->worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT);
+    psc_wake(lane->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
     psc_worker_leave(lane->worker);
     return status;
 }

@@ -34,7 +34,8 @@ static void worker_read_mail(psc_worker_t *worker)
 {
     worker->up->inbox_drain(worker);
     psc_sleepers_bury(worker);
-    psc_wake(worker, PSC_WAKE_NEWS | PSC_WAKE_SPENT | worker_wait_ends(worker));
+    psc_wake(worker,
+             PSC_WAKE_EVENT | PSC_WAKE_SPENT | worker_wait_ends(worker));
 }
 
 /* Read the mail that other threads have left because they could not take the

@@ -209,10 +209,10 @@ class Model:
         yield self._go(state, me, "end" if thread.done else "arm")
 
     def _arm(self, state: State, me: int, thread: Thread) -> Iterator[State]:
-        news = thread.behind and "check the generation" in self._rules
+        event = thread.behind and "check the generation" in self._rules
         state = self._set(state, me, behind=False, armed=False, rung=False)
         armed = False
-        if not news:
+        if not event:
             state, armed = self._arm_fabric(state)
         rule = "" if armed else "settle after a failure"
         for after in self._settle_if(rule, state):

@@ -13,7 +13,7 @@ void psc_follower_arm(psc_worker_t *worker, psc_follower_t *follower,
         if (!req->follower)
             req->follower = follower;
         else if (req->follower != follower)
-            follower->wants |= PSC_WAKE_NEWS;
+            follower->wants |= PSC_WAKE_EVENT;
     }
     psc_list_push(&worker->wait.followers, &follower->link);
     atomic_fetch_or(&worker->wait.wanted, follower->wants);

@@ -85,7 +85,7 @@ void psc_sleeper_look(psc_sleeper_t *sleeper)
     sleeper->seen = atomic_load(&sleeper->worker->wait.generation);
 }
 
-static bool sleeper_has_news(psc_sleeper_t *sleeper)
+static bool sleeper_has_event(psc_sleeper_t *sleeper)
 {
     psc_worker_t *worker = sleeper->worker;
     uint32_t seen = sleeper->seen;
@@ -99,7 +99,7 @@ psc_status_t psc_sleeper_try(psc_sleeper_t *sleeper, uint32_t wants)
     psc_status_t status;
 
     psc_sleeper_disarm(sleeper);
-    if (wants & PSC_WAKE_NEWS && sleeper_has_news(sleeper))
+    if (wants & PSC_WAKE_EVENT && sleeper_has_event(sleeper))
         return PSC_ERR_NO_RESOURCE;
     status = sleeper_arm_fabrics(sleeper->worker);
     if (status != PSC_OK)

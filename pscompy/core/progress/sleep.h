@@ -8,7 +8,7 @@
  *
  * The rule. All of it happens with the worker's lock held:
  *  1. A change that a sleeper may wait for also increments the wake generation
- *     and rings the bell of every armed sleeper that wants PSC_WAKE_NEWS. A
+ *     and rings the bell of every armed sleeper that wants PSC_WAKE_EVENT. A
  *     rung sleeper is no longer armed.
  *  2. A sleeper arms only if the generation is unchanged since its owner last
  *     looked, or the owner looks after arming.
@@ -29,7 +29,7 @@
  * A thread that stands in for the program (stand_in.h) is a sleeper while no
  * other thread holds the role:
  *  7. If the holder of the role sleeps, it stands by: it arms for PSC_WAKE_FREE
- *     and PSC_WAKE_NEWS, then looks at its request. Giving the role back rings
+ *     and PSC_WAKE_EVENT, then looks at its request. Giving the role back rings
  *     it. While the holder is awake it looks again and again.
  * tests/core/wake_model.py tries all orders of these steps. */
 #ifndef PSCOMPY_CORE_PROGRESS_SLEEP_H
@@ -94,7 +94,7 @@ static inline void psc_generation_next(psc_worker_t *worker)
 /* With the lock held: wake the sleepers that want one of these reasons. */
 static inline void psc_wake(psc_worker_t *worker, uint32_t reasons)
 {
-    if (reasons & PSC_WAKE_NEWS)
+    if (reasons & PSC_WAKE_EVENT)
         psc_generation_next(worker);
     if (atomic_load_explicit(&worker->wait.wanted, memory_order_relaxed) &
         reasons)

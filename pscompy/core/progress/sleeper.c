@@ -12,7 +12,7 @@
 
 /* Wake reasons of a sleeper that waits for completions and messages besides the
  * fabrics. */
-#define SLEEP_OUTSIDE (PSC_WAKE_SPENT | PSC_WAKE_NEWS)
+#define SLEEP_OUTSIDE (PSC_WAKE_SPENT | PSC_WAKE_EVENT)
 
 /* ---- for event loops ---- */
 

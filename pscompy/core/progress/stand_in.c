@@ -62,7 +62,7 @@ static uint32_t stand_in_passes(psc_worker_t *worker)
 }
 
 /* Arm the bell for the moment at which the poller's role becomes free or, with
- * PSC_WAKE_NEWS, something changes. Returns false unless the role's holder is
+ * PSC_WAKE_EVENT, something changes. Returns false unless the role's holder is
  * asleep. */
 static bool stand_in_by(psc_stand_in_t *self)
 {
@@ -74,7 +74,7 @@ static bool stand_in_by(psc_stand_in_t *self)
     asleep = worker->wait.poller.wants != 0;
     if (asleep) {
         self->sleeper->wants =
-            PSC_WAKE_FREE | PSC_WAKE_END | (self->wants & PSC_WAKE_NEWS);
+            PSC_WAKE_FREE | PSC_WAKE_END | (self->wants & PSC_WAKE_EVENT);
         atomic_fetch_or(&worker->wait.wanted, self->sleeper->wants);
     }
     psc_worker_leave(worker);
@@ -137,11 +137,11 @@ static bool stand_in_needed(psc_stand_in_t *self)
 
 /* True for a stand-in that takes completions and messages if there are some and
  * no other thread polls. */
-static bool stand_in_has_news(const psc_stand_in_t *self)
+static bool stand_in_has_event(const psc_stand_in_t *self)
 {
     const psc_worker_t *worker = stand_in_worker(self);
 
-    return self->wants & PSC_WAKE_NEWS && psc_worker_pending(worker) &&
+    return self->wants & PSC_WAKE_EVENT && psc_worker_pending(worker) &&
            !atomic_load(&worker->wait.polling);
 }
 
@@ -167,7 +167,7 @@ static void stand_in_drive(psc_stand_in_t *self)
         bool armed = stand_in_arm(self) == PSC_OK;
         psc_ifaces_t ready = PSC_PASS_ALL;
 
-        if (!stand_in_needed(self) || stand_in_has_news(self))
+        if (!stand_in_needed(self) || stand_in_has_event(self))
             return;
         if (armed)
             ready = stand_in_doze(self);
@@ -184,9 +184,9 @@ void psc_stand_in(psc_stand_in_t *self)
 {
     while (!self->ended(self)) {
         stand_in_drive(self);
-        if (!stand_in_has_news(self))
+        if (!stand_in_has_event(self))
             stand_in_rest(self);
-        if (stand_in_has_news(self))
+        if (stand_in_has_event(self))
             return;
     }
 }

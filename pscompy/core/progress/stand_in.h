@@ -25,7 +25,7 @@ struct psc_stand_in {
     bool (*ended)(psc_stand_in_t *self); /* true: stand in no longer */
 };
 
-/* Stand in until ended() is true. With PSC_WAKE_NEWS it also returns if
+/* Stand in until ended() is true. With PSC_WAKE_EVENT it also returns if
  * completion_poll or message_poll has something that no other thread takes. */
 void psc_stand_in(psc_stand_in_t *self);
 

@@ -109,7 +109,7 @@ static psc_status_t wait_arm(psc_worker_t *worker)
 
     psc_lock_acquire(&worker->lock);
     psc_sleeper_look(self); /* looks at its requests after arming */
-    status = psc_sleeper_try(self, PSC_WAKE_SPENT | PSC_WAKE_NEWS);
+    status = psc_sleeper_try(self, PSC_WAKE_SPENT | PSC_WAKE_EVENT);
     if (status != PSC_OK)
         psc_worker_pass(worker, PSC_PASS_ALL);
     psc_worker_leave(worker);

@@ -107,7 +107,7 @@ bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node)
     atomic_fetch_add(&conn->messages, 1);
     psc_list_push(&worker->am.queued, &node->link);
     atomic_fetch_add(&worker->am.n_queued, 1);
-    psc_wake(worker, PSC_WAKE_NEWS);
+    psc_wake(worker, PSC_WAKE_EVENT);
     return true;
 }
 

@@ -283,7 +283,7 @@ static psc_status_t message_supply_rest(psc_req_t *req, psc_unexp_t *unexp)
     if (req->head.state != PSC_REQUEST_DONE)
         return PSC_INPROGRESS;
     psc_req_returned(req);
-    psc_wake(worker, PSC_WAKE_NEWS); /* threads may wait for the request */
+    psc_wake(worker, PSC_WAKE_EVENT); /* threads may wait for the request */
     return PSC_OK;
 }
 

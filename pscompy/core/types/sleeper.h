@@ -12,7 +12,7 @@
 #define PSC_WAKE_SPENT 1u /* the arming is used up or insufficient */
 /* a request, the completions or the messages changed, or psc_worker_wake was
  * called */
-#define PSC_WAKE_NEWS 2u
+#define PSC_WAKE_EVENT 2u
 #define PSC_WAKE_FREE 4u  /* the poller's role is free */
 #define PSC_WAKE_TAKEN 8u /* a thread has taken the poller's role */
 #define PSC_WAKE_POLLED 16u /* a thread has polled */
