@@ -14,7 +14,7 @@ ffibuilder.cdef(declarations.replace("typedef struct faults faults_t;", "typedef
 ffibuilder.set_source(
     "pscompy.testing._faults",
     f'#include "{FOLDER}/faults.h"\n',
-    sources=[f"{FOLDER}/faults.c"],
+    sources=[f"{FOLDER}/faults.c", f"{FOLDER}/upcalls.c"],
     include_dirs=["."],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden"],
 )

@@ -1,53 +1,20 @@
-/* The wrapper of a transport: passes every call of the core down and every
- * upcall up, and counts the operations that send or move data.
+/* The wrapper of a transport: passes every call of the core down, and counts
+ * the operations that send or move data.
  *
  * The wrapper does only what the contract allows any transport: it returns
  * NO_RESOURCE, makes progress late, fails an endpoint or refuses a
  * registration. It loses and reorders nothing. After a NO_RESOURCE the core is
  * owed a wake-up, so `arm` returns NO_RESOURCE until the next progress. */
-#include "faults.h"
-
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "pscompy/transport/kit/list.h"
-#include "pscompy/transport/transport.h"
+#include "wrapper.h"
 
 /* The setting by which `open` finds its wrapper. It is no variable. */
 #define FAULTS_SETTING "faults"
-
-struct faults {
-    psc_iface_t super;
-    psc_transport_ops_t ops;
-    const psc_transport_ops_t *inner_ops;
-    psc_iface_t *inner;
-    faults_knobs_t knobs;
-    psc_list_t breaking; /* endpoints whose failure is not reported yet */
-    uint64_t operations;
-    uint32_t busy_left, delay_left;
-    bool owed; /* NO_RESOURCE was returned, so a wake-up is owed */
-};
-
-typedef struct faults_ep {
-    psc_ep_t super;
-    psc_ep_t *inner;
-    psc_link_t link;
-    bool broken, closed;
-} faults_ep_t;
-
-static faults_t *faults_of(psc_iface_t *iface)
-{
-    return psc_container_of(iface, faults_t, super);
-}
-
-static faults_ep_t *ep_of(psc_ep_t *ep)
-{
-    return psc_container_of(ep, faults_ep_t, super);
-}
 
 /* ---- faults ---- */
 
@@ -210,83 +177,6 @@ static void faults_desc_release(psc_iface_t *iface, psc_desc_t *desc)
 
     faults->inner_ops->desc_release(faults->inner, desc);
 }
-
-/* ---- upcalls ---- */
-
-static psc_ep_t *outer(psc_ep_t *inner)
-{
-    faults_ep_t *ep = inner->user;
-
-    return &ep->super;
-}
-
-static const psc_upcalls_t *up_of(psc_ep_t *inner)
-{
-    return outer(inner)->iface->up;
-}
-
-static bool silent(psc_ep_t *inner)
-{
-    return ep_of(outer(inner))->broken;
-}
-
-static psc_status_t up_am_recv(psc_ep_t *inner, const psc_am_t *am)
-{
-    return silent(inner) ? PSC_OK : up_of(inner)->am_recv(outer(inner), am);
-}
-
-static void up_am_begin(psc_ep_t *inner, uint8_t id, const void *header,
-                        uint8_t header_len, uint64_t len, psc_dest_t *dest_p)
-{
-    *dest_p = (psc_dest_t){.iov = NULL};
-    if (!silent(inner))
-        up_of(inner)->am_begin(outer(inner), id, header, header_len, len,
-                               dest_p);
-}
-
-static void up_am_end(psc_ep_t *inner, void *cookie)
-{
-    if (!silent(inner))
-        up_of(inner)->am_end(outer(inner), cookie);
-}
-
-static void up_ep_up(psc_ep_t *inner)
-{
-    up_of(inner)->ep_up(outer(inner));
-}
-
-static void up_ep_failed(psc_ep_t *inner, psc_status_t status,
-                         const char *reason)
-{
-    if (!silent(inner))
-        up_of(inner)->ep_failed(outer(inner), status, reason);
-}
-
-static void up_log(psc_iface_t *inner, int level, const char *line)
-{
-    faults_t *faults = inner->user;
-
-    faults->super.up->log(&faults->super, level, line);
-}
-
-static void up_holding(psc_iface_t *inner, int holding)
-{
-    faults_t *faults = inner->user;
-
-    faults->super.up->holding(&faults->super, holding);
-}
-
-static const psc_upcalls_t faults_upcalls = {
-    .abi = PSC_TRANSPORT_ABI,
-    .size = sizeof(psc_upcalls_t),
-    .am_recv = up_am_recv,
-    .am_begin = up_am_begin,
-    .am_end = up_am_end,
-    .ep_up = up_ep_up,
-    .ep_failed = up_ep_failed,
-    .log = up_log,
-    .holding = up_holding,
-};
 
 /* ---- endpoints ---- */
 

@@ -1,0 +1,43 @@
+/* What the two halves of the wrapper share: faults.c passes calls down to the
+ * inner transport, upcalls.c passes its upcalls up to the core. */
+#ifndef PSCOMPY_TESTING_WRAPPER_H
+#define PSCOMPY_TESTING_WRAPPER_H
+
+#include <stdbool.h>
+
+#include "faults.h"
+#include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/transport.h"
+
+struct faults {
+    psc_iface_t super;
+    psc_transport_ops_t ops;
+    const psc_transport_ops_t *inner_ops;
+    psc_iface_t *inner;
+    faults_knobs_t knobs;
+    psc_list_t breaking; /* endpoints whose failure is not reported yet */
+    uint64_t operations;
+    uint32_t busy_left, delay_left;
+    bool owed; /* NO_RESOURCE was returned, so a wake-up is owed */
+};
+
+typedef struct faults_ep {
+    psc_ep_t super;
+    psc_ep_t *inner;
+    psc_link_t link;
+    bool broken, closed;
+} faults_ep_t;
+
+static inline faults_t *faults_of(psc_iface_t *iface)
+{
+    return psc_container_of(iface, faults_t, super);
+}
+
+static inline faults_ep_t *ep_of(psc_ep_t *ep)
+{
+    return psc_container_of(ep, faults_ep_t, super);
+}
+
+extern const psc_upcalls_t faults_upcalls;
+
+#endif
