@@ -146,8 +146,8 @@ void idle_rings_wake(void)
     crowd_down();
 }
 
-/* Another peer clears the board: the message is found nevertheless, by a look
- * and before the receiver sleeps. */
+/* Another peer clears the board. The message is found nevertheless: by a later
+ * pass, which reads a ring without its bit, and before the receiver sleeps. */
 void spoilt_board(void)
 {
     int i;

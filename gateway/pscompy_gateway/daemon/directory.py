@@ -220,7 +220,7 @@ class Switchboard:
         self._pass(frame)
 
     def _on_leaving(self, member: Member, frame: Frame) -> None:
-        """Handle the report of a neighbour that it is being stopped: no frame takes it any more."""
+        """Handle the report of a neighbour that it is being stopped, and passes frames no more."""
         if member.reaches:
             member.reaches = {}
             self._announce()

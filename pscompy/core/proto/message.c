@@ -16,7 +16,7 @@
 #include "tag.h"
 #include "tag_send.h"
 
-/* End a request that no one has seen. */
+/* End a request whose handle no caller has yet. */
 static psc_status_t message_abandon(psc_req_t *req, psc_status_t status)
 {
     psc_req_release(req);
