@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import pscompy
+from pscompy.plugins.ib import DEVICES
 
 HEAVY = ("numpy", "asyncio", "pluggy", "importlib.metadata", "cffi", "_cffi_backend", "logging")
 
@@ -42,6 +43,16 @@ def test_a_world_of_a_job_loads_none_of_what_is_slow(site):
     for loaded in ended.stdout.splitlines():
         assert "pscompy.world.world" in loaded.split()
         assert slow & {*loaded.split()} == set()
+
+
+@pytest.mark.skipif(DEVICES.exists(), reason="this machine may have an RDMA device")
+def test_the_library_of_verbs_is_not_loaded_without_a_device():
+    program = "import pscompy; session = pscompy.Session(); print(open('/proc/self/maps').read())"
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "pscompy/core/_core" in ended.stdout
+    assert "libibverbs" not in ended.stdout
 
 
 def test_what_a_plugin_imports_stands_below_sessions_and_discovery():

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pscompy.plugin import Native, Transport, hookimpl
 from pscompy.plugins.ib.config import VARIABLES
+
+DEVICES = Path("/sys/class/infiniband")
 
 native = Native(__name__)
 
 
+def unavailable() -> str | None:
+    """Why ib cannot be used, or None. Without a device the library of verbs and the libraries that
+    it needs are not loaded."""
+    return native.unavailable() if DEVICES.exists() else "no RDMA device"
+
+
 @hookimpl
 def pscompy_transport() -> Transport:
-    return Transport("ib", 30, VARIABLES, native.ops, native.unavailable)
+    return Transport("ib", 30, VARIABLES, native.ops, unavailable)
