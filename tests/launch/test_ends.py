@@ -11,21 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.launch.ranks import await_ready, check_signal, notes, own_rank, say
 from tests.waiting import expect_soon, state_of, stay
 
 PATIENT = 100.0  # seconds that ranks get to clean up, enough for a slow machine
 
 # ---- in a rank ----
-
-
-def own_rank():
-    return int(os.environ["PMI_RANK"])
-
-
-def say(*words):
-    """Write a line by os.write: a signal handler may interrupt print, which cannot be entered
-    again."""
-    os.write(1, f"{' '.join(map(str, words))}\n".encode())
 
 
 def meet(folder, ranks):
@@ -142,22 +133,7 @@ def test_a_file_that_is_no_program(run, tmp_path):
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
 def test_signals_reach_all_ranks(run, script, name):
-    def notes(name):
-        def note(number, _):
-            say(own_rank(), signal.Signals(number).name)
-            sys.exit()
-
-        signal.signal(signal.Signals[name], note)
-        say("ready")
-        stay()
-
-    process = run.start("-n", 3, script(notes, name))
-    for _ in range(3):
-        assert process.stdout.readline() == "ready\n"
-    process.send_signal(getattr(signal, name))
-    out, err = process.communicate(timeout=100)
-    assert sorted(out.splitlines()) == [f"{rank} {name}" for rank in range(3)]
-    assert (process.returncode, err) == (0, "")
+    check_signal(run.start("-n", 3, script(notes, name)), 3, name)
 
 
 def test_ctrl_c_lets_every_rank_clean_up(run, script, folder):
@@ -192,8 +168,7 @@ def test_a_second_ctrl_c_kills(run, script):
 
     # Usually a signal that follows at once counts as a repetition of the first.
     process = run.having(_SAME=0.0).start("-n", 2, script(catches))
-    for _ in range(2):
-        assert process.stdout.readline() == "ready\n"
+    await_ready(process, 2)
     process.send_signal(signal.SIGINT)
     for _ in range(2):
         assert process.stdout.readline() == "caught\n"
@@ -206,8 +181,7 @@ def test_no_process_is_left_when_the_launcher_is_killed(run, tmp_path):
     word = f"sleep-{tmp_path.name}-{os.getpid()}"
     script = f"(exec -a {word} sleep 300) & echo ready; wait"
     process = run.start("-n", 3, "--", "bash", "-c", script)
-    for _ in range(3):
-        assert process.stdout.readline() == "ready\n"
+    await_ready(process, 3)
     expect_soon(lambda: len(children_with(word)) >= 6, "all processes running")
     process.kill()
     expect_soon(lambda: not children_with(word), "the end of all processes")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import threading
 import time
@@ -14,6 +13,7 @@ import pytest
 import pscompy
 from pscompy.launch.job import Job, Plan
 from tests.jobs import TIMEOUT
+from tests.launch.ranks import own_rank, say
 from tests.waiting import expect_soon, stay
 
 FILE = "waits_in_a_ring.py"
@@ -28,14 +28,6 @@ def waits_in_a_ring():
         world.isend(b"nobody wants this", dest=left, tag=100 + world.rank)
         world.recv(source=right, tag=7)
         world.send(b"too late", dest=left, tag=7)
-
-
-def own_rank():
-    return int(os.environ["PMI_RANK"])
-
-
-def say(*words):
-    os.write(1, f"{' '.join(map(str, words))}\n".encode())
 
 
 # ---- in the test ----

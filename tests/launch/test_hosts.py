@@ -22,19 +22,12 @@ from pscompy.launch.hosts import from_file, from_words, is_here, of_allocation, 
 from pscompy.launch.rank import Rank
 from tests.gateway.namespaces import ip, why_no_namespaces
 from tests.jobs import Launcher
+from tests.launch.ranks import await_ready, check_signal, notes, own_rank, say
 from tests.waiting import expect_soon, stay
 
 _numbers = itertools.count()
 
 # ---- in a rank ----
-
-
-def say(*words):
-    os.write(1, f"{' '.join(map(str, words))}\n".encode())
-
-
-def own_rank():
-    return int(os.environ["PMI_RANK"])
 
 
 def addresses():
@@ -211,22 +204,7 @@ def test_a_rank_that_fails_ends_the_job_with_its_code(two, script, by, code, wor
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
 def test_signals_reach_the_ranks_of_all_hosts(two, script, name):
-    def notes(name):
-        def note(number, _):
-            say(own_rank(), signal.Signals(number).name)
-            sys.exit()
-
-        signal.signal(signal.Signals[name], note)
-        say("ready")
-        stay()
-
-    process = two.start("--hosts", BOTH, script(notes, name))
-    for _ in range(4):
-        assert process.stdout.readline() == "ready\n"
-    process.send_signal(getattr(signal, name))
-    out, err = process.communicate(timeout=100)
-    assert sorted(out.splitlines()) == [f"{rank} {name}" for rank in range(4)]
-    assert (process.returncode, err) == (0, "")
+    check_signal(two.start("--hosts", BOTH, script(notes, name)), 4, name)
 
 
 def processes_of(two, number):
@@ -241,8 +219,7 @@ def test_a_host_that_dies_ends_the_job_with_its_name(two, script):
         stay()
 
     process = two.start("--hosts", BOTH, script(waits))
-    for _ in range(4):
-        assert process.stdout.readline() == "ready\n"
+    await_ready(process, 4)
     for pid in processes_of(two, 2):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -262,8 +239,7 @@ def test_no_rank_is_left_when_the_launcher_is_killed(two, script):
         stay()
 
     process = two.start("--hosts", BOTH, script(waits))
-    for _ in range(4):
-        assert process.stdout.readline() == "ready\n"
+    await_ready(process, 4)
     assert processes_of(two, 2)
     process.kill()
     expect_soon(lambda: not processes_of(two, 1) + processes_of(two, 2), "the end of all ranks")

@@ -11,11 +11,8 @@ import sys
 
 import pytest
 
+from tests.launch.ranks import own_rank
 from tests.waiting import expect_soon
-
-
-def own_rank():
-    return int(os.environ["PMI_RANK"])
 
 
 def test_the_number_of_a_module(run):

@@ -150,12 +150,15 @@ def test_the_buffer_of_a_receive_is_free_once_its_end_is_known(pair: Pair) -> No
 # ---- receives whose message is in flight ----
 
 
-def on_its_way(pair: Pair, request: _binding.Request) -> None:
-    """The peer has announced the message and stalls, because its side makes no progress."""
+def on_its_way(pair: Pair, buffer: bytearray) -> tuple[_binding.Request, _binding.Request]:
+    """A send and a receive of the longest message. The peer has announced the message and stalls,
+    because its side makes no progress."""
+    sent, request = pair.left.isend(message(SIZES[-1])), pair.right.irecv(buffer)
     for _ in range(20):
         pair.sides[0].worker.progress()
     pair.sides[1].worker.progress()
     assert not request._finished
+    return sent, request
 
 
 @pytest.fixture
@@ -168,12 +171,9 @@ def test_a_peer_that_stalls_keeps_the_buffer(stalling: Pair) -> None:
     """The next receive gets the message when it arrives, and later messages do not overtake it."""
     pair = stalling
     buffer = bytearray(SIZES[-1])
-    data = message(SIZES[-1])
 
     async def main() -> None:
-        sent = pair.left.isend(data)
-        request = pair.right.irecv(buffer)
-        on_its_way(pair, request)
+        sent, request = on_its_way(pair, buffer)
         await cancelled(request)
         assert not request.done()
         with pytest.raises(BufferError):
@@ -183,7 +183,7 @@ def test_a_peer_that_stalls_keeps_the_buffer(stalling: Pair) -> None:
         assert await asyncio.wait_for(asyncio.gather(sent, following, again, last), FAR) == [
             None,
             None,
-            data,
+            message(SIZES[-1]),
             b"following",
         ]
         assert request.cancelled()
@@ -197,9 +197,7 @@ def test_a_message_that_moves_settles_first(make: Callable[..., Pair]) -> None:
     buffer = bytearray(SIZES[-1])
 
     async def main() -> None:
-        sent = pair.left.isend(message(SIZES[-1]))
-        request = pair.right.irecv(buffer)
-        on_its_way(pair, request)
+        sent, request = on_its_way(pair, buffer)
         cancelling = asyncio.create_task(cancelled(request))
         for _ in range(10):
             await asyncio.sleep(0)
@@ -220,9 +218,7 @@ def test_a_second_cancellation_does_not_wait(stalling: Pair, monkeypatch) -> Non
     buffer = bytearray(SIZES[-1])
 
     async def main() -> None:
-        sent = pair.left.isend(message(SIZES[-1]))
-        request = pair.right.irecv(buffer)
-        on_its_way(pair, request)
+        sent, request = on_its_way(pair, buffer)
         task = asyncio.create_task(once(request))
         for _ in range(3):
             await asyncio.sleep(0)
@@ -239,9 +235,7 @@ def test_a_peer_that_is_lost_ends_what_goes_back(stalling: Pair) -> None:
     pair = stalling
 
     async def main() -> None:
-        sent = pair.left.isend(message(SIZES[-1]))
-        request = pair.right.irecv(bytearray(SIZES[-1]))
-        on_its_way(pair, request)
+        sent, request = on_its_way(pair, bytearray(SIZES[-1]))
         await cancelled(request)
         again = pair.right.irecv()
         pair.sides[1].engine.fail(pair.sides[1].handles[0], -7)
