@@ -4,7 +4,8 @@
 
 #include "nic.h"
 
-/* datagrams since a bell was armed that mean that more follow soon */
+/* After this many datagrams since a bell was armed, more are expected soon, and
+ * the caller polls instead of sleeping. */
 #define FLOWING 4u
 #define PASSES 64u /* most passes of progress that one call makes */
 

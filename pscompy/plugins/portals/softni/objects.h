@@ -18,7 +18,7 @@
 #include "wire.h"
 
 #define PSNI_NIS 8u        /* most NIs of one process */
-#define PSNI_WINDOW 64u    /* frames in flight to one peer */
+#define PSNI_WINDOW 64u    /* most frames in flight to one peer */
 #define PSNI_BATCH 16u     /* datagrams handed to the kernel at a time */
 #define PSNI_PIECES 64u    /* most pieces of a scattered buffer */
 /* longest put whose bytes are copied when PtlPut is called */
