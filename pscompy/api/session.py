@@ -309,6 +309,7 @@ class Session:
             else:
                 over.wait(timeout)
         except Timeout:
+            over._complete(None)
             raise Timeout(f"{self.name} has served for {timeout} s") from None
 
     # ---- other event loops ----

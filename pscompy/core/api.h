@@ -14,7 +14,7 @@
 
 #include "pscompy/transport/transport.h"
 
-#define PSC_API_ABI 8u
+#define PSC_API_ABI 9u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)

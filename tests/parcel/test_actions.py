@@ -230,6 +230,10 @@ def test_serve_for_some_time(open_session):
     session = open_session()
     with pytest.raises(pscompy.Timeout, match=r"has served for 0\.01 s"):
         session.serve(timeout=0.01)
+    used = session.stats["requests_used"]
+    with pytest.raises(pscompy.Timeout):
+        session.serve(timeout=0.01)
+    assert session.stats["requests_used"] == used
     session.close()
     with pytest.raises(pscompy.Closed):
         session.serve()
