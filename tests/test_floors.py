@@ -88,7 +88,7 @@ def test_a_step_up_is_found(folder: str, tmp_path: Path) -> None:
 # only files listed before it. So calls go in one direction; calls in the other direction go only
 # through upward.h.
 CORE_ROWS = (
-    "api control wire counters descriptor pieces iface_check",
+    "api control wire counters descriptor layout pieces iface_check",
     "types/request completion request notices",
     "types/am types/ends types/flow types/interfaces types/matching types/memory types/sleeper",
     "types/work types/worker types/lane types/conn",

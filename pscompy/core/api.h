@@ -109,6 +109,42 @@ typedef struct psc_view {
     size_t nbytes;
 } psc_view_t;
 
+/* Memory that is not contiguous, as an array of numpy has it: runs of `run`
+ * bytes, the first at `base`, in the order of dims (the last one varies
+ * fastest). */
+typedef struct psc_dim {
+    uint64_t n; /* at least 1 */
+    int64_t stride; /* bytes; 0 only for sending */
+} psc_dim_t;
+
+typedef struct psc_layout {
+    void *base;
+    size_t run; /* at least 1 */
+    size_t n_dims; /* at least 1 */
+    const psc_dim_t *dims;
+} psc_layout_t;
+
+#define PSC_LAYOUT_MARK ((void *)UINTPTR_MAX)
+
+static inline uint64_t psc_layout_nbytes(const psc_layout_t *layout)
+{
+    uint64_t nbytes = layout->run;
+
+    for (size_t i = 0; i < layout->n_dims; i++)
+        nbytes *= layout->dims[i].n;
+    return nbytes;
+}
+
+/* Fill the iov that stands for a layout: for send_strided, and for recv,
+ * recv_supply and recv_return. The layout, too, belongs to the library until
+ * the request is done. */
+static inline void psc_layout_pieces(const psc_layout_t *layout,
+                                     psc_iov_t pieces[2])
+{
+    pieces[0] = (psc_iov_t){(void *)layout, psc_layout_nbytes(layout)};
+    pieces[1] = (psc_iov_t){PSC_LAYOUT_MARK, 0};
+}
+
 typedef struct psc_recv_args {
     psc_conn_t *source; /* NULL: any connection of the worker */
     uint32_t context;
@@ -352,6 +388,12 @@ typedef struct psc_api {
      * meanwhile. */
     psc_status_t (*sleeper_wait)(psc_sleeper_t *sleeper, psc_request_t *request,
                                  int64_t timeout_ns);
+
+    /* Like send, for an iov of psc_layout_pieces. The message is copied once,
+     * into memory of the core (counted in copied_bytes), and sent from there:
+     * the layout may be changed at once. It is never lent. */
+    psc_status_t (*send_strided)(psc_conn_t *conn, const psc_send_args_t *args,
+                                 psc_request_t **request_p);
 } psc_api_t;
 
 #endif

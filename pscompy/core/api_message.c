@@ -1,7 +1,10 @@
 /* psc_api_t: messages, requests, and active messages. */
+#include <stdlib.h>
+
 #include "pscompy/transport/kit/clock.h"
 #include "api_table.h"
 #include "finish.h"
+#include "layout.h"
 #include "progress/progress.h"
 #include "progress/sleep.h"
 #include "proto/am.h"
@@ -14,6 +17,22 @@
 
 /* ---- messages ---- */
 
+static inline psc_status_t api_send(psc_conn_t *conn,
+                                    const psc_send_args_t *args,
+                                    psc_request_t **request_p)
+{
+    psc_status_t status = psc_message_send_now(conn, args, 0);
+
+    if (status != PSC_OK) {
+        /* a program that only sends has not polled for returned credit */
+        if (psc_message_starved(conn, args))
+            psc_worker_progress_locked(
+                conn->worker, psc_iface_bit(psc_conn_main_lane(conn)->slot));
+        status = psc_message_send(conn, args, 0, request_p);
+    }
+    return status;
+}
+
 psc_status_t psc_api_send(psc_conn_t *conn, const psc_send_args_t *args,
                           psc_request_t **request_p)
 {
@@ -24,15 +43,59 @@ psc_status_t psc_api_send(psc_conn_t *conn, const psc_send_args_t *args,
     status = psc_worker_enter(conn->worker, args->flags);
     if (status != PSC_OK)
         return status;
-    status = psc_message_send_now(conn, args, 0);
-    if (status != PSC_OK) {
-        /* a program that only sends has not polled for returned credit */
-        if (psc_message_starved(conn, args))
-            psc_worker_progress_locked(
-                conn->worker, psc_iface_bit(psc_conn_main_lane(conn)->slot));
-        status = psc_message_send(conn, args, 0, request_p);
+    return psc_worker_left(conn->worker, api_send(conn, args, request_p));
+}
+
+static void api_packed_sent(psc_req_t *req)
+{
+    free(req->bulk->payload);
+    req->on_done = NULL;
+}
+
+/* The request, if there is one, owns the packed message until it has ended. */
+static psc_status_t api_send_packed(psc_conn_t *conn,
+                                    const psc_send_args_t *args,
+                                    psc_request_t **request_p)
+{
+    psc_status_t status = api_send(conn, args, request_p);
+    psc_req_t *req;
+
+    if (status >= 0)
+        psc_count(conn, PSC_COUNTER_copied_bytes, args->iov->len);
+    if (status == PSC_INPROGRESS && (*request_p)->state != PSC_REQUEST_DONE) {
+        req = psc_req_of(*request_p);
+        req->bulk->payload = args->iov->base;
+        req->on_done = api_packed_sent;
+    } else {
+        free(args->iov->base);
     }
-    return psc_worker_left(conn->worker, status);
+    return status;
+}
+
+psc_status_t psc_api_send_strided(psc_conn_t *conn, const psc_send_args_t *args,
+                                  psc_request_t **request_p)
+{
+    const psc_layout_t *layout = psc_layout_of(args->iov, args->n_iov);
+    psc_send_args_t packed = *args;
+    psc_status_t status;
+    psc_iov_t piece;
+
+    if (args->tag < 0 || !layout)
+        return PSC_ERR_INVALID;
+    piece.len = psc_layout_nbytes(layout);
+    piece.base = malloc(piece.len);
+    if (!piece.base)
+        return PSC_ERR_NO_MEMORY;
+    psc_layout_pack(layout, 0, piece.base, piece.len);
+    packed.iov = &piece;
+    packed.n_iov = 1;
+    packed.flags &= ~PSC_FLAG_LEND;
+    status = psc_worker_enter(conn->worker, args->flags);
+    if (status == PSC_OK)
+        return psc_worker_left(conn->worker,
+                               api_send_packed(conn, &packed, request_p));
+    free(piece.base);
+    return status;
 }
 
 /* Take the lock for an operation that looks for a message. */

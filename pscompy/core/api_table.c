@@ -199,6 +199,7 @@ static const psc_api_t api_table = {
     .sleeper_arm = psc_sleeper_arm,
     .sleeper_progress = psc_sleeper_progress,
     .sleeper_wait = psc_sleeper_wait,
+    .send_strided = psc_api_send_strided,
 };
 
 uintptr_t psc_api_address(void)

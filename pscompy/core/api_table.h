@@ -13,6 +13,7 @@ static inline psc_req_t *psc_req_of(psc_request_t *request)
 #define PSC_API(member) __typeof__(*((psc_api_t *)0)->member) psc_api_##member
 
 PSC_API(send);
+PSC_API(send_strided);
 PSC_API(recv);
 PSC_API(recv_supply);
 PSC_API(recv_view);

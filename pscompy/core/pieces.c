@@ -2,11 +2,15 @@
 
 #include <string.h>
 
+#include "layout.h"
+
 size_t psc_iov_slice(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
                      size_t *len_p, psc_iov_t *out, size_t room)
 {
     size_t n = 0, left = *len_p, covered = 0;
 
+    if (psc_layout_of(iov, n_iov))
+        return *len_p = 0;
     for (size_t i = 0; i < n_iov && n < room && left > 0; i++) {
         size_t take;
 
@@ -28,8 +32,11 @@ size_t psc_iov_slice(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
 size_t psc_iov_write(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
                      const void *from, size_t len)
 {
+    const psc_layout_t *layout = psc_layout_of(iov, n_iov);
     size_t done = 0;
 
+    if (layout)
+        return psc_layout_unpack(layout, offset, from, len);
     while (done < len) {
         psc_iov_t piece;
         size_t take = len - done;

@@ -18,6 +18,7 @@
 #include "parts.h"
 #include "remote.h"
 #include "sleepers.h"
+#include "strided.h"
 #include "taken.h"
 
 void harness_setting(char *argument);
@@ -183,6 +184,12 @@ static const struct {
     {"given_up_on_its_way", case_given_up_on_its_way},
     {"given_up_twice", case_given_up_twice},
     {"given_up_and_lost", case_given_up_and_lost},
+    {"strided_copies", case_strided_copies},
+    {"strided_messages", case_strided_messages},
+    {"strided_truncation", case_strided_truncation},
+    {"strided_given_back", case_strided_given_back},
+    {"strided_given_up", case_strided_given_up},
+    {"strided_left_in_flight", case_strided_left_in_flight},
     {"notified_once", case_notified_once},
     {"handed_over_without_the_lock", case_handed_over_without_the_lock},
     {"freed_in_the_queue", case_freed_in_the_queue},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../finish.h"
+#include "../layout.h"
 #include "../pieces.h"
 #include "am.h"
 #include "credit.h"
@@ -216,7 +217,9 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
 
 static bool eager_lands(const psc_req_t *req, uint64_t len)
 {
-    return req && psc_req_has_room(req, len) && req->n_iov <= PSC_INCOMING_IOV;
+    return req && psc_req_has_room(req, len) &&
+           req->n_iov <= PSC_INCOMING_IOV &&
+           !psc_layout_of(psc_req_iov(req), req->n_iov);
 }
 
 /* Receive the payload into the memory of the matching receive. */

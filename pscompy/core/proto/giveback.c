@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "../layout.h"
 #include "../memory/access.h"
 #include "credit.h"
 #include "eager.h"
@@ -30,8 +31,13 @@ static psc_unexp_t *giveback_record(psc_conn_t *conn, uint32_t context,
 static void giveback_copy(psc_unexp_t *unexp, const psc_iov_t *iov,
                           size_t n_iov)
 {
+    const psc_layout_t *layout = psc_layout_of(iov, n_iov);
     size_t left = unexp->len - unexp->lost, done = 0;
 
+    if (layout) {
+        done = psc_layout_pack(layout, 0, unexp->room, left);
+        n_iov = 0;
+    }
     for (size_t i = 0; i < n_iov && left > 0; i++) {
         size_t take = iov[i].len < left ? iov[i].len : left;
 

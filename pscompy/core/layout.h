@@ -1,0 +1,21 @@
+/* Copies between the memory of a layout and contiguous memory. `offset` counts
+ * bytes of the message. Both return the number of bytes copied, less than `len`
+ * if the layout ends. */
+#ifndef PSCOMPY_CORE_LAYOUT_H
+#define PSCOMPY_CORE_LAYOUT_H
+
+#include "api.h"
+
+size_t psc_layout_pack(const psc_layout_t *layout, uint64_t offset, void *to,
+                       size_t len);
+size_t psc_layout_unpack(const psc_layout_t *layout, uint64_t offset,
+                         const void *from, size_t len);
+
+/* The layout that these pieces stand for, or NULL if they are memory. */
+static inline const psc_layout_t *psc_layout_of(const psc_iov_t *iov,
+                                                size_t n_iov)
+{
+    return n_iov == 2 && iov[1].base == PSC_LAYOUT_MARK ? iov[0].base : NULL;
+}
+
+#endif
