@@ -4,10 +4,11 @@
 
 #include "array.h"
 #include "errors.h"
+#include "strided.h"
 
 /* The format is asked for because object arrays must be refused: their memory
  * holds addresses. */
-#define BUFFER_FLAGS (PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+#define BUFFER_FLAGS (PyBUF_STRIDES | PyBUF_FORMAT)
 
 /* ---- errors ---- */
 
@@ -49,7 +50,8 @@ static void buffer_explain(PyObject *object, bool writable, psb_raised_t raised)
                      type);
     else
         PyErr_Format(PyExc_BufferError,
-                     "this %.100s is not C-contiguous: copy it first, for "
+                     "this %.100s is not C-contiguous: only send and receive "
+                     "take such memory, and not in a list; copy it first, for "
                      "example with numpy.ascontiguousarray()",
                      type);
     PyBuffer_Release(&any);
@@ -72,12 +74,12 @@ static bool buffer_has_objects(const char *format)
 
 /* ---- one object ---- */
 
-static int buffer_get(Py_buffer *view, PyObject *object, bool writable)
+static int buffer_get(Py_buffer *view, PyObject *object, psb_needs_t needs)
 {
     psb_raised_t raised;
     psc_iov_t piece;
 
-    if (psb_array_get(&piece, object, writable)) {
+    if (psb_array_get(&piece, object, needs.writable)) {
         view->buf = piece.base;
         view->len = (Py_ssize_t)piece.len;
         view->obj = Py_NewRef(object);
@@ -88,13 +90,14 @@ static int buffer_get(Py_buffer *view, PyObject *object, bool writable)
         return -1;
     }
     if (PSB_UNLIKELY(PyObject_GetBuffer(object, view,
-                                        writable ? BUFFER_FLAGS | PyBUF_WRITABLE
-                                                 : BUFFER_FLAGS) < 0)) {
+                                        needs.writable
+                                            ? BUFFER_FLAGS | PyBUF_WRITABLE
+                                            : BUFFER_FLAGS) < 0)) {
         if (!PyErr_ExceptionMatches(PyExc_ValueError) &&
             !PyErr_ExceptionMatches(PyExc_BufferError))
             return -1;
         raised = psb_raised_take();
-        buffer_explain(object, writable, raised);
+        buffer_explain(object, needs.writable, raised);
         Py_XDECREF(raised.type);
         Py_XDECREF(raised.value);
         Py_XDECREF(raised.traceback);
@@ -105,6 +108,11 @@ static int buffer_get(Py_buffer *view, PyObject *object, bool writable)
                      "this %.100s holds Python objects, which mean nothing to "
                      "another process: send_obj() sends them",
                      Py_TYPE(object)->tp_name);
+        PyBuffer_Release(view);
+        return -1;
+    }
+    if (PSB_UNLIKELY(needs.contiguous && !PyBuffer_IsContiguous(view, 'C'))) {
+        buffer_explain(object, false, (psb_raised_t){0});
         PyBuffer_Release(view);
         return -1;
     }
@@ -139,12 +147,13 @@ static int buffers_allocate(psb_buffers_t *buffers, size_t n)
     return 0;
 }
 
-static int buffers_add(psb_buffers_t *buffers, PyObject *object, bool writable)
+static int buffers_add(psb_buffers_t *buffers, PyObject *object,
+                       psb_needs_t needs)
 {
     psb_views_t *views = buffers->views;
     Py_buffer *view = &views->view[buffers->n];
 
-    if (buffer_get(view, object, writable) < 0) {
+    if (buffer_get(view, object, needs) < 0) {
         psb_buffers_release(buffers);
         return -1;
     }
@@ -154,14 +163,15 @@ static int buffers_add(psb_buffers_t *buffers, PyObject *object, bool writable)
 }
 
 static int buffers_get_pieces(psb_buffers_t *buffers, PyObject *tuple,
-                              bool writable)
+                              psb_needs_t needs)
 {
     Py_ssize_t n = PyTuple_GET_SIZE(tuple);
 
+    needs.contiguous = true;
     if (buffers_allocate(buffers, (size_t)n) < 0)
         return -1;
     for (Py_ssize_t i = 0; i < n; i++) {
-        if (buffers_add(buffers, PyTuple_GET_ITEM(tuple, i), writable) < 0)
+        if (buffers_add(buffers, PyTuple_GET_ITEM(tuple, i), needs) < 0)
             return -1;
     }
     return 0;
@@ -182,15 +192,38 @@ static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
     return true;
 }
 
-static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
-                           bool writable, psb_view_room_t *room)
+/* Replace the view in the room by its layout. */
+static int buffers_stride(psb_buffers_t *buffers, bool writable)
 {
-    if (buffers_get_kept(buffers, object, writable))
-        return 0;
-    room->views = (psb_views_t){&room->view, &room->piece, 0, true};
-    buffers->views = &room->views;
-    if (buffers_add(buffers, object, writable) < 0)
+    Py_buffer view = *buffers->views->view;
+    psc_layout_t *layout = psb_layout_new(&view, writable);
+
+    psb_buffers_init(buffers);
+    if (!layout || buffers_allocate(buffers, 2) < 0) {
+        PyMem_Free(layout);
+        PyBuffer_Release(&view);
         return -1;
+    }
+    *buffers->views->view = view;
+    buffers->views->layout = layout;
+    buffers->views->nbytes = (uint64_t)view.len;
+    psc_layout_pieces(layout, buffers->views->pieces);
+    buffers->n = 2;
+    buffers->strided = true;
+    return 0;
+}
+
+static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
+                           psb_needs_t needs, psb_view_room_t *room)
+{
+    if (buffers_get_kept(buffers, object, needs.writable))
+        return 0;
+    room->views = (psb_views_t){&room->view, &room->piece, NULL, 0, true};
+    buffers->views = &room->views;
+    if (buffers_add(buffers, object, needs) < 0)
+        return -1;
+    if (PSB_UNLIKELY(!PyBuffer_IsContiguous(&room->view, 'C')))
+        return buffers_stride(buffers, needs.writable);
     buffers->piece = room->piece;
     return 0;
 }
@@ -211,7 +244,7 @@ int psb_buffers_keep(psb_buffers_t *buffers)
 
 /* A copy of the list, because getting a buffer may run code that changes it. */
 static int buffers_get_list(psb_buffers_t *buffers, PyObject *list,
-                            bool writable, psb_view_room_t *room)
+                            psb_needs_t needs, psb_view_room_t *room)
 {
     PyObject *tuple = PySequence_Tuple(list);
     int result;
@@ -219,22 +252,22 @@ static int buffers_get_list(psb_buffers_t *buffers, PyObject *list,
     if (!tuple)
         return -1;
     if (PyTuple_GET_SIZE(tuple) == 1)
-        result = buffers_get_one(buffers, PyTuple_GET_ITEM(tuple, 0), writable,
-                                 room);
+        result =
+            buffers_get_one(buffers, PyTuple_GET_ITEM(tuple, 0), needs, room);
     else
-        result = buffers_get_pieces(buffers, tuple, writable);
+        result = buffers_get_pieces(buffers, tuple, needs);
     Py_DECREF(tuple);
     return result;
 }
 
-int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, bool writable,
+int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
                     psb_view_room_t *room)
 {
     psb_buffers_init(buffers);
     if (PSB_UNLIKELY(PyList_CheckExact(object) || PyTuple_Check(object) ||
                      PyList_Check(object)))
-        return buffers_get_list(buffers, object, writable, room);
-    return buffers_get_one(buffers, object, writable, room);
+        return buffers_get_list(buffers, object, needs, room);
+    return buffers_get_one(buffers, object, needs, room);
 }
 
 void psb_buffers_release(psb_buffers_t *buffers)
@@ -250,8 +283,10 @@ void psb_buffers_release(psb_buffers_t *buffers)
     }
     for (uint32_t i = 0; old.views && i < old.n; i++)
         PyBuffer_Release(&old.views->view[i]);
-    if (old.views && !old.views->in_room)
+    if (old.views && !old.views->in_room) {
+        PyMem_Free(old.views->layout);
         PyMem_Free(old.views);
+    }
 }
 
 int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg)

@@ -8,6 +8,7 @@
 typedef struct psb_views {
     Py_buffer *view;
     psc_iov_t *pieces;
+    psc_layout_t *layout; /* `strided`: pieces are those of the layout */
     uint64_t nbytes;
     bool in_room;
 } psb_views_t;
@@ -29,6 +30,7 @@ typedef struct psb_buffers {
                            NULL */
     uint32_t n;
     bool owned; /* a reference keeps the memory in its place */
+    bool strided; /* one object that is not contiguous */
 } psb_buffers_t;
 
 static inline void psb_buffers_init(psb_buffers_t *buffers)
@@ -36,7 +38,7 @@ static inline void psb_buffers_init(psb_buffers_t *buffers)
     buffers->views = NULL;
     buffers->lease = NULL;
     buffers->n = 0;
-    buffers->owned = false;
+    buffers->owned = buffers->strided = false;
 }
 
 static inline const psc_iov_t *psb_buffers_iov(const psb_buffers_t *buffers)
@@ -51,9 +53,16 @@ static inline uint64_t psb_buffers_nbytes(const psb_buffers_t *buffers)
     return buffers->n ? buffers->piece.len : 0;
 }
 
+/* Conditions on buffers. */
+typedef struct psb_needs {
+    bool writable;
+    bool contiguous; /* also of a single object */
+} psb_needs_t;
+
 /* Returns -1 with TypeError (no buffer, or Python objects in it) or
- * BufferError (not C-contiguous, or read-only where it must be writable). */
-int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, bool writable,
+ * BufferError (the object is not as needed, or an object of several is not
+ * C-contiguous). */
+int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
                     psb_view_room_t *room);
 /* Moves the view out of its room, for buffers that outlive the call. */
 int psb_buffers_keep(psb_buffers_t *buffers);

@@ -218,7 +218,8 @@ static PyGetSetDef connection_getset[] = {
 static PyMethodDef connection_methods[] = {
     {"send", PSB_FUNCTION(connection_send), PSB_FAST,
      "send($self, buf, tag=0, timeout=None)\n--\n\n"
-     "Send one message: a bytes-like object, or a list of them. Returns when\n"
+     "Send one message: a bytes-like object, or a list of contiguous ones.\n"
+     "An array that is not contiguous is sent as a copy. Returns when\n"
      "buf may be changed again. After a Timeout (seconds) nothing was sent,\n"
      "unless the exception has a `request`: the message is then in flight,\n"
      "and the request still owns buf."},

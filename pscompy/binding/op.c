@@ -23,7 +23,9 @@ void psb_op_unlink(psb_op_t *op)
 
 int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
 {
-    bool writable = call->kind == PSB_RECV_INTO || call->kind == PSB_GET;
+    psb_needs_t needs = {
+        .writable = call->kind == PSB_RECV_INTO || call->kind == PSB_GET,
+        .contiguous = call->kind != PSB_SEND && call->kind != PSB_RECV_INTO};
 
     psc_list_init(&op->link);
     op->worker = call->worker;
@@ -40,8 +42,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     op->polls = 0;
     op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
     psb_buffers_init(&op->buffers);
-    if (call->buf &&
-        psb_buffers_get(&op->buffers, call->buf, writable, room) < 0)
+    if (call->buf && psb_buffers_get(&op->buffers, call->buf, needs, room) < 0)
         return -1;
     if (PSB_UNLIKELY(call->lend) &&
         psb_lease_begin(call->worker->state, call->buf, &op->buffers.lease) <

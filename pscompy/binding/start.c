@@ -36,11 +36,23 @@ static psc_recv_args_t start_recv_args(const psb_op_t *op,
                              .owner = owner};
 }
 
+/* A long message is packed without the GIL. */
+static psc_status_t start_send_strided(psb_op_t *op, const psb_call_t *call,
+                                       const psc_send_args_t *args)
+{
+    if (args->flags & PSC_FLAG_TRY &&
+        psb_buffers_nbytes(&op->buffers) > START_SPIN_BYTES)
+        return PSC_ERR_NO_RESOURCE;
+    return op->worker->api->send_strided(call->conn, args, &op->core);
+}
+
 static psc_status_t start_send(psb_op_t *op, const psb_call_t *call,
                                uint32_t flags, void *owner)
 {
     psc_send_args_t args = start_send_args(op, call, flags, owner);
 
+    if (PSB_UNLIKELY(op->buffers.strided))
+        return start_send_strided(op, call, &args);
     if (PSB_UNLIKELY(call->lend))
         args.flags |= PSC_FLAG_LEND;
     return op->worker->api->send(call->conn, &args, &op->core);

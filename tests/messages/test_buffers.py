@@ -47,9 +47,10 @@ def test_sendable(loop_pair: Pair, buf: Any) -> None:
 
 
 @pytest.mark.parametrize("buf", [COLUMN, F_ORDER, memoryview(bytes(9))[::2]], ids=nameless)
-def test_not_contiguous(loop_pair: Pair, buf: Any) -> None:
-    with pytest.raises(BufferError, match=r"not C-contiguous.*ascontiguousarray"):
-        loop_pair.left.send(buf)
+def test_not_contiguous_in_a_list(loop_pair: Pair, buf: Any) -> None:
+    for message in ([b"head", buf], (buf, buf)):
+        with pytest.raises(BufferError, match=r"not C-contiguous.*ascontiguousarray"):
+            loop_pair.left.send(message)
     loop_pair.left.send(b"next")
     assert received(loop_pair) == b"next"
 
@@ -90,9 +91,9 @@ def test_receive_into_read_only(loop_pair: Pair, buf: Any) -> None:
     assert received(loop_pair) == b"x"
 
 
-def test_receive_into_a_column(loop_pair: Pair) -> None:
+def test_am_send_of_a_column(loop_pair: Pair) -> None:
     with pytest.raises(BufferError, match="C-contiguous"):
-        loop_pair.right.recv(COLUMN)
+        loop_pair.right.am_send(1, b"", COLUMN)
 
 
 @pytest.mark.parametrize("kind", [list, tuple])

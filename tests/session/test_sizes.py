@@ -194,13 +194,12 @@ def test_things_with_a_buffer(link, kind):
     ids=["column", "fortran", "strided"],
 )
 def test_what_is_not_contiguous(link, thing, post):
-    """Memory that is not contiguous is refused before anything is sent, also inside a list."""
+    """Memory that is not contiguous is refused in a list, before anything is sent."""
     send = link.c.isend if post else link.c.send
     receive = link.c.irecv if post else link.c.recv
     for call in (send, receive):
-        for message in (thing, [bytearray(8), thing]):
-            with pytest.raises(BufferError):
-                call(message)
+        with pytest.raises(BufferError):
+            call([bytearray(8), thing])
     check_echo(link)
 
 

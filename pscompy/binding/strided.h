@@ -1,0 +1,12 @@
+/* The memory of a buffer that is not contiguous, as the core describes it. */
+#ifndef PSCOMPY_BINDING_STRIDED_H
+#define PSCOMPY_BINDING_STRIDED_H
+
+#include "worker.h"
+
+/* The layout of a view that is not C-contiguous; free it with PyMem_Free.
+ * Returns NULL with MemoryError, or with BufferError if it is to be written and
+ * elements share memory. */
+psc_layout_t *psb_layout_new(const Py_buffer *view, bool writable);
+
+#endif
