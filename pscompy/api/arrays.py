@@ -1,7 +1,8 @@
-"""Arrays made for a message: its bytes must be exactly theirs."""
+"""Arrays made of a message: its bytes must be exactly theirs."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -20,10 +21,36 @@ def receive(
     """Receive a message into a new array. Raises `ValueError` if its length is another one; the
     message then goes back to its place."""
     array: NDArray[Any] = worker.empty(shape, dtype)
-    if message.status.nbytes != array.nbytes:
-        raise ValueError(
-            f"the message has {message.status.nbytes} bytes, an array of {array.shape} times"
-            f" {array.dtype} has {array.nbytes}"
-        )
+    _check(message.status.nbytes, array.nbytes, f"{array.shape} times {array.dtype}")
     message.recv(array)
     return array
+
+
+def view(
+    message: _binding.Message,
+    dtype: DTypeLike | None,
+    shape: SupportsIndex | Sequence[SupportsIndex] | None,
+) -> NDArray[Any]:
+    """Receive a message as a read-only array, of bytes without `dtype`, of one dimension without
+    `shape`. Raises `ValueError` as `receive` does. Called by the extension."""
+    import numpy as np
+
+    kind = np.dtype("u1" if dtype is None else dtype)
+    nbytes = message.status.nbytes
+    if kind.hasobject or kind.itemsize == 0:
+        raise TypeError(f"a view is of plain data of a known size, not of {kind}")
+    sizes: Sequence[SupportsIndex]
+    if shape is None:
+        sizes = [nbytes // kind.itemsize]
+    else:
+        sizes = [shape] if isinstance(shape, SupportsIndex) else shape
+    items = tuple(size.__index__() for size in sizes)
+    if any(size < 0 for size in items):
+        raise ValueError(f"negative dimensions are not allowed: {items}")
+    _check(nbytes, math.prod(items) * kind.itemsize, f"{items} times {kind}")
+    return message._recv_view().view(kind).reshape(items)
+
+
+def _check(nbytes: int, expected: int, array: str) -> None:
+    if nbytes != expected:
+        raise ValueError(f"the message has {nbytes} bytes, an array of {array} has {expected}")

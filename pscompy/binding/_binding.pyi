@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, SupportsIndex, TypeAlias, overload
 
 from numpy import uint8
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from typing_extensions import Buffer, Self, TypeVar
 
 from pscompy.api.request import Status
@@ -99,6 +99,7 @@ class Message:
     def recv(self, buf: None = None) -> bytearray: ...
     @overload
     def recv(self, buf: Payload) -> Status: ...
+    def _recv_view(self) -> NDArray[uint8]: ...
 
 class Connection:
     @property
@@ -107,7 +108,18 @@ class Connection:
     def _state(self) -> int: ...
     def send(self, buf: Payload, tag: int = 0, timeout: float | None = None) -> None: ...
     def isend(self, buf: Payload, tag: int = 0, lend: bool = False) -> Request[None]: ...
-    def recv_view(self, tag: int = -1, timeout: float | None = None) -> NDArray[uint8]: ...
+    @overload
+    def recv_view(
+        self, tag: int = -1, timeout: float | None = None, dtype: None = None, shape: None = None
+    ) -> NDArray[uint8]: ...
+    @overload
+    def recv_view(
+        self,
+        tag: int = -1,
+        timeout: float | None = None,
+        dtype: DTypeLike | None = None,
+        shape: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    ) -> NDArray[Any]: ...
     @overload
     def recv(self, buf: None = None, tag: int = -1, timeout: float | None = None) -> bytearray: ...
     @overload
@@ -166,9 +178,24 @@ class Communicator:
     def _peer(self, rank: int) -> Connection: ...
     def send(self, buf: Payload, dest: int, tag: int = 0, timeout: float | None = None) -> None: ...
     def isend(self, buf: Payload, dest: int, tag: int = 0, lend: bool = False) -> Request[None]: ...
+    @overload
     def recv_view(
-        self, source: int = ..., tag: int = -1, timeout: float | None = None
+        self,
+        source: int = ...,
+        tag: int = -1,
+        timeout: float | None = None,
+        dtype: None = None,
+        shape: None = None,
     ) -> NDArray[uint8]: ...
+    @overload
+    def recv_view(
+        self,
+        source: int = ...,
+        tag: int = -1,
+        timeout: float | None = None,
+        dtype: DTypeLike | None = None,
+        shape: SupportsIndex | Sequence[SupportsIndex] | None = None,
+    ) -> NDArray[Any]: ...
     @overload
     def recv(
         self, buf: None = None, source: int = ..., tag: int = -1, timeout: float | None = None

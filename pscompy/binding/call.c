@@ -35,6 +35,12 @@ static int verb_take(const psb_verb_t *verb, char role, PyObject *object,
         return verb_take_flag(object, &call->lend);
     case 't':
         return psb_arg_tag(object, !verb_sends(verb), &call->tag);
+    case 'y':
+        call->dtype = object == Py_None ? NULL : object;
+        return 0;
+    case 's':
+        call->shape = object == Py_None ? NULL : object;
+        return 0;
     default:
         call->timeout = object;
         return psb_arg_deadline(object, &call->deadline);
@@ -56,6 +62,7 @@ static void verb_begin(const psb_verb_t *verb, psb_call_t *call)
     call->deadline = PSC_FOREVER;
     call->timeout = NULL;
     call->keep = NULL;
+    call->dtype = call->shape = NULL;
 }
 
 int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,

@@ -46,10 +46,11 @@ typedef struct psb_call {
                               the remote key */
     PyObject *keep; /* active message: owner of the header's
                        memory */
+    PyObject *dtype, *shape; /* of a view; NULL: an array of bytes */
 } psb_call_t;
 
 /* A method of Connection or World. `roles` has a letter per argument: b buffer,
- * p peer, t tag, d deadline, l lend. */
+ * p peer, t tag, d deadline, l lend, y dtype, s shape. */
 typedef struct psb_verb {
     psb_signature_t signature;
     const char *roles;

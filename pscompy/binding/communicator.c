@@ -163,9 +163,9 @@ COMM_VERB(recv_status, psb_call_run,
            "ptd",
            PSB_RECV_STATUS,
            false})
-COMM_VERB(recv_view, psb_call_run,
-          {{"recv_view", 0, 3, {"source", "tag", "timeout"}},
-           "ptd",
+COMM_VERB(recv_view, psb_call_view,
+          {{"recv_view", 0, 5, {"source", "tag", "timeout", "dtype", "shape"}},
+           "ptdys",
            PSB_RECV_VIEW,
            false})
 COMM_VERB(
@@ -315,9 +315,9 @@ static PyMethodDef comm_methods[] = {
      "recv_status($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
      "Receive into new memory; returns (bytearray, Status)."},
     {"recv_view", PSB_FUNCTION(comm_recv_view), PSB_FAST,
-     "recv_view($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
-     "Receive one message as a read-only array of bytes; see\n"
-     "Connection.recv_view."},
+     "recv_view($self, source=" ANY ", tag=-1, timeout=None, dtype=None,"
+     " shape=None)\n--\n\n"
+     "Receive one message as a read-only array; see Connection.recv_view."},
     {"sendrecv", PSB_FUNCTION(comm_sendrecv), PSB_FAST,
      "sendrecv($self, sendbuf, dest, recvbuf=None, source=" ANY ", sendtag=0,"
      " recvtag=-1, timeout=None)\n--\n\n"

@@ -98,9 +98,11 @@ CONNECTION_VERB(
 CONNECTION_VERB(
     recv_status, psb_call_run,
     {{"recv_status", 0, 2, {"tag", "timeout"}}, "td", PSB_RECV_STATUS, false})
-CONNECTION_VERB(
-    recv_view, psb_call_run,
-    {{"recv_view", 0, 2, {"tag", "timeout"}}, "td", PSB_RECV_VIEW, false})
+CONNECTION_VERB(recv_view, psb_call_view,
+                {{"recv_view", 0, 4, {"tag", "timeout", "dtype", "shape"}},
+                 "tdys",
+                 PSB_RECV_VIEW,
+                 false})
 CONNECTION_VERB(recv_memory, psb_call_run,
                 {{"_recv_memory", 0, 1, {"tag"}}, "t", PSB_RECV_MEMORY, false})
 CONNECTION_VERB(irecv_memory, psb_call_run,
@@ -254,8 +256,10 @@ static PyMethodDef connection_methods[] = {
      "recv_status($self, tag=-1, timeout=None)\n--\n\n"
      "Receive into new memory; returns (bytearray, Status)."},
     {"recv_view", PSB_FUNCTION(connection_recv_view), PSB_FAST,
-     "recv_view($self, tag=-1, timeout=None)\n--\n\n"
-     "Receive one message as a read-only numpy array of bytes: over the\n"
+     "recv_view($self, tag=-1, timeout=None, dtype=None, shape=None)\n--\n\n"
+     "Receive one message as a read-only numpy array, by default of bytes\n"
+     "and of one dimension; ValueError if the message has another number of\n"
+     "bytes than dtype and shape, it then stays in the queue. It is over the\n"
      "memory of the sender if it has lent the message, else over a copy. The\n"
      "loan ends when nothing refers to that memory any more. The contents of\n"
      "the array do not change, even if the peer or the session has ended."},

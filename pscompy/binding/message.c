@@ -38,10 +38,13 @@ PyObject *psb_message_new(psb_op_t *op)
     return (PyObject *)self;
 }
 
-/* The receive of the matched message into buf, or into new memory. */
-static PyObject *message_receive(psb_op_t *matched, PyObject *buf)
+/* The receive of the matched message into buf, if the kind needs one. */
+static PyObject *message_receive(psb_op_t *matched, psb_kind_t kind,
+                                 PyObject *buf)
 {
-    psb_call_t call = {.worker = matched->worker,
+    psb_call_t call = {.kind = kind,
+                       .buf = buf,
+                       .worker = matched->worker,
                        .origin = matched->origin,
                        .context = matched->context,
                        .deadline = PSC_FOREVER};
@@ -49,7 +52,6 @@ static PyObject *message_receive(psb_op_t *matched, PyObject *buf)
     psb_view_room_t room;
     psb_op_t op;
 
-    psb_call_receive(&call, buf);
     if (psb_op_init(&op, &call, &room) < 0)
         return NULL;
     op.core = matched->core;
@@ -60,22 +62,42 @@ static PyObject *message_receive(psb_op_t *matched, PyObject *buf)
     return value;
 }
 
+/* Returns -1 with an exception if the message cannot be received any more. */
+static int message_enter(const psb_message_t *self)
+{
+    psb_worker_t *worker = self->op.worker;
+
+    if (worker->status != PSC_OK) {
+        psb_raise(worker->state, self->op.origin, worker->status, 0);
+        return -1;
+    }
+    if (!self->op.core) {
+        PyErr_SetString(PyExc_ValueError, "this message was received already");
+        return -1;
+    }
+    return 0;
+}
+
 static PyObject *message_recv(psb_message_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames)
 {
     static const psb_signature_t signature = {"recv", 0, 1, {"buf"}};
-    psb_worker_t *worker = self->op.worker;
     PyObject *given[1];
 
-    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        message_enter(self) < 0)
         return NULL;
-    if (worker->status != PSC_OK)
-        return psb_raise(worker->state, self->op.origin, worker->status, 0);
-    if (!self->op.core) {
-        PyErr_SetString(PyExc_ValueError, "this message was received already");
-        return NULL;
-    }
-    return message_receive(&self->op, given[0]);
+    if (!given[0] || given[0] == Py_None)
+        return message_receive(&self->op, PSB_RECV_NEW, NULL);
+    return message_receive(&self->op, PSB_RECV_INTO, given[0]);
+}
+
+static PyObject *message_recv_view(psb_message_t *self, PyObject *unused)
+{
+    (void)unused;
+    return message_enter(self) < 0
+               ? NULL
+               : message_receive(&self->op, PSB_RECV_VIEW, NULL);
 }
 
 static PyObject *message_repr(psb_message_t *self)
@@ -118,6 +140,9 @@ static PyMethodDef message_methods[] = {
      "recv($self, buf=None)\n--\n\n"
      "Receive the message, once: into buf, returning its Status, or without\n"
      "buf as a new bytearray."},
+    {"_recv_view", PSB_FUNCTION(message_recv_view), METH_NOARGS,
+     "_recv_view($self)\n--\n\n"
+     "Receive the message, once, as Connection.recv_view does."},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef message_getset[] = {

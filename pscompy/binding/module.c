@@ -173,6 +173,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->leave);
     Py_VISIT(state->await_request);
     Py_VISIT(state->loop_callback);
+    Py_VISIT(state->array_view);
     Py_VISIT(state->cancelled_type);
     Py_VISIT(state->operation);
     Py_VISIT(state->timed_out);
@@ -201,6 +202,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->leave);
     Py_CLEAR(state->await_request);
     Py_CLEAR(state->loop_callback);
+    Py_CLEAR(state->array_view);
     Py_CLEAR(state->cancelled_type);
     Py_CLEAR(state->operation);
     Py_CLEAR(state->timed_out);

@@ -104,6 +104,25 @@ PyObject *psb_call_run(psb_call_t *call)
     return value;
 }
 
+PyObject *psb_call_view(psb_call_t *call)
+{
+    psb_state_t *state = call->worker->state;
+    PyObject *message, *make, *array;
+
+    if (!call->dtype && !call->shape)
+        return psb_call_run(call);
+    make = psb_import_once(&state->array_view, "pscompy.api.arrays", "view");
+    call->kind = PSB_MATCH;
+    message = make ? psb_call_run(call) : NULL;
+    if (!message)
+        return NULL;
+    array = PyObject_CallFunctionObjArgs(
+        make, message, call->dtype ? call->dtype : Py_None,
+        call->shape ? call->shape : Py_None, NULL);
+    Py_DECREF(message);
+    return array;
+}
+
 /* ---- both directions ---- */
 
 PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv)

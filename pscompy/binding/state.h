@@ -41,6 +41,7 @@ typedef struct psb_state {
     PyObject *timed_out;       /* pscompy.api.awaited.timed_out */
     PyObject *await_request;   /* pscompy.api.aio.await_request */
     PyObject *loop_callback;   /* pscompy.api.aio.loop_callback */
+    PyObject *array_view;      /* pscompy.api.arrays.view */
     PyObject *dumps, *loads;   /* pickle.dumps, pickle.loads */
     PyObject *dumps_names;     /* keyword names of the call of dumps */
     PyObject *leave;           /* append() of an empty list, kept for the next
