@@ -16,12 +16,16 @@ from pscompy.core import lib
 from pscompy.errors import PscomError, Timeout
 
 _ROOM = 0xC000  # the bits of a context that tell messages, objects and actions apart
-_CALLS = {0: ("a bytes message", "recv()"), lib.PSC_CONTEXT_OBJECTS: ("an object", "recv_obj()")}
+_CALLS = {
+    0: ("a bytes message", "recv()"),
+    lib.PSC_CONTEXT_OBJECTS: ("an object", "recv_obj(tag={})"),
+}
 
 
 def operation(verb: str, origin: Any, context: int, tag: int) -> str:
     """The operation in words: "receive from 1 with tag 3"."""
     peer = _peer(origin)
+    verb = _verb(verb, context)
     if verb == "event":
         return _event(origin)
     towards = "to" if verb in ("send", "put", "am_send") else "from"
@@ -46,23 +50,25 @@ def timed_out(
     parts = [f"{operation(verb, origin, context, tag)}: not done within {seconds or 0:g} s"]
     if cause := _why_not_connected(origin):
         parts.append(f"the last attempt to connect: {cause}")
-    if verb in ("receive", "probe"):
+    if _verb(verb, context) in ("receive", "probe"):
         parts += _unmatched(worker, origin, context)
     made = origin._exception(lib.PSC_ERR_TIMEOUT, 0) if hasattr(origin, "_exception") else None
     peer = getattr(made, "peer", None)
     return Timeout("; ".join(parts), peer=peer, request=request)
 
 
+def _verb(verb: str, context: int) -> str:
+    """Python completes the receive of an object; other events have no context."""
+    return "receive" if verb == "event" and context else verb
+
+
 def _event(origin: Any) -> str:
     """An operation that Python completes."""
     if isinstance(origin, _Beside):
-        return f"send or receive of an object with {origin.peer}"
+        return f"send of an object to {origin.peer}"
     if isinstance(origin, Connection):
         return f"connecting to {origin.peer}"
-    if isinstance(origin, _binding.Communicator):
-        any_object = "receive of an object from any peer"
-        return f"barrier of {origin!r}" if hasattr(origin, "rank") else any_object
-    return "event"
+    return f"barrier of {origin!r}" if isinstance(origin, _binding.Communicator) else "event"
 
 
 def _peer(origin: Any) -> str:
@@ -84,7 +90,8 @@ def _unmatched(worker: _binding.Worker, origin: Any, context: int) -> Iterator[s
             status = _earliest(worker, origin, context & ~_ROOM | room)
         if status is not None:
             source = status.source.peer if isinstance(status.source, Connection) else status.source
-            yield f"{kind} with tag {status.tag} from {source} is waiting: {call} takes it"
+            takes = call.format(status.tag)
+            yield f"{kind} with tag {status.tag} from {source} is waiting: {takes} takes it"
 
 
 def _earliest(worker: _binding.Worker, origin: Any, context: int) -> Status | None:

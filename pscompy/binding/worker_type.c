@@ -85,10 +85,10 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames)
 {
     static const psb_signature_t signature = {
-        "event", 0, 2, {"request_type", "origin"}};
+        "event", 0, 3, {"request_type", "origin", "receive"}};
     psb_call_t call = {.kind = PSB_EVENT, .worker = self, .post = true};
     PyTypeObject *base = self->state->request_type;
-    PyObject *given[2];
+    PyObject *given[3];
     psb_view_room_t room;
     psb_op_t op;
 
@@ -102,6 +102,10 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
         return NULL;
     }
     call.origin = given[1] == Py_None ? NULL : given[1];
+    if (given[2] && PyObject_TypeCheck(given[2], base)) {
+        call.context = ((psb_request_t *)given[2])->op.context;
+        call.tag = ((psb_request_t *)given[2])->op.tag;
+    }
     if (psb_worker_enter(self, NULL) < 0)
         return NULL;
     psb_op_init(&op, &call, &room);
@@ -314,10 +318,10 @@ static PyMethodDef worker_methods[] = {
      "empty($self, shape, dtype)\n--\n\n"
      "A numpy array in memory of the pool."},
     {"event", PSB_FUNCTION(worker_event), PSB_FAST,
-     "event($self, request_type=None, origin=None)\n--\n\n"
+     "event($self, request_type=None, origin=None, receive=None)\n--\n\n"
      "A Request (or a subclass of it) that _complete(value) or _fail(error)\n"
      "completes. origin._exception(status, 0) makes its Timeout and\n"
-     "Cancelled."},
+     "Cancelled, which name what the Request `receive` awaits."},
     {"retain", PSB_FUNCTION(worker_retain), METH_O,
      "retain($self, connection, /)\n--\n\n"
      "Keep the connection alive until release. Handlers of its messages get "

@@ -211,7 +211,7 @@ def receive(
 
     `source(head)` returns the Objects of the sender.
     """
-    made = worker.event(Receiving, origin)
+    made = worker.event(Receiving, origin, head)
     made.begin(head, source)
     return made
 

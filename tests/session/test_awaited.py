@@ -29,8 +29,25 @@ def test_an_object_where_bytes_are_awaited(world):
     text = text_of(lambda: world.recv(source=0, tag=3, timeout=SHORT))
     assert text.startswith("receive from 0 ")
     assert "with tag 3: not done within 0.05 s" in text
-    assert text.endswith("an object with tag 2 from 0 is waiting: recv_obj() takes it")
+    assert text.endswith("an object with tag 2 from 0 is waiting: recv_obj(tag=2) takes it")
     assert world.recv_obj(tag=2) == {}
+
+
+def test_another_object_than_the_awaited_one(world):
+    world.send_obj({}, dest=0, tag=3)
+    for source, call in (
+        ("any peer", lambda: world.recv_obj(tag=4, timeout=SHORT)),
+        ("any peer", lambda: world.irecv_obj(tag=4).wait(SHORT)),
+        ("0 ", lambda: world.recv_obj(source=0, tag=4, timeout=SHORT)),
+        ("0 ", lambda: world.irecv_obj(source=0, tag=4).wait(SHORT)),
+        ("0 ", lambda: pscompy.wait_all([world.irecv_obj(source=0, tag=4)], timeout=SHORT)),
+    ):
+        text = text_of(call)
+        assert text.startswith(f"receive of an object from {source}")
+        assert "with tag 4: not done within 0.05 s; an object with tag 3 from 0" in text
+        assert text.endswith(" is waiting: recv_obj(tag=3) takes it")
+    assert "of an object from any peer with tag 4, in flight" in repr(world.irecv_obj(tag=4))
+    assert world.recv_obj(tag=3) == {}
 
 
 def test_bytes_with_another_tag(world):
