@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 
+from tests.jobs import TIMEOUT
 from tests.waiting import stay
 
 
@@ -37,6 +40,20 @@ def await_ready(process: subprocess.Popen[str], ranks: int) -> None:
     assert process.stdout is not None
     for _ in range(ranks):
         assert process.stdout.readline() == "ready\n"
+
+
+def lines_until(process: subprocess.Popen[str], enough: Callable[[list[str]], object]) -> list[str]:
+    """Read lines of stderr until `enough` of them is true; returns them."""
+    assert process.stderr is not None
+    lines: list[str] = []
+    guard = threading.Timer(TIMEOUT, process.kill)
+    guard.start()
+    while not enough(lines):
+        line = process.stderr.readline()
+        assert line, "".join(lines)
+        lines.append(line.rstrip("\n"))
+    guard.cancel()
+    return lines
 
 
 def check_signal(process: subprocess.Popen[str], ranks: int, name: str) -> None:

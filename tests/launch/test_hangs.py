@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import signal
-import threading
 import time
 from pathlib import Path
 
@@ -12,8 +11,7 @@ import pytest
 
 import pscompy
 from pscompy.launch.job import Job, Plan
-from tests.jobs import TIMEOUT
-from tests.launch.ranks import own_rank, say
+from tests.launch.ranks import lines_until, own_rank, say
 from tests.waiting import expect_soon, stay
 
 FILE = "waits_in_a_ring.py"
@@ -31,19 +29,6 @@ def waits_in_a_ring():
 
 
 # ---- in the test ----
-
-
-def lines_until(process, enough):
-    """Read lines of stderr until `enough` of them is true; returns them."""
-    lines = []
-    guard = threading.Timer(TIMEOUT, process.kill)
-    guard.start()
-    while not enough(lines):
-        line = process.stderr.readline()
-        assert line, "".join(lines)
-        lines.append(line.rstrip("\n"))
-    guard.cancel()
-    return lines
 
 
 def test_a_ring_of_three_is_named_once(run, script):

@@ -22,7 +22,7 @@ from pscompy.launch.hosts import from_file, from_words, is_here, of_allocation, 
 from pscompy.launch.rank import Rank
 from tests.gateway.namespaces import ip, why_no_namespaces
 from tests.jobs import Launcher
-from tests.launch.ranks import await_ready, check_signal, notes, own_rank, say
+from tests.launch.ranks import await_ready, check_signal, lines_until, notes, own_rank, say
 from tests.waiting import expect_soon, stay
 
 _numbers = itertools.count()
@@ -205,6 +205,23 @@ def test_a_rank_that_fails_ends_the_job_with_its_code(two, script, by, code, wor
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
 def test_signals_reach_the_ranks_of_all_hosts(two, script, name):
     check_signal(two.start("--hosts", BOTH, script(notes, name)), 4, name)
+
+
+def test_the_ranks_of_all_hosts_dump(two, script):
+    def waits():
+        with pscompy.World() as world:
+            world.recv(source=1 - world.rank, tag=7)
+
+    hosts = "10.99.0.1,10.99.0.2"
+    process = two.start("--hosts", hosts, "--label", "--dump-after", 1, script(waits))
+
+    def all_have_dumped(lines):
+        waited = [f"receive from rank {1 - rank}, tag 7  <- waited for" for rank in range(2)]
+        own = [[it for it in lines if it.startswith(f"[{rank}] ")] for rank in range(2)]
+        return all(waited[rank] in "\n".join(own[rank]) for rank in range(2))
+
+    lines_until(process, all_have_dumped)
+    assert process.poll() is None  # the dump has ended nobody
 
 
 def processes_of(two, number):
