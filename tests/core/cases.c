@@ -263,6 +263,7 @@ static const struct {
     {"only_its_thread_is_woken", case_only_its_thread_is_woken},
     {"two_wait_for_one", case_two_wait_for_one},
     {"any_of_several", case_any_of_several},
+    {"a_follower_watches_first", case_a_follower_watches_first},
     {"role_is_passed_on", case_role_is_passed_on},
     {"waits", case_waits},
     {"waits_beside_a_passer_by", case_waits_beside_a_passer_by},

@@ -7,6 +7,7 @@
 
 #include "harness.h"
 #include "pscompy/core/finish.h"
+#include "pscompy/core/progress/sleep.h"
 #include "pscompy/core/worker.h"
 
 enum { MOST = 4 };
@@ -184,6 +185,36 @@ void case_any_of_several(void)
     api->request_free(other);
     api->request_free(first);
     api->request_free(second);
+    close_without_late(&pair);
+}
+
+/* A thread that watches its request while another thread polls has not armed,
+ * so nothing need wake it. On a crowded processor a wait may give up watching:
+ * then the next one is tried. */
+void case_a_follower_watches_first(void)
+{
+    int64_t limit = psc_clock_now() + PATIENCE_NS;
+    psc_worker_t *worker;
+    psc_request_t *never;
+    bool armed = true;
+    pair_t pair;
+
+    options.spin_ns = PATIENCE_NS;
+    pair_open(&pair);
+    worker = pair.a.worker;
+    never = event(worker);
+    atomic_store(&worker->wait.polling, 1); /* as if another thread polled */
+    while (armed) {
+        check(psc_clock_now() < limit);
+        check(api->wait(worker, &never, 1, PSC_WAIT_ALL, 100000) != PSC_OK);
+        psc_lock_acquire(&worker->lock);
+        armed = atomic_load(&worker->wait.wanted) & PSC_WAKE_FREE;
+        psc_wake(worker, PSC_WAKE_FREE); /* clears it: no follower is left */
+        psc_worker_leave(worker);
+    }
+    atomic_store(&worker->wait.polling, 0);
+    api->event_complete(never, PSC_OK);
+    api->request_free(never);
     close_without_late(&pair);
 }
 

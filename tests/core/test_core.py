@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 THREADED = ["threads", "wake", "lending_threads", "driven", "driven_and_waited", "waits"]
 THREADED += ["waits_beside_a_passer_by", "completions_beside_the_poller"]
 THREADED += ["only_its_thread_is_woken", "two_wait_for_one", "any_of_several", "role_is_passed_on"]
+THREADED += ["a_follower_watches_first"]
 CASES = re.findall(r'^    {"(\w+)",\s+case_', (HERE / "cases.c").read_text(), re.M)
 KEPT = ("views_outlive_all", "views_are_kept")
 SMALL = {"shm": ["RECVQ_SIZE=2:2"]}

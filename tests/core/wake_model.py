@@ -253,11 +253,16 @@ class Model:
 
     def _take_role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         if state.role:
-            yield self._go(state, me, "arm follower")
+            yield self._go(state, me, "watch")
         else:
             rung = tuple(it.at for it in state.threads if it.kind != "stand")
             taken = self._ring(state, rung + STANDING_BY)
             yield self._go(taken._replace(role=True), me, "spin")
+
+    def _watch(self, state: State, me: int, thread: Thread) -> Iterator[State]:
+        """The thread looks without being armed. Whatever happens afterwards, it may give up."""
+        seen = thread.done or not state.role
+        yield self._go(state, me, "look to wait" if seen else "arm follower")
 
     def _arm_follower(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         thread = thread._replace(followed=True)

@@ -22,7 +22,7 @@
  * sleep each on a word of its own:
  *  5. A request that changes wakes the follower that waits for it. A follower
  *     arms with the lock held, after it has looked at its requests; then it
- *     looks at the poller's role.
+ *     looks at the poller's role. Before, it may watch both without the lock.
  *  6. A thread that gives the role back wakes one follower. A follower that
  *     returns passes this on: if the role is free it wakes another.
  *

@@ -1,8 +1,9 @@
 /* Waiting: spin for a while, then sleep on a set of descriptors.
  *
  * At most one thread polls; it holds the poller's role. The others follow:
- * each sleeps until its request is done, or until it is the one that may take
- * the role. The lock is held for one progress pass at a time, never while
+ * each watches its request and the role for as long as spinning pays. Then it
+ * sleeps until its request is done, or until it is the one that may take the
+ * role. The lock is held for one progress pass at a time, never while
  * sleeping. The rule by which no wake-up is lost is in sleep.h: the poller is a
  * sleeper that looks at its requests after arming; a follower looks at its own
  * with the lock held and arms before it releases the lock. */
@@ -259,16 +260,36 @@ static void wait_look_alone(psc_worker_t *worker, psc_follower_t *self,
     psc_worker_leave(worker);
 }
 
-/* Another thread polls: sleep until a request has changed or the role is
+/* Watch the requests and the role without being armed: the poller then changes
+ * them without a system call. Returns false if it is time to sleep. */
+static bool wait_watch(psc_worker_t *worker, wait_goal_t *goal)
+{
+    psc_status_t ignored;
+    psc_spin_t spin;
+
+    psc_spin_begin(worker, &spin, goal->deadline);
+    do {
+        if (!atomic_load(&worker->wait.polling) ||
+            wait_look(worker, goal, &ignored) == PSC_OK)
+            return true;
+    } while (psc_spin_on(worker, &spin));
+    return false;
+}
+
+/* Another thread polls: wait until a request has changed or the role is
  * free. */
 static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
                                 psc_status_t *result_p)
 {
-    int ms = wait_milliseconds(goal->deadline);
-    struct timespec slice = {ms / 1000, ms % 1000 * 1000000L};
+    struct timespec slice;
     psc_follower_t self;
     bool asleep = true;
+    int ms;
 
+    if (wait_watch(worker, goal))
+        return PSC_INPROGRESS;
+    ms = wait_milliseconds(goal->deadline);
+    slice = (struct timespec){ms / 1000, ms % 1000 * 1000000L};
     *result_p = PSC_ERR_TIMEOUT;
     if (ms == 0)
         return PSC_OK;
