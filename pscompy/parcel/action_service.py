@@ -316,7 +316,7 @@ class Service:
             partial(self._forget, call),
         )
         make = partial(Called, call.source, self.resolve)
-        call.frame.begin(asked, make, self._threads.put)
+        call.frame.begin(asked, make, self._threads.put, self._threads.most)
 
     def resolve(self, target: object) -> Registered:
         """Return the action for `target`, a name or a function.

@@ -1,13 +1,15 @@
 """Several calls of actions in one message: a Batch where they are made, a Frame where they run.
 
-Each call of a frame runs as if it had come alone. Their results are sent together as they become
-ready: when all calls have ended, and `DELAY` seconds after a result that has not been sent. So a
-short call costs a part of a message instead of two, and no result waits for a long call.
+Each call of a frame runs as if it had come alone; a thread that has begun a frame takes one call of
+it after the other. Their results are sent together as they become ready: when all calls have ended,
+and `DELAY` seconds after a result that has not been sent. So a short call costs a part of a message
+instead of two, and no result waits for a long call.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +54,13 @@ class Called(Running):
         self.name = found.name
         return lambda: found.function(*args, **kwargs), found.inline
 
+    def begins_at_once(self, asked: Any) -> bool:
+        """Whether the call needs no thread: its function runs inline, or it is sure to fail."""
+        try:
+            return self.resolve(asked[0]).inline
+        except Exception:
+            return True
+
     def outcome(self, function: Callable[[], Any], answers: Objects) -> tuple[bool, Any]:
         """Run the function: True and its value, or False and its exception in parts."""
         try:
@@ -79,8 +88,8 @@ def _unsendable(answers: Objects, name: str, error: Exception) -> tuple[bytes | 
 class Frame:
     """The calls of one message at the peer that runs them.
 
-    `put(work)` runs work() in a thread. `delayed(send)` calls send() after DELAY. `send(packed)`
-    sends a part of the answer, and `ended()` is called after the last part.
+    `delayed(send)` calls send() after DELAY. `send(packed)` sends a part of the answer, and
+    `ended()` is called after the last part.
     """
 
     def __init__(
@@ -96,6 +105,8 @@ class Frame:
         self._ended = ended
         self._lock = threading.Lock()
         self._calls: list[Called] = []
+        self._asked: list[Any] = []  # None in place of a call that has begun
+        self._waiting: deque[int] = deque()  # the calls that wait for a thread
         self._ready: list[tuple[int, bool, Any]] = []
         self._open = 0
 
@@ -103,33 +114,42 @@ class Frame:
         self,
         asked: list[Any],
         call: Callable[[], Called],
-        put: Callable[[Callable[[], None]], None],
+        put: Callable[[Callable[[], object]], None],
+        threads: int,
     ) -> None:
-        """Begin all calls; `call()` makes a Called."""
+        """Begin all calls; `call()` makes a Called. `put(work)` lets a thread call work() for as
+        long as it returns True; that many threads may do so."""
         self._calls = [call() for _ in asked]
+        self._asked = asked
         self._open = len(asked)
         if not asked:
             self._ended()
-        for index, one in enumerate(asked):
-            self._begin_one(index, one, put)
+        for index, one in enumerate(self._calls):
+            if one.begins_at_once(asked[index]):
+                self._run(index)
+            else:
+                self._waiting.append(index)
+        for _ in range(min(threads, len(self._waiting))):
+            put(self._run_next)
 
-    def _begin_one(
-        self, index: int, asked: object, put: Callable[[Callable[[], None]], None]
-    ) -> None:
-        call = self._calls[index]
+    def _run(self, index: int) -> None:
+        call, asked = self._calls[index], self._asked[index]
+        self._asked[index] = None
         try:
-            function, inline = call.prepare(asked)
+            function, _ = call.prepare(asked)
         except BaseException as error:
             self._note(index, False, take_apart(error, self._answers))
             return
+        self._note(index, *call.outcome(function, self._answers))
 
-        def work() -> None:
-            self._note(index, *call.outcome(function, self._answers))
-
-        if inline:
-            work()
-        else:
-            put(work)
+    def _run_next(self) -> bool:
+        """Run a call that has not begun. Returns whether there are more of them."""
+        try:
+            index = self._waiting.popleft()
+        except IndexError:
+            return False
+        self._run(index)
+        return bool(self._waiting)
 
     def cancel(self, index: int) -> None:
         """Cancel one of the calls."""

@@ -36,7 +36,8 @@ class Threads:
         self._offer: Request | None = None  # that thread waits for work: completes with the work
 
     def put(self, work: Callable[[], object]) -> None:
-        """Run work() as soon as a thread is free. work() must not raise."""
+        """Run work() as soon as a thread is free, and again while it returns something true: then
+        it has more to do. work() must not raise."""
         with self._lock:
             offer, self._offer = self._offer, None
             if offer is not None:
@@ -60,13 +61,24 @@ class Threads:
             self._helped = 1
         try:
             while not request.done():
-                self._next_work(request, event)()
+                self._help(self._next_work(request, event), request)
                 raise_interrupt()
         finally:
             with self._lock:
                 self._helped = 0
             if not self._work.empty():
                 self.put(_nothing)  # starts a thread in place of this one
+
+    def _help(self, work: Callable[[], Any], request: Request) -> None:
+        """Run work() until it has nothing left to do; leave the rest to other threads once the
+        request has completed or an action was interrupted."""
+        more: object = False
+        try:
+            while (more := work()) and not request.done():
+                raise_interrupt()
+        finally:
+            if more:
+                self.put(work)
 
     def _next_work(self, request: Request, event: Callable[[], Request]) -> Callable[[], Any]:
         """The next piece of work for the thread in help_until, or _nothing once the request has
@@ -104,9 +116,10 @@ class Threads:
     def _run(self) -> None:
         while True:
             work = self._work.get()
+            while not self._ended and work():
+                pass
             if self._ended:
                 return
-            work()
             del work  # releases the arguments of the work before this thread waits
             self._idle.release()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pscompy
+from tests import waiting
 from tests.jobs import Launcher
 
 Script = Callable[..., Path]
@@ -46,6 +47,66 @@ def test_results_do_not_wait_for_a_long_call(run: Launcher, script: Script) -> N
     expected = [(1, 1, None), (2, 2, None)], [(0, "long", None)]
     printed = run.lines(2, script(calls_together), PSP_PARCEL_THREADS="2")
     assert printed == [" ".join(str(one) for one in expected)]
+
+
+def test_a_thread_takes_one_call_of_a_frame_after_the_other(run: Launcher, script: Script) -> None:
+    def calls_together() -> None:
+        @pscompy.action
+        def queued() -> int:
+            return world._context.service()._threads._work.qsize()
+
+        with pscompy.World() as world:
+            if world.rank == 0:
+                results: queue.Queue[list[tuple[int, int, object]]] = queue.Queue()
+                service, links = world._context.service(), world._links_of(1)
+                service.submit_many(links, [(queued, (), {})] * 10, results.put, results.put)
+                values: list[int] = []
+                while len(values) < 10:
+                    values += [value for _, value, _ in results.get(timeout=60)]
+                print(values)
+            world.serve()
+
+    printed = run.lines(2, script(calls_together), PSP_PARCEL_THREADS="1")
+    assert printed == [str([0] * 10)]
+
+
+def test_an_interrupted_call_leaves_the_others_to_other_threads(
+    run: Launcher, script: Script
+) -> None:
+    def interrupts() -> None:
+        @pscompy.action
+        def interrupted() -> None:
+            raise KeyboardInterrupt
+
+        @pscompy.action
+        def on_main_thread() -> bool:
+            return threading.current_thread() is threading.main_thread()
+
+        def report_help() -> None:
+            waiting.expect_soon(lambda: service._threads._helped, "rank 1 serves")
+            world.send_obj(None, 0)
+
+        with pscompy.World() as world:
+            service = world._context.service()
+            if world.rank == 0:
+                results: queue.Queue[list[tuple[int, object, object]]] = queue.Queue()
+                links = world._links_of(1)
+                world.recv_obj(1)
+                calls = [(interrupted, (), {}), *[(on_main_thread, (), {})] * 3]
+                service.submit_many(links, calls, results.put, results.put)
+                values: list[object] = []
+                while len(values) < 4:
+                    values += [value for _, value, _ in results.get(timeout=60)]
+                print(values)
+            else:
+                threading.Thread(target=report_help).start()
+                try:
+                    world.serve()
+                except KeyboardInterrupt:
+                    print("interrupted")
+
+    printed = run.lines(2, script(interrupts), PSP_PARCEL_THREADS="1")
+    assert printed == sorted(["interrupted", "[None, False, False, False]"])
 
 
 def test_each_call_fails_by_itself(run: Launcher, script: Script) -> None:
