@@ -9,7 +9,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import Closed, PeerLost, PscomError
@@ -18,7 +17,7 @@ from pscompy.parcel.frame import call_many
 from pscompy.parcel.future import Future
 
 if TYPE_CHECKING:
-    from pscompy.binding import _binding
+    from pscompy.parcel.action_service import Service
     from pscompy.parcel.calls import Links
     from pscompy.parcel.frame import Result
     from pscompy.world.communicator import Communicator
@@ -30,19 +29,22 @@ SIZE_MAX = 256  # calls in one message
 SHORT, LONG = 0.002, 0.01  # seconds from a message to its last result: take more calls, or fewer
 
 
-class _Task:
-    """A submitted call; `withdraw()` cancels it where it runs, and is None while it waits."""
+class _Task(Future):
+    """The future of a submitted call."""
 
-    __slots__ = ("call", "future", "withdraw")
-
-    def __init__(self, call: tuple[Any, ...], worker: _binding.Worker) -> None:
+    def __init__(self, call: tuple[Any, ...], service: Service) -> None:
+        super().__init__(_give_up, service.worker)
         self.call = call
-        self.withdraw: Callable[[], object] | None = None
-        self.future = Future(self._cancel, worker)
+        self.service = service
+        self.sent: tuple[Links, int, int] | None = None  # peer, number of the message, index there
+        self.unwanted = False
 
-    def _cancel(self, _: Future) -> None:
-        if self.withdraw is not None:
-            self.withdraw()
+
+def _give_up(task: Any) -> None:
+    """Cancel a call where it runs, unless it still waits."""
+    task.unwanted = True
+    if task.sent is not None:
+        task.service.withdraw(*task.sent)
 
 
 class _Rank:
@@ -96,7 +98,7 @@ class Executor(concurrent.futures.Executor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Run the function on one of the ranks. Raises `RuntimeError` after shutdown."""
-        task = _Task((function, args, kwargs), self._service.worker)
+        task = _Task((function, args, kwargs), self._service)
         with self._lock:
             if self._ended:
                 raise RuntimeError("cannot submit anything after shutdown")
@@ -105,7 +107,7 @@ class Executor(concurrent.futures.Executor):
             full = self._full
         if not full:
             self._hand_out()
-        return task.future
+        return task
 
     def map(
         self,
@@ -136,7 +138,7 @@ class Executor(concurrent.futures.Executor):
             first, self._ended = not self._ended, True
             tasks = list(self._waiting) if cancel_futures else []
         for task in tasks:
-            task.future.cancel()
+            task.cancel()
         if first:
             self._ending.start()
         if wait and not self._comm.rank:
@@ -144,8 +146,8 @@ class Executor(concurrent.futures.Executor):
 
     def _wait(self) -> None:
         with self._lock:
-            futures = [task.future for task in self._open]
-        concurrent.futures.wait(futures)
+            tasks = list(self._open)
+        concurrent.futures.wait(tasks)
 
     def _end(self) -> None:
         """Body of the thread that ends the executor; `shutdown` need not wait for it."""
@@ -189,7 +191,7 @@ class Executor(concurrent.futures.Executor):
     def _take_waiting(self, count: int) -> list[_Task]:
         """Take that many calls, without those that were cancelled while they waited."""
         tasks = [self._waiting.popleft() for _ in range(count)]
-        self._open.difference_update([task for task in tasks if task.future.done()])
+        self._open.difference_update([task for task in tasks if task.unwanted])
         return [task for task in tasks if task in self._open]
 
     def _send(self, rank: _Rank, tasks: list[_Task]) -> None:
@@ -202,15 +204,15 @@ class Executor(concurrent.futures.Executor):
             sent.refused(error)
             return
         for index, task in enumerate(tasks):
-            task.withdraw = partial(self._service.withdraw, rank.links, number, index)
-            if task.future.cancelled():  # the future was cancelled during the send
-                task.withdraw()
+            task.sent = rank.links, number, index
+            if task.unwanted:  # cancelled during the send
+                _give_up(task)
 
     def _finish(self, results: list[tuple[_Task, Any, BaseException | None]]) -> None:
         with self._lock:
             self._open.difference_update([task for task, _, _ in results])
         for task, value, error in results:
-            task.future.finish(value, error)
+            task.finish(value, error)
 
     def _lose(self, rank: _Rank) -> None:
         with self._lock:

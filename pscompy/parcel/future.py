@@ -30,12 +30,13 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         self._withdraw = withdraw
         self._worker = worker
         self._ended: Request | None = None  # completes with the future, for threads that wait
+        self._finished = False  # finish() has completed it; spares the locked state
 
     def result(self, timeout: float | None = None) -> Any:
-        return super().result(self._wait(timeout))
+        return super().result(timeout if self._finished else self._wait(timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        return super().exception(self._wait(timeout))
+        return super().exception(timeout if self._finished else self._wait(timeout))
 
     def _wait(self, timeout: float | None) -> float | None:
         """Wait up to `timeout` seconds for the end of the future. Returns what is left of them."""
@@ -57,6 +58,8 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         The peer drops an action that has not begun; a running action sees
         `current_action().cancelled`.
         """
+        if self._finished:
+            return False
         if self.cancelled():
             return True
         if not super().cancel():
@@ -74,13 +77,15 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
 
         Returns False if the future has ended already.
         """
-        with contextlib.suppress(concurrent.futures.InvalidStateError):
+        try:
             if error is None:
                 self.set_result(value)
             else:
                 self.set_exception(error)
-            return True
-        return False
+        except concurrent.futures.InvalidStateError:
+            return False
+        self._finished = True
+        return True
 
     def __await__(self) -> Generator[Any, None, Any]:
         import asyncio  # imported late: its import takes 20 ms, and few programs need it

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 import math
 import os
 import pickle
 import random
 import threading
 import time
+import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 
 import pscompy
+from tests import waiting
 
 SHM, TCP = {"PSP_TCP": "0"}, {"PSP_SHM": "0"}
 over = pytest.mark.parametrize("variables", [SHM, TCP], ids=["shm", "tcp"])
@@ -141,6 +144,29 @@ def test_shutdown_that_cancels(run, script):
                 print(all(future.done() for future in futures), futures[-1].cancelled())
 
     assert run.lines(2, script(cancels_at_its_end), PSP_PARCEL_THREADS="1") == ["True True"]
+
+
+def test_a_task_is_freed_with_its_last_reference(run, script):
+    """Not by the collector: with thousands of tasks it would run again and again."""
+
+    def drops_tasks():
+        @pscompy.action
+        def nothing():
+            pass
+
+        with pscompy.World() as world:
+            with pscompy.Executor(world) as executor:
+                if executor is not None:
+                    gc.collect()
+                    gc.disable()
+                    tasks = [executor.submit(nothing) for _ in range(20)]
+                    concurrent.futures.wait(tasks)
+                    dropped = [weakref.ref(task) for task in tasks]
+                    del tasks
+                    waiting.expect_soon(lambda: not any(task() for task in dropped))
+                    print("freed")
+
+    assert run.lines(2, script(drops_tasks)) == ["freed"]
 
 
 def test_serve_without_an_executor(run, script):
