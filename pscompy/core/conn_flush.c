@@ -13,7 +13,7 @@ static bool conn_flush_queue(psc_conn_t *conn, psc_work_kind_t kind)
     bool moved = false;
 
     while (link != last && (link = psc_list_pop(queue))) {
-        psc_req_t *req = psc_container_of(link, psc_req_t, link);
+        psc_req_t *req = psc_container_of(link, psc_bulk_t, work_link)->req;
         uint64_t issued = req->bulk->issued;
         psc_stage_t stage = req->stage;
 

@@ -17,7 +17,9 @@ void psc_conn_mark_busy(psc_conn_t *conn)
 
 void psc_conn_queue(psc_conn_t *conn, psc_req_t *req)
 {
-    psc_list_remove(&req->link);
-    psc_list_push(&conn->work.queues[psc_work_kind(req->stage)], &req->link);
+    psc_link_t *link = &req->bulk->work_link;
+
+    psc_list_remove(link);
+    psc_list_push(&conn->work.queues[psc_work_kind(req->stage)], link);
     psc_conn_mark_busy(conn);
 }

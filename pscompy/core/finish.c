@@ -43,7 +43,7 @@ static void req_bulk_release(psc_req_t *req)
 static void req_end(psc_req_t *req, psc_status_t status)
 {
     req_bulk_release(req);
-    psc_list_remove(&req->conn_link);
+    psc_list_remove(&req->link);
     psc_req_stage_set(req, PSC_STAGE_DONE);
     if (req->head.result.status == PSC_OK || status != PSC_OK)
         req->head.result.status = status;
@@ -85,9 +85,9 @@ void psc_req_notify(psc_req_t *req)
 void psc_req_finish(psc_req_t *req, psc_status_t status)
 {
     req_end(req, status);
-    if (req->on_done) {
-        req->on_done(req);
-        if (req->on_done)
+    if (req->bulk->on_done) {
+        req->bulk->on_done(req);
+        if (req->bulk->on_done)
             psc_req_release(req);
     }
     if (req->inside)

@@ -28,9 +28,16 @@ bool psc_req_extend(psc_req_t *req)
     if (!bulk)
         return false;
     bulk->req = req;
+    psc_list_init(&bulk->work_link);
     psc_list_init(&bulk->access_link);
     req->bulk = bulk;
     return true;
+}
+
+void psc_req_unqueue(psc_req_t *req)
+{
+    if (psc_req_extended(req))
+        psc_list_remove(&req->bulk->work_link);
 }
 
 static void req_shrink(psc_req_t *req)
@@ -139,7 +146,6 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     req = psc_container_of(requests->free.next, psc_req_t, link);
     psc_list_remove(&req->link);
     memset(&req->head, 0, sizeof req->head);
-    psc_list_init(&req->conn_link);
     req->kind = kind;
     req->stage = PSC_STAGE_IDLE;
     req->conn = NULL;
@@ -150,7 +156,6 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     req->inside = req->confirm = req->exposed = false;
     req->error = PSC_OK;
     req->total = 0;
-    req->on_done = NULL;
     return req;
 }
 

@@ -33,6 +33,8 @@ psc_req_t *psc_req_create_bulk(psc_requests_t *requests, psc_req_kind_t kind);
  * `bulk` is zero and must not be written. Returns false if memory is short. */
 bool psc_req_extend(psc_req_t *req);
 bool psc_req_extended(const psc_req_t *req);
+/* Take the request out of the connection's work queue, if it is there. */
+void psc_req_unqueue(psc_req_t *req);
 /* Put a request back into the pool. */
 void psc_req_recycle(psc_requests_t *requests, psc_req_t *req);
 /* Replace the request's pieces by a copy of iov (not of the bytes). */

@@ -69,7 +69,7 @@ static unsigned in_stage(const psc_conn_t *conn, psc_stage_t stage)
 {
     unsigned n = 0;
 
-    psc_list_for_each(req, (psc_list_t *)&conn->active, psc_req_t, conn_link)
+    psc_list_for_each(req, (psc_list_t *)&conn->active, psc_req_t, link)
         n += req->stage == stage;
     return n;
 }

@@ -319,7 +319,7 @@ void case_landing_in_a_closed_region(void)
     remote_begin(&remote);
     until(&remote.pair, !psc_list_empty(&remote.pair.b.conn->active));
     serving =
-        psc_container_of(remote.pair.b.conn->active.next, psc_req_t, conn_link);
+        psc_container_of(remote.pair.b.conn->active.next, psc_req_t, link);
     if (serving->stage == PSC_STAGE_SEND_RTR)
         psc_conn_flush(remote.pair.b.conn);
     check(serving->stage == PSC_STAGE_AWAIT_DATA);

@@ -139,12 +139,13 @@ void psc_access_settle(psc_req_t *req)
     if (req->bulk->inflight > 0)
         return;
     if (req->exposed && access_revoke(req) == PSC_INPROGRESS) {
-        if (!psc_link_listed(&req->link))
+        if (!psc_link_listed(&req->bulk->work_link))
             psc_ends_add(&psc_req_worker(req)->ends,
-                         &psc_req_worker(req)->ends.revoking, &req->link);
+                         &psc_req_worker(req)->ends.revoking,
+                         &req->bulk->work_link);
         return;
     }
-    psc_list_remove(&req->link);
+    psc_req_unqueue(req);
     psc_req_finish(req, req->error);
 }
 
@@ -152,15 +153,15 @@ void psc_req_fail(psc_req_t *req, psc_status_t status)
 {
     if (req->error == PSC_OK)
         req->error = status;
-    psc_list_remove(&req->link);
+    psc_req_unqueue(req);
     psc_req_stage_set(req, PSC_STAGE_ENDING);
     psc_access_settle(req);
 }
 
 void psc_access_progress(psc_worker_t *worker)
 {
-    psc_list_for_each(req, &worker->ends.revoking, psc_req_t, link)
-        psc_access_settle(req);
+    psc_list_for_each(bulk, &worker->ends.revoking, psc_bulk_t, work_link)
+        psc_access_settle(bulk->req);
 }
 
 psc_status_t psc_access_lane_end(const psc_lane_t *lane)
@@ -169,7 +170,7 @@ psc_status_t psc_access_lane_end(const psc_lane_t *lane)
 
     if (!lane->conn)
         return PSC_OK;
-    psc_list_for_each(req, &lane->conn->active, psc_req_t, conn_link) {
+    psc_list_for_each(req, &lane->conn->active, psc_req_t, link) {
         if (req->exposed && access_revoke_lane(req, lane) == PSC_INPROGRESS)
             status = PSC_INPROGRESS;
     }
@@ -180,7 +181,7 @@ void psc_access_lane_ended(psc_lane_t *lane)
 {
     if (!lane->conn)
         return;
-    psc_list_for_each(req, &lane->conn->active, psc_req_t, conn_link)
+    psc_list_for_each(req, &lane->conn->active, psc_req_t, link)
         psc_req_forget_lane(req, lane);
 }
 

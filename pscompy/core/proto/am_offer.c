@@ -51,7 +51,7 @@ static void am_refuse(psc_req_t *req, const psc_offer_t *offer)
              "memory for it",
              offer->len);
     psc_notices_log(&psc_req_worker(req)->notices, 1, line);
-    req->on_done = am_refused;
+    req->bulk->on_done = am_refused;
     req->error = PSC_ERR_NO_MEMORY;
     req->bulk->remote_id = offer->send_id;
     psc_req_attach(req, offer->conn);
@@ -75,7 +75,7 @@ static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)
     }
     psc_req_set_iov(req, &(psc_iov_t){node->data, offer->len}, 1);
     req->bulk->payload = node;
-    req->on_done = am_fetched;
+    req->bulk->on_done = am_fetched;
     return psc_rndv_recv_start(req, offer);
 }
 

@@ -41,7 +41,7 @@ static psc_status_t am_node_send(am_node_t *node)
         return PSC_OK;
     }
     req->bulk->payload = node;
-    req->on_done = am_posted;
+    req->bulk->on_done = am_posted;
     return PSC_OK;
 }
 

@@ -85,8 +85,8 @@ static psc_req_t *giveback_drop(psc_unexp_t *unexp)
 {
     psc_req_t *left = NULL;
 
-    psc_list_for_each(req, &unexp->conn->active, psc_req_t, conn_link) {
-        if (req->unexp != unexp || req->on_done)
+    psc_list_for_each(req, &unexp->conn->active, psc_req_t, link) {
+        if (req->unexp != unexp || req->bulk->on_done)
             continue;
         psc_match_unclaim(req);
         req->unexp = NULL;
@@ -111,7 +111,7 @@ static void giveback_settled(psc_req_t *req)
     psc_unexp_t *unexp = req->unexp;
     psc_status_t status = req->head.result.status;
 
-    req->on_done = NULL;
+    req->bulk->on_done = NULL;
     req->unexp = NULL;
     if (status != PSC_OK && status != PSC_ERR_TRUNCATED) {
         giveback_failed(unexp, status);
@@ -153,19 +153,20 @@ psc_status_t psc_giveback_request(psc_req_t *req)
     if (status != PSC_ERR_INVALID || req->kind != PSC_REQ_RECV ||
         req->head.state == PSC_REQUEST_DONE || req->error != PSC_OK)
         return status;
-    if (req->on_done) /* the request is being given back already */
+    if (req->bulk->on_done) /* the request is being given back already */
         return PSC_INPROGRESS;
     if (!giveback_moves(req, &result))
         return status;
-    unexp = giveback_record(req->conn, req->context, &result, req->total);
-    if (!unexp)
+    if (!psc_req_extend(req) ||
+        !(unexp = giveback_record(req->conn, req->context, &result,
+                                  req->total)))
         return PSC_ERR_NO_MEMORY;
     unexp->arriving = true;
     status = psc_message_put_back(unexp);
     if (status != PSC_OK)
         return status;
     req->unexp = unexp;
-    req->on_done = giveback_settled;
+    req->bulk->on_done = giveback_settled;
     return PSC_INPROGRESS;
 }
 
@@ -173,10 +174,10 @@ psc_status_t psc_giveback_request(psc_req_t *req)
 
 void psc_giveback_conn_ended(psc_conn_t *conn)
 {
-    psc_list_for_each(req, &conn->active, psc_req_t, conn_link) {
-        if (req->on_done != giveback_settled)
+    psc_list_for_each(req, &conn->active, psc_req_t, link) {
+        if (req->bulk->on_done != giveback_settled)
             continue;
-        req->on_done = NULL;
+        req->bulk->on_done = NULL;
         giveback_drop(req->unexp);
         req->unexp = NULL;
     }

@@ -202,7 +202,7 @@ static psc_loan_t *lend_loan_create(const psc_unexp_t *unexp, psc_map_t *map)
     psc_map_hold(map);
     psc_pool_hold(worker->memory.pool);
     req->bulk->payload = loan;
-    req->on_done = lend_loan_done;
+    req->bulk->on_done = lend_loan_done;
     req->bulk->remote_id = unexp->send_id;
     psc_req_attach(req, unexp->conn);
     psc_req_stage_set(req, PSC_STAGE_SEND_TAKEN);
@@ -331,7 +331,7 @@ void psc_lend_drain(psc_worker_t *worker)
 
 void psc_lend_conn_closing(psc_conn_t *conn)
 {
-    psc_list_for_each(req, &conn->active, psc_req_t, conn_link) {
+    psc_list_for_each(req, &conn->active, psc_req_t, link) {
         if (req->kind == PSC_REQ_LOAN && req->bulk->payload)
             lend_keep(conn, req->bulk->payload);
     }
@@ -342,7 +342,7 @@ void psc_lend_end(psc_req_t *req)
 {
     if (req->bulk->payload)
         lend_keep(req->conn, req->bulk->payload);
-    psc_list_remove(&req->link);
+    psc_req_unqueue(req);
     req->bulk->payload = NULL;
     psc_req_finish(req, PSC_OK);
 }

@@ -7,6 +7,12 @@
 #include "credit.h"
 #include "tag_post.h"
 
+static inline void match_dequeue(psc_match_list_t *list, psc_req_t *req)
+{
+    psc_match_list_remove(list, &req->link);
+    req->conn = NULL; /* in the place of bucket */
+}
+
 /* ---- arriving messages ---- */
 
 /* The earliest of these receives or probes that fits this tag, or NULL. Mostly
@@ -51,7 +57,7 @@ static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
             ? &queue->lists
             : psc_match_lists(psc_req_worker(req), NULL, req->context, false);
 
-    psc_match_list_remove(&lists->posted, &req->link);
+    match_dequeue(&lists->posted, req);
     req->unexp = NULL; /* in the place of source */
 }
 
@@ -86,7 +92,7 @@ static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
         if (!psc_tag_may(req) || !match_first_of_all(queue, req) ||
             !psc_tag_post(req))
             return;
-        psc_match_list_remove(&queue->lists.posted, &req->link);
+        match_dequeue(&queue->lists.posted, req);
         psc_req_stage_set(req, PSC_STAGE_TAGGED);
         psc_list_push(&queue->tagged, &req->link);
     }
@@ -112,10 +118,10 @@ void psc_match_leave(psc_req_t *req)
         psc_match_lists(psc_req_worker(req), req->source, req->context, false);
 
     if (req->kind == PSC_REQ_PROBE) {
-        psc_match_list_remove(&lists->probes, &req->link);
+        match_dequeue(&lists->probes, req);
         return;
     }
-    psc_match_list_remove(&lists->posted, &req->link);
+    match_dequeue(&lists->posted, req);
     if (req->source && !psc_list_empty(&lists->posted.all))
         match_hand_over(req->source,
                         psc_container_of(lists, psc_match_queue_t, lists));
@@ -147,7 +153,7 @@ static void match_answer_probes(psc_match_list_t *probes, psc_unexp_t *unexp)
     psc_req_t *probe;
 
     while ((probe = match_request(probes, unexp->tag))) {
-        psc_match_list_remove(probes, &probe->link);
+        match_dequeue(probes, probe);
         probe->head.result.tag = unexp->tag;
         probe->head.result.nbytes = unexp->len;
         psc_conn_sign(unexp->conn, &probe->head.result);
@@ -319,7 +325,7 @@ static void match_end_all(psc_match_list_t *requests, psc_status_t status)
     psc_req_t *req;
 
     while ((req = match_request(requests, PSC_ANY_TAG))) {
-        psc_match_list_remove(requests, &req->link);
+        match_dequeue(requests, req);
         psc_req_finish(req, status);
     }
 }

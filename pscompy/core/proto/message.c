@@ -401,7 +401,7 @@ psc_status_t psc_message_cancel(psc_req_t *req)
     if (req->stage == PSC_STAGE_POSTED)
         psc_match_leave(req);
     else
-        psc_list_remove(&req->link);
+        psc_req_unqueue(req);
     psc_req_finish(req, PSC_ERR_CANCELLED);
     return PSC_OK;
 }

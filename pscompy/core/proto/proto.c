@@ -185,7 +185,7 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
 /* Free the record of a message that will not be complete. */
 static void proto_drop_record(psc_unexp_t *unexp)
 {
-    psc_list_for_each(req, &unexp->conn->active, psc_req_t, conn_link) {
+    psc_list_for_each(req, &unexp->conn->active, psc_req_t, link) {
         if (req->unexp == unexp)
             req->unexp = NULL;
     }

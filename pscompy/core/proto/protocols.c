@@ -64,7 +64,7 @@ static void ends_request(psc_req_t *req, psc_status_t status)
     }
     if (unexp && !unexp->rts)
         return;
-    psc_list_remove(&req->conn_link);
+    psc_list_remove(&req->link);
     req->unexp = NULL;
     if (unexp)
         psc_unexp_free(unexp);
@@ -88,7 +88,7 @@ static void conn_ended(psc_conn_t *conn, psc_status_t status)
     psc_giveback_conn_ended(conn);
     for (uint32_t i = 0; i < conn->n_lanes; i++)
         psc_proto_abort(conn->lanes[i]);
-    psc_list_for_each(req, &conn->active, psc_req_t, conn_link)
+    psc_list_for_each(req, &conn->active, psc_req_t, link)
         ends_request(req, status);
     psc_lend_conn_ended(conn);
     psc_match_conn_failed(conn);
@@ -97,7 +97,7 @@ static void conn_ended(psc_conn_t *conn, psc_status_t status)
 
 static bool sends_pending(const psc_conn_t *conn)
 {
-    psc_list_for_each(req, (psc_list_t *)&conn->active, psc_req_t, conn_link) {
+    psc_list_for_each(req, (psc_list_t *)&conn->active, psc_req_t, link) {
         if (req->kind == PSC_REQ_SEND && req->stage != PSC_STAGE_LENT)
             return true;
     }

@@ -36,7 +36,7 @@ psc_status_t psc_rndv_send_fin(psc_req_t *req)
     if (req->bulk->inflight > 0)
         return PSC_INPROGRESS;
     if (req->bulk->waited && req->error == PSC_OK) {
-        psc_list_push(&req->conn->work.fins, &req->link);
+        psc_list_push(&req->conn->work.fins, &req->bulk->work_link);
         return PSC_INPROGRESS;
     }
     status = fin_send(req->conn, req->error, &req->bulk->remote_id, 1);
@@ -53,7 +53,7 @@ static uint32_t fin_ids(const psc_conn_t *conn, uint64_t *ids)
     uint32_t n = 0;
 
     for (; link != &conn->work.fins && n < FINS_MAX; link = link->next)
-        ids[n++] = psc_container_of(link, psc_req_t, link)->bulk->remote_id;
+        ids[n++] = psc_container_of(link, psc_bulk_t, work_link)->remote_id;
     return n;
 }
 
@@ -72,7 +72,8 @@ bool psc_rndv_send_fins(psc_conn_t *conn)
         if (status == PSC_ERR_NO_RESOURCE)
             break;
         while (n-- > 0 && (link = psc_list_pop(&conn->work.fins)))
-            psc_req_finish(psc_container_of(link, psc_req_t, link), status);
+            psc_req_finish(psc_container_of(link, psc_bulk_t, work_link)->req,
+                           status);
         moved = true;
     }
     return moved;

@@ -62,8 +62,8 @@ static inline void psc_count(psc_conn_t *conn, psc_counter_t counter,
 static inline void psc_req_attach(psc_req_t *req, psc_conn_t *conn)
 {
     req->conn = conn;
-    if (!psc_link_listed(&req->conn_link))
-        psc_list_push(&conn->active, &req->conn_link);
+    if (!psc_link_listed(&req->link))
+        psc_list_push(&conn->active, &req->link);
 }
 
 /* Fill in the source of a result. */

@@ -72,10 +72,14 @@ typedef struct psc_bulk {
     bool waited;       /* an operation did not complete immediately */
     psc_mem_t *mem[PSC_LANES_MAX];
     psc_keys_t keys;
+    psc_link_t work_link; /* in the connection's work queue, or revoking */
     struct {
         uint64_t region, nonce, offset;
     } rma;
     uint16_t aux; /* send: see message.h */
+    /* Internal requests: called instead of notifying a consumer. If the
+     * function clears on_done, the request passes to its consumer. */
+    void (*on_done)(psc_req_t *req);
     void *payload; /* internal: memory that on_done takes over */
     psc_link_t access_link; /* internal: in the accesses of its target */
     psc_tag_recv_t tagged; /* state of the receive in stage TAGGED */
@@ -87,7 +91,6 @@ typedef struct psc_bulk {
 struct psc_req {
     psc_request_t head; /* first: the part that consumers see. result.tag is
                            the tag of the operation until it matches */
-    psc_conn_t *conn;   /* send: destination; recv: source, once known */
     union {
         /* POSTED and TAGGED: source as posted, NULL for any */
         psc_conn_t *source;
@@ -96,12 +99,18 @@ struct psc_req {
          * record of that message. Else NULL. */
         psc_unexp_t *unexp;
     };
-    psc_link_t link; /* in a match queue, or the connection's work queue */
+    /* POSTED and TAGGED: in a match queue. Afterwards, and for all others: in
+     * the connection's active. Free: in the pool. */
+    psc_link_t link;
     union {
-        psc_link_t conn_link; /* in the connection's active */
-        psc_link_t bucket;    /* POSTED: see proto/match_list.h */
+        psc_link_t bucket; /* POSTED: see proto/match_list.h */
+        struct {           /* all other stages */
+            /* in the completion queue or the list of freed requests */
+            psc_req_t *next;
+            /* send: destination; recv: source, once known; else NULL */
+            psc_conn_t *conn;
+        };
     };
-    psc_req_t *next; /* in the completion queue or the list of freed requests */
     /* The thread to wake when its state changes; NULL while it is free. */
     psc_follower_t *follower;
     union {
@@ -112,9 +121,6 @@ struct psc_req {
         };
     };
     psc_bulk_t *bulk; /* never NULL; see psc_req_extend */
-    /* Internal requests: called instead of notifying a consumer. If the
-     * function clears on_done, the request passes to its consumer. */
-    void (*on_done)(psc_req_t *req);
     uint32_t generation;
     uint32_t n_iov;
     uint16_t context;
@@ -134,7 +140,7 @@ struct psc_req {
 };
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "total is piece.len");
-_Static_assert(sizeof(psc_req_t) <= 168, "a posted receive is small");
+_Static_assert(sizeof(psc_req_t) <= 144, "a posted receive is small");
 
 /* Requests are allocated in chunks, which never move. */
 #define PSC_REQ_CHUNK 64u
