@@ -96,6 +96,7 @@ void psc_req_recycle(psc_requests_t *requests, psc_req_t *req)
     req_drop_iov(req);
     req_shrink(req);
     req->in_use = false;
+    requests->n_used--;
     req->generation++;
     psc_list_push_front(&requests->free, &req->link);
 }
@@ -121,12 +122,8 @@ static void req_reclaim_all(psc_requests_t *requests)
 
 uint32_t psc_requests_used(psc_requests_t *requests)
 {
-    uint32_t n = 0;
-
     req_reclaim_all(requests);
-    for (uint32_t i = 0; i < psc_requests_count(requests); i++)
-        n += psc_req_at(requests, i)->in_use;
-    return n;
+    return requests->n_used;
 }
 
 /* Before the pool grows, reuse its requests. */
@@ -151,6 +148,7 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     req->conn = NULL;
     req->unexp = NULL;
     req->in_use = true;
+    requests->n_used++;
     atomic_store_explicit(&req->holds, PSC_HELD_BY_CORE | PSC_HELD_BY_CONSUMER,
                           memory_order_relaxed);
     req->inside = req->confirm = req->exposed = false;

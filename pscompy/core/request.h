@@ -10,6 +10,7 @@ typedef struct psc_requests {
     psc_worker_t *worker;
     psc_req_chunk_t **chunks;
     uint32_t n_chunks;
+    uint32_t n_used; /* requests in use, or freed and not recycled yet */
     psc_list_t free;
     psc_completions_t completions;
 } psc_requests_t;
@@ -22,7 +23,7 @@ static inline uint32_t psc_requests_count(const psc_requests_t *requests)
     return requests->n_chunks * PSC_REQ_CHUNK;
 }
 
-/* Count the requests in use, by visiting the whole pool. */
+/* Number of requests in use, after those that were freed are recycled. */
 uint32_t psc_requests_used(psc_requests_t *requests);
 /* Take a request from the pool. Returns NULL if memory is short. */
 psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind);

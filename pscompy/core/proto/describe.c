@@ -37,9 +37,8 @@ _Static_assert((int)PSC_ITEM_SEND == (int)PSC_REQ_SEND &&
 
 static psc_item_t describe_request(const psc_req_t *req)
 {
-    const psc_conn_t *peer = req->stage != PSC_STAGE_POSTED && req->conn
-                                 ? req->conn
-                                 : req->source;
+    const psc_conn_t *peer =
+        req->stage != PSC_STAGE_POSTED && req->conn ? req->conn : req->source;
 
     return (psc_item_t){.kind = (psc_item_kind_t)req->kind,
                         .request = (uintptr_t)&req->head,

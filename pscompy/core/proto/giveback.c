@@ -157,9 +157,10 @@ psc_status_t psc_giveback_request(psc_req_t *req)
         return PSC_INPROGRESS;
     if (!giveback_moves(req, &result))
         return status;
-    if (!psc_req_extend(req) ||
-        !(unexp = giveback_record(req->conn, req->context, &result,
-                                  req->total)))
+    if (!psc_req_extend(req))
+        return PSC_ERR_NO_MEMORY;
+    unexp = giveback_record(req->conn, req->context, &result, req->total);
+    if (!unexp)
         return PSC_ERR_NO_MEMORY;
     unexp->arriving = true;
     status = psc_message_put_back(unexp);
