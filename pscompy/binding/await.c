@@ -61,7 +61,7 @@ static void ended_give_back(psb_ended_t *self)
 {
     PyObject *request = (PyObject *)self->request, *later;
 
-    if (self->turn || self->request->awaits > 0)
+    if (self->turn || self->request->op.awaits > 0)
         return;
     later = PyObject_CallMethod(request, "_give_back", NULL);
     if (!later)

@@ -143,21 +143,21 @@ static int buffers_allocate(psb_buffers_t *buffers, size_t n)
     }
     views->view = (Py_buffer *)(void *)&views[1];
     views->pieces = (psc_iov_t *)(void *)&views->view[n];
-    buffers->views = views;
+    buffers->keeper = (uintptr_t)views;
     return 0;
 }
 
 static int buffers_add(psb_buffers_t *buffers, PyObject *object,
                        psb_needs_t needs)
 {
-    psb_views_t *views = buffers->views;
-    Py_buffer *view = &views->view[buffers->n];
+    psb_views_t *views = psb_buffers_views(buffers);
+    Py_buffer *view = &views->view[views->n];
 
     if (buffer_get(view, object, needs) < 0) {
         psb_buffers_release(buffers);
         return -1;
     }
-    views->pieces[buffers->n++] = (psc_iov_t){view->buf, (size_t)view->len};
+    views->pieces[views->n++] = (psc_iov_t){view->buf, (size_t)view->len};
     views->nbytes += (uint64_t)view->len;
     return 0;
 }
@@ -186,17 +186,16 @@ static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
                                      (size_t)PyBytes_GET_SIZE(object)};
     else if (!psb_array_get(&buffers->piece, object, writable))
         return false;
-    buffers->owner = Py_NewRef(object);
-    buffers->owned = true;
-    buffers->n = 1;
+    buffers->keeper = (uintptr_t)Py_NewRef(object) | PSB_KEPT_BY_OWNER;
     return true;
 }
 
 /* Replace the view in the room by its layout. */
 static int buffers_stride(psb_buffers_t *buffers, bool writable)
 {
-    Py_buffer view = *buffers->views->view;
+    Py_buffer view = *psb_buffers_views(buffers)->view;
     psc_layout_t *layout = psb_layout_new(&view, writable);
+    psb_views_t *views;
 
     psb_buffers_init(buffers);
     if (!layout || buffers_allocate(buffers, 2) < 0) {
@@ -204,12 +203,12 @@ static int buffers_stride(psb_buffers_t *buffers, bool writable)
         PyBuffer_Release(&view);
         return -1;
     }
-    *buffers->views->view = view;
-    buffers->views->layout = layout;
-    buffers->views->nbytes = (uint64_t)view.len;
-    psc_layout_pieces(layout, buffers->views->pieces);
-    buffers->n = 2;
-    buffers->strided = true;
+    views = psb_buffers_views(buffers);
+    *views->view = view;
+    views->layout = layout;
+    views->nbytes = (uint64_t)view.len;
+    psc_layout_pieces(layout, views->pieces);
+    views->n = 2;
     return 0;
 }
 
@@ -218,8 +217,9 @@ static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
 {
     if (buffers_get_kept(buffers, object, needs.writable))
         return 0;
-    room->views = (psb_views_t){&room->view, &room->piece, NULL, 0, true};
-    buffers->views = &room->views;
+    room->views = (psb_views_t){
+        .view = &room->view, .pieces = &room->piece, .in_room = true};
+    buffers->keeper = (uintptr_t)&room->views;
     if (buffers_add(buffers, object, needs) < 0)
         return -1;
     if (PSB_UNLIKELY(!PyBuffer_IsContiguous(&room->view, 'C')))
@@ -230,15 +230,35 @@ static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
 
 int psb_buffers_keep(psb_buffers_t *buffers)
 {
-    const psb_views_t *room = buffers->owned ? NULL : buffers->views;
+    const psb_views_t *room = psb_buffers_views(buffers);
+    psb_views_t *views;
 
     if (!room || !room->in_room)
         return 0;
     if (buffers_allocate(buffers, 1) < 0)
         return -1;
-    *buffers->views->view = *room->view;
-    *buffers->views->pieces = *room->pieces;
-    buffers->views->nbytes = room->nbytes;
+    views = psb_buffers_views(buffers);
+    *views->view = *room->view;
+    *views->pieces = *room->pieces;
+    views->nbytes = room->nbytes;
+    views->n = room->n;
+    views->lease = room->lease;
+    return 0;
+}
+
+int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state,
+                     PyObject *object)
+{
+    psb_lease_t *lease;
+
+    if (psb_lease_begin(state, object, &lease) < 0)
+        return -1;
+    if (lease && psb_buffers_kept_by(buffers) == PSB_KEPT_BY_OWNER) {
+        Py_DECREF(object); /* the lease has a reference, too */
+        buffers->keeper = (uintptr_t)lease | PSB_KEPT_BY_LEASE;
+    } else if (lease) {
+        psb_buffers_views(buffers)->lease = lease;
+    }
     return 0;
 }
 
@@ -270,32 +290,39 @@ int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
     return buffers_get_one(buffers, object, needs, room);
 }
 
+static void buffers_free_views(psb_views_t *views)
+{
+    if (PSB_UNLIKELY(views->lease != NULL))
+        psb_lease_end(views->lease);
+    for (uint32_t i = 0; i < views->n; i++)
+        PyBuffer_Release(&views->view[i]);
+    if (views->in_room)
+        return;
+    PyMem_Free(views->layout);
+    PyMem_Free(views);
+}
+
 void psb_buffers_release(psb_buffers_t *buffers)
 {
-    psb_buffers_t old = *buffers;
+    unsigned kept_by = psb_buffers_kept_by(buffers);
+    void *keeper = psb_buffers_keeper(buffers);
 
     psb_buffers_init(buffers);
-    if (PSB_UNLIKELY(old.lease != NULL))
-        psb_lease_end(old.lease);
-    if (old.owned) {
-        Py_DECREF(old.owner);
-        return;
-    }
-    for (uint32_t i = 0; old.views && i < old.n; i++)
-        PyBuffer_Release(&old.views->view[i]);
-    if (old.views && !old.views->in_room) {
-        PyMem_Free(old.views->layout);
-        PyMem_Free(old.views);
-    }
+    if (kept_by == PSB_KEPT_BY_OWNER)
+        Py_DECREF((PyObject *)keeper);
+    else if (PSB_UNLIKELY(kept_by == PSB_KEPT_BY_LEASE))
+        psb_lease_end(keeper);
+    else if (keeper)
+        buffers_free_views(keeper);
 }
 
 int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg)
 {
-    if (buffers->owned) {
-        Py_VISIT(buffers->owner);
-        return 0;
-    }
-    for (uint32_t i = 0; buffers->views && i < buffers->n; i++)
-        Py_VISIT(buffers->views->view[i].obj);
+    const psb_views_t *views = psb_buffers_views(buffers);
+
+    if (psb_buffers_kept_by(buffers) == PSB_KEPT_BY_OWNER)
+        Py_VISIT((PyObject *)psb_buffers_keeper(buffers));
+    for (uint32_t i = 0; views && i < views->n; i++)
+        Py_VISIT(views->view[i].obj);
     return 0;
 }

@@ -8,8 +8,10 @@
 typedef struct psb_views {
     Py_buffer *view;
     psc_iov_t *pieces;
-    psc_layout_t *layout; /* `strided`: pieces are those of the layout */
+    psc_layout_t *layout; /* the pieces are those of this layout; or NULL */
     uint64_t nbytes;
+    uint32_t n;
+    psb_lease_t *lease; /* of the object, if it is a lent array; or NULL */
     bool in_room;
 } psb_views_t;
 
@@ -20,37 +22,68 @@ typedef struct psb_view_room {
     psc_iov_t piece;
 } psb_view_room_t;
 
+/* Small, because each outstanding request has one: `keeper` is an address whose
+ * low bits say of what. */
 typedef struct psb_buffers {
-    psc_iov_t piece; /* if n == 1 */
-    union {
-        PyObject *owner; /* `owned`: an array or bytes, of `piece` */
-        psb_views_t *views; /* of all other objects; or NULL */
-    };
-    psb_lease_t *lease; /* of a lent array, until psb_buffers_release; or
-                           NULL */
-    uint32_t n;
-    bool owned; /* a reference keeps the memory in its place */
-    bool strided; /* one object that is not contiguous */
+    psc_iov_t piece; /* if there is one */
+    uintptr_t keeper; /* 0: no buffers */
 } psb_buffers_t;
+
+#define PSB_KEPT_BY_VIEWS 0u /* psb_views_t */
+#define PSB_KEPT_BY_OWNER 1u /* PyObject: an array or bytes, of `piece` */
+#define PSB_KEPT_BY_LEASE 2u /* psb_lease_t, of the array of `piece` */
+#define PSB_KEPT_MASK 3u
+
+static inline unsigned psb_buffers_kept_by(const psb_buffers_t *buffers)
+{
+    return buffers->keeper & PSB_KEPT_MASK;
+}
+
+static inline void *psb_buffers_keeper(const psb_buffers_t *buffers)
+{
+    return (void *)(buffers->keeper & ~(uintptr_t)PSB_KEPT_MASK);
+}
+
+/* The views of objects that neither an owner nor a lease keeps; or NULL. */
+static inline psb_views_t *psb_buffers_views(const psb_buffers_t *buffers)
+{
+    return psb_buffers_kept_by(buffers) ? NULL : psb_buffers_keeper(buffers);
+}
 
 static inline void psb_buffers_init(psb_buffers_t *buffers)
 {
-    buffers->views = NULL;
-    buffers->lease = NULL;
-    buffers->n = 0;
-    buffers->owned = buffers->strided = false;
+    buffers->keeper = 0;
+}
+
+/* The number of pieces. */
+static inline uint32_t psb_buffers_n(const psb_buffers_t *buffers)
+{
+    const psb_views_t *views = psb_buffers_views(buffers);
+
+    return views ? views->n : buffers->keeper != 0;
 }
 
 static inline const psc_iov_t *psb_buffers_iov(const psb_buffers_t *buffers)
 {
-    return buffers->n > 1 ? buffers->views->pieces : &buffers->piece;
+    return psb_buffers_n(buffers) > 1 ? psb_buffers_views(buffers)->pieces
+                                      : &buffers->piece;
+}
+
+/* True if there is one object that is not contiguous. */
+static inline bool psb_buffers_strided(const psb_buffers_t *buffers)
+{
+    const psb_views_t *views = psb_buffers_views(buffers);
+
+    return views && views->layout;
 }
 
 static inline uint64_t psb_buffers_nbytes(const psb_buffers_t *buffers)
 {
-    if (buffers->n > 1)
-        return buffers->views->nbytes;
-    return buffers->n ? buffers->piece.len : 0;
+    const psb_views_t *views = psb_buffers_views(buffers);
+
+    if (views)
+        return views->nbytes;
+    return buffers->keeper ? buffers->piece.len : 0;
 }
 
 /* Conditions on buffers. */
@@ -64,6 +97,10 @@ typedef struct psb_needs {
  * C-contiguous). */
 int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
                     psb_view_room_t *room);
+/* Makes the array that the buffers show read-only until they are released; does
+ * nothing for another object. Returns -1 with an exception. */
+int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state,
+                     PyObject *object);
 /* Moves the view out of its room, for buffers that outlive the call. */
 int psb_buffers_keep(psb_buffers_t *buffers);
 void psb_buffers_release(psb_buffers_t *buffers);

@@ -18,7 +18,7 @@ PyObject *psb_request_cancel(psb_request_t *self, PyObject *unused)
             psb_request_withdraw(self);
         psb_request_advance(self);
     }
-    return PyBool_FromLong(self->finished &&
+    return PyBool_FromLong(self->op.finished &&
                            self->op.result.status == PSC_ERR_CANCELLED);
 }
 
@@ -26,9 +26,9 @@ PyObject *psb_request_cancel(psb_request_t *self, PyObject *unused)
 static void cancel_forget(psb_request_t *self, PyObject *cancelled)
 {
     self->op.result.status = PSC_ERR_CANCELLED;
-    Py_CLEAR(self->value);
     Py_CLEAR(self->status);
-    Py_XSETREF(self->error, cancelled);
+    Py_XSETREF(self->outcome, cancelled);
+    self->op.failed = true;
     psb_request_mark_seen(self);
 }
 
@@ -62,13 +62,13 @@ PyObject *psb_request_give_back(psb_request_t *self, PyObject *const *args,
         return NULL;
     if (self->op.kind == PSB_EVENT)
         Py_RETURN_FALSE;
-    if (!self->finished && psb_op_give_up(&self->op))
+    if (!self->op.finished && psb_op_give_up(&self->op))
         psb_request_advance(self);
-    if (!self->finished) {
-        self->giving_back = psb_op_receives(&self->op);
-        return PyBool_FromLong(self->giving_back);
+    if (!self->op.finished) {
+        self->op.giving_back = psb_op_receives(&self->op);
+        return PyBool_FromLong(self->op.giving_back);
     }
-    if ((!self->seen || (given[0] && given[0] == Py_True)) &&
+    if ((!self->op.seen || (given[0] && given[0] == Py_True)) &&
         psb_op_has_message(&self->op) && cancel_ended(self) < 0)
         return NULL;
     Py_RETURN_FALSE;
@@ -84,7 +84,7 @@ PyObject *psb_request_revoke(psb_request_t *self, PyObject *unused)
         psb_request_advance(self);
         Py_RETURN_TRUE;
     }
-    if (self->seen)
+    if (self->op.seen)
         Py_RETURN_FALSE;
     cancelled = cancel_exception(self);
     if (!cancelled)

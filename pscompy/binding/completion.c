@@ -111,7 +111,7 @@ static void worker_sweep_late(psb_worker_t *self)
 
     while (self->n_unnotified && link != &self->ops) {
         psb_op_t *op = psb_op_of(link);
-        bool unnotified = op->in_request && psb_request_of(op)->unnotified;
+        bool unnotified = op->in_request && op->unnotified;
 
         if (unnotified && psb_request_advance(psb_request_of(op)))
             link = self->ops.next;

@@ -12,18 +12,18 @@ static const psc_iov_t *giveback_memory(const psb_op_t *op, psc_iov_t *piece,
     Py_ssize_t nbytes;
 
     if (op->kind == PSB_RECV_INTO) {
-        *n_p = op->buffers.n;
+        *n_p = psb_buffers_n(&op->buffers);
         return psb_buffers_iov(&op->buffers);
     }
-    *n_p = op->fresh || op->room ? 1 : 0;
-    if (psb_op_in_room(op)) {
-        *piece = psb_room_piece(op->room);
+    *n_p = op->memory ? 1 : 0;
+    if (op->in_room) {
+        *piece = psb_room_piece(op->memory);
         piece->len = (size_t)op->result.nbytes;
-    } else if (op->fresh && PyByteArray_Check(op->fresh)) {
-        piece->base = PyByteArray_AS_STRING(op->fresh);
-        piece->len = (size_t)PyByteArray_GET_SIZE(op->fresh);
-    } else if (op->fresh) {
-        piece->base = psb_memory_base(op->fresh, &nbytes);
+    } else if (op->memory && PyByteArray_Check(op->memory)) {
+        piece->base = PyByteArray_AS_STRING(op->memory);
+        piece->len = (size_t)PyByteArray_GET_SIZE(op->memory);
+    } else if (op->memory) {
+        piece->base = psb_memory_base(op->memory, &nbytes);
         piece->len = (size_t)nbytes;
     }
     return piece;

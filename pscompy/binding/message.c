@@ -26,7 +26,6 @@ PyObject *psb_message_new(psb_op_t *op)
     }
     psb_op_unlink(op);
     self->op = *op;
-    psc_list_init(&self->op.link);
     self->op.waiters = 0;
     self->op.in_request = false;
     psb_buffers_init(&self->op.buffers);

@@ -10,13 +10,17 @@
 
 void psb_op_link(psb_op_t *op)
 {
-    if (!psc_link_listed(&op->link))
-        psc_list_push(&op->worker->ops, &op->link);
+    if (op->listed)
+        return;
+    op->listed = true;
+    psc_list_push(&op->worker->ops, &op->link);
 }
 
 void psb_op_unlink(psb_op_t *op)
 {
-    psc_list_remove(&op->link);
+    if (op->listed)
+        psc_list_remove(&op->link);
+    op->listed = false;
 }
 
 /* ---- start ---- */
@@ -27,38 +31,53 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
         .writable = call->kind == PSB_RECV_INTO || call->kind == PSB_GET,
         .contiguous = call->kind != PSB_SEND && call->kind != PSB_RECV_INTO};
 
-    psc_list_init(&op->link);
     op->worker = call->worker;
     op->origin = call->origin;
     op->core = NULL;
-    op->fresh = NULL;
-    op->room = NULL; /* and target */
+    op->memory = NULL;
     op->kind = (uint8_t)call->kind;
-    op->done = false;
-    op->in_request = false;
+    op->listed = op->in_room = op->matched = false;
+    op->done = op->in_request = op->finished = op->failed = false;
+    op->in_flight = op->self_reference = op->offered = false;
+    op->unnotified = op->cancelled = op->persistent = false;
+    op->seen = op->giving_back = false;
+    op->awaits = 0;
     op->context = (uint16_t)call->context;
     op->tag = call->tag;
     op->waiters = 0;
     op->polls = 0;
-    op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
+    op->result = (psc_result_t){.status = PSC_OK, .rank = -1}; /* no target */
     psb_buffers_init(&op->buffers);
     if (call->buf && psb_buffers_get(&op->buffers, call->buf, needs, room) < 0)
         return -1;
     if (PSB_UNLIKELY(call->lend) &&
-        psb_lease_begin(call->worker->state, call->buf, &op->buffers.lease) <
-            0) {
+        psb_buffers_lend(&op->buffers, call->worker->state, call->buf) < 0) {
         psb_buffers_release(&op->buffers);
         return -1;
     }
-    op->fresh = call->keep;
-    Py_XINCREF(op->fresh);
+    op->memory = Py_XNewRef(call->keep);
     if (call->kind == PSB_RECV_NEW || call->kind == PSB_RECV_ROOM ||
-        call->kind == PSB_RECV_STATUS)
-        op->room = psb_room_take(op->worker);
+        call->kind == PSB_RECV_STATUS) {
+        op->memory = psb_room_take(op->worker);
+        op->in_room = op->memory != NULL;
+    }
     return 0;
 }
 
 /* ---- in flight ---- */
+
+void psb_op_set_memory(psb_op_t *op, PyObject *memory)
+{
+    PyObject *old = op->memory;
+    bool in_room = op->in_room;
+
+    op->memory = memory;
+    op->in_room = false;
+    if (in_room)
+        psb_room_give(op->worker, old);
+    else
+        Py_XDECREF(old);
+}
 
 void psb_op_free_core(psb_op_t *op)
 {
@@ -70,9 +89,10 @@ void psb_op_free_core(psb_op_t *op)
 
 static void op_end(psb_op_t *op, psc_result_t result)
 {
+    psb_op_unlink(op);
     op->result = result;
     op->done = true;
-    psb_op_unlink(op);
+    op->matched = false;
     psb_op_free_core(op);
 }
 
@@ -85,26 +105,27 @@ static void op_fail(psb_op_t *op, psc_status_t status)
 static int op_make_fresh(psb_op_t *op, psc_iov_t *piece)
 {
     uint64_t nbytes = op->core->result.nbytes;
+    PyObject *fresh = NULL;
 
     if (op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY) {
-        op->fresh = psb_memory_receive(op->worker, (size_t)nbytes,
-                                       op->kind == PSB_RECV_VIEW);
-        if (op->fresh) {
+        fresh = psb_memory_receive(op->worker, (size_t)nbytes,
+                                   op->kind == PSB_RECV_VIEW);
+        if (fresh) {
             Py_ssize_t length;
 
-            piece->base = psb_memory_base(op->fresh, &length);
+            piece->base = psb_memory_base(fresh, &length);
             piece->len = (size_t)length;
-            return 0;
         }
     } else if (nbytes <= PY_SSIZE_T_MAX) {
-        op->fresh = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
+        fresh = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
+        if (fresh)
+            *piece = (psc_iov_t){PyByteArray_AS_STRING(fresh), (size_t)nbytes};
     }
-    if (!op->fresh) {
+    if (!fresh) {
         PyErr_Clear();
         return -1;
     }
-    piece->base = PyByteArray_AS_STRING(op->fresh);
-    piece->len = (size_t)nbytes;
+    psb_op_set_memory(op, fresh);
     return 0;
 }
 
@@ -112,12 +133,12 @@ static void op_supply(psb_op_t *op)
 {
     const psc_iov_t *iov = psb_buffers_iov(&op->buffers);
     const psc_api_t *api = op->worker->api;
-    size_t n_iov = op->buffers.n;
+    size_t n_iov = psb_buffers_n(&op->buffers);
     psc_status_t status;
     psc_iov_t piece;
 
     if ((op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY) &&
-        (op->fresh = psb_memory_view(op->worker, op->core)))
+        (op->memory = psb_memory_view(op->worker, op->core)))
         return;
     if (op->kind != PSB_RECV_INTO) {
         if (op_make_fresh(op, &piece) < 0) {
@@ -149,9 +170,7 @@ bool psb_op_advance(psb_op_t *op)
         if (state == PSC_REQUEST_DONE) {
             op_end(op, op->core->result);
         } else if (op->kind == PSB_MATCH) {
-            op->result = op->core->result;
-            op->result.status = PSC_OK;
-            op->done = true;
+            op->matched = op->done = true;
         } else {
             op_supply(op);
         }
@@ -203,10 +222,7 @@ bool psb_op_give_up(psb_op_t *op)
 
 void psb_op_drop_memory(psb_op_t *op)
 {
-    Py_CLEAR(op->fresh);
-    if (psb_op_room(op))
-        psb_room_give(op->worker, op->room);
-    op->room = NULL;
+    psb_op_set_memory(op, NULL);
 }
 
 void psb_op_clear(psb_op_t *op)

@@ -7,26 +7,46 @@
 #include "call.h"
 
 typedef struct psb_op {
-    psc_link_t link;     /* link in the worker's ops, see psb_op_link */
     psb_worker_t *worker;
     PyObject *origin;    /* its _exception() makes the errors, or NULL */
     psc_request_t *core; /* NULL: none was needed, or it was freed */
-    PyObject *fresh;     /* memory that a receive without buffer made; the
-                            owner of an active message's header */
+    /* Of a receive without buffer: the Room for a short message, if `in_room`,
+     * else memory that was made for the message, or NULL. The owner of an
+     * active message's header. */
+    PyObject *memory;
     union {
-        PyObject *room; /* receives: Room for a short message, or NULL */
-        psc_conn_t *target; /* psb_op_goes_out: The connection of a blocking
-                               send. If it is closed locally the send fails with
-                               Closed. NULL for all other operations. */
+        struct { /* in flight */
+            psc_link_t link; /* `listed`: in the worker's ops */
+            /* The connection of a blocking send. If it is closed locally the
+             * send fails with Closed. NULL for all other operations. */
+            psc_conn_t *target;
+        };
+        psc_result_t result; /* once done; see psb_op_result */
     };
     uint8_t kind; /* psb_kind_t */
     uint8_t polls; /* polls that a blocking receive made when it started */
-    bool done;
-    bool in_request; /* part of a psb_request_t */
     uint16_t context;
     uint16_t waiters; /* threads that wait on `core` without the GIL */
+    uint16_t awaits; /* awaits that are suspended for its Request */
     int32_t tag;
-    psc_result_t result; /* valid once done */
+    bool done : 1;
+    bool listed : 1;
+    bool in_room : 1;
+    bool matched : 1; /* a probe that is done: `core` has its message */
+    bool in_request : 1; /* part of a psb_request_t, which has: */
+    bool finished : 1; /* its outcome is set, for good */
+    bool failed : 1; /* its outcome is an exception */
+    bool in_flight : 1; /* the object is kept alive until the op completes */
+    bool self_reference : 1; /* it holds a reference to itself, because the
+                                program has dropped its last one */
+    bool offered : 1; /* asyncio may have wrapped the request in a task */
+    bool unnotified : 1; /* the core does not report its completion */
+    bool cancelled : 1; /* an event that its consumer cancelled */
+    bool persistent : 1; /* keeps its buffers for the next start */
+    bool seen : 1; /* The program has seen that it completed. Until then a
+                      receive can give its message back. */
+    bool giving_back : 1; /* a receive whose message is given back on
+                             completion */
     psb_buffers_t buffers;
 } psb_op_t;
 
@@ -51,16 +71,14 @@ static inline bool psb_op_goes_out(const psb_op_t *op)
     return op->kind == PSB_SEND || op->kind == PSB_AM || op->kind == PSB_PUT ||
            op->kind == PSB_GET;
 }
-static inline PyObject *psb_op_room(const psb_op_t *op)
+/* The result of an op that is done. */
+static inline const psc_result_t *psb_op_result(const psb_op_t *op)
 {
-    return psb_op_goes_out(op) ? NULL : op->room;
+    return op->matched ? &op->core->result : &op->result;
 }
-/* True if the message that was received is in the op's Room. */
-static inline bool psb_op_in_room(const psb_op_t *op)
-{
-    return psb_op_room(op) && !op->fresh;
-}
-void psb_op_drop_memory(psb_op_t *op); /* fresh and room */
+/* Takes over the reference; an earlier Room is given back. */
+void psb_op_set_memory(psb_op_t *op, PyObject *memory);
+void psb_op_drop_memory(psb_op_t *op);
 void psb_op_clear(psb_op_t *op);
 void psb_op_link(psb_op_t *op);
 void psb_op_unlink(psb_op_t *op);

@@ -20,11 +20,11 @@ static int request_was_cancelled(psb_request_t *self)
     psb_state_t *state = self->op.worker->state;
     PyObject *type;
 
-    if (!psb_request_advance(self) || !self->error)
+    if (!psb_request_advance(self) || !self->op.failed)
         return false;
     type =
         psb_import_once(&state->cancelled_type, "pscompy.errors", "Cancelled");
-    return type ? PyObject_IsInstance(self->error, type) : -1;
+    return type ? PyObject_IsInstance(self->outcome, type) : -1;
 }
 
 PyObject *psb_request_cancelled(psb_request_t *self, PyObject *unused)
@@ -39,7 +39,7 @@ PyObject *psb_request_cancelled(psb_request_t *self, PyObject *unused)
 static PyObject *request_error(psb_request_t *self)
 {
     int cancelled = request_was_cancelled(self);
-    PyObject *error = self->error ? self->error : Py_None;
+    PyObject *error = self->op.failed ? self->outcome : Py_None;
 
     if (cancelled < 0)
         return NULL;
@@ -83,7 +83,7 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
 
         if (!list)
             return NULL;
-        if (self->finished) { /* meanwhile: making an object may run code */
+        if (self->op.finished) { /* meanwhile: making an object may run code */
             Py_DECREF(list);
             return psb_request_on_done(self, fn);
         }
@@ -135,7 +135,7 @@ PyObject *psb_request_add_done_callback(psb_request_t *self, PyObject *fn)
 
 PyObject *psb_request_remove_done_callback(psb_request_t *self, PyObject *fn)
 {
-    PyObject *list = self->finished ? NULL : Py_XNewRef(self->callbacks);
+    PyObject *list = self->op.finished ? NULL : Py_XNewRef(self->callbacks);
     Py_ssize_t removed = 0, i;
 
     for (i = list ? PyList_GET_SIZE(list) : 0; i > 0; i--) {

@@ -90,7 +90,8 @@ static PyObject *request_event_fail(psb_request_t *self, PyObject *error)
 
 static PyObject *request_get_status(psb_request_t *self, void *closure)
 {
-    PyObject *status = self->finished && self->status ? self->status : Py_None;
+    PyObject *status =
+        self->op.finished && self->status ? self->status : Py_None;
 
     (void)closure;
     Py_INCREF(status);
@@ -101,8 +102,14 @@ static PyObject *request_get_status(psb_request_t *self, void *closure)
 static PyObject *request_get_blocking(psb_request_t *self, void *closure)
 {
     (void)closure;
-    self->offered = true;
+    self->op.offered = true;
     Py_RETURN_NONE;
+}
+
+static PyObject *request_get_finished(psb_request_t *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(self->op.finished);
 }
 
 static PyObject *request_get_worker(psb_request_t *self, void *closure)
@@ -114,9 +121,9 @@ static PyObject *request_get_worker(psb_request_t *self, void *closure)
 
 static PyObject *request_repr(psb_request_t *self)
 {
-    const char *state = !self->finished ? "in flight"
-                        : self->error   ? "failed"
-                                        : "done";
+    const char *state = !self->op.finished ? "in flight"
+                        : self->op.failed  ? "failed"
+                                           : "done";
     PyObject *operation = psb_op_operation(&self->op), *text;
 
     if (!operation)
@@ -131,10 +138,8 @@ static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->op.worker);
     Py_VISIT(self->op.origin);
-    Py_VISIT(self->op.fresh);
-    Py_VISIT(psb_op_room(&self->op)); /* its place may be the target */
-    Py_VISIT(self->value);
-    Py_VISIT(self->error);
+    Py_VISIT(self->op.memory);
+    Py_VISIT(self->outcome);
     Py_VISIT(self->callbacks); /* or status */
     return psb_buffers_traverse(&self->op.buffers, visit, arg);
 }
@@ -143,8 +148,7 @@ static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
 static int request_clear(psb_request_t *self)
 {
     Py_CLEAR(self->op.origin);
-    Py_CLEAR(self->value);
-    Py_CLEAR(self->error);
+    Py_CLEAR(self->outcome);
     Py_CLEAR(self->callbacks); /* or status */
     return 0;
 }
@@ -231,12 +235,12 @@ static PyGetSetDef request_getset[] = {
      "The Status of a completed receive or probe, else None.", NULL},
     {"_asyncio_future_blocking", (getter)request_get_blocking, NULL, NULL,
      NULL},
+    {"_finished", (getter)request_get_finished, NULL, NULL, NULL},
     {"_worker", (getter)request_get_worker, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMemberDef request_members[] = {
-    {"_finished", T_BOOL, offsetof(psb_request_t, finished), READONLY, NULL},
-    {"_awaits", T_UINT, offsetof(psb_request_t, awaits), 0, NULL},
+    {"_awaits", T_USHORT, offsetof(psb_request_t, op.awaits), 0, NULL},
     {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot request_slots[] = {

@@ -20,10 +20,10 @@ static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
         return NULL;
     psb_op_unlink(op);
     self->op = *op;
-    psc_list_init(&self->op.link);
     self->op.in_request = true;
     op->core = NULL;
-    op->fresh = op->room = NULL;
+    op->memory = NULL;
+    op->in_room = false;
     psb_buffers_init(&op->buffers);
     Py_INCREF(self->op.worker);
     Py_XINCREF(self->op.origin);
@@ -32,7 +32,7 @@ static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
 
 static void request_refer_to_self(psb_request_t *self)
 {
-    self->self_reference = true;
+    self->op.self_reference = true;
     Py_INCREF(self);
 }
 
@@ -40,23 +40,22 @@ static void request_refer_to_self(psb_request_t *self)
  * again after that keeps itself alive by a reference of its own. */
 static void request_begin(psb_request_t *self)
 {
-    self->in_flight = true;
+    self->op.in_flight = true;
     if (PSB_UNLIKELY(PyObject_GC_IsFinalized((PyObject *)self)))
         request_refer_to_self(self);
-    psb_op_link(&self->op);
 }
 
 /* Drops the reference that was held for the core; the caller has another. */
 static void request_end(psb_request_t *self)
 {
-    if (!self->in_flight)
+    if (!self->op.in_flight)
         return;
-    self->in_flight = false;
-    if (self->unnotified)
+    self->op.in_flight = false;
+    if (self->op.unnotified)
         self->op.worker->n_unnotified--;
-    self->unnotified = false;
-    if (PSB_UNLIKELY(self->self_reference)) {
-        self->self_reference = false;
+    self->op.unnotified = false;
+    if (PSB_UNLIKELY(self->op.self_reference)) {
+        self->op.self_reference = false;
         Py_DECREF(self);
     }
 }
@@ -68,7 +67,7 @@ static void request_withdraw(psb_request_t *self)
 {
     PyObject *later;
 
-    if (self->seen || self->op.worker->status != PSC_OK)
+    if (self->op.seen || self->op.worker->status != PSC_OK)
         return;
     later = PyObject_CallMethod((PyObject *)self, "_give_back", NULL);
     if (!later)
@@ -81,9 +80,9 @@ void psb_request_finalize(PyObject *object)
     psb_request_t *self = (psb_request_t *)object;
     psb_raised_t raised = psb_raised_take();
 
-    if (PSB_UNLIKELY(self->offered))
+    if (PSB_UNLIKELY(self->op.offered))
         request_withdraw(self);
-    if (self->in_flight && !self->self_reference)
+    if (self->op.in_flight && !self->op.self_reference)
         request_refer_to_self(self);
     psb_raised_restore(raised);
 }
@@ -104,6 +103,8 @@ static int request_launch(psb_request_t *self, psb_call_t *call)
         psb_op_value(&self->op);
         return -1;
     }
+    if (!self->op.done)
+        psb_op_link(&self->op);
     psb_request_advance(self);
     return 0;
 }
@@ -123,8 +124,9 @@ PyObject *psb_request_post(psb_call_t *call, psb_op_t *op)
 static void request_rest(psb_request_t *self)
 {
     Py_INCREF(Py_None);
-    Py_XSETREF(self->value, Py_None);
-    self->op.done = self->finished = self->seen = true;
+    Py_XSETREF(self->outcome, Py_None);
+    self->op.failed = false;
+    self->op.done = self->op.finished = self->op.seen = true;
 }
 
 psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
@@ -132,7 +134,7 @@ psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
     psb_request_t *self = request_new(type, op);
 
     if (self) {
-        self->persistent = true;
+        self->op.persistent = true;
         request_rest(self);
     }
     return self;
@@ -140,10 +142,11 @@ psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
 
 int psb_request_restart(psb_request_t *self, psb_call_t *call)
 {
-    Py_CLEAR(self->value);
-    Py_CLEAR(self->error);
+    Py_CLEAR(self->outcome);
     Py_CLEAR(self->status);
-    self->finished = self->seen = self->giving_back = self->op.done = false;
+    self->op.failed = false;
+    self->op.finished = self->op.seen = self->op.giving_back = self->op.done =
+        false;
     self->op.result = (psc_result_t){.status = PSC_OK, .rank = -1};
     if (request_launch(self, call) == 0)
         return 0;
@@ -158,9 +161,10 @@ void psb_request_adopt(psb_op_t *op)
 
     if (self) {
         request_begin(self);
-        self->unnotified = true;
+        psb_op_link(&self->op);
+        self->op.unnotified = true;
         self->op.worker->n_unnotified++;
-        self->self_reference = true; /* keeps the reference of request_new */
+        self->op.self_reference = true; /* keeps the reference of request_new */
     } else { /* no memory: leak the buffers, which are still in use */
         PyErr_Clear();
         psb_op_unlink(op);
@@ -192,21 +196,24 @@ static void request_run_callbacks(psb_request_t *self, PyObject *callbacks)
 
 /* The outcome of an operation as Python objects. */
 typedef struct harvest {
-    PyObject *value, *error, *status;
+    PyObject *outcome, *status;
+    bool failed;
 } harvest_t;
 
 /* May run Python code, so another thread may make the outcome meanwhile. */
 static harvest_t request_harvest(psb_request_t *self)
 {
     psc_status_t status = self->op.result.status;
-    harvest_t harvest = {NULL, NULL, NULL};
+    harvest_t harvest = {NULL, NULL, false};
 
     if (self->op.kind != PSB_EVENT)
-        harvest.value = psb_op_value(&self->op);
-    else if (!self->value && !self->error)
+        harvest.outcome = psb_op_value(&self->op);
+    else if (!self->outcome)
         psb_raise(self->op.worker->state, self->op.origin, status, 0);
-    if (PyErr_Occurred())
-        harvest.error = psb_raised_instance();
+    if (PyErr_Occurred()) {
+        harvest.outcome = psb_raised_instance();
+        harvest.failed = true;
+    }
     if (psb_op_receives(&self->op) &&
         (status == PSC_OK || status == PSC_ERR_TRUNCATED))
         harvest.status = psb_op_status(&self->op);
@@ -220,34 +227,33 @@ static harvest_t request_harvest(psb_request_t *self)
 static bool request_store(psb_request_t *self, harvest_t harvest,
                           PyObject **callbacks_p)
 {
-    if (self->finished) {
-        Py_XDECREF(harvest.value);
-        Py_XDECREF(harvest.error);
+    if (self->op.finished) {
+        Py_XDECREF(harvest.outcome);
         Py_XDECREF(harvest.status);
         return false;
     }
-    if (harvest.value || harvest.error) { /* an event has set its own already */
-        self->value = harvest.value;
-        self->error = harvest.error;
+    if (harvest.outcome) { /* an event has set its own already */
+        self->outcome = harvest.outcome;
+        self->op.failed = harvest.failed;
     }
     *callbacks_p = self->callbacks;
     self->status = harvest.status;
-    self->finished = true;
+    self->op.finished = true;
     return true;
 }
 
 /* True if the message of a receive may still have to go back to the queue. */
 static bool request_keeps_memory(const psb_request_t *self)
 {
-    return psb_op_receives(&self->op) && !self->seen &&
+    return psb_op_receives(&self->op) && !self->op.seen &&
            (self->op.result.status == PSC_OK ||
             self->op.result.status == PSC_ERR_TRUNCATED);
 }
 
 void psb_request_mark_seen(psb_request_t *self)
 {
-    self->seen = true;
-    if (self->finished && !self->persistent)
+    self->op.seen = true;
+    if (self->op.finished && !self->op.persistent)
         psb_buffers_release(&self->op.buffers);
 }
 
@@ -255,14 +261,14 @@ static void request_finish(psb_request_t *self)
 {
     PyObject *callbacks;
 
-    if (self->giving_back)
+    if (self->op.giving_back)
         psb_op_return(&self->op);
     if (!request_store(self, request_harvest(self), &callbacks))
         return;
     psb_op_unlink(&self->op);
     psb_op_free_core(&self->op);
     if (!request_keeps_memory(self)) {
-        if (!self->persistent)
+        if (!self->op.persistent)
             psb_buffers_release(&self->op.buffers);
         psb_op_drop_memory(&self->op);
     }
@@ -272,7 +278,7 @@ static void request_finish(psb_request_t *self)
 
 bool psb_request_advance(psb_request_t *self)
 {
-    if (self->finished)
+    if (self->op.finished)
         return true;
     if (!psb_op_advance(&self->op))
         return false;
@@ -291,13 +297,11 @@ void psb_request_abandon(psb_request_t *self, psc_status_t status)
 bool psb_request_complete(psb_request_t *self, PyObject *value, PyObject *error,
                           psc_status_t status)
 {
-    if (self->op.done || self->value || self->error || self->cancelled)
+    if (self->op.done || self->outcome || self->op.cancelled)
         return false;
-    Py_XINCREF(value);
-    Py_XINCREF(error);
-    self->value = value;
-    self->error = error;
-    self->cancelled = status == PSC_ERR_CANCELLED;
+    self->outcome = Py_XNewRef(error ? error : value);
+    self->op.failed = error != NULL;
+    self->op.cancelled = status == PSC_ERR_CANCELLED;
     if (self->op.worker->core)
         self->op.worker->api->event_complete(self->op.core, status);
     else
@@ -318,15 +322,13 @@ bool psb_request_withdraw(psb_request_t *self)
 
 PyObject *psb_request_result(psb_request_t *self)
 {
-    if (!self->seen)
+    if (!self->op.seen)
         psb_request_mark_seen(self);
-    if (self->value) {
-        Py_INCREF(self->value);
-        return self->value;
-    }
+    if (!self->op.failed)
+        return Py_NewRef(self->outcome);
     /* The same exception may be raised again; its old traceback is useless
      * and would grow. */
-    PyException_SetTraceback(self->error, Py_None);
-    PyErr_SetObject((PyObject *)Py_TYPE(self->error), self->error);
+    PyException_SetTraceback(self->outcome, Py_None);
+    PyErr_SetObject((PyObject *)Py_TYPE(self->outcome), self->outcome);
     return NULL;
 }

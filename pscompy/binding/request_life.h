@@ -5,21 +5,8 @@
 #include "op.h"
 
 typedef struct psb_request {
-    PyObject_HEAD psb_op_t op;     /* owns its worker and origin */
-    unsigned awaits; /* awaits that are suspended for it */
-    bool finished; /* value or error is set, for good */
-    bool in_flight : 1; /* the object is kept alive until the op completes */
-    bool self_reference : 1; /* it holds a reference to itself, because the
-                                program has dropped its last one */
-    bool offered : 1; /* asyncio may have wrapped the request in a task */
-    bool unnotified : 1; /* the core does not report its completion */
-    bool cancelled : 1; /* an event that its consumer cancelled */
-    bool persistent : 1; /* keeps its buffers for the next start */
-    bool seen : 1; /* The program has seen that it completed. Until then a
-                      receive can give its message back. */
-    bool giving_back : 1; /* a receive whose message is given back on
-                             completion */
-    PyObject *value, *error;
+    PyObject_HEAD psb_op_t op; /* owns its worker and origin */
+    PyObject *outcome; /* the value; the exception if op.failed */
     union {
         PyObject *callbacks; /* until it is finished: a list, or NULL */
         PyObject *status;    /* afterwards: a Status, or NULL */
@@ -67,7 +54,7 @@ void psb_request_call(psb_request_t *self, PyObject *callback);
 void psb_request_finalize(PyObject *self);
 static inline bool psb_request_survives(psb_request_t *self)
 {
-    return PSB_UNLIKELY(self->in_flight || self->offered) &&
+    return PSB_UNLIKELY(self->op.in_flight || self->op.offered) &&
            PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0;
 }
 

@@ -54,7 +54,7 @@ static bool value_like_last(const psc_result_t *last,
 PyObject *psb_op_status(psb_op_t *op)
 {
     psb_worker_t *worker = op->worker;
-    psc_result_t result = op->result;
+    psc_result_t result = *psb_op_result(op);
 
     if (result.rank < 0)
         return value_make_status(op, &result);
@@ -78,26 +78,30 @@ static PyObject *value_fresh(psb_op_t *op)
 {
     const char *bytes = NULL;
     Py_ssize_t nbytes = 0; /* an empty message needs no memory */
+    PyObject *fresh;
 
-    if (op->fresh)
-        return Py_NewRef(op->fresh);
-    if (op->room) {
-        psb_room_fill(op->room, op->result.nbytes);
-        bytes = psb_room_bytes(op->room, &nbytes);
+    if (op->memory && !op->in_room)
+        return Py_NewRef(op->memory);
+    if (op->in_room) {
+        psb_room_fill(op->memory, op->result.nbytes);
+        bytes = psb_room_bytes(op->memory, &nbytes);
     }
-    op->fresh = PyByteArray_FromStringAndSize(bytes, nbytes);
-    return Py_XNewRef(op->fresh);
+    fresh = PyByteArray_FromStringAndSize(bytes, nbytes);
+    if (fresh)
+        psb_op_set_memory(op, Py_NewRef(fresh));
+    return fresh;
 }
 
 /* The caller returns the room to the worker. */
 static PyObject *value_room(psb_op_t *op)
 {
-    PyObject *room = op->room;
+    PyObject *room = op->memory;
 
-    if (!psb_op_in_room(op))
+    if (!op->in_room)
         return value_fresh(op);
     psb_room_fill(room, op->result.nbytes);
-    op->room = NULL;
+    op->memory = NULL;
+    op->in_room = false;
     return room;
 }
 
@@ -127,7 +131,7 @@ PyObject *psb_op_value(psb_op_t *op)
     case PSB_RECV_ROOM:
         return value_room(op);
     case PSB_RECV_VIEW:
-        return psb_array_view(op->fresh);
+        return psb_array_view(op->memory);
     case PSB_RECV_STATUS:
         return value_fresh_and_status(op);
     default:

@@ -24,9 +24,7 @@ int psb_call_enter(psb_call_t *call)
 
 static PyObject *call_value(psb_op_t *op)
 {
-    return op->kind == PSB_MATCH && op->result.status == PSC_OK
-               ? psb_message_new(op)
-               : psb_op_value(op);
+    return op->matched ? psb_message_new(op) : psb_op_value(op);
 }
 
 static PyObject *call_wait(psb_op_t *op, int64_t deadline, PyObject *timeout)
@@ -193,7 +191,7 @@ PyObject *psb_call_improbe(psb_call_t *call)
         return NULL;
     if (!psb_op_advance(&op) && !psb_op_withdraw(&op)) {
         value = call_wait(&op, PSC_FOREVER, NULL);
-    } else if (op.result.status == PSC_ERR_CANCELLED) {
+    } else if (psb_op_result(&op)->status == PSC_ERR_CANCELLED) {
         value = Py_None;
         Py_INCREF(value);
     } else {

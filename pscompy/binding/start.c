@@ -18,7 +18,7 @@ static psc_send_args_t start_send_args(const psb_op_t *op,
     return (psc_send_args_t){.context = call->context,
                              .tag = call->tag,
                              .iov = psb_buffers_iov(&op->buffers),
-                             .n_iov = op->buffers.n,
+                             .n_iov = psb_buffers_n(&op->buffers),
                              .flags = flags,
                              .owner = owner};
 }
@@ -31,7 +31,7 @@ static psc_recv_args_t start_recv_args(const psb_op_t *op,
                              .context = call->context,
                              .tag = call->tag,
                              .iov = psb_buffers_iov(&op->buffers),
-                             .n_iov = op->buffers.n,
+                             .n_iov = psb_buffers_n(&op->buffers),
                              .flags = flags,
                              .owner = owner};
 }
@@ -51,7 +51,7 @@ static psc_status_t start_send(psb_op_t *op, const psb_call_t *call,
 {
     psc_send_args_t args = start_send_args(op, call, flags, owner);
 
-    if (PSB_UNLIKELY(op->buffers.strided))
+    if (PSB_UNLIKELY(psb_buffers_strided(&op->buffers)))
         return start_send_strided(op, call, &args);
     if (PSB_UNLIKELY(call->lend))
         args.flags |= PSC_FLAG_LEND;
@@ -91,8 +91,8 @@ static psc_status_t start_recv_new(psb_op_t *op, const psb_call_t *call,
         start_recv_args(op, call, flags | PSC_FLAG_NO_BUFFER, owner);
     psc_iov_t piece;
 
-    if (op->room) {
-        piece = psb_room_piece(op->room);
+    if (op->in_room) {
+        piece = psb_room_piece(op->memory);
         args.iov = &piece;
         args.n_iov = 1;
     }
@@ -171,7 +171,7 @@ static int start_out_of_bounds(const psb_op_t *op, const psb_call_t *call)
                            .size = op->worker->api->region_size(
                                call->blob->buf, (size_t)call->blob->len)};
 
-    for (size_t i = 0; i < op->buffers.n; i++)
+    for (size_t i = 0; i < psb_buffers_n(&op->buffers); i++)
         bounds.nbytes += iov[i].len;
     psb_raise_bounds(op->worker->state, op->origin, &bounds);
     return -1;

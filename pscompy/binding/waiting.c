@@ -134,7 +134,8 @@ bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout)
         return true;
     if (!psb_op_withdraw(op))
         psb_request_adopt(op);
-    else if (outcome == PSB_TIMEOUT && op->result.status != PSC_ERR_CANCELLED)
+    else if (outcome == PSB_TIMEOUT &&
+             psb_op_result(op)->status != PSC_ERR_CANCELLED)
         return true; /* completed just in time */
     if (outcome == PSB_TIMEOUT)
         psb_raise_timeout(op, timeout, NULL);

@@ -15,8 +15,7 @@ static void worker_abandon_ops(psb_worker_t *self, bool reached)
 
         if (reached) {
             psb_buffers_init(&op->buffers);
-            Py_XINCREF(op->fresh);
-            Py_XINCREF(psb_op_room(op));
+            Py_XINCREF(op->memory);
         }
         if (op->in_request)
             psb_request_abandon(psb_request_of(op), self->status);
@@ -33,9 +32,8 @@ static void worker_harvest_ops(psb_worker_t *self)
 
     while (link != &self->ops) {
         psb_op_t *op = psb_op_of(link);
-        bool ended = op->in_request
-                         ? psb_request_advance(psb_request_of(op))
-                         : psb_op_advance(op) && op->kind != PSB_MATCH;
+        bool ended = op->in_request ? psb_request_advance(psb_request_of(op))
+                                    : psb_op_advance(op) && !op->matched;
 
         link = ended ? self->ops.next : link->next;
     }

@@ -115,8 +115,7 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
 /* An operation that a thread waits for, or a task. */
 static bool worker_op_awaited(psb_op_t *op)
 {
-    return op->waiters > 0 ||
-           (op->in_request && psb_request_of(op)->awaits > 0);
+    return op->waiters > 0 || (op->in_request && op->awaits > 0);
 }
 
 static PyObject *worker_get_awaited(psb_worker_t *self, void *closure)

@@ -135,7 +135,7 @@ def test_the_page_names_all(link):
 
 def test_an_outstanding_receive_is_small():
     """The object; a static assertion bounds the core's part."""
-    assert pscompy.Request.__basicsize__ <= 200
+    assert pscompy.Request.__basicsize__ <= 144
 
 
 def test_the_collector_visits_a_send_that_goes_on(link):
