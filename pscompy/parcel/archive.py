@@ -139,13 +139,22 @@ class Head:
 def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
     """Divide an object into index and chunks; returns its pickle if it has no chunks.
 
-    Chunks shorter than `zero_copy` bytes are copied into the head. Raises the exceptions of the
-    serialiser and of the object's own methods.
+    Chunks shorter than `zero_copy` bytes are copied into the head. Buffers that the receiver would
+    copy out of it again are part of the index: so a list of many short arrays has no chunks.
+    Raises the exceptions of the serialiser and of the object's own methods.
     """
     if type(obj).__name__ == "ndarray" and (made := _dump_array(obj, serialiser, zero_copy)):
         return made
     left: list[PickleBuffer] = []
-    index = serialiser.dumps(obj, left.append)
+    short = min(zero_copy, SHORT)
+
+    def leave(buffer: PickleBuffer) -> bool:
+        if buffer.raw().nbytes < short:
+            return True
+        left.append(buffer)
+        return False
+
+    index = serialiser.dumps(obj, leave)
     if not left and index[:1] == PICKLE_BYTE:
         return index
     return gather(index, left, serialiser, zero_copy)

@@ -2,8 +2,7 @@
 
 numpy's own pickling of an array takes longer than the network needs for 10 KiB. An array that is
 the whole object is sent without pickle: type and shape are the index, and the numbers are the only
-chunk. For an array within another object, pickle is given type, shape and numbers; the numbers of a
-short one are part of the pickle, because a chunk of its own takes longer than a copy.
+chunk. For an array within another object, pickle is given type, shape and numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 NAME = "array"  # stands in the head where other archives have the name of their serialiser
-SHORT = 1024  # an array of fewer bytes within another object is copied into the pickle
+_SHORT = 1024  # an array of fewer bytes is copied, which takes less time than a PickleBuffer
 _KINDS = "biufc"
 _DIMENSIONS_MAX = 32
 _DESCRIBED_MAX = 256  # descriptions of arrays that are cached
@@ -46,20 +45,21 @@ def describe(obj: NDArray[Any]) -> tuple[bytes, NDArray[Any]] | None:
 def _order(obj: NDArray[Any]) -> str | None:
     """The order ("C" or "F") in which the numbers are contiguous. Returns None if there are gaps or
     the elements are no numbers."""
-    if obj.dtype.kind not in _KINDS:
-        return None
     flags = obj.flags
-    return "C" if flags.c_contiguous else "F" if flags.f_contiguous else None
+    if obj.dtype.kind not in _KINDS or not flags.forc:
+        return None
+    return "F" if flags.fnc else "C"
 
 
 def reduce(obj: Any) -> Any:
     """Reduce an array within another object, for pickle's dispatch table."""
-    order = _order(obj)
-    if order is None:
+    kind, flags = obj.dtype, obj.flags
+    if kind.kind not in _KINDS or not flags.forc:
         return obj.__reduce_ex__(5)
-    if obj.nbytes < SHORT and obj.flags.writeable:
-        return restore, (bytearray(obj if order == "C" else obj.T), obj.dtype, obj.shape, order)
-    return restore, (PickleBuffer(obj), obj.dtype, obj.shape, order)
+    order = "F" if flags.fnc else "C"
+    if obj.nbytes < _SHORT and flags.writeable:
+        return restore, (bytearray(obj if order == "C" else obj.T), kind, obj.shape, order)
+    return restore, (PickleBuffer(obj), kind, obj.shape, order)
 
 
 def reduced(data: bytes) -> bool:
