@@ -49,7 +49,7 @@ psc_status_t psc_api_send(psc_conn_t *conn, const psc_send_args_t *args,
 static void api_packed_sent(psc_req_t *req)
 {
     free(req->bulk->payload);
-    req->on_done = NULL;
+    req->bulk->on_done = NULL;
 }
 
 /* The request, if there is one, owns the packed message until it has ended. */
@@ -65,7 +65,7 @@ static psc_status_t api_send_packed(psc_conn_t *conn,
     if (status == PSC_INPROGRESS && (*request_p)->state != PSC_REQUEST_DONE) {
         req = psc_req_of(*request_p);
         req->bulk->payload = args->iov->base;
-        req->on_done = api_packed_sent;
+        req->bulk->on_done = api_packed_sent;
     } else {
         free(args->iov->base);
     }

@@ -268,6 +268,19 @@ class TestCounters(Base):
         for name in own:
             assert f"`{name}`" in documented, name
 
+    def test_what_the_interface_holds(self, far: Far) -> None:
+        with self.joined(far, {"RNDV_SCHEME": "put"}, {"RNDV_SCHEME": "put"}) as link:
+            named = (ROOT / "docs" / "troubleshooting.md").read_text()
+            before = link.session.stats
+            own = {name for name in before if name.startswith("portals_")} - set(link.c.stats)
+            assert all(f"`{name}`" in named for name in own)
+            assert before["portals_channels"] == 1
+            assert before["portals_transfers"] == before["portals_busy_regions"] == 0
+            far.begin(remote_side.receive, 100_000)
+            link.c.send(payload(100_000), timeout=BOUND)
+            far.result()
+            assert link.session.stats["portals_spare"] > before["portals_spare"]
+
     def test_what_does_not_fit_a_buffer_is_a_rendezvous(self, far: Far) -> None:
         for size, rendezvous in ((4096, 1), (16384, 0)):
             setting = {"PORTALS_BUFFER_SIZE": size, "PORTALS_RENDEZVOUS": "inf"}

@@ -187,6 +187,24 @@ static unsigned portals_progress(psc_iface_t *self)
     return iface->handled;
 }
 
+/* ---- counters ---- */
+
+static uint32_t portals_iface_counters(const psc_iface_t *self,
+                                       psc_counted_t *counters, uint32_t room)
+{
+    const portals_iface_t *iface = (const portals_iface_t *)self;
+    psptl_holdings_t held = psptl_device_holdings(iface->device);
+
+    if (room < 5)
+        return 0;
+    counters[0] = (psc_counted_t){"portals_channels", held.channels};
+    counters[1] = (psc_counted_t){"portals_lingering", held.lingering};
+    counters[2] = (psc_counted_t){"portals_transfers", held.transfers};
+    counters[3] = (psc_counted_t){"portals_spare", held.spare};
+    counters[4] = (psc_counted_t){"portals_busy_regions", held.busy_regions};
+    return 5;
+}
+
 /* ---- the table ---- */
 
 static const psc_transport_ops_t portals_ops = {
@@ -223,6 +241,7 @@ static const psc_transport_ops_t portals_ops = {
     .event_fd = portals_event_fd,
     .arm = portals_arm,
     .ep_counters = portals_ep_counters,
+    .iface_counters = portals_iface_counters,
 };
 
 /* The address of the operations table. This function and the next one are the

@@ -335,6 +335,27 @@ const uint64_t *psptl_device_counters(const psptl_device_t *device)
     return device->counters;
 }
 
+static uint32_t device_length(const psc_list_t *list)
+{
+    uint32_t n = 0;
+
+    for (const psc_link_t *link = list->next; link != list; link = link->next)
+        n++;
+    return n;
+}
+
+psptl_holdings_t psptl_device_holdings(const psptl_device_t *device)
+{
+    return (psptl_holdings_t){
+        .channels = device_length(&device->channels),
+        .lingering = device_length(&device->zombies),
+        .transfers = device->n_bulks,
+        .spare = device_length(&device->spare_bulks) +
+                 device_length(&device->spare_tags),
+        .busy_regions = device_length(&device->busy_regions),
+    };
+}
+
 void psptl_channel_counters(const psptl_channel_t *channel,
                             uint64_t values[PSPTL_N_COUNTERS])
 {

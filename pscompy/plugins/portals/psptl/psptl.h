@@ -202,6 +202,18 @@ bool psptl_device_arm(psptl_device_t *device);
 int64_t psptl_device_deadline(const psptl_device_t *device);
 const uint64_t *psptl_device_counters(const psptl_device_t *device);
 
+/* What a device holds at this moment. */
+typedef struct psptl_holdings {
+    uint32_t channels;
+    uint32_t lingering; /* destroyed channels whose buffers the interface may
+                           still write */
+    uint32_t transfers; /* puts and gets in flight */
+    uint32_t spare; /* records of puts, gets and receives, for the next ones */
+    uint32_t busy_regions; /* given back while a put or get used them */
+} psptl_holdings_t;
+
+psptl_holdings_t psptl_device_holdings(const psptl_device_t *device);
+
 /* ---- channels ---- */
 
 /* Creates a channel, whose receive ring is posted at once. Returns NULL with
