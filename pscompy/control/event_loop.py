@@ -1,4 +1,4 @@
-"""The control thread: one selector, one queue of commands, timers.
+"""The control thread: one epoll set, one queue of commands, timers.
 
 Any thread may queue commands, which wake the control thread by a descriptor; everything else runs
 on the control thread. Signals are blocked in it, so that Ctrl-C interrupts the main thread. An
@@ -12,7 +12,7 @@ import heapq
 import itertools
 import logging
 import os
-import selectors
+import select
 import signal
 import threading
 import time
@@ -24,14 +24,15 @@ from pscompy.control.descriptors import Spare
 
 logger = logging.getLogger(__name__)
 
-READ = selectors.EVENT_READ
-WRITE = selectors.EVENT_WRITE
+READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 TIMERS_MIN = 64
 FAILURES_MAX = 256  # kinds of failures that are distinguished
 FAILURE_PAUSE = 0.05  # seconds after a failure of the loop itself
 
 Callback = Callable[..., object]
+Source = tuple[Callable[[int], object], int]
+"""The call-back of a descriptor, and the events that it waits for."""
 
 
 class Timer:
@@ -57,10 +58,12 @@ class ControlThread:
     """Runs call-backs one at a time. Only `call`, `start` and `stop` are for other threads."""
 
     def __init__(self, name: str) -> None:
-        self._selector = selectors.DefaultSelector()
+        self._epoll = select.epoll()
+        self._sources: dict[int, Source] = {}  # by descriptor
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.spare = Spare()
         self._failures: set[str] = set()  # kinds that were logged
+        self._woken = False  # the descriptor is readable, or will be: commands need not signal it
         self._commands: deque[tuple[Callback, tuple[Any, ...]]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
@@ -84,7 +87,14 @@ class ControlThread:
     def call(self, function: Callback, *args: Any) -> None:
         """Queue a call; queued calls run in their order."""
         self._commands.append((function, args))
-        os.eventfd_write(self._wake, 1)
+        if self._woken:
+            return
+        try:
+            self._woken = True
+            os.eventfd_write(self._wake, 1)
+        except BaseException:  # KeyboardInterrupt, for instance, before the signal was given
+            self._woken = False
+            raise
 
     def stop(self, timeout: float) -> bool:
         """End the thread after the calls queued so far. Returns False if it is stuck in a call."""
@@ -98,25 +108,29 @@ class ControlThread:
     def abandon(self) -> None:
         """In the child after a fork, where the thread does not exist: close the descriptors.
 
-        None is unregistered, because that would change the parent's selector.
+        None is unregistered, because that would change the parent's epoll set.
         """
         self._close()
 
     def _close(self) -> None:
-        self._selector.close()
+        self._epoll.close()
         os.close(self._wake)
         self.spare.close()
 
     # ---- the thread itself ----
 
     def register(self, fd: int, events: int, callback: Callable[[int], object]) -> None:
-        self._selector.register(fd, events, callback)
+        self._epoll.register(fd, events)
+        self._sources[fd] = callback, events
 
     def modify(self, fd: int, events: int, callback: Callable[[int], object]) -> None:
-        self._selector.modify(fd, events, callback)
+        self._epoll.modify(fd, events)
+        self._sources[fd] = callback, events
 
     def unregister(self, fd: int) -> None:
-        self._selector.unregister(fd)
+        del self._sources[fd]
+        with contextlib.suppress(OSError):  # it may be closed already
+            self._epoll.unregister(fd)
 
     def later(self, seconds: float, function: Callback, *args: Any) -> Timer:
         if len(self._timers) >= self._timers_max:
@@ -145,10 +159,13 @@ class ControlThread:
                 time.sleep(FAILURE_PAUSE)
 
     def _turn(self) -> None:
-        for key, events in self._selector.select(self._timeout()):
+        ready = self._epoll.poll(self._timeout())
+        for fd, source, events in [(fd, self._sources.get(fd), events) for fd, events in ready]:
             # An earlier call-back may have unregistered this descriptor, or reused its number.
-            if self._selector.get_map().get(key.fd) is key:
-                self._guarded(key.data, events)
+            if source is not None and self._sources.get(fd) is source:
+                callback, wanted = source
+                # An error or a hang-up is reported as all events that are waited for.
+                self._guarded(callback, wanted if events & ~(READ | WRITE) else events & wanted)
         self._run_timers()
 
     def _timeout(self) -> float | None:
@@ -180,6 +197,7 @@ class ControlThread:
 
     def _on_wake(self, _events: int) -> None:
         os.eventfd_read(self._wake)
+        self._woken = False  # before the commands are taken, so that none is missed
         while self._commands:
             function, args = self._commands.popleft()
             self._guarded(function, *args)

@@ -59,6 +59,61 @@ def test_nothing_that_a_call_back_raises_ends_the_thread(
     os.close(writing)
 
 
+def test_no_call_is_missed_of_many_threads(thread: ControlThread) -> None:
+    """A thread that is awake is not signalled again."""
+    done: list[int] = []
+
+    def calls() -> None:
+        for number in range(1000):
+            thread.call(done.append, number)
+
+    callers = [threading.Thread(target=calls) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert works(thread)
+    assert sorted(done) == sorted([*range(1000)] * 4)
+
+
+def test_a_busy_thread_is_signalled_once(
+    thread: ControlThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: list[int] = []
+    write = os.eventfd_write
+    blocked, going_on = threading.Event(), threading.Event()
+
+    def block() -> None:
+        blocked.set()
+        assert going_on.wait(60)
+
+    def signalled(fd: int, value: int) -> None:
+        signals.append(value)
+        write(fd, value)
+
+    thread.call(block)
+    assert blocked.wait(60)
+    monkeypatch.setattr(os, "eventfd_write", signalled)
+    for _ in range(10):
+        thread.call(int)
+    going_on.set()
+    assert works(thread)
+    assert len(signals) <= 2  # one while it was blocked, one for the last call
+
+
+def test_an_interrupted_call_does_not_silence_later_ones(
+    thread: ControlThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(fd: int, value: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "eventfd_write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            thread.call(int)
+    assert works(thread)
+
+
 @pytest.mark.usefixtures("_failures_are_wanted")
 def test_a_pump_that_fails_keeps_nothing_from_being_looked_at(thread: ControlThread) -> None:
     failed = threading.Event()
