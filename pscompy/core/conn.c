@@ -11,13 +11,15 @@
 
 /* ---- states ---- */
 
-/* The only function that changes a connection's state. */
+/* The only function that changes a connection's state. The control plane gets
+ * no notice of the states before CLOSING, which it causes itself. */
 void psc_conn_state_set(psc_conn_t *conn, psc_conn_state_t state)
 {
     psc_room_share(&conn->worker->room,
                    (state == PSC_CONN_UP) - (conn->state == PSC_CONN_UP));
     __atomic_store_n(&conn->state, state, __ATOMIC_RELEASE);
-    psc_notice_post(&conn->worker->notices, &conn->notice);
+    if (state >= PSC_CONN_CLOSING)
+        psc_notice_post(&conn->worker->notices, &conn->notice);
 }
 
 int psc_conn_state(const psc_conn_t *conn)

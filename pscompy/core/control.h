@@ -46,7 +46,7 @@ typedef struct psc_proto_params {
 
 typedef enum psc_control_kind {
     PSC_CONTROL_LANE, /* lane `id` is up or failed: psc_lane_state */
-    PSC_CONTROL_CONN /* connection `id` changed: psc_conn_state */
+    PSC_CONTROL_CONN /* connection `id` ends or has ended: psc_conn_state */
 } psc_control_kind_t;
 
 typedef struct psc_control_event {

@@ -165,6 +165,22 @@ def test_a_replayed_invitation_connects_nothing():
         assert [rank.stats["connections_up"] for rank in ranks] == [1, 1]
 
 
+def test_the_core_reports_no_state_that_the_control_plane_has_set():
+    with node({}, {}) as ranks:
+        connections, reported = ranks[0]._control._connections, []
+        on_core_event = connections.on_core_event
+
+        def noting(conn_id: int) -> None:
+            reported.append(ranks[0].peers[1].state)
+            on_core_event(conn_id)
+
+        connections.on_core_event = noting
+        exchange(*ranks)
+        ranks[0].peers[1].close()
+        expect_soon(lambda: ConnectionState.CLOSED in reported)
+        assert {ConnectionState.CONNECTING, ConnectionState.UP}.isdisjoint(reported)
+
+
 @pytest.mark.parametrize("closes", [0, 1])
 def test_a_close_reaches_a_peer_that_makes_no_call(closes):
     with node({}, {}) as ranks:
