@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -20,7 +21,7 @@ from pscompy.config.parsers import AUTO
 from pscompy.control import selection
 from pscompy.control.candidates import LaneFactory
 from pscompy.control.event_loop import ControlThread
-from pscompy.control.explain import explain
+from pscompy.control.explain import Explanation, explain
 from pscompy.control.handshake.frames import RefuseCode
 from pscompy.control.handshake.states import Phase, PhaseEvent
 from pscompy.control.lane import Lane
@@ -71,6 +72,7 @@ class Connections:
         self._adopt = adopt
         self._records: WeakValueDictionary[int, Record] = WeakValueDictionary()
         self._in_use: set[Record] = set()  # neither lazy nor closed
+        self._explained = lru_cache(64)(self._explain)
 
     # ---- any thread ----
 
@@ -96,7 +98,8 @@ class Connections:
         The holder releases the connection before the core knows that it is lazy again, because
         its next use retains it again.
         """
-        self.register(record)
+        if record.phase is Phase.LAZY:
+            self.register(record)
         record.step(event)
         if record.phase in (Phase.LAZY, Phase.CLOSED):
             self._in_use.discard(record)
@@ -163,31 +166,44 @@ class Connections:
         self, record: Record, lanes: list[Lane], offered: tuple[str, ...], reasons: dict[str, str]
     ) -> None:
         """Let these lanes carry the messages, and notify all that wait for the connection."""
-        option = lanes[0].option
-        assert option.estimates is not None
-        params = selection.parameters(option.estimates, self._settings(option), len(lanes))
-        record.transport = option.name
-        record.report = explain(
-            self._engine.options,
-            offered,
-            reasons,
-            choice=record.transport,
-            lanes=len(lanes),
-            params=params,
-            matching=lanes[0].matching(),
-            estimates=option.estimates,
-            peer=record.label,
+        record.transport = lanes[0].option.name
+        report = self._explained(
+            record.transport, len(lanes), lanes[0].matching(), offered, tuple(reasons.items())
         )
+        assert report.params is not None
+        record.report = report._replace(peer=record.label)
         self._engine.begin_connecting(record.handle)
         self.step(record, PhaseEvent.ESTABLISHED)
         try:
-            self._engine.install(record.handle, lanes, params)
+            self._engine.install(record.handle, lanes, report.params)
         except PscomError:  # the program has closed it; the core's event ends the record
             for lane in lanes:
                 lane.destroy()
         if self._config["DEBUG_CONTYPE"]:
             logs.notice("connected to %s over %s", record.label, record.transport)
         record.settle(None)
+
+    def _explain(
+        self,
+        choice: str,
+        lanes: int,
+        matching: str | None,
+        offered: tuple[str, ...],
+        reasons: tuple[tuple[str, str], ...],
+    ) -> Explanation:
+        """Explain a connection over this transport; most connections of a session share it."""
+        option = next(option for option in self._engine.options if option.name == choice)
+        assert option.estimates is not None
+        return explain(
+            self._engine.options,
+            offered,
+            dict(reasons),
+            choice=choice,
+            lanes=lanes,
+            params=selection.parameters(option.estimates, self._settings(option), lanes),
+            matching=matching,
+            estimates=option.estimates,
+        )
 
     def _settings(self, option: selection.Option) -> selection.Settings:
         threshold = f"{option.name.upper()}_RENDEZVOUS"
