@@ -9,6 +9,7 @@ for the receiver to compare.
 from __future__ import annotations
 
 import errno
+import hashlib
 import hmac
 import logging
 import os
@@ -19,7 +20,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pscompy.control.event_loop import READ, ControlThread, Timer
-from pscompy.control.handshake.auth import expand
 from pscompy.control.handshake.frames import MAC_SIZE
 
 logger = logging.getLogger(__name__)
@@ -102,12 +102,12 @@ class Datagrams:
     def _name(self, rank: int) -> bytes:
         name = self._names.get(rank)
         if name is None:
-            secret = expand(self._key, b"socket", _packed(rank))[:16]
+            secret = keyed(self._key, b"socket", _packed(rank))[:16]
             name = self._names[rank] = b"\0pscompy-" + secret.hex().encode()
         return name
 
     def _seal(self, receiver: int, content: bytes) -> bytes:
-        return hmac.digest(self._key, _packed(receiver) + content, "sha256")
+        return keyed(self._key, b"seal", _packed(receiver) + content)
 
     # ---- sending ----
 
@@ -160,6 +160,12 @@ class Datagrams:
             return
         kind, rank, theirs, own = _HEAD.unpack_from(content)
         self._receive(Datagram(kind, rank, theirs, own, content[_HEAD.size :], pid))
+
+
+def keyed(key: bytes, purpose: bytes, content: bytes) -> bytes:
+    """A hash under the key, for this purpose of at most 16 bytes: BLAKE2b, whose call costs a
+    quarter of that of an HMAC."""
+    return hashlib.blake2b(content, digest_size=MAC_SIZE, key=key, person=purpose).digest()
 
 
 def new_nonce() -> bytes:

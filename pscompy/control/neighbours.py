@@ -26,7 +26,7 @@ from functools import partial
 from pscompy.control import selection
 from pscompy.control.candidates import LaneFactory
 from pscompy.control.connections import Connections
-from pscompy.control.datagrams import NO_NONCE, Datagram, Datagrams, new_nonce
+from pscompy.control.datagrams import NO_NONCE, Datagram, Datagrams, keyed, new_nonce
 from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.handshake.auth import expand
 from pscompy.control.handshake.codec import Reader, Writer
@@ -117,7 +117,7 @@ class Neighbours:
         if self._here.rank < 0 or not usable or not _stays_in_node(usable[0]):
             return
         wire = VERSION_MAX.to_bytes(2, "little")
-        self._key = expand(secret, b"pscompy neighbours", wire, self._here.job.encode())
+        self._key = expand(secret, b"pscompy neighbours 2", wire, self._here.job.encode())
         try:
             self._datagrams.open(self._key)
         except OSError as error:
@@ -194,7 +194,7 @@ class Neighbours:
         self._engine.begin_connecting(record.handle)
         first = self._here.name < there.name
         nonces = (introduction.nonce, introduction.theirs)
-        token = expand(self._key, b"lane", *(nonces if first else reversed(nonces)))
+        token = keyed(self._key, b"lane", b"".join(nonces if first else reversed(nonces)))
         lane.on_change = lambda: self._on_change(introduction)
         try:
             lane.connect(ROLE_CONNECTOR if first else ROLE_ACCEPTOR, token, address)
