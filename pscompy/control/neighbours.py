@@ -3,7 +3,8 @@
 Each such session has a datagram socket (datagrams.py), so that no address is asked for and no link
 is made. Both sides send the same datagrams, whichever of them begins, so that both may begin:
 
-    INVITATION  a nonce, the identity, the address of a new lane
+    INVITATION  a nonce, the identity, of which most is the same for all ranks of a node and is
+                compared with the receiver's own as a whole, the address of a new lane
     UP          the lane is up; never taken back
     CLOSING     the last message is in flight on the lane
     NO          this side connects over a precon link instead
@@ -30,7 +31,14 @@ from pscompy.control.datagrams import NO_NONCE, Datagram, Datagrams, keyed, new_
 from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.handshake.auth import expand
 from pscompy.control.handshake.codec import Reader, Writer
-from pscompy.control.handshake.frames import ADDRESS_MAX, VERSION_MAX, Identity, RefuseCode
+from pscompy.control.handshake.frames import (
+    ADDRESS_MAX,
+    NAME_MAX,
+    UID_SIZE,
+    VERSION_MAX,
+    Identity,
+    RefuseCode,
+)
 from pscompy.control.handshake.states import Phase, PhaseEvent, RemoteProtocolError
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, Lane
 from pscompy.control.peer import Record
@@ -38,6 +46,8 @@ from pscompy.control.selection import CAP_NODE, Option
 from pscompy.errors import PscomError
 
 logger = logging.getLogger(__name__)
+
+_SHARED_MAX = 2048  # bytes of the part of an identity that ranks of a node share
 
 
 class Kind(IntEnum):
@@ -104,6 +114,7 @@ class Neighbours:
         )
         self._key = b""
         self._option: Option | None = None
+        self._shared = b""  # the part of this rank's identity that others of the node have, too
         self._identity = b""  # packed
         self._explained: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}  # by module
         self._introductions: dict[int, Introduction] = {}  # by rank, until the connection ends
@@ -123,9 +134,25 @@ class Neighbours:
         except OSError as error:
             logger.info("neighbours cannot reach this rank: %s", error)
             return
-        packed = Writer()
-        self._here.pack(packed)
-        self._identity, self._option = packed.bytes(), usable[0]
+        self._pack_identity()
+        self._option = usable[0]
+
+    def _pack_identity(self) -> None:
+        shared, packed = Writer(), Writer()
+        self._here._replace(uid=bytes(UID_SIZE), name="", pid=0, rank=-1).pack(shared)
+        self._shared = shared.bytes()
+        packed.data(self._shared, _SHARED_MAX)
+        packed.raw(self._here.uid)
+        packed.number(self._here.pid, 4)
+        packed.text(self._here.name, NAME_MAX)
+        self._identity = packed.bytes()
+
+    def _unpack_identity(self, rank: int, source: Reader) -> Identity:
+        same, shared = self._here, source.data(_SHARED_MAX)
+        if shared != self._shared:
+            same = Identity.unpack(Reader(shared))
+        uid, pid, name = source.take(UID_SIZE), source.number(4), source.text(NAME_MAX)
+        return same._replace(uid=uid, name=name, pid=pid, rank=rank)
 
     def close(self) -> None:
         """After the thread has ended, or in the child after a fork: close the descriptors."""
@@ -299,9 +326,9 @@ class Neighbours:
 
     def _on_invitation(self, datagram: Datagram) -> None:
         body = Reader(datagram.body)
-        there, address = Identity.unpack(body), body.data(ADDRESS_MAX)
-        body.end()
         rank, theirs = datagram.rank, datagram.theirs
+        there, address = self._unpack_identity(rank, body), body.data(ADDRESS_MAX)
+        body.end()
         introduction = self._introductions.get(rank)
         if introduction is None:
             introduction = self._welcome(rank, there)
@@ -314,7 +341,7 @@ class Neighbours:
 
     def _welcome(self, rank: int, there: Identity) -> Introduction | None:
         """Answer a rank that has begun. Returns None if it must connect over a precon link."""
-        record = self._find(there) if there.rank == rank else None
+        record = self._find(there)
         if record is None or record.phase is not Phase.LAZY or self._connections.closing:
             return None
         assert self._option is not None

@@ -84,6 +84,17 @@ def test_neighbours_need_neither_a_link_nor_an_address(rounds):
         assert "tcp: not needed" in str(ranks[1].peers[0].explain())
 
 
+def test_each_side_learns_the_identity_of_the_other(monkeypatch):
+    """Most of it is compared as a whole; here the names of the hosts differ."""
+    hostnames = iter(("one", "two", "two"))
+    monkeypatch.setattr(socket, "gethostname", lambda: next(hostnames))
+    with node({}, {}, {}) as ranks:
+        for a, b in ((0, 1), (1, 0), (1, 2)):
+            exchange(ranks[a], ranks[b])
+            assert not linked(ranks[a], ranks[b])
+            assert ranks[a].peers[b]._record.peer == ranks[b]._identity
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_one_rank_begins(first):
     with node({}, {}) as ranks:
