@@ -63,6 +63,7 @@ class Datagrams:
         self._receive = receive
         self._unreachable = unreachable
         self._socket: socket.socket | None = None
+        self._probe: socket.socket | None = None  # asks the kernel whether a name is bound
         self._key = b""
         self._names: dict[int, bytes] = {}  # of the sockets, by rank
         self._unsent: dict[int, deque[bytes]] = {}  # datagrams for which a peer has no room yet
@@ -80,13 +81,14 @@ class Datagrams:
             sock.close()
             raise
         self._socket = sock
+        self._probe = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._thread.register(sock.fileno(), READ, self._on_ready)
 
     def close(self) -> None:
-        """After the thread has ended, or in the child after a fork: close the descriptor."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        """After the thread has ended, or in the child after a fork: close the descriptors."""
+        for open_socket in filter(None, (self._socket, self._probe)):
+            open_socket.close()
+        self._socket = self._probe = None
 
     @property
     def is_open(self) -> bool:
@@ -94,10 +96,10 @@ class Datagrams:
 
     def reaches(self, rank: int) -> bool:
         """Return whether this rank has such a socket on this node. For any thread."""
-        if self._socket is None or rank in (-1, self._rank):
+        probe = self._probe
+        if probe is None or rank in (-1, self._rank):
             return False
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
-            return probe.connect_ex(self._name(rank)) == 0
+        return probe.connect_ex(self._name(rank)) == 0
 
     def _name(self, rank: int) -> bytes:
         name = self._names.get(rank)
@@ -114,8 +116,7 @@ class Datagrams:
     def send(self, rank: int, kind: int, own: bytes, theirs: bytes, body: bytes = b"") -> None:
         """Send a datagram to this rank, or keep it until the rank has room for it."""
         content = _HEAD.pack(kind, self._rank, own, theirs) + body
-        waiting = self._unsent.setdefault(rank, deque())
-        waiting.append(content + self._seal(rank, content))
+        self._unsent.setdefault(rank, deque()).append(content + self._seal(rank, content))
         self._flush(rank)
 
     def _flush(self, rank: int) -> None:
