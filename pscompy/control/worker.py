@@ -76,6 +76,7 @@ class Engine:
         self.address = self.address_of(self._worker)
         self._transports = Transports(self._worker)
         self._events = ffi.new("psc_control_event_t[]", EVENTS_MAX)
+        self._passes = ffi.new("uint32_t *")
         self._log: CoreLog | None = None
         # Held while a thread uses a connection's handle. Reentrant, because Python's garbage
         # collector may destroy another connection inside such a call.
@@ -207,8 +208,8 @@ class Engine:
     def holding(self) -> int | None:
         """Return None if no transport holds back data for want of room. Otherwise data waits for
         progress: return how many passes any thread has made, modulo 2^32."""
-        passes = ffi.new("uint32_t *")
-        return int(passes[0]) if lib.psc_worker_holding(self._worker, passes) else None
+        held = lib.psc_worker_holding(self._worker, self._passes)
+        return int(self._passes[0]) if held else None
 
     @property
     def fabric_fd(self) -> int:
