@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 from pscompy.binding import _binding
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import DTypeLike, NDArray
 
 
@@ -20,8 +21,12 @@ def receive(
 ) -> NDArray[Any]:
     """Receive a message into a new array. Raises `ValueError` if its length is another one; the
     message then goes back to its place."""
-    array: NDArray[Any] = worker.empty(shape, dtype)
-    _check(message.status.nbytes, array.nbytes, f"{array.shape} times {array.dtype}")
+    try:
+        array: NDArray[Any] = worker.empty(shape, dtype)
+        _check(message.status.nbytes, array.nbytes, f"{array.shape} times {array.dtype}")
+    except BaseException:
+        del message  # or the exception would keep it from its place
+        raise
     message.recv(array)
     return array
 
@@ -35,20 +40,29 @@ def view(
     `shape`. Raises `ValueError` as `receive` does. Called by the extension."""
     import numpy as np
 
-    kind = np.dtype("u1" if dtype is None else dtype)
-    nbytes = message.status.nbytes
+    try:
+        kind = np.dtype("u1" if dtype is None else dtype)
+        sizes = _sizes(message.status.nbytes, kind, shape)
+    except BaseException:
+        del message
+        raise
+    return message._recv_view().view(kind).reshape(sizes)
+
+
+def _sizes(
+    nbytes: int, kind: np.dtype[Any], shape: SupportsIndex | Sequence[SupportsIndex] | None
+) -> tuple[int, ...]:
+    """The shape of an array of exactly these bytes."""
     if kind.hasobject or kind.itemsize == 0:
         raise TypeError(f"a view is of plain data of a known size, not of {kind}")
-    sizes: Sequence[SupportsIndex]
     if shape is None:
-        sizes = [nbytes // kind.itemsize]
-    else:
-        sizes = [shape] if isinstance(shape, SupportsIndex) else shape
-    items = tuple(size.__index__() for size in sizes)
-    if any(size < 0 for size in items):
-        raise ValueError(f"negative dimensions are not allowed: {items}")
-    _check(nbytes, math.prod(items) * kind.itemsize, f"{items} times {kind}")
-    return message._recv_view().view(kind).reshape(items)
+        shape = nbytes // kind.itemsize
+    items = [shape] if isinstance(shape, SupportsIndex) else shape
+    sizes = tuple(size.__index__() for size in items)
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"negative dimensions are not allowed: {sizes}")
+    _check(nbytes, math.prod(sizes) * kind.itemsize, f"{sizes} times {kind}")
+    return sizes
 
 
 def _check(nbytes: int, expected: int, array: str) -> None:

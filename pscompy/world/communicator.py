@@ -17,6 +17,7 @@ from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import ANY_SOURCE, ANY_TAG, Request, Status
 from pscompy.api.session import Session
 from pscompy.core import lib
+from pscompy.errors import Timeout
 from pscompy.world.collectives import Barrier, Collectives, broadcast, maximum
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
@@ -43,6 +44,7 @@ class Communicator(Ranks):
         super().__init__(job, members, number)
         self._collectives = Collectives(job, members, number + 1)
         self._objects_from_any: AnyObjects | None = None
+        self._served: Request[None] | None = None  # the barrier of a `serve` that timed out
 
     # ---- ranks ----
 
@@ -107,8 +109,8 @@ class Communicator(Ranks):
     ) -> NDArray[Any]:
         """Receive one message from rank source, or from any, as a new array; see
         Connection.recv_array."""
-        message = self.mprobe(source, tag, timeout)
-        return arrays.receive(self.session._binding, message, dtype, shape)
+        binding = self.session._binding
+        return arrays.receive(binding, self.mprobe(source, tag, timeout), dtype, shape)
 
     # ---- objects ----
 
@@ -196,16 +198,20 @@ class Communicator(Ranks):
         ranks have been answered.
 
         A rank that has called an action itself runs those of others from then on anyway. After a
-        `Timeout` (seconds) it goes on running them.
+        `Timeout` (seconds) it goes on running them, and the next `serve` waits for what is left.
         """
         service = self._context.service()
         service.start()
         deadline = None if timeout is None else time.monotonic() + timeout
         service.wait_for_answers(timeout)
+        over, self._served = self._served or self.ibarrier(), None
         if deadline is None:
-            service.serve_until(self.ibarrier())
-        else:
-            self.barrier(max(0.0, deadline - time.monotonic()))
+            return service.serve_until(over)
+        try:
+            over.wait(max(0.0, deadline - time.monotonic()))
+        except Timeout:
+            self._served = over
+            raise Timeout(f"rank {self.rank} has served for {timeout} s") from None
 
     # ---- all ranks together; the algorithms are in collectives.py ----
 

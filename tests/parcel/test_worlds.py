@@ -124,3 +124,25 @@ def test_an_interrupt_during_an_action_ends_serve(run, script):
                     print("interrupted")
 
     assert sorted(run.lines(2, script(interrupts))) == ["True", "interrupted"]
+
+
+def test_serving_goes_on_after_a_timeout(run, script):
+    def serves_by_turns():
+        @pscompy.action
+        def once_more(turn):
+            return turn + 1
+
+        with pscompy.World() as world:
+            if world.rank == 0:
+                print([world.call(1, once_more, turn) for turn in range(3)])
+                world.recv(source=1)
+                world.serve()
+                return
+            try:
+                world.serve(timeout=0.05)
+            except pscompy.Timeout as error:
+                print(error)
+            world.send(b"", dest=0)
+            world.serve()
+
+    assert run.lines(2, script(serves_by_turns)) == ["[1, 2, 3]", "rank 1 has served for 0.05 s"]

@@ -14,6 +14,10 @@ def test_an_array_of_a_shape_and_a_type():
         world.send(sent, dest=0, tag=4)
         with pytest.raises(ValueError, match=r"has 48 bytes, an array of \(2, 3\) times float32"):
             world.recv_array("f4", (2, 3), tag=4)
+        try:
+            world.recv_array("f8", (2, 3, -1), tag=4)
+        except ValueError:
+            assert world.iprobe(tag=4)  # it is in its place while the exception is handled
         got = world.recv_array("f8", (2, 3), source=0, tag=4, timeout=60)
         assert (got == sent).all()
         assert got.flags.writeable
@@ -40,6 +44,10 @@ def test_a_view_of_a_type_and_a_shape():
                 world.recv_view(tag=4, **wrong)
         with pytest.raises(TypeError, match="plain data of a known size, not of object"):
             world.recv_view(dtype=object)
+        try:
+            world.recv_view(tag=4, dtype="S7")
+        except ValueError:
+            assert world.iprobe(tag=4)
         got = world.recv_view(0, 4, 60, "f8", (2, 3))
         assert (got == sent).all()
         assert not got.flags.writeable
