@@ -2,7 +2,7 @@
  * api_table.c does: it registers them with the worker. */
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <sys/epoll.h>
 
 #include "pscompy/transport/kit/clock.h"
 #include "conn.h"
@@ -66,6 +66,20 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config)
 /* Time for retiring lanes to be released by the fabric. */
 #define WORKER_STOP_NS 2000000000
 
+/* Sleep until a fabric has something, at most a millisecond, because not each
+ * fabric has events. A fabric that was armed looks at everything when it is
+ * polled next. */
+static void worker_rest(psc_worker_t *worker)
+{
+    psc_sleeper_t *self = &worker->wait.poller;
+    struct epoll_event event;
+
+    psc_sleeper_look(self);
+    if (psc_sleeper_try(self, PSC_WAKE_SPENT) == PSC_OK)
+        epoll_wait(self->set, &event, 1, 1);
+    psc_sleeper_disarm(self);
+}
+
 static unsigned worker_stop(psc_worker_t *worker)
 {
     int64_t deadline = psc_clock_deadline(WORKER_STOP_NS);
@@ -76,7 +90,7 @@ static unsigned worker_stop(psc_worker_t *worker)
     while (!psc_list_empty(&worker->ends.retiring) &&
            psc_clock_now() < deadline) {
         if (psc_worker_progress_locked(worker, PSC_PASS_ALL) == 0)
-            usleep(100);
+            worker_rest(worker);
     }
     reached = psc_access_count(worker) + psc_regions_revoke(worker);
     psc_lane_progress_retiring(worker, true);
