@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-COMMON = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1", "-pthread"]
+COMMON = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g1", "-Og", "-pthread"]
 COMMON += [f"-I{ROOT}"]
 ADDRESS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 # TSan does not model fences; the sources use them only to order flags relative to data.
@@ -42,11 +42,14 @@ class Compiler:
         return made
 
     def _object(self, source: Path, flags: Sequence[str], macros: Sequence[str]) -> Path:
-        command, text = ["gcc", *COMMON, *flags, source], bytes(source)
-        if macros and not source.is_relative_to(ROOT / "pscompy"):
-            command += macros  # most sources do not use them, and remain the same
-            text += subprocess.run([*command, "-E"], capture_output=True, check=True).stdout
-        key = hashlib.sha256("\0".join(flags).encode() + text).hexdigest()
+        defined = [flag for flag in flags if flag.startswith("-D")]
+        flags = [flag for flag in flags if flag not in defined]
+        if not source.is_relative_to(ROOT / "pscompy"):
+            defined += macros
+        command, text = ["gcc", *COMMON, *flags, source], b""
+        if defined and (used := preprocessed(*command, *defined)) != preprocessed(*command):
+            command, text = [*command, *defined], used
+        key = hashlib.sha256("\0".join([*flags, str(source)]).encode() + text).hexdigest()
         made = self._folder / f"{source.stem}-{key[:32]}.o"
         with open(made.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -55,3 +58,7 @@ class Compiler:
                 subprocess.run([*command, "-c", "-o", part], check=True)
                 part.rename(made)
         return made
+
+
+def preprocessed(*command: str | Path) -> bytes:
+    return subprocess.run([*command, "-E"], capture_output=True, check=True).stdout

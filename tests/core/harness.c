@@ -28,6 +28,13 @@ void harness_setting(char *argument)
         (psc_setting_t){argument, colon + 1, strtoll(equals + 1, NULL, 10)};
 }
 
+uintptr_t TRANSPORT(void);
+
+uintptr_t harness_transport(void)
+{
+    return TRANSPORT();
+}
+
 static void side_open(side_t *side, uint32_t index)
 {
     psc_worker_config_t config = {.index = index,

@@ -49,7 +49,9 @@ void pair_open(pair_t *pair);
 void pair_close(pair_t *pair);
 /* One more interface of a's worker: its index, or an error and why. */
 int pair_open_more(pair_t *pair, uintptr_t ops, char *reason);
-uintptr_t TRANSPORT(void);
+/* The transport under test. Only harness.c depends on it, so that all other
+ * sources are compiled once for all transports. */
+uintptr_t harness_transport(void);
 /* One more connection between the same two workers. */
 void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b);
 /* Lanes between the same two workers that are up, and a connection over one. */

@@ -250,7 +250,7 @@ void case_refused_interface_stops(void)
     pair_t pair;
 
     pair_open(&pair);
-    refused_ops = (const psc_transport_ops_t *)TRANSPORT();
+    refused_ops = (const psc_transport_ops_t *)harness_transport();
     ops = *refused_ops;
     ops.query = refused_query;
     ops.stop = refused_stop;

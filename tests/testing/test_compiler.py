@@ -27,3 +27,13 @@ def test_other_flags_make_another_object(tmp_path: Path) -> None:
     for level in (4, 5):
         made = compiler(tmp_path / f"level{level}", [source], [f"-DLEVEL={level}"])
         assert subprocess.run([made], check=False).returncode == level
+
+
+def test_a_flag_that_a_source_does_not_use_makes_no_other_object(tmp_path: Path) -> None:
+    compiler = Compiler(tmp_path / "objects")
+    source = tmp_path / "same.c"
+    source.write_text("int main(void) { return 0; }\n")
+    for level in (4, 5):
+        compiler(tmp_path / f"level{level}", [source], [f"-DLEVEL={level}"])
+    compiler(tmp_path / "plain", [source], [])
+    assert len(list((tmp_path / "objects").glob("*.o"))) == 1
