@@ -9,11 +9,8 @@ import pytest
 from tests.core.wake_model import BEGIN, INGREDIENTS, Model
 
 PAIRS = list(combinations_with_replacement(BEGIN, 2))
-TRIPLES = [
-    ("outside", "outside", "wait"),
+TRIPLES = [  # those with most states last
     ("outside", "wait", "call"),
-    ("outside", "wait", "brief"),
-    ("outside", "send", "stay"),
     ("outside", "outside", "glance"),
     ("wait", "wait", "stay"),
     ("wait", "wait", "brief"),
@@ -21,6 +18,9 @@ TRIPLES = [
     ("stand", "stay", "brief"),
     ("stand", "wait", "stay"),
     ("stand", "wait", "call"),
+    ("outside", "send", "stay"),
+    ("outside", "wait", "brief"),
+    ("outside", "outside", "wait"),
 ]
 POLLERS_AND_SLEEPERS = ("outside", "wait", "brief", "call")  # two threads of each kind
 
