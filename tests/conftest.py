@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pscompy.testing.base import Base
 from pscompy.testing.fault_cases import OPERATIONS, Faults
 from pscompy.testing.process import Far
 from tests import by_value
@@ -32,6 +33,9 @@ settings.register_profile(
 settings.load_profile("pscompy")
 
 Far.dumps = by_value.dumps  # far processes call functions and lambdas of the tests, too
+
+# A megabyte there and back takes half a second in a guest of ib, on a busy machine.
+Base.large = int(os.environ.get("PSCOMPY_TEST_LARGE", 12 << 20)) + 5
 
 # The longest tests begin first, so that no process of a run works on it when others have ended.
 LONGEST = ("tests/ib/", "tests/bench/", "tests/examples/", "tests/gateway/")

@@ -90,6 +90,9 @@ class Base:
     config: ClassVar[Mapping[str, Any]] = {}
     """Further variables of both sides, for example {"MINE_BUFFER_SIZE": "4k"}."""
 
+    large: ClassVar[int] = (48 << 20) + 5
+    """The length in bytes of the longest message."""
+
     _far: ClassVar[Far | None] = None
 
     @pytest.fixture

@@ -51,10 +51,9 @@ class Messages(Base):
             assert buffer == payload(nbytes)
 
     def test_large(self, link: Link) -> None:
-        nbytes = (48 << 20) + 5
         link.far.begin(remote_side.echo, 1)
-        link.c.send(payload(nbytes), timeout=BOUND)
-        assert link.c.recv(timeout=BOUND) == payload(nbytes)
+        link.c.send(payload(self.large), timeout=BOUND)
+        assert link.c.recv(timeout=BOUND) == payload(self.large)
         link.far.result()
 
     def test_both_directions_at_once(self, link: Link) -> None:
