@@ -69,9 +69,11 @@ def booted(command: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def run_suites(*suites: str) -> int:
-    """Run files `suite_*.py` of this folder in one guest. Returns pytest's exit code."""
+def run_suites(*suites: str, **environ: str) -> int:
+    """Run files `suite_*.py` of this folder in one guest, with these variables besides those of the
+    tests. Returns pytest's exit code."""
     pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     pytest_ += [f"tests/ib/{suite}" for suite in suites]
-    given = [f"{k}={v}" for k, v in os.environ.items() if k.startswith("PSCOMPY_TEST_")]
+    environ |= {k: v for k, v in os.environ.items() if k.startswith("PSCOMPY_TEST_")}
+    given = [f"{k}={v}" for k, v in environ.items()]
     return boot(shlex.join(["env", *given, *pytest_])).returncode
