@@ -92,9 +92,17 @@ typedef struct thread_args {
     side_t side;
     int32_t tag;
     bool sender;
+    int messages;
 } thread_args_t;
 
-enum { THREAD_MESSAGES = 3000 };
+enum { THREAD_MESSAGES = 1000 };
+
+static int messages_wanted(void)
+{
+    const char *wanted = getenv("PSCOMPY_TEST_MESSAGES");
+
+    return wanted ? atoi(wanted) : THREAD_MESSAGES;
+}
 
 static void thread_wait(side_t *side, psc_request_t *request)
 {
@@ -114,7 +122,7 @@ static void *thread_main(void *arg)
     static const size_t lengths[] = {8, 3000, 70000};
     char *buffer = malloc(70000);
 
-    for (int i = 0; i < THREAD_MESSAGES; i++) {
+    for (int i = 0; i < me->messages; i++) {
         size_t len = lengths[i % 3];
         psc_request_t *request;
         psc_result_t result = {.status = PSC_OK};
@@ -145,7 +153,8 @@ static void case_threads(void)
     for (int i = 0; i < 8; i++) {
         args[i] = (thread_args_t){.side = i < 4 ? pair.a : pair.b,
                                   .tag = i % 4 < 2 ? i % 2 : 2 + i % 2,
-                                  .sender = (i < 4) == (i % 4 < 2)};
+                                  .sender = (i < 4) == (i % 4 < 2),
+                                  .messages = messages_wanted()};
         check(!pthread_create(&threads[i], NULL, thread_main, &args[i]));
     }
     for (int i = 0; i < 8; i++)

@@ -225,7 +225,7 @@ def test_matching_follows_the_model(fabric: Fabric) -> None:
     run_state_machine_as_test(
         Matching,
         settings=settings(
-            max_examples=int(os.environ.get("PSCOMPY_TEST_EXAMPLES", "100")),
+            max_examples=int(os.environ.get("PSCOMPY_TEST_EXAMPLES", "50")),
             stateful_step_count=50,
             deadline=None,
             phases=[Phase.generate],  # no shrinking: each failing run waits for a timeout
