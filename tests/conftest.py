@@ -38,7 +38,7 @@ Far.dumps = by_value.dumps  # far processes call functions and lambdas of the te
 Base.large = int(os.environ.get("PSCOMPY_TEST_LARGE", 12 << 20)) + 5
 
 # The longest tests begin first, so that no process of a run works on it when others have ended.
-LONGEST = ("tests/ib/", "tests/bench/", "tests/examples/", "tests/gateway/")
+LONGEST = ("tests/ib/", "tests/bench/", "tests/core/", "tests/examples/", "tests/gateway/")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
