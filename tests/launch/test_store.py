@@ -23,8 +23,9 @@ from pscompy.control.handshake.keys import find_key
 from pscompy.control.precon import LinkOptions
 from pscompy.errors import AuthError, ConfigError, ConnectError, Timeout
 from pscompy.world.bootstrap import Single, detect
+from pscompy.world.bootstrap.membership import Membership, port_beside
 from pscompy.world.bootstrap.pmi1_wire import pack
-from pscompy.world.bootstrap.store import Membership, _prove, _reach, port_beside
+from pscompy.world.bootstrap.store import _prove, _reach
 from pscompy.world.bootstrap.store_server import Store
 from tests.jobs import TIMEOUT
 from tests.names import A_KEY, ANOTHER_KEY

@@ -19,9 +19,10 @@ from pscompy.config.variables import VARIABLES
 from pscompy.errors import ConfigError, PscomError
 from pscompy.world.bootstrap.join import Join
 from pscompy.world.bootstrap.launcher import Bootstrap
+from pscompy.world.bootstrap.membership import by_own_variables, by_torchrun
 from pscompy.world.bootstrap.pmi1 import Pmi1
 from pscompy.world.bootstrap.single import Single
-from pscompy.world.bootstrap.store import by_own_variables, by_torchrun, enter
+from pscompy.world.bootstrap.store import enter
 
 __all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect", "join_up", "launched"]
 

@@ -12,9 +12,10 @@ from functools import partial
 from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.precon import LinkOptions
 from pscompy.errors import ConfigError
+from pscompy.world.bootstrap.membership import Membership
 from pscompy.world.bootstrap.pmi1_server import Abort, Replies, Server
 from pscompy.world.bootstrap.pmi1_wire import JOB_PREFIX, LineBuffer, WireError, pack, parse
-from pscompy.world.bootstrap.store import VERSION, Fields, Membership, nonce, proof
+from pscompy.world.bootstrap.store_proof import VERSION, Fields, nonce, proof
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,59 @@
+"""Which rank this process is, by variables, where no launcher of ours has started it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pscompy.config.config import Config
+from pscompy.errors import ConfigError
+
+
+class Membership(NamedTuple):
+    """This process's rank, and the place of the store. `variable` is what moves the store."""
+
+    rank: int
+    size: int
+    host: str
+    port: int
+    variable: str
+
+    def __str__(self) -> str:
+        return f"the store of rank 0 at {self.host}:{self.port}"
+
+
+def by_own_variables(config: Config) -> Membership | None:
+    """PSP_RANK, PSP_SIZE and PSP_STORE; None if they are not set. Size 1 needs no store."""
+    rank, size, place = config["RANK"], config["SIZE"], config["STORE"]
+    if size == 1:
+        return Membership(0, 1, "", 0, "")
+    if rank < 0 and size < 0 and not place:
+        return None
+    host, _, port = place.rpartition(":")
+    if not (0 <= rank < size and host and port.isdecimal()):
+        raise ConfigError(
+            f"PSP_RANK={rank} PSP_SIZE={size} PSP_STORE={place!r}: a job needs all three, a rank"
+            " below the size, and HOST:PORT of rank 0",
+            name="PSP_STORE",
+        )
+    return Membership(rank, size, host.strip("[]"), int(port), "PSP_STORE")
+
+
+def by_torchrun(environ: Mapping[str, str], config: Config) -> Membership | None:
+    """RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which torchrun sets; None without them."""
+    names = ("RANK", "WORLD_SIZE", "MASTER_PORT")
+    if not all(name in environ for name in (*names, "MASTER_ADDR")):
+        return None
+    try:
+        rank, size, master = (int(environ[name]) for name in names)
+    except ValueError:
+        given = " ".join(f"{name}={environ[name]!r}" for name in names)
+        raise ConfigError(f"{given}: not numbers", name="RANK") from None
+    port = config["STORE_PORT"] if config["STORE_PORT"] > 0 else port_beside(master)
+    return Membership(rank, size, environ["MASTER_ADDR"], port, "PSP_STORE_PORT")
+
+
+def port_beside(master: int) -> int:
+    """The store's port for a job whose own store holds port `master`: another one, the same on
+    all ranks, and below the ports that the kernel gives to outgoing connections."""
+    return 0x4000 | ((master ^ 0x2000) & 0x3FFF)
