@@ -69,8 +69,8 @@ class Explanation(NamedTuple):
         return changes
 
     def table(self) -> list[Cost]:
-        """What messages of 1 KiB to 64 MiB, and at the thresholds, are estimated to take by each
-        protocol, and which one is used; empty before it is connected."""
+        """The estimated times of messages of 1 KiB to 64 MiB, and at the thresholds, by each
+        protocol, and the one that is used; empty before it is connected."""
         if self.params is None or self.estimates is None:
             return []
         return cost_table(self.estimates, self.params)

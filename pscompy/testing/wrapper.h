@@ -1,5 +1,5 @@
-/* What the two halves of the wrapper share: faults.c passes calls down to the
- * inner transport, upcalls.c passes its upcalls up to the core. */
+/* Declarations that both halves of the wrapper use: faults.c passes calls down
+ * to the inner transport, upcalls.c passes its upcalls up to the core. */
 #ifndef PSCOMPY_TESTING_WRAPPER_H
 #define PSCOMPY_TESTING_WRAPPER_H
 

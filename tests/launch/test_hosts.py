@@ -263,7 +263,7 @@ def test_no_rank_is_left_when_the_launcher_is_killed(two, script):
 
 
 def test_a_host_that_cannot_be_reached_is_named(two):
-    done = two("--hosts", "10.99.0.1,10.99.0.9", "-c", "import time; time.sleep(1000)")
+    done = two("--hosts", "10.99.0.1,10.99.0.9", "-c", "import signal; signal.pause()")
     assert done.returncode == 1
     way, ours, summary = done.stderr.splitlines()
     assert summary == "pscompy run: rank 0 was ended by SIGTERM"
@@ -317,7 +317,7 @@ def test_an_mpi_program_knows_the_hosts(two, script):
 
 
 def test_a_login_shell_that_prints(run, tmp_path):
-    """Its lines, and one without an end, go before the records of the agent."""
+    """The shell's lines, and one without an end, go before the records of the agent."""
     rsh = tmp_path / "rsh"
     rsh.write_text('#!/bin/sh\necho "[1] 4711"\nprintf "[note] "\nshift; exec sh -c "$*"\n')
     rsh.chmod(0o755)

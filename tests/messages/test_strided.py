@@ -200,3 +200,4 @@ def test_the_array_is_released(loop_pair: Pair) -> None:
     del view
     gc.collect()
     memory.append(1)  # BufferError while it is exported
+    assert len(memory) == 65

@@ -1,4 +1,4 @@
-"""What the tests of actions share, beside the actions themselves in `helpers`."""
+"""Helpers of the tests of actions; the actions themselves are in `helpers`."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ bool psptl_device_arm(psptl_device_t *device);
 int64_t psptl_device_deadline(const psptl_device_t *device);
 const uint64_t *psptl_device_counters(const psptl_device_t *device);
 
-/* What a device holds at this moment. */
+/* The objects that a device holds at this moment. */
 typedef struct psptl_holdings {
     uint32_t channels;
     uint32_t lingering; /* destroyed channels whose buffers the interface may
