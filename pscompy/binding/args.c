@@ -69,6 +69,21 @@ int psb_args_parse(const psb_signature_t *signature, PyObject *const *args,
 
 /* ---- numbers ---- */
 
+/* Replaces a TypeError by one that names the argument. Returns -1. */
+static int args_refuse_tag(PyObject *object, bool any)
+{
+    PyObject *type = PyExc_ValueError;
+
+    if (PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_TypeError))
+            return -1;
+        type = PyExc_TypeError;
+    }
+    PyErr_Format(type, "a tag is a number from 0 to %d%s, not %R", PSC_TAG_MAX,
+                 any ? ", or ANY_TAG" : "", object);
+    return -1;
+}
+
 int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p)
 {
     long long tag;
@@ -77,15 +92,10 @@ int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p)
     if (!object)
         return 0;
     tag = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (PSB_UNLIKELY(tag == -1 && !overflow && PyErr_Occurred()))
-        return -1;
     if (PSB_UNLIKELY(overflow || tag > PSC_TAG_MAX ||
-                     tag < (any ? PSC_ANY_TAG : 0))) {
-        PyErr_Format(PyExc_ValueError,
-                     "a tag is a number from 0 to %d%s, not %R", PSC_TAG_MAX,
-                     any ? ", or ANY_TAG" : "", object);
-        return -1;
-    }
+                     tag < (any ? PSC_ANY_TAG : 0) ||
+                     (tag == -1 && PyErr_Occurred())))
+        return args_refuse_tag(object, any);
     *tag_p = (int32_t)tag;
     return 0;
 }

@@ -93,6 +93,10 @@ def test_a_message_has_one_destination(comm: Ranks) -> None:
         comm.connection(pscompy.ANY_SOURCE)
     with pytest.raises(TypeError):
         comm.send(b"", "1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a tag is a number from 0 to .*, not None"):
+        comm.send(b"", 1, tag=None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"a tag is a number .* or ANY_TAG, not 'a'"):
+        comm.recv(source=1, tag="a")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="missing required argument: 'dest'"):
         comm.send(b"")  # type: ignore[call-arg]
 
