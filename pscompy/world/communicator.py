@@ -232,9 +232,12 @@ class Communicator(Ranks):
     def broadcast(self, buf: Any, root: int = 0) -> None:
         """Copy the contents of the buffer of rank `root` into the buffers of all ranks. Collective.
 
-        Buffers are as for `send` and `recv`, and equally long on all ranks.
+        Buffers are as for `send` and `recv`, and equally long on all ranks. IndexError if there is
+        no rank `root`.
         """
         self.session._check()
+        if root not in range(self.size):
+            raise IndexError(f"rank {root!r} cannot be the root: ranks are 0 to {self.size - 1}")
         broadcast(self._collectives, buf, root)
 
     # ---- memory and counters: calls of the session that every program needs ----

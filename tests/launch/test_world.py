@@ -175,6 +175,15 @@ def test_a_world_closes_its_session():
     world.close()  # closing twice is allowed
 
 
+@pytest.mark.parametrize("root", [None, -1, 1])
+def test_a_broadcast_has_a_root(root):
+    with (
+        pscompy.World() as world,
+        pytest.raises(IndexError, match=f"rank {root} cannot be the root: ranks are 0 to 0"),
+    ):
+        world.broadcast(bytearray(1), root=root)
+
+
 def test_the_memory_of_a_communicator_is_its_sessions():
     with pscompy.World() as world:
         other = world.dup()
