@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -29,7 +30,7 @@ from pscompy.world.bootstrap.store import _prove, _reach
 from pscompy.world.bootstrap.store_server import Store
 from tests.jobs import TIMEOUT
 from tests.names import A_KEY, ANOTHER_KEY
-from tests.waiting import expect_soon, stay
+from tests.waiting import expect_soon, idles, own_use, stay
 
 
 def rings():
@@ -211,6 +212,29 @@ def all_call_before_one_proves(port, size):
 
 def test_ranks_that_all_call_at_once(start, script):
     assert ends([start(script(all_call_before_one_proves, free_port(), 200))]) == []
+
+
+def calls_without_descriptors(port):
+    """Prints whether a store idles while it has no descriptor for a caller."""
+    config = Config({"": VARIABLES})
+    key, first = find_key(config), Membership(0, 2, "127.0.0.1", port, "PSP_STORE")
+    own = Store(first, key.secret, LinkOptions.of(config)).start()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
+    caller = socket.socket()
+    with contextlib.ExitStack() as taken:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.enter_context(socket.socket())
+        caller.connect(("127.0.0.1", port))
+        idle = idles(lambda: own_use(0.3))
+    other = first._replace(rank=1)
+    _prove(caller, other, key)
+    own.close()
+    sys.stdout.write(f"{idle}\n")
+
+
+def test_a_store_without_descriptors_sleeps_and_then_admits(start, script):
+    assert ends([start(script(calls_without_descriptors, free_port()))]) == ["True"]
 
 
 def test_a_rank_that_dies_ends_the_others_barrier(start, script):

@@ -20,6 +20,7 @@ from pscompy.world.bootstrap.store_proof import VERSION, Fields, nonce, proof
 logger = logging.getLogger(__name__)
 
 _STRANGERS = 64  # callers without a proof beside the ranks; a newer one replaces the oldest
+_PAUSE = 0.25  # seconds without accepting, after a caller could not be accepted
 
 
 class _Caller:
@@ -51,7 +52,7 @@ class Store:
         """Serve from now on; returns rank 0's own link."""
         ours, theirs = socket.socketpair()
         self._listener.setblocking(False)
-        self._thread.register(self._listener.fileno(), READ, self._on_call)
+        self._listen()
         self._admit(_Caller(ours, 0))
         self._ranks[0] = self._callers[ours.fileno()]
         os.register_at_fork(after_in_child=self._abandon)
@@ -67,10 +68,17 @@ class Store:
 
     # ---- on the thread ----
 
+    def _listen(self) -> None:
+        self._thread.register(self._listener.fileno(), READ, self._on_call)
+
     def _on_call(self, _: int) -> None:
         try:
             sock, _ = self._listener.accept()
-        except OSError:  # the caller has left, or there are no descriptors
+        except (BlockingIOError, ConnectionError):  # the caller has left
+            return
+        except OSError:  # no descriptor or no memory is left: the caller waits
+            self._thread.unregister(self._listener.fileno())
+            self._thread.later(_PAUSE, self._listen)
             return
         self._options.apply(sock)
         strangers = [caller for caller in self._callers.values() if caller.rank is None]
