@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Generator
+from concurrent.futures._base import FINISHED, PENDING
 from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import PscomError, Timeout
@@ -26,17 +28,36 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     def __init__(self, withdraw: Callable[[Future], object], worker: _binding.Worker) -> None:
         """`withdraw(future)` is called when the result is not wanted any more. A thread that waits
         for the result drives the progress of `worker` meanwhile."""
-        super().__init__()
+        # The attributes of the base, whose constructor would make a Condition at once.
+        self._state = PENDING
+        self._result: Any = None
+        self._exception: BaseException | None = None
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Any] = []
+        self._lock = threading.RLock()  # the lock of the Condition
+        self._made: threading.Condition | None = None
         self._withdraw = withdraw
         self._worker = worker
         self._ended: Request | None = None  # completes with the future, for threads that wait
-        self._finished = False  # finish() has completed it; spares the locked state
+
+    @property
+    def _condition(self) -> threading.Condition:  # type: ignore[override]
+        """The Condition of the base: made when the base first asks for it, as making it takes
+        longer than a short task, which often ends before."""
+        with self._lock:
+            if self._made is None:
+                self._made = threading.Condition(self._lock)
+            return self._made
 
     def result(self, timeout: float | None = None) -> Any:
-        return super().result(timeout if self._finished else self._wait(timeout))
+        if self._state != FINISHED:
+            timeout = self._wait(timeout)
+        if self._state == FINISHED and self._exception is None:
+            return self._result
+        return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        return super().exception(timeout if self._finished else self._wait(timeout))
+        return super().exception(timeout if self._state == FINISHED else self._wait(timeout))
 
     def _wait(self, timeout: float | None) -> float | None:
         """Wait up to `timeout` seconds for the end of the future. Returns what is left of them."""
@@ -58,7 +79,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         The peer drops an action that has not begun; a running action sees
         `current_action().cancelled`.
         """
-        if self._finished:
+        if self._state == FINISHED:
             return False
         if self.cancelled():
             return True
@@ -77,6 +98,10 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
 
         Returns False if the future has ended already.
         """
+        with self._lock:
+            if self._made is None and self._state == PENDING:  # nobody is to be notified
+                self._result, self._exception, self._state = value, error, FINISHED
+                return True
         try:
             if error is None:
                 self.set_result(value)
@@ -84,7 +109,6 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
                 self.set_exception(error)
         except concurrent.futures.InvalidStateError:
             return False
-        self._finished = True
         return True
 
     def __await__(self) -> Generator[Any, None, Any]:
