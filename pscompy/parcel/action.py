@@ -112,13 +112,18 @@ def current_action() -> Running | None:
     return getattr(_running, "action", None)
 
 
-def run_as(running: Running, function: Callable[[], Any]) -> Any:
-    """Call function() with `running` as the current action, and restore the previous one: an inline
-    action may run in the middle of another."""
+def run_as(
+    running: Running,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Call the function with `running` as the current action, and restore the previous one: an
+    inline action may run in the middle of another."""
     outer = current_action()
     _running.action = running
     try:
-        return function()
+        return function(*args, **kwargs)
     finally:
         _running.action = outer
 

@@ -298,12 +298,12 @@ class Service:
         if isinstance(asked, list):
             self._begin_frame(call, asked)
             return
-        function, inline = call.prepare(asked)
+        found = call.prepare(asked)
 
         def work() -> None:
-            self._answer(call, *call.outcome(function, call.links.answers))
+            self._answer(call, *call.outcome(found, asked, call.links.answers))
 
-        if inline:
+        if found.inline:
             work()
         else:
             self._threads.put(work)
@@ -365,15 +365,17 @@ def _target(function: Callable[..., object], calls: Objects) -> object:
     """The name of an action, or the function itself if it is none. Raises `PicklingError` for a
     function that pickle could find by its name only, and that no name leads to."""
     known = registered(function)
+    if known is not None:
+        return known.name
     name = getattr(function, "__qualname__", "")
-    if known is None and calls.names_functions and ("<lambda>" in name or "<locals>" in name):
+    if calls.names_functions and ("<lambda>" in name or "<locals>" in name):
         raise PicklingError(
             f"{name} has no name that a peer could find it by: make it an action at the top of a"
             " module (pscompy.action), or pip install 'pscompy[cloudpickle]' and set"
             " PSP_PARCEL_SERIALISER=cloudpickle and PSP_PARCEL_ACTIONS=any"
             + ("" if calls.pickles else ", without PSP_PARCEL_UNPICKLE=restricted")
         )
-    return known.name if known else function
+    return function
 
 
 def _time_out(future: Future) -> None:

@@ -9,9 +9,12 @@ instead of two, and no result waits for a long call.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pscompy.errors import Cancelled, ParcelError, ProtocolError, describe
 from pscompy.parcel.action import (
@@ -41,32 +44,24 @@ class Called(Running):
         super().__init__("?", source)
         self.resolve = resolve
 
-    def prepare(self, asked: object) -> tuple[Callable[[], Any], bool]:
-        """The function with its arguments, and whether it runs inline.
+    def prepare(self, asked: Any) -> Registered:
+        """The function of a call.
 
         Raises `ProtocolError` if `asked` is no call, and `Unsupported` if the function may not be
         called.
         """
         if not (isinstance(asked, tuple) and len(asked) == 3 and isinstance(asked[1], tuple)):
             raise ProtocolError("an object that is not a call of an action")
-        target, args, kwargs = asked
-        found = self.resolve(target)
+        found = self.resolve(asked[0])
         self.name = found.name
-        return lambda: found.function(*args, **kwargs), found.inline
+        return found
 
-    def begins_at_once(self, asked: Any) -> bool:
-        """Whether the call needs no thread: its function runs inline, or it is sure to fail."""
-        try:
-            return self.resolve(asked[0]).inline
-        except Exception:
-            return True
-
-    def outcome(self, function: Callable[[], Any], answers: Objects) -> tuple[bool, Any]:
+    def outcome(self, found: Registered, asked: Any, answers: Objects) -> tuple[bool, Any]:
         """Run the function: True and its value, or False and its exception in parts."""
         try:
-            if self.cancelled:
+            if self._cancelled:
                 raise Cancelled("the action was cancelled before it began")
-            return True, run_as(self, function)
+            return True, run_as(self, found.function, asked[1], asked[2])
         except BaseException as error:
             note_interrupt(error)
             return False, take_apart(error, answers)
@@ -83,6 +78,15 @@ def packed_answer(answers: Objects, name: str, good: bool, value: object) -> byt
 def _unsendable(answers: Objects, name: str, error: Exception) -> tuple[bytes | None, str]:
     made = ParcelError(f"the result of {name} cannot be sent: {describe(error)}")
     return take_apart(made, answers)
+
+
+class Part(NamedTuple):
+    """Results that are sent together: the indexes and the values of calls that have returned, and
+    the index and the exception, in parts, of each call that has failed."""
+
+    ended: list[int]
+    values: list[Any]
+    failed: list[tuple[int, Any]]
 
 
 class Frame:
@@ -105,9 +109,8 @@ class Frame:
         self._ended = ended
         self._lock = threading.Lock()
         self._calls: list[Called] = []
-        self._asked: list[Any] = []  # None in place of a call that has begun
-        self._waiting: deque[int] = deque()  # the calls that wait for a thread
-        self._ready: list[tuple[int, bool, Any]] = []
+        self._waiting: deque[tuple[int, Registered, Any]] = deque()  # calls that wait for a thread
+        self._ready = Part([], [], [])
         self._open = 0
 
     def begin(
@@ -118,37 +121,45 @@ class Frame:
         threads: int,
     ) -> None:
         """Begin all calls; `call()` makes a Called. `put(work)` lets a thread call work() for as
-        long as it returns True; that many threads may do so."""
+        long as it returns True; that many threads may do so, all but one after DELAY."""
         self._calls = [call() for _ in asked]
-        self._asked = asked
         self._open = len(asked)
         if not asked:
             self._ended()
-        for index, one in enumerate(self._calls):
-            if one.begins_at_once(asked[index]):
-                self._run(index)
-            else:
-                self._waiting.append(index)
-        for _ in range(min(threads, len(self._waiting))):
-            put(self._run_next)
+        for index, (one, given) in enumerate(zip(self._calls, asked, strict=True)):
+            self._begin_one(index, one, given)
+        if self._waiting:
+            put(self._run_some)
+        if len(self._waiting) > 1 and threads > 1:
+            self._delayed(partial(self._spread, put, threads - 1))
 
-    def _run(self, index: int) -> None:
-        call, asked = self._calls[index], self._asked[index]
-        self._asked[index] = None
+    def _begin_one(self, index: int, call: Called, asked: Any) -> None:
         try:
-            function, _ = call.prepare(asked)
-        except BaseException as error:
+            found = call.prepare(asked)
+        except Exception as error:
             self._note(index, False, take_apart(error, self._answers))
             return
-        self._note(index, *call.outcome(function, self._answers))
+        if found.inline:
+            self._note(index, *call.outcome(found, asked, self._answers))
+        else:
+            self._waiting.append((index, found, asked))
 
-    def _run_next(self) -> bool:
-        """Run a call that has not begun. Returns whether there are more of them."""
-        try:
-            index = self._waiting.popleft()
-        except IndexError:
-            return False
-        self._run(index)
+    def _spread(self, put: Callable[[Callable[[], object]], None], threads: int) -> None:
+        for _ in range(min(threads, len(self._waiting))):
+            put(self._run_some)
+
+    def _run_some(self) -> bool:
+        """Run calls that have not begun, one after the other for DELAY, or until one has failed: it
+        may have been interrupted. Returns whether there are more of them."""
+        until = time.monotonic() + DELAY
+        good = True
+        while self._waiting and good and time.monotonic() < until:
+            try:
+                index, found, asked = self._waiting.popleft()
+            except IndexError:  # another thread has taken it
+                break
+            good, value = self._calls[index].outcome(found, asked, self._answers)
+            self._note(index, good, value)
         return bool(self._waiting)
 
     def cancel(self, index: int) -> None:
@@ -158,9 +169,14 @@ class Frame:
 
     def _note(self, index: int, good: bool, value: object) -> None:
         with self._lock:
-            self._ready.append((index, good, value))
+            first = not (self._ready.ended or self._ready.failed)
+            if good:
+                self._ready.ended.append(index)
+                self._ready.values.append(value)
+            else:
+                self._ready.failed.append((index, value))
             self._open -= 1
-            last, first = not self._open, len(self._ready) == 1
+            last = not self._open
         if last:
             self._flush()
             self._ended()
@@ -170,21 +186,28 @@ class Frame:
     def _flush(self) -> None:
         """Send the results that are ready."""
         with self._lock:
-            ready, self._ready = self._ready, []
-        if not ready:
+            ready, self._ready = self._ready, Part([], [], [])
+        if not (ready.ended or ready.failed):
             return
         try:
-            packed = self._answers.take_apart(ready)
+            packed = self._answers.take_apart(tuple(ready))
         except Exception:
-            packed = self._answers.take_apart([self._sendable(*one) for one in ready])
+            packed = self._answers.take_apart(self._sendable(ready))
         self._send(packed)
 
-    def _sendable(self, index: int, good: bool, value: object) -> tuple[int, bool, Any]:
-        try:
-            self._answers.take_apart(value)
-        except Exception as error:
-            return index, False, _unsendable(self._answers, self._calls[index].name, error)
-        return index, good, value
+    def _sendable(self, ready: Part) -> tuple[Any, ...]:
+        """The part with an exception in place of each value that cannot be sent."""
+        made = Part([], [], ready.failed)
+        for index, value in zip(ready.ended, ready.values, strict=True):
+            try:
+                self._answers.take_apart(value)
+            except Exception as error:
+                name = self._calls[index].name
+                made.failed.append((index, _unsendable(self._answers, name, error)))
+            else:
+                made.ended.append(index)
+                made.values.append(value)
+        return tuple(made)
 
 
 class Batch:
@@ -211,16 +234,16 @@ class Batch:
             self.drop()
             self._refused(put_together(part[1], answers))
             return
-        if not isinstance(part, list):
+        if not (isinstance(part, tuple) and list(map(type, part)) == [list] * 3):
             raise ProtocolError("this is no answer of several actions")
-        self._report([self._result(one, answers) for one in part])
-
-    def _result(self, given: object, answers: Objects) -> Result:
-        if not (isinstance(given, tuple) and len(given) == 3 and given[0] in self._left):
+        ended, values, failed = part
+        results: list[Result] = list(zip(ended, values, repeat(None)))
+        results += [(index, None, put_together(error, answers)) for index, error in failed]
+        reported = {index for index, _, _ in results}
+        if not len(reported) == len(results) == len(values) + len(failed) or reported - self._left:
             raise ProtocolError("this is no answer of one of several actions")
-        index, good, value = given
-        self._left.remove(index)
-        return (index, value, None) if good else (index, None, put_together(value, answers))
+        self._left -= reported
+        self._report(results)
 
     def fail(self, error: BaseException) -> None:
         """Report the exception as the result of all calls that were not answered."""

@@ -94,10 +94,10 @@ def test_an_interrupted_call_leaves_the_others_to_other_threads(
                 world.recv_obj(1)
                 calls = [(interrupted, (), {}), *[(on_main_thread, (), {})] * 3]
                 service.submit_many(links, calls, results.put, results.put)
-                values: list[object] = []
+                values: dict[int, object] = {}
                 while len(values) < 4:
-                    values += [value for _, value, _ in results.get(timeout=60)]
-                print(values)
+                    values |= {index: value for index, value, _ in results.get(timeout=60)}
+                print([values[index] for index in range(4)])
             else:
                 threading.Thread(target=report_help).start()
                 try:
