@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import Closed, PeerLost, PscomError
@@ -17,7 +17,6 @@ from pscompy.parcel.frame import call_many
 from pscompy.parcel.future import Future
 
 if TYPE_CHECKING:
-    from pscompy.parcel.action_service import Service
     from pscompy.parcel.calls import Links
     from pscompy.parcel.frame import Result
     from pscompy.world.communicator import Communicator
@@ -26,25 +25,34 @@ logger = logging.getLogger(__name__)
 
 
 SIZE_MAX = 256  # calls in one message
+SOME = 32  # calls that map adds together
 SHORT, LONG = 0.002, 0.01  # seconds from a message to its last result: take more calls, or fewer
+_NO_KEYWORDS: dict[str, Any] = {}  # one for all calls: a pickle contains it once
+_LOST = (PeerLost, Closed)
 
 
 class _Task(Future):
     """The future of a submitted call."""
 
-    def __init__(self, call: tuple[Any, ...], service: Service) -> None:
-        super().__init__(_give_up, service.worker)
+    sent: tuple[Links, int, int] | None = None  # peer, number of the message, index there
+    unwanted = False
+
+    def __init__(self, call: tuple[Any, ...], executor: Executor) -> None:
+        super().__init__(_give_up, executor._service.worker)
         self.call = call
-        self.service = service
-        self.sent: tuple[Links, int, int] | None = None  # peer, number of the message, index there
-        self.unwanted = False
+        self.executor = executor
 
 
 def _give_up(task: Any) -> None:
     """Cancel a call where it runs, unless it still waits."""
     task.unwanted = True
+    task.executor._count_ended(1)
+    _withdraw(task)
+
+
+def _withdraw(task: _Task) -> None:
     if task.sent is not None:
-        task.service.withdraw(*task.sent)
+        task.executor._service.withdraw(*task.sent)
 
 
 class _Rank:
@@ -58,9 +66,9 @@ class _Rank:
         self.size = 1
 
     def adapt(self, count: int, seconds: float) -> None:
-        """Double or halve the size after a message with `count` calls took that long."""
+        """Change the size after a message with `count` calls took that long."""
         if seconds < SHORT and count == self.size:
-            self.size = min(SIZE_MAX, 2 * self.size)
+            self.size = min(SIZE_MAX, 8 * self.size, 1 + int(self.size * SHORT / seconds))
         elif seconds > LONG:
             self.size = max(1, self.size // 2)
 
@@ -84,7 +92,8 @@ class Executor(concurrent.futures.Executor):
         self._comm = comm
         self._lock = threading.RLock()
         self._waiting: deque[_Task] = deque()
-        self._open: set[_Task] = set()  # tasks that wait or were sent, and have no result yet
+        self._open = 0  # tasks that wait or were sent, and have no result yet
+        self._none_open = threading.Condition(self._lock)
         self._ending = threading.Thread(target=self._end, name="pscompy shutdown", daemon=True)
         self._ended = False
         self._full = False  # no rank takes further calls until some have ended
@@ -98,15 +107,8 @@ class Executor(concurrent.futures.Executor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Run the function on one of the ranks. Raises `RuntimeError` after shutdown."""
-        task = _Task((function, args, kwargs), self._service)
-        with self._lock:
-            if self._ended:
-                raise RuntimeError("cannot submit anything after shutdown")
-            self._waiting.append(task)
-            self._open.add(task)
-            full = self._full
-        if not full:
-            self._hand_out()
+        task = _Task((function, args, kwargs or _NO_KEYWORDS), self)
+        self._add((task,))
         return task
 
     def map(
@@ -121,13 +123,27 @@ class Executor(concurrent.futures.Executor):
         message. `timeout` is in seconds. Raises `ValueError` if `chunksize` is less than 1."""
         if chunksize < 1:
             raise ValueError("chunksize must be at least 1")
+        end = None if timeout is None else time.monotonic() + timeout
+        calls: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
         if chunksize == 1:
-            return super().map(function, *iterables, timeout=timeout)
+            return _results(self._map(function, calls), end)
         known = registered(function)
         target = known.name if known else function
-        chunks = _chunks(zip(*iterables, strict=False), chunksize)
-        parts = super().map(call_many, itertools.repeat(target), chunks, timeout=timeout)
-        return itertools.chain.from_iterable(parts)
+        chunks = zip(itertools.repeat(target), _chunks(calls, chunksize), strict=False)
+        return itertools.chain.from_iterable(_results(self._map(call_many, chunks), end))
+
+    def _map(self, function: Callable[..., Any], calls: Iterator[tuple[Any, ...]]) -> list[_Task]:
+        """Add a task for each call. Tasks are added together as long as the calls come fast."""
+        tasks: list[_Task] = []
+        count, since = 1, time.monotonic()
+        while some := [
+            _Task((function, args, _NO_KEYWORDS), self) for args in itertools.islice(calls, count)
+        ]:
+            count = min(SOME, 2 * count) if time.monotonic() - since < SHORT else 1
+            self._add(some)
+            tasks += some
+            since = time.monotonic()
+        return tasks
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Release the other ranks once all calls have ended. May be called repeatedly.
@@ -144,20 +160,27 @@ class Executor(concurrent.futures.Executor):
         if wait and not self._comm.rank:
             self._ending.join()
 
-    def _wait(self) -> None:
-        with self._lock:
-            tasks = list(self._open)
-        concurrent.futures.wait(tasks)
-
     def _end(self) -> None:
         """Body of the thread that ends the executor; `shutdown` need not wait for it."""
-        self._wait()
+        with self._lock:
+            self._none_open.wait_for(lambda: not self._open)
         try:
             self._comm.serve()
         except PscomError as error:  # the World has ended, so the other ranks serve no more
             logger.debug("the barrier at the end of the executor failed: %s", error)
 
     # ---- handing out ----
+
+    def _add(self, tasks: Sequence[_Task]) -> None:
+        """Hand tasks out, or let them wait if no rank takes further calls."""
+        with self._lock:
+            if self._ended:
+                raise RuntimeError("cannot submit anything after shutdown")
+            self._waiting.extend(tasks)
+            self._open += len(tasks)
+            full = self._full
+        if not full:
+            self._hand_out()
 
     def _hand_out(self) -> None:
         """Send waiting calls to ranks that can take more, to the least loaded rank first."""
@@ -174,25 +197,25 @@ class Executor(concurrent.futures.Executor):
 
         Returns None if none waits or every rank has enough. The rank is None if none is left."""
         with self._lock:
-            if not self._waiting:
+            count = len(self._waiting)
+            if not count:
                 return None
             rank = min(self._ranks, key=lambda it: it.open, default=None)
             if rank is None:
-                return None, self._take_waiting(len(self._waiting))
+                return None, self._take_waiting(count)
             room = max(self._few, 2 * rank.size) - rank.open
-            self._full = room < min(rank.size, len(self._waiting))
+            self._full = room < min(rank.size, count)
             if self._full:
                 return None
-            share = -(-len(self._waiting) // len(self._ranks))
-            tasks = self._take_waiting(min(rank.size, share))
+            level = -(-(count + sum([it.open for it in self._ranks])) // len(self._ranks))
+            tasks = self._take_waiting(min(rank.size, count, level - rank.open))
             rank.open += len(tasks)
             return rank, tasks
 
     def _take_waiting(self, count: int) -> list[_Task]:
         """Take that many calls, without those that were cancelled while they waited."""
         tasks = [self._waiting.popleft() for _ in range(count)]
-        self._open.difference_update([task for task in tasks if task.unwanted])
-        return [task for task in tasks if task in self._open]
+        return [task for task in tasks if not task.unwanted]
 
     def _send(self, rank: _Rank, tasks: list[_Task]) -> None:
         sent = _Message(self, rank, tasks)
@@ -206,13 +229,16 @@ class Executor(concurrent.futures.Executor):
         for index, task in enumerate(tasks):
             task.sent = rank.links, number, index
             if task.unwanted:  # cancelled during the send
-                _give_up(task)
+                _withdraw(task)
 
     def _finish(self, results: list[tuple[_Task, Any, BaseException | None]]) -> None:
+        self._count_ended(sum([task.finish(value, error) for task, value, error in results]))
+
+    def _count_ended(self, count: int) -> None:
         with self._lock:
-            self._open.difference_update([task for task, _, _ in results])
-        for task, value, error in results:
-            task.finish(value, error)
+            self._open -= count
+            if not self._open:
+                self._none_open.notify_all()
 
     def _lose(self, rank: _Rank) -> None:
         with self._lock:
@@ -240,9 +266,10 @@ class _Message:
     def report(self, results: list[Result]) -> None:
         """Complete the futures of some of the calls, and hand out further calls."""
         executor, rank = self._executor, self._rank
-        if any(isinstance(error, PeerLost | Closed) for _, _, error in results):
+        if any(isinstance(error, _LOST) for _, _, error in results if error is not None):
             executor._lose(rank)
-        executor._finish([(self._tasks[index], value, error) for index, value, error in results])
+        tasks = self._tasks
+        executor._finish([(tasks[index], value, error) for index, value, error in results])
         self._open -= len(results)
         with executor._lock:
             rank.open -= len(results)
@@ -254,14 +281,32 @@ class _Message:
     def refused(self, error: BaseException) -> None:
         """Send each call alone, to find the one that cannot be sent or restored."""
         tasks = self._tasks
-        if len(tasks) == 1 or isinstance(error, PeerLost | Closed):
+        if len(tasks) == 1 or isinstance(error, _LOST):
             self.report([(index, None, error) for index in range(len(tasks))])
             return
         for task in tasks:
             self._executor._send(self._rank, [task])
 
 
-def _chunks(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+def _results(tasks: list[_Task], end: float | None) -> Iterator[Any]:
+    """Yield the results in order, until the time `end`; cancel all tasks that are left over."""
+    tasks.reverse()
+    try:
+        while tasks:
+            yield _next_result(tasks, end)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _next_result(tasks: list[_Task], end: float | None) -> Any:
+    result = tasks[-1].result(None if end is None else end - time.monotonic())
+    tasks.pop()
+    return result
+
+
+def _chunks(items: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
+    """The arguments of `size` calls at a time: one tuple for each parameter."""
     rest = iter(items)
-    while chunk := list(itertools.islice(rest, size)):
-        yield chunk
+    while columns := list(zip(*itertools.islice(rest, size), strict=True)):
+        yield columns

@@ -256,17 +256,16 @@ class Batch:
 
 
 @action(name="pscompy:map")
-def call_many(target: object, items: list[tuple[Any, ...]]) -> list[Any]:
-    """The action that runs one chunk of `Executor.map`: calls `target(*args)` for each item.
+def call_many(target: object, columns: list[tuple[Any, ...]]) -> list[Any]:
+    """The action that runs one chunk of `Executor.map`: returns `list(map(target, *columns))`.
 
     Raises `Cancelled` between two items if the call was cancelled.
     """
     call = current_action()
     assert isinstance(call, Called)
-    function = call.resolve(target).function
     results = []
-    for args in items:
+    for result in map(call.resolve(target).function, *columns):
         if call.cancelled:
             raise Cancelled("the action was cancelled")
-        results.append(function(*args))
+        results.append(result)
     return results

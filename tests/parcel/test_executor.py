@@ -146,6 +146,87 @@ def test_shutdown_that_cancels(run, script):
     assert run.lines(2, script(cancels_at_its_end), PSP_PARCEL_THREADS="1") == ["True True"]
 
 
+def test_shutdown_after_tasks_were_cancelled_at_any_moment(run, script):
+    """Every task is counted once when it ends, whether its result or its cancellation is first."""
+
+    def cancels_some():
+        @pscompy.action
+        def nothing():
+            pass
+
+        with pscompy.World() as world:
+            executor = pscompy.Executor(world)
+            if world.rank == 0:
+                for moment in range(200):
+                    tasks = [executor.submit(nothing) for _ in range(moment)]
+                    cancelled = [task.cancel() for task in tasks[::2]]
+                    assert cancelled == [task.cancelled() for task in tasks[::2]]
+                    [task.result(60) for task in tasks[1::2]]
+                executor.shutdown()
+                print(executor._open)
+
+    assert run.lines(3, script(cancels_some)) == ["0"]
+
+
+def test_a_call_goes_to_the_rank_that_has_fewer(run, script):
+    def submits_one():
+        @pscompy.action
+        def rank_of():
+            return world.rank
+
+        with pscompy.World() as world, pscompy.Executor(world) as executor:
+            if executor is not None:
+                executor._ranks[0].open += 100
+                executor._ranks[1].size = 8
+                print(executor.submit(rank_of).result(60))
+                executor._ranks[0].open -= 100
+
+    assert run.lines(3, script(submits_one)) == ["2"]
+
+
+def test_map_cancels_the_calls_that_are_not_wanted_any_more(run, script):
+    def stops_early():
+        @pscompy.action
+        def waits(first):
+            while not first and not pscompy.current_action().cancelled:
+                time.sleep(0.001)
+            return first
+
+        with pscompy.World() as world, pscompy.Executor(world) as executor:
+            if executor is not None:
+                results = executor.map(waits, [True] + [False] * 100)
+                print(next(results))
+                results.close()
+                print(executor.submit(waits, True).result(60))
+
+    assert run.lines(2, script(stops_early)) == ["True", "True"]
+
+
+def test_map_begins_before_its_iterable_ends(run, script):
+    def waits_for_the_first_call():
+        begun = threading.Event()
+
+        @pscompy.action
+        def begin(number):
+            world.submit(0, note)
+            return number
+
+        @pscompy.action(inline=True)
+        def note():
+            begun.set()
+
+        def numbers():
+            yield 1
+            assert begun.wait(60)
+            yield 2
+
+        with pscompy.World() as world, pscompy.Executor(world) as executor:
+            if executor is not None:
+                print(list(executor.map(begin, numbers())))
+
+    assert run.lines(2, script(waits_for_the_first_call)) == ["[1, 2]"]
+
+
 def test_a_task_is_freed_with_its_last_reference(run, script):
     """Not by the collector: with thousands of tasks it would run again and again."""
 
