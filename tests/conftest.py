@@ -71,11 +71,8 @@ os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 
 
 @pytest.fixture(scope="session")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # the folder of all processes of this run
-        folder = folder.parent
-    return Compiler(folder / "objects")
+def compiler() -> Compiler:
+    return Compiler()
 
 
 @pytest.fixture

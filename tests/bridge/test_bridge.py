@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,12 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="session")
 def drivers(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder, macros = tmp_path_factory.mktemp("bridge"), ["-DTRANSPORT=bridge_transport"]
-    return {it: compiler(folder / it, SOURCES, SANITIZERS[it], macros) for it in SANITIZERS}
+    folder = tmp_path_factory.mktemp("bridge")
+    return {it: compile_driver(compiler, folder / it, SANITIZERS[it]) for it in SANITIZERS}
+
+
+def compile_driver(compiler: Compiler, path: Path, flags: Sequence[str]) -> Path:
+    return compiler(path, SOURCES, flags, ["-DTRANSPORT=bridge_transport"])
 
 
 def case_names() -> list[str]:

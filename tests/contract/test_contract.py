@@ -85,7 +85,7 @@ def transport_sources(name: str) -> list[Path]:
     return sorted(path for path in found if path.name != "_native.c")
 
 
-def compile_library(compiler: Compiler, name: str, driver: Path, flags: list[str]) -> None:
+def compile_library(compiler: Compiler, name: str, driver: Path, flags: Sequence[str]) -> None:
     """Compile the transport's library into a folder beside the driver, where it is looked for."""
     if (folder := library(name)) is None:
         return
@@ -101,25 +101,24 @@ def sources(name: str) -> list[Path]:
     return sorted([*common, *transport_sources(name), *own])
 
 
+def compile_driver(compiler: Compiler, folder: Path, name: str, flags: Sequence[str]) -> Path:
+    driver = folder / name / f"driver_{name}"
+    compile_library(compiler, name, driver, flags)
+    return compiler(driver, sources(name), flags, [f"-DTRANSPORT={name}_transport"])
+
+
 class Drivers:
     """The compiled driver of each transport, compiled at first use."""
 
-    def __init__(self, compiler: Compiler, folder: Path, sanitize: Sequence[str] = ADDRESS) -> None:
+    def __init__(self, compiler: Compiler, folder: Path) -> None:
         self._compiler = compiler
         self._folder = folder
-        self._sanitize = sanitize
         self._made: dict[str, Path] = {}
 
     def __getitem__(self, name: str) -> Path:
         if name not in self._made:
-            self._made[name] = self._compile(name)
+            self._made[name] = compile_driver(self._compiler, self._folder, name, ADDRESS)
         return self._made[name]
-
-    def _compile(self, name: str) -> Path:
-        driver = self._folder / name / f"driver_{name}"
-        compile_library(self._compiler, name, driver, self._sanitize)
-        macros = [f"-DTRANSPORT={name}_transport"]
-        return self._compiler(driver, sources(name), self._sanitize, macros)
 
 
 @pytest.fixture(scope="session")
@@ -178,7 +177,7 @@ def test_contract_in_trouble(drivers: Drivers, name: str, case: str) -> None:
 
 def test_rings_between_threads_under_tsan(compiler: Compiler, tmp_path: Path) -> None:
     """Both sides use a ring whose pages are given back meanwhile."""
-    driver = Drivers(compiler, tmp_path, THREAD)["shm"]
+    driver = compile_driver(compiler, tmp_path, "shm", THREAD)
     check_case(driver, "rings_between_threads", *settings("shm"))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +28,7 @@ THREADED += ["only_its_thread_is_woken", "two_wait_for_one", "any_of_several", "
 THREADED += ["a_follower_watches_first"]
 CASES = re.findall(r'^    {"(\w+)",\s+case_', (HERE / "cases.c").read_text(), re.M)
 KEPT = ("views_outlive_all", "views_are_kept")
+LARGE_PAGES = [*ADDRESS, "-DPSC_PAGE_SIZE=65536"]
 SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
 
 
@@ -37,9 +38,9 @@ def sources(name: str) -> list[Path]:
     return [path for path in found if path.name != "_core.c"]
 
 
-def compile_driver(compiler: Compiler, name: str, folder: Path, *flags: str) -> Path:
+def compile_driver(compiler: Compiler, folder: Path, name: str, flags: Sequence[str]) -> Path:
     driver = folder / name / f"core_{name}"
-    compile_library(compiler, name, driver, list(flags))
+    compile_library(compiler, name, driver, flags)
     # A transport that reaches only its own process needs both ends in one worker.
     one_worker = ["-DONE_WORKER"] if name == "loop" else []
     macros = [f"-DTRANSPORT={name}_transport", *one_worker]
@@ -52,7 +53,7 @@ def driver_of(
 ) -> Callable[[str], Path]:
     """The driver program for a transport, compiled once."""
     folder = tmp_path_factory.mktemp("core")
-    return cache(lambda name: compile_driver(compiler, name, folder, *ADDRESS))
+    return cache(lambda name: compile_driver(compiler, folder, name, ADDRESS))
 
 
 def check_case(driver: Path, case: str, name: str, *more: str) -> None:
@@ -77,13 +78,13 @@ def test_core_with_the_smallest_ring(
 
 def test_pages_of_64_kib(compiler: Compiler, tmp_path: Path) -> None:
     """Memory is shared, mapped and kept in whole pages, whatever their size is."""
-    driver = compile_driver(compiler, "shm", tmp_path, *ADDRESS, "-DPSC_PAGE_SIZE=65536")
+    driver = compile_driver(compiler, tmp_path, "shm", LARGE_PAGES)
     for case in ("sizes_auto", "blocks", "lending", "lent_and_received", *KEPT, "hostile_keys"):
         check_case(driver, case, "shm")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_threads_are_clean(compiler: Compiler, name: str, tmp_path: Path) -> None:
-    driver = compile_driver(compiler, name, tmp_path, *THREAD)
+    driver = compile_driver(compiler, tmp_path, name, THREAD)
     for case in THREADED:
         check_case(driver, case, name)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.compiler import Compiler
+from tests.compiler import Compiler, content
+
+
+def kept(folder: Path, pattern: str) -> list[Path]:
+    found = (folder / "objects").glob(f"{pattern}-*")
+    return [path for path in found if path.suffix != ".lock"]
 
 
 def test_an_object_is_compiled_once(tmp_path: Path) -> None:
@@ -16,8 +21,8 @@ def test_an_object_is_compiled_once(tmp_path: Path) -> None:
     for added in (2, 3):
         made = compiler(tmp_path / f"add{added}", [same, other], [], [f"-DADDED={added}"])
         assert subprocess.run([made], check=False).returncode == 1 + added
-    made = sorted(path.name.split("-")[0] for path in (tmp_path / "objects").glob("*.o"))
-    assert made == ["other", "other", "same"]
+    made = sorted(path.name.split("-")[0] for path in kept(tmp_path, "*.o"))
+    assert made == ["other.o", "other.o", "same.o"]
 
 
 def test_other_flags_make_another_object(tmp_path: Path) -> None:
@@ -36,4 +41,16 @@ def test_a_flag_that_a_source_does_not_use_makes_no_other_object(tmp_path: Path)
     for level in (4, 5):
         compiler(tmp_path / f"level{level}", [source], [f"-DLEVEL={level}"])
     compiler(tmp_path / "plain", [source], [])
-    assert len(list((tmp_path / "objects").glob("*.o"))) == 1
+    assert len(kept(tmp_path, "*.o")) == 1
+
+
+def test_a_changed_header_makes_another_object_and_nothing_else_does(tmp_path: Path) -> None:
+    source, header = tmp_path / "half.c", tmp_path / "half.h"
+    source.write_text('#include "half.h"\nint main(void) { return HALF; }\n')
+    made = []
+    for half in (6, 6, 7):
+        header.write_text(f"#define HALF {half}\n")
+        content.cache_clear()
+        program = Compiler(tmp_path / "objects")(tmp_path / "program", [source], [])
+        made.append((subprocess.run([program], check=False).returncode, len(kept(tmp_path, "*.o"))))
+    assert made == [(6, 1), (6, 1), (7, 2)]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -29,11 +29,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def driver(compiler: Compiler, folder: Path) -> Callable[[str], Path]:
     """The driver program under a sanitizer, compiled once."""
-    sources = [*sorted(HERE.glob("*.c")), *sorted(NI.glob("*.c"))]
     flags = {"address": ADDRESS, "thread": THREAD}
+    return cache(lambda name: compile_driver(compiler, folder / name, flags[name]))
+
+
+def compile_driver(compiler: Compiler, path: Path, flags: Sequence[str]) -> Path:
+    sources = [*sorted(HERE.glob("*.c")), *sorted(NI.glob("*.c"))]
     # As the library is compiled for the other suites, whose objects these are.
-    library = ["-fPIC", "-fvisibility=hidden"]
-    return cache(lambda name: compiler(folder / name, sources, [*flags[name], *library]))
+    return compiler(path, sources, [*flags, "-fPIC", "-fvisibility=hidden"])
 
 
 def check_case(program: Path, case: str) -> None:
