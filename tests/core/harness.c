@@ -257,6 +257,9 @@ void settle(pair_t *pair)
 {
     int64_t end = psc_clock_now() + 20000000;
 
-    for (int passes = 0; passes < 1000 || psc_clock_now() < end; passes++)
+    for (int passes = 0; passes < 1000 || psc_clock_now() < end; passes++) {
         pair_progress(pair);
+        if (passes >= 1000)
+            usleep(1000);
+    }
 }

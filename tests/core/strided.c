@@ -72,46 +72,58 @@ static void strided_random(strided_t *it)
     strided_make(it, runs[below(8)], 1 + below(DIMS), 5);
 }
 
-/* The address of a byte of the message. */
-static char *strided_byte(const strided_t *it, size_t index)
+/* The address of the run that begins with this byte of the message. */
+static char *strided_run(const strided_t *it, size_t index)
 {
-    size_t within = index % it->layout.run, rest = index / it->layout.run;
+    size_t rest = index / it->layout.run;
     char *at = it->layout.base;
 
     for (size_t i = it->layout.n_dims; i-- > 0; rest /= it->dims[i].n)
         at += (int64_t)(rest % it->dims[i].n) * it->dims[i].stride;
-    return at + within;
+    return at;
 }
 
 static void strided_fill(strided_t *it)
 {
-    for (size_t i = 0; i < it->nbytes; i++)
-        *strided_byte(it, i) = (char)(i * 7 + (i >> 8) * 3);
+    for (size_t i = 0; i < it->nbytes; i += it->layout.run) {
+        char *at = strided_run(it, i);
+
+        for (size_t k = i; k < i + it->layout.run; k++)
+            *at++ = (char)(k * 7 + (k >> 8) * 3);
+    }
+}
+
+/* How many bytes differ from what strided_make() has filled the memory with. */
+static size_t strided_written(const char *memory, size_t len)
+{
+    size_t written = 0;
+
+    for (size_t i = 0; i < len; i++)
+        written += memory[i] != (char)0xee;
+    return written;
 }
 
 /* The first `n` bytes of the message are there, and no other byte of the memory
  * was written. */
 static bool strided_has(const strided_t *it, const char *flat, size_t n)
 {
-    size_t written = 0;
+    for (size_t i = 0, run = it->layout.run; i < it->nbytes; i += run) {
+        size_t left = i < n ? n - i : 0, part = left < run ? left : run;
+        const char *at = strided_run(it, i);
 
-    for (size_t i = 0; i < it->nbytes; i++) {
-        if (i < n ? *strided_byte(it, i) != flat[i]
-                  : *strided_byte(it, i) != (char)0xee)
+        if (memcmp(at, flat + i, part) ||
+            strided_written(at + part, run - part))
             return false;
-        written += i < n && flat[i] != (char)0xee;
     }
-    for (size_t i = 0; i < it->extent; i++)
-        written -= it->memory[i] != (char)0xee;
-    return written == 0;
+    return strided_written(it->memory, it->extent) == strided_written(flat, n);
 }
 
 static char *strided_flat(const strided_t *it)
 {
     char *flat = malloc(it->nbytes);
 
-    for (size_t i = 0; i < it->nbytes; i++)
-        flat[i] = *strided_byte(it, i);
+    for (size_t i = 0; i < it->nbytes; i += it->layout.run)
+        memcpy(flat + i, strided_run(it, i), it->layout.run);
     return flat;
 }
 
@@ -189,6 +201,7 @@ static void exchange(pair_t *pair, strided_t *from, strided_t *to,
     psc_request_t *send, *recv = NULL;
     psc_result_t result;
     size_t n = from->nbytes < to->nbytes ? from->nbytes : to->nbytes;
+    uint64_t before = count(pair->b.worker, PSC_COUNTER_unexpected);
 
     if (recv_first)
         recv = strided_recv(pair, to, &result);
@@ -199,7 +212,7 @@ static void exchange(pair_t *pair, strided_t *from, strided_t *to,
         send = post_send(&pair->a, flat, from->nbytes, 7);
     }
     if (!recv_first) {
-        settle(pair);
+        until(pair, count(pair->b.worker, PSC_COUNTER_unexpected) > before);
         recv = strided_recv(pair, to, &result);
     }
     if (recv)
