@@ -18,6 +18,7 @@ _spec.loader.exec_module(_fixtures)
 
 key = _fixtures.key
 transport = _fixtures.transport
+idle = _fixtures.idle
 start = _fixtures.start
 open_session = _fixtures.open_session
 connect = _fixtures.connect

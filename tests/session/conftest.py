@@ -13,7 +13,7 @@ import pytest
 import pscompy
 
 sys.path.insert(0, str(Path(__file__).parent))
-from puppets import BOUND, ONLY, Link, Puppet, open_session_there
+from puppets import BOUND, ONLY, Link, Puppet, open_session_there, variables
 
 Start = Callable[..., Puppet]
 Connect = Callable[..., Link]
@@ -32,20 +32,38 @@ def transport(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@pytest.fixture(scope="module")
+def idle() -> Iterator[list[Puppet]]:
+    """Puppets that have served tests of this module and may serve others."""
+    puppets: list[Puppet] = []
+    yield puppets
+    for puppet in puppets:
+        puppet.end()
+
+
 @pytest.fixture
-def start() -> Iterator[Start]:
-    """Returns a function that starts puppets: start(config, VARIABLE=...)."""
+def start(idle: list[Puppet], key: str) -> Iterator[Start]:
+    """Returns a function that starts puppets, or takes them from earlier tests:
+    start(config, VARIABLE=...)."""
     puppets = []
 
     def begin(config: dict[str, object] | None = None, **environ: str) -> Puppet:
-        puppet = Puppet(**environ)
+        wanted = variables(environ)
+        puppet = next((it for it in idle if it.environ == wanted), None)
+        if puppet is None:
+            puppet = Puppet(**environ)
+        else:
+            idle.remove(puppet)
         puppets.append(puppet)
-        puppet(open_session_there, config or {})
+        puppet(open_session_there, config or {}, environ.get("PSP_KEY", key))
         return puppet
 
     yield begin
     for puppet in puppets:
-        puppet.end()
+        if puppet.renew():
+            idle.append(puppet)
+        else:
+            puppet.end()
 
 
 @pytest.fixture

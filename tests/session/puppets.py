@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
+import resource
 import signal
 import socket
+import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +17,27 @@ from typing import Any
 
 import pscompy
 from pscompy.testing.process import BOUND, Far
-from tests.waiting import asleep
+from tests.waiting import asleep, state_of
 
 ONLY = {"shm": {"TCP": 0}, "tcp": {"SHM": 0}}  # configurations that leave one transport enabled
 
 
+HELPERS = {"helpers", "archives", "forged", "pooled", "puppets", "actions"}
+
+
+def variables(added: dict[str, str]) -> dict[str, str]:
+    """The environment of a puppet that is started now, without what differs in each test."""
+    environ = {**os.environ, **added}
+    return {k: v for k, v in environ.items() if k not in ("PSP_KEY", "PYTEST_CURRENT_TEST")}
+
+
 class Puppet(Far):
     """A far process with a session, which makes progress inside calls only."""
+
+    def __init__(self, **environ: str) -> None:
+        self.environ = variables(environ)
+        super().__init__(**environ)
+        self(lambda here: setattr(type(here), "as_begun", process_state()))
 
     def connect(self, address: str) -> None:
         self(connect, address)
@@ -49,6 +66,18 @@ class Puppet(Far):
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
+    def renew(self) -> bool:
+        """Close the session there; returns True if the process is then as it began, so that it may
+        serve another test."""
+        self.session = None
+        try:
+            if self.busy or not self.alive or state_of(self.pid) == "T":
+                return False
+            self.begin(close_all)
+            return bool(self.result(timeout=5.0))
+        except Exception:  # the process has ended, hangs, or cannot close its session
+            return False
+
     def end(self) -> None:
         """Kill the puppet even if it is stopped, and close its pipes."""
         with contextlib.suppress(ProcessLookupError):  # it has ended
@@ -60,7 +89,23 @@ class Puppet(Far):
 # ---- functions that puppets run ----
 
 
-def open_session_there(here: Any, config: dict[str, object]) -> None:
+def process_state() -> object:
+    """What a test may change in its puppet, besides the session and the `Here`."""
+    signals = [signal.getsignal(it) for it in sorted(signal.valid_signals())]
+    limits = [resource.getrlimit(it) for it in (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK)]
+    imported = {it for it in sys.modules if it.startswith("tests.") or it in HELPERS}
+    return signals, limits, imported, threading.active_count(), own_descriptors(), gc.isenabled()
+
+
+def close_all(here: Any) -> bool:
+    here.session.close()
+    vars(here).clear()
+    gc.collect()
+    return bool(process_state() == here.as_begun)
+
+
+def open_session_there(here: Any, config: dict[str, object], key: str | None = None) -> None:
+    os.environ["PSP_KEY"] = key or os.environ["PSP_KEY"]
     here.config, here.served = config, False
     here.session = pscompy.Session(config=config)
 
