@@ -21,6 +21,7 @@ from typing import Any
 
 import pscompy
 from tests.names import A_KEY
+from tests.program import program
 
 ROOT = Path(pscompy.__file__).parents[1]
 HERE = Path(__file__).parent  # folder of the modules that ranks import
@@ -55,6 +56,15 @@ def ip(*words: object) -> None:
     subprocess.run(["ip", *map(str, words)], check=True, capture_output=True, text=True)
 
 
+def asks() -> None:
+    """Print the status of each gateway whose address is read, and an empty line."""
+    from pscompy_gateway.cli.command import main
+
+    for address in sys.stdin:
+        main(["status", "--json", address.strip()])
+        print(flush=True)
+
+
 class Machine:
     """`modules` and `gateways` in namespaces, numbered from 1."""
 
@@ -64,6 +74,7 @@ class Machine:
         self.gateways = range(1, gateways + 1)
         self.running: dict[int, subprocess.Popen[str]] = {}
         self._started: list[subprocess.Popen[str]] = []
+        self._asking: dict[int, subprocess.Popen[str]] = {}
         self._spaces: list[str] = []
 
     def open(self) -> None:
@@ -117,7 +128,9 @@ class Machine:
 
     # ---- processes ----
 
-    def start(self, space: str, *command: object, **env: object) -> subprocess.Popen[str]:
+    def start(
+        self, space: str, *command: object, stdin: int = subprocess.DEVNULL, **env: object
+    ) -> subprocess.Popen[str]:
         """Start a process in a namespace; the process and its children are killed after the
         test."""
         foreign = ("PMI", "PSP_", "SLURM_", "OMPI_", "PMIX_")
@@ -127,7 +140,7 @@ class Machine:
         process = subprocess.Popen(
             ["ip", "netns", "exec", space, *map(str, command)],
             text=True,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environ,
@@ -174,9 +187,11 @@ class Machine:
         """PSP_GW_SERVER for processes of a module."""
         return " ".join(f"10.{module}.{number}.9:{PORT}" for number in self.gateways)
 
-    def python(self, module: int, *arguments: object, **env: object) -> subprocess.Popen[str]:
+    def python(
+        self, module: int, *arguments: object, stdin: int = subprocess.DEVNULL, **env: object
+    ) -> subprocess.Popen[str]:
         env = {"PSP_MSA_MODULE_ID": module, "PSP_GW_SERVER": self.servers(module), **env}
-        return self.start(self.module(module), sys.executable, *arguments, **env)
+        return self.start(self.module(module), sys.executable, *arguments, stdin=stdin, **env)
 
     def ranks(
         self, module: int, n: int, program: object, *arguments: object, **env: object
@@ -186,10 +201,16 @@ class Machine:
         return self.python(module, "-m", "pscompy", "run", "-n", n, program, *arguments, **env)
 
     def status(self, number: int, module: int = 1) -> dict[str, Any]:
-        """The status that a gateway reports, as seen from `module`."""
-        address = f"10.{module}.{number}.9:{PORT}"
-        asking = self.python(module, "-m", "pscompy_gateway", "status", "--json", address)
-        told: dict[str, Any] = json.loads(finished(asking)[0])
+        """The status that a gateway reports, as seen from `module`, where one process asks for all
+        that a test wants to know."""
+        if (asking := self._asking.get(module)) is None:
+            asking = self.python(module, "-c", program(asks), stdin=subprocess.PIPE)
+            self._asking[module] = asking
+        assert asking.stdin is not None
+        assert asking.stdout is not None
+        print(f"10.{module}.{number}.9:{PORT}", file=asking.stdin, flush=True)
+        lines = itertools.takewhile(str.strip, iter(asking.stdout.readline, ""))
+        told: dict[str, Any] = json.loads("".join(lines))
         return told
 
 

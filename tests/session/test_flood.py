@@ -22,6 +22,7 @@ SLACK = 16 * MIB  # memory of the allocator and of the rings
 LARGE = 256 << 10
 # Messages; more than the receiver keeps unexpected.
 COUNT = int(os.environ.get("PSCOMPY_TEST_FLOOD", "100000"))
+MOST = min(32, COUNT // 12_500) * MIB  # the largest bound for unexpected messages
 
 
 class Sampler:
@@ -155,11 +156,11 @@ def test_peers_share_what_they_may_send_unasked(start, transport, peers):
 
 
 @pytest.mark.parametrize("size", [0, 8, 1024, 60_000])
-@pytest.mark.parametrize("limit", [0, MIB, 32 * MIB])
+@pytest.mark.parametrize("limit", [0, MIB, MOST])
 def test_memory_is_bounded(receiver, limit, size):
     """Memory is bounded for small messages, too, although their records are larger than their
     data."""
-    count = min(300_000, 3 * limit // (size + 100) + 5000)
+    count = min(300_000, 2 * limit // (size + 100) + 5000)
     here, flooder, _ = receiver(UNEXPECTED_MAX=limit)
     with Sampler(here) as memory:
         flooder.begin(flood, count=count, size=size)
