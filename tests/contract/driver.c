@@ -128,26 +128,33 @@ static void driver_require(const ct_case_t *c)
     ct_side_close(&side);
 }
 
+static void driver_run(const char *name)
+{
+    const ct_case_t *c = driver_find(name);
+
+    ct_check(c, "case %s", name);
+    alarm(3 * CT_PATIENCE_S);
+    driver_require(c);
+    c->run();
+}
+
 int main(int argc, char **argv)
 {
     static psc_setting_t settings[64];
-    const ct_case_t *c;
 
     if (argc == 2 && strcmp(argv[1], "list") == 0)
         return driver_list();
-    c = argc > 1 ? driver_find(argv[1]) : NULL;
-    if (!c || argc - 2 > 64) {
-        fprintf(stderr, "usage: %s list | CASE [NAME=NUMBER:TEXT ...]\n",
+    if (argc < 2 || argc - 2 > 64) {
+        fprintf(stderr, "usage: %s list | CASE[,CASE] [NAME=NUMBER:TEXT ...]\n",
                 argv[0]);
         return 2;
     }
-    alarm(3 * CT_PATIENCE_S);
     ct_ops = (const psc_transport_ops_t *)TRANSPORT();
     ct_n_settings = driver_settings(argv + 2, argc - 2, settings);
     ct_settings = settings;
     if (ct_own_prepare)
         ct_own_prepare();
-    driver_require(c);
-    c->run();
+    for (char *name = strtok(argv[1], ","); name; name = strtok(NULL, ","))
+        driver_run(name);
     return 0;
 }

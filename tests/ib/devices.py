@@ -24,6 +24,13 @@ def make_device(rail: int) -> None:
     await_port(f"rxe{rail}", "ACTIVE")
 
 
+def without_pictures(folder: Path) -> Path:
+    """Make `folder` one that stands for matplotlib in PYTHONPATH, and cannot be imported: drawing
+    takes a guest ten seconds. Returns it."""
+    (folder / "matplotlib.py").write_text("raise ImportError\n")
+    return folder
+
+
 def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, timeout=BOUND)
 

@@ -1,5 +1,5 @@
 """Two ranks send memory that is unmapped and mapped again at the same address; see
-suite_cache.py.
+suite_cache.py. The arguments are rendezvous schemes, each for a world of its own.
 
 Sends and receives must use the memory that is mapped now, not the former one.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -151,15 +152,20 @@ def follow(world: World, way: Way) -> None:
                 way(world, array, value)
 
 
+def exchange(world: World, scheme: str) -> None:
+    if world.rank == 0:
+        print("remapped", scheme, remap(world, send), flush=True)
+        follow(world, send)
+    else:
+        follow(world, receive)
+        print("remapped", scheme, remap(world, receive), flush=True)
+
+
 def main() -> None:
     LIBC.mallopt(M_MMAP_THRESHOLD, SIZE // 2)  # so that malloc maps each array separately
-    with World() as world:
-        if world.rank == 0:
-            print("remapped", remap(world, send), flush=True)
-            follow(world, send)
-        else:
-            follow(world, receive)
-            print("remapped", remap(world, receive), flush=True)
+    for scheme in sys.argv[1:]:
+        with World(config={"RNDV_SCHEME": scheme}) as world:
+            exchange(world, scheme)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """Traffic in both directions at once, with queues of every size, and settings beyond the limits
-of the device; run inside the guest (see test_guest.py).
+of the device; run inside the guest (see test_suites.py).
 """
 
 from __future__ import annotations

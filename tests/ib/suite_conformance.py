@@ -1,4 +1,4 @@
-"""The conformance suite over ib; run inside the guest (see test_guest.py)."""
+"""The conformance suite over ib; run inside the guest (see test_conformance.py)."""
 
 from __future__ import annotations
 

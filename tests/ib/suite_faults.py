@@ -1,4 +1,4 @@
-"""The end of connections, and failures, over ib; run inside the guest (see test_guest.py), as
+"""The end of connections, and failures, over ib; run inside the guest (see test_suites.py), as
 root.
 """
 

@@ -18,6 +18,7 @@ import pytest
 
 from tests.gateway.gate import Gate
 from tests.gateway.namespaces import PORT, ROOT, TIMEOUT, Machine, finished
+from tests.ib.devices import without_pictures
 
 DEMO = ROOT / "examples/heat/heat.py"
 SOAK = ROOT / "tests/gateway/soak.py"
@@ -41,9 +42,12 @@ def machine() -> Iterator[Machine]:
         made.close()
 
 
-def both(machine: Machine, program: Path, *options: object) -> list[subprocess.Popen[str]]:
+def both(
+    machine: Machine, program: Path, *options: object, **environ: object
+) -> list[subprocess.Popen[str]]:
     """Start two ranks in each module."""
-    return [machine.ranks(it, 2, program, *options, **ONLY[it]) for it in machine.modules]
+    ranks = machine.ranks
+    return [ranks(it, 2, program, *options, **ONLY[it], **environ) for it in machine.modules]
 
 
 def users(machine: Machine, number: int) -> list[dict[str, Any]]:
@@ -65,7 +69,9 @@ def until(reached: Callable[[], bool], what: str) -> None:
 
 
 def test_the_demo(machine: Machine, tmp_path: Path) -> None:
-    first, second = both(machine, DEMO, "--size", SIZE, "--steps", STEPS, "--out", tmp_path)
+    options = "--size", SIZE, "--steps", STEPS, "--out", tmp_path
+    path = f"{without_pictures(tmp_path)}:{ROOT}"
+    first, second = both(machine, DEMO, *options, PYTHONPATH=path)
     out, _ = finished(first)
     finished(second)
     assert "matches the serial result" in out

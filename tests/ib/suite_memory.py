@@ -1,5 +1,5 @@
 """The amount of locked memory, as docs/ib.md describes it; run inside the guest (see
-test_guest.py).
+test_suites.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def locked() -> int:
     return int(found[1]) * 1024
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def peers() -> Iterator[list[Far]]:
     peers = [Far() for _ in range(PEERS)]
     yield peers

@@ -1,4 +1,4 @@
-"""One connection over several devices; run inside the guest (see test_guest.py) as root, because
+"""One connection over several devices; run inside the guest (see test_suites.py) as root, because
 the suite creates a second device.
 """
 

@@ -14,39 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.ib.booting import HERE, IN_A_GUEST, KERNEL, PROGRAMS, ROOT, boot, run_suites
+from tests.ib.devices import without_pictures
 
 pytestmark = IN_A_GUEST
 
-ALONE = {"suite_gateway.py", "suite_removal.py"}
-TOGETHER = {path.name for path in HERE.glob("suite_*.py")} - ALONE - {"suite_conformance.py"}
 
-
-@pytest.mark.parametrize("suites", [*([it] for it in sorted(ALONE)), sorted(TOGETHER)], ids=str)
-def test_suites(suites: list[str]) -> None:
-    """Most suites share a guest, except the longest and those that change the guest."""
-    assert run_suites(*suites) == 0
-
-
-def test_demo(tmp_path: Path) -> None:
-    """Four ranks that have only ib run the demo."""
-    program = [sys.executable, "-m", "pscompy", "run", "-n", "4", "examples/heat/heat.py"]
-    program += ["--size", "48", "--steps", "60", "--out", str(tmp_path)]
-    only_ib = "PSP_SHM=0 PSP_TCP=0 PSP_DEBUG=3 PSP_DEBUG_CONTYPE=1"
-    done = boot(f"{only_ib} {shlex.join(program)}")
-    assert done.returncode == 0
-    assert "matches the serial result" in done.stdout
-
-
-def test_executor() -> None:
-    """The examples with the executor, which send whole images."""
-    only_ib = "PSP_SHM=0 PSP_TCP=0"
-    run = shlex.join([sys.executable, "-m", "pscompy", "run", "-n", "3"])
-    examples = ("montecarlo.py 100000", "images.py 6")
-    lines = [f"{only_ib} {run} examples/parcels/{example} || exit" for example in examples]
-    done = boot("\n".join(lines))
-    assert done.returncode == 0
-    assert "within four standard errors: True" in done.stdout
-    assert "6 of 6 images have the right number of discs" in done.stdout
+def test_suites_that_change_the_guest() -> None:
+    assert run_suites("suite_gateway.py", "suite_removal.py") == 0  # in this order
 
 
 def why_no_two_hosts() -> str | None:
@@ -74,8 +48,15 @@ def test_a_ring_over_two_hosts() -> None:
     ]
 
 
-# ---- reports of `pscompy info` -------------------------------------------------
+# ---- programs of users, and reports of `pscompy info` -------------------------------
 
+ONLY_IB = "PSP_SHM=0 PSP_TCP=0"
+RUN = shlex.join([sys.executable, "-m", "pscompy", "run", "-n"])
+EXAMPLES = {
+    "montecarlo.py 100000": "within four standard errors: True",
+    "images.py 6": "6 of 6 images have the right number of discs",
+}
+INFO = shlex.join([sys.executable, "-m", "pscompy", "info"])
 PORT = "/sys/class/infiniband/rxe0/ports/1/state"
 # Rows of: a command that changes the guest for good, variables, and the reason that `info` reports.
 FLAWS = (
@@ -90,15 +71,37 @@ FLAWS = (
 
 
 @pytest.fixture(scope="module")
-def told() -> list[str]:
-    """Run `info` in one guest: once unchanged, then after each flaw; returns the outputs."""
-    info = shlex.join([sys.executable, "-m", "pscompy", "info"])
-    lines = [info, *(f"{done}\necho '# next'\nenv {how} {info} --json" for done, how, _ in FLAWS)]
-    return boot("\n".join(lines)).stdout.split("# next\n")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
+    """The outputs and exit codes of all commands, in one guest: the demo, the examples, and `info`,
+    once in the unchanged guest and then after each flaw."""
+    folder = tmp_path_factory.mktemp("demo")
+    heat = f"examples/heat/heat.py --size 48 --steps 60 --out {folder}"
+    commands = {"demo": f"PYTHONPATH={without_pictures(folder)} {ONLY_IB} {RUN} 4 {heat}"}
+    commands |= {it: f"{ONLY_IB} {RUN} 3 examples/parcels/{it}" for it in EXAMPLES}
+    commands |= {"info": INFO}
+    commands |= {flaw: f"{done}\nenv {how} {INFO} --json" for done, how, flaw in FLAWS}
+    lines = [f"{it}\necho '# ended with' $?" for it in commands.values()]
+    parts = re.split(r"^# ended with (\d+)\n", boot("\n".join(lines)).stdout, flags=re.M)
+    return dict(zip(commands, zip(parts[::2], parts[1::2], strict=False), strict=True))
 
 
-def test_info_tells_of_the_device(told: list[str]) -> None:
-    lines = told[0].splitlines()
+def test_demo(told: dict[str, tuple[str, str]]) -> None:
+    """Four ranks that have only ib run the demo."""
+    output, code = told["demo"]
+    assert "matches the serial result" in output
+    assert code == "0"
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_executor(told: dict[str, tuple[str, str]], example: str) -> None:
+    """The examples with the executor, which send whole images."""
+    output, code = told[example]
+    assert EXAMPLES[example] in output
+    assert code == "0"
+
+
+def test_info_tells_of_the_device(told: dict[str, tuple[str, str]]) -> None:
+    lines = told["info"][0].splitlines()
     (at,) = (number for number, line in enumerate(lines) if line.startswith("  ib "))
     assert lines[at].endswith("available")
     assert "put, get" in lines[at + 1]
@@ -108,9 +111,9 @@ def test_info_tells_of_the_device(told: list[str]) -> None:
     assert re.fullmatch(device, lines[at + 4].strip())
 
 
-@pytest.mark.parametrize("flaw", range(len(FLAWS)), ids=[reason for *_, reason in FLAWS])
-def test_unavailable_with_a_reason(told: list[str], flaw: int) -> None:
-    transports = json.loads(told[1 + flaw])["transports"]
+@pytest.mark.parametrize("reason", [reason for *_, reason in FLAWS])
+def test_unavailable_with_a_reason(told: dict[str, tuple[str, str]], reason: str) -> None:
+    transports = json.loads(told[reason][0])["transports"]
     (ib,) = (it for it in transports if it["name"] == "ib")
     assert not ib["available"]
-    assert FLAWS[flaw][-1] in ib["reason"]
+    assert reason in ib["reason"]
