@@ -1,6 +1,7 @@
-"""Compiles the suites in C: `python -m tests.build`, which ./run does before it runs all tests.
+"""Compiles the suites in C, and installs the peers that benchmarks are tested with:
+`python -m tests.build`, which ./run does before it runs all tests.
 
-A suite that is not listed here is compiled by its first test.
+The first test that needs what is not listed here makes it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 
+from bench import peers
 from tests.bridge import test_bridge
 from tests.compiler import ADDRESS, THREAD, Compiler
 from tests.contract import test_contract
@@ -44,6 +46,8 @@ def compile_all(compiler: Compiler, folder: Path) -> None:
 
 def main() -> None:
     compiler = Compiler()
+    for peer in ("mpich", "openmpi"):
+        peers.environment(peer)
     with tempfile.TemporaryDirectory() as folder:
         compile_all(compiler, Path(folder))
     compiler.forget(time.time() - KEPT)

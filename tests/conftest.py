@@ -38,12 +38,20 @@ Far.dumps = by_value.dumps  # far processes call functions and lambdas of the te
 Base.large = int(os.environ.get("PSCOMPY_TEST_LARGE", 12 << 20)) + 5
 
 # The longest tests begin first, so that no process of a run works on it when others have ended.
-LONGEST = ("tests/ib/", "tests/bench/", "tests/core/", "tests/examples/", "tests/gateway/")
+LONGEST = ("tests/ib/test_conformance", "tests/ib/test_suites", "tests/examples/", "tests/core/")
+LONGEST += ("tests/ib/", "tests/session/test_flood", "tests/conformance/", "tests/bench/")
+LONGEST += ("tests/gateway/test_failover", "tests/gateway/", "tests/contract/", "tests/session/")
+
+
+def begins(item: pytest.Item) -> int:
+    """Where among LONGEST the test's file stands."""
+    found = (place for place, it in enumerate(LONGEST) if item.nodeid.startswith(it))
+    return next(found, len(LONGEST))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda it: not it.nodeid.startswith(LONGEST))
+        items.sort(key=begins)
     if "PSCOMPY_TEST_OPERATIONS" not in os.environ and not any("::" in it for it in config.args):
         left_out = list(left_out_operations(items))
         config.hook.pytest_deselected(items=left_out)

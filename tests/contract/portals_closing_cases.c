@@ -12,7 +12,7 @@
 #define RANKS 3
 #define PEERS (RANKS - 1)
 #define RECEIVES 6
-#define ROUNDS 50
+#define ROUNDS 20
 #define MESSAGES 40
 
 /* One of the two connections of a rank. */

@@ -20,7 +20,7 @@ RANKS = 3  # in each module
 SAMPLES = 60
 
 # Seconds that the test takes; 600 show a slow leak.
-SECONDS = float(os.environ.get("PSCOMPY_TEST_SOAK_SECONDS", "20"))
+SECONDS = float(os.environ.get("PSCOMPY_TEST_SOAK_SECONDS", "8"))
 # Folder for the samples as plateau.json and plateau.png; none by default.
 FOLDER = os.environ.get("PSCOMPY_TEST_SOAK_FOLDER")
 

@@ -24,7 +24,7 @@ SHM, TCP = {"PSP_TCP": "0"}, {"PSP_SHM": "0"}
 over = pytest.mark.parametrize("variables", [SHM, TCP], ids=["shm", "tcp"])
 
 # The number of actions of test_many; 100000 take less than a minute.
-ACTIONS = int(os.environ.get("PSCOMPY_TEST_ACTIONS", "3000"))
+ACTIONS = int(os.environ.get("PSCOMPY_TEST_ACTIONS", "1000"))
 
 
 @over

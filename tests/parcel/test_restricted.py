@@ -27,7 +27,7 @@ from pscompy.parcel import archive
 from pscompy.parcel.pickling import Pickle, Restricted
 from tests import program as remote
 
-PICKLES = int(os.environ.get("PSCOMPY_TEST_PICKLES", "20000"))
+PICKLES = int(os.environ.get("PSCOMPY_TEST_PICKLES", "6000"))
 
 
 def read(data, chunks=(), names=()):
