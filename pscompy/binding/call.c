@@ -28,7 +28,8 @@ static int verb_take(const psb_verb_t *verb, char role, PyObject *object,
     case 'b':
         call->buf = verb_sends(verb) || object != Py_None ? object : NULL;
         return 0;
-    case 'p':
+    case 'D':
+    case 'S':
         *peer_p = object;
         return 0;
     case 'l':
@@ -47,9 +48,27 @@ static int verb_take(const psb_verb_t *verb, char role, PyObject *object,
     }
 }
 
+/* Parses arguments that are given by name, or are too few or too many. */
+static int verb_parse_names(const psb_verb_t *verb, PyObject *const *args,
+                            Py_ssize_t n_args, PyObject *kwnames,
+                            PyObject **given)
+{
+    static const char *const names[] = {
+        ['b'] = "buf",     ['D'] = "dest", ['S'] = "source", ['t'] = "tag",
+        ['d'] = "timeout", ['l'] = "lend", ['y'] = "dtype",  ['s'] = "shape"};
+    psb_signature_t signature;
+
+    signature.function = verb->name;
+    signature.required = verb->required;
+    signature.n = verb->n;
+    for (int i = 0; i < verb->n; i++)
+        signature.names[i] = names[(unsigned char)verb->roles[i]];
+    return psb_args_parse(&signature, args, n_args, kwnames, given);
+}
+
 /* Field by field: for a structure of this size compilers emit a loop that
- * costs more than all the rest. Connection and World fill in the remaining
- * fields. */
+ * costs more than all the rest. Connection and Communicator fill in the
+ * remaining fields. */
 static void verb_begin(const psb_verb_t *verb, psb_call_t *call)
 {
     call->kind = verb->kind;
@@ -73,12 +92,11 @@ int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
 
     verb_begin(verb, call);
     *peer_p = NULL;
-    if (PSB_UNLIKELY(kwnames || n_args < verb->signature.required ||
-                     n_args > verb->signature.n)) {
-        if (psb_args_parse(&verb->signature, args, n_args, kwnames, given) < 0)
+    if (PSB_UNLIKELY(kwnames || n_args < verb->required || n_args > verb->n)) {
+        if (verb_parse_names(verb, args, n_args, kwnames, given) < 0)
             return -1;
         args = given;
-        n_args = verb->signature.n;
+        n_args = verb->n;
     }
     for (Py_ssize_t i = 0; i < n_args; i++) {
         if (verb_take(verb, verb->roles[i], args[i], call, peer_p) < 0)

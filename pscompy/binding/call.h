@@ -49,17 +49,31 @@ typedef struct psb_call {
     PyObject *dtype, *shape; /* of a view; NULL: an array of bytes */
 } psb_call_t;
 
-/* A method of Connection or World. `roles` has a letter per argument: b buffer,
- * p peer, t tag, d deadline, l lend, y dtype, s shape. */
+/* A method of Connection or Communicator. `roles` has a letter per argument,
+ * for which call.c has the name: b buffer, D or S the rank of the peer (dest,
+ * source), t tag, d deadline, l lend, y dtype, s shape. */
 typedef struct psb_verb {
-    psb_signature_t signature;
+    const char *name;
     const char *roles;
+    int n, required; /* arguments */
     psb_kind_t kind; /* PSB_RECV_INTO becomes RECV_NEW without a buffer */
     bool post;
 } psb_verb_t;
 
+/* Defines the method `name` of a type. Its <prefix>_run() parses the arguments,
+ * and calls `run`. */
+#define PSB_VERB(prefix, type, name, run, roles, required, kind, post)         \
+    static PyObject *prefix##_##name(type *self, PyObject *const *args,        \
+                                     Py_ssize_t n_args, PyObject *kwnames)     \
+    {                                                                          \
+        static const psb_verb_t verb = {#name,    roles, sizeof(roles) - 1,    \
+                                        required, kind,  post};                \
+                                                                               \
+        return prefix##_run(self, &verb, run, args, n_args, kwnames);          \
+    }
+
 /* Fills all fields of `call` except worker, origin and context. *peer_p gets
- * the argument of role p, or NULL. */
+ * the argument of role D or S, or NULL. */
 int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
                    Py_ssize_t n_args, PyObject *kwnames, psb_call_t *call,
                    PyObject **peer_p);

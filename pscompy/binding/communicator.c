@@ -127,57 +127,19 @@ static PyObject *comm_run(psb_communicator_t *self, const psb_verb_t *verb,
     return run(&call);
 }
 
-#define COMM_VERB(name, run, ...)                                              \
-    static PyObject *comm_##name(psb_communicator_t *self,                     \
-                                 PyObject *const *args, Py_ssize_t n_args,     \
-                                 PyObject *kwnames)                            \
-    {                                                                          \
-        static const psb_verb_t verb = __VA_ARGS__;                            \
-                                                                               \
-        return comm_run(self, &verb, run, args, n_args, kwnames);              \
-    }
-
-COMM_VERB(send, psb_call_run,
-          {{"send", 2, 4, {"buf", "dest", "tag", "timeout"}},
-           "bptd",
-           PSB_SEND,
-           false})
-COMM_VERB(
-    isend, psb_call_run,
-    {{"isend", 2, 4, {"buf", "dest", "tag", "lend"}}, "bptl", PSB_SEND, true})
-COMM_VERB(recv, psb_call_run,
-          {{"recv", 0, 4, {"buf", "source", "tag", "timeout"}},
-           "bptd",
-           PSB_RECV_INTO,
-           false})
-COMM_VERB(
-    irecv, psb_call_run,
-    {{"irecv", 0, 3, {"buf", "source", "tag"}}, "bpt", PSB_RECV_INTO, true})
-COMM_VERB(send_init, psb_call_init,
-          {{"send_init", 2, 3, {"buf", "dest", "tag"}}, "bpt", PSB_SEND, true})
-COMM_VERB(
-    recv_init, psb_call_init,
-    {{"recv_init", 1, 3, {"buf", "source", "tag"}}, "bpt", PSB_RECV_INTO, true})
-COMM_VERB(recv_status, psb_call_run,
-          {{"recv_status", 0, 3, {"source", "tag", "timeout"}},
-           "ptd",
-           PSB_RECV_STATUS,
-           false})
-COMM_VERB(recv_view, psb_call_view,
-          {{"recv_view", 0, 5, {"source", "tag", "timeout", "dtype", "shape"}},
-           "ptdys",
-           PSB_RECV_VIEW,
-           false})
-COMM_VERB(
-    probe, psb_call_run,
-    {{"probe", 0, 3, {"source", "tag", "timeout"}}, "ptd", PSB_PROBE, false})
-COMM_VERB(iprobe, psb_call_iprobe,
-          {{"iprobe", 0, 2, {"source", "tag"}}, "pt", PSB_PROBE, false})
-COMM_VERB(
-    mprobe, psb_call_run,
-    {{"mprobe", 0, 3, {"source", "tag", "timeout"}}, "ptd", PSB_MATCH, false})
-COMM_VERB(improbe, psb_call_improbe,
-          {{"improbe", 0, 2, {"source", "tag"}}, "pt", PSB_MATCH, false})
+#define COMM_VERB(...) PSB_VERB(comm, psb_communicator_t, __VA_ARGS__)
+COMM_VERB(send, psb_call_run, "bDtd", 2, PSB_SEND, false)
+COMM_VERB(isend, psb_call_run, "bDtl", 2, PSB_SEND, true)
+COMM_VERB(recv, psb_call_run, "bStd", 0, PSB_RECV_INTO, false)
+COMM_VERB(irecv, psb_call_run, "bSt", 0, PSB_RECV_INTO, true)
+COMM_VERB(send_init, psb_call_init, "bDt", 2, PSB_SEND, true)
+COMM_VERB(recv_init, psb_call_init, "bSt", 1, PSB_RECV_INTO, true)
+COMM_VERB(recv_status, psb_call_run, "Std", 0, PSB_RECV_STATUS, false)
+COMM_VERB(recv_view, psb_call_view, "Stdys", 0, PSB_RECV_VIEW, false)
+COMM_VERB(probe, psb_call_run, "Std", 0, PSB_PROBE, false)
+COMM_VERB(iprobe, psb_call_iprobe, "St", 0, PSB_PROBE, false)
+COMM_VERB(mprobe, psb_call_run, "Std", 0, PSB_MATCH, false)
+COMM_VERB(improbe, psb_call_improbe, "St", 0, PSB_MATCH, false)
 
 static PyObject *comm_sendrecv(psb_communicator_t *self, PyObject *const *args,
                                Py_ssize_t n_args, PyObject *kwnames)

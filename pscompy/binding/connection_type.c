@@ -69,52 +69,21 @@ static PyObject *connection_run(psb_connection_t *self, const psb_verb_t *verb,
     return run(&call);
 }
 
-#define CONNECTION_VERB(name, run, ...)                                        \
-    static PyObject *connection_##name(psb_connection_t *self,                 \
-                                       PyObject *const *args,                  \
-                                       Py_ssize_t n_args, PyObject *kwnames)   \
-    {                                                                          \
-        static const psb_verb_t verb = __VA_ARGS__;                            \
-                                                                               \
-        return connection_run(self, &verb, run, args, n_args, kwnames);        \
-    }
-
-CONNECTION_VERB(
-    send, psb_call_run,
-    {{"send", 1, 3, {"buf", "tag", "timeout"}}, "btd", PSB_SEND, false})
-CONNECTION_VERB(
-    isend, psb_call_run,
-    {{"isend", 1, 3, {"buf", "tag", "lend"}}, "btl", PSB_SEND, true})
-CONNECTION_VERB(
-    recv, psb_call_run,
-    {{"recv", 0, 3, {"buf", "tag", "timeout"}}, "btd", PSB_RECV_INTO, false})
-CONNECTION_VERB(irecv, psb_call_run,
-                {{"irecv", 0, 2, {"buf", "tag"}}, "bt", PSB_RECV_INTO, true})
-CONNECTION_VERB(send_init, psb_call_init,
-                {{"send_init", 1, 2, {"buf", "tag"}}, "bt", PSB_SEND, true})
-CONNECTION_VERB(
-    recv_init, psb_call_init,
-    {{"recv_init", 1, 2, {"buf", "tag"}}, "bt", PSB_RECV_INTO, true})
-CONNECTION_VERB(
-    recv_status, psb_call_run,
-    {{"recv_status", 0, 2, {"tag", "timeout"}}, "td", PSB_RECV_STATUS, false})
-CONNECTION_VERB(recv_view, psb_call_view,
-                {{"recv_view", 0, 4, {"tag", "timeout", "dtype", "shape"}},
-                 "tdys",
-                 PSB_RECV_VIEW,
-                 false})
-CONNECTION_VERB(recv_memory, psb_call_run,
-                {{"_recv_memory", 0, 1, {"tag"}}, "t", PSB_RECV_MEMORY, false})
-CONNECTION_VERB(irecv_memory, psb_call_run,
-                {{"_irecv_memory", 0, 1, {"tag"}}, "t", PSB_RECV_MEMORY, true})
-CONNECTION_VERB(probe, psb_call_run,
-                {{"probe", 0, 2, {"tag", "timeout"}}, "td", PSB_PROBE, false})
-CONNECTION_VERB(iprobe, psb_call_iprobe,
-                {{"iprobe", 0, 1, {"tag"}}, "t", PSB_PROBE, false})
-CONNECTION_VERB(mprobe, psb_call_run,
-                {{"mprobe", 0, 2, {"tag", "timeout"}}, "td", PSB_MATCH, false})
-CONNECTION_VERB(improbe, psb_call_improbe,
-                {{"improbe", 0, 1, {"tag"}}, "t", PSB_MATCH, false})
+#define CONNECTION_VERB(...) PSB_VERB(connection, psb_connection_t, __VA_ARGS__)
+CONNECTION_VERB(send, psb_call_run, "btd", 1, PSB_SEND, false)
+CONNECTION_VERB(isend, psb_call_run, "btl", 1, PSB_SEND, true)
+CONNECTION_VERB(recv, psb_call_run, "btd", 0, PSB_RECV_INTO, false)
+CONNECTION_VERB(irecv, psb_call_run, "bt", 0, PSB_RECV_INTO, true)
+CONNECTION_VERB(send_init, psb_call_init, "bt", 1, PSB_SEND, true)
+CONNECTION_VERB(recv_init, psb_call_init, "bt", 1, PSB_RECV_INTO, true)
+CONNECTION_VERB(recv_status, psb_call_run, "td", 0, PSB_RECV_STATUS, false)
+CONNECTION_VERB(recv_view, psb_call_view, "tdys", 0, PSB_RECV_VIEW, false)
+CONNECTION_VERB(_recv_memory, psb_call_run, "t", 0, PSB_RECV_MEMORY, false)
+CONNECTION_VERB(_irecv_memory, psb_call_run, "t", 0, PSB_RECV_MEMORY, true)
+CONNECTION_VERB(probe, psb_call_run, "td", 0, PSB_PROBE, false)
+CONNECTION_VERB(iprobe, psb_call_iprobe, "t", 0, PSB_PROBE, false)
+CONNECTION_VERB(mprobe, psb_call_run, "td", 0, PSB_MATCH, false)
+CONNECTION_VERB(improbe, psb_call_improbe, "t", 0, PSB_MATCH, false)
 
 static PyObject *connection_sendrecv(psb_connection_t *self,
                                      PyObject *const *args, Py_ssize_t n_args,
@@ -319,11 +288,11 @@ static PyMethodDef connection_methods[] = {
      "Set the Objects and the connection `heads` that send_obj and recv_obj\n"
      "use; `pickles` tells whether the pickle module is enough for objects\n"
      "without buffers."},
-    {"_recv_memory", PSB_FUNCTION(connection_recv_memory), PSB_FAST,
+    {"_recv_memory", PSB_FUNCTION(connection__recv_memory), PSB_FAST,
      "_recv_memory($self, tag=-1)\n--\n\n"
      "Receive one message into memory of the pool, or map the memory of its\n"
      "sender."},
-    {"_irecv_memory", PSB_FUNCTION(connection_irecv_memory), PSB_FAST,
+    {"_irecv_memory", PSB_FUNCTION(connection__irecv_memory), PSB_FAST,
      "_irecv_memory($self, tag=-1)\n--\n\n"
      "A Request for one message in memory of the pool, or of its sender."},
     {"_begin_open", PSB_FUNCTION(connection_begin_open), METH_NOARGS,
