@@ -124,27 +124,28 @@ static int module_add_type(PyObject *module, PyType_Spec *spec,
 static int module_exec(PyObject *module)
 {
     psb_state_t *state = module_state(module);
+    const struct {
+        PyType_Spec *spec;
+        PyTypeObject **type_p;
+    } types[] = {
+        {&psb_worker_spec, &state->worker_type},
+        {&psb_connection_spec, &state->connection_type},
+        {&psb_communicator_spec, &state->communicator_type},
+        {&psb_request_spec, &state->request_type},
+        {&psb_message_spec, &state->message_type},
+        {&psb_memory_spec, &state->memory_type},
+        {&psb_room_spec, &state->room_type},
+        {&psb_sleeper_spec, &state->sleeper_type},
+        {&psb_ended_spec, &state->ended_type},
+    };
 
-    if (module_add_type(module, &psb_worker_spec, NULL, &state->worker_type) <
-            0 ||
-        module_add_type(module, &psb_connection_spec, NULL,
-                        &state->connection_type) < 0 ||
-        module_add_type(module, &psb_communicator_spec, NULL,
-                        &state->communicator_type) < 0 ||
-        module_add_type(module, &psb_request_spec, NULL, &state->request_type) <
-            0 ||
-        module_add_type(module, &psb_persistent_spec, state->request_type,
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (module_add_type(module, types[i].spec, NULL, types[i].type_p) < 0)
+            return -1;
+    }
+    if (module_add_type(module, &psb_persistent_spec, state->request_type,
                         &state->persistent_type) < 0 ||
-        module_add_type(module, &psb_message_spec, NULL, &state->message_type) <
-            0 ||
-        module_add_type(module, &psb_memory_spec, NULL, &state->memory_type) <
-            0 ||
-        module_add_type(module, &psb_room_spec, NULL, &state->room_type) < 0 ||
-        module_add_type(module, &psb_sleeper_spec, NULL, &state->sleeper_type) <
-            0 ||
-        module_add_type(module, &psb_ended_spec, NULL, &state->ended_type) < 0)
-        return -1;
-    if (PyModule_AddIntConstant(module, "ANY_TAG", PSC_ANY_TAG) < 0 ||
+        PyModule_AddIntConstant(module, "ANY_TAG", PSC_ANY_TAG) < 0 ||
         PyModule_AddIntConstant(module, "ANY_SOURCE", PSB_ANY_SOURCE) < 0 ||
         PyModule_AddIntConstant(module, "TAG_MAX", PSC_TAG_MAX) < 0)
         return -1;
@@ -155,28 +156,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 {
     psb_state_t *state = module_state(module);
 
-    Py_VISIT(state->worker_type);
-    Py_VISIT(state->connection_type);
-    Py_VISIT(state->communicator_type);
-    Py_VISIT(state->request_type);
-    Py_VISIT(state->persistent_type);
-    Py_VISIT(state->message_type);
-    Py_VISIT(state->memory_type);
-    Py_VISIT(state->room_type);
-    Py_VISIT(state->sleeper_type);
-    Py_VISIT(state->ended_type);
-    Py_VISIT(state->status_type);
-    Py_VISIT(state->from_status);
-    Py_VISIT(state->dumps);
-    Py_VISIT(state->loads);
-    Py_VISIT(state->dumps_names);
-    Py_VISIT(state->leave);
-    Py_VISIT(state->await_request);
-    Py_VISIT(state->loop_callback);
-    Py_VISIT(state->array_view);
-    Py_VISIT(state->cancelled_type);
-    Py_VISIT(state->operation);
-    Py_VISIT(state->timed_out);
+    for (size_t i = 0; i < PSB_STATE_OBJECTS; i++)
+        Py_VISIT(state->objects[i]);
     return 0;
 }
 
@@ -184,28 +165,8 @@ static int module_clear(PyObject *module)
 {
     psb_state_t *state = module_state(module);
 
-    Py_CLEAR(state->worker_type);
-    Py_CLEAR(state->connection_type);
-    Py_CLEAR(state->communicator_type);
-    Py_CLEAR(state->request_type);
-    Py_CLEAR(state->persistent_type);
-    Py_CLEAR(state->message_type);
-    Py_CLEAR(state->memory_type);
-    Py_CLEAR(state->room_type);
-    Py_CLEAR(state->sleeper_type);
-    Py_CLEAR(state->ended_type);
-    Py_CLEAR(state->status_type);
-    Py_CLEAR(state->from_status);
-    Py_CLEAR(state->dumps);
-    Py_CLEAR(state->loads);
-    Py_CLEAR(state->dumps_names);
-    Py_CLEAR(state->leave);
-    Py_CLEAR(state->await_request);
-    Py_CLEAR(state->loop_callback);
-    Py_CLEAR(state->array_view);
-    Py_CLEAR(state->cancelled_type);
-    Py_CLEAR(state->operation);
-    Py_CLEAR(state->timed_out);
+    for (size_t i = 0; i < PSB_STATE_OBJECTS; i++)
+        Py_CLEAR(state->objects[i]);
     return 0;
 }
 

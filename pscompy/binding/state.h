@@ -26,27 +26,38 @@
 #define PSB_FAST (METH_FASTCALL | METH_KEYWORDS)
 #define PSB_FUNCTION(f) ((PyCFunction)(void (*)(void))(f))
 
+#define PSB_STATE_OBJECTS 22
+
 typedef struct psb_state {
-    const psc_api_t *api; /* NULL before bind() */
-    PyTypeObject *worker_type, *connection_type, *communicator_type;
-    PyTypeObject *request_type, *persistent_type, *message_type;
-    PyTypeObject *memory_type, *room_type, *sleeper_type;
-    PyTypeObject *ended_type;  /* the iterator in await.c */
-    PyTypeObject *status_type; /* the named tuple that bind() was given */
-    struct psb_lease *leases;  /* arrays that are lent */
-    /* Looked up on first use, see psb_import_once. */
-    PyObject *from_status;     /* pscompy.errors.from_status */
-    PyObject *cancelled_type;  /* pscompy.errors.Cancelled */
-    PyObject *operation;       /* pscompy.api.awaited.operation */
-    PyObject *timed_out;       /* pscompy.api.awaited.timed_out */
-    PyObject *await_request;   /* pscompy.api.aio.await_request */
-    PyObject *loop_callback;   /* pscompy.api.aio.loop_callback */
-    PyObject *array_view;      /* pscompy.api.arrays.view */
-    PyObject *dumps, *loads;   /* pickle.dumps, pickle.loads */
-    PyObject *dumps_names;     /* keyword names of the call of dumps */
-    PyObject *leave;           /* append() of an empty list, kept for the next
-                                  call of dumps; NULL while one uses it */
+    const psc_api_t *api;     /* NULL before bind() */
+    struct psb_lease *leases; /* arrays that are lent */
+    union {
+        /* the references below, for the garbage collector */
+        PyObject *objects[PSB_STATE_OBJECTS];
+        struct {
+            PyTypeObject *worker_type, *connection_type, *communicator_type;
+            PyTypeObject *request_type, *persistent_type, *message_type;
+            PyTypeObject *memory_type, *room_type, *sleeper_type;
+            PyTypeObject *ended_type;  /* the iterator in await.c */
+            PyTypeObject *status_type; /* the argument of bind() */
+            /* Looked up on first use, see psb_import_once. */
+            PyObject *from_status;     /* pscompy.errors.from_status */
+            PyObject *cancelled_type;  /* pscompy.errors.Cancelled */
+            PyObject *operation;       /* pscompy.api.awaited.operation */
+            PyObject *timed_out;       /* pscompy.api.awaited.timed_out */
+            PyObject *await_request;   /* pscompy.api.aio.await_request */
+            PyObject *loop_callback;   /* pscompy.api.aio.loop_callback */
+            PyObject *array_view;      /* pscompy.api.arrays.view */
+            PyObject *dumps, *loads;   /* pickle.dumps, pickle.loads */
+            PyObject *dumps_names; /* keyword names of the call of dumps */
+            PyObject *leave; /* append() of an empty list, kept for the next
+                                call of dumps; NULL while one uses it */
+        };
+    };
 } psb_state_t;
+
+_Static_assert(sizeof(psb_state_t) == (2 + PSB_STATE_OBJECTS) * sizeof(void *),
+               "`objects` are all references");
 
 /* *slot_p becomes module.name on first use, because asyncio and the error
  * classes take time to import. A borrowed reference, or NULL with an error. */
