@@ -9,6 +9,8 @@
 #include "persistent.h"
 #include "run.h"
 
+#include <structmember.h>
+
 static PyObject *connection_bind(psb_connection_t *self, PyTypeObject *type,
                                  PyObject *const *args, Py_ssize_t n_args,
                                  PyObject *kwnames)
@@ -142,15 +144,6 @@ static void connection_dealloc(psb_connection_t *self)
     Py_DECREF(type);
 }
 
-static PyObject *connection_get_worker(psb_connection_t *self, void *closure)
-{
-    PyObject *worker = self->worker ? (PyObject *)self->worker : Py_None;
-
-    (void)closure;
-    Py_INCREF(worker);
-    return worker;
-}
-
 static PyObject *connection_set_objects(psb_connection_t *self,
                                         PyObject *const *args,
                                         Py_ssize_t n_args)
@@ -158,15 +151,6 @@ static PyObject *connection_set_objects(psb_connection_t *self,
     if (psb_object_bind(self, args, n_args) < 0)
         return NULL;
     Py_RETURN_NONE;
-}
-
-static PyObject *connection_get_objects(psb_connection_t *self, void *closure)
-{
-    PyObject *objects = self->objects ? self->objects : Py_None;
-
-    (void)closure;
-    Py_INCREF(objects);
-    return objects;
 }
 
 static PyObject *connection_get_state(psb_connection_t *self, void *closure)
@@ -179,12 +163,15 @@ static PyObject *connection_get_state(psb_connection_t *self, void *closure)
 }
 
 static PyGetSetDef connection_getset[] = {
-    {"_objects", (getter)connection_get_objects, NULL,
-     "The Objects that _set_objects has set, or None.", NULL},
-    {"_worker", (getter)connection_get_worker, NULL, NULL, NULL},
     {"_state", (getter)connection_get_state, NULL,
      "psc_conn_state_t; CLOSED once the core's connection is gone.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
+
+static PyMemberDef connection_members[] = {
+    {"_objects", T_OBJECT, offsetof(psb_connection_t, objects), READONLY,
+     "The Objects that _set_objects has set, or None."},
+    {"_worker", T_OBJECT, offsetof(psb_connection_t, worker), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
 
 static PyMethodDef connection_methods[] = {
     {"send", PSB_FUNCTION(connection_send), PSB_FAST,
@@ -303,13 +290,11 @@ static PyMethodDef connection_methods[] = {
      "The exception for a status of the core."},
     {NULL, NULL, 0, NULL}};
 
-static PyType_Slot connection_slots[] = {{Py_tp_doc, "Messages with one peer."},
-                                         {Py_tp_dealloc, connection_dealloc},
-                                         {Py_tp_traverse, connection_traverse},
-                                         {Py_tp_clear, connection_clear},
-                                         {Py_tp_methods, connection_methods},
-                                         {Py_tp_getset, connection_getset},
-                                         {0, NULL}};
+static PyType_Slot connection_slots[] = {
+    {Py_tp_doc, "Messages with one peer."}, {Py_tp_dealloc, connection_dealloc},
+    {Py_tp_traverse, connection_traverse},  {Py_tp_clear, connection_clear},
+    {Py_tp_methods, connection_methods},    {Py_tp_getset, connection_getset},
+    {Py_tp_members, connection_members},    {0, NULL}};
 
 PyType_Spec psb_connection_spec = {
     .name = "pscompy.binding._binding.Connection",

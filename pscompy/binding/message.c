@@ -6,6 +6,8 @@
 #include "result.h"
 #include "waiting.h"
 
+#include <structmember.h>
+
 typedef struct psb_message {
     PyObject_HEAD psb_op_t op; /* op.core is MATCHED; NULL once received */
     PyObject *status;
@@ -105,13 +107,6 @@ static PyObject *message_repr(psb_message_t *self)
                                 self->op.core ? "" : ", received");
 }
 
-static PyObject *message_get_status(psb_message_t *self, void *closure)
-{
-    (void)closure;
-    Py_INCREF(self->status);
-    return self->status;
-}
-
 static int message_traverse(psb_message_t *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
@@ -144,9 +139,10 @@ static PyMethodDef message_methods[] = {
      "Receive the message, once, as Connection.recv_view does."},
     {NULL, NULL, 0, NULL}};
 
-static PyGetSetDef message_getset[] = {
-    {"status", (getter)message_get_status, NULL, "Its Status.", NULL},
-    {NULL, NULL, NULL, NULL, NULL}};
+static PyMemberDef message_members[] = {{"status", T_OBJECT,
+                                         offsetof(psb_message_t, status),
+                                         READONLY, "Its Status."},
+                                        {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot message_slots[] = {
     {Py_tp_doc, "A message that mprobe has taken; if it is dropped instead of\n"
@@ -155,7 +151,7 @@ static PyType_Slot message_slots[] = {
     {Py_tp_traverse, message_traverse},
     {Py_tp_repr, message_repr},
     {Py_tp_methods, message_methods},
-    {Py_tp_getset, message_getset},
+    {Py_tp_members, message_members},
     {0, NULL}};
 
 PyType_Spec psb_message_spec = {

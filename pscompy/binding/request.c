@@ -112,13 +112,6 @@ static PyObject *request_get_finished(psb_request_t *self, void *closure)
     return PyBool_FromLong(self->op.finished);
 }
 
-static PyObject *request_get_worker(psb_request_t *self, void *closure)
-{
-    (void)closure;
-    Py_INCREF(self->op.worker);
-    return (PyObject *)self->op.worker;
-}
-
 static PyObject *request_repr(psb_request_t *self)
 {
     const char *state = !self->op.finished ? "in flight"
@@ -236,11 +229,11 @@ static PyGetSetDef request_getset[] = {
     {"_asyncio_future_blocking", (getter)request_get_blocking, NULL, NULL,
      NULL},
     {"_finished", (getter)request_get_finished, NULL, NULL, NULL},
-    {"_worker", (getter)request_get_worker, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMemberDef request_members[] = {
     {"_awaits", T_USHORT, offsetof(psb_request_t, op.awaits), 0, NULL},
+    {"_worker", T_OBJECT, offsetof(psb_request_t, op.worker), READONLY, NULL},
     {NULL, 0, 0, 0, NULL}};
 
 static PyType_Slot request_slots[] = {
