@@ -6,8 +6,7 @@
  * take different gateways, get lost with one, or be duplicated: the receiver
  * puts them in order and drops duplicates, the sender keeps packets until they
  * are acknowledged. Little-endian, naturally aligned. */
-#ifndef GATEWAY_WIRE_H
-#define GATEWAY_WIRE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -57,5 +56,3 @@ typedef struct gw_address {
     uint64_t node, ep;
     uint16_t module, reserved[3];
 } gw_address_t;
-
-#endif

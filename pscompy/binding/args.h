@@ -1,6 +1,5 @@
 /* Arguments of methods, parsed without allocation. */
-#ifndef PSCOMPY_BINDING_ARGS_H
-#define PSCOMPY_BINDING_ARGS_H
+#pragma once
 
 #include "state.h"
 
@@ -24,5 +23,3 @@ int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
 /* Converts a timeout in Python (None, or seconds) to a deadline. */
 int psb_arg_deadline(PyObject *object, int64_t *deadline_p);
 int64_t psb_now(void); /* CLOCK_MONOTONIC, ns */
-
-#endif

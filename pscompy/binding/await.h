@@ -1,11 +1,8 @@
 /* Awaits a Request. */
-#ifndef PSCOMPY_BINDING_AWAIT_H
-#define PSCOMPY_BINDING_AWAIT_H
+#pragma once
 
 #include "request_life.h"
 
 extern PyType_Spec psb_ended_spec;
 /* Request.__await__. */
 PyObject *psb_request_await(psb_request_t *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* The buffers of one message: one object with a buffer, or a list of them. */
-#ifndef PSCOMPY_BINDING_BUFFERS_H
-#define PSCOMPY_BINDING_BUFFERS_H
+#pragma once
 
 #include "readonly_lease.h"
 
@@ -107,5 +106,3 @@ void psb_buffers_release(psb_buffers_t *buffers);
 int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg);
 /* Any bytes-like object; `what` names it in the TypeError. */
 int psb_bytes_get(Py_buffer *view, PyObject *object, const char *what);
-
-#endif

@@ -1,7 +1,6 @@
 /* A call: what the program asked a method to do, filled from the method's
  * arguments, before an operation is made of it. */
-#ifndef PSCOMPY_BINDING_CALL_H
-#define PSCOMPY_BINDING_CALL_H
+#pragma once
 
 #include "args.h"
 #include "worker.h"
@@ -80,5 +79,3 @@ int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
 /* Makes the call a receive into buf, or into new memory if buf is None or
  * NULL. */
 void psb_call_receive(psb_call_t *call, PyObject *buf);
-
-#endif

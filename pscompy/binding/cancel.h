@@ -1,6 +1,5 @@
 /* Methods of Request that withdraw it. */
-#ifndef PSCOMPY_BINDING_CANCEL_H
-#define PSCOMPY_BINDING_CANCEL_H
+#pragma once
 
 #include "request_life.h"
 
@@ -8,5 +7,3 @@ PyObject *psb_request_cancel(psb_request_t *self, PyObject *unused);
 PyObject *psb_request_give_back(psb_request_t *self, PyObject *const *args,
                                 Py_ssize_t n_args, PyObject *kwnames);
 PyObject *psb_request_revoke(psb_request_t *self, PyObject *unused);
-
-#endif

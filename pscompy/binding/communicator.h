@@ -1,6 +1,5 @@
 /* The base type of pscompy.Communicator. */
-#ifndef PSCOMPY_BINDING_COMMUNICATOR_H
-#define PSCOMPY_BINDING_COMMUNICATOR_H
+#pragma once
 
 #include "state.h"
 
@@ -8,5 +7,3 @@
 #define PSB_ANY_SOURCE INT32_MIN
 
 extern PyType_Spec psb_communicator_spec;
-
-#endif

@@ -1,6 +1,5 @@
 /* Delivers what the core has completed to Python. */
-#ifndef PSCOMPY_BINDING_COMPLETION_H
-#define PSCOMPY_BINDING_COMPLETION_H
+#pragma once
 
 #include "worker.h"
 
@@ -10,5 +9,3 @@ int psb_worker_enter(psb_worker_t *self, PyObject *origin);
 /* Delivers completed requests to their call-backs, and active messages to
  * their handlers. */
 void psb_worker_drain(psb_worker_t *self);
-
-#endif

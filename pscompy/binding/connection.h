@@ -1,7 +1,6 @@
 /* The Connection object: its fields, and what operations need of it. Its
  * methods are in connection_type.c. */
-#ifndef PSCOMPY_BINDING_CONNECTION_H
-#define PSCOMPY_BINDING_CONNECTION_H
+#pragma once
 
 #include "call.h"
 
@@ -29,5 +28,3 @@ PyObject *psb_worker_source(psb_worker_t *worker, uint64_t id, int rank);
 /* Drops the worker's reference to a connection that is not in use any more,
  * unless one of its messages is still to be delivered. */
 int psb_worker_let_go(psb_worker_t *worker, psb_connection_t *connection);
-
-#endif

@@ -1,6 +1,5 @@
 /* Exceptions for statuses of the core, and exceptions set aside. */
-#ifndef PSCOMPY_BINDING_ERRORS_H
-#define PSCOMPY_BINDING_ERRORS_H
+#pragma once
 
 #include "state.h"
 
@@ -29,5 +28,3 @@ psb_raised_t psb_raised_take(void);
 void psb_raised_restore(psb_raised_t raised);
 /* The exception instance alone; clears the error indicator. */
 PyObject *psb_raised_instance(void);
-
-#endif

@@ -1,7 +1,6 @@
 /* The message of a receive that nobody waits for any more goes back to the
  * queue. */
-#ifndef PSCOMPY_BINDING_GIVEBACK_H
-#define PSCOMPY_BINDING_GIVEBACK_H
+#pragma once
 
 #include "op.h"
 
@@ -10,5 +9,3 @@ bool psb_op_has_message(const psb_op_t *op);
 /* Returns the message of a completed receive to the queue; its result is
  * Cancelled then. Does nothing if there is no message. */
 void psb_op_return(psb_op_t *op);
-
-#endif

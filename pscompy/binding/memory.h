@@ -1,6 +1,5 @@
 /* The type Memory: blocks of a worker's pool, and messages that were lent. */
-#ifndef PSCOMPY_BINDING_MEMORY_H
-#define PSCOMPY_BINDING_MEMORY_H
+#pragma once
 
 #include "worker.h"
 
@@ -16,5 +15,3 @@ PyObject *psb_memory_receive(psb_worker_t *worker, size_t nbytes,
  * without an exception, if the message has to be received into a buffer. */
 PyObject *psb_memory_view(psb_worker_t *worker, psc_request_t *matched);
 void *psb_memory_base(PyObject *memory, Py_ssize_t *nbytes_p);
-
-#endif

@@ -1,11 +1,8 @@
 /* The type Message: a message that a matched probe has taken off the queue. */
-#ifndef PSCOMPY_BINDING_MESSAGE_H
-#define PSCOMPY_BINDING_MESSAGE_H
+#pragma once
 
 #include "op.h"
 
 extern PyType_Spec psb_message_spec;
 /* Takes over the matched receive of op, a PSB_MATCH. */
 PyObject *psb_message_new(psb_op_t *op);
-
-#endif

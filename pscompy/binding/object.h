@@ -1,6 +1,5 @@
 /* Methods of Connection that send and receive objects. */
-#ifndef PSCOMPY_BINDING_OBJECT_H
-#define PSCOMPY_BINDING_OBJECT_H
+#pragma once
 
 #include "connection.h"
 
@@ -11,5 +10,3 @@ PyObject *psb_object_send(psb_connection_t *self, PyObject *const *args,
                           Py_ssize_t n_args, PyObject *kwnames);
 PyObject *psb_object_recv(psb_connection_t *self, PyObject *const *args,
                           Py_ssize_t n_args, PyObject *kwnames);
-
-#endif

@@ -1,7 +1,6 @@
 /* One operation that the core may know, on the stack of a blocking call or
  * inside a Request. */
-#ifndef PSCOMPY_BINDING_OP_H
-#define PSCOMPY_BINDING_OP_H
+#pragma once
 
 #include "buffers.h"
 #include "call.h"
@@ -89,5 +88,3 @@ static inline psb_op_t *psb_op_of(psc_link_t *link)
 {
     return psc_container_of(link, psb_op_t, link);
 }
-
-#endif

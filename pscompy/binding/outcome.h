@@ -1,6 +1,5 @@
 /* Methods of Request about its completion, as futures have them. */
-#ifndef PSCOMPY_BINDING_OUTCOME_H
-#define PSCOMPY_BINDING_OUTCOME_H
+#pragma once
 
 #include "request_life.h"
 
@@ -11,5 +10,3 @@ PyObject *psb_request_exception(psb_request_t *self, PyObject *const *args,
 PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn);
 PyObject *psb_request_add_done_callback(psb_request_t *self, PyObject *fn);
 PyObject *psb_request_remove_done_callback(psb_request_t *self, PyObject *fn);
-
-#endif

@@ -1,11 +1,8 @@
 /* The type PersistentRequest. */
-#ifndef PSCOMPY_BINDING_PERSISTENT_H
-#define PSCOMPY_BINDING_PERSISTENT_H
+#pragma once
 
 #include "call.h"
 
 extern PyType_Spec psb_persistent_spec;
 /* A PersistentRequest for the call. */
 PyObject *psb_call_init(psb_call_t *call);
-
-#endif

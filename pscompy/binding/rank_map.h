@@ -1,6 +1,5 @@
 /* Worlds that number the ranks of another World anew. */
-#ifndef PSCOMPY_BINDING_RANK_MAP_H
-#define PSCOMPY_BINDING_RANK_MAP_H
+#pragma once
 
 #include "worker.h"
 
@@ -10,5 +9,3 @@ int psb_worker_rank(const psb_worker_t *self, uint16_t context, int rank);
 PyObject *psb_worker_renumber(psb_worker_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames);
 void psb_worker_forget_numberings(psb_worker_t *self);
-
-#endif

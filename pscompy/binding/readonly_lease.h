@@ -1,6 +1,5 @@
 /* Arrays that are read-only while they are lent. */
-#ifndef PSCOMPY_BINDING_READONLY_LEASE_H
-#define PSCOMPY_BINDING_READONLY_LEASE_H
+#pragma once
 
 #include "state.h"
 
@@ -11,5 +10,3 @@ typedef struct psb_lease psb_lease_t;
 int psb_lease_begin(psb_state_t *state, PyObject *object,
                     psb_lease_t **lease_p);
 void psb_lease_end(psb_lease_t *lease);
-
-#endif

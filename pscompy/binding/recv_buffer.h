@@ -2,8 +2,7 @@
  * receive without buffer takes a room. A short message arrives in the room and
  * completes the receive at once; for a longer message memory is allocated once
  * its length is known. */
-#ifndef PSCOMPY_BINDING_RECV_BUFFER_H
-#define PSCOMPY_BINDING_RECV_BUFFER_H
+#pragma once
 
 #include "worker.h"
 
@@ -18,5 +17,3 @@ psc_iov_t psb_room_piece(PyObject *room);
 void psb_room_fill(PyObject *room, uint64_t nbytes);
 /* The bytes of the message that was put there by psb_room_fill. */
 const char *psb_room_bytes(PyObject *room, Py_ssize_t *nbytes_p);
-
-#endif

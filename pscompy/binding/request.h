@@ -1,9 +1,6 @@
 /* The type Request. */
-#ifndef PSCOMPY_BINDING_REQUEST_H
-#define PSCOMPY_BINDING_REQUEST_H
+#pragma once
 
 #include "state.h"
 
 extern PyType_Spec psb_request_spec;
-
-#endif

@@ -1,6 +1,5 @@
 /* The Request object: its fields, and its life from start to completion. */
-#ifndef PSCOMPY_BINDING_REQUEST_LIFE_H
-#define PSCOMPY_BINDING_REQUEST_LIFE_H
+#pragma once
 
 #include "op.h"
 
@@ -57,5 +56,3 @@ static inline bool psb_request_survives(psb_request_t *self)
     return PSB_UNLIKELY(self->op.in_flight || self->op.offered) &&
            PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The Python result of a completed operation. */
-#ifndef PSCOMPY_BINDING_RESULT_H
-#define PSCOMPY_BINDING_RESULT_H
+#pragma once
 
 #include "op.h"
 
@@ -9,5 +8,3 @@
 PyObject *psb_op_value(psb_op_t *op);
 /* The Status of the message that was received. */
 PyObject *psb_op_status(psb_op_t *op);
-
-#endif

@@ -1,6 +1,5 @@
 /* Runs a call: from what a method was asked to do to what it returns. */
-#ifndef PSCOMPY_BINDING_RUN_H
-#define PSCOMPY_BINDING_RUN_H
+#pragma once
 
 #include "call.h"
 
@@ -17,5 +16,3 @@ PyObject *psb_call_iprobe(psb_call_t *call);
 PyObject *psb_call_improbe(psb_call_t *call);
 /* The deadline of `send` applies to both calls. */
 PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv);
-
-#endif

@@ -1,6 +1,5 @@
 /* Hands an operation to the core. */
-#ifndef PSCOMPY_BINDING_START_H
-#define PSCOMPY_BINDING_START_H
+#pragma once
 
 #include "op.h"
 
@@ -10,5 +9,3 @@ int psb_op_start(psb_op_t *op, psb_call_t *call, uint32_t flags, void *owner);
 /* Number of polls to make before the GIL is released; enough for a short round
  * trip. */
 unsigned psb_op_polls(const psb_op_t *op);
-
-#endif

@@ -12,8 +12,7 @@
  *    complete it.
  *  - A file includes headers of lower floors only; tests/test_layers.py has
  *    the floors. */
-#ifndef PSCOMPY_BINDING_STATE_H
-#define PSCOMPY_BINDING_STATE_H
+#pragma once
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -63,5 +62,3 @@ _Static_assert(sizeof(psb_state_t) == (2 + PSB_STATE_OBJECTS) * sizeof(void *),
  * classes take time to import. A borrowed reference, or NULL with an error. */
 PyObject *psb_import_once(PyObject **slot_p, const char *module,
                           const char *name);
-
-#endif

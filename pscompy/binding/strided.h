@@ -1,6 +1,5 @@
 /* The memory of a buffer that is not contiguous, as the core describes it. */
-#ifndef PSCOMPY_BINDING_STRIDED_H
-#define PSCOMPY_BINDING_STRIDED_H
+#pragma once
 
 #include "worker.h"
 
@@ -8,5 +7,3 @@
  * Returns NULL with MemoryError, or with BufferError if it is to be written and
  * elements share memory. */
 psc_layout_t *psb_layout_new(const Py_buffer *view, bool writable);
-
-#endif

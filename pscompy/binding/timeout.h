@@ -1,6 +1,5 @@
 /* The Timeout of an operation, and the operation in words. */
-#ifndef PSCOMPY_BINDING_TIMEOUT_H
-#define PSCOMPY_BINDING_TIMEOUT_H
+#pragma once
 
 #include "op.h"
 
@@ -12,5 +11,3 @@ PyObject *psb_op_operation(const psb_op_t *op);
  * returns NULL. */
 PyObject *psb_raise_timeout(const psb_op_t *op, PyObject *timeout,
                             PyObject *request);
-
-#endif

@@ -1,6 +1,5 @@
 /* Blocks until operations complete. */
-#ifndef PSCOMPY_BINDING_WAITING_H
-#define PSCOMPY_BINDING_WAITING_H
+#pragma once
 
 #include "request_life.h"
 
@@ -23,5 +22,3 @@ PyObject *psb_wait_any(psb_state_t *state, PyObject *requests, int64_t deadline,
 /* Blocks for an op on the stack. Returns true if op has completed; else an
  * exception is set, and an op still in flight has become a Request. */
 bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout);
-
-#endif

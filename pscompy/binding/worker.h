@@ -1,6 +1,5 @@
 /* The Worker object: one worker of the core as Python sees it. */
-#ifndef PSCOMPY_BINDING_WORKER_H
-#define PSCOMPY_BINDING_WORKER_H
+#pragma once
 
 #include "pscompy/transport/kit/list.h"
 #include "state.h"
@@ -36,5 +35,3 @@ typedef struct psb_worker {
     unsigned n_rooms_out; /* how many are in use */
     psb_numbering_t *numberings;
 } psb_worker_t;
-
-#endif

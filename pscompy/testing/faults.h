@@ -1,7 +1,6 @@
 /* A transport that wraps another one and injects faults that the contract
  * allows. build.py reads the text between the CDEF marks. */
-#ifndef PSCOMPY_TESTING_FAULTS_H
-#define PSCOMPY_TESTING_FAULTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -24,5 +23,3 @@ faults_t *faults_create(uintptr_t ops, const faults_knobs_t *knobs);
 void faults_destroy(faults_t *faults);
 uintptr_t faults_ops(faults_t *faults);
 /* CDEF END */
-
-#endif

@@ -1,7 +1,6 @@
 /* Declarations that both halves of the wrapper use: faults.c passes calls down
  * to the inner transport, upcalls.c passes its upcalls up to the core. */
-#ifndef PSCOMPY_TESTING_WRAPPER_H
-#define PSCOMPY_TESTING_WRAPPER_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -39,5 +38,3 @@ static inline faults_ep_t *ep_of(psc_ep_t *ep)
 }
 
 extern const psc_upcalls_t faults_upcalls;
-
-#endif

@@ -1,6 +1,5 @@
 /* The figures that a gateway reports: streams, load, counters. */
-#ifndef GATEWAY_ACCOUNTING_H
-#define GATEWAY_ACCOUNTING_H
+#pragma once
 
 #include "hub.h"
 
@@ -37,5 +36,3 @@ int gw_hub_streams(gw_hub_t *hub, gw_stream_counters_t *streams, int max);
 int gw_hub_peers(gw_hub_t *hub, gw_peer_counters_t *peers, int max);
 void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters);
 /* CDEF END */
-
-#endif

@@ -1,6 +1,5 @@
 /* Forwards packets. */
-#ifndef GATEWAY_FORWARD_H
-#define GATEWAY_FORWARD_H
+#pragma once
 
 #include "hub.h"
 
@@ -12,5 +11,3 @@ void hub_finished(gw_hub_t *hub, psc_request_t *request);
 /* Forwards the packets of a fabric until gw_hub_stop. */
 void gw_hub_serve(gw_hub_t *hub, uint32_t fabric);
 /* CDEF END */
-
-#endif

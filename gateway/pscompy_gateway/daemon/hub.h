@@ -3,8 +3,7 @@
  * gateway may drop any packet, for example when it has no room for it; the
  * sending process retransmits it. This header has the structures; the files
  * beside it work on them. */
-#ifndef GATEWAY_HUB_H
-#define GATEWAY_HUB_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -94,5 +93,3 @@ struct gw_hub {
     atomic_ullong held, held_most, packets, bytes, dropped, unreachable;
     atomic_bool stopping;
 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Creates, stops and destroys a hub. */
-#ifndef GATEWAY_LIFETIME_H
-#define GATEWAY_LIFETIME_H
+#pragma once
 
 #include "hub.h"
 
@@ -13,5 +12,3 @@ void gw_hub_destroy(gw_hub_t *hub);
 int gw_hub_fabric(gw_hub_t *hub, uintptr_t worker);
 void gw_hub_stop(gw_hub_t *hub);
 /* CDEF END */
-
-#endif

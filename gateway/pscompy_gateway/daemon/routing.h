@@ -1,6 +1,5 @@
 /* Connections, the nodes at their ends, and the gateways of other modules. */
-#ifndef GATEWAY_ROUTING_H
-#define GATEWAY_ROUTING_H
+#pragma once
 
 #include "hub.h"
 
@@ -30,5 +29,3 @@ void gw_hub_forget_ways(gw_hub_t *hub);
 /* Records the load that neighbouring gateway `node` has reported. */
 void gw_hub_set_load(gw_hub_t *hub, uint64_t node, uint64_t bytes);
 /* CDEF END */
-
-#endif

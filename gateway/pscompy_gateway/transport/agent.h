@@ -5,8 +5,7 @@
  * packets. All functions run in calls of the contract, with the lock of the
  * session that the transport belongs to, except gw_agent_*, which the Python
  * half calls: they queue a note that progress reads. */
-#ifndef GATEWAY_AGENT_H
-#define GATEWAY_AGENT_H
+#pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -190,5 +189,3 @@ static inline void gw_ep_due(gw_ep_t *ep)
     if (!ep->freed && !psc_link_listed(&ep->due_link))
         psc_list_push(&gw_agent_of(ep)->due, &ep->due_link);
 }
-
-#endif

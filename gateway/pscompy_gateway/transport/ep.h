@@ -1,6 +1,5 @@
 /* Endpoints: their table, connecting, failing. */
-#ifndef GATEWAY_EP_H
-#define GATEWAY_EP_H
+#pragma once
 
 #include "agent.h"
 
@@ -17,5 +16,3 @@ void gw_ep_greet(gw_ep_t *ep);
 /* Processes a message of the token proof. Called from progress only. */
 void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
                       size_t len);
-
-#endif

@@ -1,6 +1,5 @@
 /* The end of an endpoint. */
-#ifndef GATEWAY_EP_END_H
-#define GATEWAY_EP_END_H
+#pragma once
 
 #include "agent.h"
 
@@ -9,5 +8,3 @@ psc_status_t gw_ep_stop(psc_ep_t *ep);
 void gw_ep_fini(psc_ep_t *ep);
 /* Frees endpoints that ended while progress used them. */
 void gw_ep_free_dead(gw_agent_t *agent);
-
-#endif

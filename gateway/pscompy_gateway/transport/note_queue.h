@@ -1,6 +1,5 @@
 /* Notes that the Python half leaves, for progress to read. */
-#ifndef GATEWAY_NOTE_QUEUE_H
-#define GATEWAY_NOTE_QUEUE_H
+#pragma once
 
 #include "agent.h"
 
@@ -36,5 +35,3 @@ int gw_agent_note(gw_agent_t *agent, int kind, uint32_t path, uintptr_t conn,
 int gw_agent_load(gw_agent_t *agent, uint32_t path, uint64_t load,
                   uint32_t streams);
 /* CDEF END */
-
-#endif

@@ -1,6 +1,5 @@
 /* Packets: their memory, and sending them. */
-#ifndef GATEWAY_PACKETS_H
-#define GATEWAY_PACKETS_H
+#pragma once
 
 #include "agent.h"
 
@@ -19,5 +18,3 @@ void gw_packets_destroy(gw_agent_t *agent);
 /* Completes an op that no packet refers to. Its buffers belong to the caller
  * again. */
 void gw_op_release(gw_op_t *op);
-
-#endif

@@ -1,6 +1,5 @@
 /* Chooses the gateway that a packet is sent to. */
-#ifndef GATEWAY_PATHS_H
-#define GATEWAY_PATHS_H
+#pragma once
 
 #include "agent.h"
 
@@ -14,5 +13,3 @@ void gw_path_names(const gw_agent_t *agent, char *text, size_t room);
 /* Reports to the session above whether packets wait to be sent, so that some
  * thread must make progress even if the program makes no call. */
 void gw_path_settle(gw_ep_t *ep);
-
-#endif

@@ -1,6 +1,5 @@
 /* The receiving half of an endpoint. */
-#ifndef GATEWAY_RECEIVE_H
-#define GATEWAY_RECEIVE_H
+#pragma once
 
 #include "agent.h"
 
@@ -11,5 +10,3 @@ void gw_in_deliver(gw_ep_t *ep);
 void gw_in_forget(gw_ep_t *ep);
 /* Sends the acknowledgements that are due. */
 void gw_in_answer(gw_agent_t *agent);
-
-#endif

@@ -1,6 +1,5 @@
 /* The sending half of an endpoint. */
-#ifndef GATEWAY_SEND_H
-#define GATEWAY_SEND_H
+#pragma once
 
 #include "agent.h"
 
@@ -24,5 +23,3 @@ void gw_out_again(gw_ep_t *ep, uint32_t paths, bool some, uint32_t clock);
 /* Drops all packets that are not acknowledged; their ops fail with
  * PEER_LOST. */
 void gw_out_abandon(gw_ep_t *ep);
-
-#endif

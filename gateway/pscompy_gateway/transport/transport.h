@@ -1,6 +1,5 @@
 /* The transport's table of operations, and the agent for Python. */
-#ifndef GATEWAY_TRANSPORT_H
-#define GATEWAY_TRANSPORT_H
+#pragma once
 
 #include "agent.h"
 
@@ -21,5 +20,3 @@ uintptr_t gw_agent_handle(gw_agent_t *agent);
 int gw_agent_unsettled(gw_agent_t *agent);
 void gw_agent_count(gw_agent_t *agent, gw_agent_counters_t *counters);
 /* CDEF END */
-
-#endif

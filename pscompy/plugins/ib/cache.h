@@ -5,8 +5,7 @@
  *   cache.c   keeps a bounded number of registrations and finds them again
  *   proof.c   checks whether the memory of a registration is still mapped
  *   window.c  opens a part of a registration to peers, and closes it again */
-#ifndef PSCOMPY_IB_CACHE_H
-#define PSCOMPY_IB_CACHE_H
+#pragma once
 
 #include "driver.h"
 #include "pscompy/transport/kit/list.h"
@@ -102,5 +101,3 @@ void ib_window_revoke(ib_reg_t *reg);
 /* Called when a bind request of the registration's window has completed. May
  * free the registration. */
 void ib_window_bound(ib_reg_t *reg, bool good);
-
-#endif

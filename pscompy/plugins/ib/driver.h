@@ -4,8 +4,7 @@
  *   select_device.c  selects device, port and GID
  *   device.c         opens the objects that all connections share
  *   queue.c          one reliable connection: connecting, posting, draining */
-#ifndef PSCOMPY_IB_DRIVER_H
-#define PSCOMPY_IB_DRIVER_H
+#pragma once
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
@@ -206,5 +205,3 @@ static inline bool ib_queue_idle(const ib_queue_t *queue)
 {
     return queue->posted == queue->done;
 }
-
-#endif

@@ -22,8 +22,7 @@
  * ring. A peer may have RECVQ_SIZE messages in flight before their receipt is
  * reported. The second queue ("bulk") carries puts and gets, so that a message
  * does not wait behind bulk data. */
-#ifndef PSCOMPY_IB_IB_H
-#define PSCOMPY_IB_IB_H
+#pragma once
 
 #include "cache.h"
 #include "driver.h"
@@ -283,5 +282,3 @@ psc_status_t ib_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
 psc_status_t ib_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
                             psc_rkey_t **rkey_p);
 void ib_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
-
-#endif

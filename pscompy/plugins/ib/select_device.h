@@ -1,6 +1,5 @@
 /* Selecting a device; shared by select_device.c and device.c only. */
-#ifndef PSCOMPY_IB_SELECT_DEVICE_H
-#define PSCOMPY_IB_SELECT_DEVICE_H
+#pragma once
 
 #include "driver.h"
 
@@ -12,5 +11,3 @@ bool ib_refuse(char *reason, const char *format, ...)
  * `reason` says why, and nothing stays open. */
 bool ib_device_select(ib_device_t *device, const ib_choice_t *choice,
                       char *reason);
-
-#endif

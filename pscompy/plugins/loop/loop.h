@@ -11,8 +11,7 @@
  * A message is copied into a slot, and progress delivers the slot. The protocol
  * may hold the slot; the receiving endpoint's credit is returned when the slot
  * is. put and get are a memmove. */
-#ifndef PSCOMPY_LOOP_LOOP_H
-#define PSCOMPY_LOOP_LOOP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -140,5 +139,3 @@ void loop_mem_end(loop_iface_t *iface);
 void loop_iface_wake(loop_iface_t *iface);
 int loop_event_fd(psc_iface_t *iface);
 psc_status_t loop_arm(psc_iface_t *iface);
-
-#endif

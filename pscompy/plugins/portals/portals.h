@@ -19,8 +19,7 @@
  * goodbye are outside the window. At most two credits can be unread, because
  * each answers half a window. So the receive ring has room for these three, for
  * the message that is being read, and for two of the driver's own. */
-#ifndef PSCOMPY_PORTALS_PORTALS_H
-#define PSCOMPY_PORTALS_PORTALS_H
+#pragma once
 
 #include "psptl/psptl.h"
 #include "pscompy/transport/kit/endpoint_messages.h"
@@ -183,5 +182,3 @@ psc_status_t portals_rkey_unpack(psc_ep_t *ep, const uint8_t *packed,
 void portals_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 psc_status_t portals_status_of(psptl_verdict_t verdict);
 void portals_bulk_done(void *cookie, psptl_verdict_t verdict);
-
-#endif

@@ -1,6 +1,5 @@
 /* Socket addresses, and endpoint addresses as bytes. */
-#ifndef PSCOMPY_TCP_ADDRESS_H
-#define PSCOMPY_TCP_ADDRESS_H
+#pragma once
 
 #include "tcp.h"
 
@@ -14,5 +13,3 @@ psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes,
 /* Fills peer_id, same_host and candidates. Returns an error unless the bytes
  * are exactly an address. */
 psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len);
-
-#endif

@@ -1,6 +1,5 @@
 /* The stages in which an endpoint connects. */
-#ifndef PSCOMPY_TCP_CONNECT_H
-#define PSCOMPY_TCP_CONNECT_H
+#pragma once
 
 #include "tcp.h"
 
@@ -14,5 +13,3 @@ int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now);
 /* The handlers of an endpoint's sockets. */
 void tcp_ep_ready(tcp_source_t *source, uint32_t events);
 void tcp_ep_writable(tcp_source_t *source, uint32_t events);
-
-#endif

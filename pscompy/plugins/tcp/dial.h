@@ -1,6 +1,5 @@
 /* The connector: dials the peer's addresses in parallel. */
-#ifndef PSCOMPY_TCP_DIAL_H
-#define PSCOMPY_TCP_DIAL_H
+#pragma once
 
 #include "tcp.h"
 
@@ -14,5 +13,3 @@ void tcp_dials_begin(tcp_ep_t *ep, const uint8_t *token);
 /* Called by progress: dials the next address if one has not answered in time.
  * Returns the time of the next check of this endpoint. */
 int64_t tcp_dials_expire(tcp_ep_t *ep, int64_t now);
-
-#endif

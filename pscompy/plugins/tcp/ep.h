@@ -1,6 +1,5 @@
 /* Endpoints: creating, entering the stage UP, failing, closing. */
-#ifndef PSCOMPY_TCP_EP_H
-#define PSCOMPY_TCP_EP_H
+#pragma once
 
 #include "tcp.h"
 
@@ -19,5 +18,3 @@ void tcp_ep_rise(tcp_ep_t *ep);
 void tcp_ep_tell_failure(tcp_ep_t *ep);
 /* Reads and discards bytes that arrive after our close. */
 void tcp_ep_discard(tcp_ep_t *ep);
-
-#endif

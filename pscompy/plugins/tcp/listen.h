@@ -1,6 +1,5 @@
 /* The listener, and callers that have not named an endpoint. */
-#ifndef PSCOMPY_TCP_LISTEN_H
-#define PSCOMPY_TCP_LISTEN_H
+#pragma once
 
 #include "tcp.h"
 
@@ -9,5 +8,3 @@ psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason);
 void tcp_listener_close(tcp_iface_t *iface);
 /* Drops callers whose time is over. Returns the time of the next check. */
 int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now);
-
-#endif

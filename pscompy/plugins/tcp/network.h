@@ -1,10 +1,7 @@
 /* The addresses of this host that are sent to peers. */
-#ifndef PSCOMPY_TCP_NETWORK_H
-#define PSCOMPY_TCP_NETWORK_H
+#pragma once
 
 #include "tcp.h"
 
 /* Fills `addresses` (with port 0) and `host_id`. */
 psc_status_t tcp_address_choose(tcp_iface_t *iface, char *reason);
-
-#endif

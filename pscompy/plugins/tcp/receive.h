@@ -1,6 +1,5 @@
 /* Receiving frames. */
-#ifndef PSCOMPY_TCP_RECEIVE_H
-#define PSCOMPY_TCP_RECEIVE_H
+#pragma once
 
 #include "tcp.h"
 
@@ -9,5 +8,3 @@ void tcp_in_free(tcp_in_t *in);
 /* Called by progress: one read, then delivery of all frames that it
  * completed. */
 void tcp_stream_receive(tcp_ep_t *ep);
-
-#endif

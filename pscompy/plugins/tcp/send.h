@@ -1,6 +1,5 @@
 /* Sending frames. */
-#ifndef PSCOMPY_TCP_SEND_H
-#define PSCOMPY_TCP_SEND_H
+#pragma once
 
 #include "tcp.h"
 
@@ -23,5 +22,3 @@ psc_status_t tcp_am_short(psc_ep_t *ep, uint8_t id, const void *header,
 psc_status_t tcp_am_zcopy(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, const psc_iov_t *iov,
                           size_t n_iov, psc_comp_t *comp);
-
-#endif

@@ -1,6 +1,5 @@
 /* The settings of PSP_TCP_*, and how they are applied to sockets. */
-#ifndef PSCOMPY_TCP_SETTINGS_H
-#define PSCOMPY_TCP_SETTINGS_H
+#pragma once
 
 #include "tcp.h"
 
@@ -10,5 +9,3 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
 void tcp_socket_tune(const tcp_settings_t *settings, int fd);
 /* For a socket whose peer is on this host. */
 void tcp_socket_tune_local(int fd);
-
-#endif

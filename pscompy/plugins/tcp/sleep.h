@@ -1,6 +1,5 @@
 /* Descriptors in the epoll set, and the alarm. */
-#ifndef PSCOMPY_TCP_SLEEP_H
-#define PSCOMPY_TCP_SLEEP_H
+#pragma once
 
 #include "tcp.h"
 
@@ -11,5 +10,3 @@ void tcp_source_close(tcp_iface_t *iface, tcp_source_t *source);
  * earlier. */
 void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when);
 int tcp_event_fd(psc_iface_t *iface);
-
-#endif

@@ -1,6 +1,5 @@
 /* Changes of an endpoint's stage, and the events that each stage watches. */
-#ifndef PSCOMPY_TCP_STAGE_H
-#define PSCOMPY_TCP_STAGE_H
+#pragma once
 
 #include "tcp.h"
 
@@ -17,5 +16,3 @@ void tcp_ep_watch(tcp_ep_t *ep);
 void tcp_hot_set(tcp_iface_t *iface, tcp_ep_t *ep);
 /* Puts the hot endpoint's socket back into the epoll set. */
 void tcp_hot_put_back(tcp_iface_t *iface);
-
-#endif

@@ -19,8 +19,7 @@
  * An endpoint has one socket; with PSC_ROLE_SELF it has both ends of a socket
  * pair. All descriptors are watched level-triggered: bytes that stay in a
  * socket make it readable again, so none is forgotten. */
-#ifndef PSCOMPY_TCP_TCP_H
-#define PSCOMPY_TCP_TCP_H
+#pragma once
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -242,5 +241,3 @@ static inline tcp_iface_t *tcp_ep_iface(const tcp_ep_t *ep)
 {
     return (tcp_iface_t *)ep->super.iface;
 }
-
-#endif

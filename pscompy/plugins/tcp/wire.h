@@ -11,8 +11,7 @@
  * Hello, challenge and answer are the messages of the token proof
  * (transport/kit/token_proof.h), told apart by their order. Instead of a
  * refusal, the socket is closed. */
-#ifndef PSCOMPY_TCP_WIRE_H
-#define PSCOMPY_TCP_WIRE_H
+#pragma once
 
 #include <endian.h>
 #include <stdint.h>
@@ -82,5 +81,3 @@ static inline const char *tcp_frame_unpack(const uint8_t *p, uint64_t max_len,
         return "a frame with an absurd length";
     return NULL;
 }
-
-#endif

@@ -14,8 +14,7 @@
  * There are two locks: the worker's, which the core holds when it calls, and
  * the bridge's, which protects all fields that both sides use. No upcall is
  * made with the bridge's lock held. */
-#ifndef PSCOMPY_TRANSPORT_PYTHON_BRIDGE_H
-#define PSCOMPY_TRANSPORT_PYTHON_BRIDGE_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -125,5 +124,3 @@ psc_status_t bridge_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                              uint8_t header_len, const psc_iov_t *iov,
                              size_t n_iov);
 void bridge_desc_release(psc_iface_t *iface, psc_desc_t *desc);
-
-#endif

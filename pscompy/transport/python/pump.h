@@ -3,8 +3,7 @@
  * thread, takes the bridge's own lock and never the worker's, and never blocks.
  * An endpoint is named by its number; the number of an endpoint that was freed
  * is ignored. build.py reads the text between the CDEF marks. */
-#ifndef PSCOMPY_TRANSPORT_PYTHON_PUMP_H
-#define PSCOMPY_TRANSPORT_PYTHON_PUMP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -88,5 +87,3 @@ const uint8_t *bridge_proof_reply(const bridge_proof_t *proof);
 /* Returns the reason if the proof was refused. */
 const char *bridge_proof_why(const bridge_proof_t *proof);
 /* CDEF END */
-
-#endif

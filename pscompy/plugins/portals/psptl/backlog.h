@@ -9,8 +9,7 @@
  * backlog. Nothing is appended between the two fetches, because no event is
  * handled between them. Once events were lost, an entry that the interface
  * does not know any more counts as back, too. */
-#ifndef PSCOMPY_PORTALS_BACKLOG_H
-#define PSCOMPY_PORTALS_BACKLOG_H
+#pragma once
 
 #include "driver.h"
 
@@ -35,5 +34,3 @@ static inline bool psptl_op_back(const psptl_op_t *op)
 {
     return op->unlinked && !op->fetched;
 }
-
-#endif

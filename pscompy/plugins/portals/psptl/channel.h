@@ -1,6 +1,5 @@
 /* A channel's life. Most of it is in psptl.h. */
-#ifndef PSCOMPY_PORTALS_CHANNEL_H
-#define PSCOMPY_PORTALS_CHANNEL_H
+#pragma once
 
 #include "driver.h"
 
@@ -10,5 +9,3 @@ void psptl_channel_reap(psptl_device_t *device);
 unsigned psptl_channel_held(const psptl_device_t *device);
 /* Frees a channel at once, after the interface was closed. */
 void psptl_channel_free(psptl_channel_t *channel);
-
-#endif

@@ -15,8 +15,7 @@
  * one may have consumed its receive. The owner does not know of that yet,
  * because the later message waits for its turn. So all later messages return
  * their receives (rewind), and receives are held as above. */
-#ifndef PSCOMPY_PORTALS_DEFERRED_H
-#define PSCOMPY_PORTALS_DEFERRED_H
+#pragma once
 
 #include "driver.h"
 
@@ -55,5 +54,3 @@ void psptl_hold_word(psptl_channel_t *channel, uint32_t word);
 void psptl_hold_settle(psptl_device_t *device);
 /* Frees the messages that wait in buffers of their own. */
 void psptl_hold_free(psptl_channel_t *channel);
-
-#endif

@@ -1,6 +1,5 @@
 /* Messages, handed to the owner in the order of their numbers. */
-#ifndef PSCOMPY_PORTALS_DELIVER_H
-#define PSCOMPY_PORTALS_DELIVER_H
+#pragma once
 
 #include "driver.h"
 
@@ -17,5 +16,3 @@ void psptl_deliver_pending(psptl_device_t *device);
 void psptl_buffer_event(psptl_buffer_t *buffer, const ptl_event_t *event);
 /* Reports the receives that are lost. Returns their number. */
 unsigned psptl_deliver_lost(psptl_device_t *device);
-
-#endif

@@ -19,8 +19,7 @@
  *   provider   the functions of a library
  *
  * psptl.h is what the driver offers to its user. */
-#ifndef PSCOMPY_PORTALS_DRIVER_H
-#define PSCOMPY_PORTALS_DRIVER_H
+#pragma once
 
 #include "fence.h"
 #include "provider.h"
@@ -326,5 +325,3 @@ static inline ptl_me_t psptl_me_once(const psptl_channel_t *channel,
         me.match_id = channel->peer_id;
     return me;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* Failing a channel that cannot continue. */
-#ifndef PSCOMPY_PORTALS_FAILURE_H
-#define PSCOMPY_PORTALS_FAILURE_H
+#pragma once
 
 #include "driver.h"
 
@@ -13,5 +12,3 @@ void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
 void psptl_put_failed(psptl_channel_t *channel, int status);
 /* The text of a fault of an event, for error messages. */
 const char *psptl_fault_name(ptl_ni_fail_t fault);
-
-#endif

@@ -10,8 +10,7 @@
  *   PARTED...  the owner sends nothing but its goodbye, so no fence is sent
  *
  * Pure: no fabric, no allocation. */
-#ifndef PSCOMPY_PORTALS_FENCE_H
-#define PSCOMPY_PORTALS_FENCE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -80,5 +79,3 @@ static inline bool psptl_fence_wanted(const psptl_fence_t *fence)
     return fence->state == PSPTL_FENCE_SUSPENDED ||
            fence->state == PSPTL_FENCE_REWOUND;
 }
-
-#endif

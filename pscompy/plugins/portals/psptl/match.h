@@ -7,8 +7,7 @@
  * receives are held, because they might miss it. With fewer overflow buffers
  * than messages in flight, a message must not keep one until its turn, because
  * the message before it may need one: it waits in a buffer of its own. */
-#ifndef PSCOMPY_PORTALS_MATCH_H
-#define PSCOMPY_PORTALS_MATCH_H
+#pragma once
 
 #include "driver.h"
 
@@ -16,5 +15,3 @@
 void psptl_match_event(const ptl_event_t *event);
 /* Reports every receive as lost that has matched or will match. */
 void psptl_match_abort(psptl_channel_t *channel);
-
-#endif

@@ -1,8 +1,7 @@
 /* Providers of Portals 4: a library of this machine, and the software NI. Each
  * is a shared library that is opened at run time, and a table of its
  * functions, through which the driver calls them. */
-#ifndef PSCOMPY_PORTALS_PROVIDER_H
-#define PSCOMPY_PORTALS_PROVIDER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,5 +46,3 @@ const psptl_provider_t *psptl_provider_start(psptl_choice_t choice,
 /* The file of the software NI: softni/libsoftni.so beside the file that this
  * code was loaded from. */
 void psptl_software_path(char *path, size_t room);
-
-#endif

@@ -12,8 +12,7 @@
  *   tag    messages that the interface matches to posted receives, or to the
  *          overflow buffers of their channel if there is no receive; see tag.h
  */
-#ifndef PSCOMPY_PORTALS_PSPTL_H
-#define PSCOMPY_PORTALS_PSPTL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -287,5 +286,3 @@ bool psptl_region_close(psptl_device_t *device, psptl_region_t *region);
 /* Puts to or gets from a region of the peer. Returns false if memory is
  * short. */
 bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order);
-
-#endif

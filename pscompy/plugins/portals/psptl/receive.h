@@ -3,8 +3,7 @@
  * entry. A channel has as many overflow buffers as its peer may have messages
  * in flight, so one is always free; with fewer (PSP_PORTALS_OVERFLOW_SIZE) the
  * interface disables the table entry when none is left. */
-#ifndef PSCOMPY_PORTALS_RECEIVE_H
-#define PSCOMPY_PORTALS_RECEIVE_H
+#pragma once
 
 #include "driver.h"
 
@@ -26,5 +25,3 @@ psptl_buffer_t *psptl_buffers_at(const psptl_buffers_t *buffers, size_t size,
                                  const void *start);
 /* Posts a buffer again whose message is not needed any more. */
 void psptl_buffer_again(psptl_buffer_t *buffer);
-
-#endif

@@ -1,7 +1,6 @@
 /* Memory that peers may put to and get from: entries with match bits of their
  * own, explicit offsets, and no events at the target. */
-#ifndef PSCOMPY_PORTALS_REGION_H
-#define PSCOMPY_PORTALS_REGION_H
+#pragma once
 
 #include "driver.h"
 
@@ -14,5 +13,3 @@ void psptl_region_detach(psptl_channel_t *channel);
 void psptl_region_reap(psptl_device_t *device);
 /* Frees all closed regions, after the interface was closed. */
 void psptl_region_free_closed(psptl_device_t *device);
-
-#endif

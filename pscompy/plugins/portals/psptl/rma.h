@@ -2,8 +2,7 @@
  * as there is room, each to its explicit offset, and ends when all of them
  * have. A fragment that meets no entry may have arrived before its entry was
  * linked, so it is tried again like a message. */
-#ifndef PSCOMPY_PORTALS_RMA_H
-#define PSCOMPY_PORTALS_RMA_H
+#pragma once
 
 #include "driver.h"
 
@@ -18,5 +17,3 @@ unsigned psptl_bulk_report(psptl_device_t *device);
 /* Ends the orders of a channel that have no fragment in flight, and issues no
  * more fragments of the others. */
 void psptl_bulk_abort(psptl_channel_t *channel);
-
-#endif

@@ -3,8 +3,7 @@
  * behind it, so that they arrive in order. A portal table entry that flow
  * control has disabled is enabled by its owner, so attempts at a disabled entry
  * are not counted; for other faults PSP_PORTALS_RETRY_COUNT is the limit. */
-#ifndef PSCOMPY_PORTALS_SEND_H
-#define PSCOMPY_PORTALS_SEND_H
+#pragma once
 
 #include "driver.h"
 
@@ -18,5 +17,3 @@ void psptl_send_again(psptl_device_t *device);
 /* Nanoseconds to wait after so many failed attempts. */
 int64_t psptl_backoff(unsigned attempts);
 void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event);
-
-#endif

@@ -1,7 +1,6 @@
 /* Sources: a channel has its messages matched by the interface if a number
  * among the match bits, its source, could be given to it. */
-#ifndef PSCOMPY_PORTALS_SOURCE_H
-#define PSCOMPY_PORTALS_SOURCE_H
+#pragma once
 
 #include "driver.h"
 
@@ -13,5 +12,3 @@ void psptl_source_leave(psptl_channel_t *channel);
 /* Called when the peer is known: the interface matches if both sides have a
  * source. Returns false if memory or entries are short. */
 bool psptl_source_connect(psptl_channel_t *channel);
-
-#endif

@@ -2,8 +2,7 @@
  * The bits of a source are the receiver's number for the channel. The header
  * data contains the number of the message, from the same sequence as the
  * numbers of eager messages, and the word of the sender. */
-#ifndef PSCOMPY_PORTALS_TAG_H
-#define PSCOMPY_PORTALS_TAG_H
+#pragma once
 
 #include "driver.h"
 
@@ -34,5 +33,3 @@ void psptl_tag_copy(psptl_tag_t *tag, const uint8_t *bytes, size_t len);
 psptl_tagged_t psptl_tag_message(const ptl_event_t *event, bool unexpected);
 void psptl_tag_free(psptl_channel_t *channel);
 void psptl_tag_close(psptl_device_t *device);
-
-#endif

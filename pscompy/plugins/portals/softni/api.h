@@ -6,8 +6,7 @@
  * header beside this one. Libraries of Portals 4 differ in handles, constants
  * and layouts; so one build has one header, for its driver and for this NI,
  * and one compiled driver serves both. */
-#ifndef SOFTNI_API_H
-#define SOFTNI_API_H
+#pragma once
 
 #include <stdint.h>
 
@@ -44,5 +43,3 @@ int softni_admit(ptl_handle_ni_t ni_handle, ptl_process_t peer,
 int softni_fault_set(const char *name, uint64_t value);
 
 #pragma GCC visibility pop
-
-#endif

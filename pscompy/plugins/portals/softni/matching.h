@@ -1,6 +1,5 @@
 /* Portal table entries, list entries, and messages as matching sees them. */
-#ifndef PSCOMPY_PORTALS_MATCHING_H
-#define PSCOMPY_PORTALS_MATCHING_H
+#pragma once
 
 #include "objects.h"
 
@@ -140,5 +139,3 @@ void psni_header_claim(psni_header_t *header, const psni_claim_t *claim);
 void psni_header_drop(psni_header_t *header);
 ptl_event_t psni_arrival_event(const psni_arrival_t *arrival,
                                ptl_event_kind_t type, uint32_t pt_index);
-
-#endif

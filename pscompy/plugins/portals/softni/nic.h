@@ -28,8 +28,7 @@
  *
  * One lock per NI, taken by every function of the specification while it runs,
  * except while it sleeps. The functions below are called with the lock. */
-#ifndef PSCOMPY_PORTALS_NIC_H
-#define PSCOMPY_PORTALS_NIC_H
+#pragma once
 
 #include "peer.h"
 
@@ -160,5 +159,3 @@ bool psni_library_leave(void);
 int psni_interface_open(psni_ni_t *ni, ptl_pid_t pid,
                         const ptl_ni_limits_t *desired);
 void psni_interface_close(psni_ni_t *ni);
-
-#endif

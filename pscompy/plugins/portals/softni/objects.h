@@ -1,7 +1,6 @@
 /* The objects of an NI: what handles name, their memory, event queues,
  * counters, and the descriptors that wake callers. */
-#ifndef PSCOMPY_PORTALS_OBJECTS_H
-#define PSCOMPY_PORTALS_OBJECTS_H
+#pragma once
 
 #include <netinet/in.h>
 #include <pthread.h>
@@ -165,5 +164,3 @@ int psni_eq_take(psni_eq_t *eq, ptl_event_t *event);
 void psni_eq_close(void *eq);
 void psni_ct_count(psni_ct_t *ct, bool failed, uint64_t amount);
 void psni_ct_close(void *ct);
-
-#endif

@@ -1,6 +1,5 @@
 /* Operations of this side, and messages of peers that are arriving. */
-#ifndef PSCOMPY_PORTALS_OPERATION_H
-#define PSCOMPY_PORTALS_OPERATION_H
+#pragma once
 
 #include "matching.h"
 
@@ -69,5 +68,3 @@ typedef struct psni_incoming {
 bool psni_target_take(psni_peer_t *peer, unsigned answers, const uint8_t *body,
                       size_t length);
 void psni_target_abort(psni_peer_t *peer);
-
-#endif

@@ -1,6 +1,5 @@
 /* Peers: frames to them and from them, and how they are connected and lost. */
-#ifndef PSCOMPY_PORTALS_PEER_H
-#define PSCOMPY_PORTALS_PEER_H
+#pragma once
 
 #include "operation.h"
 #include "pscompy/transport/kit/reorder.h"
@@ -150,5 +149,3 @@ void psni_frame_pack(psni_peer_t *peer, uint32_t seq, psni_packet_t *packet);
 /* Makes the next frame. Returns false if there is nothing to send, or if the
  * window has no room. Answers alone make a frame if `flush`. */
 bool psni_frame_next(psni_peer_t *peer, int64_t now, bool flush);
-
-#endif

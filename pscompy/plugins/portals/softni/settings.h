@@ -1,7 +1,6 @@
 /* Settings and counters of an NI. The settings are for tests: an NI of a
  * program has none of them set. */
-#ifndef PSCOMPY_PORTALS_SETTINGS_H
-#define PSCOMPY_PORTALS_SETTINGS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -55,5 +54,3 @@ typedef struct psni_counters {
 int psni_configure(const psni_settings_t *settings);
 
 int psni_counters(ptl_handle_ni_t ni_handle, psni_counters_t *counters);
-
-#endif

@@ -8,8 +8,7 @@
  *   ACK    nothing: the head acknowledges
  *
  * DATA frames from one NI to another are numbered and taken in that order. */
-#ifndef PSCOMPY_PORTALS_WIRE_H
-#define PSCOMPY_PORTALS_WIRE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -92,5 +91,3 @@ _Static_assert(sizeof(psni_head_t) == 32, "a format");
 _Static_assert(sizeof(psni_message_t) == 48, "a format");
 _Static_assert(sizeof(psni_more_t) == 16, "a format");
 _Static_assert(sizeof(psni_hello_t) == 48, "a format");
-
-#endif
