@@ -13,6 +13,7 @@
 
 #include "pscompy/core/api.h"
 #include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/operations.h"
 #include "pscompy/transport/kit/reorder.h"
 #include "pscompy/transport/kit/token_proof.h"
 #include "../wire.h"
@@ -189,3 +190,5 @@ static inline void gw_ep_due(gw_ep_t *ep)
     if (!ep->freed && !psc_link_listed(&ep->due_link))
         psc_list_push(&gw_agent_of(ep)->due, &ep->due_link);
 }
+
+PSC_OPERATIONS(gw);

@@ -3,9 +3,6 @@
 
 #include "agent.h"
 
-psc_status_t gw_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
-psc_status_t gw_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
-psc_status_t gw_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
 gw_ep_t *gw_ep_find(gw_agent_t *agent, uint64_t id);
 /* Removes the endpoint from the agent's table. */
 void gw_ep_remove(gw_ep_t *ep);

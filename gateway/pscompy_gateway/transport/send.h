@@ -3,12 +3,6 @@
 
 #include "agent.h"
 
-psc_status_t gw_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                         uint8_t header_len, const psc_iov_t *iov,
-                         size_t n_iov);
-psc_status_t gw_am_zcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                         uint8_t header_len, const psc_iov_t *iov, size_t n_iov,
-                         psc_comp_t *comp);
 /* Sends a numbered packet without a message. */
 psc_status_t gw_out_control(gw_ep_t *ep, uint8_t flags, const void *data,
                             size_t len);

@@ -108,17 +108,6 @@ static psc_status_t gateway_arm(psc_iface_t *iface)
     return status;
 }
 
-static void gateway_close(psc_iface_t *iface)
-{
-    (void)iface;
-}
-
-static psc_status_t gateway_stop(psc_iface_t *iface)
-{
-    (void)iface;
-    return PSC_OK;
-}
-
 static void gateway_fini(psc_iface_t *iface)
 {
     gw_agent_t *agent = (gw_agent_t *)iface;
@@ -135,8 +124,8 @@ static const psc_transport_ops_t gateway_ops = {
     .open = gateway_open,
     .query = gateway_query,
     .progress = gateway_progress,
-    .close = gateway_close,
-    .stop = gateway_stop,
+    .close = psc_kit_close,
+    .stop = psc_kit_stop,
     .fini = gateway_fini,
     .ep_create = gw_ep_create,
     .ep_address = gw_ep_address,

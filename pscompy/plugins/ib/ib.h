@@ -28,6 +28,7 @@
 #include "driver.h"
 #include "pscompy/transport/kit/list.h"
 #include "pscompy/transport/kit/endpoint_messages.h"
+#include "pscompy/transport/kit/operations.h"
 #include "pscompy/transport/transport.h"
 
 /* Requests reserved for control messages: credits, greetings, the goodbye, and
@@ -158,6 +159,8 @@ static inline ib_iface_t *ib_ep_iface(const ib_ep_t *ep)
     return (ib_iface_t *)ep->kit.super.iface;
 }
 
+PSC_OPERATIONS(ib);
+
 /* ---- transport.c ---- */
 
 uintptr_t ib_transport(void);
@@ -177,16 +180,9 @@ psc_status_t ib_sleep_open(ib_iface_t *iface);
 void ib_sleep_close(ib_iface_t *iface);
 /* Called by progress: handles the events of the descriptor, and the clock. */
 void ib_sleep_look(ib_iface_t *iface);
-int ib_event_fd(psc_iface_t *iface);
-psc_status_t ib_arm(psc_iface_t *iface);
 
 /* ---- ep.c ---- */
 
-psc_status_t ib_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
-psc_status_t ib_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
-void ib_ep_close(psc_ep_t *ep);
-psc_status_t ib_ep_stop(psc_ep_t *ep);
-void ib_ep_fini(psc_ep_t *ep);
 void ib_ep_free(psc_kit_ep_t *kit);
 /* Returns false if the bytes are not a valid address. */
 bool ib_address_unpack(const uint8_t *bytes, size_t len,
@@ -196,17 +192,8 @@ void ib_ep_ask(psc_kit_ep_t *kit);
 
 /* ---- connect.c ---- */
 
-psc_status_t ib_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
 /* Connects again after the connector's hello was not acknowledged. */
 void ib_connect_again(ib_ep_t *ep);
-
-/* ---- send.c ---- */
-
-psc_status_t ib_am_short(psc_ep_t *ep, uint8_t id, const void *header,
-                         uint8_t header_len, const void *payload, size_t len);
-psc_status_t ib_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                         uint8_t header_len, const psc_iov_t *iov,
-                         size_t n_iov);
 
 /* ---- post.c ---- */
 
@@ -263,22 +250,3 @@ void ib_recover_keep(ib_ep_t *ep, const ib_post_t *post);
 void ib_recover_arrived(ib_ep_t *ep, const uint8_t *body, size_t len);
 /* Called by progress: continues the recovery of bulk queues. */
 void ib_recover_poll(ib_iface_t *iface);
-
-/* ---- memory.c ---- */
-
-psc_status_t ib_put(psc_ep_t *ep, const void *buffer, size_t len,
-                    psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
-                    psc_comp_t *comp);
-psc_status_t ib_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
-                    psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp);
-psc_status_t ib_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
-                             size_t len, psc_mem_t **mem_p);
-void ib_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
-uint32_t ib_iface_counters(const psc_iface_t *iface, psc_counted_t *counters,
-                           uint32_t room);
-psc_status_t ib_mem_revoke(psc_iface_t *iface, psc_mem_t *mem);
-psc_status_t ib_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
-                          size_t *len_p);
-psc_status_t ib_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
-                            psc_rkey_t **rkey_p);
-void ib_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);

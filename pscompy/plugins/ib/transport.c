@@ -170,19 +170,6 @@ static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 
 /* ---- shutting down ---- */
 
-static void ib_close(psc_iface_t *self)
-{
-    /* nothing to close: only a peer that has an endpoint's address can
-     * connect */
-    (void)self;
-}
-
-static psc_status_t ib_stop(psc_iface_t *self)
-{
-    (void)self;
-    return PSC_OK; /* ep_stop waits for each endpoint */
-}
-
 static void ib_iface_sum_up(ib_iface_t *iface)
 {
     const ib_cache_t *cache = &iface->cache;
@@ -248,8 +235,8 @@ static const psc_transport_ops_t ib_ops = {
     .open = ib_open,
     .query = ib_query,
     .progress = ib_progress,
-    .close = ib_close,
-    .stop = ib_stop,
+    .close = psc_kit_close,
+    .stop = psc_kit_stop,
     .fini = ib_fini,
     .ep_create = ib_ep_create,
     .ep_address = ib_ep_address,

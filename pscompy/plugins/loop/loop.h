@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "pscompy/transport/kit/list.h"
+#include "pscompy/transport/kit/operations.h"
 #include "pscompy/transport/transport.h"
 
 #define LOOP_IOV_MAX 64u
@@ -91,51 +92,24 @@ static inline loop_iface_t *loop_ep_iface(const loop_ep_t *ep)
     return (loop_iface_t *)ep->super.iface;
 }
 
+PSC_OPERATIONS(loop);
+
 /* transport.c */
 uintptr_t loop_transport(void);
 
 /* receive.c */
-void loop_desc_release(psc_iface_t *iface, psc_desc_t *desc);
 /* Called by progress; returns the number of messages. */
 unsigned loop_iface_deliver(loop_iface_t *iface);
-
-/* send.c */
-psc_status_t loop_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                           uint8_t header_len, const psc_iov_t *iov,
-                           size_t n_iov);
-psc_status_t loop_am_short(psc_ep_t *ep, uint8_t id, const void *header,
-                           uint8_t header_len, const void *payload, size_t len);
 
 /* ep.c */
 /* Called by progress; returns the number of upcalls. */
 unsigned loop_iface_notify(loop_iface_t *iface);
-psc_status_t loop_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
-psc_status_t loop_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
-psc_status_t loop_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
-void loop_ep_close(psc_ep_t *ep);
-psc_status_t loop_ep_stop(psc_ep_t *ep);
-void loop_ep_fini(psc_ep_t *ep);
 /* Frees the endpoint if it is finished and no slot refers to it. */
 void loop_ep_free_if_idle(loop_ep_t *ep);
 
 /* memory.c */
-psc_status_t loop_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
-                               size_t len, psc_mem_t **mem_p);
-void loop_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
-psc_status_t loop_rkey_pack(psc_iface_t *iface, psc_mem_t *mem, uint8_t *packed,
-                            size_t *len_p);
-psc_status_t loop_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
-                              psc_rkey_t **rkey_p);
-void loop_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
-psc_status_t loop_put(psc_ep_t *ep, const void *buffer, size_t len,
-                      psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
-                      psc_comp_t *comp);
-psc_status_t loop_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
-                      psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp);
 /* Deregisters all remaining regions. */
 void loop_mem_end(loop_iface_t *iface);
 
 /* sleep.c */
 void loop_iface_wake(loop_iface_t *iface);
-int loop_event_fd(psc_iface_t *iface);
-psc_status_t loop_arm(psc_iface_t *iface);

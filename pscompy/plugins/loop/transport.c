@@ -120,17 +120,6 @@ static unsigned loop_progress(psc_iface_t *self)
     return n;
 }
 
-static void loop_close(psc_iface_t *self)
-{
-    (void)self; /* the interface has no listener */
-}
-
-static psc_status_t loop_stop(psc_iface_t *self)
-{
-    (void)self; /* no fabric accesses our memory */
-    return PSC_OK;
-}
-
 static const psc_transport_ops_t loop_ops = {
     .abi = PSC_TRANSPORT_ABI,
     .size = sizeof(psc_transport_ops_t),
@@ -138,8 +127,8 @@ static const psc_transport_ops_t loop_ops = {
     .open = loop_open,
     .query = loop_query,
     .progress = loop_progress,
-    .close = loop_close,
-    .stop = loop_stop,
+    .close = psc_kit_close,
+    .stop = psc_kit_stop,
     .fini = loop_fini,
     .ep_create = loop_ep_create,
     .ep_address = loop_ep_address,

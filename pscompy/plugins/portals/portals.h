@@ -23,6 +23,7 @@
 
 #include "psptl/psptl.h"
 #include "pscompy/transport/kit/endpoint_messages.h"
+#include "pscompy/transport/kit/operations.h"
 #include "pscompy/transport/transport.h"
 
 _Static_assert(PSPTL_REASON_MAX <= PSC_REASON_MAX, "the same buffers");
@@ -89,6 +90,8 @@ static inline portals_iface_t *portals_ep_iface(const portals_ep_t *ep)
     return (portals_iface_t *)ep->kit.super.iface;
 }
 
+PSC_OPERATIONS(portals);
+
 /* ---- transport.c ---- */
 
 uintptr_t portals_transport(void);
@@ -108,36 +111,16 @@ void portals_sleep_close(portals_iface_t *iface);
 void portals_sleep_look(portals_iface_t *iface);
 /* Sets the alarm to the time of the next resend or poll. */
 void portals_sleep_until(portals_iface_t *iface);
-int portals_event_fd(psc_iface_t *iface);
-psc_status_t portals_arm(psc_iface_t *iface);
 
 /* ---- ep.c ---- */
 
-psc_status_t portals_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
-psc_status_t portals_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
-void portals_ep_close(psc_ep_t *ep);
-psc_status_t portals_ep_stop(psc_ep_t *ep);
-void portals_ep_fini(psc_ep_t *ep);
-uint32_t portals_ep_counters(const psc_ep_t *ep, psc_counted_t *counters,
-                             uint32_t room);
 /* Returns false if the bytes are no address. */
 bool portals_address_unpack(const uint8_t *bytes, size_t len,
                             portals_address_t *address_p);
 void portals_ep_free(psc_kit_ep_t *kit);
 
-/* ---- connect.c ---- */
-
-psc_status_t portals_ep_connect(psc_ep_t *ep,
-                                const psc_connect_params_t *params);
-
 /* ---- send.c ---- */
 
-psc_status_t portals_am_short(psc_ep_t *ep, uint8_t id, const void *header,
-                              uint8_t header_len, const void *payload,
-                              size_t len);
-psc_status_t portals_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                              uint8_t header_len, const psc_iov_t *iov,
-                              size_t n_iov);
 /* Sends a message of the transport itself. `kit` is that of a
  * portals_ep_t. */
 psc_status_t portals_control_send(psc_kit_ep_t *kit, uint8_t kind,
@@ -154,31 +137,10 @@ void portals_arrived(void *owner, const uint8_t *bytes, size_t len);
 
 /* ---- match.c ---- */
 
-psc_status_t portals_tag_ready(psc_ep_t *ep, char *reason);
-psc_status_t portals_tag_post(psc_ep_t *ep, psc_tag_recv_t *recv);
-psc_status_t portals_tag_cancel(psc_ep_t *ep, psc_tag_recv_t *recv);
-psc_status_t portals_tag_put(psc_ep_t *ep, uint64_t bits, const void *buffer,
-                             size_t len, uint32_t *number_p, psc_comp_t *comp);
-psc_status_t portals_tag_send(psc_ep_t *ep, uint64_t bits, const psc_iov_t *iov,
-                              size_t n_iov);
 void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
                     psptl_verdict_t verdict);
 
 /* ---- memory.c ---- */
 
-psc_status_t portals_put(psc_ep_t *ep, const void *buffer, size_t len,
-                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
-                         psc_comp_t *comp);
-psc_status_t portals_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
-                         psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp);
-psc_status_t portals_mem_register(psc_iface_t *iface, psc_ep_t *ep, void *base,
-                                  size_t len, psc_mem_t **mem_p);
-psc_status_t portals_mem_revoke(psc_iface_t *iface, psc_mem_t *mem);
-void portals_mem_deregister(psc_iface_t *iface, psc_mem_t *mem);
-psc_status_t portals_rkey_pack(psc_iface_t *iface, psc_mem_t *mem,
-                               uint8_t *packed, size_t *len_p);
-psc_status_t portals_rkey_unpack(psc_ep_t *ep, const uint8_t *packed,
-                                 size_t len, psc_rkey_t **rkey_p);
-void portals_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 psc_status_t portals_status_of(psptl_verdict_t verdict);
 void portals_bulk_done(void *cookie, psptl_verdict_t verdict);

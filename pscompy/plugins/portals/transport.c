@@ -109,19 +109,6 @@ static void portals_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 
 /* ---- shutting down ---- */
 
-static void portals_close(psc_iface_t *self)
-{
-    /* nothing to close: only a peer that has an endpoint's address can connect
-     */
-    (void)self;
-}
-
-static psc_status_t portals_stop(psc_iface_t *self)
-{
-    (void)self;
-    return PSC_OK; /* nothing to flush: ep_stop waits for each endpoint */
-}
-
 static void portals_count_log(portals_iface_t *iface)
 {
     static const char *const names[] = {
@@ -189,8 +176,8 @@ static unsigned portals_progress(psc_iface_t *self)
 
 /* ---- counters ---- */
 
-static uint32_t portals_iface_counters(const psc_iface_t *self,
-                                       psc_counted_t *counters, uint32_t room)
+uint32_t portals_iface_counters(const psc_iface_t *self,
+                                psc_counted_t *counters, uint32_t room)
 {
     const portals_iface_t *iface = (const portals_iface_t *)self;
     psptl_holdings_t held = psptl_device_holdings(iface->device);
@@ -214,8 +201,8 @@ static const psc_transport_ops_t portals_ops = {
     .open = portals_open,
     .query = portals_query,
     .progress = portals_progress,
-    .close = portals_close,
-    .stop = portals_stop,
+    .close = psc_kit_close,
+    .stop = psc_kit_stop,
     .fini = portals_fini,
     .ep_create = portals_ep_create,
     .ep_address = portals_ep_address,

@@ -3,7 +3,6 @@
 
 #include "tcp.h"
 
-psc_status_t tcp_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
 /* Called by progress when a caller's hello is complete. Takes ownership of
  * `fd`. */
 void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello);

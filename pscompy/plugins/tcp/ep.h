@@ -3,11 +3,6 @@
 
 #include "tcp.h"
 
-psc_status_t tcp_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
-psc_status_t tcp_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
-void tcp_ep_close(psc_ep_t *ep);
-psc_status_t tcp_ep_stop(psc_ep_t *ep);
-void tcp_ep_fini(psc_ep_t *ep);
 void tcp_ep_free(tcp_ep_t *ep);
 void tcp_dials_close(tcp_ep_t *ep);
 void tcp_ep_name_peer(tcp_ep_t *ep);

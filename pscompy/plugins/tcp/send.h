@@ -14,11 +14,3 @@ void tcp_out_goodbye(tcp_ep_t *ep);
 void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status);
 /* Called before the socket is closed: no more bytes are sent. */
 void tcp_out_finish(tcp_ep_t *ep);
-psc_status_t tcp_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                          uint8_t header_len, const psc_iov_t *iov,
-                          size_t n_iov);
-psc_status_t tcp_am_short(psc_ep_t *ep, uint8_t id, const void *header,
-                          uint8_t header_len, const void *payload, size_t len);
-psc_status_t tcp_am_zcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                          uint8_t header_len, const psc_iov_t *iov,
-                          size_t n_iov, psc_comp_t *comp);

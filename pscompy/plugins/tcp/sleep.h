@@ -9,4 +9,3 @@ void tcp_source_close(tcp_iface_t *iface, tcp_source_t *source);
 /* Ensures that progress is called and deadlines are checked at `when` or
  * earlier. */
 void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when);
-int tcp_event_fd(psc_iface_t *iface);

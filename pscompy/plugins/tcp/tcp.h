@@ -31,6 +31,7 @@
 
 #include "pscompy/transport/kit/list.h"
 #include "pscompy/transport/kit/log.h"
+#include "pscompy/transport/kit/operations.h"
 #include "pscompy/transport/transport.h"
 #include "wire.h"
 
@@ -241,3 +242,5 @@ static inline tcp_iface_t *tcp_ep_iface(const tcp_ep_t *ep)
 {
     return (tcp_iface_t *)ep->super.iface;
 }
+
+PSC_OPERATIONS(tcp);

@@ -197,8 +197,8 @@ static unsigned tcp_progress(psc_iface_t *self)
     return iface->handled;
 }
 
-static uint32_t tcp_iface_counters(const psc_iface_t *self,
-                                   psc_counted_t *counters, uint32_t room)
+uint32_t tcp_iface_counters(const psc_iface_t *self, psc_counted_t *counters,
+                            uint32_t room)
 {
     const tcp_iface_t *iface = (const tcp_iface_t *)self;
 
@@ -211,7 +211,7 @@ static uint32_t tcp_iface_counters(const psc_iface_t *self,
 
 /* Puts the hot socket back into the epoll set, which then reports all pending
  * work until it is done. */
-static psc_status_t tcp_arm(psc_iface_t *self)
+psc_status_t tcp_arm(psc_iface_t *self)
 {
     tcp_hot_put_back((tcp_iface_t *)self);
     return PSC_OK;
@@ -222,13 +222,6 @@ static psc_status_t tcp_arm(psc_iface_t *self)
 static void tcp_close(psc_iface_t *self)
 {
     tcp_listener_close((tcp_iface_t *)self);
-}
-
-static psc_status_t tcp_stop(psc_iface_t *self)
-{
-    /* ep_stop waits for each endpoint; the interface has nothing in flight */
-    (void)self;
-    return PSC_OK;
 }
 
 static void tcp_bury_list(psc_list_t *list)
@@ -254,7 +247,7 @@ static const psc_transport_ops_t tcp_ops = {
     .query = tcp_query,
     .progress = tcp_progress,
     .close = tcp_close,
-    .stop = tcp_stop,
+    .stop = psc_kit_stop,
     .fini = tcp_fini,
     .ep_create = tcp_ep_create,
     .ep_address = tcp_ep_address,

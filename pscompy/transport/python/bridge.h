@@ -21,6 +21,7 @@
 
 #include "pscompy/transport/kit/list.h"
 #include "pscompy/transport/kit/lock.h"
+#include "pscompy/transport/kit/operations.h"
 #include "pscompy/transport/transport.h"
 #include "pump.h"
 
@@ -88,6 +89,8 @@ struct bridge {
     bool ended; /* END is returned after the last command */
 };
 
+PSC_OPERATIONS(bridge);
+
 /* ---- transport.c ---- */
 
 extern const psc_transport_ops_t bridge_template;
@@ -113,14 +116,3 @@ void bridge_signal(int fd);
 
 /* The lock must be held. Returns NULL if the endpoint was freed. */
 bridge_ep_t *bridge_ep_find(bridge_t *bridge, uint64_t number);
-psc_status_t bridge_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
-psc_status_t bridge_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
-psc_status_t bridge_ep_connect(psc_ep_t *ep,
-                               const psc_connect_params_t *params);
-void bridge_ep_close(psc_ep_t *ep);
-psc_status_t bridge_ep_stop(psc_ep_t *ep);
-void bridge_ep_fini(psc_ep_t *ep);
-psc_status_t bridge_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
-                             uint8_t header_len, const psc_iov_t *iov,
-                             size_t n_iov);
-void bridge_desc_release(psc_iface_t *iface, psc_desc_t *desc);

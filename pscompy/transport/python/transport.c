@@ -3,8 +3,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "pscompy/transport/kit/settings.h"
 
 /* Setting that passes the bridge's address to `open`. The Python half adds it;
  * no variable has this name. */
@@ -17,19 +18,11 @@ static bridge_t *bridge_of(psc_iface_t *iface)
 
 /* ---- open and query ---- */
 
-static bridge_t *bridge_named(const psc_open_params_t *params)
-{
-    for (uint32_t i = 0; i < params->n_settings; i++) {
-        if (strcmp(params->settings[i].name, BRIDGE_SETTING) == 0)
-            return (bridge_t *)(uintptr_t)params->settings[i].number;
-    }
-    return NULL;
-}
-
 static psc_status_t bridge_open(const psc_open_params_t *params,
                                 psc_iface_t **iface_p)
 {
-    bridge_t *bridge = bridge_named(params);
+    int64_t handle = psc_setting_number(params, BRIDGE_SETTING);
+    bridge_t *bridge = (bridge_t *)(uintptr_t)handle;
 
     if (!bridge || bridge->super.up) {
         snprintf(params->reason, PSC_REASON_MAX,
@@ -170,12 +163,12 @@ static unsigned bridge_progress(psc_iface_t *iface)
 
 /* ---- waking ---- */
 
-static int bridge_event_fd(psc_iface_t *iface)
+int bridge_event_fd(psc_iface_t *iface)
 {
     return bridge_of(iface)->event_fd;
 }
 
-static psc_status_t bridge_arm(psc_iface_t *iface)
+psc_status_t bridge_arm(psc_iface_t *iface)
 {
     bridge_t *bridge = bridge_of(iface);
     bool busy;
@@ -194,12 +187,6 @@ static void bridge_close(psc_iface_t *iface)
     bridge_end(bridge_of(iface));
 }
 
-static psc_status_t bridge_stop(psc_iface_t *iface)
-{
-    (void)iface; /* the pump uses only the bridge, none of our memory */
-    return PSC_OK;
-}
-
 static void bridge_fini(psc_iface_t *iface)
 {
     bridge_release(bridge_of(iface));
@@ -212,7 +199,7 @@ const psc_transport_ops_t bridge_template = {
     .query = bridge_query,
     .progress = bridge_progress,
     .close = bridge_close,
-    .stop = bridge_stop,
+    .stop = psc_kit_stop,
     .fini = bridge_fini,
     .ep_create = bridge_ep_create,
     .ep_address = bridge_ep_address,
