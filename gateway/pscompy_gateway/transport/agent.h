@@ -191,4 +191,90 @@ static inline void gw_ep_due(gw_ep_t *ep)
         psc_list_push(&gw_agent_of(ep)->due, &ep->due_link);
 }
 
+/* ---- operations ---- */
+
 PSC_OPERATIONS(gw);
+
+/* ---- paths.c: the gateway that a packet is sent to ---- */
+
+/* The path for the next packet, or NULL if there is none. */
+gw_path_t *gw_path_choose(gw_ep_t *ep, size_t len);
+/* The paths that may lead to the peer, as a bit mask. */
+uint32_t gw_path_usable(const gw_ep_t *ep);
+/* Makes the endpoint leave its home path; the next packet chooses another. */
+void gw_path_leave(gw_ep_t *ep);
+void gw_path_names(const gw_agent_t *agent, char *text, size_t room);
+/* Reports to the session above whether packets wait to be sent, so that some
+ * thread must make progress even if the program makes no call. */
+void gw_path_settle(gw_ep_t *ep);
+
+/* ---- packets.c: their memory, and sending them ---- */
+
+gw_packet_t *gw_packet_create(gw_agent_t *agent, gw_ep_t *ep, size_t room);
+void gw_packet_drop(gw_packet_t *packet);
+/* Sends the packet to a gateway. Returns NO_RESOURCE if that is not possible
+ * now. */
+psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path);
+/* Sends a packet that consists of its header only, and is not acknowledged.
+ * `number` is that of the path that the packet is about. */
+void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
+                      uint8_t number, uint32_t mark);
+/* Releases packets whose requests have completed. */
+void gw_packets_finished(gw_agent_t *agent);
+void gw_packets_destroy(gw_agent_t *agent);
+/* Completes an op that no packet refers to. Its buffers belong to the caller
+ * again. */
+void gw_op_release(gw_op_t *op);
+
+/* ---- send.c: the sending half of an endpoint ---- */
+
+/* Sends a numbered packet without a message. */
+psc_status_t gw_out_control(gw_ep_t *ep, uint8_t flags, const void *data,
+                            size_t len);
+/* Processes an acknowledgement: packets with numbers below `ack` have arrived,
+ * and those below `limit` may be sent. */
+void gw_out_acknowledged(gw_ep_t *ep, uint32_t ack, uint32_t limit);
+/* Sends the packets of the endpoint that wait to be sent. */
+void gw_out_flush(gw_ep_t *ep);
+/* Sends all unacknowledged packets again that were sent on these paths (a bit
+ * mask). With `some`, only the packets that were sent before `clock`. */
+void gw_out_again(gw_ep_t *ep, uint32_t paths, bool some, uint32_t clock);
+/* Drops all packets that are not acknowledged; their ops fail with
+ * PEER_LOST. */
+void gw_out_abandon(gw_ep_t *ep);
+
+/* ---- receive.c: the receiving half of an endpoint ---- */
+
+/* Processes a packet that the session below has received. */
+void gw_in_take(gw_agent_t *agent, psc_message_t *message);
+/* Delivers the messages in packets that are next in order. */
+void gw_in_deliver(gw_ep_t *ep);
+void gw_in_forget(gw_ep_t *ep);
+/* Sends the acknowledgements that are due. */
+void gw_in_answer(gw_agent_t *agent);
+
+/* ---- probe.c: packets and peers that were lost ---- */
+
+void gw_probe_tick(gw_ep_t *ep);
+
+/* ---- ep.c: the table, connecting, failing ---- */
+
+gw_ep_t *gw_ep_find(gw_agent_t *agent, uint64_t id);
+/* Removes the endpoint from the agent's table. */
+void gw_ep_remove(gw_ep_t *ep);
+/* Fails the endpoint. Called from progress only. */
+void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason);
+/* Sends the connector's hello, if it is due. */
+void gw_ep_greet(gw_ep_t *ep);
+/* Processes a message of the token proof. Called from progress only. */
+void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
+                      size_t len);
+
+/* ---- ep_end.c: the end of an endpoint ---- */
+
+/* Frees endpoints that ended while progress used them. */
+void gw_ep_free_dead(gw_agent_t *agent);
+
+/* ---- notes.c: the notes of the Python half ---- */
+
+void gw_notes_apply(gw_agent_t *agent);

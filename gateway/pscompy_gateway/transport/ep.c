@@ -1,11 +1,9 @@
-/* Endpoints: addresses, connecting, ends. */
-#include "ep.h"
+/* Endpoints: addresses, connecting, failures. */
+#include "agent.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-
-#include "send.h"
 
 #define SLOT_MASK (GW_ENDPOINTS_MAX - 1)
 #define LIMIT_INITIAL 4u /* packets sent before the peer reports its limit */

@@ -1,13 +1,8 @@
 /* The end of an endpoint: its last packet is acknowledged, or it is given up.
  * The endpoint is freed when no caller can use it any more. */
-#include "ep_end.h"
+#include "agent.h"
 
 #include <stdlib.h>
-
-#include "ep.h"
-#include "paths.h"
-#include "receive.h"
-#include "send.h"
 
 void gw_ep_close(psc_ep_t *self)
 {

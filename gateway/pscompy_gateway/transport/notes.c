@@ -1,15 +1,10 @@
 /* Applies the notes of the Python half to paths, routes and endpoints. */
-#include "notes.h"
+#include "agent.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ep.h"
 #include "note_queue.h"
-#include "packets.h"
-#include "paths.h"
-#include "probe.h"
-#include "send.h"
 
 static void note_up(gw_agent_t *agent, const gw_note_t *note)
 {

@@ -1,5 +1,5 @@
 /* Packets: their memory, sending them, and their completion. */
-#include "packets.h"
+#include "agent.h"
 
 #include <stdlib.h>
 #include <string.h>

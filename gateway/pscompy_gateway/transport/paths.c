@@ -1,5 +1,5 @@
 /* Chooses the path to a gateway that a packet takes. */
-#include "paths.h"
+#include "agent.h"
 
 #include <stdio.h>
 #include <stdlib.h>

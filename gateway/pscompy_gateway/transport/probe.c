@@ -1,12 +1,8 @@
 /* Finds packets that were lost in a gateway, by asking the peer, and peers that
  * no gateway leads to. */
-#include "probe.h"
+#include "agent.h"
 
 #include <stdio.h>
-
-#include "ep.h"
-#include "packets.h"
-#include "paths.h"
 
 #define PROBE_TICKS                                                            \
     2u /* ticks without acknowledgement before the first probe */

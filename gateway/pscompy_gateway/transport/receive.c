@@ -1,14 +1,9 @@
 /* The receiving half of an endpoint: packets are put in order, and the messages
  * in them are handed upwards. Every field is checked before it is used. A
  * packet to an endpoint that does not exist is answered with GW_GONE. */
-#include "receive.h"
+#include "agent.h"
 
 #include <string.h>
-
-#include "ep.h"
-#include "packets.h"
-#include "paths.h"
-#include "send.h"
 
 static void in_free(gw_agent_t *agent, psc_message_t *message)
 {

@@ -2,14 +2,12 @@
  * kept until the peer has acknowledged them, and sent again if they may be
  * lost. Short messages are copied, at most PSP_GW_WINDOW bytes of them; long
  * ones stay in the caller's buffers until the peer has them. */
-#include "send.h"
+#include "agent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "packets.h"
-#include "paths.h"
 #include "pscompy/transport/kit/iov.h"
 
 #define OPS_MAX 16u

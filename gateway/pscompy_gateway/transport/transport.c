@@ -4,13 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ep.h"
-#include "ep_end.h"
 #include "note_queue.h"
-#include "notes.h"
-#include "packets.h"
-#include "receive.h"
-#include "send.h"
 #include "pscompy/transport/kit/settings.h"
 
 /* The setting by which `open` learns its agent: the Python half adds it. */
