@@ -10,23 +10,6 @@ from pscompy.config.config import Config
 from pscompy.discovery.registry import Found
 from pscompy.transport.declaration import Carrier
 
-# Bit of psc_iface_attr_t.caps -> word; the numbers are those of transport.h.
-CAPABILITIES = {
-    0x0001: "am_short",
-    0x0002: "am_zcopy",
-    0x0004: "put",
-    0x0008: "get",
-    0x0010: "put_then_am",
-    0x0020: "put_remote",
-    0x0040: "tag",
-    0x0080: "event",
-    0x0100: "self",
-    0x0200: "node",
-    0x0400: "mem_local",
-    0x0800: "eof",
-    0x1000: "map",
-    0x2000: "modules",
-}
 _SIZES = ("max_short", "max_bcopy", "max_zcopy", "min_zcopy", "max_put", "max_get")
 _COUNTS = ("max_iov", "max_eps", "paths")
 _ESTIMATES = ("latency_ns", "overhead_ns", "bandwidth", "copy_bandwidth", "reg_ns", "poll_ns")
@@ -99,8 +82,17 @@ class Probe:
         return [line.partition(" ")[2] for line in text.splitlines()]
 
 
+def capability_words(caps: int) -> list[str]:
+    """The words of psc_iface_attr_t.caps: the names of its bits in transport.h."""
+    from pscompy.core import lib
+
+    names = [name for name in dir(lib) if name.startswith("PSC_CAP_")]
+    bits = sorted((getattr(lib, name), name.removeprefix("PSC_CAP_").lower()) for name in names)
+    return [word for bit, word in bits if caps & bit]
+
+
 def _as_document(attr: Any) -> dict[str, Any]:
-    words = [word for bit, word in CAPABILITIES.items() if attr.caps & bit]
+    words = capability_words(attr.caps)
     values = {name: getattr(attr, name) for name in (*_SIZES, *_COUNTS, *_ESTIMATES)}
     return {"caps": words, **values}
 

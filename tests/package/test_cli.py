@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pscompy
-from pscompy.cli.capabilities import CAPABILITIES
+from pscompy.cli.capabilities import capability_words
 from pscompy.config.variables import VARIABLES
 from pscompy.plugin import Transport, Var, count, hookimpl
 from tests.program import module, program
@@ -163,4 +163,6 @@ def test_json_and_text_tell_the_same_variables(site):
 def test_the_capabilities_are_those_of_the_header():
     header = (Path(pscompy.get_include()) / "pscompy/transport/transport.h").read_text()
     bits = re.findall(r"#define PSC_CAP_(\w+) (0x\w+)ull", header)
-    assert {int(bit, 16): name.lower() for name, bit in bits} == CAPABILITIES
+    assert capability_words((1 << 64) - 1) == [name.lower() for name, _ in bits]
+    for name, bit in bits:
+        assert capability_words(int(bit, 16)) == [name.lower()]
