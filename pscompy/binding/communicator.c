@@ -1,6 +1,6 @@
 /* The base type Communicator: the messages of connection_type.c with peers
  * named by rank. The part in Python is pscompy/world/communicator.py. */
-#include "communicator.h"
+#include "types.h"
 
 #include "args.h"
 #include "connection.h"

@@ -1,6 +1,6 @@
 /* The base type Connection: messages with one peer. Its other methods (state,
  * explain, open, close) are in connection.py. */
-#include "connection_type.h"
+#include "types.h"
 
 #include "access.h"
 #include "args.h"

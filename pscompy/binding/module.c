@@ -4,16 +4,13 @@
  * global, and the types' instances reach the state through their Worker. */
 #include "args.h"
 #include "await.h"
-#include "communicator.h"
-#include "connection_type.h"
 #include "memory.h"
 #include "message.h"
 #include "persistent.h"
 #include "recv_buffer.h"
-#include "request.h"
 #include "sleeper.h"
+#include "types.h"
 #include "waiting.h"
-#include "worker_type.h"
 
 static psb_state_t *module_state(PyObject *module)
 {

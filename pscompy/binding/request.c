@@ -1,5 +1,5 @@
 /* The type Request: what a program sees of a posted operation. */
-#include "request.h"
+#include "types.h"
 
 #include "args.h"
 #include "await.h"

@@ -1,5 +1,5 @@
 /* The type Worker: one worker of the core as Python sees it, and its end. */
-#include "worker_type.h"
+#include "types.h"
 
 #include "args.h"
 #include "array.h"
