@@ -241,12 +241,6 @@ psc_status_t ib_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
     return PSC_OK;
 }
 
-void ib_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
-{
-    (void)ep;
-    free(rkey);
-}
-
 uint32_t ib_iface_counters(const psc_iface_t *iface, psc_counted_t *counters,
                            uint32_t room)
 {

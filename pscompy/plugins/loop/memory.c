@@ -113,12 +113,6 @@ psc_status_t loop_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
     return PSC_OK;
 }
 
-void loop_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
-{
-    (void)ep;
-    free(rkey);
-}
-
 /* ---- put and get ---- */
 
 /* Finds the bytes at `offset` of the key's region. */

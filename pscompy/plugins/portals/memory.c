@@ -160,9 +160,3 @@ psc_status_t portals_rkey_unpack(psc_ep_t *ep, const uint8_t *packed,
     *rkey_p = rkey;
     return PSC_OK;
 }
-
-void portals_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
-{
-    (void)ep;
-    free(rkey);
-}

@@ -1,7 +1,9 @@
 /* The functions of a transport's table of operations: their declarations, and
- * two that do nothing. Header only. */
+ * some that several transports have. Header only. */
 #ifndef PSCOMPY_TRANSPORT_KIT_OPERATIONS_H
 #define PSCOMPY_TRANSPORT_KIT_OPERATIONS_H
+
+#include <stdlib.h>
 
 #include "pscompy/transport/transport.h"
 
@@ -54,6 +56,13 @@ static inline psc_status_t psc_kit_stop(psc_iface_t *iface)
 {
     (void)iface;
     return PSC_OK;
+}
+
+/* `rkey_release` of a key that is one block of malloc. */
+static inline void psc_kit_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
+{
+    (void)ep;
+    free(rkey);
 }
 
 #endif
