@@ -6,11 +6,7 @@ from pathlib import Path
 from cffi import FFI
 
 FOLDER = "gateway/pscompy_gateway"
-HEADERS = (
-    "transport/note_queue.h",
-    "transport/transport.h",
-    *(f"daemon/{name}.h" for name in ("accounting", "routing", "forward", "lifetime")),
-)
+HEADERS = ("transport/note_queue.h", "transport/transport.h", "daemon/hub.h")
 CONSTANTS = tuple(f"GW_NOTE_{kind}" for kind in ("UP", "DOWN", "LOST", "ROUTE", "TICK"))
 
 

@@ -1,6 +1,6 @@
 /* Counts the streams between nodes that pass this gateway, and makes the
  * figures that the gateway reports. */
-#include "accounting.h"
+#include "hub.h"
 
 #include <stdlib.h>
 

@@ -1,12 +1,9 @@
 /* Forwards packets without a copy: a packet is sent from the memory that it was
  * received into, which is freed once it has left. */
-#include "forward.h"
+#include "hub.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "accounting.h"
-#include "routing.h"
 
 #define SERVE_NS                                                               \
     100000000 /* ns of the longest wait before `stopping` is read again */

@@ -1,8 +1,8 @@
 /* The hub, which is the gateway's data path: a packet that arrives on one
  * connection leaves on another. One thread per fabric, without the GIL. The
  * gateway may drop any packet, for example when it has no room for it; the
- * sending process retransmits it. This header has the structures; the files
- * beside it work on them. */
+ * sending process retransmits it. This header has the structures, and what
+ * each file beside it offers. Python calls what stands between the marks. */
 #pragma once
 
 #include <pthread.h>
@@ -93,3 +93,91 @@ struct gw_hub {
     atomic_ullong held, held_most, packets, bytes, dropped, unreachable;
     atomic_bool stopping;
 };
+
+/* ---- accounting.c: what a gateway reports: streams, load, counters ---- */
+
+void hub_stream_count(gw_hub_t *hub, const gw_head_t *head, uint64_t len);
+/* Removes the streams of a node that has left. The caller holds `tables` for
+ * writing. */
+void hub_streams_forget(gw_hub_t *hub, uint64_t node);
+void hub_streams_destroy(gw_hub_t *hub);
+
+/* CDEF BEGIN */
+typedef struct gw_stream_counters {
+    uint64_t from_node, to_node, packets, bytes;
+} gw_stream_counters_t;
+
+typedef struct gw_load {
+    uint64_t bytes;   /* queued here for receivers that are not stalled */
+    uint64_t streams; /* pairs of nodes with traffic */
+} gw_load_t;
+
+typedef struct gw_hub_counters {
+    uint64_t packets, bytes, dropped, unreachable, held, held_most;
+} gw_hub_counters_t;
+
+typedef struct gw_peer_counters {
+    uint64_t node, module, fabric, held, dropped;
+    uint64_t in_packets, in_bytes, out_packets, out_bytes;
+} gw_peer_counters_t;
+
+/* Stores the load of this gateway since the last call. */
+void gw_hub_load(gw_hub_t *hub, gw_load_t *load);
+/* gw_hub_streams and gw_hub_peers fill at most `max` entries, and return the
+ * number that exists. */
+int gw_hub_streams(gw_hub_t *hub, gw_stream_counters_t *streams, int max);
+int gw_hub_peers(gw_hub_t *hub, gw_peer_counters_t *peers, int max);
+void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters);
+/* CDEF END */
+
+/* ---- routing.c: connections, nodes, gateways of other modules ---- */
+
+/* The connection that leads to a node, or NULL. The caller ends its use with
+ * hub_peer_drop. */
+hub_peer_t *hub_find(gw_hub_t *hub, uint64_t node, uint32_t module);
+hub_peer_t *hub_peer_of(gw_hub_t *hub, const psc_conn_t *conn);
+void hub_peer_drop(hub_peer_t *peer);
+/* Registers `node` as the other end of this connection. */
+void hub_register(gw_hub_t *hub, psc_conn_t *conn, uint64_t node,
+                  uint32_t module);
+void hub_tables_destroy(gw_hub_t *hub);
+
+/* CDEF BEGIN */
+/* Adds a connection of a fabric that has come up; `key` names it from now
+ * on. */
+int gw_hub_join(gw_hub_t *hub, uint32_t fabric, uintptr_t conn, uint64_t key);
+/* Removes a connection that has ended; no thread uses it after this call. */
+void gw_hub_leave(gw_hub_t *hub, uint64_t key);
+/* Registers gateway `node` as the other end of the connection, and sends our
+ * node number, `ours`, to it. */
+void gw_hub_greet(gw_hub_t *hub, uint64_t key, uint64_t node, uint64_t ours);
+/* Adds gateway `node` to those that packets to a module may be sent to. Has no
+ * effect if there is no connection to it (yet). */
+void gw_hub_way(gw_hub_t *hub, uint64_t node, uint32_t module);
+void gw_hub_forget_ways(gw_hub_t *hub);
+/* Records the load that neighbouring gateway `node` has reported. */
+void gw_hub_set_load(gw_hub_t *hub, uint64_t node, uint64_t bytes);
+/* CDEF END */
+
+/* ---- forward.c: forwarding packets ---- */
+
+void hub_forward(gw_hub_t *hub, hub_fabric_t *fabric, psc_message_t *message);
+/* Called when a request of hub_forward has completed. */
+void hub_finished(gw_hub_t *hub, psc_request_t *request);
+
+/* CDEF BEGIN */
+/* Forwards the packets of a fabric until gw_hub_stop. */
+void gw_hub_serve(gw_hub_t *hub, uint32_t fabric);
+/* CDEF END */
+
+/* ---- lifetime.c: creating, stopping and destroying a hub ---- */
+
+/* CDEF BEGIN */
+/* bound, share: most bytes held in all, and for one connection. */
+gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share);
+/* Call it after every thread has left gw_hub_serve, while the workers exist. */
+void gw_hub_destroy(gw_hub_t *hub);
+/* Returns the number of a fabric's worker, or a status. */
+int gw_hub_fabric(gw_hub_t *hub, uintptr_t worker);
+void gw_hub_stop(gw_hub_t *hub);
+/* CDEF END */

@@ -1,11 +1,7 @@
 /* The hub from its creation to its end. */
-#include "lifetime.h"
+#include "hub.h"
 
 #include <stdlib.h>
-
-#include "accounting.h"
-#include "forward.h"
-#include "routing.h"
 
 gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share)
 {

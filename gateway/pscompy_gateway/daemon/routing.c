@@ -1,10 +1,8 @@
 /* Tables of connections, of the nodes at their ends, and of the gateways that
  * lead to other modules. */
-#include "routing.h"
+#include "hub.h"
 
 #include <stdlib.h>
-
-#include "accounting.h"
 
 static psc_list_t *table_nodes(gw_hub_t *hub, uint64_t node)
 {
