@@ -49,6 +49,18 @@ FLOORS = {
         *("network", "address", "settings"),
     ),
     "pscompy/transport/python": ("pump", "transport", "ep", "queue", "proof"),
+    "pscompy/binding": (
+        *("module", "communicator", "connection_type", "worker_type", "request", "persistent"),
+        *("sleeper", "object", "access", "run", "outcome", "message", "worker_end", "waiting"),
+        *("await", "completion", "cancel", "request_life", "result", "giveback", "op", "buffers"),
+        *("readonly_lease", "start", "rank_map", "errors", "call", "array", "timeout", "strided"),
+        *("state", "recv_buffer", "memory", "connection", "args"),
+    ),
+    "gateway/pscompy_gateway/transport": (
+        *("transport", "notes", "ep_end", "receive", "probe", "ep", "send", "packets", "paths"),
+        "note_queue",
+    ),
+    "gateway/pscompy_gateway/daemon": ("lifetime", "forward", "routing", "accounting"),
 }
 DEFINITION = re.compile(r"^(?!static\b)[a-z_][\w *]*?\b(\w+)\([^;{]*\)\n\{", re.M)
 

@@ -10,7 +10,7 @@
  *  - An operation that does not complete at once is a psb_op_t. Every op that
  *    the core knows is in its worker's list, so that closing the worker can
  *    complete it.
- *  - A file includes headers of lower floors only; tests/test_layers.py has
+ *  - A file includes headers of lower floors only; tests/test_floors.py has
  *    the floors. */
 #pragma once
 
