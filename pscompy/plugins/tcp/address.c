@@ -2,7 +2,7 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 
-#include "address.h"
+#include "tcp.h"
 
 uint16_t tcp_address_port(const tcp_sockaddr_t *address)
 {

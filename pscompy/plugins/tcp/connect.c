@@ -4,14 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "address.h"
-#include "connect.h"
-#include "dial.h"
-#include "ep.h"
-#include "receive.h"
-#include "send.h"
-#include "sleep.h"
-#include "stage.h"
+#include "tcp.h"
 
 /* ---- the acceptor ---- */
 

@@ -12,13 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "address.h"
-#include "dial.h"
-#include "ep.h"
+#include "tcp.h"
 #include "pscompy/transport/kit/clock.h"
-#include "settings.h"
-#include "sleep.h"
-#include "stage.h"
 
 /* Delay before the next address is dialled. The longer delay applies after a
  * hello was sent, because its receiver may just be busy. */

@@ -6,13 +6,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "address.h"
-#include "ep.h"
-#include "receive.h"
-#include "send.h"
-#include "settings.h"
-#include "sleep.h"
-#include "stage.h"
+#include "tcp.h"
 
 /* ---- entering UP ---- */
 

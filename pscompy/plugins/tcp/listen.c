@@ -9,11 +9,7 @@
 #include <unistd.h>
 
 #include "pscompy/transport/kit/clock.h"
-#include "address.h"
-#include "connect.h"
-#include "listen.h"
-#include "settings.h"
-#include "sleep.h"
+#include "tcp.h"
 
 #define TCP_ACCEPT_RETRY_NS 100000000 /* pause after accept() has failed */
 

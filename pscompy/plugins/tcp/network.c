@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "address.h"
-#include "network.h"
+#include "tcp.h"
 
 #define TCP_SEPARATORS ", ;\t"
 #define TCP_ITEM_MAX 256

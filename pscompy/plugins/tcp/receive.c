@@ -5,8 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "receive.h"
-#include "stage.h"
+#include "tcp.h"
 
 /* Length of a read while payloads are long: after a long payload another one is
  * likely, and its bytes that are read before its header is known must be copied

@@ -5,8 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "send.h"
-#include "stage.h"
+#include "tcp.h"
 
 #define TCP_PREFIX_MAX (TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
 #define TCP_FLUSH_TURNS 4 /* system calls per endpoint and progress */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "pscompy/transport/kit/settings.h"
-#include "settings.h"
+#include "tcp.h"
 
 static int tcp_setting_int(const psc_open_params_t *params, const char *name)
 {

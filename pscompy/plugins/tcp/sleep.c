@@ -3,7 +3,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "sleep.h"
+#include "tcp.h"
 
 /* ---- sources ---- */
 

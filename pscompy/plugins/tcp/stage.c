@@ -11,8 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "sleep.h"
-#include "stage.h"
+#include "tcp.h"
 
 /* consecutive receives before the hot socket leaves the set */
 #define TCP_HOT_STREAK 16u

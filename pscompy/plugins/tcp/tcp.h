@@ -1,6 +1,6 @@
 /* The objects of this transport: the interface, its endpoints, and the callers
- * that have not named an endpoint. Each C file has a header that declares what
- * it offers; from the top down:
+ * that have not named an endpoint; and what each C file offers. From the top
+ * down:
  *
  *   transport   the operations table; opening, progress, the alarm
  *   listen      the listener, and callers that have not named an endpoint
@@ -244,3 +244,123 @@ static inline tcp_iface_t *tcp_ep_iface(const tcp_ep_t *ep)
 }
 
 PSC_OPERATIONS(tcp);
+
+/* ---- listen.c ---- */
+
+psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason);
+/* closes the listener and drops its callers */
+void tcp_listener_close(tcp_iface_t *iface);
+/* Drops callers whose time is over. Returns the time of the next check. */
+int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now);
+
+/* ---- connect.c ---- */
+
+/* Called by progress when a caller's hello is complete. Takes ownership of
+ * `fd`. */
+void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello);
+/* Called by progress: checks deadlines and reports failures. Returns the time
+ * of the next check. */
+int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now);
+/* The handlers of an endpoint's sockets. */
+void tcp_ep_ready(tcp_source_t *source, uint32_t events);
+void tcp_ep_writable(tcp_source_t *source, uint32_t events);
+
+/* ---- dial.c ---- */
+
+/* Sends the first bytes on a stream. They always fit into its buffer, so false
+ * means that the stream is broken. */
+bool tcp_greeting_send(int fd, const void *bytes, size_t len);
+/* Reads up to `size` bytes in all. Returns 1 if they are complete, 0 if more
+ * bytes are needed, and -1 if the peer has hung up. */
+int tcp_greeting_read(int fd, uint8_t *bytes, size_t *have, size_t size);
+void tcp_dials_begin(tcp_ep_t *ep, const uint8_t *token);
+/* Called by progress: dials the next address if one has not answered in time.
+ * Returns the time of the next check of this endpoint. */
+int64_t tcp_dials_expire(tcp_ep_t *ep, int64_t now);
+
+/* ---- ep.c ---- */
+
+void tcp_ep_free(tcp_ep_t *ep);
+void tcp_dials_close(tcp_ep_t *ep);
+void tcp_ep_name_peer(tcp_ep_t *ep);
+/* Called by progress when the token is proved on the socket `rx`: the endpoint
+ * enters UP. */
+void tcp_ep_rise(tcp_ep_t *ep);
+/* Called by progress: reports the failure with ep_failed. */
+void tcp_ep_tell_failure(tcp_ep_t *ep);
+/* Reads and discards bytes that arrive after our close. */
+void tcp_ep_discard(tcp_ep_t *ep);
+
+/* ---- receive.c ---- */
+
+psc_status_t tcp_in_init(tcp_in_t *in);
+void tcp_in_free(tcp_in_t *in);
+/* Called by progress: one read, then delivery of all frames that it
+ * completed. */
+void tcp_stream_receive(tcp_ep_t *ep);
+
+/* ---- send.c ---- */
+
+psc_status_t tcp_out_init(tcp_out_t *out, size_t buffer_size);
+void tcp_out_free(tcp_out_t *out);
+/* Called by progress: sends what the socket accepts, and completes finished
+ * sends. */
+void tcp_out_flush(tcp_ep_t *ep);
+/* Sends the last frame. */
+void tcp_out_goodbye(tcp_ep_t *ep);
+/* Called by progress: completes all sends in flight with an error. */
+void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status);
+/* Called before the socket is closed: no more bytes are sent. */
+void tcp_out_finish(tcp_ep_t *ep);
+
+/* ---- stage.c ---- */
+
+const char *tcp_stage_name(tcp_stage_t stage);
+void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage);
+/* May be called at any time. Records the reason; progress then calls
+ * ep_failed. */
+void tcp_ep_break(tcp_ep_t *ep, psc_status_t status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Watches the events that the stage and the out-queue need. Breaks the endpoint
+ * if epoll fails. */
+void tcp_ep_watch(tcp_ep_t *ep);
+/* Called after `ep` has received; NULL if there is no hot endpoint any more. */
+void tcp_hot_set(tcp_iface_t *iface, tcp_ep_t *ep);
+/* Puts the hot endpoint's socket back into the epoll set. */
+void tcp_hot_put_back(tcp_iface_t *iface);
+
+/* ---- sleep.c ---- */
+
+psc_status_t tcp_source_watch(tcp_iface_t *iface, tcp_source_t *source,
+                              uint32_t events);
+void tcp_source_close(tcp_iface_t *iface, tcp_source_t *source);
+/* Ensures that progress is called and deadlines are checked at `when` or
+ * earlier. */
+void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when);
+
+/* ---- network.c ---- */
+
+/* Fills `addresses` (with port 0) and `host_id`. */
+psc_status_t tcp_address_choose(tcp_iface_t *iface, char *reason);
+
+/* ---- address.c ---- */
+
+bool tcp_address_is_loopback(const tcp_sockaddr_t *address);
+uint16_t tcp_address_port(const tcp_sockaddr_t *address);
+void tcp_address_set_port(tcp_sockaddr_t *address, uint16_t port);
+socklen_t tcp_address_len(const tcp_sockaddr_t *address);
+void tcp_address_print(const tcp_sockaddr_t *address, char *text, size_t room);
+psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes,
+                              size_t *len_p);
+/* Fills peer_id, same_host and candidates. Returns an error unless the bytes
+ * are exactly an address. */
+psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len);
+
+/* ---- settings.c ---- */
+
+psc_status_t tcp_settings_read(const psc_open_params_t *params,
+                               tcp_settings_t *settings_p);
+
+void tcp_socket_tune(const tcp_settings_t *settings, int fd);
+/* For a socket whose peer is on this host. */
+void tcp_socket_tune_local(int fd);

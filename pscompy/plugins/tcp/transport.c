@@ -6,15 +6,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "connect.h"
-#include "ep.h"
-#include "listen.h"
-#include "network.h"
+#include "tcp.h"
 #include "pscompy/transport/kit/clock.h"
-#include "send.h"
-#include "settings.h"
-#include "sleep.h"
-#include "stage.h"
 
 #define TCP_HOT_TURNS 8u /* every eighth pass polls the other sockets too */
 
