@@ -23,6 +23,10 @@ TCP_LATENCY = {8: 0.8, K: 0.8, 4 * K: 0.8, 8 * K: 0.8, 64 * K: 0.8, M: 1.0, 4 * 
 SHM_BANDWIDTH = {64 * K: 1.5, M: 1.0, 4 * M: 1.0, 64 * M: 0.95}
 TCP_BANDWIDTH = {64 * K: 0.95, M: 0.95, 4 * M: 0.95, 64 * M: 0.95}
 LENT = {M: 0.15, 4 * M: 0.1}
+CHOICE_SIZES = tuple(round(K * 2 ** (power / 2)) for power in range(29))  # to 16 MiB
+CHOICE_BAR = 1.1
+# The protocols that PSP_<TRANSPORT>_RENDEZVOUS can force.
+FORCED = {"eager": "inf", "rendezvous": "1k"}
 _WAKE_UPS = 200
 
 
@@ -62,10 +66,10 @@ def launch(make: Callable[[], Contender], tests: Sequence[Test], seconds: float)
         return {test.cell.name: test.measure(contender, seconds) for test in tests}
 
 
-def own_end(library: str, transport: str) -> Contender:
+def own_end(library: str, transport: str, **variables: str) -> Contender:
     if library == "pscompy-lent" and not hasattr(Session, "empty"):
         raise NotMeasured("this pscompy has no registered pool")
-    return _started(OWN, library, peers.pscompy(2, transport))
+    return _started(OWN, library, peers.pscompy(2, transport, **variables))
 
 
 def mpi_end(peer: str, library: str, transport: str) -> Contender:
@@ -180,6 +184,25 @@ def _lent() -> Group:
     return grouped("shm-lent", "shm: lent from the pool, a byte of each page read", tests, launches)
 
 
+def _choice(transport: str) -> Group:
+    """The automatic choice of the protocol of a message, against each protocol forced."""
+    tests = [
+        Test(
+            Cell(f"{transport} one way, {with_unit(size)}", "us", CHOICE_BAR, tuple(FORCED), size),
+            Job(LATENCY, size, 1, 1),
+            one_way_us,
+        )
+        for size in CHOICE_SIZES
+    ]
+    end = partial(own_end, f"pscompy-{transport}", transport)
+    launches: dict[str, Launch] = {OWN: partial(launch, end, tests)}
+    for name, threshold in FORCED.items():
+        forced = {f"PSP_{transport.upper()}_RENDEZVOUS": threshold}
+        launches[name] = partial(launch, partial(end, **forced), tests)
+    title = f"{transport}: the chosen protocol against each protocol forced"
+    return grouped(f"{transport}-choice", title, tests, launches)
+
+
 # ---- waiting ------------------------------------------------------------------------------------
 
 
@@ -224,6 +247,8 @@ def groups() -> tuple[Group, ...]:
         _rate(),
         _latency("tcp", TCP_LATENCY, [_to_polling_sockets()]),
         _bandwidth("tcp", TCP_BANDWIDTH),
+        _choice("shm"),
+        _choice("tcp"),
         _wake("shm", "unix"),
         _wake("tcp", "inet"),
         _asyncio(),

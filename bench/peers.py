@@ -63,11 +63,12 @@ def python() -> Start:
     return Start((sys.executable,), variables())
 
 
-def pscompy(ranks: int, transport: str | None = None) -> Start:
-    """Start ranks of pscompy. All transports are loaded; `transport` is preferred."""
+def pscompy(ranks: int, transport: str | None = None, **more: str) -> Start:
+    """Start ranks of pscompy, with `more` in their environment. All transports are loaded;
+    `transport` is preferred."""
     prefer = {f"PSP_{transport.upper()}": "2"} if transport else {}
     command = (sys.executable, "-m", "pscompy", "run", "-n", str(ranks))
-    return Start(command, variables(**prefer))
+    return Start(command, variables(**prefer, **more))
 
 
 def mpi(peer: str, ranks: int, transport: str | None = None) -> Start:

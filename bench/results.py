@@ -137,6 +137,9 @@ def as_markdown(made: Document) -> str:
         *(_line(cell, libraries) for cell in made["cells"]),
         "",
     ]
+    ratios = [cell["ratio"] for cell in made["cells"] if cell["ratio"]]
+    if len(ratios) > 1 and len({cell["unit"] for cell in made["cells"]}) == 1:
+        lines.append(f"Geometric mean of the ratios: {statistics.geometric_mean(ratios):.3g}\n")
     lines += [f"{name} is missing: {why}\n" for name, why in made["missing"].items()]
     return "\n".join(lines)
 

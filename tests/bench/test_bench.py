@@ -201,6 +201,24 @@ def test_what_cannot_be_compared_is_marked():
     assert "NOT ENOUGH of them count: these are figures of all" in results.as_markdown(document)
 
 
+def test_the_mean_of_the_ratios_is_printed():
+    cells = (CELL, Cell("other way", "us", 0.5))
+    figures = {"pscompy": (8.0, 2.0), "mpich": (4.0, 4.0)}
+    taken = [
+        Launched(name, dict(zip([cell.name for cell in cells], both, strict=True)), 50.0, 0.0, 1.0)
+        for name, both in figures.items()
+    ]
+    document = results.document(Group("group", "a group", cells, figures), Rounds(taken, {}), 50.0)
+    assert "Geometric mean of the ratios: 1\n" in results.as_markdown(document)
+    assert "Geometric" not in results.as_markdown(made(taken))
+
+
+def test_the_choice_is_compared_with_each_protocol():
+    group = groups()["tcp-choice"]
+    assert [*group.launches] == ["pscompy", "eager", "rendezvous"]
+    assert [cell.size for cell in group.cells][::28] == [1 << 10, 1 << 24]
+
+
 @pytest.mark.parametrize(
     ("unit", "ours", "passed"), [("GB/s", 9.0, True), ("GB/s", 7.0, False), ("us", 9.0, False)]
 )
