@@ -182,10 +182,10 @@ def eager_ns(estimates: Estimates, nbytes: int) -> float:
 
 
 def zcopy_ns(estimates: Estimates, nbytes: int) -> float:
-    """The cost of an eager message without a copy at the sender, with one at the receiver."""
+    """The cost of an eager message without a copy: the receiver's transport asks for the payload's
+    place as soon as it has the header."""
     wire = nbytes / estimates.bandwidth * 1e9
-    copy = nbytes / estimates.copy_bandwidth * 1e9
-    return estimates.latency_ns + 2 * estimates.overhead_ns + estimates.reg_ns + wire + copy
+    return estimates.latency_ns + 2 * estimates.overhead_ns + estimates.reg_ns + wire
 
 
 def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:

@@ -374,7 +374,8 @@ struct psc_transport_ops {
                              uint8_t header_len, const void *payload,
                              size_t len);
     /* AM_ZCOPY: the header is copied, the pieces belong to the transport until
-     * comp is called (local completion). The iov array itself is copied. */
+     * comp is called (local completion). The iov array itself is copied. The
+     * peer delivers a long payload by am_begin, so that it is not copied. */
     psc_status_t (*am_zcopy)(psc_ep_t *ep, uint8_t id, const void *header,
                              uint8_t header_len, const psc_iov_t *iov,
                              size_t n_iov, psc_comp_t *comp);

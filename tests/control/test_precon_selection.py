@@ -175,6 +175,14 @@ def test_schemes(caps: int, wish: str, scheme: str, rendezvous: str) -> None:
     assert params.fragment == {"am": 8192 - 64, "put": 1 << 20, "get": 1 << 21}[rendezvous]
 
 
+def test_a_stream_sends_eagerly_what_credit_allows() -> None:
+    """A rendezvous of a stream saves no copy, and takes a round trip more."""
+    stream = PLAIN._replace(caps=selection.CAP_AM_ZCOPY, max_zcopy=1 << 30, min_zcopy=4096)
+    params = parameters(stream)
+    assert (params.rendezvous, params.eager_max) == ("am", selection.EAGER_LIMIT)
+    assert {it.protocol for it in selection.cost_table(stream, params)} >= {"eager zcopy"}
+
+
 def test_the_table_tells_what_a_message_of_each_size_does() -> None:
     params = parameters(NODE)
     table = selection.cost_table(NODE, params)
