@@ -129,6 +129,7 @@ void rings_of_unlike_sizes(void)
     ct_pair_t pair;
 
     set("RECVQ_SIZE", 2, "2");
+    set("BUFFER_SIZE", SHM_SLOT_MIN, "2k");
     ct_side_open(&pair.side_a);
     set("RECVQ_SIZE", 300, "300");
     ct_side_open(&pair.side_b);
@@ -142,6 +143,20 @@ void rings_of_unlike_sizes(void)
     ct_exchange(&pair, &pair.y, &pair.x, CT_BCOPY, ct_longest(pair.b, CT_BCOPY),
                 2);
     ct_check(pair.x.begun > 0 && pair.y.begun == 0, "how they came");
+    ct_pair_down(&pair);
+}
+
+/* The receiver begins to copy before the sender has copied all of a message,
+ * also one that a slot would hold. */
+void long_messages_in_pieces(void)
+{
+    ct_pair_t pair;
+
+    ct_pair_up(&pair);
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, SHM_PIECE / 2, 2);
+    ct_check(pair.y.begun == 0, "in one piece");
+    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 2 * SHM_PIECE, 2);
+    ct_check(pair.y.begun == 1, "in pieces");
     ct_pair_down(&pair);
 }
 
@@ -239,6 +254,7 @@ const ct_case_t ct_own_cases[] = {
     {"smallest_ring", smallest_ring, 0, false},
     {"odd_slots", odd_slots, 0, false},
     {"rings_of_unlike_sizes", rings_of_unlike_sizes, 0, false},
+    {"long_messages_in_pieces", long_messages_in_pieces, 0, false},
     {"absurd_settings_are_refused", absurd_settings_are_refused, 0, false},
     {"garbage_in_rings", garbage_in_rings, 0, false},
     {"forged_words_are_refused", forged_words_are_refused, 0, false},

@@ -66,6 +66,7 @@ void two_slots(void);
 void smallest_ring(void);
 void odd_slots(void);
 void rings_of_unlike_sizes(void);
+void long_messages_in_pieces(void);
 void absurd_settings_are_refused(void);
 void garbage_in_rings(void);
 void forged_words_are_refused(void);

@@ -53,12 +53,17 @@ static void gets_down(gets_t *g)
     munmap(g->local, LEN);
 }
 
-static void gets_begin(gets_t *g)
+static void gets_begin_part(gets_t *g, size_t len)
 {
     ct_send_make(&g->get);
-    ct_check(ct_ops->get(g->pair.x.ep, g->local, LEN, NULL, g->rkey, 0,
+    ct_check(ct_ops->get(g->pair.x.ep, g->local, len, NULL, g->rkey, 0,
                          &g->get.comp) == PSC_INPROGRESS,
              "get");
+}
+
+static void gets_begin(gets_t *g)
+{
+    gets_begin_part(g, LEN);
 }
 
 static const shm_share_slot_t *slot_of(const gets_t *g, unsigned i)
@@ -75,22 +80,24 @@ static bool idle(ct_side_t *side)
 
 void share_between_both(void)
 {
+    static const size_t lens[] = {32u << 10, 50000, 64u << 10, LEN};
     gets_t g;
 
     gets_up(&g);
-    for (int round = 0; round < 20; round++) {
+    for (unsigned round = 0; round < 20; round++) {
+        size_t len = lens[round % 4];
         uint64_t helped = 0;
 
         memset(g.local, 0, LEN);
-        gets_begin(&g);
+        gets_begin_part(&g, len);
         while (!g.get.done) {
             ct_pair_progress(&g.pair);
             helped = atomic_load(&slot_of(&g, 0)->helped);
         }
         ct_check(g.get.status == PSC_OK, "%s", psc_status_string(g.get.status));
-        ct_check(helped > 0 && helped < LEN, "%llu of %u bytes by the owner",
-                 (unsigned long long)helped, LEN);
-        ct_check(memcmp(g.local, g.region, LEN) == 0, "round %d", round);
+        ct_check(helped > 0 && helped < len, "%llu of %zu bytes by the owner",
+                 (unsigned long long)helped, len);
+        ct_check(memcmp(g.local, g.region, len) == 0, "round %u", round);
         ct_until(&g.pair, idle(g.pair.a) && idle(g.pair.b));
     }
     gets_down(&g);

@@ -17,7 +17,7 @@ static void shm_incoming_copy(shm_incoming_t *in, const uint8_t *from,
         size_t n = here < len ? here : len;
 
         if (n > 0)
-            memcpy((char *)iov->base + in->filled, from, n);
+            shm_ring_copy((uint8_t *)iov->base + in->filled, from, n);
         from += n;
         len -= n;
         in->filled += n;

@@ -17,7 +17,8 @@ static void shm_gather_copy(shm_gather_t *from, uint8_t *to, size_t len)
         size_t n = here < len ? here : len;
 
         if (n > 0)
-            memcpy(to, (const char *)from->iov->base + from->filled, n);
+            shm_ring_copy(to, (const uint8_t *)from->iov->base + from->filled,
+                          n);
         to += n;
         len -= n;
         from->filled += n;
@@ -40,10 +41,11 @@ size_t shm_am_max(const shm_geometry_t *geometry)
  * full. */
 static uint32_t shm_am_lines(const shm_ring_t *ring, size_t len)
 {
-    size_t bytes = len + sizeof(uint64_t), room = shm_ring_room(ring);
+    size_t piece = shm_ring_piece(ring), room = piece - SHM_WORD_SIZE;
+    size_t bytes = len + sizeof(uint64_t);
     size_t full = bytes / room, rest = bytes % room;
 
-    return (uint32_t)(full * (ring->slot_size / SHM_LINE)) +
+    return (uint32_t)(full * (piece / SHM_LINE)) +
            (rest > 0 ? shm_ring_lines(rest + SHM_WORD_SIZE) : 0);
 }
 
@@ -146,7 +148,7 @@ static size_t shm_am_send_first(shm_ep_t *ep, uint8_t id, const void *header,
                                 uint64_t total)
 {
     uint8_t *to = shm_producer_begin(&ep->tx);
-    uint32_t room = shm_ring_room(&ep->tx.ring);
+    uint32_t room = shm_ring_piece(&ep->tx.ring) - SHM_WORD_SIZE;
     size_t len = room - sizeof total - header_len;
 
     memcpy(to, &total, sizeof total);
@@ -161,7 +163,7 @@ static size_t shm_am_send_first(shm_ep_t *ep, uint8_t id, const void *header,
 static void shm_am_send_rest(shm_ep_t *ep, uint8_t id, shm_gather_t *from,
                              size_t rest)
 {
-    uint32_t room = shm_ring_room(&ep->tx.ring);
+    uint32_t room = shm_ring_piece(&ep->tx.ring) - SHM_WORD_SIZE;
 
     while (rest > 0) {
         uint32_t len = rest < room ? (uint32_t)rest : room;
@@ -178,7 +180,7 @@ psc_status_t shm_am_bcopy(psc_ep_t *super, uint8_t id, const void *header,
 {
     shm_ep_t *ep = shm_ep(super);
     size_t len = psc_iov_total(iov, n_iov), bytes = header_len + len;
-    bool whole = bytes <= shm_ring_room(&ep->tx.ring);
+    bool whole = bytes + SHM_WORD_SIZE <= shm_ring_piece(&ep->tx.ring);
     shm_gather_t from = {iov, 0};
     psc_status_t status;
 

@@ -16,9 +16,10 @@
 
 #include "memory.h"
 
-/* A piece is a quarter of the rest, within these bounds and in whole pages, so
- * that both sides finish at about the same time. */
-#define SHM_PIECE_MIN (64u << 10)
+/* A piece is half of the rest, within these bounds and in whole pages, so that
+ * both sides finish at about the same time. A get that is shorter than two of
+ * the shortest pieces is halved, too. */
+#define SHM_PIECE_MIN (32u << 10)
 #define SHM_PIECE_MAX SHM_PUT_MAX
 #define SHM_PIECE_PAGE 4096u
 
@@ -65,12 +66,12 @@ static void shm_share_count(shm_ep_t *ep, int change)
 
 /* ---- the cursor ---- */
 
-static uint64_t shm_piece(uint64_t left)
+static uint64_t shm_piece(uint64_t left, uint64_t len)
 {
-    uint64_t piece = left / 4 / SHM_PIECE_PAGE * SHM_PIECE_PAGE;
+    uint64_t least = len / 2 < SHM_PIECE_MIN ? len / 2 : SHM_PIECE_MIN;
+    uint64_t piece = left / 2 < least ? least : left / 2;
 
-    if (piece < SHM_PIECE_MIN)
-        piece = SHM_PIECE_MIN;
+    piece = (piece + SHM_PIECE_PAGE - 1) / SHM_PIECE_PAGE * SHM_PIECE_PAGE;
     if (piece > SHM_PIECE_MAX)
         piece = SHM_PIECE_MAX;
     return piece < left ? piece : left;
@@ -87,7 +88,7 @@ static uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn,
         *at_p = now & SHM_OFFSET_MASK;
         if (now >> SHM_OFFSET_BITS != turn || *at_p >= len)
             return 0;
-        piece = shm_piece(len - *at_p);
+        piece = shm_piece(len - *at_p, len);
     } while (!atomic_compare_exchange_weak(cursor, &now, now + piece));
     return piece;
 }
@@ -183,7 +184,7 @@ static uint64_t shm_share_take(const shm_ep_t *ep, shm_share_t *share,
                                 share->len, at_p);
     } else {
         *at_p = share->own;
-        piece = shm_piece(share->len - share->own);
+        piece = shm_piece(share->len - share->own, share->len);
     }
     share->own += piece;
     return piece;

@@ -45,7 +45,7 @@
 #define SHM_GET_MAX (1u << 30)
 /* Gets below this length are not shared, because asking the peer would cost
  * more than its help gains. */
-#define SHM_SHARE_MIN (128u << 10)
+#define SHM_SHARE_MIN (32u << 10)
 /* Messages up to this length are copied out of the ring before the upcall reads
  * them. */
 #define SHM_PRIVATE_MAX 256u
