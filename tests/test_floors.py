@@ -40,9 +40,9 @@ FLOORS = {
         *("fault_injection", "wakeup", "pool", "region"),
     ),
     "pscompy/plugins/shm": (
-        *("transport", "settings", "listen", "connect", "trial", "ep", "offer", "receive", "map"),
-        *("memory", "share", "cma", "send", "sleep", "state", "link", "active", "source", "board"),
-        *("ring",),
+        *("transport", "calibrate", "settings", "listen", "connect", "trial", "ep", "offer"),
+        *("receive", "map", "memory", "share", "cma", "send", "sleep", "state", "link", "active"),
+        *("source", "board", "ring"),
     ),
     "pscompy/plugins/tcp": (
         *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "sleep"),

@@ -47,6 +47,7 @@ class Explanation(NamedTuple):
             "rendezvous": params and params.rendezvous,
             "fragment": params and params.fragment,
             "costs": [it._asdict() for it in self.table()],
+            "estimates": self.estimates and self.estimates.sources(),
             "lends": self.lends,
             "matching": "fabric" if self.matching is None else "software",
             "matching_reason": self.matching or "",
@@ -83,6 +84,7 @@ class Explanation(NamedTuple):
         if self.params is not None:
             lines += _threshold_lines(self.params)
             lines += _cost_lines(self.table())
+            lines += _source_lines(self.estimates)
             lines.append(f"  lent: {'read where it is' if self.lends else 'copied'}")
             lines.append(f"  matched: {_matching_text(self.matching)}")
         lines += [f"  {name} sets: {effect}" for name, effect in self.variables().items()]
@@ -121,6 +123,20 @@ def _cost_lines(table: list[Cost]) -> list[str]:
         cells = (_cell(costs.get(name), name == used) for name in names)
         lines.append(f"  {nbytes:>13}" + "".join(f"{cell:>18}" for cell in cells))
     return lines
+
+
+def _source_lines(estimates: Estimates | None) -> list[str]:
+    """The estimates that the times follow from, and where each comes from."""
+    if estimates is None:
+        return []
+    return [
+        f"  {name}: {_amount(name, value)}, {source}"
+        for name, (value, source) in estimates.sources().items()
+    ]
+
+
+def _amount(name: str, value: float) -> str:
+    return f"{value:.0f} ns" if name.endswith("_ns") else f"{value / 1e9:.3g} GB/s"
 
 
 def _cell(ns: float | None, used: bool) -> str:

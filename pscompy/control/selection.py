@@ -35,6 +35,9 @@ FRAG_MAX = 1 << 20  # bytes of one FRAG, for which a small message may have to w
 STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message
 
 
+DECLARED, MEASURED = "declared", "measured at open"
+
+
 class Estimates(NamedTuple):
     """The capabilities, limits and estimates of an interface; the fields of psc_iface_attr_t."""
 
@@ -49,6 +52,16 @@ class Estimates(NamedTuple):
     bandwidth: float  # bytes per second
     copy_bandwidth: float
     reg_ns: float
+    pipeline: int = 0
+    source: str = DECLARED  # of bandwidth and reg_ns
+    copy_source: str = DECLARED  # of copy_bandwidth
+
+    def sources(self) -> dict[str, tuple[float, str]]:
+        """Return the value of each estimate, and where it comes from."""
+        names = dict.fromkeys(("latency_ns", "overhead_ns"), DECLARED)
+        names |= {"bandwidth": self.source, "reg_ns": self.source}
+        names |= {"copy_bandwidth": self.copy_source}
+        return {name: (getattr(self, name), source) for name, source in names.items()}
 
 
 class Option(NamedTuple):
@@ -176,8 +189,10 @@ class Params(NamedTuple):
 
 
 def eager_ns(estimates: Estimates, nbytes: int) -> float:
-    """The cost of an eager message: one copy into the ring and one out of it, not overlapped."""
-    copies = 2 * nbytes / estimates.copy_bandwidth * 1e9
+    """The cost of an eager message: one copy into the ring and one out of it, which begins when
+    the first piece has arrived."""
+    alone = min(nbytes, estimates.pipeline or nbytes)
+    copies = (nbytes + alone) / estimates.copy_bandwidth * 1e9
     return estimates.latency_ns + 2 * estimates.overhead_ns + copies
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 from pscompy.config.config import Config, Setting, TransportWarning, warn
 from pscompy.control.handshake.frames import LANES_MAX
 from pscompy.control.lane import REASON_MAX, text
-from pscompy.control.selection import Estimates, Option
+from pscompy.control.selection import DECLARED, MEASURED, Estimates, Option
 from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status
 from pscompy.transport.declaration import Carrier, Relay
@@ -121,6 +121,7 @@ class Transports:
 
     def _estimates(self, iface: int) -> Estimates:
         attr = self._attr(iface)
+        source = MEASURED if attr.measured else DECLARED
         return Estimates(
             caps=attr.caps,
             max_bcopy=attr.max_bcopy,
@@ -133,6 +134,9 @@ class Transports:
             bandwidth=max(attr.bandwidth, 1.0),
             copy_bandwidth=max(attr.copy_bandwidth, 1.0),
             reg_ns=attr.reg_ns,
+            pipeline=attr.pipeline,
+            source=source,
+            copy_source=source,
         )
 
 

@@ -31,7 +31,7 @@
 
 #include "status.h"
 
-#define PSC_TRANSPORT_ABI 6u
+#define PSC_TRANSPORT_ABI 7u
 
 #define PSC_TOKEN_SIZE 32u       /* one-time secret that opens a lane */
 #define PSC_ADDRESS_MAX 1024u    /* longest endpoint address, bytes */
@@ -182,7 +182,11 @@ typedef struct psc_iface_attr {
     double overhead_ns; /* processor time per operation */
     double bandwidth; /* bytes per second, put or zcopy */
     double copy_bandwidth; /* bytes per second, one bcopy through the ring */
+    /* bytes of an am_bcopy after which its receiver begins to copy; 0: all */
+    size_t pipeline;
     double reg_ns; /* cost of registering one region */
+    /* 1 if `open` has measured bandwidth, copy_bandwidth and reg_ns */
+    uint32_t measured;
     double poll_ns; /* cost of one `progress` that finds no event */
     uint32_t max_eps; /* 0: no limit */
     /* number of paths that can be opened, each as an interface of its own;

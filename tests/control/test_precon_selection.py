@@ -126,6 +126,7 @@ estimates = st.builds(
     bandwidth=rates,
     copy_bandwidth=rates,
     reg_ns=times,
+    pipeline=st.integers(0, 1 << 17),
 )
 
 
@@ -181,6 +182,16 @@ def test_a_stream_sends_eagerly_what_credit_allows() -> None:
     params = parameters(stream)
     assert (params.rendezvous, params.eager_max) == ("am", selection.EAGER_LIMIT)
     assert {it.protocol for it in selection.cost_table(stream, params)} >= {"eager zcopy"}
+
+
+def test_pieces_shorten_an_eager_message() -> None:
+    """The copies overlap but for the first piece, so that the threshold is higher."""
+    pieces = NODE._replace(pipeline=1024)
+    assert selection.eager_ns(pieces, 1024) == selection.eager_ns(NODE, 1024)
+    alone = selection.eager_ns(NODE, 8192) - selection.eager_ns(NODE, 0)
+    both = selection.eager_ns(pieces, 8192) - selection.eager_ns(pieces, 0)
+    assert both / alone == pytest.approx((8192 + 1024) / (2 * 8192))
+    assert parameters(pieces).eager_max > parameters(NODE).eager_max
 
 
 def test_the_table_tells_what_a_message_of_each_size_does() -> None:

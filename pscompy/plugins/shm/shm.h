@@ -7,6 +7,7 @@
  *
  *   transport.c  the operations table; opening, polling, shutting down
  *   settings.c   PSP_SHM_*, and the ids of machine, user and process
+ *   calibrate.c  how fast this machine copies and attaches
  *   listen.c     the private folder and the socket that peers connect to
  *   connect.c    connecting, and the packets that arrive on links
  *   trial.c      the stages in which two endpoints come to trust each other
@@ -80,6 +81,13 @@ typedef struct shm_listener {
     bool paused; /* The listener is not watched, because accept() fails. */
 } shm_listener_t;
 
+/* Estimates of copies, for psc_iface_attr_t. */
+typedef struct shm_rates {
+    double copy, attach; /* bytes per second, through a record and by attach */
+    double attach_ns; /* the start of an attach */
+    bool measured; /* otherwise declared */
+} shm_rates_t;
+
 struct shm_iface {
     psc_iface_t super;
     /* Dead endpoints stay in the array until progress returns. */
@@ -110,6 +118,7 @@ struct shm_iface {
     bool closing;
     bool expedited; /* membarrier works, so producers need no fence */
     shm_cma_mode_t cma;
+    shm_rates_t rates;
     shm_geometry_t geometry; /* rings that this interface creates */
     int epoll;
     shm_source_t bell; /* eventfd to which peers write */
@@ -300,6 +309,9 @@ static inline uint32_t shm_link_letter(const shm_link_t *link)
                                       memory_order_acquire)
                : 0;
 }
+
+/* calibrate.c */
+void shm_iface_calibrate(shm_iface_t *iface);
 
 /* settings.c */
 psc_status_t shm_iface_configure(shm_iface_t *iface,

@@ -115,6 +115,7 @@ static psc_status_t shm_open(const psc_open_params_t *params,
         shm_fini(&iface->super);
         return status;
     }
+    shm_iface_calibrate(iface);
     *iface_p = &iface->super;
     return PSC_OK;
 }
@@ -122,6 +123,7 @@ static psc_status_t shm_open(const psc_open_params_t *params,
 static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
 {
     shm_iface_t *iface = shm_iface(super);
+    const shm_rates_t *rates = &iface->rates;
     bool cma = iface->cma != SHM_CMA_OFF;
 
     *attr_p = (psc_iface_attr_t){
@@ -132,9 +134,13 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
         .reg_align = 1,
         .latency_ns = 150,
         .overhead_ns = 40,
-        .bandwidth = cma ? 16e9 : 30e9,
-        .copy_bandwidth = 30e9,
-        .reg_ns = 30,
+        .bandwidth = cma ? rates->attach : rates->copy,
+        .copy_bandwidth = rates->copy,
+        .pipeline = SHM_PIECE,
+        /* Nothing is registered, but each attach finds the pages anew; the cost
+         * model counts two registrations. */
+        .reg_ns = cma ? rates->attach_ns / 2 : 0,
+        .measured = rates->measured,
         .poll_ns = 10,
         .paths = 1,
     };

@@ -1,0 +1,109 @@
+/* Calibration: how fast this process copies through a record of a ring and how
+ * fast it attaches to memory, measured once when an interface opens, in less
+ * than 100 us. One core does all of it, so the time that lines take between two
+ * cores is added as it is on cores near each other. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "memory.h"
+#include "pscompy/transport/kit/clock.h"
+
+#define SHM_TRIAL_LONG (32u << 10)
+#define SHM_TRIAL_SHORT (8u << 10)
+#define SHM_TRIAL_ROUNDS 16
+#define SHM_TRIAL_NS 50000 /* no round follows, if the times are plausible */
+/* One byte of a stream of lines that move to a near core. */
+#define SHM_NEAR_NS_PER_BYTE 0.1
+
+typedef struct shm_trial {
+    uint8_t from[SHM_TRIAL_LONG], to[SHM_TRIAL_LONG], record[SHM_PIECE];
+} shm_trial_t;
+
+/* The shortest times in ns; an interruption lengthens single rounds. */
+typedef struct shm_times {
+    int64_t copies; /* of SHM_TRIAL_LONG bytes, in and out */
+    int64_t long_attach, short_attach;
+} shm_times_t;
+
+static void shm_trial_copy(shm_trial_t *trial)
+{
+    for (size_t at = 0; at < SHM_TRIAL_LONG; at += SHM_PIECE) {
+        shm_ring_copy(trial->record, trial->from + at, SHM_PIECE);
+        shm_ring_copy(trial->to + at, trial->record, SHM_PIECE);
+    }
+}
+
+static bool shm_trial_attach(shm_trial_t *trial, size_t len)
+{
+    struct iovec to = {trial->to, len}, from = {trial->from, len};
+
+    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)len;
+}
+
+/* Replaces *best_p by the time since *since_p if that is less. */
+static void shm_times_note(int64_t *best_p, int64_t *since_p)
+{
+    int64_t now = psc_clock_now();
+
+    if (now - *since_p < *best_p)
+        *best_p = now - *since_p;
+    *since_p = now;
+}
+
+static bool shm_trial_round(shm_trial_t *trial, bool cma, shm_times_t *times)
+{
+    int64_t now = psc_clock_now();
+
+    shm_trial_copy(trial);
+    shm_times_note(&times->copies, &now);
+    if (!cma)
+        return true;
+    if (!shm_trial_attach(trial, SHM_TRIAL_LONG))
+        return false;
+    shm_times_note(&times->long_attach, &now);
+    if (!shm_trial_attach(trial, SHM_TRIAL_SHORT))
+        return false;
+    shm_times_note(&times->short_attach, &now);
+    return true;
+}
+
+/* Returns false if interruptions have made the times absurd. */
+static bool shm_rates_set(shm_rates_t *rates, const shm_times_t *times,
+                          bool cma)
+{
+    double copy = (double)times->copies / 2 / SHM_TRIAL_LONG;
+    double attach = (double)(times->long_attach - times->short_attach) /
+                    (SHM_TRIAL_LONG - SHM_TRIAL_SHORT);
+    double start = (double)times->short_attach - attach * SHM_TRIAL_SHORT;
+
+    if (cma && (attach <= 0 || start <= 0))
+        return false;
+    rates->copy = 1e9 / (copy + SHM_NEAR_NS_PER_BYTE);
+    if (cma) {
+        rates->attach = 1e9 / attach;
+        rates->attach_ns = start;
+    }
+    return true;
+}
+
+void shm_iface_calibrate(shm_iface_t *iface)
+{
+    bool cma = iface->cma != SHM_CMA_OFF, done = false;
+    shm_times_t times = {INT64_MAX, INT64_MAX, INT64_MAX};
+    shm_trial_t *trial = malloc(sizeof *trial);
+    int64_t until = psc_clock_now() + SHM_TRIAL_NS;
+
+    iface->rates = (shm_rates_t){8e9, 14e9, 1500, false};
+    if (trial == NULL)
+        return;
+    memset(trial, 1, sizeof *trial); /* the pages exist from now on */
+    for (int i = 0; i < SHM_TRIAL_ROUNDS && !done; i++) {
+        if (!shm_trial_round(trial, cma, &times))
+            break;
+        iface->rates.measured = shm_rates_set(&iface->rates, &times, cma);
+        done = iface->rates.measured && psc_clock_now() >= until;
+    }
+    free(trial);
+}
