@@ -205,6 +205,23 @@ class Connections:
             estimates=option.estimates,
         )
 
+    def _correct(self, record: Record) -> None:
+        """Correct the estimates by the times of the connection's messages, and its parameters if
+        these are too far from the best ones."""
+        report, rates = record.report, self._engine.rates(record.handle)
+        if not rates or report.estimates is None or report.params is None:
+            return
+        corrected = selection.corrected(report.estimates, *rates)
+        if selection.loss(corrected, report.params) <= selection.LOSS_MAX:
+            return
+        option = next(it for it in self._engine.options if it.name == record.transport)
+        params = selection.parameters(corrected, self._settings(option), report.lanes)
+        if params == report.params:
+            return
+        self._engine.adapt(record.handle, params)
+        record.report = report._replace(params=params, estimates=corrected)
+        logger.debug("%s: eager up to %d bytes", record.label, params.eager_max)
+
     def _settings(self, option: selection.Option) -> selection.Settings:
         threshold = f"{option.name.upper()}_RENDEZVOUS"
         name = threshold if threshold in self._config else "RENDEZVOUS"
@@ -230,6 +247,8 @@ class Connections:
         if record is None:
             return
         state = self._engine.connection_state(record.handle)
+        if state == ConnState.UP and record.phase is Phase.UP:
+            self._correct(record)
         if state == ConnState.CLOSING:
             self._progress.need(record, True)
             if record.link is not None:

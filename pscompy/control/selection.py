@@ -35,7 +35,7 @@ FRAG_MAX = 1 << 20  # bytes of one FRAG, for which a small message may have to w
 STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message
 
 
-DECLARED, MEASURED = "declared", "measured at open"
+DECLARED, MEASURED, CORRECTED = "declared", "measured at open", "corrected live"
 
 
 class Estimates(NamedTuple):
@@ -279,6 +279,44 @@ def _fragment(estimates: Estimates, scheme: str) -> int:
         room = estimates.max_bcopy - HEADER_MAX
         return max(room, min(estimates.max_zcopy, FRAG_MAX) if estimates.caps & CAP_AM_ZCOPY else 0)
     return {"put": estimates.max_put, "get": estimates.max_get}[scheme]
+
+
+# ---- correction by the times of messages --------------------------------------------------------
+
+LOSS_MAX = 1.1  # time of the chosen protocol, divided by the least, above which another is chosen
+TIMED_MIN = 8  # messages of one kind from which an estimate is corrected
+
+
+class Moved(NamedTuple):
+    """psc_moved_t: messages that were timed as they arrived in one way."""
+
+    messages: int = 0
+    nbytes: int = 0
+    ns: int = 0
+
+
+def corrected(estimates: Estimates, copies: Moved, gets: Moved) -> Estimates:
+    """Return the estimates, corrected by the messages that were copied and those that were got."""
+    if copies.messages >= TIMED_MIN:
+        rate = copies.nbytes / max(copies.ns, 1) * 1e9
+        estimates = estimates._replace(copy_bandwidth=rate, copy_source=CORRECTED)
+    if gets.messages >= TIMED_MIN:
+        expected = 2 * gets.messages * estimates.reg_ns + gets.nbytes / estimates.bandwidth * 1e9
+        slower = max(gets.ns, 1) / max(expected, 1.0)
+        estimates = estimates._replace(
+            bandwidth=estimates.bandwidth / slower,
+            reg_ns=estimates.reg_ns * slower,
+            source=CORRECTED,
+        )
+    return estimates
+
+
+def loss(estimates: Estimates, params: Params) -> float:
+    """Return how much longer than necessary a message takes at most: the factor at the worst size
+    up to the longest eager message."""
+    sizes = (round(1024 * 2 ** (power / 2)) for power in range(15))
+    costs = (_cost(estimates, params, nbytes) for nbytes in sizes)
+    return max(it.ns / min((it.ns, *it.others.values())) for it in costs)
 
 
 class Cost(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from pscompy.config.config import Config
 from pscompy.control.core_log import CoreLog
 from pscompy.control.lane import REASON_MAX, Lane, text
-from pscompy.control.selection import SCHEMES, Option, Params
+from pscompy.control.selection import SCHEMES, Moved, Option, Params
 from pscompy.control.transports import Transport, Transports
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError
@@ -296,15 +296,27 @@ class Engine:
 
     def install(self, handle: Any, lanes: list[Lane], params: Params) -> None:
         """Let the lanes carry the connection's messages. It owns them from now on."""
-        raw = ffi.new("psc_proto_params_t *")
-        raw.eager_max = params.eager_max
-        raw.zcopy_min = params.zcopy_min
-        raw.scheme = SCHEMES[params.scheme]
-        raw.fragment = params.fragment
         handles = [lane.handle for lane in lanes]
-        check(lib.psc_conn_install(handle, handles, len(handles), raw), "install the lanes")
+        installed = lib.psc_conn_install(handle, handles, len(handles), _raw(params))
+        check(installed, "install the lanes")
         for lane in lanes:
             lane.installed()
+
+    def rates(self, handle: Any) -> tuple[Moved, ...]:
+        """Take the times of the connection's copied messages, and of those that were got; () if
+        there are not enough of them for a correction."""
+        raw = ffi.new("psc_moved_t[2]")
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_conn_rates(handle, raw, raw + 1)
+        both = tuple(Moved(it.messages, it.bytes, it.ns) for it in raw)
+        return both if any(map(any, both)) else ()
+
+    def adapt(self, handle: Any, params: Params) -> None:
+        """Use other parameters for messages that are sent from now on."""
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_conn_adapt(handle, _raw(params))
 
     def fail(self, handle: Any, status: int) -> None:
         """End the connection with this status."""
@@ -325,6 +337,15 @@ class Engine:
         with self._guard:
             if not self._destroyed:
                 lib.psc_conn_destroy(handle)
+
+
+def _raw(params: Params) -> Any:
+    raw = ffi.new("psc_proto_params_t *")
+    raw.eager_max = params.eager_max
+    raw.zcopy_min = params.zcopy_min
+    raw.scheme = SCHEMES[params.scheme]
+    raw.fragment = params.fragment
+    return raw
 
 
 def _create_worker(config: Config) -> Any:

@@ -63,6 +63,33 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
     return psc_worker_left(conn->worker, PSC_OK);
 }
 
+/* ---- protocols that fit ---- */
+
+void psc_conn_rates(psc_conn_t *conn, psc_moved_t *copies, psc_moved_t *gets)
+{
+    psc_rates_t *rates = &conn->rates;
+
+    *copies = *gets = (psc_moved_t){0};
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return;
+    if (rates->copies.messages + rates->gets.messages >= rates->due) {
+        *copies = rates->copies;
+        *gets = rates->gets;
+        rates->copies = rates->gets = (psc_moved_t){0};
+        if (rates->due < UINT32_MAX / 2)
+            rates->due *= 2;
+    }
+    psc_worker_leave(conn->worker);
+}
+
+void psc_conn_adapt(psc_conn_t *conn, const psc_proto_params_t *params)
+{
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return;
+    conn->worker->up->conn_params(conn, params);
+    psc_worker_leave(conn->worker);
+}
+
 /* ---- other changes of state ---- */
 
 int psc_conn_connecting(psc_conn_t *conn)

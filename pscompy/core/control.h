@@ -44,9 +44,17 @@ typedef struct psc_proto_params {
     uint64_t fragment; /* longest FRAG, put or get */
 } psc_proto_params_t;
 
+/* Long messages that were timed as they arrived in one way. */
+typedef struct psc_moved {
+    uint64_t messages, bytes, ns;
+    uint64_t fastest; /* ns per KiB of the fastest one */
+} psc_moved_t;
+
 typedef enum psc_control_kind {
     PSC_CONTROL_LANE, /* lane `id` is up or failed: psc_lane_state */
-    PSC_CONTROL_CONN /* connection `id` ends or has ended: psc_conn_state */
+    /* connection `id` ends or has ended (psc_conn_state), or has timed enough
+     * messages (psc_conn_rates) */
+    PSC_CONTROL_CONN
 } psc_control_kind_t;
 
 typedef struct psc_control_event {
@@ -174,6 +182,12 @@ int psc_conn_connecting(psc_conn_t *conn);
  * messages that are matched, the others help with large data. */
 int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
                      const psc_proto_params_t *params);
+/* Take the messages that were timed since the last call: those that were copied
+ * out of a ring, and those that this side got. It takes twice as many until the
+ * control plane is notified again. */
+void psc_conn_rates(psc_conn_t *conn, psc_moved_t *copies, psc_moved_t *gets);
+/* Use other parameters for the messages that are sent from now on. */
+void psc_conn_adapt(psc_conn_t *conn, const psc_proto_params_t *params);
 /* End all outstanding operations with the status. A CONNECTING connection that
  * fails with PSC_ERR_CONNECT becomes LAZY again. */
 void psc_conn_fail(psc_conn_t *conn, int status);

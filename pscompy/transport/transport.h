@@ -185,7 +185,8 @@ typedef struct psc_iface_attr {
     /* bytes of an am_bcopy after which its receiver begins to copy; 0: all */
     size_t pipeline;
     double reg_ns; /* cost of registering one region */
-    /* 1 if `open` has measured bandwidth, copy_bandwidth and reg_ns */
+    /* 1 if `open` has measured bandwidth, copy_bandwidth and reg_ns; the core
+     * corrects them by the times of messages */
     uint32_t measured;
     double poll_ns; /* cost of one `progress` that finds no event */
     uint32_t max_eps; /* 0: no limit */

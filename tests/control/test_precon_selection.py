@@ -184,6 +184,26 @@ def test_a_stream_sends_eagerly_what_credit_allows() -> None:
     assert {it.protocol for it in selection.cost_table(stream, params)} >= {"eager zcopy"}
 
 
+def test_messages_correct_the_estimates() -> None:
+    exact = NODE._replace(reg_ns=100)
+    assert selection.corrected(exact, selection.Moved(7, 1, 1), selection.Moved()) == exact
+    copies = selection.Moved(8, 8 * 4096, 8 * 4096 * 2)
+    twice_as_long = selection.Moved(10, 10 * 65536, 2 * 10 * (2 * 100 + 65536 // 2))
+    made = selection.corrected(exact, copies, selection.Moved())
+    assert (made.copy_bandwidth, made.copy_source) == (5e8, "corrected live")
+    assert (made.bandwidth, made.source) == (exact.bandwidth, "declared")
+    made = selection.corrected(exact, selection.Moved(), twice_as_long)
+    assert (made.bandwidth, made.reg_ns, made.source) == (1e9, 200, "corrected live")
+    assert made.copy_bandwidth == exact.copy_bandwidth
+
+
+def test_the_loss_is_that_of_the_worst_size() -> None:
+    params = parameters(NODE)
+    assert selection.loss(NODE, params) == 1
+    assert 1 < selection.loss(NODE._replace(copy_bandwidth=0.8e9), params) < selection.LOSS_MAX
+    assert selection.loss(NODE._replace(copy_bandwidth=2e8), params) > 2
+
+
 def test_pieces_shorten_an_eager_message() -> None:
     """The copies overlap but for the first piece, so that the threshold is higher."""
     pieces = NODE._replace(pipeline=1024)

@@ -1,10 +1,63 @@
-"""Thresholds follow from estimates, which are measured when a session opens."""
+"""Thresholds follow from estimates, which are measured when a session opens, and corrected by the
+times of messages."""
 
 from __future__ import annotations
 
-from puppets import ONLY
+import numpy as np
+import pytest
+from puppets import BOUND, ONLY
+
+from pscompy.control.selection import CAP_GET, EAGER_LIMIT
+from tests.waiting import expect_soon
 
 SHM = ONLY["shm"]
+
+
+@pytest.fixture
+def pair(open_session):
+    """A function that connects two sessions of this process over shm, whose copies are estimated
+    to take no time."""
+
+    def connect(**config):
+        sessions = [open_session(**SHM, **config) for _ in "ab"]
+        for session in sessions:
+            session._engine.options[:] = map(immediate, session._engine.options)
+        with sessions[1].listen("127.0.0.1") as sock:
+            c = sessions[0].connect(sock.address)
+            c.send(b"hello")
+            d = sock.accept(timeout=BOUND)
+        assert d.recv(timeout=BOUND) == b"hello"
+        if not c.explain().estimates.caps & CAP_GET:
+            pytest.skip("cross-memory attach is refused here, so there is one protocol only")
+        return c, d
+
+    return connect
+
+
+def immediate(option):
+    if option.estimates is None:
+        return option
+    endless = option.estimates._replace(bandwidth=1e15, copy_bandwidth=1e15, reg_ns=0)
+    return option._replace(estimates=endless)
+
+
+def exchange(c, d):
+    """Send a message of 64 KiB each way; one thread drives both sessions."""
+    data, room = np.ones(1 << 16, np.uint8), np.zeros(1 << 16, np.uint8)
+    for source, target in ((c, d), (d, c)):
+        send(source, data, target, room)
+        assert room.all()
+        room[:] = 0
+
+
+def send(source, data, target, room):
+    receive, sent = target.irecv(room), source.isend(data)
+    while not all([receive.test(), sent.test()]):
+        pass
+
+
+def source_of(c, name):
+    return c.explain().as_dict()["estimates"][name][1]
 
 
 def test_copies_are_measured_when_the_session_opens(open_session):
@@ -13,3 +66,27 @@ def test_copies_are_measured_when_the_session_opens(open_session):
     sources = {name: source for name, (_, source) in estimates.sources().items()}
     assert sources["latency_ns"] == "declared"
     assert sources["copy_bandwidth"] == "measured at open"
+
+
+def test_a_threshold_is_corrected_by_the_times_of_messages(pair):
+    c, d = pair()
+    assert c.explain().eager_max == EAGER_LIMIT
+
+    def corrected():
+        exchange(c, d)
+        return source_of(c, "copy_bandwidth") == "corrected live"
+
+    expect_soon(corrected, "a correction", BOUND)
+    assert c.explain().eager_max < EAGER_LIMIT
+    assert "copy_bandwidth" in str(c.explain())
+    before = c.stats["rndv_rts"]
+    data = np.ones(c.explain().eager_max + 1, np.uint8)
+    send(c, data, d, np.empty_like(data))
+    assert c.stats["rndv_rts"] == before + 1
+
+
+def test_a_threshold_that_was_set_stays(pair):
+    c, d = pair(SHM_RENDEZVOUS="100k")
+    for _ in range(200):
+        exchange(c, d)
+    assert c.explain().eager_max == 102_399

@@ -8,6 +8,7 @@
 #include "am.h"
 #include "credit.h"
 #include "match.h"
+#include "rates.h"
 
 /* ---- sending ---- */
 
@@ -234,6 +235,7 @@ static void eager_begin_receive(psc_lane_t *lane, psc_req_t *req, int32_t tag,
     req->head.result.tag = tag;
     in->kind = PSC_INCOMING_RECEIVE;
     in->req = req;
+    in->began = psc_rates_begin_copy(lane->conn, len);
     dest->iov = in->iov;
     dest->n_iov = psc_iov_slice(psc_req_iov(req), req->n_iov, 0, &part, in->iov,
                                 PSC_INCOMING_IOV);
@@ -296,6 +298,7 @@ void psc_eager_end_receive(psc_lane_t *lane)
 {
     psc_incoming_t *in = &lane->incoming;
 
+    psc_rates_end_copy(lane->conn, in->len, in->began);
     eager_count_copy(lane->conn, in->len, in->req->total);
     psc_eager_landed(lane->conn, in->req, in->len);
 }

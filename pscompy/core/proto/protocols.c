@@ -13,6 +13,7 @@
 #include "lend.h"
 #include "match.h"
 #include "proto.h"
+#include "rates.h"
 #include "region.h"
 #include "rndv_fin.h"
 #include "tag.h"
@@ -34,6 +35,7 @@ static void conn_lanes(psc_conn_t *conn)
 
     conn->tagging.done = psc_tag_done;
     conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
+    psc_rates_start(conn);
 }
 
 /* ---- control messages ---- */

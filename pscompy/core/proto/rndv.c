@@ -157,6 +157,7 @@ psc_status_t psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
                                  offer->keys_len) == PSC_OK &&
             psc_rndv_register_local(req) == PSC_OK) {
             psc_count(offer->conn, PSC_COUNTER_rndv_get, 1);
+            req->bulk->began = 0;
             psc_req_stage_set(req, PSC_STAGE_GET);
         } else {
             psc_count(offer->conn, PSC_COUNTER_rndv_fallback, 1);

@@ -4,6 +4,7 @@
 #include "rndv_direct.h"
 
 #include "../finish.h"
+#include "rates.h"
 #include "rndv.h"
 
 psc_status_t psc_rndv_put(psc_req_t *req)
@@ -48,10 +49,14 @@ psc_status_t psc_rndv_flush(psc_req_t *req)
 
 psc_status_t psc_rndv_get(psc_req_t *req)
 {
-    psc_status_t status = psc_rndv_move(req, false);
+    psc_status_t status;
 
+    if (req->bulk->began == 0)
+        req->bulk->began = psc_rates_begin_get(req->conn, req->bulk->len);
+    status = psc_rndv_move(req, false);
     if (status != PSC_OK)
         return status;
+    psc_rates_end_get(req->conn, req->bulk->len, req->bulk->began);
     if (req->error == PSC_OK) {
         psc_count(req->conn, PSC_COUNTER_received_messages, 1);
         psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk->len);

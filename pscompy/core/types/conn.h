@@ -25,6 +25,15 @@ typedef struct psc_tagging {
     uint32_t pause, pause_left;
 } psc_tagging_t;
 
+/* The times of long messages; see proto/rates.h. */
+typedef struct psc_rates {
+    bool on; /* the interface measures its estimates */
+    uint32_t passed; /* messages that could be timed */
+    uint32_t due; /* notify the control plane after so many are timed */
+    uint32_t getting; /* gets in flight */
+    psc_moved_t copies, gets;
+} psc_rates_t;
+
 struct psc_conn {
     psc_worker_t *worker;
     uint64_t id;
@@ -43,6 +52,7 @@ struct psc_conn {
     uint32_t rts_in;     /* announcements that we have not matched yet */
     psc_closing_t closing;
     psc_tagging_t tagging;
+    psc_rates_t rates;
     psc_link_t link;     /* in the worker's conns or ends.doomed */
     psc_notice_t notice; /* the state has changed */
     /* active messages from this peer, queued or polled and not yet released */

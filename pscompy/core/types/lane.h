@@ -28,6 +28,7 @@ typedef struct psc_incoming {
         void *bounce;
     };
     uint64_t len;
+    int64_t began; /* kind RECEIVE: see proto/rates.h */
     psc_status_t status; /* not PSC_OK: the peer violated the protocol */
     psc_iov_t iov[PSC_INCOMING_IOV];
     _Alignas(8) uint8_t header[PSC_AM_HEADER_MAX];

@@ -67,6 +67,7 @@ typedef struct psc_bulk {
     uint64_t len;      /* bytes to move */
     uint64_t issued;   /* bytes handed to lanes */
     uint64_t arrived;  /* receiving: bytes in place */
+    int64_t began;     /* GET: see proto/rates.h */
     uint32_t inflight; /* operations that their lanes have not completed */
     bool one_lane;     /* one-sided: use lane 0 only */
     bool waited;       /* an operation did not complete immediately */

@@ -1,0 +1,74 @@
+#include "rates.h"
+
+#include "pscompy/transport/kit/clock.h"
+
+/* Lengths near which protocols may be equally fast. */
+#define RATES_MIN (12u << 10)
+#define RATES_MAX (256u << 10)
+#define RATES_EVERY 4u /* messages of which one is timed */
+#define RATES_FIRST 16u /* timed messages before the first notice */
+/* A message that takes so many times as long per byte as the fastest one was
+ * interrupted. */
+#define RATES_SPREAD 4u
+
+void psc_rates_start(psc_conn_t *conn)
+{
+    const psc_iface_attr_t *attr = &psc_conn_main_lane(conn)->slot->attr;
+
+    conn->rates.on =
+        attr->measured && attr->caps & PSC_CAP_GET && conn->n_lanes == 1;
+    conn->rates.due = RATES_FIRST;
+}
+
+int64_t psc_rates_begin_copy(psc_conn_t *conn, uint64_t len)
+{
+    psc_rates_t *rates = &conn->rates;
+
+    if (!rates->on || len < RATES_MIN || len > RATES_MAX ||
+        ++rates->passed % RATES_EVERY != 0)
+        return -1;
+    return psc_clock_now();
+}
+
+int64_t psc_rates_begin_get(psc_conn_t *conn, uint64_t len)
+{
+    return conn->rates.getting++ > 0 ? -1 : psc_rates_begin_copy(conn, len);
+}
+
+/* Returns true if the message was interrupted. */
+static bool rates_outlier(psc_moved_t *moved, uint64_t len, uint64_t ns)
+{
+    uint64_t pace = ns * 1024 / len;
+
+    if (pace * RATES_SPREAD < moved->fastest) /* those before were */
+        *moved = (psc_moved_t){0};
+    if (moved->messages == 0 || pace < moved->fastest)
+        moved->fastest = pace;
+    return pace > RATES_SPREAD * moved->fastest;
+}
+
+static void rates_note(psc_conn_t *conn, psc_moved_t *moved, uint64_t len,
+                       int64_t began)
+{
+    const psc_rates_t *rates = &conn->rates;
+    uint64_t ns = began < 0 ? 0 : (uint64_t)(psc_clock_now() - began);
+
+    if (began < 0 || rates_outlier(moved, len, ns))
+        return;
+    moved->messages++;
+    moved->bytes += len;
+    moved->ns += ns;
+    if (rates->copies.messages + rates->gets.messages >= rates->due)
+        psc_notice_post(&conn->worker->notices, &conn->notice);
+}
+
+void psc_rates_end_copy(psc_conn_t *conn, uint64_t len, int64_t began)
+{
+    rates_note(conn, &conn->rates.copies, len, began);
+}
+
+void psc_rates_end_get(psc_conn_t *conn, uint64_t len, int64_t began)
+{
+    conn->rates.getting--;
+    rates_note(conn, &conn->rates.gets, len, began);
+}

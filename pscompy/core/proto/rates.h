@@ -1,0 +1,19 @@
+/* The times of long messages as they arrive. The cost model's estimates are
+ * measured by a process alone; how far the peer's core is, and whether a
+ * message is still in the peer's cache, only shows in them. */
+#ifndef PSCOMPY_CORE_PROTO_RATES_H
+#define PSCOMPY_CORE_PROTO_RATES_H
+
+#include "../types/conn.h"
+
+/* Call when the connection's lanes are known. */
+void psc_rates_start(psc_conn_t *conn);
+/* A message of this length begins to arrive. Returns the time, or -1 if the
+ * message is not timed: a get is timed only if no other is in flight. */
+int64_t psc_rates_begin_copy(psc_conn_t *conn, uint64_t len);
+int64_t psc_rates_begin_get(psc_conn_t *conn, uint64_t len);
+/* The message that began then has arrived. */
+void psc_rates_end_copy(psc_conn_t *conn, uint64_t len, int64_t began);
+void psc_rates_end_get(psc_conn_t *conn, uint64_t len, int64_t began);
+
+#endif
