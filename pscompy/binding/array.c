@@ -51,21 +51,30 @@ bool psb_array_get(psc_iov_t *piece, PyObject *object, bool writable)
 
 /* ---- arrays over memory of the core ---- */
 
+/* An array over memory at `base` that `owner` keeps alive. Takes over the
+ * reference `descr`. */
+static PyObject *array_at(void *base, PyObject *owner, PyArray_Descr *descr,
+                          int n, const npy_intp *shape, int flags)
+{
+    PyObject *array = PyArray_NewFromDescr(array_type, descr, n, shape, NULL,
+                                           base, flags, NULL);
+
+    if (!array)
+        return NULL;
+    Py_INCREF(owner);
+    if (PyArray_SetBaseObject((PyArrayObject *)array, owner) < 0)
+        Py_CLEAR(array);
+    return array;
+}
+
 /* Takes over the reference `descr`. */
 static PyObject *array_over(PyObject *memory, PyArray_Descr *descr, int n,
                             const npy_intp *shape, int flags)
 {
     Py_ssize_t nbytes;
     void *base = psb_memory_base(memory, &nbytes);
-    PyObject *array = PyArray_NewFromDescr(array_type, descr, n, shape, NULL,
-                                           base, flags, NULL);
 
-    if (!array)
-        return NULL;
-    Py_INCREF(memory);
-    if (PyArray_SetBaseObject((PyArrayObject *)array, memory) < 0)
-        Py_CLEAR(array);
-    return array;
+    return array_at(base, memory, descr, n, shape, flags);
 }
 
 PyObject *psb_array_view(PyObject *memory)
@@ -136,6 +145,141 @@ PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
         array = array_make(worker, descr, &dims);
     Py_XDECREF(descr);
     PyDimMem_FREE(dims.ptr);
+    return array;
+}
+
+/* ---- arrays within an object that is pickled ---- */
+
+/* The kinds of types whose elements are plain numbers. */
+#define ARRAY_KINDS "biufc"
+#define ARRAY_DIMENSIONS_MAX 32
+
+static bool array_of_numbers(const PyArray_Descr *descr)
+{
+    return descr->kind && strchr(ARRAY_KINDS, descr->kind);
+}
+
+/* True if the array's numbers are contiguous, in the order C or F. */
+static bool array_is_plain(PyObject *object)
+{
+    PyArrayObject *array = (PyArrayObject *)object;
+
+    if (!Py_IS_TYPE(object, array_type) && !array_learn(object))
+        return false;
+    return array_of_numbers(PyArray_DESCR(array)) &&
+           PyArray_NDIM(array) <= ARRAY_DIMENSIONS_MAX &&
+           (PyArray_IS_C_CONTIGUOUS(array) || PyArray_IS_F_CONTIGUOUS(array));
+}
+
+/* The numbers for pickle, in the order of the memory. Few of them are copied,
+ * which takes less time than a PickleBuffer. */
+static PyObject *array_numbers(PyArrayObject *array, Py_ssize_t copied)
+{
+    const char *base = PyArray_BYTES(array);
+    npy_intp nbytes = PyArray_NBYTES(array);
+
+    if (nbytes >= copied)
+        return PyPickleBuffer_FromObject((PyObject *)array);
+    if (PyArray_CHKFLAGS(array, NPY_ARRAY_WRITEABLE))
+        return PyByteArray_FromStringAndSize(base, nbytes);
+    return PyBytes_FromStringAndSize(base, nbytes);
+}
+
+/* `self` is a tuple of the arguments of psb_array_reducer. */
+static PyObject *array_reduce(PyObject *self, PyObject *object)
+{
+    Py_ssize_t copied = PyLong_AsSsize_t(PyTuple_GET_ITEM(self, 1));
+    PyArrayObject *array = (PyArrayObject *)object;
+    PyObject *numbers, *shape, *order, *args, *reduced = NULL;
+
+    if (!array_is_plain(object))
+        return PyObject_CallMethod(object, "__reduce_ex__", "i", 5);
+    numbers = array_numbers(array, copied);
+    shape = PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array));
+    order = PyUnicode_FromString(PyArray_IS_C_CONTIGUOUS(array) ? "C" : "F");
+    args = numbers && shape && order
+               ? PyTuple_Pack(4, numbers, PyArray_DESCR(array), shape, order)
+               : NULL;
+    if (args)
+        reduced = PyTuple_Pack(2, PyTuple_GET_ITEM(self, 0), args);
+    Py_XDECREF(args);
+    Py_XDECREF(order);
+    Py_XDECREF(shape);
+    Py_XDECREF(numbers);
+    return reduced;
+}
+
+PyObject *psb_array_reducer(PyObject *restore, Py_ssize_t copied)
+{
+    static PyMethodDef def = {"reduce", array_reduce, METH_O, NULL};
+    PyObject *self = Py_BuildValue("(On)", restore, copied);
+    PyObject *reducer = self ? PyCFunction_New(&def, self) : NULL;
+
+    Py_XDECREF(self);
+    return reducer;
+}
+
+/* Returns -1 with an exception if `shape` is no tuple of at most
+ * ARRAY_DIMENSIONS_MAX lengths. */
+static int array_dims(PyObject *shape, PyArray_Dims *dims)
+{
+    dims->len = PyTuple_CheckExact(shape) ? (int)PyTuple_GET_SIZE(shape) : -1;
+    if (dims->len < 0 || dims->len > ARRAY_DIMENSIONS_MAX) {
+        PyErr_SetString(PyExc_TypeError, "the shape is no tuple of lengths");
+        return -1;
+    }
+    for (int i = 0; i < dims->len; i++) {
+        dims->ptr[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape, i));
+        if (dims->ptr[i] == -1 && PyErr_Occurred())
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *array_restored(PyObject *numbers, const Py_buffer *view,
+                                PyArray_Descr *descr, const PyArray_Dims *shape,
+                                bool fortran)
+{
+    int flags = fortran ? NPY_ARRAY_F_CONTIGUOUS : NPY_ARRAY_C_CONTIGUOUS;
+    size_t nbytes;
+    PyObject *array;
+
+    if (array_bytes(descr, shape, &nbytes) < 0)
+        return NULL;
+    if (nbytes != (size_t)view->len)
+        return PyErr_Format(PyExc_ValueError,
+                            "an array of %zu bytes has %zd bytes of numbers",
+                            nbytes, view->len);
+    if (!view->readonly)
+        flags |= NPY_ARRAY_WRITEABLE;
+    Py_INCREF(descr);
+    array = array_at(view->buf, numbers, descr, shape->len, shape->ptr, flags);
+    if (array)
+        PyArray_UpdateFlags((PyArrayObject *)array, NPY_ARRAY_UPDATE_ALL);
+    return array;
+}
+
+/* numpy.ndarray, too, does not keep the view, only the object. */
+PyObject *psb_array_restore(PyObject *numbers, PyObject *kind, PyObject *shape,
+                            PyObject *order)
+{
+    npy_intp lengths[ARRAY_DIMENSIONS_MAX];
+    PyArray_Dims dims = {lengths, 0};
+    PyArray_Descr *descr = (PyArray_Descr *)kind;
+    PyObject *array;
+    Py_buffer view;
+
+    if (array_import() < 0)
+        return NULL;
+    if (!PyArray_DescrCheck(kind) || !array_of_numbers(descr) ||
+        !PyUnicode_Check(order))
+        return PyErr_Format(PyExc_TypeError, "%R is no type of numbers", kind);
+    if (array_dims(shape, &dims) < 0 ||
+        PyObject_GetBuffer(numbers, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    array = array_restored(numbers, &view, descr, &dims,
+                           PyUnicode_CompareWithASCIIString(order, "F") == 0);
+    PyBuffer_Release(&view);
     return array;
 }
 

@@ -3,6 +3,7 @@
  * Multi-phase initialisation with the state in the module: nothing here is
  * global, and the types' instances reach the state through their Worker. */
 #include "args.h"
+#include "array.h"
 #include "await.h"
 #include "memory.h"
 #include "message.h"
@@ -108,6 +109,31 @@ static PyObject *module_wait_any(PyObject *module, PyObject *const *args,
     return module_wait(module, psb_wait_any, &signature, args, n_args, kwnames);
 }
 
+/* ---- arrays in pickles ---- */
+
+static PyObject *module_reducer(PyObject *module, PyObject *args)
+{
+    PyObject *restore;
+    Py_ssize_t copied;
+
+    (void)module;
+    return PyArg_ParseTuple(args, "On:reducer", &restore, &copied)
+               ? psb_array_reducer(restore, copied)
+               : NULL;
+}
+
+static PyObject *module_restore(PyObject *module, PyObject *const *args,
+                                Py_ssize_t n_args)
+{
+    (void)module;
+    if (n_args != 4) {
+        PyErr_SetString(PyExc_TypeError,
+                        "restore() takes numbers, type, shape and order");
+        return NULL;
+    }
+    return psb_array_restore(args[0], args[1], args[2], args[3]);
+}
+
 static int module_add_type(PyObject *module, PyType_Spec *spec,
                            PyTypeObject *base, PyTypeObject **type_p)
 {
@@ -181,6 +207,15 @@ static PyMethodDef module_methods[] = {
      "wait_any($module, requests, timeout=None)\n--\n\n"
      "(index, result) of a request that has completed; of several, the first\n"
      "in the list."},
+    {"reducer", module_reducer, METH_VARARGS,
+     "reducer($module, restore, copied, /)\n--\n\n"
+     "A function for pickle's dispatch table that reduces arrays to a call of\n"
+     "`restore`, if they hold plain numbers without gaps. Arrays of fewer\n"
+     "than `copied` bytes are copied; others become a PickleBuffer."},
+    {"restore", PSB_FUNCTION(module_restore), METH_FASTCALL,
+     "restore($module, numbers, kind, shape, order, /)\n--\n\n"
+     "The array over the memory of `numbers`, from the arguments that\n"
+     "the reducer returned. TypeError or ValueError if they describe none."},
     {NULL, NULL, 0, NULL}};
 
 static PyModuleDef_Slot module_slots[] = {

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import ParcelError, ProtocolError, describe
 from pscompy.parcel import array_codec
+from pscompy.parcel.pickling import SHORT
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -31,7 +32,6 @@ PICKLE_BYTE = b"\x80"  # the first byte of every pickle of protocol 2 and later
 MAGIC = b"PCL\x01"
 ALIGNMENT = 16  # bytes, of chunks within a head
 CHUNKS_MAX = 1 << 20
-SHORT = 4096  # a chunk of fewer bytes is copied out of its head
 
 _HEAD = struct.Struct("<4sIIIQ8s")  # magic, ident, chunks, 0, bytes of the index, serialiser
 _FRONT = struct.Struct("<4sI")  # the first fields of _HEAD: magic, ident

@@ -10,17 +10,15 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 from math import prod
-from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any
 
+from pscompy.binding import _binding
 from pscompy.errors import ProtocolError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from typing_extensions import Buffer
 
 NAME = "array"  # stands in the head where other archives have the name of their serialiser
-_SHORT = 1024  # an array of fewer bytes is copied, which takes less time than a PickleBuffer
 _KINDS = "biufc"
 _DIMENSIONS_MAX = 32
 _DESCRIBED_MAX = 256  # descriptions of arrays that are cached
@@ -51,30 +49,14 @@ def _order(obj: NDArray[Any]) -> str | None:
     return "F" if flags.fnc else "C"
 
 
-def reduce(obj: Any) -> Any:
-    """Reduce an array within another object, for pickle's dispatch table."""
-    kind, flags = obj.dtype, obj.flags
-    if kind.kind not in _KINDS or not flags.forc:
-        return obj.__reduce_ex__(5)
-    order = "F" if flags.fnc else "C"
-    if obj.nbytes < _SHORT and flags.writeable:
-        return restore, (bytearray(obj if order == "C" else obj.T), kind, obj.shape, order)
-    return restore, (PickleBuffer(obj), kind, obj.shape, order)
+restore = _binding.restore
+restore.__module__ = __name__  # the name that pickle writes
 
 
 def reduced(data: bytes) -> bool:
-    """Whether this pickle begins with arrays that `reduce` wrote, to guess what the next object
+    """Whether this pickle begins with arrays that `restore` reads, to guess what the next object
     contains."""
     return data.find(b"pscompy.parcel.array_codec", 0, 4096) >= 0
-
-
-def restore(numbers: Buffer, kind: Any, shape: tuple[int, ...], order: Any) -> NDArray[Any]:
-    """Restore an array from the arguments that `reduce` returned. Raises `ProtocolError` if `kind`
-    is no type of numbers."""
-    if kind.kind not in _KINDS:
-        raise ProtocolError(f"{kind!r} is no type of numbers")
-    made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, 0, None, order)
-    return made
 
 
 def make(index: memoryview, numbers: memoryview) -> NDArray[Any]:

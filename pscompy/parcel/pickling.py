@@ -16,6 +16,7 @@ from copyreg import dispatch_table
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pscompy.binding import _binding
 from pscompy.errors import ConfigError, Unsupported, describe
 from pscompy.parcel import array_codec
 from pscompy.parcel.restricted import Reader
@@ -42,6 +43,7 @@ class Serialiser(Protocol):
 
 
 PROTOCOL = 5
+SHORT = 4096  # a buffer of fewer bytes is copied out of the message that has it
 
 
 # ---- types that pickle would copy, or does not support ------------------------
@@ -86,9 +88,11 @@ _WHOLE: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 
 class _Dispatch:
-    """The dispatch table of our picklers: the entries of copyreg, and our own, which go first."""
+    """The dispatch table of our picklers: the entries of copyreg, and our own, which go first.
+    Arrays of fewer than `copied` bytes are copied into the pickle."""
 
-    def __init__(self) -> None:
+    def __init__(self, copied: int) -> None:
+        self._reduce_array = _binding.reducer(array_codec.restore, copied)
         self._theirs: dict[Any, Any] = {}
         self._table: dict[Any, Any] = dict(_MORE)
 
@@ -98,20 +102,8 @@ class _Dispatch:
             self._table = {**self._theirs, **_MORE}
         numpy = sys.modules.get("numpy")
         if numpy and (array := getattr(numpy, "ndarray", None)) and array not in self._table:
-            self._table = {**self._table, array: array_codec.reduce}
+            self._table = {**self._table, array: self._reduce_array}
         return self._table
-
-
-_dispatch = _Dispatch()
-
-
-def _dumps(obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
-    """Like pickle.dumps, but with our dispatch table."""
-    out = io.BytesIO()
-    pickler = pickle.Pickler(out, PROTOCOL, buffer_callback=leave)
-    pickler.dispatch_table = _dispatch.table()
-    pickler.dump(_Whole(obj) if type(obj) in _WHOLE else obj)
-    return out.getvalue()
 
 
 # ---- serialisers --------------------------------------------------------------
@@ -122,8 +114,16 @@ class Pickle:
 
     name = "pickle"
 
+    def __init__(self, copied: int = 1024) -> None:
+        """Arrays within an object are copied if they have fewer than `copied` bytes."""
+        self._dispatch = _Dispatch(copied)
+
     def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
-        return _dumps(obj, leave)
+        out = io.BytesIO()
+        pickler = pickle.Pickler(out, PROTOCOL, buffer_callback=leave)
+        pickler.dispatch_table = self._dispatch.table()
+        pickler.dump(_Whole(obj) if type(obj) in _WHOLE else obj)
+        return out.getvalue()
 
     def loads(self, data: Buffer, chunks: Sequence[Buffer]) -> Any:
         return pickle.loads(data, buffers=chunks)
@@ -135,7 +135,8 @@ class Cloudpickle(Pickle):
     Raises `Unsupported` if cloudpickle is not installed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, copied: int = 1024) -> None:
+        super().__init__(copied)
         try:
             self._dumps = importlib.import_module("cloudpickle").dumps
         except ImportError as error:
@@ -145,7 +146,7 @@ class Cloudpickle(Pickle):
 
     def dumps(self, obj: object, leave: Callable[[PickleBuffer], Any]) -> bytes:
         if type(obj) in _WHOLE:
-            return _dumps(obj, leave)
+            return super().dumps(obj, leave)
         made: bytes = self._dumps(obj, PROTOCOL, buffer_callback=leave)
         return made
 
@@ -174,18 +175,19 @@ class Pickling:
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Raises `ConfigError` if the configured serialiser cannot be used, and `Unsupported` if
         cloudpickle is configured but not installed."""
-        serialiser = _serialiser(config["PARCEL_SERIALISER"])
+        serialiser = _serialiser(config["PARCEL_SERIALISER"], config["PARCEL_ZERO_COPY"])
         if config["PARCEL_UNPICKLE"] == "restricted":
             serialiser = Restricted(serialiser, config["PARCEL_ALLOW"])
         self.serialiser: Serialiser = serialiser
         self.zero_copy: int = config["PARCEL_ZERO_COPY"]
 
 
-def _serialiser(name: str) -> Serialiser:
+def _serialiser(name: str, zero_copy: int) -> Serialiser:
+    copied = min(zero_copy, SHORT)
     if name == "pickle":
-        return Pickle()
+        return Pickle(copied)
     if name == "cloudpickle":
-        return Cloudpickle()
+        return Cloudpickle(copied)
     module, _, attribute = name.partition(":")
     try:
         made: Serialiser = getattr(importlib.import_module(module), attribute)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pscompy
-from pscompy.parcel import archive
+from pscompy.parcel import archive, array_codec
 from pscompy.parcel.pickling import Pickle, Restricted
 
 
@@ -99,6 +99,47 @@ def test_short_arrays_within_an_object_are_part_of_its_pickle():
     assert same(again, fields)
     assert [it.flags.writeable for it in again] == [True, True, False]
     assert not isinstance(archive.dump(fields, Pickle(), 1024), bytes)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        np.arange(6, dtype=">i2").reshape(2, 3),
+        np.ones((1,) * 32),
+        np.array(2 + 1j),
+        np.arange(9).view(np.recarray),
+        np.ma.array([1, 2], mask=[0, 1]),
+        np.arange(30)[::3],
+    ],
+    ids=lambda field: f"{type(field).__name__} {field.dtype} {field.ndim}",
+)
+def test_an_array_is_the_same_whatever_the_limit_for_copies(field):
+    for copied in (1, 10_000):
+        made = pickle.loads(Pickle(copied).dumps([field], lambda buffer: True))[0]
+        assert type(made) is type(field)
+        assert (made.dtype, made.strides) == (field.dtype, np.array(field).strides)
+        assert np.array_equal(made, field)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind", "shape"),
+    [
+        (bytearray(8), np.dtype("d"), (2,)),
+        (bytearray(16), np.dtype("d"), (1,)),
+        (bytearray(8), np.dtype("O"), (1,)),
+        (bytearray(8), np.dtype("U2"), (1,)),
+        (bytearray(8), float, (1,)),
+        (bytearray(8), np.dtype("d"), (-1, -1)),
+        (bytearray(8), np.dtype("d"), (1 << 62, 16, 0, 1 << 62)),
+        (bytearray(8), np.dtype("d"), (1,) * 33),
+        (bytearray(8), np.dtype("d"), [1]),
+        (bytearray(8), np.dtype("d"), ("1",)),
+        (1, np.dtype("d"), (1,)),
+    ],
+)
+def test_numbers_that_are_no_array_are_refused(numbers, kind, shape):
+    with pytest.raises((TypeError, ValueError)):
+        array_codec.restore(numbers, kind, shape, "C")
 
 
 def test_the_threshold_is_the_shortest_that_is_not_copied():
