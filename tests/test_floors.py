@@ -116,7 +116,7 @@ CORE_ROWS = (
     "proto/am proto/eager proto/region proto/rndv_keys proto/rndv",
     "proto/rndv_direct proto/rndv_am proto/rndv_fin",
     "proto/am_offer proto/tag_send proto/tag",
-    "proto/lend proto/rma proto/rndv_rts",
+    "proto/lend proto/rma proto/bundle proto/rndv_rts",
     "proto/message proto/giveback proto/am_post",
     "proto/proto proto/protocols",
     "api_table api_message api_memory api_holdings lifetime",

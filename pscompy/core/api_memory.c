@@ -5,6 +5,7 @@
 #include "api_table.h"
 #include "memory/pool.h"
 #include "progress/progress.h"
+#include "proto/bundle.h"
 #include "proto/region.h"
 #include "proto/rma.h"
 #include "worker.h"
@@ -85,4 +86,22 @@ psc_status_t psc_api_get(psc_conn_t *conn, const psc_send_args_t *args,
     return api_rma(conn, args,
                    &(psc_rma_args_t){packed, packed_len, offset, false},
                    request_p);
+}
+
+psc_status_t psc_api_offer(psc_conn_t *conn, const psc_send_args_t *args,
+                           uint8_t *packed, size_t *len_p,
+                           psc_request_t **request_p)
+{
+    return psc_worker_locked(
+        conn->worker, args->flags,
+        psc_bundle_offer(conn, args, packed, len_p, request_p));
+}
+
+psc_status_t psc_api_fetch(psc_conn_t *conn, const psc_send_args_t *args,
+                           const uint8_t *packed, size_t len,
+                           psc_request_t **request_p)
+{
+    return psc_worker_locked(
+        conn->worker, args->flags,
+        psc_bundle_fetch(conn, args, packed, len, request_p));
 }

@@ -200,6 +200,8 @@ static const psc_api_t api_table = {
     .sleeper_progress = psc_sleeper_progress,
     .sleeper_wait = psc_sleeper_wait,
     .send_strided = psc_api_send_strided,
+    .offer = psc_api_offer,
+    .fetch = psc_api_fetch,
 };
 
 uintptr_t psc_api_address(void)

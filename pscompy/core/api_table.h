@@ -14,6 +14,8 @@ static inline psc_req_t *psc_req_of(psc_request_t *request)
 
 PSC_API(send);
 PSC_API(send_strided);
+PSC_API(offer);
+PSC_API(fetch);
 PSC_API(recv);
 PSC_API(recv_supply);
 PSC_API(recv_view);

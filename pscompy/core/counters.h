@@ -39,6 +39,8 @@
     X(am_received)                                                             \
     X(am_dropped)          /* received without a handler */                    \
     X(am_unsent)           /* posted, but their connection ended first */      \
+    X(offered)             /* buffers whose keys a message carried */          \
+    X(fetched)             /* buffers that such an offer brought here */       \
     X(rma_put)             /* one-sided by the fabric */                       \
     X(rma_get)                                                                 \
     X(rma_emulated)        /* one-sided by messages */                         \

@@ -16,19 +16,27 @@ void psc_req_release(psc_req_t *req)
 
 /* ---- the core's hold ---- */
 
-void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane)
+static void req_forget(const psc_lane_t *lane, psc_mem_t **mem,
+                       psc_rkey_t **key)
 {
-    psc_mem_t **mem = &req->bulk->mem[lane->index];
-    psc_rkey_t **key = &req->bulk->keys.key[lane->index];
-
-    if (!psc_req_extended(req))
-        return;
     if (*mem)
         lane->slot->ops->mem_deregister(lane->ep->iface, *mem);
     if (*key)
         lane->slot->ops->rkey_release(lane->ep, *key);
     *mem = NULL;
     *key = NULL;
+}
+
+void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane)
+{
+    psc_bulk_t *bulk = req->bulk;
+    uint32_t i = lane->index;
+
+    if (!psc_req_extended(req))
+        return;
+    req_forget(lane, &bulk->mem[i], &bulk->keys.key[i]);
+    for (uint32_t n = 0; bulk->parts && n < req->n_iov; n++)
+        req_forget(lane, &bulk->parts[n].mem[i], &bulk->parts[n].keys.key[i]);
 }
 
 /* Release the lanes' registrations and keys of this request. */

@@ -42,8 +42,10 @@ void psc_req_unqueue(psc_req_t *req)
 
 static void req_shrink(psc_req_t *req)
 {
-    if (psc_req_extended(req))
+    if (psc_req_extended(req)) {
+        free(req->bulk->parts);
         free(req->bulk);
+    }
     req->bulk = req_no_bulk();
 }
 

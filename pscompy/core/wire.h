@@ -76,6 +76,19 @@ typedef struct psc_wire_rts {
 /* The receiver has a placeholder of this message already; aux is its number. */
 #define PSC_RTS_LATE 0x2u
 
+/* An offer, which a message of the program contains: this head; then for each
+ * buffer a psc_wire_part_t and `n_keys` packed keys. */
+typedef struct psc_wire_offer {
+    uint64_t send_id;
+    uint32_t n_parts;
+    uint32_t n_keys; /* of each buffer; 0: the receiver asks for fragments */
+} psc_wire_offer_t;
+
+typedef struct psc_wire_part {
+    uint64_t len;
+    uint64_t offset; /* of the buffer in the memory of the keys */
+} psc_wire_part_t;
+
 typedef struct psc_wire_rtr {
     uint32_t credit;
     uint32_t n_keys; /* 0: send fragments as active messages */

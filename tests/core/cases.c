@@ -1,6 +1,7 @@
 /* The core's test cases over one transport. Usage: cases NAME SETTING... */
 #include <pthread.h>
 
+#include "bundles.h"
 #include "completions.h"
 #include "driven.h"
 #include "ends.h"
@@ -247,6 +248,11 @@ static const struct {
     {"fins_and_close", case_fins_and_close},
     {"fins_and_end", case_fins_and_end},
     {"hostile_fins", case_hostile_fins},
+    {"bundles", case_bundles},
+    {"bundle_over_lanes", case_bundle_over_lanes},
+    {"bundle_withdrawn", case_bundle_withdrawn},
+    {"bundle_and_end", case_bundle_and_end},
+    {"hostile_offers", case_hostile_offers},
     {"destroyed_connections_are_freed", case_destroyed_connections_are_freed},
     {"destroy_with_unreceived_messages", case_destroy_with_unreceived_messages},
     {"destroy_with_messages_in_hand", case_destroy_with_messages_in_hand},

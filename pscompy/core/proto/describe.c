@@ -18,6 +18,7 @@ static const char *describe_stage(psc_stage_t stage)
     case PSC_STAGE_SEND_MARK:
     case PSC_STAGE_SEND_LATE:
     case PSC_STAGE_AWAIT_RTR:
+    case PSC_STAGE_OFFERED:
         return "announced; the peer has not received it yet";
     case PSC_STAGE_LENT:
         return "lent to the peer";

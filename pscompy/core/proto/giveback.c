@@ -151,7 +151,8 @@ psc_status_t psc_giveback_request(psc_req_t *req)
     psc_unexp_t *unexp;
 
     if (status != PSC_ERR_INVALID || req->kind != PSC_REQ_RECV ||
-        req->head.state == PSC_REQUEST_DONE || req->error != PSC_OK)
+        req->bulk->parts || req->head.state == PSC_REQUEST_DONE ||
+        req->error != PSC_OK)
         return status;
     if (req->bulk->on_done) /* the request is being given back already */
         return PSC_INPROGRESS;

@@ -396,7 +396,7 @@ psc_status_t psc_message_cancel(psc_req_t *req)
     if (req->stage == PSC_STAGE_TAGGED)
         return psc_tag_recv_cancel(req);
     if (req->stage != PSC_STAGE_POSTED && req->stage != PSC_STAGE_SEND &&
-        req->kind != PSC_REQ_EVENT)
+        req->stage != PSC_STAGE_OFFERED && req->kind != PSC_REQ_EVENT)
         return PSC_ERR_INVALID;
     if (req->stage == PSC_STAGE_POSTED)
         psc_match_leave(req);

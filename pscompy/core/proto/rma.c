@@ -54,12 +54,13 @@ static psc_status_t rma_choose(psc_req_t *req, const psc_rma_args_t *rma,
 {
     psc_lane_t *lane = psc_conn_main_lane(req->conn);
     uint64_t cap = rma->is_put ? PSC_CAP_PUT : PSC_CAP_GET;
+    psc_keyed_t keyed = psc_rndv_keyed(req);
     psc_status_t status = PSC_ERR_UNSUPPORTED;
 
     if (req->total > 0 && lane->slot->attr.caps & cap)
         status = rma_unpack(req, rma, head->n_keys);
     if (status == PSC_OK)
-        status = psc_rndv_register_local(req);
+        status = psc_rndv_register_local(&keyed);
     if (status == PSC_OK) {
         psc_count(req->conn,
                   rma->is_put ? PSC_COUNTER_rma_put : PSC_COUNTER_rma_get, 1);

@@ -21,6 +21,11 @@ static bool rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)
            conn->params.scheme == scheme;
 }
 
+bool psc_rndv_may_get(const psc_conn_t *conn)
+{
+    return rndv_may(conn, PSC_RNDV_GET);
+}
+
 /* ---- the sending side ---- */
 
 /* Pack keys by which the receiver can get the message from the sender's buffer.
@@ -29,17 +34,18 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
                           size_t *len_p)
 {
     psc_conn_t *conn = req->conn;
+    psc_keyed_t keyed = psc_rndv_keyed(req);
     psc_segment_t *segment = NULL;
 
     if (req->n_iov == 1)
         segment = psc_pool_find(psc_req_worker(req)->memory.pool,
                                 req->piece.base, req->total, &wire->offset);
     if (rndv_may(conn, PSC_RNDV_GET))
-        wire->n_keys = (uint16_t)psc_rndv_pack_keys(req, PSC_CAP_GET, segment,
-                                                    keys, len_p);
+        wire->n_keys = (uint16_t)psc_rndv_pack_keys(&keyed, PSC_CAP_GET,
+                                                    segment, keys, len_p);
     if (!(req->head.flags & PSC_FLAG_LEND) || !segment)
         return;
-    if (wire->n_keys > 0 || psc_rndv_pack_key(req, psc_conn_main_lane(conn),
+    if (wire->n_keys > 0 || psc_rndv_pack_key(&keyed, psc_conn_main_lane(conn),
                                               segment, keys, len_p) == PSC_OK)
         wire->flags |= PSC_RTS_LENT;
 }
@@ -83,20 +89,25 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_rtr_t *wire = am->header;
     psc_req_t *req = psc_req_find(&lane->worker->requests, wire->send_id);
+    const uint8_t *keys = am->payload;
+    size_t keys_len = am->len;
     psc_status_t status = PSC_ERR_UNSUPPORTED;
+    psc_keyed_t keyed;
 
     if (!req || req->conn != lane->conn || wire->len > req->total ||
-        req->stage != PSC_STAGE_AWAIT_RTR)
+        (req->stage != PSC_STAGE_AWAIT_RTR && req->stage != PSC_STAGE_OFFERED))
         return PSC_ERR_PROTOCOL;
+    keyed = psc_rndv_keyed(req);
     req->bulk->remote_id = wire->recv_id;
     req->bulk->len = wire->len;
-    if (wire->n_keys && req->n_iov == 1 && rndv_may(lane->conn, PSC_RNDV_PUT))
-        status = psc_rndv_unpack_keys(req, PSC_CAP_PUT, wire->n_keys,
-                                      am->payload, am->len);
+    if (wire->n_keys && req->n_iov == 1 && !req->bulk->parts &&
+        rndv_may(lane->conn, PSC_RNDV_PUT))
+        status = psc_rndv_unpack_keys(&keyed, PSC_CAP_PUT, wire->n_keys, &keys,
+                                      &keys_len);
     if (status == PSC_ERR_PROTOCOL)
         return status;
     if (status == PSC_OK)
-        status = psc_rndv_register_local(req);
+        status = psc_rndv_register_local(&keyed);
     if (!req->confirm)
         psc_rndv_rts_answered(lane->conn);
     if (status == PSC_OK) {
@@ -142,20 +153,25 @@ static void rndv_recv_meets(psc_req_t *req, psc_conn_t *conn, int32_t tag,
  * section 2). */
 psc_status_t psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
 {
+    const uint8_t *keys = offer->keys;
+    size_t keys_len = offer->keys_len;
+    psc_keyed_t keyed;
+
     if (!psc_req_extend(req)) {
         psc_req_attach(req, offer->conn);
         psc_req_finish(req, PSC_ERR_NO_MEMORY);
         return PSC_ERR_NO_MEMORY;
     }
     rndv_recv_meets(req, offer->conn, offer->tag, offer->len);
+    keyed = psc_rndv_keyed(req);
     req->bulk->remote_id = offer->send_id;
     psc_req_stage_set(req, PSC_STAGE_SEND_RTR);
     req->bulk->rma.offset = offer->offset;
     if (offer->n_keys && req->bulk->len > 0 && req->n_iov == 1 &&
         rndv_may(offer->conn, PSC_RNDV_GET)) {
-        if (psc_rndv_unpack_keys(req, PSC_CAP_GET, offer->n_keys, offer->keys,
-                                 offer->keys_len) == PSC_OK &&
-            psc_rndv_register_local(req) == PSC_OK) {
+        if (psc_rndv_unpack_keys(&keyed, PSC_CAP_GET, offer->n_keys, &keys,
+                                 &keys_len) == PSC_OK &&
+            psc_rndv_register_local(&keyed) == PSC_OK) {
             psc_count(offer->conn, PSC_COUNTER_rndv_get, 1);
             req->bulk->began = 0;
             psc_req_stage_set(req, PSC_STAGE_GET);
@@ -210,6 +226,7 @@ void psc_rndv_recv_landed(psc_req_t *req, psc_conn_t *conn, int32_t tag,
 psc_status_t psc_rndv_send_rtr(psc_req_t *req)
 {
     psc_conn_t *conn = req->conn;
+    psc_keyed_t keyed = psc_rndv_keyed(req);
     uint8_t keys[PSC_KEYS_MAX];
     size_t keys_len = 0;
     psc_wire_rtr_t wire = {.send_id = req->bulk->remote_id,
@@ -219,7 +236,7 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
 
     if (req->bulk->len > 0 && !req->confirm && rndv_may(conn, PSC_RNDV_PUT))
         wire.n_keys =
-            psc_rndv_pack_keys(req, PSC_CAP_PUT, NULL, keys, &keys_len);
+            psc_rndv_pack_keys(&keyed, PSC_CAP_PUT, NULL, keys, &keys_len);
     status =
         psc_credit_send(conn, PSC_WIRE_RTR, &wire, sizeof wire, keys, keys_len);
     if (status != PSC_OK)
@@ -265,25 +282,35 @@ psc_status_t psc_rndv_pause(psc_req_t *req)
     return PSC_INPROGRESS;
 }
 
+/* The part that the next byte to move belongs to. */
+static const psc_part_t *rndv_part(psc_bulk_t *bulk)
+{
+    while (bulk->parts[bulk->part].end <= bulk->issued)
+        bulk->part++;
+    return &bulk->parts[bulk->part];
+}
+
 static psc_status_t rndv_move_one(psc_req_t *req, bool is_put, size_t *moved_p)
 {
     psc_conn_t *conn = req->conn;
-    uint64_t left = req->bulk->len - req->bulk->issued;
+    const psc_part_t *part = req->bulk->parts ? rndv_part(req->bulk) : NULL;
+    uint64_t left = (part ? part->end : req->bulk->len) - req->bulk->issued;
+    uint64_t done = req->bulk->issued - (part ? part->begin : 0);
     size_t want = left < conn->params.fragment ? left : conn->params.fragment;
     psc_lane_t *lane =
         psc_stripe_next(conn, req->bulk->one_lane ? 1 : conn->n_lanes, want);
     const psc_transport_ops_t *ops = lane->slot->ops;
-    psc_mem_t *mem = req->bulk->mem[lane->index];
-    psc_rkey_t *key = req->bulk->keys.key[lane->index];
-    uint64_t at = req->bulk->rma.offset + req->bulk->issued;
+    psc_mem_t *mem = (part ? part->mem : req->bulk->mem)[lane->index];
+    psc_rkey_t *key = (part ? &part->keys : &req->bulk->keys)->key[lane->index];
+    uint64_t at = (part ? part->offset : req->bulk->rma.offset) + done;
     size_t most = is_put ? lane->slot->attr.max_put : lane->slot->attr.max_get;
     psc_iov_t piece;
     psc_status_t status;
 
     if (want > most)
         want = most;
-    psc_iov_slice(psc_req_iov(req), req->n_iov, req->bulk->issued, &want,
-                  &piece, 1);
+    psc_iov_slice(psc_req_iov(req) + (part ? req->bulk->part : 0),
+                  part ? 1 : req->n_iov, done, &want, &piece, 1);
     req->bulk->comp.func = psc_rndv_comp;
     status = is_put ? ops->put(lane->ep, piece.base, piece.len, mem, key, at,
                                &req->bulk->comp)

@@ -21,6 +21,9 @@
 /* Announcements of one peer that may wait here. */
 #define PSC_RTS_LIMIT 65536u
 
+/* Returns true if the connection's configuration allows to get. */
+bool psc_rndv_may_get(const psc_conn_t *conn);
+
 /* ---- the sending side ---- */
 
 /* Send the RTS. */

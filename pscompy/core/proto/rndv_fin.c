@@ -104,6 +104,7 @@ static psc_status_t fin_of_one(psc_lane_t *lane, uint64_t id,
         if (!req->confirm)
             psc_rndv_rts_answered(lane->conn);
         break;
+    case PSC_STAGE_OFFERED: /* the peer got all parts, or could not */
     case PSC_STAGE_LENT: /* the peer has released its view */
         break;
     case PSC_STAGE_AWAIT_DATA: /* the peer has put the data, or failed */

@@ -8,9 +8,7 @@
 #include "../memory/segment.h"
 #include "../types/conn.h"
 
-/* Returns true if every lane of the connection has all of `caps`. Only then can
- * the data of a request with one piece go by put or get. */
-static bool rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
+bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         if ((conn->lanes[i]->slot->attr.caps & caps) != caps)
@@ -21,36 +19,36 @@ static bool rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
 
 /* Pool memory is registered once per segment. A fabric with PSC_CAP_MEM_LOCAL
  * then finds the message's memory within that registration. */
-static psc_status_t rndv_register(psc_req_t *req, psc_lane_t *lane)
+static psc_status_t rndv_register(const psc_keyed_t *keyed, psc_lane_t *lane)
 {
+    const psc_iov_t *piece = &keyed->piece;
     uint64_t offset;
-    psc_segment_t *segment = psc_pool_find(
-        psc_req_worker(req)->memory.pool, req->piece.base, req->total, &offset);
+    psc_segment_t *segment = psc_pool_find(keyed->conn->worker->memory.pool,
+                                           piece->base, piece->len, &offset);
 
     if (!segment)
-        psc_count(req->conn, PSC_COUNTER_registrations, 1);
+        psc_count(keyed->conn, PSC_COUNTER_registrations, 1);
     else if (lane->slot->attr.caps & PSC_CAP_MEM_LOCAL)
         psc_segment_mem(segment, lane->slot);
-    return lane->slot->ops->mem_register(lane->ep->iface, lane->ep,
-                                         req->piece.base, req->total,
-                                         &req->bulk->mem[lane->index]);
+    return lane->slot->ops->mem_register(lane->ep->iface, lane->ep, piece->base,
+                                         piece->len, &keyed->mem[lane->index]);
 }
 
-static psc_mem_t *rndv_mem(psc_req_t *req, psc_lane_t *lane)
+static psc_mem_t *rndv_mem(const psc_keyed_t *keyed, psc_lane_t *lane)
 {
-    psc_mem_t **mem = &req->bulk->mem[lane->index];
+    psc_mem_t **mem = &keyed->mem[lane->index];
 
-    if (!*mem && rndv_register(req, lane) != PSC_OK)
+    if (!*mem && rndv_register(keyed, lane) != PSC_OK)
         *mem = NULL;
     return *mem;
 }
 
-psc_status_t psc_rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
+psc_status_t psc_rndv_pack_key(const psc_keyed_t *keyed, psc_lane_t *lane,
                                psc_segment_t *segment, uint8_t *packed,
                                size_t *len_p)
 {
     psc_mem_t *mem =
-        segment ? psc_segment_mem(segment, lane->slot) : rndv_mem(req, lane);
+        segment ? psc_segment_mem(segment, lane->slot) : rndv_mem(keyed, lane);
     psc_wire_key_t head = {.lane = lane->index};
     size_t len = PSC_RKEY_MAX;
     psc_status_t status = PSC_ERR_NO_RESOURCE;
@@ -66,20 +64,20 @@ psc_status_t psc_rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
     return PSC_OK;
 }
 
-uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
+uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
                             psc_segment_t *segment, uint8_t *packed,
                             size_t *len_p)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = keyed->conn;
     size_t at = 0;
 
     *len_p = 0;
-    if (req->n_iov != 1 || req->total == 0 || !rndv_lanes_can(conn, caps))
+    if (keyed->piece.len == 0 || !psc_rndv_lanes_can(conn, caps))
         return 0;
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         size_t len;
 
-        if (psc_rndv_pack_key(req, conn->lanes[i], segment, packed + at,
+        if (psc_rndv_pack_key(keyed, conn->lanes[i], segment, packed + at,
                               &len) != PSC_OK) {
             psc_count(conn, PSC_COUNTER_rndv_fallback, 1);
             return 0;
@@ -90,51 +88,60 @@ uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
     return conn->n_lanes;
 }
 
-psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint64_t caps,
-                                  uint32_t n_keys, const uint8_t *packed,
-                                  size_t len)
+/* Take `n` bytes off the front of what is packed; NULL if there are fewer. */
+static const uint8_t *keys_take(const uint8_t **packed, size_t *len, size_t n)
 {
-    psc_conn_t *conn = req->conn;
+    const uint8_t *at = *packed;
 
-    if (!rndv_lanes_can(conn, caps))
+    if (*len < n)
+        return NULL;
+    *packed += n;
+    *len -= n;
+    return at;
+}
+
+psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
+                                  uint32_t n_keys, const uint8_t **packed,
+                                  size_t *len)
+{
+    psc_conn_t *conn = keyed->conn;
+
+    if (!psc_rndv_lanes_can(conn, caps))
         return PSC_ERR_UNSUPPORTED;
     if (n_keys != conn->n_lanes)
         return PSC_ERR_PROTOCOL;
     for (uint32_t i = 0; i < n_keys; i++) {
+        const uint8_t *at = keys_take(packed, len, sizeof(psc_wire_key_t));
         psc_wire_key_t head;
         psc_lane_t *lane;
         psc_status_t status;
 
-        if (len < sizeof head)
+        if (!at)
             return PSC_ERR_PROTOCOL;
-        memcpy(&head, packed, sizeof head);
-        packed += sizeof head;
-        len -= sizeof head;
-        if (head.lane >= conn->n_lanes || head.len > len ||
-            req->bulk->keys.key[head.lane])
+        memcpy(&head, at, sizeof head);
+        at = keys_take(packed, len, head.len);
+        if (!at || head.lane >= conn->n_lanes || keyed->keys[head.lane])
             return PSC_ERR_PROTOCOL;
         lane = conn->lanes[head.lane];
-        status = lane->slot->ops->rkey_unpack(lane->ep, packed, head.len,
-                                              &req->bulk->keys.key[head.lane]);
+        status = lane->slot->ops->rkey_unpack(lane->ep, at, head.len,
+                                              &keyed->keys[head.lane]);
         if (status != PSC_OK)
             return status;
-        packed += head.len;
-        len -= head.len;
     }
     return PSC_OK;
 }
 
-psc_status_t psc_rndv_register_local(psc_req_t *req)
+psc_status_t psc_rndv_register_local(const psc_keyed_t *keyed)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = keyed->conn;
 
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         psc_lane_t *lane = conn->lanes[i];
         psc_status_t status;
 
-        if (req->bulk->mem[i] || !(lane->slot->attr.caps & PSC_CAP_MEM_LOCAL))
+        if (keyed->mem[i] || !(lane->slot->attr.caps & PSC_CAP_MEM_LOCAL))
             continue;
-        status = rndv_register(req, lane);
+        status = rndv_register(keyed, lane);
         if (status != PSC_OK)
             return status;
     }

@@ -7,24 +7,46 @@
 
 #define PSC_KEYS_MAX (PSC_LANES_MAX * (sizeof(psc_wire_key_t) + PSC_RKEY_MAX))
 
-/* Register the request's buffer with every lane and pack the keys. Returns the
- * number of keys; 0 if that fails (the caller continues without keys). segment:
- * the pool's segment that holds the buffer, whose keys are used instead, or
+/* A buffer, and where its registrations and the peer's keys are kept, each by
+ * the index of the lane. */
+typedef struct psc_keyed {
+    psc_conn_t *conn;
+    psc_iov_t piece;
+    psc_mem_t **mem;
+    psc_rkey_t **keys;
+} psc_keyed_t;
+
+/* The buffer of a request; of length 0 if the request has several pieces. */
+static inline psc_keyed_t psc_rndv_keyed(psc_req_t *req)
+{
+    psc_iov_t none = {NULL, 0};
+
+    return (psc_keyed_t){req->conn, req->n_iov == 1 ? req->piece : none,
+                         req->bulk->mem, req->bulk->keys.key};
+}
+
+/* Returns true if every lane of the connection has all of `caps`. Only then can
+ * the data of a request go by put or get. */
+bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps);
+/* Register the buffer with every lane and pack the keys. Returns the number of
+ * keys; 0 if that fails (the caller continues without keys). segment: the
+ * pool's segment that holds the buffer, whose keys are used instead, or
  * NULL. */
-uint32_t psc_rndv_pack_keys(psc_req_t *req, uint64_t caps,
+uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
                             psc_segment_t *segment, uint8_t *packed,
                             size_t *len_p);
 /* Pack the key for one lane. */
-psc_status_t psc_rndv_pack_key(psc_req_t *req, psc_lane_t *lane,
+psc_status_t psc_rndv_pack_key(const psc_keyed_t *keyed, psc_lane_t *lane,
                                psc_segment_t *segment, uint8_t *packed,
                                size_t *len_p);
-/* Unpack the peer's keys into the request. Returns PSC_ERR_UNSUPPORTED if the
- * lanes lack `caps`; the caller uses messages instead. */
-psc_status_t psc_rndv_unpack_keys(psc_req_t *req, uint64_t caps,
-                                  uint32_t n_keys, const uint8_t *packed,
-                                  size_t len);
+/* Unpack the peer's keys; *packed and *len become those of the bytes after
+ * them. Returns PSC_ERR_UNSUPPORTED if the lanes lack `caps`; the caller uses
+ * messages instead. */
+psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
+                                  uint32_t n_keys, const uint8_t **packed,
+                                  size_t *len);
 /* Register the local buffer with each lane that needs it for its own
  * operations. */
-psc_status_t psc_rndv_register_local(psc_req_t *req);
+psc_status_t psc_rndv_register_local(const psc_keyed_t *keyed);
 
 #endif

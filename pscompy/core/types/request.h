@@ -34,6 +34,7 @@ typedef enum psc_stage {
     PSC_STAGE_TAG_PUT, /* send: the mark carried the payload, no RTS */
     PSC_STAGE_SEND_LATE, /* send: mark met no receive; RTS to be sent */
     PSC_STAGE_AWAIT_RTR, /* send: RTS is sent */
+    PSC_STAGE_OFFERED, /* send: another message has its keys; proto/bundle.h */
     PSC_STAGE_PUT, /* send: puts are being issued */
     PSC_STAGE_FRAG, /* send: fragments are being sent */
     PSC_STAGE_FLUSH, /* send: puts issued, not all remotely complete */
@@ -57,6 +58,14 @@ typedef struct psc_keys {
     psc_rkey_t *key[PSC_LANES_MAX];
 } psc_keys_t;
 
+/* One buffer of a request that offers or fetches a list; proto/bundle.h. */
+typedef struct psc_part {
+    uint64_t begin, end; /* in the bytes of all buffers */
+    uint64_t offset; /* of the buffer in the memory of its keys */
+    psc_mem_t *mem[PSC_LANES_MAX];
+    psc_keys_t keys;
+} psc_part_t;
+
 /* A transfer in flight, the same for put, get and FRAG, and the state of other
  * operations that are more than an eager message into the buffer of a posted
  * receive. */
@@ -64,15 +73,18 @@ typedef struct psc_bulk {
     psc_req_t *req;
     psc_comp_t comp;
     uint64_t remote_id;
-    uint64_t len;      /* bytes to move */
-    uint64_t issued;   /* bytes handed to lanes */
-    uint64_t arrived;  /* receiving: bytes in place */
-    int64_t began;     /* GET: see proto/rates.h */
+    uint64_t len; /* bytes to move */
+    uint64_t issued; /* bytes handed to lanes */
+    uint64_t arrived; /* receiving: bytes in place */
+    int64_t began; /* GET: see proto/rates.h */
     uint32_t inflight; /* operations that their lanes have not completed */
-    bool one_lane;     /* one-sided: use lane 0 only */
-    bool waited;       /* an operation did not complete immediately */
+    bool one_lane; /* one-sided: use lane 0 only */
+    bool waited; /* an operation did not complete immediately */
     psc_mem_t *mem[PSC_LANES_MAX];
     psc_keys_t keys;
+    psc_part_t
+        *parts; /* NULL, or one for each piece, in place of mem and keys */
+    uint32_t part; /* index of the one that the next byte to move belongs to */
     psc_link_t work_link; /* in the connection's work queue, or revoking */
     struct {
         uint64_t region, nonce, offset;
@@ -105,7 +117,7 @@ struct psc_req {
     psc_link_t link;
     union {
         psc_link_t bucket; /* POSTED: see proto/match_list.h */
-        struct {           /* all other stages */
+        struct { /* all other stages */
             /* in the completion queue or the list of freed requests */
             psc_req_t *next;
             /* send: destination; recv: source, once known; else NULL */

@@ -1,0 +1,23 @@
+/* Bundles: several buffers whose keys travel in a message of the program,
+ * instead of an RTS for each.
+ *
+ *   message(offer) ->      get, get, ...           <- FIN
+ *   message(offer) ->   <- RTR          FRAG ->    <- FIN   if no lane can get
+ *
+ * The sender's request waits in stage OFFERED for the FIN. The receiver's gets
+ * part after part; without keys, or if a key cannot be used here, it asks for
+ * fragments of all parts as if they were one message. */
+#ifndef PSCOMPY_CORE_PROTO_BUNDLE_H
+#define PSCOMPY_CORE_PROTO_BUNDLE_H
+
+#include "../types/conn.h"
+
+/* psc_api_t.offer and fetch. */
+psc_status_t psc_bundle_offer(psc_conn_t *conn, const psc_send_args_t *args,
+                              uint8_t *packed, size_t *len_p,
+                              psc_request_t **request_p);
+psc_status_t psc_bundle_fetch(psc_conn_t *conn, const psc_send_args_t *args,
+                              const uint8_t *packed, size_t len,
+                              psc_request_t **request_p);
+
+#endif
