@@ -1,5 +1,5 @@
-/* Methods of Connection beside messages: the peer's memory regions and its
- * handlers of active messages. */
+/* Methods of Connection beside messages: the peer's memory regions, buffers
+ * that are offered to it, and its handlers of active messages. */
 #include "access.h"
 
 #include "args.h"
@@ -54,6 +54,42 @@ PyObject *psb_connection_get(psb_connection_t *self, PyObject *const *args,
         "get", 2, 3, {"buf", "rkey", "offset"}};
 
     return access_region(self, &signature, PSB_GET, args, n_args, kwnames);
+}
+
+PyObject *psb_connection_offer(psb_connection_t *self, PyObject *buffers)
+{
+    psb_call_t call = {.kind = PSB_OFFER, .post = true, .buf = buffers};
+    Py_ssize_t n = PySequence_Size(buffers);
+    PyObject *request, *result = NULL;
+    size_t len;
+
+    if (n < 0 || psb_connection_address(self, &call) < 0)
+        return NULL;
+    len = (size_t)n * PSC_OFFER_PART_MAX;
+    call.offer_len = &len;
+    call.offer = PyMem_Malloc(len);
+    if (!call.offer)
+        return PyErr_NoMemory();
+    request = psb_call_run(&call);
+    if (request)
+        result = Py_BuildValue("(Oy#)", request, call.offer, (Py_ssize_t)len);
+    Py_XDECREF(request);
+    PyMem_Free(call.offer);
+    return result;
+}
+
+PyObject *psb_connection_fetch(psb_connection_t *self, PyObject *const *args,
+                               Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const psb_signature_t signature = {
+        "_fetch", 2, 2, {"offer", "buffers"}};
+    psb_call_t call = {.kind = PSB_FETCH, .post = true};
+    PyObject *given[2];
+
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
+        return NULL;
+    call.buf = call.keep = given[1];
+    return access_run(self, &call, given[0], "the offer");
 }
 
 PyObject *psb_connection_am_send(psb_connection_t *self, PyObject *const *args,

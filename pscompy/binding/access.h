@@ -8,6 +8,9 @@ PyObject *psb_connection_put(psb_connection_t *self, PyObject *const *args,
                              Py_ssize_t n_args, PyObject *kwnames);
 PyObject *psb_connection_get(psb_connection_t *self, PyObject *const *args,
                              Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_connection_offer(psb_connection_t *self, PyObject *buffers);
+PyObject *psb_connection_fetch(psb_connection_t *self, PyObject *const *args,
+                               Py_ssize_t n_args, PyObject *kwnames);
 PyObject *psb_connection_am_send(psb_connection_t *self, PyObject *const *args,
                                  Py_ssize_t n_args, PyObject *kwnames);
 

@@ -17,6 +17,8 @@ typedef enum psb_kind {
     PSB_MATCH, /* gives a Message */
     PSB_PUT,
     PSB_GET,
+    PSB_OFFER,
+    PSB_FETCH, /* gives the list of buffers */
     PSB_AM,
     PSB_EVENT, /* completed by hand, with any value */
     PSB_KINDS
@@ -42,9 +44,11 @@ typedef struct psb_call {
     uint32_t id; /* active message: selects the handler */
     uint64_t offset; /* of a put or a get */
     const Py_buffer *blob; /* active message: the header; put and get:
-                              the remote key */
-    PyObject *keep; /* active message: owner of the header's
-                       memory */
+                              the remote key; fetch: the offer */
+    PyObject *keep; /* active message: owner of the header's memory;
+                       fetch: the list of buffers */
+    uint8_t *offer; /* offer: the memory for it, and its length */
+    size_t *offer_len;
     PyObject *dtype, *shape; /* of a view; NULL: an array of bytes */
 } psb_call_t;
 

@@ -282,6 +282,16 @@ static PyMethodDef connection_methods[] = {
     {"_irecv_memory", PSB_FUNCTION(connection__irecv_memory), PSB_FAST,
      "_irecv_memory($self, tag=-1)\n--\n\n"
      "A Request for one message in memory of the pool, or of its sender."},
+    {"_offer", PSB_FUNCTION(psb_connection_offer), METH_O,
+     "_offer($self, buffers, /)\n--\n\n"
+     "Offer buffers to the peer: a Request, which completes when the peer has\n"
+     "fetched them, and the bytes of the offer. Raises Unsupported if the\n"
+     "connection is not up yet, or for too many buffers."},
+    {"_fetch", PSB_FUNCTION(psb_connection_fetch), PSB_FAST,
+     "_fetch($self, offer, buffers)\n--\n\n"
+     "A Request for the buffers that the peer has offered; its result is the\n"
+     "list `buffers`, which it fills. Raises ProtocolError if `offer` is no\n"
+     "offer of buffers of these lengths."},
     {"_begin_open", PSB_FUNCTION(connection_begin_open), METH_NOARGS,
      "_begin_open($self)\n--\n\n"
      "Called at the first use of the connection; must not block."},

@@ -169,6 +169,7 @@ static int module_exec(PyObject *module)
     if (module_add_type(module, &psb_persistent_spec, state->request_type,
                         &state->persistent_type) < 0 ||
         PyModule_AddIntConstant(module, "ANY_TAG", PSC_ANY_TAG) < 0 ||
+        PyModule_AddIntConstant(module, "OFFER_MAX", PSC_OFFER_PARTS_MAX) < 0 ||
         PyModule_AddIntConstant(module, "ANY_SOURCE", PSB_ANY_SOURCE) < 0 ||
         PyModule_AddIntConstant(module, "TAG_MAX", PSC_TAG_MAX) < 0)
         return -1;

@@ -28,7 +28,8 @@ void psb_op_unlink(psb_op_t *op)
 int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
 {
     psb_needs_t needs = {
-        .writable = call->kind == PSB_RECV_INTO || call->kind == PSB_GET,
+        .writable = call->kind == PSB_RECV_INTO || call->kind == PSB_GET ||
+                    call->kind == PSB_FETCH,
         .contiguous = call->kind != PSB_SEND && call->kind != PSB_RECV_INTO};
 
     op->worker = call->worker;

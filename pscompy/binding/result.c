@@ -127,6 +127,7 @@ PyObject *psb_op_value(psb_op_t *op)
         return psb_op_status(op);
     case PSB_RECV_NEW:
     case PSB_RECV_MEMORY:
+    case PSB_FETCH:
         return value_fresh(op);
     case PSB_RECV_ROOM:
         return value_room(op);

@@ -128,6 +128,24 @@ static psc_status_t start_get(psb_op_t *op, const psb_call_t *call,
                                 &op->core);
 }
 
+static psc_status_t start_offer(psb_op_t *op, const psb_call_t *call,
+                                uint32_t flags, void *owner)
+{
+    psc_send_args_t args = start_send_args(op, call, flags, owner);
+
+    return op->worker->api->offer(call->conn, &args, call->offer,
+                                  call->offer_len, &op->core);
+}
+
+static psc_status_t start_fetch(psb_op_t *op, const psb_call_t *call,
+                                uint32_t flags, void *owner)
+{
+    psc_send_args_t args = start_send_args(op, call, flags, owner);
+
+    return op->worker->api->fetch(call->conn, &args, call->blob->buf,
+                                  (size_t)call->blob->len, &op->core);
+}
+
 static psc_status_t start_am(psb_op_t *op, const psb_call_t *call,
                              uint32_t flags, void *owner)
 {
@@ -159,6 +177,8 @@ static const starter_t starters[PSB_KINDS] = {
     [PSB_MATCH] = start_recv_new,
     [PSB_PUT] = start_put,
     [PSB_GET] = start_get,
+    [PSB_OFFER] = start_offer,
+    [PSB_FETCH] = start_fetch,
     [PSB_AM] = start_am,
     [PSB_EVENT] = start_event,
 };

@@ -6,6 +6,7 @@ static const char *kind_name(psb_kind_t kind)
 {
     switch (kind) {
     case PSB_SEND:
+    case PSB_OFFER:
         return "send";
     case PSB_RECV_INTO:
     case PSB_RECV_NEW:
@@ -13,6 +14,7 @@ static const char *kind_name(psb_kind_t kind)
     case PSB_RECV_STATUS:
     case PSB_RECV_VIEW:
     case PSB_RECV_MEMORY:
+    case PSB_FETCH:
         return "receive";
     case PSB_PROBE:
     case PSB_MATCH:

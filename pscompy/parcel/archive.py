@@ -14,10 +14,10 @@ An object without chunks is its pickle, which begins with a byte that no head be
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pickle import PickleBuffer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pscompy.errors import ParcelError, ProtocolError, describe
 from pscompy.parcel import array_codec
@@ -33,13 +33,16 @@ MAGIC = b"PCL\x01"
 ALIGNMENT = 16  # bytes, of chunks within a head
 CHUNKS_MAX = 1 << 20
 
-_HEAD = struct.Struct("<4sIIIQ8s")  # magic, ident, chunks, 0, bytes of the index, serialiser
+# magic, ident, chunks, bytes of the offer, bytes of the index, serialiser
+_HEAD = struct.Struct("<4sIIIQ8s")
 _FRONT = struct.Struct("<4sI")  # the first fields of _HEAD: magic, ident
 _NAME, _ARRAY = slice(24, 32), array_codec.NAME.encode().ljust(8, b"\0")
 _IDENT_MAX = 0x7FFFFFFF
 _LONE_MAX = 128  # longest head in bytes that is cached, see _lone()
 _LONE_HEADS = 256  # number of cached heads
 _ENTRY = struct.Struct("<QBB6x")  # bytes, whether it is in the head, whether it is read-only
+_OFFERED = 72  # bytes of a chunk in most offers; room is left for them
+_COPIED = 16 << 10  # a chunk of more bytes is in the head only if all chunks fit
 _PADDING = bytes(ALIGNMENT)
 _PIECES_MAX = 8  # pieces of a head that are sent without a copy; every transport takes so many
 
@@ -56,17 +59,19 @@ class Archive:
         self.serialiser = serialiser
         self._zero_copy = zero_copy
 
-    def pack(self, ident: int, room: int) -> tuple[list[Buffer], list[Any]]:
+    def pack(
+        self, ident: int, room: int, offer: Callable[[list[Any]], bytes] = lambda chunks: b""
+    ) -> tuple[list[Buffer], list[Any]]:
         """The pieces of the head, and the chunks that are sent outside of it.
 
-        `ident` is the tag of those chunks. The head exceeds `room` bytes only by the index and by
-        short chunks, which are always in the head.
+        `ident` is the tag of those chunks, unless `offer`, which is called with them, returns the
+        bytes by which the receiver fetches them. The head exceeds `room` bytes only by the index,
+        the offer and short chunks, which are always in the head.
         """
         table, inside, outside = self._place(room)
-        head = _HEAD.pack(
-            MAGIC, ident, len(self.chunks), 0, len(self.index), self.serialiser.encode()
-        )
-        front = b"".join((head, *table, self.index))
+        offered, name = offer(outside), self.serialiser.encode()
+        head = _HEAD.pack(MAGIC, ident, len(self.chunks), len(offered), len(self.index), name)
+        front = b"".join((head, *table, self.index, offered))
         if not inside:
             return [front], outside
         pieces: list[Buffer] = [front]
@@ -82,11 +87,13 @@ class Archive:
         inside: list[Any] = []
         outside: list[Any] = []
         entry, zero_copy = _ENTRY.pack, self._zero_copy
-        at = _HEAD.size + len(self.chunks) * _ENTRY.size + len(self.index)
+        at = _HEAD.size + len(self.chunks) * (_ENTRY.size + _OFFERED) + len(self.index)
+        all_fit = at + sum(chunk.nbytes + ALIGNMENT for chunk in self.chunks) <= room
+        longest = room if all_fit else min(room, _COPIED)
         for chunk in self.chunks:
             nbytes = chunk.nbytes
             end = at + -at % ALIGNMENT + nbytes
-            fits = end <= room or nbytes < zero_copy
+            fits = nbytes < zero_copy or (nbytes <= longest and end <= room)
             if fits:
                 at = end
                 inside.append(chunk)
@@ -105,35 +112,35 @@ def readonly(chunk: Any) -> bool:
     return chunk.readonly if type(chunk) is memoryview else not chunk.flags.writeable
 
 
-class Entry:
-    """A chunk as described in the table of its head. `inside` is its memory within the head, or
-    None if the chunk is sent outside of it."""
-
-    __slots__ = ("inside", "nbytes", "readonly")
-
-    def __init__(self, nbytes: int, readonly: bool, inside: memoryview | None) -> None:
-        self.nbytes = nbytes
-        self.readonly = readonly
-        self.inside = inside
+# A chunk as the table of its head describes it: its bytes, whether it is read-only, and its memory
+# within the head, or None if it is sent outside of it.
+Entry: TypeAlias = "tuple[int, bool, memoryview | None]"
 
 
 class Head:
-    """The result of `parse`: the fields of a head."""
+    """The result of `parse`: the fields of a head. `offer` is empty, or all chunks outside of the
+    head are fetched by it."""
 
-    __slots__ = ("entries", "ident", "index", "serialiser")
+    __slots__ = ("entries", "ident", "index", "offer", "serialiser")
 
     def __init__(
-        self, ident: int, serialiser: str, index: memoryview, entries: list[Entry]
+        self,
+        ident: int,
+        serialiser: str,
+        index: memoryview,
+        entries: list[Entry],
+        offer: Buffer = b"",
     ) -> None:
         self.ident = ident
         self.serialiser = serialiser
         self.index = index
         self.entries = entries
+        self.offer = offer
 
     @property
-    def outside(self) -> list[Entry]:
-        """The chunks that are sent outside of the head, in their order."""
-        return [entry for entry in self.entries if entry.inside is None]
+    def outside(self) -> list[int]:
+        """The bytes of each chunk that is sent outside of the head, in their order."""
+        return [nbytes for nbytes, _, inside in self.entries if inside is None]
 
 
 def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
@@ -145,19 +152,20 @@ def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
     """
     if type(obj).__name__ == "ndarray" and (made := _dump_array(obj, serialiser, zero_copy)):
         return made
-    left: list[PickleBuffer] = []
+    chunks: list[memoryview] = []
     short = min(zero_copy, SHORT)
 
     def leave(buffer: PickleBuffer) -> bool:
-        if buffer.raw().nbytes < short:
+        view = buffer.raw()
+        if view.nbytes < short:
             return True
-        left.append(buffer)
+        chunks.append(view)
         return False
 
     index = serialiser.dumps(obj, leave)
-    if not left and index[:1] == PICKLE_BYTE:
+    if not chunks and index[:1] == PICKLE_BYTE:
         return index
-    return gather(index, left, serialiser, zero_copy)
+    return Archive(index, chunks, serialiser.name, zero_copy)
 
 
 def gather(
@@ -208,25 +216,27 @@ def _lone(rest: bytes) -> Head | None:
 def _parse(view: memoryview) -> Head:
     if view.nbytes < _HEAD.size:
         raise ProtocolError(f"an archive of {view.nbytes} bytes is too short")
-    magic, ident, count, zero, nbytes, name = _HEAD.unpack_from(view)
-    if magic != MAGIC or zero != 0 or ident > _IDENT_MAX:
+    magic, ident, count, offered, nbytes, name = _HEAD.unpack_from(view)
+    if magic != MAGIC or ident > _IDENT_MAX:
         raise ProtocolError("the data is not an archive, or one of another version")
     at = _HEAD.size + count * _ENTRY.size
-    if count > CHUNKS_MAX or at + nbytes > view.nbytes:
+    offer_at = at + nbytes
+    if count > CHUNKS_MAX or offer_at + offered > view.nbytes:
         raise ProtocolError(f"an archive's table of {count} chunks exceeds it")
     table = _ENTRY.iter_unpack(view[_HEAD.size : at])
-    entries, end = _entries(view, at + nbytes, table)
+    entries, end = _entries(view, offer_at + offered, table)
     if end != view.nbytes:
         raise ProtocolError(f"an archive has {view.nbytes} bytes, its table says {end}")
     serialiser = name.rstrip(b"\0").decode("ascii", "replace")
-    return Head(ident, serialiser, view[at : at + nbytes], entries)
+    offer = view[offer_at : offer_at + offered]
+    return Head(ident, serialiser, view[at:offer_at], entries, offer)
 
 
 def _entries(
     view: memoryview, at: int, table: Iterable[tuple[int, int, int]]
 ) -> tuple[list[Entry], int]:
     """The entries of the table, and the offset where the last chunk in the head ends."""
-    entries = []
+    entries: list[Entry] = []
     for nbytes, fits, readonly in table:
         inside = None
         if fits > 1 or readonly > 1:
@@ -237,7 +247,7 @@ def _entries(
                 raise ProtocolError(f"a chunk of {nbytes} bytes exceeds its archive")
             inside = view[at : at + nbytes]
             at += nbytes
-        entries.append(Entry(nbytes, bool(readonly), inside))
+        entries.append((nbytes, readonly > 0, inside))
     return entries, at
 
 
@@ -249,13 +259,13 @@ def buffers(head: Head, arrived: Sequence[Buffer]) -> list[memoryview]:
     """
     rest = iter(arrived)
     made = []
-    for entry in head.entries:
-        view = entry.inside if entry.inside is not None else memoryview(next(rest))
-        if entry.inside is not None and entry.nbytes < SHORT:
+    for nbytes, readonly, inside in head.entries:
+        view = inside if inside is not None else memoryview(next(rest))
+        if inside is not None and nbytes < SHORT:
             view = memoryview(bytearray(view))  # a copy does not keep the whole head in memory
-        if view.nbytes != entry.nbytes:
-            raise ProtocolError(f"a chunk has {view.nbytes} bytes, its table says {entry.nbytes}")
-        made.append(view.toreadonly() if entry.readonly else view)
+        if view.nbytes != nbytes:
+            raise ProtocolError(f"a chunk has {view.nbytes} bytes, its table says {nbytes}")
+        made.append(view.toreadonly() if readonly else view)
     return made
 
 

@@ -1,9 +1,10 @@
 """Objects over connections: each is a head, which is matched, followed by its long chunks.
 
 Heads are sent in a context of their own, so that objects match only receives of objects. Chunks
-are sent in a second context; the head contains the tag of its chunks there. Chunks that do not fit
-into the head are sent by rendezvous once the receiver has memory of its pool for them; the
-receiver maps chunks that are lent.
+that do not fit into the head are offered in it, all together: the receiver fetches them into memory
+of its pool. A single one, those that are lent, and those of a connection that is not up yet are
+messages of a second context; the head contains their tag there. The receiver maps chunks that are
+lent.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from pscompy.api.request import Request, wait_all
 from pscompy.binding import _binding
-from pscompy.errors import PscomError, Timeout
+from pscompy.errors import ProtocolError, PscomError, Timeout, Unsupported
 from pscompy.parcel import archive, array_codec
 from pscompy.parcel.pickling import Pickle, Pickling
 
@@ -43,7 +44,7 @@ class Objects:
     (OBJECT, CALL or ANSWER) keeps the chunk tags of several Objects of one connection apart.
     """
 
-    __slots__ = ("_eager_max", "_idents", "_serialiser", "_zero_copy", "chunks", "heads")
+    __slots__ = ("_eager_max", "_idents", "_kept", "_serialiser", "_zero_copy", "chunks", "heads")
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Objects:
         self._zero_copy = pickling.zero_copy
         self._eager_max = eager_max
         self._idents = itertools.count(kind, KINDS)
+        self._kept: dict[int, Request] = {}  # see keep()
 
     # ---- sending ----
 
@@ -129,10 +131,29 @@ class Objects:
         """Post the sends of the head and of the chunks outside of it, in this order."""
         ident = next(self._idents) & TAGS
         room = 0 if lend else self._eager_max() or _EAGER
-        head, rest = packed.pack(ident, room)
-        requests = [self.heads.isend(head, tag)]
+        offers: list[Request[None]] = []
+        head, rest = packed.pack(ident, room, partial(self._offer, offers, lend))
+        try:
+            requests = [self.heads.isend(head, tag)]
+        except BaseException:
+            for offer in offers:
+                offer.cancel()
+            raise
+        if offers:
+            return requests + offers
         requests += [self.chunks.isend(_owner(it) if lend else it, ident, lend) for it in rest]
         return requests
+
+    def _offer(self, offers: list[Request[None]], lend: bool, chunks: list[Any]) -> bytes:
+        """Offer several chunks together, if that is possible; adds the request to `offers`."""
+        if lend or not 2 <= len(chunks) <= _binding.OFFER_MAX:
+            return b""
+        try:
+            request, offer = self.chunks._offer(chunks)
+        except Unsupported:
+            return b""
+        offers.append(request)
+        return offer
 
     def _own(self, chunk: Any) -> Any:
         """Memory that the program cannot change during the send: `chunk` if it is read-only, else
@@ -172,14 +193,28 @@ class Objects:
         """See `Connection.irecv_obj`."""
         return receive(self.heads._worker, self.heads, self.heads.irecv(None, tag), lambda _: self)
 
-    def fetch(self, head: Head) -> list[Request[Buffer]]:
-        """Post receives for the chunks outside of the head."""
-        return [self.chunks._irecv_memory(head.ident) for _ in head.outside]
+    def fetch(self, head: Head) -> list[Request]:
+        """Post receives for the chunks outside of the head. Chunks that are offered together have
+        one request."""
+        if not head.offer:
+            return [self.chunks._irecv_memory(head.ident) for _ in head.outside]
+        kept = self._kept.pop(head.ident, None)
+        if kept is not None:
+            return [kept]
+        allocate, outside = self.heads._worker.allocate, head.outside
+        if len(outside) > _binding.OFFER_MAX:
+            raise ProtocolError(f"an offer of {len(outside)} chunks is too long")
+        return [self.chunks._fetch(head.offer, [allocate(nbytes) for nbytes in outside])]
 
-    def _fetched(self, head: Head) -> Sequence[Buffer]:
+    def keep(self, ident: int, fetching: Request) -> None:
+        """Keep the request for chunks that were offered for the next receive of their head, because
+        they can be fetched only once."""
+        self._kept[ident] = fetching
+
+    def _fetched(self, head: Head) -> Sequence[Any]:
         """Receive the chunks outside of the head. If the wait is interrupted, a receive stays
         posted for each of them, because their sender waits until they are fetched."""
-        if len(head.entries) > 1 or not head.outside:
+        if len(head.entries) > 1 or head.offer or not head.outside:
             return wait_all(self.fetch(head))
         try:
             return (self.chunks._recv_memory(head.ident),)
@@ -188,10 +223,13 @@ class Objects:
                 self.chunks._irecv_memory(head.ident)
             raise
 
-    def load(self, data: Buffer, head: Head | None, chunks: Sequence[Buffer]) -> Any:
-        """The object whose pickle, or head and chunks, has arrived."""
+    def load(self, data: Buffer, head: Head | None, chunks: Sequence[Any]) -> Any:
+        """The object whose pickle, or head and chunks, has arrived. `chunks` are the results of
+        the requests that `fetch` returned."""
         if head is None:
             return self.restore(data)
+        if head.offer:
+            chunks = chunks[0]
         return archive.load(head, chunks, self._serialiser)
 
     def restore(self, data: Buffer) -> Any:
@@ -296,7 +334,8 @@ class Receiving(Request):
     def begin(self, head: Request, source: Callable[[Request], Objects]) -> None:
         self._head = head
         self._source = source
-        self._chunks: list[Request[Buffer]] = []
+        self._chunks: list[Request] = []
+        self._keep: Callable[[], object] | None = None  # of chunks that are offered together
         self._unwanted = False
         self._lock = threading.RLock()  # excludes _on_head() and _give_back() from each other
         # A weak reference, so that the head does not keep a receive that the program has dropped.
@@ -317,6 +356,8 @@ class Receiving(Request):
                 objects = self._source(request)
                 head = head_of(data)
                 chunks = self._chunks = objects.fetch(head) if head else []
+                if head and head.offer:
+                    self._keep = partial(objects.keep, head.ident, chunks[0])
             except BaseException as error:
                 self._fail(error)
                 return
@@ -344,6 +385,8 @@ class Receiving(Request):
             return False
         with self._lock:
             self._unwanted = True
+            if self._keep is not None:
+                self._keep()
             parts = [*self._chunks, self._head]
         for part in parts:
             part._give_back(True)

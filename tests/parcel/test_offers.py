@@ -1,0 +1,160 @@
+"""Chunks of an object that are offered together, in its head."""
+
+from __future__ import annotations
+
+import helpers
+import numpy as np
+import pytest
+from puppets import BOUND, check_echo, echo_objects
+from test_object_errors import raw
+
+import pscompy
+from pscompy.parcel import archive
+from pscompy.parcel.pickling import Pickle
+from tests.waiting import expect_soon
+
+COUNT, LONG = 10, 1 << 13  # arrays of 64 KiB
+NAMES = ("rndv_rts", "rndv_fin", "offered", "fetched")
+
+
+def arrays(count=COUNT, long=LONG):
+    return [np.full(long, n, float) for n in range(count)]
+
+
+def counts(here):
+    return {name: here.c.stats[name] for name in NAMES}
+
+
+def equal(made, sent):
+    return all(np.array_equal(a, b) for a, b in zip(made, sent, strict=True))
+
+
+def send(link):
+    link.c.send_obj(arrays(), timeout=BOUND)
+
+
+def isend(link):
+    link.c.isend_obj(arrays()).wait(BOUND)
+
+
+@pytest.mark.parametrize("post", [send, isend])
+def test_ten_arrays_take_no_rts_and_one_fin(link, post):
+    check_echo(link)
+    mine, theirs = counts(link), link.peer(counts)
+    link.peer.begin(lambda here: equal(here.c.recv_obj(), arrays()))
+    post(link)
+    assert link.peer.result()
+    mine = {name: counts(link)[name] - mine[name] for name in NAMES}
+    theirs = {name: link.peer(counts)[name] - theirs[name] for name in NAMES}
+    assert mine == {"rndv_rts": 0, "rndv_fin": 0, "offered": COUNT, "fetched": 0}
+    assert theirs == {"rndv_rts": 0, "rndv_fin": 1, "offered": 0, "fetched": COUNT}
+
+
+def test_arguments_and_results_of_an_action(serving, transport):
+    link = serving(transport)
+    link.c.call(helpers.echo)  # the connection is up
+    before = counts(link)
+    assert equal(link.c.call(helpers.echo, *arrays())[0], arrays())
+    after = counts(link)
+    assert after["offered"] - before["offered"] == COUNT
+    assert after["fetched"] - before["fetched"] == COUNT
+    assert after["rndv_rts"] == before["rndv_rts"]
+
+
+def test_lengths_and_memory_of_all_kinds(link):
+    link.peer.begin(echo_objects, 3)
+    known = link.session.empty(LONG)
+    known[:] = 7
+    readonly = np.arange(3 * LONG)
+    readonly.flags.writeable = False
+    for obj in (
+        [np.zeros(0), *arrays(3), known, readonly, np.ones(1 << 17), bytearray(70_000)],
+        {"twice": [known, known], "order": np.asfortranarray(np.ones((300, 400)))},
+        arrays(5000, 1 << 10),
+    ):
+        link.c.send_obj(obj, timeout=BOUND)
+        made = link.c.recv_obj(timeout=BOUND)
+        assert type(made) is type(obj)
+        if isinstance(obj, list):
+            assert equal(made, obj)
+            assert [getattr(it, "flags", made[0].flags).writeable for it in made].count(False) == (
+                1 if len(obj) == 8 else 0
+            )
+        else:
+            assert made["twice"][0] is made["twice"][1]
+            assert made["order"].flags.f_contiguous
+    link.peer.result()
+
+
+def test_a_receive_that_is_given_back_loses_no_chunk(link):
+    check_echo(link)
+    link.peer.begin(lambda here: here.c.send_obj(arrays()))
+    for _ in range(3):
+        request = link.c.irecv_obj()
+        expect_soon(lambda: link.c.iprobe() or request.status is not None)  # noqa: B023
+        request._give_back()
+    assert equal(link.c.recv_obj(timeout=BOUND), arrays())
+    link.peer.result()
+    check_echo(link)
+
+
+def test_a_receiver_that_dies_before_the_fetch(link):
+    check_echo(link)
+    request = link.c.isend_obj(arrays())
+    link.peer(lambda here: here.c.probe_obj(timeout=BOUND))
+    link.peer.kill()
+    with pytest.raises((pscompy.PeerLost, pscompy.Closed)):
+        request.wait(BOUND)
+
+
+def test_a_sender_that_dies_before_the_fetch(link):
+    check_echo(link)
+    link.peer(lambda here: here.c.isend_obj(arrays()) and None)
+    link.c.probe_obj(timeout=BOUND)
+    link.peer.kill()
+    with pytest.raises((pscompy.PeerLost, pscompy.Closed, pscompy.TransportError)):
+        link.c.recv_obj(timeout=BOUND)
+
+
+# ---- offers that lie ----
+
+
+def forged(chunks, offer):
+    made = archive.dump(chunks, Pickle(), 4096)
+    return b"".join(made.pack(1, 0, lambda _: offer)[0])
+
+
+def refuse(here):
+    try:
+        here.c.recv_obj()
+    except (pscompy.ProtocolError, MemoryError) as error:
+        return type(error).__name__
+    return None
+
+
+@pytest.mark.parametrize("change", [b"", b"\0", "cut", "other lengths", "more chunks"])
+def test_what_is_no_offer_of_these_chunks_is_refused(link, change):
+    check_echo(link)
+    heads, chunks = raw(link.c)
+    request, offer = chunks._offer(arrays())
+    fields = arrays()
+    if isinstance(change, bytes):
+        offer = offer + change if change else b"?"
+    elif change == "cut":
+        offer = offer[:-1]
+    else:
+        fields = arrays(10, LONG + 1) if change == "other lengths" else arrays(11)
+    heads.isend(forged(fields, offer))
+    assert link.peer(refuse) == "ProtocolError"
+    assert request.cancel()
+    check_echo(link)
+
+
+def test_a_million_chunks_are_refused(link):
+    check_echo(link)
+    count = 1 << 20
+    head = archive._HEAD.pack(b"PCL\x01", 1, count, 1, 0, b"pickle\0\0")
+    link.peer.begin(refuse)
+    raw(link.c)[0].send(head + archive._ENTRY.pack(1 << 40, 0, 0) * count + b"?")
+    assert link.peer.result() == "ProtocolError"
+    check_echo(link)
