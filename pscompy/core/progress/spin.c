@@ -68,6 +68,27 @@ void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline)
     *spin = (psc_spin_t){.deadline = deadline, .passes = spin_passes(worker)};
 }
 
+/* Longest copy of a peer that is worth spinning. */
+#define SPIN_EXPECT_MAX_NS 1000000
+
+void psc_spin_expect(psc_worker_t *worker, double ns)
+{
+    if (worker->config.spin_ns == 0)
+        return;
+    if (ns > SPIN_EXPECT_MAX_NS)
+        ns = SPIN_EXPECT_MAX_NS;
+    atomic_store_explicit(&worker->wait.moving, psc_clock_now() + (int64_t)ns,
+                          memory_order_relaxed);
+}
+
+static int64_t spin_end(psc_worker_t *worker, int64_t now)
+{
+    int64_t moving =
+        atomic_load_explicit(&worker->wait.moving, memory_order_relaxed);
+
+    return (moving > now ? moving : now) + worker->config.spin_ns;
+}
+
 /* In a crowd the first offers are made without reading the clock: the awaited
  * event has usually happened after them, and where the kernel does not export
  * its clock (vDSO) each read is a system call. */
@@ -81,7 +102,7 @@ static bool spin_in_time(psc_worker_t *worker, psc_spin_t *spin)
         return true;
     now = psc_clock_now();
     if (spin->until == 0) {
-        spin->until = now + worker->config.spin_ns;
+        spin->until = spin_end(worker, now);
         if (spin->until > spin->deadline)
             spin->until = spin->deadline;
     }

@@ -13,6 +13,9 @@ typedef struct psc_spin {
     unsigned taken;   /* offers that another thread took */
 } psc_spin_t;
 
+/* A peer is expected to copy for this long from now, and to report the end:
+ * sleeping meanwhile, to be woken soon, would cost more than it saves. */
+void psc_spin_expect(psc_worker_t *worker, double ns);
 void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline);
 /* Call after a pass that found nothing. Returns false if it is time to
  * sleep. */

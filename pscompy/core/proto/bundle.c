@@ -9,6 +9,7 @@
 #include "../finish.h"
 #include "../layout.h"
 #include "../memory/pool.h"
+#include "../progress/spin.h"
 #include "../request.h"
 #include "rndv.h"
 #include "rndv_keys.h"
@@ -111,6 +112,15 @@ static bool bundle_pack(psc_req_t *req, uint8_t *packed, size_t *len_p,
     return true;
 }
 
+/* Twice the estimate of the transport, so that a slower copy is waited for. */
+static void bundle_expect(psc_conn_t *conn, uint64_t nbytes)
+{
+    double bandwidth = psc_conn_main_lane(conn)->slot->attr.bandwidth;
+
+    if (bandwidth > 0)
+        psc_spin_expect(conn->worker, 2e9 * (double)nbytes / bandwidth);
+}
+
 psc_status_t psc_bundle_offer(psc_conn_t *conn, const psc_send_args_t *args,
                               uint8_t *packed, size_t *len_p,
                               psc_request_t **request_p)
@@ -133,6 +143,7 @@ psc_status_t psc_bundle_offer(psc_conn_t *conn, const psc_send_args_t *args,
     psc_count(conn, PSC_COUNTER_offered, req->n_iov);
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
+    bundle_expect(conn, req->total);
     *request_p = &req->head;
     return PSC_INPROGRESS;
 }

@@ -52,6 +52,7 @@ typedef struct psc_wait_state {
     atomic_uint polling; /* 1: a thread holds the poller's role */
     atomic_uint wakes;   /* calls of psc_worker_wake: each ends all waits */
     atomic_uint crowded; /* not 0: pollers share this processor; see spin.c */
+    atomic_llong moving; /* time until which a peer may be copying; spin.h */
     unsigned wakes_seen; /* `wakes` when the followers were last woken */
     psc_list_t followers, sleepers;
     /* Words of woken followers. The system calls are made when the lock has
