@@ -16,6 +16,7 @@ from pscompy.api import arrays
 from pscompy.api.context import Context
 from pscompy.api.request import Request, Status
 from pscompy.binding import _binding
+from pscompy.control.handshake.states import Phase
 from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status
 
@@ -44,6 +45,7 @@ class ConnectionState(Enum):
     FAILED = lib.PSC_CONN_FAILED  # the peer was lost
 
 
+_UNSETTLED = (Phase.LAZY, Phase.NEGOTIATING)
 _ENDED = (ConnectionState.CLOSED, ConnectionState.FAILED)
 
 
@@ -74,12 +76,12 @@ class Connection(_binding.Connection):
     @property
     def transport(self) -> str:
         """The transport of the messages, as "shm"; several are joined by "+"; empty while lazy."""
-        return self._record.transport
+        return self._settled().transport
 
     @property
     def peer(self) -> str:
         """The peer's name, or its address until the name is known."""
-        return self._record.label
+        return self._settled().label
 
     @property
     def stats(self) -> dict[str, int]:
@@ -95,7 +97,7 @@ class Connection(_binding.Connection):
     def explain(self) -> Explanation:
         """Why this connection uses its transport: candidates, choice, reasons, thresholds, and the
         variables that would change it."""
-        return self._record.report
+        return self._settled().report
 
     def open(self, timeout: float | None = None) -> None:
         """Connect now, and wait until the connection is up, at most `timeout` seconds.
@@ -245,6 +247,13 @@ class Connection(_binding.Connection):
             "a Connection stays in its process: send the address of a listening Socket instead,"
             " and connect() to it there"
         )
+
+    def _settled(self) -> Record:
+        """The record. The core brings up connections within a node by itself, and the control
+        thread may not have noted that yet."""
+        if self._record.phase in _UNSETTLED and self.state is ConnectionState.UP:
+            self._context.control.catch_up()
+        return self._record
 
     def _begin_open(self) -> None:
         self._context.control.begin_open(self._record, self)

@@ -2,8 +2,8 @@
 
 From the top: `manager` owns the parts and their thread. `ondemand` decides which link to a peer is
 used, `dialing` makes links, `listening` and `admission` accept them; `neighbours` do without one,
-by `datagrams`. `negotiation` runs on one link, whose bytes are `precon` and `handshake/`, and tries
-the `candidates` that `selection` orders. `connections` installs the lanes and ends them, while
-`progress` drives the transports. `worker`, `transports` and `lane` call the core.
-tests/test_layers.py has the order of all modules.
+and send notices by `datagrams`. `negotiation` runs on one link, whose bytes are `precon` and
+`handshake/`, and tries the `candidates` that `selection` orders. `connections` installs the lanes
+and ends them, while `progress` drives the transports. `worker`, `transports` and `lane` call the
+core. tests/test_layers.py has the order of all modules.
 """

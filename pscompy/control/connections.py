@@ -166,22 +166,39 @@ class Connections:
         self, record: Record, lanes: list[Lane], offered: tuple[str, ...], reasons: dict[str, str]
     ) -> None:
         """Let these lanes carry the messages, and notify all that wait for the connection."""
-        record.transport = lanes[0].option.name
-        report = self._explained(
-            record.transport, len(lanes), lanes[0].matching(), offered, tuple(reasons.items())
-        )
-        assert report.params is not None
-        record.report = report._replace(peer=record.label)
         self._engine.begin_connecting(record.handle)
-        self.step(record, PhaseEvent.ESTABLISHED)
         try:
-            self._engine.install(record.handle, lanes, report.params)
+            params = self.parameters(lanes[0].option, len(lanes))
+            self._engine.install(record.handle, lanes, params)
         except PscomError:  # the program has closed it; the core's event ends the record
             for lane in lanes:
                 lane.destroy()
+        self.came_up(
+            record, lanes[0].option.name, len(lanes), lanes[0].matching(), offered, reasons
+        )
+
+    def came_up(
+        self,
+        record: Record,
+        transport: str,
+        lanes: int,
+        matching: str | None,
+        offered: tuple[str, ...],
+        reasons: dict[str, str],
+    ) -> None:
+        """The connection carries messages over this transport: notify all that wait for it."""
+        record.transport = transport
+        report = self._explained(transport, lanes, matching, offered, tuple(reasons.items()))
+        record.report = report._replace(peer=record.label)
+        self.step(record, PhaseEvent.ESTABLISHED)
         if self._config["DEBUG_CONTYPE"]:
-            logs.notice("connected to %s over %s", record.label, record.transport)
+            logs.notice("connected to %s over %s", record.label, transport)
         record.settle(None)
+
+    def parameters(self, option: selection.Option, lanes: int = 1) -> selection.Params:
+        """The parameters of a connection over this number of lanes of an open transport."""
+        assert option.estimates is not None
+        return selection.parameters(option.estimates, self._settings(option), lanes)
 
     def _explain(
         self,
@@ -193,14 +210,13 @@ class Connections:
     ) -> Explanation:
         """Explain a connection over this transport; most connections of a session share it."""
         option = next(option for option in self._engine.options if option.name == choice)
-        assert option.estimates is not None
         return explain(
             self._engine.options,
             offered,
             dict(reasons),
             choice=choice,
             lanes=lanes,
-            params=selection.parameters(option.estimates, self._settings(option), lanes),
+            params=self.parameters(option, lanes),
             matching=matching,
             estimates=option.estimates,
         )

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
+RUN_SECONDS = 0.2  # between two looks whether the thread still lives
 TIMERS_MIN = 64
 FAILURES_MAX = 256  # kinds of failures that are distinguished
 FAILURE_PAUSE = 0.05  # seconds after a failure of the loop itself
@@ -95,6 +96,18 @@ class ControlThread:
         except BaseException:  # KeyboardInterrupt, for instance, before the signal was given
             self._woken = False
             raise
+
+    def run(self, function: Callback, *args: Any) -> None:
+        """Call a function on the thread, and wait for its end, but not for a thread that has
+        ended."""
+        if threading.current_thread() is self._thread:
+            function(*args)
+            return
+        ended = threading.Event()
+        self.call(function, *args)
+        self.call(ended.set)
+        while not ended.wait(RUN_SECONDS) and self._thread.is_alive():
+            pass
 
     def stop(self, timeout: float) -> bool:
         """End the thread after the calls queued so far. Returns False if it is stuck in a call."""

@@ -88,14 +88,18 @@ class Control:
         nothing here. Raises `AuthError` if there is no usable key."""
         self._start()
         self._connections.register(record)
-        self._on_demand.resolve(record)
+        if record.phase is Phase.LAZY:
+            self._connections.retain(connection)
+        if self._on_demand.call(record):
+            return
         self.engine.begin_connecting(record.handle)
-        self._thread.call(self._begin, record, connection)
+        self._thread.call(self._on_demand.begin, record)
 
     def open(self, record: Record, connection: object, on_settled: OnSettled) -> None:
         """Connect, and call `on_settled` on the control thread: with None once the connection is
         up, with the reason if it fails."""
         self.begin_open(record, connection)
+        self._thread.call(self._on_core_events, READ)  # a call may have begun
         self._thread.call(self._connections.when_settled, record, on_settled)
 
     def close_connection(self, record: Record) -> None:
@@ -175,12 +179,11 @@ class Control:
                 self._thread.register(log, READ, lambda _: self.engine.read_log())
             self._thread.start()
 
-    # ---- on the control thread ----
+    def catch_up(self) -> None:
+        """Wait until the control thread has handled what the core has done so far."""
+        self._thread.run(self._on_core_events, READ)
 
-    def _begin(self, record: Record, connection: object) -> None:
-        if record.phase is Phase.LAZY:
-            self._connections.retain(connection)
-            self._on_demand.begin(record)
+    # ---- on the control thread ----
 
     def _on_core_events(self, _events: int) -> None:
         changed = self.engine.control_events()
@@ -188,11 +191,16 @@ class Control:
             lane = self.engine.lanes.get(lane_id)
             if lane is not None:
                 lane.on_change()
+        for rank in changed.callers:
+            self._on_demand.on_caller(rank)
+        for rank in changed.calls:
+            self._on_demand.on_call(rank)
         for conn_id in changed.connections:
             self._connections.on_core_event(conn_id)
         self._progress.check_background()
 
     def _begin_closing(self) -> None:
+        self._on_core_events(READ)  # a call may have begun, or come up
         self._listening.close_all()
         self._connections.close_all()
 

@@ -76,7 +76,7 @@ class OnDemand:
         self._links = Links(thread, factory.here)
         self._dialing = Dialing(thread, factory.engine, connections, policy, self._dialed)
         self._neighbours = Neighbours(
-            thread, factory, connections, self._find_neighbour, self._fall_back
+            thread, factory, connections, self._find_rank, self._fall_back
         )
         self._listeners: dict[Negotiation[Record], Listener] = {}  # by accepted link
 
@@ -87,13 +87,22 @@ class OnDemand:
         self.key = key
         self._neighbours.open(key.secret)
 
-    def resolve(self, record: Record) -> None:
-        """Find out the peer's address, unless the peer can be connected to without one. Called by
-        the thread that uses the connection first."""
-        if record.address is not None or record.resolve is None:
-            return
-        if not self._neighbours.reaches(record.rank):
+    def call(self, record: Record) -> bool:
+        """Call a rank on this node. Returns False if that is not possible; then find out the peer's
+        address. Called by the thread that uses the connection first."""
+        if record.resolve is not None and record.address is None:
+            if self._neighbours.call(record):
+                return True
             _resolve(record)
+        return False
+
+    def on_call(self, rank: int) -> None:
+        """The core has called this rank, or was called; or the outcome is known."""
+        self._neighbours.on_call(rank)
+
+    def on_caller(self, rank: int) -> None:
+        """A rank calls, to which the core has no connection."""
+        self._neighbours.on_caller(rank)
 
     def begin(self, record: Record) -> None:
         """Connect; the core and those that wait for the record are notified of the outcome."""
@@ -108,8 +117,6 @@ class OnDemand:
         self._connections.step(record, PhaseEvent.CALL if kind is Kind.CALL else PhaseEvent.DIAL)
         if record.name == self._here.name:
             connect_self(self._connections, self._factory, record)
-        elif record.address is None and record.resolve is not None and self._neighbours.is_open:
-            self._neighbours.begin(record)
         elif error := self._nothing_works(record):
             self._connections.give_up(record, error)
         else:
@@ -201,12 +208,13 @@ class OnDemand:
         """Return the record of a World's peer that dialed as its name demands, or None."""
         there = event.identity
         lower = there.name < self._here.name
-        return self._find_neighbour(there) if lower is (event.kind is Kind.PEER) else None
-
-    def _find_neighbour(self, there: Identity) -> Record | None:
-        """Return the record of a World's peer, or None."""
-        record = self.find_peer(there) if there.job == self._here.job else None
+        if there.job != self._here.job or lower is not (event.kind is Kind.PEER):
+            return None
+        record = self.find_peer(there)
         return record if record is not None and record.name == there.name else None
+
+    def _find_rank(self, rank: int) -> Record | None:
+        return self.find_peer(self._here._replace(rank=rank))
 
     def _fall_back(self, record: Record) -> None:
         """The peer could not be connected to as a neighbour: connect over a link. Its address may

@@ -12,10 +12,13 @@ from pscompy.control.worker import Engine
 
 PASSES_MAX = 16  # passes of progress before the thread looks at its other descriptors again
 STUCK_PAUSE = 1.0  # seconds between checks for stuck transports
-HOLDING_PAUSE = 0.01  # seconds without progress after which this thread sends the held data
+LOOK_PAUSE = (
+    0.005  # seconds without progress after which this thread makes it in the program's place
+)
 
 _RETIRING = "retiring"
 _HOLDING = "holding"
+_STANDING_IN = "standing in"
 
 
 class Progress:
@@ -28,9 +31,10 @@ class Progress:
         self._thread = thread
         self._engine = engine
         self._reasons: set[object] = set()
+        self._late_reasons: set[object] = set()  # for which the program itself makes progress
         self._passes = 0  # passes of progress that this thread has made
-        self._others_passes: int | None = None  # passes of other threads, while data is held
-        self._holding_timer: Timer | None = None
+        self._others_passes = -1  # passes of other threads, at the last look
+        self._look: Timer | None = None
 
     def start(self) -> None:
         """Begin the periodic check for transports that are stuck."""
@@ -48,12 +52,21 @@ class Progress:
         else:
             self._thread.unregister(self._engine.fabric_fd)
 
+    def stand_in(self, reason: object, needed: bool) -> None:
+        """Drive the transports while `reason` needs it and no other thread does: a program that
+        calls pscompy serves the reason itself."""
+        (self._late_reasons.add if needed else self._late_reasons.discard)(reason)
+        if not self._late_reasons:
+            self.need(_STANDING_IN, False)
+        elif self._look is None:
+            self._look_at_others()
+
     def check_background(self) -> None:
         """Drive the transports while lanes that have ended are being retired, or a transport holds
         data, because the program may not call pscompy for long."""
         self.need(_RETIRING, self._engine.retiring)
-        if self._holding_timer is None:
-            self._send_held()
+        if self._look is None:
+            self._look_at_others()
 
     def _pump(self) -> bool:
         """Return True if the thread may sleep."""
@@ -67,17 +80,17 @@ class Progress:
                 return True
         return False
 
-    def _send_held(self) -> None:
-        """Make progress while a transport holds data and the program makes none for HOLDING_PAUSE.
-        A program that calls pscompy sends the held data itself."""
-        passes = self._engine.holding()
-        others = None if passes is None else (passes - self._passes) % (1 << 32)
-        left_alone = others is not None and others == self._others_passes
+    def _look_at_others(self) -> None:
+        """Make progress as long as no other thread waits, or has made any since the last look."""
+        held, passes, attended = self._engine.holding()
+        others = (passes - self._passes) % (1 << 32)
+        (self._late_reasons.add if held else self._late_reasons.discard)(_HOLDING)
+        alone = others == self._others_passes and not attended
         self._others_passes = others
-        self._holding_timer = None
-        self.need(_HOLDING, left_alone)
-        if others is not None and not left_alone:
-            self._holding_timer = self._thread.later(HOLDING_PAUSE, self._send_held)
+        self._look = None
+        self.need(_STANDING_IN, bool(self._late_reasons) and alone)
+        if self._late_reasons and not alone:
+            self._look = self._thread.later(LOOK_PAUSE, self._look_at_others)
 
     def _log_stuck(self) -> None:
         if self._engine.log_stuck():

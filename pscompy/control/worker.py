@@ -32,10 +32,13 @@ _COUNTED_MAX = 256  # counters of the transports of a session, or of a connectio
 
 
 class ControlEvents(NamedTuple):
-    """Ids of the lanes and connections whose state has changed."""
+    """Ids of the lanes and connections whose state has changed; ranks whose call has changed; ranks
+    that call and have no connection."""
 
     lanes: list[int]
     connections: list[int]
+    calls: list[int]
+    callers: list[int]
 
 
 class Item(NamedTuple):
@@ -50,6 +53,16 @@ class Item(NamedTuple):
     tag: int
     nbytes: int
     state: str
+
+
+class CallState(IntEnum):
+    """psc_call_state_t."""
+
+    NONE = lib.PSC_CALL_NONE
+    CALLING = lib.PSC_CALL_CALLING
+    CALLED = lib.PSC_CALL_CALLED
+    UP = lib.PSC_CALL_UP
+    FAILED = lib.PSC_CALL_FAILED
 
 
 class ConnState(IntEnum):
@@ -77,6 +90,7 @@ class Engine:
         self._transports = Transports(self._worker)
         self._events = ffi.new("psc_control_event_t[]", EVENTS_MAX)
         self._passes = ffi.new("uint32_t *")
+        self._attended = ffi.new("int *")
         self._log: CoreLog | None = None
         # Held while a thread uses a connection's handle. Reentrant, because Python's garbage
         # collector may destroy another connection inside such a call.
@@ -205,11 +219,12 @@ class Engine:
         """True while lanes are being retired, which takes progress."""
         return bool(lib.psc_worker_retiring(self._worker))
 
-    def holding(self) -> int | None:
-        """Return None if no transport holds back data for want of room. Otherwise data waits for
-        progress: return how many passes any thread has made, modulo 2^32."""
-        held = lib.psc_worker_holding(self._worker, self._passes)
-        return int(self._passes[0]) if held else None
+    def holding(self) -> tuple[bool, int, bool]:
+        """Return whether a transport holds back data for want of room, so that it waits for
+        progress; how many passes any thread has made, modulo 2^32; and whether a thread waits that
+        will make progress."""
+        held = lib.psc_worker_holding(self._worker, self._passes, self._attended)
+        return bool(held), int(self._passes[0]), bool(self._attended[0])
 
     @property
     def fabric_fd(self) -> int:
@@ -228,14 +243,13 @@ class Engine:
 
     def control_events(self) -> ControlEvents:
         """Take all events that the core has queued for the control plane."""
-        events = ControlEvents([], [])
+        kinds = ControlEvents([], [], [], [])  # in the order of psc_control_kind_t
         while count := lib.psc_worker_control_poll(self._worker, self._events, EVENTS_MAX):
             for event in self._events[0 : max(count, 0)]:
-                lane = event.kind == lib.PSC_CONTROL_LANE
-                (events.lanes if lane else events.connections).append(event.id)
+                kinds[event.kind].append(event.id)
             if count < EVENTS_MAX:
                 break
-        return events
+        return kinds
 
     # ---- lanes and connections ----
 
@@ -317,6 +331,29 @@ class Engine:
         with self._guard:
             if not self._destroyed:
                 lib.psc_conn_adapt(handle, _raw(params))
+
+    def join(self, option: Option, key: bytes, rank: int, params: Params) -> int:
+        """Let the ranks that have this key, too, call each other over this transport. Connections
+        that come up by a call have these parameters. Returns a descriptor that is readable while a
+        rank calls. Raises `PscomError` if that is not possible."""
+        (iface,) = option.rails.values()
+        joined = lib.psc_worker_join(self._worker, iface, key, rank, _raw(params))
+        return int(check(joined, f"{option.name}: join"))
+
+    def call(self, handle: Any) -> bool:
+        """Call the connection's rank. Returns False, and changes nothing, if it cannot be
+        called."""
+        with self._guard:
+            return not self._destroyed and bool(lib.psc_conn_call(handle) == lib.PSC_OK)
+
+    def call_state(self, handle: Any) -> tuple[int, int]:
+        """Return the `CallState`, and the id of the peer's process, 0 if that is not known."""
+        process = ffi.new("int *")
+        return lib.psc_conn_call_state(handle, process), process[0]
+
+    def hang_up(self, handle: Any) -> None:
+        """Drop the lane of a call that has not come up."""
+        lib.psc_conn_hang_up(handle)
 
     def fail(self, handle: Any, status: int) -> None:
         """End the connection with this status."""

@@ -120,10 +120,18 @@ void psc_conn_destroy(psc_conn_t *conn)
 
 /* ---- ends ---- */
 
+void psc_call_drop(psc_conn_t *conn)
+{
+    if (conn->call)
+        psc_lane_abandon(conn->call);
+    conn->call = NULL;
+}
+
 void psc_conn_retire_lanes(psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++)
         psc_lane_retire(conn->lanes[i]);
+    psc_call_drop(conn);
 }
 
 void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status)

@@ -13,6 +13,8 @@ psc_status_t psc_conn_usable(const psc_conn_t *conn);
 void psc_conn_reap(psc_worker_t *worker);
 /* Free all connections, even those in use: the worker ends. */
 void psc_conn_destroy_all(psc_worker_t *worker);
+/* Drop the lane of a call that has not come up, if there is one. */
+void psc_call_drop(psc_conn_t *conn);
 void psc_conn_retire_lanes(psc_conn_t *conn);
 void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status);
 void psc_conn_close_received(psc_conn_t *conn, bool is_ack);

@@ -1,5 +1,4 @@
 /* The control plane's operations on connections: control.h. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "conn.h"
@@ -13,17 +12,6 @@
 
 /* ---- installing lanes ---- */
 
-/* Allocate the connection's counters. Done only when it is installed, because
- * there may be very many lazy connections. */
-static bool conn_counters_make(psc_conn_t *conn)
-{
-    psc_counters_t *counters = calloc(1, sizeof *counters);
-
-    if (counters)
-        conn->counters = counters;
-    return counters != NULL;
-}
-
 int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
                      const psc_proto_params_t *params)
 {
@@ -31,36 +19,71 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
 
     if (status != PSC_OK)
         return status;
-    if (n_lanes == 0 || n_lanes > PSC_LANES_MAX ||
-        conn->state > PSC_CONN_CONNECTING)
-        return psc_worker_left(conn->worker, PSC_ERR_INVALID);
-    if (!conn_counters_make(conn))
-        return psc_worker_left(conn->worker, PSC_ERR_NO_MEMORY);
-    conn->worker->up->conn_params(conn, params);
-    conn->n_lanes = n_lanes;
-    for (uint32_t i = 0; i < n_lanes; i++) {
-        conn->lanes[i] = lanes[i];
-        lanes[i]->index = (uint8_t)i;
-        lanes[i]->conn = conn;
-    }
-    conn->worker->up->conn_lanes(conn);
-    psc_conn_state_set(conn, PSC_CONN_UP);
-    psc_count(conn, PSC_COUNTER_connections_up, 1);
-    if (lanes[0]->role != PSC_ROLE_ACCEPTOR)
-        psc_count(conn, PSC_COUNTER_connections_made, 1);
-    for (uint32_t i = 0; i < n_lanes && conn->state == PSC_CONN_UP; i++)
-        psc_lane_replay(lanes[i]);
-    for (uint32_t i = 0; i < n_lanes; i++) {
-        if (lanes[i]->state == PSC_LANE_FAILED)
-            psc_lane_fail_conn(lanes[i]);
-    }
-    if (!lanes[0]->closing) {
-        conn->worker->up->conn_up(conn);
-        psc_conn_mark_busy(conn);
-        psc_conn_flush(conn);
-    }
+    status = psc_lanes_install(conn, lanes, n_lanes, params);
     psc_wake(conn->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
-    return psc_worker_left(conn->worker, PSC_OK);
+    return psc_worker_left(conn->worker, status);
+}
+
+/* ---- calls ---- */
+
+int psc_worker_join(psc_worker_t *worker, int iface, const uint8_t *key,
+                    int rank, const psc_proto_params_t *params)
+{
+    psc_interfaces_t *interfaces = &worker->interfaces;
+    psc_iface_slot_t *slot = &interfaces->slots[iface];
+    psc_status_t status = PSC_ERR_UNSUPPORTED;
+    int fd = -1;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return PSC_ERR_FORKED;
+    if (slot->ops->join)
+        status = slot->ops->join(slot->iface, key, rank, &fd);
+    if (status == PSC_OK) {
+        interfaces->calls = slot;
+        interfaces->call_params = *params;
+    }
+    psc_worker_leave(worker);
+    return status == PSC_OK ? fd : status;
+}
+
+int psc_conn_call(psc_conn_t *conn)
+{
+    psc_status_t status = psc_worker_enter(conn->worker, 0);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_call_begin(conn);
+    psc_wake(conn->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
+    return psc_worker_left(conn->worker, status);
+}
+
+int psc_conn_call_state(psc_conn_t *conn, int *process_p)
+{
+    const psc_lane_t *lane;
+    psc_call_state_t state = PSC_CALL_NONE;
+
+    *process_p = 0;
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return state;
+    lane = conn->call ? conn->call : conn->n_lanes ? conn->lanes[0] : NULL;
+    if (lane && lane->ep && lane->slot == conn->worker->interfaces.calls)
+        state = lane->slot->ops->ep_called(lane->ep, process_p)
+                    ? PSC_CALL_CALLED
+                    : PSC_CALL_CALLING;
+    if (!conn->call)
+        state = conn->n_lanes && !psc_conn_ended(conn) ? PSC_CALL_UP
+                                                       : PSC_CALL_NONE;
+    else if (lane->state == PSC_LANE_FAILED)
+        state = PSC_CALL_FAILED;
+    return (int)psc_worker_left(conn->worker, (psc_status_t)state);
+}
+
+void psc_conn_hang_up(psc_conn_t *conn)
+{
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return;
+    psc_call_drop(conn);
+    psc_worker_leave(conn->worker);
 }
 
 /* ---- protocols that fit ---- */
@@ -112,6 +135,7 @@ void psc_conn_fail(psc_conn_t *conn, int status)
         /* No lane was up, so nothing is lost: the next use connects again. */
         conn->worker->up->conn_ended(conn, (psc_status_t)status);
         conn->status = PSC_OK;
+        psc_call_drop(conn);
         psc_conn_state_set(conn, PSC_CONN_LAZY);
     } else {
         psc_conn_fail_locked(conn, (psc_status_t)status);
@@ -160,6 +184,8 @@ void psc_conn_reason(psc_conn_t *conn, char *text)
         return;
     for (uint32_t i = 0; i < conn->n_lanes && !text[0]; i++)
         memcpy(text, conn->lanes[i]->reason, PSC_REASON_MAX);
+    if (conn->call)
+        memcpy(text, conn->call->reason, PSC_REASON_MAX);
     psc_worker_leave(conn->worker);
 }
 

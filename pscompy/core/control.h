@@ -54,8 +54,19 @@ typedef enum psc_control_kind {
     PSC_CONTROL_LANE, /* lane `id` is up or failed: psc_lane_state */
     /* connection `id` ends or has ended (psc_conn_state), or has timed enough
      * messages (psc_conn_rates) */
-    PSC_CONTROL_CONN
+    PSC_CONTROL_CONN,
+    PSC_CONTROL_CALL, /* rank `id`: psc_conn_call_state has changed */
+    PSC_CONTROL_CALLER /* rank `id`, which has no connection, calls */
 } psc_control_kind_t;
+
+/* How far two ranks of a job have connected by a call. */
+typedef enum psc_call_state {
+    PSC_CALL_NONE,
+    PSC_CALL_CALLING,
+    PSC_CALL_CALLED, /* by the peer, who has proved the key and may be up */
+    PSC_CALL_UP, /* the connection is up, and owns the lane */
+    PSC_CALL_FAILED
+} psc_call_state_t;
 
 typedef struct psc_control_event {
     psc_control_kind_t kind;
@@ -126,9 +137,11 @@ void psc_worker_wake(psc_worker_t *worker);
 int psc_worker_retiring(psc_worker_t *worker);
 /* Returns true while transports hold sent messages for want of room. These
  * leave only in progress; *passes_p counts the passes, so that the caller can
- * see whether any thread makes them. control_fd becomes readable when holding
+ * see whether any thread makes them, and *attended_p is true if a thread waits
+ * that will make them. control_fd becomes readable when holding
  * begins, and again only after this function has returned 0. */
-int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p);
+int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p,
+                       int *attended_p);
 /* Descriptor, readable while psc_worker_control_poll has events. */
 int psc_worker_control_fd(psc_worker_t *worker);
 int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
@@ -172,6 +185,24 @@ const char *psc_lane_reason(psc_lane_t *lane);
 /* For a lane that was not installed; an installed lane is destroyed with its
  * connection. */
 void psc_lane_destroy(psc_lane_t *lane);
+
+/* ---- calls: ranks of a job on one node connect without the control plane ----
+ */
+/* Let connections to ranks be called over this interface, which other ranks
+ * with the same key (PSC_TOKEN_SIZE bytes) call, too. Connections that come up
+ * by a call have these parameters. Returns a descriptor that is readable while
+ * a rank calls, or a status. */
+int psc_worker_join(psc_worker_t *worker, int iface, const uint8_t *key,
+                    int rank, const psc_proto_params_t *params);
+/* LAZY -> CONNECTING: call the connection's rank. What the peer's call or ours
+ * achieves is posted as PSC_CONTROL_CALL; the connection becomes UP at once.
+ * Returns an error if the rank cannot be called; nothing has changed then. */
+int psc_conn_call(psc_conn_t *conn);
+/* Returns a psc_call_state_t. *process_p: the peer's process, or 0. */
+int psc_conn_call_state(psc_conn_t *conn, int *process_p);
+/* Drop the lane of a call that has not come up. The connection stays
+ * CONNECTING. */
+void psc_conn_hang_up(psc_conn_t *conn);
 
 /* ---- connections ---- */
 psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank);

@@ -25,32 +25,37 @@ void psc_lane_fail(psc_lane_t *lane, psc_status_t status)
 
 /* ---- life ---- */
 
-psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id)
+psc_lane_t *psc_lane_open(psc_worker_t *worker, psc_iface_slot_t *slot,
+                          psc_control_kind_t kind, uint64_t id)
 {
     psc_lane_t *lane = calloc(1, sizeof *lane);
 
     if (!lane)
         return NULL;
     lane->worker = worker;
-    lane->id = id;
+    lane->slot = slot;
     psc_list_init(&lane->link);
-    psc_notice_init(&lane->notice, PSC_CONTROL_LANE, id);
+    psc_notice_init(&lane->notice, kind, id);
     psc_list_init(&lane->early);
     psc_list_init(&lane->announced);
     lane->promised_end = &lane->promised;
-    if (psc_worker_enter(worker, 0) != PSC_OK) {
+    if (slot->ops->ep_create(slot->iface, lane, &lane->ep) != PSC_OK) {
         free(lane);
         return NULL;
     }
-    lane->slot = &worker->interfaces.slots[iface];
-    if (lane->slot->ops->ep_create(lane->slot->iface, lane, &lane->ep) !=
-        PSC_OK) {
-        psc_worker_leave(worker);
-        free(lane);
-        return NULL;
-    }
-    lane->slot->lanes++;
+    slot->lanes++;
     psc_interfaces_pace(&worker->interfaces, worker->config.spin_ns);
+    return lane;
+}
+
+psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id)
+{
+    psc_lane_t *lane;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return NULL;
+    lane = psc_lane_open(worker, &worker->interfaces.slots[iface],
+                         PSC_CONTROL_LANE, id);
     psc_worker_leave(worker);
     return lane;
 }
@@ -134,6 +139,13 @@ void psc_lane_retire(psc_lane_t *lane)
     psc_notices_ring(&lane->worker->notices); /* the program may not poll */
 }
 
+void psc_lane_abandon(psc_lane_t *lane)
+{
+    lane->caller = NULL;
+    psc_notice_end(&lane->notice);
+    psc_lane_retire(lane);
+}
+
 static void lane_fini(psc_lane_t *lane)
 {
     psc_worker_t *worker = lane->worker;
@@ -167,8 +179,7 @@ void psc_lane_destroy(psc_lane_t *lane)
 
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
-    psc_notice_end(&lane->notice);
-    psc_lane_retire(lane);
+    psc_lane_abandon(lane);
     psc_worker_leave(worker);
 }
 

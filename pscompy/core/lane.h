@@ -5,10 +5,16 @@
 
 #include "types/conn.h"
 
+/* Create a lane whose changes are posted as this event. Returns NULL if memory
+ * or endpoints are short. */
+psc_lane_t *psc_lane_open(psc_worker_t *worker, psc_iface_slot_t *slot,
+                          psc_control_kind_t kind, uint64_t id);
 /* The only function that changes a lane's state. */
 void psc_lane_state_set(psc_lane_t *lane, psc_lane_state_t state);
 void psc_lane_fail(psc_lane_t *lane, psc_status_t status);
 void psc_lane_retire(psc_lane_t *lane);
+/* Retire a lane that was not installed. */
+void psc_lane_abandon(psc_lane_t *lane);
 /* Finish retiring lanes that the fabric has released. force: finish all. */
 void psc_lane_progress_retiring(psc_worker_t *worker, bool force);
 /* Returns true if the fabric matches the lane's messages. reason:

@@ -6,9 +6,12 @@
 #include <stdlib.h>
 
 #include "conn.h"
+#include "conn_flush.h"
+#include "conn_queue.h"
 #include "lane.h"
 #include "lane_early.h"
 #include "memory/access.h"
+#include "progress/sleep.h"
 #include "upward.h"
 
 static psc_lane_t *lane_of(psc_ep_t *ep)
@@ -29,7 +32,7 @@ void psc_lane_break(psc_lane_t *lane, psc_status_t status)
     psc_conn_fail_locked(lane->conn, status);
 }
 
-void psc_lane_fail_conn(psc_lane_t *lane)
+static void lane_fail_conn(psc_lane_t *lane)
 {
     psc_conn_t *conn = lane->conn;
     psc_status_t status = lane->status;
@@ -61,7 +64,7 @@ static void lane_keep_early(psc_lane_t *lane, const psc_am_t *am)
         psc_lane_fail(lane, PSC_ERR_NO_MEMORY);
 }
 
-void psc_lane_replay(psc_lane_t *lane)
+static void lane_replay(psc_lane_t *lane)
 {
     psc_early_t *early;
 
@@ -194,6 +197,95 @@ static void lane_am_end(psc_ep_t *ep, void *cookie)
         psc_lane_break(lane, status);
 }
 
+/* ---- installing lanes ---- */
+
+/* Allocate the connection's counters. Done only when it is installed, because
+ * there may be very many lazy connections. */
+static bool conn_counters_make(psc_conn_t *conn)
+{
+    psc_counters_t *counters = calloc(1, sizeof *counters);
+
+    if (counters)
+        conn->counters = counters;
+    return counters != NULL;
+}
+
+psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
+                               uint32_t n_lanes,
+                               const psc_proto_params_t *params)
+{
+    if (n_lanes == 0 || n_lanes > PSC_LANES_MAX ||
+        conn->state > PSC_CONN_CONNECTING)
+        return PSC_ERR_INVALID;
+    if (!conn_counters_make(conn))
+        return PSC_ERR_NO_MEMORY;
+    conn->worker->up->conn_params(conn, params);
+    conn->n_lanes = n_lanes;
+    for (uint32_t i = 0; i < n_lanes; i++) {
+        conn->lanes[i] = lanes[i];
+        lanes[i]->index = (uint8_t)i;
+        lanes[i]->conn = conn;
+    }
+    conn->worker->up->conn_lanes(conn);
+    psc_conn_state_set(conn, PSC_CONN_UP);
+    psc_count(conn, PSC_COUNTER_connections_up, 1);
+    if (lanes[0]->role != PSC_ROLE_ACCEPTOR)
+        psc_count(conn, PSC_COUNTER_connections_made, 1);
+    for (uint32_t i = 0; i < n_lanes && conn->state == PSC_CONN_UP; i++)
+        lane_replay(lanes[i]);
+    for (uint32_t i = 0; i < n_lanes; i++) {
+        if (lanes[i]->state == PSC_LANE_FAILED)
+            lane_fail_conn(lanes[i]);
+    }
+    if (!lanes[0]->closing) {
+        conn->worker->up->conn_up(conn);
+        psc_conn_mark_busy(conn);
+        psc_conn_flush(conn);
+    }
+    return PSC_OK;
+}
+
+/* ---- calls ---- */
+
+psc_status_t psc_call_begin(psc_conn_t *conn)
+{
+    psc_worker_t *worker = conn->worker;
+    psc_iface_slot_t *slot = worker->interfaces.calls;
+    psc_status_t status;
+    psc_lane_t *lane;
+
+    if (!slot || conn->rank < 0 || conn->state != PSC_CONN_LAZY)
+        return PSC_ERR_UNSUPPORTED;
+    lane = psc_lane_open(worker, slot, PSC_CONTROL_CALL, (uint64_t)conn->rank);
+    if (!lane)
+        return PSC_ERR_NO_MEMORY;
+    status = slot->ops->ep_call(lane->ep, conn->rank);
+    if (status < 0) {
+        psc_lane_abandon(lane);
+        return status;
+    }
+    lane->caller = conn;
+    conn->call = lane;
+    psc_lane_state_set(lane, PSC_LANE_CONNECTING);
+    psc_conn_state_set(conn, PSC_CONN_CONNECTING);
+    return PSC_OK;
+}
+
+static void call_up(psc_lane_t *lane)
+{
+    psc_conn_t *conn = lane->caller;
+    int process;
+
+    if (lane->slot->ops->ep_called(lane->ep, &process))
+        lane->role = PSC_ROLE_ACCEPTOR;
+    lane->caller = NULL;
+    conn->call = NULL;
+    if (psc_lanes_install(conn, &lane, 1,
+                          &lane->worker->interfaces.call_params) != PSC_OK)
+        psc_lane_abandon(lane);
+    psc_wake(lane->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
+}
+
 /* ---- events ---- */
 
 static void lane_ep_up(psc_ep_t *ep)
@@ -202,6 +294,8 @@ static void lane_ep_up(psc_ep_t *ep)
 
     if (lane->state == PSC_LANE_CONNECTING)
         psc_lane_state_set(lane, PSC_LANE_UP);
+    if (lane->caller)
+        call_up(lane);
 }
 
 static void lane_ep_failed(psc_ep_t *ep, psc_status_t status,
@@ -211,7 +305,17 @@ static void lane_ep_failed(psc_ep_t *ep, psc_status_t status,
 
     snprintf(lane->reason, sizeof lane->reason, "%s", reason);
     psc_lane_fail(lane, status);
-    psc_lane_fail_conn(lane);
+    lane_fail_conn(lane);
+}
+
+static psc_status_t lane_rank_calls(psc_iface_t *iface, int rank)
+{
+    psc_worker_t *worker = ((psc_iface_slot_t *)iface->user)->worker;
+
+    psc_list_for_each(conn, &worker->conns, psc_conn_t, link)
+        if (conn->rank == rank)
+            return psc_call_begin(conn) < 0 ? PSC_ERR_INVALID : PSC_OK;
+    return psc_notice_caller(&worker->notices, rank);
 }
 
 static void lane_log(psc_iface_t *iface, int level, const char *line)
@@ -240,4 +344,5 @@ const psc_upcalls_t psc_lane_upcalls = {
     .tag_unexpected = lane_tag_unexpected,
     .tag_missed = lane_tag_missed,
     .holding = lane_holding,
+    .rank_calls = lane_rank_calls,
 };

@@ -1,15 +1,17 @@
-/* The upcalls that every transport makes, and how a lane's failure ends its
- * connection. With the lock held. */
+/* The upcalls that every transport makes, how lanes are installed, and how a
+ * lane's failure ends its connection. With the lock held. */
 #ifndef PSCOMPY_CORE_LANE_UPCALLS_H
 #define PSCOMPY_CORE_LANE_UPCALLS_H
 
 #include "types/conn.h"
 
 extern const psc_upcalls_t psc_lane_upcalls;
-/* Deliver the messages that arrived before the lane was installed. */
-void psc_lane_replay(psc_lane_t *lane);
-/* The lane has FAILED: fail its connection, if it has one, with its status. */
-void psc_lane_fail_conn(psc_lane_t *lane);
+/* Let these lanes carry the connection's messages: psc_conn_install. */
+psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
+                               uint32_t n_lanes,
+                               const psc_proto_params_t *params);
+/* Call the connection's rank: psc_conn_call. */
+psc_status_t psc_call_begin(psc_conn_t *conn);
 /* The peer has violated the protocol on this lane: end the connection. */
 void psc_lane_break(psc_lane_t *lane, psc_status_t status);
 

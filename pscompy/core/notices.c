@@ -1,6 +1,7 @@
 #include "notices.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -14,8 +15,22 @@ int psc_notices_open(psc_notices_t *notices)
     return notices->fd < 0 ? -1 : 0;
 }
 
+/* The notice of a caller has no owner. */
+static psc_control_event_t notice_take(psc_notice_t *notice)
+{
+    psc_control_event_t event = notice->event;
+
+    if (event.kind == PSC_CONTROL_CALLER)
+        free(notice);
+    return event;
+}
+
 void psc_notices_close(psc_notices_t *notices)
 {
+    psc_link_t *link;
+
+    while (notices->fd >= 0 && (link = psc_list_pop(&notices->posted)))
+        notice_take(psc_container_of(link, psc_notice_t, link));
     if (notices->fd >= 0)
         close(notices->fd);
 }
@@ -32,8 +47,20 @@ void psc_notice_post(psc_notices_t *notices, psc_notice_t *notice)
 {
     if (notice->ended || psc_link_listed(&notice->link))
         return;
+    if (psc_list_empty(&notices->posted))
+        psc_notices_ring(notices);
     psc_list_push(&notices->posted, &notice->link);
-    psc_notices_ring(notices);
+}
+
+psc_status_t psc_notice_caller(psc_notices_t *notices, int rank)
+{
+    psc_notice_t *notice = malloc(sizeof *notice);
+
+    if (!notice)
+        return PSC_ERR_NO_MEMORY;
+    psc_notice_init(notice, PSC_CONTROL_CALLER, (uint64_t)rank);
+    psc_notice_post(notices, notice);
+    return PSC_OK;
 }
 
 void psc_notice_end(psc_notice_t *notice)
@@ -49,7 +76,7 @@ int psc_notices_take(psc_notices_t *notices, psc_control_event_t *events,
     int n = 0;
 
     while (n < max && (link = psc_list_pop(&notices->posted)))
-        events[n++] = psc_container_of(link, psc_notice_t, link)->event;
+        events[n++] = notice_take(psc_container_of(link, psc_notice_t, link));
     if (n < max)
         psc_descriptor_clear(notices->fd);
     return n;

@@ -29,6 +29,8 @@ void psc_notices_close(psc_notices_t *notices);
 void psc_notice_init(psc_notice_t *notice, psc_control_kind_t kind,
                      uint64_t id);
 void psc_notice_post(psc_notices_t *notices, psc_notice_t *notice);
+/* Post that a rank calls, to which there is no connection. */
+psc_status_t psc_notice_caller(psc_notices_t *notices, int rank);
 /* The notice's owner is being destroyed: take the notice back for ever. */
 void psc_notice_end(psc_notice_t *notice);
 /* Take out the earliest notices. Returns their number, at most `max`. */

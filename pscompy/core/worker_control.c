@@ -14,12 +14,14 @@ int psc_worker_retiring(psc_worker_t *worker)
     return retiring;
 }
 
-int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p)
+int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p,
+                       int *attended_p)
 {
     psc_notices_t *notices = &worker->notices;
     bool holding;
 
     *passes_p = 0;
+    *attended_p = atomic_load(&worker->wait.polling) != 0;
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return 0;
     holding = notices->holding_reported = notices->n_holding > 0;

@@ -311,6 +311,12 @@ struct psc_upcalls {
     /* TAG: no posted receive matched a message that tag_put sent. */
     void (*tag_missed)(psc_ep_t *ep, uint64_t bits, size_t len,
                        uint32_t number);
+
+    /* A rank of the job calls, and no endpoint here calls or has called it. The
+     * rank has not proved anything yet. PSC_OK: an endpoint has called the rank
+     * inside this upcall, or will do so later. Any other status: the call is
+     * refused. */
+    psc_status_t (*rank_calls)(psc_iface_t *iface, int rank);
 };
 
 /* ---- what a transport implements --------------------------------------- */
@@ -491,6 +497,24 @@ struct psc_transport_ops {
     /* The same for what the interface's caches and pools hold now. */
     uint32_t (*iface_counters)(const psc_iface_t *iface,
                                psc_counted_t *counters, uint32_t room);
+
+    /* NULL if the transport cannot; then ep_call and ep_called are NULL, too.
+     * From now on the ranks of one job on this node reach each other by their
+     * numbers. Only they have `key`, PSC_TOKEN_SIZE bytes; all endpoints that
+     * ep_call connects prove it to each other. *fd_p is a descriptor that is
+     * readable while a rank calls; the transport owns it. Called once. */
+    psc_status_t (*join)(psc_iface_t *iface, const uint8_t *key, int rank,
+                         int *fd_p);
+    /* Instead of ep_connect, after join: start connecting to this rank.
+     * PSC_ERR_CONNECT: it has not joined on this node. If both sides call each
+     * other, or one calls and the other answers rank_calls, they connect with
+     * each other. The core may send as soon as ep_up is called: the peer's
+     * endpoint is up, too, or becomes so if its process lives. */
+    psc_status_t (*ep_call)(psc_ep_t *ep, int rank);
+    /* Returns true if the peer has called this endpoint and has proved the key.
+     * The endpoint must then be left to the peer, which may be up already.
+     * *process_p: the id of the peer's process, or 0 if it is not known. */
+    int (*ep_called)(const psc_ep_t *ep, int *process_p);
 };
 
 #endif

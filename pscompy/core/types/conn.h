@@ -42,6 +42,7 @@ struct psc_conn {
     psc_status_t status; /* why the connection ended */
     uint32_t n_lanes;
     psc_lane_t *lanes[PSC_LANES_MAX];
+    psc_lane_t *call; /* the lane of a call until it is installed, or NULL */
     psc_proto_params_t params;
     psc_flow_t flow;
     psc_work_t work;

@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "../api.h"
+#include "../control.h"
 
 #define PSC_IFACES_MAX 16
 
@@ -22,6 +22,8 @@ typedef struct psc_iface_slot {
 typedef struct psc_interfaces {
     psc_iface_slot_t slots[PSC_IFACES_MAX];
     uint32_t n;
+    psc_iface_slot_t *calls; /* over which ranks are called, or NULL */
+    psc_proto_params_t call_params; /* of connections that come up by a call */
     atomic_uint stride; /* passes between two clock reads; see spin.c */
 } psc_interfaces_t;
 

@@ -57,7 +57,7 @@ struct psc_lane {
     psc_iface_slot_t *slot;
     psc_ep_t *ep;
     psc_conn_t *conn; /* NULL until installed */
-    uint64_t id;
+    psc_conn_t *caller; /* whose call it is, until it is installed */
     uint8_t index; /* index in its connection */
     psc_lane_state_t state;
     psc_status_t status; /* why the lane is FAILED */

@@ -33,6 +33,25 @@ shm_ep_t *shm_ep_find(shm_iface_t *iface, uint64_t id)
     return NULL;
 }
 
+shm_ep_t *shm_ep_calling(shm_iface_t *iface, int rank)
+{
+    for (uint32_t i = 0; i < iface->n_eps; i++)
+        if (iface->eps[i]->rank == rank &&
+            iface->eps[i]->state == SHM_EP_CONNECTING)
+            return iface->eps[i];
+    return NULL;
+}
+
+int shm_ep_called(const psc_ep_t *super, int *process_p)
+{
+    const shm_ep_t *ep = (const shm_ep_t *)super;
+
+    *process_p = (int)ep->pid;
+    return ep->role == PSC_ROLE_ACCEPTOR &&
+           (ep->state != SHM_EP_CONNECTING ||
+            (ep->link != NULL && ep->link->stage == SHM_STAGE_VERDICT));
+}
+
 psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
 {
     shm_iface_t *iface = shm_iface(super);
@@ -49,6 +68,7 @@ psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
     ep->super = (psc_ep_t){super, user};
     ep->bell = -1;
     ep->bit = ep->peer_bit = SHM_NO_BIT;
+    ep->rank = SHM_NO_RANK;
     psc_list_init(&ep->shares);
     ep->probe = shm_probe_create();
     status = ep->probe == NULL ? PSC_ERR_NO_MEMORY

@@ -18,8 +18,6 @@
 #include "shm.h"
 
 #define SHM_FOLDER "pscompy-"
-#define SHM_LISTENER                                                           \
-    "listener" /* prefix of the socket's name inside the folder */
 #define SHM_BACKLOG 4096
 #define SHM_SWEEP_AGE_S 60
 #define SHM_ACCEPT_MAX 16 /* accepted sockets per pass */
@@ -274,6 +272,68 @@ psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
     return PSC_ERR_TRANSPORT;
 }
 
+/* ---- ranks of a job ---- */
+
+/* Gives the socket a second name, which follows from the key and the rank. The
+ * folder is removed by its last rank, perhaps between the two calls. */
+static bool shm_listener_link(const shm_iface_t *iface, const char *name)
+{
+    const shm_listener_t *listener = &iface->listener;
+
+    for (int tries = 0; tries < 100; tries++) {
+        if (mkdir(listener->job, 0700) != 0 && errno != EEXIST)
+            return false;
+        if (!shm_folder_private(listener->job, iface->uid) && errno != ENOENT)
+            return false;
+        unlink(name); /* of a process with the same key that was killed */
+        if (link(listener->path, name) == 0)
+            return true;
+        if (errno != ENOENT)
+            return false;
+    }
+    return false;
+}
+
+psc_status_t shm_join(psc_iface_t *super, const uint8_t *key, int rank,
+                      int *fd_p)
+{
+    shm_iface_t *iface = shm_iface(super);
+    shm_listener_t *listener = &iface->listener;
+    uint8_t hash[PSC_SIPHASH_SIZE];
+    char name[sizeof listener->path];
+    size_t base = strlen(listener->folder) - strlen(SHM_FOLDER "XXXXXX");
+
+    psc_siphash(key, "folder", sizeof "folder", hash);
+    if ((size_t)snprintf(listener->job, sizeof listener->job,
+                         "%.*s" SHM_FOLDER "%016llx", (int)base,
+                         listener->folder,
+                         (unsigned long long)psc_siphash_load(hash)) >=
+            sizeof listener->job ||
+        (size_t)snprintf(name, sizeof name, "%s/" SHM_LISTENER "%d",
+                         listener->job, rank) >= sizeof name ||
+        !shm_listener_link(iface, name)) {
+        listener->job[0] = '\0';
+        return PSC_ERR_UNSUPPORTED;
+    }
+    iface->rank = rank;
+    memcpy(iface->key, key, PSC_TOKEN_SIZE);
+    *fd_p = listener->source.fd;
+    return PSC_OK;
+}
+
+static void shm_listener_part(shm_iface_t *iface)
+{
+    char name[SHM_PATH_MAX];
+
+    if (iface->listener.job[0] == '\0')
+        return;
+    snprintf(name, sizeof name, "%s/" SHM_LISTENER "%d", iface->listener.job,
+             iface->rank);
+    unlink(name);
+    rmdir(iface->listener.job);
+    iface->listener.job[0] = '\0';
+}
+
 void shm_listener_close(shm_iface_t *iface)
 {
     shm_listener_t *listener = &iface->listener;
@@ -282,6 +342,7 @@ void shm_listener_close(shm_iface_t *iface)
         shm_timer_run(iface, -1);
     listener->paused = false;
     shm_source_close(iface, &listener->source);
+    shm_listener_part(iface);
     if (listener->folder[0] == '\0')
         return;
     unlink(listener->path);

@@ -30,12 +30,13 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
         .geometry = iface->geometry,
         .probe = (uintptr_t)ep->probe->bytes,
         .echo = (uintptr_t)ep->probe->echo,
-        .cma = iface->cma != SHM_CMA_OFF,
+        .cma = (uint8_t)iface->cma,
         .expedited = iface->expedited,
         .guards = link->process.fd >= 0,
         .bit = ep->bit,
     };
     memcpy(packet.u.offer.nonce, ep->probe->bytes, SHM_ID_SIZE);
+    memcpy(packet.u.offer.process, iface->process, SHM_ID_SIZE);
     if (answer != NULL)
         memcpy(packet.u.offer.answer, answer, PSC_PROOF_SIZE);
     ep->probing = packet.u.offer.cma;
@@ -83,7 +84,9 @@ bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds)
     ep->bell = fds[1];
     fds[1] = -1;
     ep->pid = link->pid;
+    memcpy(ep->peer.process, offer->process, SHM_ID_SIZE);
     link->guarded = offer->guards != 0;
+    link->forced = offer->cma == SHM_CMA_FORCE;
     ep->fenced = !(link->iface->expedited && offer->expedited);
     link->verdict = shm_cma_prove(ep, offer);
     return true;

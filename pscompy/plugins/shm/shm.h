@@ -39,6 +39,7 @@
 #include "board.h"
 #include "wire.h"
 
+#define SHM_LISTENER "listener" /* prefix of a socket's name in its folder */
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
 /* A single put holds the worker's lock while it copies. */
 #define SHM_PUT_MAX (1u << 20)
@@ -79,6 +80,9 @@ typedef struct shm_listener {
     char folder[SHM_PATH_MAX - 32];
     char path[SHM_PATH_MAX];
     bool paused; /* The listener is not watched, because accept() fails. */
+    /* the folder in which the ranks of a job find each other's sockets, or
+     * empty */
+    char job[SHM_PATH_MAX - 32];
 } shm_listener_t;
 
 /* Estimates of copies, for psc_iface_attr_t. */
@@ -107,6 +111,7 @@ struct shm_iface {
      * polled more often. */
     uint32_t n_connecting;
     uint32_t n_failing; /* failures that progress has yet to report */
+    uint32_t n_due; /* endpoints that are `due` */
     uint32_t idle_polls; /* passes since the sockets were last polled */
     bool in_progress;
     bool armed; /* The `sleeping` flags are set in the peers' rings. */
@@ -140,6 +145,8 @@ struct shm_iface {
     uint8_t boot[SHM_ID_SIZE];
     uint8_t process[SHM_ID_SIZE]; /* random id of this interface */
     uid_t uid;
+    int rank; /* in the job that was joined, or SHM_NO_RANK */
+    uint8_t key[PSC_TOKEN_SIZE]; /* of that job */
 };
 
 /* ---- endpoints ---- */
@@ -218,6 +225,8 @@ struct shm_ep {
     bool cma;
     bool self; /* connected to itself */
     bool failing; /* progress has yet to report status and reason */
+    bool due; /* The next pass dials the rank, unless it has called. */
+    int rank; /* the rank that ep_call has called, or SHM_NO_RANK */
     int bell; /* the peer's eventfd, or -1 */
     shm_board_t *peer_board;
     uint32_t peer_bit; /* on the peer's board */
@@ -275,6 +284,7 @@ struct shm_link {
     shm_stage_t stage;
     bool dead;
     bool verdict; /* The peer's probe could be read here. */
+    bool forced; /* The peer demands cross-memory attach. */
     /* The peer watches our process and needs no socket to notice its end. */
     bool guarded;
     /* In stage OPEN with the socket closed; the last packet arrives as a
@@ -322,10 +332,15 @@ psc_status_t shm_iface_identify(shm_iface_t *iface, char *reason);
 psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
                                char *reason);
 void shm_listener_close(shm_iface_t *iface);
+psc_status_t shm_join(psc_iface_t *iface, const uint8_t *key, int rank,
+                      int *fd_p);
 void shm_listener_resume(shm_iface_t *iface);
 
 /* connect.c */
 psc_status_t shm_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
+psc_status_t shm_ep_call(psc_ep_t *ep, int rank);
+/* Dial the ranks that were called and have not called themselves. */
+void shm_calls_dial(shm_iface_t *iface);
 void shm_link_dial(shm_link_t *link);
 void shm_link_ready(shm_source_t *socket, uint32_t events);
 void shm_process_ready(shm_source_t *process, uint32_t events);
@@ -336,6 +351,8 @@ const char *shm_stage_name(shm_stage_t stage);
 void shm_trial_check(shm_link_t *link, psc_status_t status);
 /* Acceptor: continue a parked link after ep_connect was called. */
 void shm_trial_challenge(shm_link_t *link);
+/* Let the rank's call connect the endpoint that calls the rank. */
+void shm_trial_answer(shm_link_t *link, shm_ep_t *ep);
 void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
 void shm_trial_hangup(shm_link_t *link);
 
@@ -346,6 +363,9 @@ void shm_ep_close(psc_ep_t *ep);
 psc_status_t shm_ep_stop(psc_ep_t *ep);
 void shm_ep_fini(psc_ep_t *ep);
 shm_ep_t *shm_ep_find(shm_iface_t *iface, uint64_t id);
+/* The endpoint that calls this rank and is not up yet, or NULL. */
+shm_ep_t *shm_ep_calling(shm_iface_t *iface, int rank);
+int shm_ep_called(const psc_ep_t *ep, int *process_p);
 /* Free dead links and endpoints, unless progress iterates over them. */
 void shm_iface_bury(shm_iface_t *iface);
 

@@ -97,7 +97,7 @@ psc_status_t shm_sleep_arm(psc_iface_t *super)
 
     if (iface->rung)
         shm_bell_silence(iface);
-    pending |= iface->mail;
+    pending |= iface->mail || iface->n_due > 0;
     iface->rung = false;
     iface->armed = true;
     for (uint32_t i = 0; i < iface->n_active; i++)

@@ -108,6 +108,7 @@ static psc_status_t shm_open(const psc_open_params_t *params,
     iface->process_ready = shm_process_ready;
     iface->epoll = iface->bell.fd = iface->timer.fd = iface->board_fd = -1;
     iface->listener.source.fd = -1;
+    iface->rank = SHM_NO_RANK;
     psc_list_init(&iface->links);
     psc_list_init(&iface->free_shares);
     status = shm_iface_start(iface, params);
@@ -161,7 +162,7 @@ static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
     uint32_t limit =
         iface->n_connecting > 0 ? SHM_POLLS_CONNECTING : SHM_POLLS_QUIET;
 
-    if (!unexplained && ++iface->idle_polls < limit)
+    if (!unexplained && iface->n_due == 0 && ++iface->idle_polls < limit)
         return false;
     iface->idle_polls = 0;
     return true;
@@ -198,6 +199,7 @@ static unsigned shm_progress(psc_iface_t *super)
         n += shm_sources_poll(iface);
         if (iface->mail)
             shm_letters_take(iface);
+        shm_calls_dial(iface);
         shm_active_look(iface);
     }
     if ((iface->n_sharing | iface->n_failing) > 0)
@@ -241,6 +243,9 @@ static const psc_transport_ops_t shm_ops = {
     .event_fd = shm_sleep_fd,
     .arm = shm_sleep_arm,
     .iface_counters = shm_iface_counters,
+    .join = shm_join,
+    .ep_call = shm_ep_call,
+    .ep_called = shm_ep_called,
 };
 
 /* The only symbol that this library exports: returns the address of the

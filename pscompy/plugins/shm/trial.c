@@ -73,12 +73,56 @@ void shm_trial_challenge(shm_link_t *link)
     shm_trial_check(link, shm_link_send(link, &packet, NULL, 0));
 }
 
+void shm_trial_answer(shm_link_t *link, shm_ep_t *ep)
+{
+    shm_iface_t *iface = link->iface;
+
+    if (ep->link != NULL)
+        shm_link_close(ep->link);
+    iface->n_due -= ep->due;
+    ep->due = false;
+    ep->role = PSC_ROLE_ACCEPTOR;
+    ep->link = link;
+    link->ep = ep;
+    ep->peer.ep = link->hello.source;
+    memcpy(ep->peer.process, link->hello.process, SHM_ID_SIZE);
+    if (psc_proof_begin(&ep->proof, ep->role, iface->key, (uint64_t)iface->rank,
+                        (uint64_t)ep->rank))
+        shm_trial_challenge(link);
+    else
+        shm_ep_fail(ep, PSC_ERR_TRANSPORT, "shm: no random bytes");
+}
+
+/* If two ranks call each other, the lower one's call is used. The higher one
+ * closes its own link when that call arrives; until then it is parked. */
+static void shm_trial_called(shm_link_t *link)
+{
+    shm_iface_t *iface = link->iface;
+    int caller = link->hello.caller;
+    shm_ep_t *ep = shm_ep_calling(iface, caller);
+
+    shm_link_enter(link, SHM_STAGE_PARKED);
+    if (ep == NULL) {
+        if (iface->rank < 0 || caller == iface->rank ||
+            iface->super.up->rank_calls(&iface->super, caller) != PSC_OK)
+            shm_link_refuse(link, "shm: this rank is not expected to call");
+    } else if (ep->link == NULL ||
+               (ep->role == PSC_ROLE_CONNECTOR && caller < iface->rank)) {
+        shm_trial_answer(link, ep);
+    }
+}
+
 static void shm_stage_anonymous(shm_link_t *link, const shm_packet_t *packet,
                                 int *fds)
 {
     shm_ep_t *ep = shm_ep_find(link->iface, packet->u.hello.target);
 
     (void)fds;
+    if (packet->u.hello.caller >= 0) {
+        link->hello = packet->u.hello;
+        shm_trial_called(link);
+        return;
+    }
     if (ep == NULL || ep->link != NULL ||
         !(ep->state == SHM_EP_NEW ||
           (ep->state == SHM_EP_CONNECTING && ep->role == PSC_ROLE_ACCEPTOR))) {
@@ -156,7 +200,7 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
                     "not");
         return;
     }
-    if (!ep->cma && link->iface->cma == SHM_CMA_FORCE) {
+    if (!ep->cma && (link->forced || link->iface->cma == SHM_CMA_FORCE)) {
         shm_ep_fail(ep, PSC_ERR_CONNECT,
                     "shm: cross-memory attach between process %ld and us does "
                     "not work; PSP_SHM_CMA=auto does without it",

@@ -7,10 +7,12 @@
 
 #define SHM_ID_SIZE 16u /* boot ids, process ids, nonces */
 
+#define SHM_NO_RANK (-1)
+
 #define SHM_MAX_FDS 3u
 #define SHM_REFUSAL_MAX SHM_LETTER_SIZE
 #define SHM_PACKET_MAGIC 0x6d687370u /* "pshm" */
-#define SHM_PACKET_VERSION 5u
+#define SHM_PACKET_VERSION 6u
 
 typedef enum shm_packet_kind {
     SHM_PACKET_NONE,
@@ -25,7 +27,8 @@ typedef enum shm_packet_kind {
 } shm_packet_kind_t;
 
 typedef struct shm_hello {
-    uint64_t target, source; /* endpoint ids */
+    uint64_t target, source; /* endpoint ids; no target in a call */
+    int32_t caller; /* the rank that calls, or SHM_NO_RANK */
     uint8_t process[SHM_ID_SIZE];
     uint8_t nonce[PSC_PROOF_NONCE_SIZE];
 } shm_hello_t;
@@ -34,13 +37,14 @@ typedef struct shm_offer {
     shm_geometry_t geometry;
     uint64_t probe, echo; /* addresses in the offering process */
     uint8_t nonce[SHM_ID_SIZE]; /* the bytes at `probe` */
-    uint8_t cma; /* cross-memory attach may be tried */
+    uint8_t cma; /* the sender's shm_cma_mode_t */
     uint8_t expedited; /* this process is registered for membarrier */
     /* The sender watches the peer's process and does not need the socket. */
     uint8_t guards;
     uint8_t reserved;
     /* on the sender's board, for the receiver to set; SHM_NO_BIT if none */
     uint32_t bit;
+    uint8_t process[SHM_ID_SIZE]; /* the sender's, as its address has it */
     /* the connector's answer; 0 from the acceptor */
     uint8_t answer[PSC_PROOF_SIZE];
 } shm_offer_t;
