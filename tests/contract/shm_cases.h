@@ -127,5 +127,10 @@ void unread_pages_are_kept(void);
 void sleepers_release(void);
 void releases_of_a_liar(void);
 void rings_between_threads(void);
+void a_rank_answers(void);
+void ranks_call_each_other(void);
+void a_call_is_refused(void);
+void a_call_without_the_key(void);
+void a_call_of_nobody(void);
 
 #endif

@@ -146,10 +146,8 @@ void killed_in_every_stage(void)
 {
     const unsigned expected[2] = {
         [PSC_ROLE_CONNECTOR] = 1u << SHM_STAGE_CHALLENGE |
-                               1u << SHM_STAGE_OFFER | 1u << SHM_STAGE_VERDICT |
-                               1u << SHM_STAGE_OPEN,
-        [PSC_ROLE_ACCEPTOR] = 1u << SHM_STAGE_ANONYMOUS |
-                              1u << SHM_STAGE_PROOF | 1u << SHM_STAGE_VERDICT |
+                               1u << SHM_STAGE_OFFER | 1u << SHM_STAGE_OPEN,
+        [PSC_ROLE_ACCEPTOR] = 1u << SHM_STAGE_PROOF | 1u << SHM_STAGE_VERDICT |
                               1u << SHM_STAGE_OPEN,
     };
 

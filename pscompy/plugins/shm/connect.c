@@ -32,9 +32,9 @@ static psc_status_t shm_ep_connect_self(shm_ep_t *ep)
 
     if (status != PSC_OK)
         return status;
-    status = shm_ring_map(&ep->tx.ring, &iface->geometry, fd);
+    status = shm_ring_map_own(&ep->tx.ring, &iface->geometry, fd);
     if (status == PSC_OK)
-        status = shm_ring_map(&ep->rx.ring, &iface->geometry, fd);
+        status = shm_ring_map_own(&ep->rx.ring, &iface->geometry, fd);
     close(fd);
     if (status != PSC_OK)
         return status;
@@ -91,7 +91,7 @@ static void shm_ep_dial(shm_ep_t *ep)
     ep->link = link;
     link->ep = ep;
     link->hello.target = ep->peer.ep;
-    link->hello.caller = ep->rank >= 0 ? iface->rank : SHM_NO_RANK;
+    link->hello.caller = iface->rank;
     link->hello.source = ep->id;
     memcpy(link->hello.process, iface->process, SHM_ID_SIZE);
     memcpy(link->hello.nonce, psc_proof_hello(&ep->proof),

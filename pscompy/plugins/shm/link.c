@@ -184,8 +184,8 @@ void shm_link_enter(shm_link_t *link, shm_stage_t stage)
     link->stage = stage;
 }
 
-/* Ask the kernel for the peer's user and process, then watch the socket and the
- * process. The process id is 0 if it is not visible in our name space. */
+/* Ask the kernel for the peer's user and process, then watch the socket. The
+ * process id is 0 if it is not visible in our name space. */
 psc_status_t shm_link_identify(shm_link_t *link, char *reason)
 {
     struct ucred peer;
@@ -203,15 +203,24 @@ psc_status_t shm_link_identify(shm_link_t *link, char *reason)
         return PSC_ERR_CONNECT;
     }
     link->pid = peer.pid;
-    if (link->pid > 0)
-        link->process.fd = (int)syscall(SYS_pidfd_open, link->pid, 0);
-    if (shm_source_watch(link->iface, &link->socket) != PSC_OK ||
-        (link->process.fd >= 0 &&
-         shm_source_watch(link->iface, &link->process) != PSC_OK)) {
+    if (shm_source_watch(link->iface, &link->socket) != PSC_OK) {
         snprintf(reason, PSC_REASON_MAX, "epoll: %s", strerror(errno));
         return PSC_ERR_NO_MEMORY;
     }
     return PSC_OK;
+}
+
+/* A process that answers later is the one that is watched. */
+void shm_link_guard(shm_link_t *link)
+{
+    if (link->pid <= 0 || link->process.fd >= 0)
+        return;
+    link->process.fd = (int)syscall(SYS_pidfd_open, link->pid, 0);
+    if (link->process.fd >= 0 &&
+        shm_source_watch(link->iface, &link->process) != PSC_OK) {
+        close(link->process.fd);
+        link->process.fd = -1;
+    }
 }
 
 /* May be called from the link's own handler, because the structure stays until

@@ -20,7 +20,7 @@
 #define SHM_FOLDER "pscompy-"
 #define SHM_BACKLOG 4096
 #define SHM_SWEEP_AGE_S 60
-#define SHM_ACCEPT_MAX 16 /* accepted sockets per pass */
+#define SHM_ACCEPT_MAX 64 /* accepted sockets per pass */
 
 static bool shm_folder_stat(const char *path, uid_t uid, struct stat *status)
 {
@@ -218,6 +218,7 @@ static void shm_listener_admit(shm_iface_t *iface, int fd)
     }
     link->since = psc_clock_now();
     shm_link_enter(link, SHM_STAGE_ANONYMOUS);
+    link->socket.ready(&link->socket, 0); /* the hello may be there already */
 }
 
 static void shm_listener_failed(shm_iface_t *iface, int error)

@@ -20,6 +20,7 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
     int fds[SHM_MAX_FDS] = {-1, iface->bell.fd, iface->board_fd};
 
     shm_active_enrol(ep);
+    shm_link_guard(link);
     status = shm_ring_create(&iface->geometry, &fds[0]);
     if (status != PSC_OK) {
         shm_ep_fail(ep, status, "shm: no ring could be made: %s",
@@ -33,6 +34,7 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
         .cma = (uint8_t)iface->cma,
         .expedited = iface->expedited,
         .guards = link->process.fd >= 0,
+        .verdict = link->verdict,
         .bit = ep->bit,
     };
     memcpy(packet.u.offer.nonce, ep->probe->bytes, SHM_ID_SIZE);
@@ -40,7 +42,7 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
     if (answer != NULL)
         memcpy(packet.u.offer.answer, answer, PSC_PROOF_SIZE);
     ep->probing = packet.u.offer.cma;
-    status = shm_ring_map(&ep->tx.ring, &iface->geometry, fds[0]);
+    status = shm_ring_map_own(&ep->tx.ring, &iface->geometry, fds[0]);
     if (status == PSC_OK)
         status = shm_link_send(link, &packet, fds, SHM_MAX_FDS);
     close(fds[0]);
@@ -67,6 +69,7 @@ bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds)
     shm_ep_t *ep = link->ep;
     psc_status_t status = PSC_ERR_PROTOCOL;
 
+    shm_link_guard(link);
     if (shm_geometry_valid(&offer->geometry) && shm_bell_valid(fds[1]) &&
         offer->bit <= SHM_NO_BIT)
         status = shm_ring_map(&ep->rx.ring, &offer->geometry, fds[0]);

@@ -57,26 +57,25 @@ psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p)
         "pscompy-ring", shm_geometry_bytes(geometry) + psc_page_size(), fd_p);
 }
 
-static bool shm_ring_map_at(uint8_t *at, size_t len, int fd, size_t offset)
+static uint8_t *shm_ring_map_at(uint8_t *at, size_t len, int flags, int fd,
+                                size_t offset)
 {
-    return mmap(at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
-                (off_t)offset) != MAP_FAILED;
+    return mmap(at, len, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd,
+                (off_t)offset);
 }
 
-psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
-                          int fd)
+/* The first mapping reserves the addresses of the second copy of the row. */
+psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
+                              int fd)
 {
     size_t page = psc_page_size(), bytes = shm_geometry_bytes(geometry);
     size_t mapped = page + 2 * bytes;
-    uint8_t *base;
+    uint8_t *base = shm_ring_map_at(NULL, mapped, 0, fd, 0);
 
-    if (!shm_file_verify(fd, page + bytes))
-        return PSC_ERR_PROTOCOL;
-    base = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED)
         return PSC_ERR_NO_MEMORY;
-    if (!shm_ring_map_at(base, page + bytes, fd, 0) ||
-        !shm_ring_map_at(base + page + bytes, bytes, fd, page)) {
+    if (shm_ring_map_at(base + page + bytes, bytes, MAP_FIXED, fd, page) ==
+        MAP_FAILED) {
         munmap(base, mapped);
         return PSC_ERR_NO_MEMORY;
     }
@@ -90,6 +89,14 @@ psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
         .mapped = mapped,
     };
     return PSC_OK;
+}
+
+psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
+                          int fd)
+{
+    if (!shm_file_verify(fd, shm_geometry_bytes(geometry) + psc_page_size()))
+        return PSC_ERR_PROTOCOL;
+    return shm_ring_map_own(ring, geometry, fd);
 }
 
 void shm_ring_unmap(shm_ring_t *ring)

@@ -165,6 +165,9 @@ psc_status_t shm_file_create(const char *name, size_t bytes, int *fd_p);
 bool shm_file_verify(int fd, size_t bytes);
 /* Creates a sealed memfd for one ring. */
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);
+/* Maps a ring of this process. */
+psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
+                              int fd);
 /* Maps a ring. The size and the seals are verified first, so that no access can
  * fault later. Returns PSC_ERR_PROTOCOL if `fd` is not such a ring. */
 psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,

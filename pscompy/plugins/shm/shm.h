@@ -413,6 +413,8 @@ bool shm_link_exhausted(int error);
 shm_link_t *shm_link_create(shm_iface_t *iface, int fd);
 void shm_link_enter(shm_link_t *link, shm_stage_t stage);
 psc_status_t shm_link_identify(shm_link_t *link, char *reason);
+/* Watch the peer's process, if it is visible in our name space. */
+void shm_link_guard(shm_link_t *link);
 psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
                            const int *fds, size_t n_fds);
 /* Returns the length of the packet, 0 if the peer has closed, or -1. Unused

@@ -7,9 +7,9 @@
  *              <-   nonce, proof  CHALLENGE
  *   OFFER      answer, ring, ->
  *              bell, board, probe
- *              <-        the same OFFER, then
- *              <-  read the probe VERDICT
- *   VERDICT    likewise      ->
+ *              <-  the same, and whether OFFER
+ *                  it could read the probe
+ *   VERDICT    whether both could ->
  *
  * The peer's user is checked with SO_PEERCRED before the first packet. The
  * token proof (transport/kit/token_proof.h) is in HELLO, CHALLENGE and the
@@ -18,15 +18,6 @@
 #include <string.h>
 
 #include "shm.h"
-
-static psc_status_t shm_trial_send_verdict(shm_link_t *link)
-{
-    shm_packet_t packet = {.kind = SHM_PACKET_VERDICT};
-
-    packet.u.verdict = link->verdict;
-    shm_link_enter(link, SHM_STAGE_VERDICT);
-    return shm_link_send(link, &packet, NULL, 0);
-}
 
 void shm_trial_check(shm_link_t *link, psc_status_t status)
 {
@@ -99,11 +90,11 @@ static void shm_trial_called(shm_link_t *link)
 {
     shm_iface_t *iface = link->iface;
     int caller = link->hello.caller;
-    shm_ep_t *ep = shm_ep_calling(iface, caller);
+    shm_ep_t *ep = caller < 0 ? NULL : shm_ep_calling(iface, caller);
 
     shm_link_enter(link, SHM_STAGE_PARKED);
     if (ep == NULL) {
-        if (iface->rank < 0 || caller == iface->rank ||
+        if (iface->rank < 0 || caller < 0 || caller == iface->rank ||
             iface->super.up->rank_calls(&iface->super, caller) != PSC_OK)
             shm_link_refuse(link, "shm: this rank is not expected to call");
     } else if (ep->link == NULL ||
@@ -118,7 +109,7 @@ static void shm_stage_anonymous(shm_link_t *link, const shm_packet_t *packet,
     shm_ep_t *ep = shm_ep_find(link->iface, packet->u.hello.target);
 
     (void)fds;
-    if (packet->u.hello.caller >= 0) {
+    if (packet->u.hello.target == 0) {
         link->hello = packet->u.hello;
         shm_trial_called(link);
         return;
@@ -163,15 +154,8 @@ static void shm_stage_proof(shm_link_t *link, const shm_packet_t *packet,
         return;
     status = shm_trial_send_offer(link, NULL);
     if (status == PSC_OK)
-        status = shm_trial_send_verdict(link);
+        shm_link_enter(link, SHM_STAGE_VERDICT);
     shm_trial_check(link, status);
-}
-
-static void shm_stage_offer(shm_link_t *link, const shm_packet_t *packet,
-                            int *fds)
-{
-    if (shm_trial_take_offer(link, &packet->u.offer, fds))
-        shm_trial_check(link, shm_trial_send_verdict(link));
 }
 
 /* From here on letters replace packets; a letter may be present already. The
@@ -185,27 +169,26 @@ static void shm_trial_begin_letters(shm_link_t *link)
     link->by_mail = link->iface->mail = true;
 }
 
-static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
-                              int *fds)
+/* Both probes are decided. Returns false if the endpoint has failed. */
+static bool shm_trial_judge(shm_link_t *link, bool verdict)
 {
     shm_ep_t *ep = link->ep;
 
-    (void)fds;
-    ep->cma = link->verdict && packet->u.verdict == 1;
+    ep->cma = link->verdict && verdict;
     ep->probing = false;
     if (ep->cma &&
         memcmp(ep->probe->echo, ep->probe->bytes, SHM_ID_SIZE) != 0) {
         shm_ep_fail(ep, PSC_ERR_PROTOCOL,
                     "shm: the peer says that it wrote to our memory and has "
                     "not");
-        return;
+        return false;
     }
     if (!ep->cma && (link->forced || link->iface->cma == SHM_CMA_FORCE)) {
         shm_ep_fail(ep, PSC_ERR_CONNECT,
                     "shm: cross-memory attach between process %ld and us does "
                     "not work; PSP_SHM_CMA=auto does without it",
                     (long)link->pid);
-        return;
+        return false;
     }
     if (!ep->cma && link->iface->cma != SHM_CMA_OFF)
         psc_iface_log(&link->iface->super, 3,
@@ -213,11 +196,44 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
                       "there, or forbidden (name spaces, "
                       "kernel.yama.ptrace_scope)",
                       (long)link->pid);
+    return true;
+}
+
+static void shm_trial_open(shm_link_t *link)
+{
+    shm_ep_t *ep = link->ep;
+
     shm_link_enter(link, SHM_STAGE_OPEN);
     if (shm_ep_enter(ep, SHM_EP_UP))
         ep->super.iface->up->ep_up(&ep->super);
     if (link->ep != NULL) /* The upcall may have closed the endpoint. */
         shm_trial_begin_letters(link);
+}
+
+/* The connector's verdict is the last word: the acceptor is up with it. */
+static void shm_stage_offer(shm_link_t *link, const shm_packet_t *packet,
+                            int *fds)
+{
+    shm_packet_t answer = {.kind = SHM_PACKET_VERDICT};
+    psc_status_t status;
+
+    if (!shm_trial_take_offer(link, &packet->u.offer, fds) ||
+        !shm_trial_judge(link, packet->u.offer.verdict == 1))
+        return;
+    answer.u.verdict = link->ep->cma;
+    status = shm_link_send(link, &answer, NULL, 0);
+    if (status == PSC_OK)
+        shm_trial_open(link);
+    else
+        shm_trial_check(link, status);
+}
+
+static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
+                              int *fds)
+{
+    (void)fds;
+    if (shm_trial_judge(link, packet->u.verdict == 1))
+        shm_trial_open(link);
 }
 
 /* The peer sends no more and writes no more into our memory. */

@@ -21,14 +21,14 @@ typedef enum shm_packet_kind {
     /* ring, bell, board and probe; the connector adds its answer to the
        challenge */
     SHM_PACKET_OFFER,
-    SHM_PACKET_VERDICT, /* whether the peer's probe could be read */
+    SHM_PACKET_VERDICT, /* from the connector: whether both could be read */
     SHM_PACKET_GOODBYE, /* the sender has closed; no packet follows */
     SHM_PACKET_REFUSAL /* the sender refuses; with the reason as text */
 } shm_packet_kind_t;
 
 typedef struct shm_hello {
-    uint64_t target, source; /* endpoint ids; no target in a call */
-    int32_t caller; /* the rank that calls, or SHM_NO_RANK */
+    uint64_t target, source; /* endpoint ids; target is 0 in a call */
+    int32_t caller; /* the rank that calls */
     uint8_t process[SHM_ID_SIZE];
     uint8_t nonce[PSC_PROOF_NONCE_SIZE];
 } shm_hello_t;
@@ -41,7 +41,7 @@ typedef struct shm_offer {
     uint8_t expedited; /* this process is registered for membarrier */
     /* The sender watches the peer's process and does not need the socket. */
     uint8_t guards;
-    uint8_t reserved;
+    uint8_t verdict; /* from the acceptor: 1 if it could read the probe */
     /* on the sender's board, for the receiver to set; SHM_NO_BIT if none */
     uint32_t bit;
     uint8_t process[SHM_ID_SIZE]; /* the sender's, as its address has it */
