@@ -168,6 +168,7 @@ psc_status_t shm_ep_call(psc_ep_t *super, int rank)
         ep->role = PSC_ROLE_CONNECTOR;
         ep->due = true;
         iface->n_due++;
+        iface->idle_polls = UINT32_MAX - 1; /* the next pass dials */
     }
     return PSC_INPROGRESS;
 }

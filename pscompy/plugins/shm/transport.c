@@ -162,7 +162,7 @@ static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
     uint32_t limit =
         iface->n_connecting > 0 ? SHM_POLLS_CONNECTING : SHM_POLLS_QUIET;
 
-    if (!unexplained && iface->n_due == 0 && ++iface->idle_polls < limit)
+    if (!unexplained && ++iface->idle_polls < limit)
         return false;
     iface->idle_polls = 0;
     return true;
