@@ -161,7 +161,7 @@ def test_memory_is_bounded(receiver, limit, size):
     """Memory is bounded for small messages, too, although their records are larger than their
     data."""
     count = min(300_000, 2 * limit // (size + 100) + 5000)
-    here, flooder, _ = receiver(UNEXPECTED_MAX=limit)
+    here, flooder, _ = receiver(UNEXPECTED_MAX=limit, RENDEZVOUS=65536)
     with Sampler(here) as memory:
         flooder.begin(flood, count=count, size=size)
         here(full)
