@@ -130,7 +130,8 @@ setup(
             sources=sorted(str(path) for path in Path("pscompy/binding").glob("*.c")),
             include_dirs=["."],
             extra_compile_args=[
-                *("-std=c11", "-flto=auto", "-fvisibility=hidden"),
+                # A CFLAGS of the environment replaces Python's, and its -O3 with them.
+                *("-std=c11", "-O3", "-flto=auto", "-fvisibility=hidden"),
                 *("-isystem", numpy.get_include()),
             ],
         ),

@@ -179,8 +179,8 @@ Send = Callable[[Frame], object]
 
 
 class Gathering:
-    """A gateway's side of one meeting: its modules, and the text that each gave last. A module that
-    is connected to another gateway, which forwards its frames, has no `send` here."""
+    """A gateway's record of one meeting: the modules there, and the text that each sent last. A
+    module whose frames another gateway forwards has no `send` here."""
 
     def __init__(self, name: str, modules: int) -> None:
         self.name = name

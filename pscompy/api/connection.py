@@ -97,7 +97,7 @@ class Connection(_binding.Connection):
     def explain(self) -> Explanation:
         """Why this connection uses its transport: candidates, choice, reasons, thresholds, and the
         variables that would change it."""
-        return self._settled().report
+        return self._settled().report._replace(worker=self._context.control.users)
 
     def open(self, timeout: float | None = None) -> None:
         """Connect now, and wait until the connection is up, at most `timeout` seconds.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
@@ -63,6 +65,8 @@ class Session:
     process's descriptors is too low.
     """
 
+    _users = ""  # the endpoints that the session belongs to, for people
+
     def __init__(self, name: str | None = None, config: Mapping[str, object] | None = None) -> None:
         self._open(name, config)
 
@@ -91,45 +95,74 @@ class Session:
         """Open everything. A World names its rank and its job, and finds the records of the other
         ranks; `find_peer` is called on the control thread."""
         descriptors.require_session()
+        self._config, self._found = registry.load(config)
+        self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])
+        self._log_level = logs.configure(self._config)
+        self._open_worker(find_peer)
+        if self._config["SIGQUIT"]:
+            from pscompy.api.dump import dump_on_sigquit
+
+            dump_on_sigquit()
+
+    def _open_beside(
+        self: S, job: str, users: str, find_peer: Callable[[Identity], Record | None]
+    ) -> S:
+        """Open a session with a worker of its own that shares everything else with this one, and
+        ends with it: the control thread, the key, the listeners. `job` tells peers which of their
+        sessions this one belongs to, `users` says who uses the worker, for explanations."""
+        self._check()
+        descriptors.require_session()
+        made = type(self).__new__(type(self))
+        made._config, made._found, made._log_level = self._config, self._found, self._log_level
+        made._identity = make_identity(
+            self.name, self._identity.rank, job, self._config["MSA_MODULE_ID"]
+        )
+        made._open_worker(find_peer, self)
+        self._beside.append(made)
+        made._on_closed = self._beside.remove
+        made._users = f" of {users}"
+        try:
+            made._control.start_beside(users)
+        except BaseException:
+            made._shut(0)
+            raise
+        return made
+
+    def _open_worker(
+        self, find_peer: Callable[[Identity], Record | None], beside: Session | None = None
+    ) -> None:
         self._lock = threading.Lock()
         self._forked = False
         self._closed = threading.Event()
         self._closing = False
         self._sockets: set[Socket] = set()
         self._regions: set[MemoryRegion | Pin] = set()
-        self._config, found = registry.load(config)
-        self._plugins = found.plugins
-        self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])
-        log_level = logs.configure(self._config)
+        self._beside: list[Session] = []  # sessions that end with this one
+        self._on_closed: Callable[[Session], object] = id
         with descriptors.typed():
             self._engine = Engine(self._config)
         try:
             with descriptors.typed():
-                self._open_parts(found, log_level, find_peer)
+                self._open_parts(find_peer, beside)
         except BaseException:
             self._engine.destroy()
             raise
         self._sleeper: Sleeper | None = None
         process.add(self)
-        if self._config["SIGQUIT"]:
-            from pscompy.api.dump import dump_on_sigquit
-
-            dump_on_sigquit()
 
     def _open_parts(
-        self,
-        found: Sequence[registry.Found],
-        log_level: int,
-        find_peer: Callable[[Identity], Record | None],
+        self, find_peer: Callable[[Identity], Record | None], beside: Session | None
     ) -> None:
-        self._engine.open_log(log_level)
-        self._engine.open(found, self._config)
+        self._engine.open_log(self._log_level)
+        self._engine.open(self._found, self._config)
         if self._config["PROGRESS_THREAD"]:
             self._engine.start_thread()
         self._engine.read_log()
         self._binding = _binding.Worker(self._engine.address)
-        self._control = Control(
-            self._config, self._engine, self._identity, self._adopt, self._binding, find_peer
+        control = None if beside is None else beside._control
+        self._control: Control = Control(
+            *(self._config, self._engine, self._identity, self._adopt, self._binding),
+            *(find_peer, control),
         )
         self._plain = Context(self._binding, self._control, lib.PSC_CONTEXT_PLAIN, 0, _links_to)
 
@@ -148,16 +181,22 @@ class Session:
     @property
     def plugins(self) -> PluginManager:
         """The manager of pluggy with the plug-ins of all transports, by the transports' names."""
-        return self._plugins
+        return self._found.plugins
 
     @property
     def stats(self) -> dict[str, int]:
         """Counters of the session, by name; `connections_up` counts the connections that came up,
         `connections_made` those among them that this side has begun. Also what the caches and pools
-        hold now, such as `requests_used`; see the page on troubleshooting."""
+        hold now, such as `requests_used`; see the page on troubleshooting. A World's session counts
+        its open endpoints, too."""
         self._check()
         rooms = {"rooms_used": self._binding.rooms_used, "rooms_kept": self._binding.rooms_kept}
-        return self._engine.counters() | rooms
+        counted = self._engine.counters() | rooms | {"workers": 1}
+        for beside in list(self._beside):
+            with contextlib.suppress(Closed):
+                for name, value in beside.stats.items():
+                    counted[name] = counted.get(name, 0) + value
+        return counted
 
     @property
     def transports(self) -> dict[str, str]:
@@ -364,9 +403,21 @@ class Session:
             self._close_all(timeout)
         finally:
             process.remove(self)
+            self._on_closed(self)
             self._closed.set()
 
     def _close_all(self, timeout: float) -> None:
+        until = time.monotonic() + timeout
+
+        def in_time(close: Callable[[float], None]) -> None:
+            close(max(0.0, until - time.monotonic()))
+
+        with contextlib.ExitStack() as ends:  # all of them, though one raises; our own last
+            ends.callback(in_time, self._close_worker)
+            for beside in list(self._beside):
+                ends.callback(in_time, beside._shut)
+
+    def _close_worker(self, timeout: float) -> None:
         ended = False
         for sock in list(self._sockets):
             sock.close()
@@ -383,6 +434,12 @@ class Session:
             for region in regions:
                 region._keep() if reached else region.close()
             self._sleeper = None
+
+    def _drive_besides(self) -> None:
+        """Have the control thread make progress for all sessions that end with this one."""
+        for beside in list(self._beside):
+            beside._control.drive()
+            beside._drive_besides()
 
     def _stop_listening(self, sock: Socket) -> None:
         self._sockets.discard(sock)
@@ -421,7 +478,7 @@ class Session:
 
     def __repr__(self) -> str:
         state = " inherited" if self._forked else " closed" if self._closing else ""
-        return f"<{type(self).__name__} {self.name}{state}>"
+        return f"<{type(self).__name__} {self.name}{self._users}{state}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

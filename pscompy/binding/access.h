@@ -1,6 +1,5 @@
-/* Methods of Connection: put, get, am_send. */
-#ifndef PSCOMPY_BINDING_ACCESS_H
-#define PSCOMPY_BINDING_ACCESS_H
+/* Methods of Connection: put, get, _offer, _fetch, am_send. */
+#pragma once
 
 #include "connection.h"
 
@@ -13,5 +12,3 @@ PyObject *psb_connection_fetch(psb_connection_t *self, PyObject *const *args,
                                Py_ssize_t n_args, PyObject *kwnames);
 PyObject *psb_connection_am_send(psb_connection_t *self, PyObject *const *args,
                                  Py_ssize_t n_args, PyObject *kwnames);
-
-#endif

@@ -185,25 +185,42 @@ static PyObject *array_numbers(PyArrayObject *array, Py_ssize_t copied)
     return PyBytes_FromStringAndSize(base, nbytes);
 }
 
+/* The same object as for the array before, if the shapes are equal: pickle
+ * writes each object once. */
+static PyObject *array_shape(PyArrayObject *array)
+{
+    static npy_intp lengths[ARRAY_DIMENSIONS_MAX];
+    static PyObject *shape;
+    int n = PyArray_NDIM(array);
+
+    if (!shape || PyTuple_GET_SIZE(shape) != n ||
+        !PyArray_CompareLists(lengths, PyArray_DIMS(array), n)) {
+        Py_XSETREF(shape, PyArray_IntTupleFromIntp(n, PyArray_DIMS(array)));
+        for (int i = 0; i < n; i++)
+            lengths[i] = PyArray_DIM(array, i);
+    }
+    return Py_XNewRef(shape);
+}
+
 /* `self` is a tuple of the arguments of psb_array_reducer. */
 static PyObject *array_reduce(PyObject *self, PyObject *object)
 {
     Py_ssize_t copied = PyLong_AsSsize_t(PyTuple_GET_ITEM(self, 1));
     PyArrayObject *array = (PyArrayObject *)object;
-    PyObject *numbers, *shape, *order, *args, *reduced = NULL;
+    PyObject *numbers, *shape, *args = NULL, *reduced = NULL;
 
     if (!array_is_plain(object))
         return PyObject_CallMethod(object, "__reduce_ex__", "i", 5);
     numbers = array_numbers(array, copied);
-    shape = PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array));
-    order = PyUnicode_FromString(PyArray_IS_C_CONTIGUOUS(array) ? "C" : "F");
-    args = numbers && shape && order
-               ? PyTuple_Pack(4, numbers, PyArray_DESCR(array), shape, order)
-               : NULL;
+    shape = array_shape(array);
+    if (numbers && shape)
+        args = PyArray_IS_C_CONTIGUOUS(array)
+                   ? PyTuple_Pack(3, numbers, PyArray_DESCR(array), shape)
+                   : Py_BuildValue("OOOs", numbers, PyArray_DESCR(array), shape,
+                                   "F");
     if (args)
         reduced = PyTuple_Pack(2, PyTuple_GET_ITEM(self, 0), args);
     Py_XDECREF(args);
-    Py_XDECREF(order);
     Py_XDECREF(shape);
     Py_XDECREF(numbers);
     return reduced;
@@ -272,13 +289,14 @@ PyObject *psb_array_restore(PyObject *numbers, PyObject *kind, PyObject *shape,
     if (array_import() < 0)
         return NULL;
     if (!PyArray_DescrCheck(kind) || !array_of_numbers(descr) ||
-        !PyUnicode_Check(order))
+        (order && !PyUnicode_Check(order)))
         return PyErr_Format(PyExc_TypeError, "%R is no type of numbers", kind);
     if (array_dims(shape, &dims) < 0 ||
         PyObject_GetBuffer(numbers, &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    array = array_restored(numbers, &view, descr, &dims,
-                           PyUnicode_CompareWithASCIIString(order, "F") == 0);
+    array = array_restored(
+        numbers, &view, descr, &dims,
+        order && PyUnicode_CompareWithASCIIString(order, "F") == 0);
     PyBuffer_Release(&view);
     return array;
 }

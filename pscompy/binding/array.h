@@ -1,7 +1,6 @@
 /* numpy arrays: as buffers of messages, over memory of the core, and within
  * objects that are pickled. */
-#ifndef PSCOMPY_BINDING_ARRAY_H
-#define PSCOMPY_BINDING_ARRAY_H
+#pragma once
 
 #include "worker.h"
 
@@ -19,10 +18,9 @@ PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
  * `copied` bytes are copied, others are shown by a PickleBuffer. */
 PyObject *psb_array_reducer(PyObject *restore, Py_ssize_t copied);
 /* An array of the type and shape over the memory of `numbers`, in the order "C"
- * or "F". Returns NULL with an exception unless the numbers fit. */
+ * or "F"; NULL is "C". Returns NULL with an exception unless the numbers
+ * fit. */
 PyObject *psb_array_restore(PyObject *numbers, PyObject *kind, PyObject *shape,
                             PyObject *order);
 /* Returns whether the array was writable; false for any other object. */
 bool psb_array_set_writable(PyObject *object, bool writable);
-
-#endif

@@ -291,7 +291,8 @@ static PyMethodDef connection_methods[] = {
      "_fetch($self, offer, buffers)\n--\n\n"
      "A Request for the buffers that the peer has offered; its result is the\n"
      "list `buffers`, which it fills. Raises ProtocolError if `offer` is no\n"
-     "offer of buffers of these lengths."},
+     "offer of buffers of these lengths. Without buffers, the offer is\n"
+     "refused: the requests of both sides end with NoMemory."},
     {"_begin_open", PSB_FUNCTION(connection_begin_open), METH_NOARGS,
      "_begin_open($self)\n--\n\n"
      "Called at the first use of the connection; must not block."},

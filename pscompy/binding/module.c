@@ -126,12 +126,13 @@ static PyObject *module_restore(PyObject *module, PyObject *const *args,
                                 Py_ssize_t n_args)
 {
     (void)module;
-    if (n_args != 4) {
+    if (n_args != 3 && n_args != 4) {
         PyErr_SetString(PyExc_TypeError,
                         "restore() takes numbers, type, shape and order");
         return NULL;
     }
-    return psb_array_restore(args[0], args[1], args[2], args[3]);
+    return psb_array_restore(args[0], args[1], args[2],
+                             n_args > 3 ? args[3] : NULL);
 }
 
 static int module_add_type(PyObject *module, PyType_Spec *spec,
@@ -162,6 +163,13 @@ static int module_exec(PyObject *module)
         {&psb_ended_spec, &state->ended_type},
     };
 
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError,
+                        "pscompy cannot be used in a sub-interpreter: the "
+                        "process has one table of its core, which is bound to "
+                        "the main interpreter; use threads or processes");
+        return -1;
+    }
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (module_add_type(module, types[i].spec, NULL, types[i].type_p) < 0)
             return -1;
@@ -214,7 +222,7 @@ static PyMethodDef module_methods[] = {
      "`restore`, if they hold plain numbers without gaps. Arrays of fewer\n"
      "than `copied` bytes are copied; others become a PickleBuffer."},
     {"restore", PSB_FUNCTION(module_restore), METH_FASTCALL,
-     "restore($module, numbers, kind, shape, order, /)\n--\n\n"
+     "restore($module, numbers, kind, shape, order='C', /)\n--\n\n"
      "The array over the memory of `numbers`, from the arguments that\n"
      "the reducer returned. TypeError or ValueError if they describe none."},
     {NULL, NULL, 0, NULL}};

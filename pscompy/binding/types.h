@@ -4,7 +4,8 @@
 
 #include "state.h"
 
-/* Not -1: a rank that a program computes wrongly must raise IndexError. */
+/* The rank of a receive from any rank. It is not -1, because a rank that a
+ * program computes wrongly must raise IndexError. */
 #define PSB_ANY_SOURCE INT32_MIN
 
 extern PyType_Spec psb_worker_spec, psb_connection_spec, psb_communicator_spec;

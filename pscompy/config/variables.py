@@ -47,10 +47,18 @@ MODULES = (
 PROTOCOL = (
     Var("SPIN_US", "50", integer(0, 60_000_000), "Microseconds of polling before a wait sleeps."),
     Var("PROGRESS_THREAD", "0", flag, "A native thread makes progress while the program computes."),
+    Var(
+        "ENDPOINTS",
+        "dynamic",
+        choice("dynamic", "shared", "single"),
+        "Endpoints: each has a worker of its own, two share one, or all share the World's.",
+    ),
     Var("UNEXPECTED_MAX", "64M", size(), "Bytes of unexpected eager messages in a session."),
     Var("EAGER_WINDOW", "4M", size(1), "Bytes of eager messages in flight on one connection."),
     Var("RTS_MAX", "1024", integer(1, 1 << 16), "Unmatched rendezvous messages of a connection."),
     Var("POOL_MAX", "1G", size(), "Most bytes of a session's pool; beyond it messages are copied."),
+    Var("TUPLEQ", "0", flag, "Peers see long receives and fill them (docs/overlap.md)."),
+    Var("TUPLEQ_MIN", "8k", size(1), "Shortest receive and shortest message for PSP_TUPLEQ."),
     Var("RENDEZVOUS", "auto", size(auto=True), "Shortest rendezvous message; auto: by cost model."),
     Var("RNDV_SCHEME", "auto", choice("auto", "put", "get", "am"), "Rendezvous by put, get or am."),
 )

@@ -86,6 +86,12 @@ class Candidates:
         reason = reason.removeprefix(f"{transport}: ")
         self.reasons[transport] = f"{reason} ({'here' if here else 'there'})"
 
+    def _leave_out(self, option: Option, rails: set[int]) -> None:
+        """The attempt uses these rails: keep that it does without this side's others."""
+        if others := sorted(option.rails.keys() - rails):
+            numbers = " and ".join(map(str, others))
+            self.reasons[option.name] = f"without rail {numbers}, which is not on both sides"
+
     def _try(self, role: int, lanes: list[Lane], addresses: list[bytes]) -> None:
         """Connect these lanes. The attempt is up when all are up, and fails when one fails."""
         self._lanes = lanes
@@ -165,6 +171,7 @@ class Offering(Candidates):
     def __init__(self, factory: LaneFactory, link: Link, there: Identity) -> None:
         super().__init__(factory, link, there)
         self._candidates: list[Lane] = []
+        self._offer = Offer(())
 
     def offer(self) -> None:
         """Send the candidates that this side has, and why it lacks the others."""
@@ -180,7 +187,8 @@ class Offering(Candidates):
         for name, reason in absent.items():
             self._reject(name, reason, here=True)
         self.offered = tuple(dict.fromkeys(candidate.transport for candidate in candidates))
-        self._link.machine.offer(Offer(tuple(candidates), tuple(absent.items())))
+        self._offer = Offer(tuple(candidates), tuple(absent.items()))
+        self._link.machine.offer(self._offer)
         self._link.flush()
 
     def answered(self, answer: Answer) -> None:
@@ -189,6 +197,8 @@ class Offering(Candidates):
             self._reject(name, reason, here=False)
         if answer.lanes:
             lanes = [self._candidates[choice.candidate] for choice in answer.lanes]
+            rails = {self._offer.candidates[choice.candidate].lane for choice in answer.lanes}
+            self._leave_out(lanes[0].option, rails)
             self._try(ROLE_CONNECTOR, lanes, [choice.address for choice in answer.lanes])
 
     def undo(self) -> None:
@@ -231,6 +241,7 @@ class Answering(Candidates):
             if not made:
                 self._reject_offered(indices[0], reason)
                 continue
+            self._leave_out(option, {rail for rail, _, _ in made})
             rejected, self._rejected = tuple(self._rejected.items()), {}
             chosen = tuple(Choice(offered[rail], address) for rail, _, address in made)
             self._link.machine.answer(chosen, rejected)

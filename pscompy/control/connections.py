@@ -219,7 +219,15 @@ class Connections:
             params=self.parameters(option, lanes),
             matching=matching,
             estimates=option.estimates,
+            shown_from=self._shown_from(option, lanes),
         )
+
+    def _shown_from(self, option: selection.Option, lanes: int) -> int | None:
+        """The length from which on receives are shown to the peer; None if they are not."""
+        wanted = self._config["TUPLEQ"] and self._config["RNDV_SCHEME"] == "auto" and lanes == 1
+        assert option.estimates is not None
+        able = option.estimates.caps & selection.CAP_EXPOSE
+        return int(self._config["TUPLEQ_MIN"]) if wanted and able else None
 
     def _correct(self, record: Record) -> None:
         """Correct the estimates by the times of the connection's messages, and its parameters if
@@ -265,6 +273,13 @@ class Connections:
         state = self._engine.connection_state(record.handle)
         if state == ConnState.UP and record.phase is Phase.UP:
             self._correct(record)
+        if (
+            state in (ConnState.UP, ConnState.CLOSING)
+            and record.phase is Phase.UP
+            and record.report.lanes > 1
+            and self._engine.lane_lost(record.handle)
+        ):
+            self._drain(record, time.monotonic() + DRAIN_SECONDS)
         if state == ConnState.CLOSING:
             self._progress.need(record, True)
             if record.link is not None:

@@ -1,4 +1,4 @@
-"""Sealed datagrams between the ranks of one job on one node: each is a notice about its sender.
+"""Sealed datagrams between the ranks of one job on one node: the sender of one is closing.
 
 The name of each rank's socket, in the abstract name space, follows from a key and the rank, so that
 no address is asked for. Every datagram is sealed with the key for its receiver: no other process

@@ -11,6 +11,7 @@ import contextlib
 import heapq
 import itertools
 import logging
+import math
 import os
 import select
 import signal
@@ -70,15 +71,18 @@ class ControlThread:
         self._numbers = itertools.count()
         self._timers_max = TIMERS_MIN  # number of timers above which cancelled ones are removed
         self._stopping = False
-        self._idle = True  # the last result of the pump
-        self._pump: Callable[[], bool] | None = None
+        self._idle = True  # whether no pump had more to do, the last time
+        self._pumps: tuple[Callable[[], bool], ...] = ()
+        self.root: ControlThread = self  # the thread itself, for which a Guest stands
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.register(self._wake, READ, self._on_wake)
 
     # ---- any thread ----
 
-    def start(self) -> None:
-        """Start the thread with all signals blocked, by the mask that it inherits."""
+    def start(self, begin: Callback = _nothing) -> None:
+        """Call `begin`, then start the thread with all signals blocked, by the mask that it
+        inherits."""
+        begin()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             self._thread.start()
@@ -97,17 +101,19 @@ class ControlThread:
             self._woken = False
             raise
 
-    def run(self, function: Callback, *args: Any) -> None:
-        """Call a function on the thread, and wait for its end, but not for a thread that has
-        ended."""
+    def run(self, function: Callback, *args: Any, seconds: float = math.inf) -> None:
+        """Call a function on the thread, and wait for its end at most for about this time, and not
+        for a thread that has ended."""
         if threading.current_thread() is self._thread:
             function(*args)
             return
         ended = threading.Event()
         self.call(function, *args)
         self.call(ended.set)
+        until = time.monotonic() + seconds
         while not ended.wait(RUN_SECONDS) and self._thread.is_alive():
-            pass
+            if time.monotonic() > until:
+                break
 
     def stop(self, timeout: float) -> bool:
         """End the thread after the calls queued so far. Returns False if it is stuck in a call."""
@@ -158,10 +164,13 @@ class ControlThread:
         heapq.heapify(self._timers)
         self._timers_max = max(TIMERS_MIN, 2 * len(self._timers))
 
-    def set_pump(self, pump: Callable[[], bool] | None) -> None:
+    def add_pump(self, pump: Callable[[], bool]) -> None:
         """Call `pump` before every wait. If it returns False the thread only looks at its
         descriptors, without waiting, because there is more to do."""
-        self._pump = pump
+        self._pumps += (pump,)
+
+    def remove_pump(self, pump: Callable[[], bool]) -> None:
+        self._pumps = tuple(it for it in self._pumps if it != pump)
 
     def _stop(self) -> None:
         self._stopping = True
@@ -191,15 +200,16 @@ class ControlThread:
         return max(0.0, self._timers[0][0] - time.monotonic())
 
     def _pumped(self) -> bool:
-        """Run the pump. Returns whether the thread may sleep."""
+        """Run all pumps. Returns whether the thread may sleep."""
         self._idle = True
-        if self._pump is None or self._guarded(self._pump_once, self._pump):
-            return self._idle
-        time.sleep(FAILURE_PAUSE)
-        return False
+        for pump in self._pumps:
+            if not self._guarded(self._pump_once, pump):
+                time.sleep(FAILURE_PAUSE)
+                self._idle = False
+        return self._idle
 
     def _pump_once(self, pump: Callable[[], bool]) -> None:
-        self._idle = pump()
+        self._idle = pump() and self._idle
 
     def _run_timers(self) -> None:
         now = time.monotonic()

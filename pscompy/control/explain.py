@@ -7,7 +7,16 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pscompy.config.parsers import INF
-from pscompy.control.selection import CAP_MAP, Cost, Estimates, Option, Params, cost_table, ordered
+from pscompy.control.selection import (
+    CAP_EXPOSE,
+    CAP_MAP,
+    Cost,
+    Estimates,
+    Option,
+    Params,
+    cost_table,
+    ordered,
+)
 
 WHOLE = 1 << 40  # a fragment of this length holds any message
 
@@ -16,7 +25,7 @@ class Explanation(NamedTuple):
     """The result of `connection.explain()`: `str` for people, `as_dict` for programs.
 
     `candidates` are all transports that were considered, in order; `reasons` says why each one
-    that is not used was rejected, and on which side.
+    that is not used was rejected, and on which side, and which rails the chosen one does without.
     """
 
     candidates: tuple[str, ...] = ()
@@ -26,8 +35,10 @@ class Explanation(NamedTuple):
     params: Params | None = None
     matching: str | None = ""  # why software matches messages, if known; None if the fabric does
     estimates: Estimates | None = None
+    shown_from: int | None = None  # the peer sees receives of at least so many bytes; None: none
     peer: str = ""
     note: str = ""
+    worker: str = ""  # who shares the lock, the progress and the receives
 
     @property
     def eager_max(self) -> int | None:
@@ -49,6 +60,8 @@ class Explanation(NamedTuple):
             "costs": [it._asdict() for it in self.table()],
             "estimates": self.estimates and self.estimates.sources(),
             "lends": self.lends,
+            "shown_from": self.shown_from,
+            "worker": self.worker,
             "matching": "fabric" if self.matching is None else "software",
             "matching_reason": self.matching or "",
             "variables": self.variables(),
@@ -57,7 +70,10 @@ class Explanation(NamedTuple):
     @property
     def lends(self) -> bool:
         """Whether the peer reads a lent buffer in place; otherwise it is copied."""
-        return self.estimates is not None and bool(self.estimates.caps & CAP_MAP)
+        return self._can(CAP_MAP)
+
+    def _can(self, capability: int) -> bool:
+        return self.estimates is not None and bool(self.estimates.caps & capability)
 
     def variables(self) -> dict[str, str]:
         """The variables that would change the choice, each with its effect."""
@@ -67,6 +83,8 @@ class Explanation(NamedTuple):
         if self.choice:
             changes[f"PSP_{self.choice.upper()}_RENDEZVOUS"] = "shortest rendezvous message"
             changes["PSP_RNDV_SCHEME"] = "how a rendezvous moves its data: auto, put, get or am"
+        if self._can(CAP_EXPOSE):
+            changes["PSP_TUPLEQ"] = "1: the peer sees long receives and fills them"
         return changes
 
     def table(self) -> list[Cost]:
@@ -79,14 +97,19 @@ class Explanation(NamedTuple):
     def __str__(self) -> str:
         lines = [self._head()]
         for name in self.candidates:
-            fate = "chosen" if name == self.choice else self.reasons.get(name, "not needed")
+            fate = self.reasons.get(name, "" if name == self.choice else "not needed")
+            if name == self.choice:
+                fate = f"chosen {fate}".strip()
             lines.append(f"  {name}: {fate}")
         if self.params is not None:
             lines += _threshold_lines(self.params)
             lines += _cost_lines(self.table())
             lines += _source_lines(self.estimates)
             lines.append(f"  lent: {'read where it is' if self.lends else 'copied'}")
+            if self.shown_from is not None:
+                lines.append(f"  the peer sees receives of at least {self.shown_from} bytes")
             lines.append(f"  matched: {_matching_text(self.matching)}")
+            lines.append(f"  worker: of {self.worker}")
         lines += [f"  {name} sets: {effect}" for name, effect in self.variables().items()]
         return "\n".join(lines)
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from pscompy.config.config import Config
 from pscompy.control.candidates import LaneFactory
 from pscompy.control.connections import Connections, Holder
 from pscompy.control.dialing import Policy
 from pscompy.control.event_loop import READ, ControlThread
+from pscompy.control.guest import Guest
 from pscompy.control.handshake.frames import Identity
 from pscompy.control.handshake.keys import Key, find_key
 from pscompy.control.handshake.states import Phase
@@ -31,12 +33,14 @@ from pscompy.errors import Closed
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0  # seconds to wait for the end of the thread
+NOTE_SECONDS = 1.0  # seconds to wait for a thread that may be stuck
 
 
 class Control:
-    """One per session. `adopt` makes the record of a connection that a peer has begun, and holds
+    """One per worker. `adopt` makes the record of a connection that a peer has begun, and holds
     it; `holder` holds all connections that are in use. `find_peer` returns the record of a rank of
-    the job, None if there is no such rank; it is called on the control thread."""
+    the job, None if there is no such rank; it is called on the control thread. `beside` is that of
+    the session's first worker, whose thread, key and listeners serve all its workers."""
 
     def __init__(
         self,
@@ -46,14 +50,21 @@ class Control:
         adopt: Callable[[], Record],
         holder: Holder,
         find_peer: FindPeer = no_peer,
+        beside: Control | None = None,
     ) -> None:
+        if beside is not None:
+            beside = beside._beside or beside
         self.config = config
         self.engine = engine
         self.here = here
         self._lock = threading.Lock()
         self._key: Key | None = None  # found at the first use
         self._started = False
-        self._thread = ControlThread(f"pscompy {here.name}")
+        self.users = "all communicators without their own"  # of the worker, for explanations
+        self._beside: Control | None = beside
+        self._thread: ControlThread = (
+            ControlThread(f"pscompy {here.name}") if beside is None else Guest(beside._thread)
+        )
         self._progress = Progress(self._thread, engine)
         options = LinkOptions.of(config)
         factory = LaneFactory(engine, here, self._progress, config["CANDIDATE_TIMEOUT"])
@@ -61,6 +72,7 @@ class Control:
         policy = Policy(config["RETRY"], options)
         self._on_demand = OnDemand(self._thread, factory, self._connections, policy)
         self._on_demand.find_peer = find_peer
+        self._progress.on_held = self._on_demand.answer_callers
         self._listening = Listening(
             self._thread, engine.relays, options, config["NETWORK"], self._on_demand.accept
         )
@@ -78,6 +90,8 @@ class Control:
 
     def records(self) -> list[Record]:
         """Return the records of the connections that were used."""
+        if self._started and not self._connections.closing:
+            self._thread.run(self._on_demand.note_calls, seconds=NOTE_SECONDS)
         return self._connections.records()
 
     # ---- connections ----
@@ -99,7 +113,7 @@ class Control:
         """Connect, and call `on_settled` on the control thread: with None once the connection is
         up, with the reason if it fails."""
         self.begin_open(record, connection)
-        self._thread.call(self._on_core_events, READ)  # a call may have begun
+        self._thread.call(self._on_demand.note_calls)
         self._thread.call(self._connections.when_settled, record, on_settled)
 
     def close_connection(self, record: Record) -> None:
@@ -144,7 +158,10 @@ class Control:
         if not self._started:
             self._thread.abandon()
             return True
+        if self._beside is not None:
+            self._beside._on_demand.beside.pop(self.here.job, None)
         self._thread.call(self._abort)
+        self._thread.call(self._on_core_events, READ)  # ends the attempts to connect
         stopped = self._thread.stop(STOP_SECONDS)
         if stopped:
             self._on_demand.close()
@@ -159,7 +176,7 @@ class Control:
 
     def _find_key(self) -> Key:
         if self._key is None:
-            self._key = find_key(self.config)
+            self._key = find_key(self.config) if self._beside is None else self._beside._find_key()
             self.engine.set_secret(self._key.for_memory)
         return self._key
 
@@ -170,18 +187,33 @@ class Control:
                 raise Closed("the session is closed")
             if self._started:
                 return
-            self._on_demand.start(self._find_key())
+            key = self._find_key()
             self._started = True
-            self._progress.start()
-            self._thread.register(self.engine.control_fd, READ, self._on_core_events)
-            log = self.engine.log_fd
-            if log is not None:
-                self._thread.register(log, READ, lambda _: self.engine.read_log())
-            self._thread.start()
+            self._thread.start(partial(self._begin, key))
+
+    def start_beside(self, users: str) -> None:
+        """Let peers connect to this worker, which is not the session's first one."""
+        assert self._beside is not None
+        self.users = users
+        self._beside._start()
+        self._start()
+        self._beside._on_demand.beside[self.here.job] = self._on_demand
+
+    def _begin(self, key: Key) -> None:
+        self._on_demand.start(key)
+        self._progress.start()
+        self._thread.register(self.engine.control_fd, READ, self._on_core_events)
+        log = self.engine.log_fd
+        if log is not None:
+            self._thread.register(log, READ, lambda _: self.engine.read_log())
+
+    def drive(self) -> None:
+        """Make progress from now on, because no other thread does."""
+        self._thread.call(self._progress.need, "no other thread", True)
 
     def catch_up(self) -> None:
-        """Wait until the control thread has handled what the core has done so far."""
-        self._thread.run(self._on_core_events, READ)
+        """Wait until the control thread has noted which ranks are connected by calls so far."""
+        self._thread.run(self._on_demand.note_calls)
 
     # ---- on the control thread ----
 
@@ -191,16 +223,14 @@ class Control:
             lane = self.engine.lanes.get(lane_id)
             if lane is not None:
                 lane.on_change()
-        for rank in changed.callers:
-            self._on_demand.on_caller(rank)
-        for rank in changed.calls:
-            self._on_demand.on_call(rank)
+        if changed.calls or changed.connections:
+            self._on_demand.note_calls(changed.calls)
         for conn_id in changed.connections:
             self._connections.on_core_event(conn_id)
         self._progress.check_background()
 
     def _begin_closing(self) -> None:
-        self._on_core_events(READ)  # a call may have begun, or come up
+        self._on_demand.end_calls()
         self._listening.close_all()
         self._connections.close_all()
 

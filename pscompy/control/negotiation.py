@@ -97,6 +97,12 @@ class Negotiation(Generic[R]):
 
     # ---- calls of the owner ----
 
+    def hand_over(self, owner: Owner[R], factory: LaneFactory) -> None:
+        """Let the owner of another worker decide about the link of a peer that was introduced."""
+        self._owner = owner
+        self._factory = factory
+        self.link.machine.identity = factory.here
+
     def welcome(self) -> None:
         """Agree to the link of a peer that was introduced."""
         self.link.machine.welcome()

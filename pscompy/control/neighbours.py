@@ -1,10 +1,10 @@
 """Connecting ranks of one World on one node: a transport calls the rank, without the control plane.
 
 The core calls a rank at the first use of its connection, and takes the calls of others; the
-connection is up as soon as both endpoints are. This module is notified of each call, makes progress
-if the program does not, and connects over a precon link, where all transports are negotiated, if a
-call fails or its time has passed. Afterwards a descriptor of the peer's process guards the
-connection, and a datagram says that its last message is in flight (datagrams.py).
+connection is up as soon as both endpoints are, and the transport watches the peer's process. So
+this module notes calls only when somebody asks. It makes progress if the program does not, and
+connects over a precon link, where all transports are negotiated, if a call fails or its time has
+passed. A datagram says that the last message of a connection is in flight (datagrams.py).
 
 Ranks find each other if they have the same key, which is derived from that of the job and
 from everything that the identities of neighbours have in common.
@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import logging
 import math
-import os
-from collections.abc import Callable
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cached_property
 
 from pscompy.control import selection
 from pscompy.control.candidates import LaneFactory
 from pscompy.control.connections import Connections
 from pscompy.control.datagrams import Datagrams
-from pscompy.control.event_loop import READ, ControlThread, Timer
+from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.handshake.auth import expand
 from pscompy.control.handshake.codec import Writer
 from pscompy.control.handshake.frames import UID_SIZE, VERSION_MAX, RefuseCode
@@ -30,11 +30,11 @@ from pscompy.control.handshake.states import Phase, PhaseEvent
 from pscompy.control.peer import Record
 from pscompy.control.selection import CAP_NODE, Option
 from pscompy.control.worker import CallState
-from pscompy.errors import PscomError
+from pscompy.errors import Closed, PscomError
 
 logger = logging.getLogger(__name__)
 
-CALLERS_PAUSE = 0.02  # seconds after a call in which this thread does not look for others
+CALLERS_PAUSE = 0.02  # seconds
 
 
 class Introduction:
@@ -43,8 +43,7 @@ class Introduction:
 
     def __init__(self, neighbours: Neighbours, record: Record) -> None:
         self.record = record
-        self.timer: Timer | None = None
-        self.guard = -1  # pidfd of the peer's process, if that is visible here
+        self.looks = 0  # how often it was found in flight by `_look_for_late`
         self._neighbours = neighbours
 
     def announce_close(self) -> None:
@@ -82,9 +81,10 @@ class Neighbours:
         self._find = find
         self._fall_back = fall_back
         self._datagrams = Datagrams(thread, factory.here.rank, self._on_closing)
-        self._callers = -1  # a descriptor that is readable while a rank calls
+        self._callers = -1  # a descriptor that is readable while a rank calls or has ended
         self._option: Option | None = None
-        self._introductions: set[Introduction] = set()  # until the connection ends
+        self._in_flight: set[Introduction] = set()
+        self._looking = False  # whether calls that take too long are looked for
 
     # ---- start and end ----
 
@@ -96,7 +96,7 @@ class Neighbours:
             return
         common, wire = Writer(), VERSION_MAX.to_bytes(2, "little")
         self._here._replace(uid=bytes(UID_SIZE), name="", pid=0, rank=-1).pack(common)
-        key = expand(secret, b"pscompy neighbours 3", wire, common.bytes())
+        key = expand(secret, b"pscompy neighbours 4", wire, common.bytes())
         params = self._connections.parameters(usable[0])
         try:
             self._datagrams.open(expand(key, b"datagrams"))
@@ -108,26 +108,42 @@ class Neighbours:
         self._watch_callers()
 
     def close(self) -> None:
-        """After the thread has ended, or in the child after a fork: close the descriptors."""
+        """After the thread has ended, or in the child after a fork: close the descriptor."""
         self._datagrams.close()
-        for introduction in self._introductions:
-            if introduction.guard >= 0:
-                os.close(introduction.guard)
-        self._introductions.clear()
 
     # ---- calls ----
 
     def call(self, record: Record) -> bool:
         """Call this rank. Returns False if it cannot be called. For any thread."""
-        return self._option is not None and self._engine.call(record.handle)
+        if self._option is None or not self._engine.call(record.handle):
+            return False
+        if not self._looking and math.isfinite(self._seconds):
+            self._looking = True
+            self._thread.call(self._look_later)
+        return True
 
-    def on_caller(self, rank: int) -> None:
-        """A rank calls, to which there is no connection yet."""
-        record = self._find(rank)
-        if record is not None and not self._connections.closing:
-            self.call(record)
+    def end_calls(self) -> None:
+        """Call no more ranks, and refuse calls. Those that are up are known from now on."""
+        if self._option is not None:
+            self._engine.part()
+            self.note_calls()
 
-    def on_call(self, rank: int) -> None:
+    def answer_callers(self) -> None:
+        """Connect to the ranks that call and have no connection."""
+        for rank in self._engine.new_callers():
+            if not self._connections.closing:
+                with suppress(Closed):
+                    record = self._find(rank)
+                    if record is not None:
+                        self.call(record)
+
+    def note_calls(self, changed: Sequence[int] = ()) -> None:
+        """Note the calls that have begun or come up since the last time, and the outcome of the
+        calls of these ranks, or to them."""
+        for rank in (*self._engine.new_calls(), *changed):
+            self._on_call(rank)
+
+    def _on_call(self, rank: int) -> None:
         """The call of this rank, or ours to it, has begun, come up, or failed."""
         record = self._find(rank)
         if record is None:
@@ -146,23 +162,31 @@ class Neighbours:
 
     def _begin(self, record: Record) -> None:
         introduction = record.link = Introduction(self, record)
-        self._introductions.add(introduction)
+        self._in_flight.add(introduction)
         record.error = None
         self._connections.step(record, PhaseEvent.TAKE)
-        self._progress.stand_in(introduction, True)
-        if math.isfinite(self._seconds):
-            introduction.timer = self._thread.later(self._seconds, self._late, introduction)
 
-    def _late(self, introduction: Introduction) -> None:
-        state, _ = self._engine.call_state(introduction.record.handle)
-        if state not in (CallState.CALLED, CallState.UP):  # the former may be up there
-            self._fail(introduction, "did not answer in time (PSP_CANDIDATE_TIMEOUT)")
+    def _look_later(self) -> None:
+        self._thread.later(self._seconds / 2, self._look_for_late)
+
+    def _look_for_late(self) -> None:
+        """Fail the calls that were in flight at the last two looks, too, and so for long enough."""
+        self._looking = False
+        self.note_calls()
+        for introduction in list(self._in_flight):
+            introduction.looks += 1
+            state, _ = self._engine.call_state(introduction.record.handle)
+            # A peer that has called may be up.
+            if introduction.looks > 2 and state not in (CallState.CALLED, CallState.UP):
+                self._fail(introduction, "did not answer in time (PSP_CANDIDATE_TIMEOUT)")
+        if self._in_flight and not self._looking:
+            self._looking = True
+            self._look_later()
 
     def _established(self, introduction: Introduction, process: int) -> None:
         record = introduction.record
         assert self._option is not None
-        self._settle(introduction)
-        self._watch(introduction, process)
+        self._in_flight.discard(introduction)
         record.peer = self._here._replace(name=record.name, pid=process, rank=record.rank)
         usable, absent = self._transports
         self._connections.came_up(record, self._option.name, 1, "", usable, absent)
@@ -184,41 +208,10 @@ class Neighbours:
         record.link = None
         self._fall_back(record)
 
-    def _watch(self, introduction: Introduction, process: int) -> None:
-        """Notice the end of the peer's process. `process` is 0 if it is not visible here: then the
-        transport alone notices it."""
-        try:
-            introduction.guard = os.pidfd_open(process) if process > 0 else -1
-        except ProcessLookupError:
-            self._thread.call(self._on_process_end, introduction, 0)
-        except OSError as error:
-            logger.debug("process %d cannot be watched: %s", process, error)
-        if introduction.guard >= 0:
-            ended = partial(self._on_process_end, introduction)
-            self._thread.register(introduction.guard, READ, ended)
-
-    def _on_process_end(self, introduction: Introduction, _events: int) -> None:
-        self._unwatch(introduction)
-        self._connections.guard_ended(introduction.record, bye=False, outage="")
-
-    def _unwatch(self, introduction: Introduction) -> None:
-        guard, introduction.guard = introduction.guard, -1
-        if guard >= 0:
-            self._thread.unregister(guard)
-            os.close(guard)
-
     def drop(self, introduction: Introduction) -> None:
         """Forget an introduction, and end its call unless that is up."""
-        self._introductions.discard(introduction)
-        self._unwatch(introduction)
-        self._settle(introduction)
+        self._in_flight.discard(introduction)
         self._engine.hang_up(introduction.record.handle)
-
-    def _settle(self, introduction: Introduction) -> None:
-        """The call has ended: nothing more is due for it."""
-        self._progress.stand_in(introduction, False)
-        if introduction.timer is not None:
-            introduction.timer.cancel()
 
     # ---- notices ----
 
@@ -226,6 +219,7 @@ class Neighbours:
         self._datagrams.send(introduction.record.rank)
 
     def _on_closing(self, rank: int) -> None:
+        self.note_calls()
         self._connections.peer_closing(self._find(rank))
 
     def _watch_callers(self) -> None:
@@ -233,8 +227,8 @@ class Neighbours:
         self._thread.register(self._callers, READ, self._on_callers)
 
     def _on_callers(self, _events: int) -> None:
-        """A rank calls: make progress if the program does not. It is not looked for more calls for
-        a while, because most programs take them themselves."""
+        """A rank calls or has ended: make progress if the program does not. For CALLERS_PAUSE this
+        thread does not wake for it again, because most programs make progress themselves."""
         self._thread.unregister(self._callers)
         self._progress.stand_in(self, True)
         self._thread.later(CALLERS_PAUSE, self._watch_callers)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pscompy.control import descriptors, selection
 from pscompy.control.addresses import Address
@@ -68,6 +68,7 @@ class OnDemand:
     ) -> None:
         self.find_peer: FindPeer = no_peer
         self.key: Key
+        self.beside: dict[str, OnDemand] = {}  # of the other workers of this session, by job
         self._thread = thread
         self._factory = factory
         self._engine = factory.engine
@@ -96,13 +97,18 @@ class OnDemand:
             _resolve(record)
         return False
 
-    def on_call(self, rank: int) -> None:
-        """The core has called this rank, or was called; or the outcome is known."""
-        self._neighbours.on_call(rank)
+    def note_calls(self, changed: Sequence[int] = ()) -> None:
+        """Note which ranks the core has called, or was called by, since the last time, and the
+        outcome for those of earlier calls that have changed."""
+        self._neighbours.note_calls(changed)
 
-    def on_caller(self, rank: int) -> None:
-        """A rank calls, to which the core has no connection."""
-        self._neighbours.on_caller(rank)
+    def end_calls(self) -> None:
+        """Call no more ranks, and refuse calls."""
+        self._neighbours.end_calls()
+
+    def answer_callers(self) -> None:
+        """Connect to the ranks that call and have no connection."""
+        self._neighbours.answer_callers()
 
     def begin(self, record: Record) -> None:
         """Connect; the core and those that wait for the record are notified of the outcome."""
@@ -150,7 +156,8 @@ class OnDemand:
     def _negotiate(
         self, sock: socket.socket, machine: Handshake, record: Record | None
     ) -> Negotiation[Record]:
-        negotiation = Negotiation(self, self._factory, self._thread, sock, machine, record)
+        thread = self._thread.root  # the last bytes of a link may leave after its worker's end
+        negotiation = Negotiation(self, self._factory, thread, sock, machine, record)
         self._links.add(negotiation)
         return negotiation
 
@@ -178,6 +185,15 @@ class OnDemand:
     def introduced(self, negotiation: Negotiation[Record], event: Introduced) -> None:
         if (listener := self._listeners.get(negotiation)) is not None:
             listener.authenticated(negotiation.link)
+        other = self.beside.get(event.identity.job)
+        if other is not None:
+            negotiation.hand_over(other, other._factory)
+            other._links.add(negotiation)
+            other.introduced(negotiation, event)
+        else:
+            self._admit(negotiation, event)
+
+    def _admit(self, negotiation: Negotiation[Record], event: Introduced) -> None:
         conflict = self._links.claim(negotiation, event.identity)
         if self._connections.closing:
             negotiation.refuse(RefuseCode.CLOSED, f"{self._here.name} is closing")

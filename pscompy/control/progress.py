@@ -7,14 +7,20 @@ that holds data because a peer has no room for it while the program computes.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from pathlib import Path
+
 from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.worker import Engine
 
 PASSES_MAX = 16  # passes of progress before the thread looks at its other descriptors again
 STUCK_PAUSE = 1.0  # seconds between checks for stuck transports
-LOOK_PAUSE = (
-    0.005  # seconds without progress after which this thread makes it in the program's place
-)
+LOOK_PAUSE = 0.005  # seconds without progress until this thread makes it for the program
+LOOK_PAUSE_MAX = 0.08  # seconds between looks at a program that gets no core
+SHARE = 0.5  # of LOOK_PAUSE: a program that has run for so long has had a core
+
+_STATE = Path("/proc/self/stat")
 
 _RETIRING = "retiring"
 _HOLDING = "holding"
@@ -35,10 +41,13 @@ class Progress:
         self._passes = 0  # passes of progress that this thread has made
         self._others_passes = -1  # passes of other threads, at the last look
         self._look: Timer | None = None
+        self._pause = LOOK_PAUSE  # seconds to the next look
+        self._ran = 0.0  # seconds that other threads had run at the last look
+        self.on_held: Callable[[], object] = lambda: None  # called while a reason is held
 
     def start(self) -> None:
         """Begin the periodic check for transports that are stuck."""
-        self._thread.set_pump(self._pump)
+        self._thread.add_pump(self._pump)
         self._thread.call(self._log_stuck)
 
     def need(self, reason: object, needed: bool) -> None:
@@ -81,17 +90,43 @@ class Progress:
         return False
 
     def _look_at_others(self) -> None:
-        """Make progress as long as no other thread waits, or has made any since the last look."""
+        """Make progress as long as no other thread waits, or has made any since the last look. What
+        the program may be about to do itself is done at the second look."""
+        first, self._look = self._look is None, None
+        if self._starved(first):
+            self._pause = min(2 * self._pause, LOOK_PAUSE_MAX)
+            self._look = self._thread.later(self._pause, self._look_at_others)
+            return
+        self._pause = LOOK_PAUSE
         held, passes, attended = self._engine.holding()
         others = (passes - self._passes) % (1 << 32)
         (self._late_reasons.add if held else self._late_reasons.discard)(_HOLDING)
         alone = others == self._others_passes and not attended
         self._others_passes = others
-        self._look = None
         self.need(_STANDING_IN, bool(self._late_reasons) and alone)
         if self._late_reasons and not alone:
             self._look = self._thread.later(LOOK_PAUSE, self._look_at_others)
+        if held and (alone or not first):
+            self.on_held()
+
+    def _starved(self, first: bool) -> bool:
+        """Whether the program wants to run, but other processes have had the cores since the last
+        look: then the time without progress says nothing about what it does. `first`: there was no
+        look before."""
+        ran = time.process_time() - time.thread_time()
+        if not first and ran - self._ran < SHARE * LOOK_PAUSE and _runnable():
+            return True
+        self._ran = ran
+        return False
 
     def _log_stuck(self) -> None:
         if self._engine.log_stuck():
             self._thread.later(STUCK_PAUSE, self._log_stuck)
+
+
+def _runnable() -> bool:
+    """Whether the main thread runs or waits for a core, if that can be told."""
+    try:
+        return _STATE.read_bytes().rpartition(b") ")[2][:1] == b"R"
+    except OSError:  # no descriptor is left
+        return False

@@ -24,6 +24,7 @@ CAP_SELF = 0x0100
 CAP_NODE = 0x0200
 CAP_MAP = 0x1000
 CAP_MODULES = 0x2000
+CAP_EXPOSE = 0x4000
 
 # Schemes, as in control.h.
 SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}

@@ -33,7 +33,7 @@ _COUNTED_MAX = 256  # counters of the transports of a session, or of a connectio
 
 class ControlEvents(NamedTuple):
     """Ids of the lanes and connections whose state has changed; ranks whose call has changed; ranks
-    that call and have no connection."""
+    that call and have no connection. Each function that takes events fills in some of them."""
 
     lanes: list[int]
     connections: list[int]
@@ -220,9 +220,9 @@ class Engine:
         return bool(lib.psc_worker_retiring(self._worker))
 
     def holding(self) -> tuple[bool, int, bool]:
-        """Return whether a transport holds back data for want of room, so that it waits for
-        progress; how many passes any thread has made, modulo 2^32; and whether a thread waits that
-        will make progress."""
+        """Return whether a transport holds back data for want of room, a call is in flight, or a
+        rank calls that has no connection, so that it waits for progress; how many passes any thread
+        has made, modulo 2^32; and whether a thread waits that will make progress."""
         held = lib.psc_worker_holding(self._worker, self._passes, self._attended)
         return bool(held), int(self._passes[0]), bool(self._attended[0])
 
@@ -243,8 +243,20 @@ class Engine:
 
     def control_events(self) -> ControlEvents:
         """Take all events that the core has queued for the control plane."""
+        return self._take_events(lib.psc_worker_control_poll)
+
+    def new_calls(self) -> list[int]:
+        """Take the ranks whose calls have begun or come up since; `control_events` has those that
+        change later, or have failed."""
+        return self._take_events(lib.psc_worker_calls_poll).calls
+
+    def new_callers(self) -> list[int]:
+        """Take the ranks that call and have no connection."""
+        return self._take_events(lib.psc_worker_callers_poll).callers
+
+    def _take_events(self, poll: Callable[..., int]) -> ControlEvents:
         kinds = ControlEvents([], [], [], [])  # in the order of psc_control_kind_t
-        while count := lib.psc_worker_control_poll(self._worker, self._events, EVENTS_MAX):
+        while count := poll(self._worker, self._events, EVENTS_MAX):
             for event in self._events[0 : max(count, 0)]:
                 kinds[event.kind].append(event.id)
             if count < EVENTS_MAX:
@@ -335,10 +347,14 @@ class Engine:
     def join(self, option: Option, key: bytes, rank: int, params: Params) -> int:
         """Let the ranks that have this key, too, call each other over this transport. Connections
         that come up by a call have these parameters. Returns a descriptor that is readable while a
-        rank calls. Raises `PscomError` if that is not possible."""
+        rank calls or the process of one has ended. Raises `PscomError` if that is not possible."""
         (iface,) = option.rails.values()
         joined = lib.psc_worker_join(self._worker, iface, key, rank, _raw(params))
         return int(check(joined, f"{option.name}: join"))
+
+    def part(self) -> None:
+        """Call no rank from now on, and refuse the calls of ranks."""
+        lib.psc_worker_part(self._worker)
 
     def call(self, handle: Any) -> bool:
         """Call the connection's rank. Returns False, and changes nothing, if it cannot be
@@ -363,6 +379,10 @@ class Engine:
         """Deliver the data of a dead peer that has arrived, then fail the connection. Returns
         False if more data may be in flight, unless this is the `last` call."""
         return bool(lib.psc_conn_peer_ended(handle, last) <= lib.PSC_OK)
+
+    def lane_lost(self, handle: Any) -> bool:
+        """Whether a lane of the connection has failed, but not yet the connection."""
+        return bool(lib.psc_conn_lane_lost(handle))
 
     def close_connection(self, handle: Any) -> None:
         """Close the connection after the data that is queued was sent."""
@@ -392,6 +412,7 @@ def _create_worker(config: Config) -> Any:
     raw.eager_window = config["EAGER_WINDOW"]
     raw.rts_max = config["RTS_MAX"]
     raw.pool_max = config["POOL_MAX"]
+    raw.tuple_min = config["TUPLEQ_MIN"] if config["TUPLEQ"] else 0
     worker = lib.psc_worker_create(raw)
     if not worker:
         raise OSError(ffi.errno, os.strerror(ffi.errno))

@@ -399,19 +399,19 @@ typedef struct psc_api {
                                  psc_request_t **request_p);
 
     /* ---- several buffers in one transfer ---- */
-    /* Offer the pieces of args->iov. Fills
-     * `packed`, which the caller sends to the peer in a message of its own.
-     * *len_p: on entry the room, PSC_OFFER_PART_MAX for each piece; on return
-     * the length. The request is done when the peer has fetched the pieces;
-     * only an offer that was not sent may be cancelled. Returns
-     * PSC_ERR_UNSUPPORTED if the connection is not up yet, or for more than
-     * PSC_OFFER_PARTS_MAX pieces. */
+    /* Offer the pieces of args->iov. Fills `packed`, which the caller sends to
+     * the peer in a message of its own. *len_p: on entry the room,
+     * PSC_OFFER_PART_MAX for each piece; on return the length. The request is
+     * done when the peer has fetched the pieces; only an offer that was not
+     * sent may be cancelled. Returns PSC_ERR_UNSUPPORTED if the connection is
+     * not up yet, or for more than PSC_OFFER_PARTS_MAX pieces. */
     psc_status_t (*offer)(psc_conn_t *conn, const psc_send_args_t *args,
                           uint8_t *packed, size_t *len_p,
                           psc_request_t **request_p);
     /* Fetch the pieces that the peer has offered, once, into those of
      * args->iov. Returns PSC_ERR_PROTOCOL if `packed` is no offer of pieces of
-     * these lengths. */
+     * these lengths. If there is no piece, the offer is refused: the requests
+     * on both sides end with PSC_ERR_NO_MEMORY. */
     psc_status_t (*fetch)(psc_conn_t *conn, const psc_send_args_t *args,
                           const uint8_t *packed, size_t len,
                           psc_request_t **request_p);

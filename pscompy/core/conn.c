@@ -122,8 +122,10 @@ void psc_conn_destroy(psc_conn_t *conn)
 
 void psc_call_drop(psc_conn_t *conn)
 {
-    if (conn->call)
-        psc_lane_abandon(conn->call);
+    if (!conn->call)
+        return;
+    psc_lane_abandon(conn->call);
+    psc_notices_hold(&conn->worker->notices, -1);
     conn->call = NULL;
 }
 

@@ -46,13 +46,22 @@ int psc_worker_join(psc_worker_t *worker, int iface, const uint8_t *key,
     return status == PSC_OK ? fd : status;
 }
 
+void psc_worker_part(psc_worker_t *worker)
+{
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return;
+    worker->interfaces.calls = NULL;
+    psc_worker_leave(worker);
+}
+
 int psc_conn_call(psc_conn_t *conn)
 {
     psc_status_t status = psc_worker_enter(conn->worker, 0);
 
     if (status != PSC_OK)
         return status;
-    status = psc_call_begin(conn);
+    if (conn->state != PSC_CONN_UP && !conn->call)
+        status = psc_call_begin(conn);
     psc_wake(conn->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
     return psc_worker_left(conn->worker, status);
 }
@@ -66,13 +75,12 @@ int psc_conn_call_state(psc_conn_t *conn, int *process_p)
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return state;
     lane = conn->call ? conn->call : conn->n_lanes ? conn->lanes[0] : NULL;
-    if (lane && lane->ep && lane->slot == conn->worker->interfaces.calls)
+    if (lane && lane->ep && lane->slot->ops->ep_called)
         state = lane->slot->ops->ep_called(lane->ep, process_p)
                     ? PSC_CALL_CALLED
                     : PSC_CALL_CALLING;
     if (!conn->call)
-        state = conn->n_lanes && !psc_conn_ended(conn) ? PSC_CALL_UP
-                                                       : PSC_CALL_NONE;
+        state = conn->n_lanes ? PSC_CALL_UP : PSC_CALL_NONE;
     else if (lane->state == PSC_LANE_FAILED)
         state = PSC_CALL_FAILED;
     return (int)psc_worker_left(conn->worker, (psc_status_t)state);
@@ -142,6 +150,18 @@ void psc_conn_fail(psc_conn_t *conn, int status)
     }
     psc_wake(conn->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
     psc_worker_leave(conn->worker);
+}
+
+int psc_conn_lane_lost(psc_conn_t *conn)
+{
+    int lost = 0;
+
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return 0;
+    for (uint32_t i = 0; i < conn->n_lanes; i++)
+        lost |= conn->lanes[i]->state == PSC_LANE_FAILED;
+    psc_worker_leave(conn->worker);
+    return lost;
 }
 
 /* Passes that are made to receive a dead peer's last messages. */
@@ -224,13 +244,27 @@ void psc_conn_counters(psc_conn_t *conn, uint64_t *values)
     psc_worker_leave(conn->worker);
 }
 
+/* The bytes of long messages that each of several lanes has carried. */
+static uint32_t conn_lane_counters(const psc_conn_t *conn,
+                                   psc_counted_t *counters, uint32_t room)
+{
+    static const char *const names[PSC_LANES_MAX] = {
+        "lane0_bytes", "lane1_bytes", "lane2_bytes", "lane3_bytes"};
+    uint32_t n = 0;
+
+    for (; conn->n_lanes > 1 && n < conn->n_lanes && n < room; n++)
+        counters[n] = (psc_counted_t){names[n], conn->lanes[n]->stripe.given};
+    return n;
+}
+
 uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
                                   uint32_t room)
 {
-    uint32_t n = 0;
+    uint32_t n;
 
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return 0;
+    n = conn_lane_counters(conn, counters, room);
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         const psc_lane_t *lane = conn->lanes[i];
 

@@ -34,6 +34,9 @@ typedef struct psc_worker_config {
     uint64_t eager_window;
     uint32_t rts_max; /* unmatched rendezvous per connection */
     uint64_t pool_max; /* bytes of memory for lending; 0: no lending */
+    /* Shortest receive that peers may see and take, and shortest message that
+     * takes one; 0: none. */
+    uint64_t tuple_min;
 } psc_worker_config_t;
 
 /* Protocol parameters of one connection, chosen by the cost model. */
@@ -63,7 +66,7 @@ typedef enum psc_control_kind {
 typedef enum psc_call_state {
     PSC_CALL_NONE,
     PSC_CALL_CALLING,
-    PSC_CALL_CALLED, /* by the peer, who has proved the key and may be up */
+    PSC_CALL_CALLED, /* the peer may be up */
     PSC_CALL_UP, /* the connection is up, and owns the lane */
     PSC_CALL_FAILED
 } psc_call_state_t;
@@ -135,16 +138,28 @@ void psc_worker_wake(psc_worker_t *worker);
  * progress, so a thread must drive progress until there are none. control_fd
  * becomes readable when a lane begins to retire. */
 int psc_worker_retiring(psc_worker_t *worker);
-/* Returns true while transports hold sent messages for want of room. These
- * leave only in progress; *passes_p counts the passes, so that the caller can
- * see whether any thread makes them, and *attended_p is true if a thread waits
- * that will make them. control_fd becomes readable when holding
- * begins, and again only after this function has returned 0. */
+/* Returns true while transports hold sent messages for want of room, calls are
+ * in flight, or psc_worker_callers_poll has events. These go on only in
+ * progress; *passes_p counts the passes, so that the caller can see whether any
+ * thread makes them, and *attended_p is true if a thread waits that will make
+ * them. control_fd becomes readable when holding begins, and again only after
+ * this function has returned 0. */
 int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p,
                        int *attended_p);
 /* Descriptor, readable while psc_worker_control_poll has events. */
 int psc_worker_control_fd(psc_worker_t *worker);
 int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
+                            int max);
+/* The same for calls that have begun or come up since, which do not make
+ * control_fd readable: most need nothing of the control plane. A call that is
+ * returned here while it is in flight, and one that fails, is posted as other
+ * events are. */
+int psc_worker_calls_poll(psc_worker_t *worker, psc_control_event_t *events,
+                          int max);
+/* The same for ranks that call and have no connection: create it and call them,
+ * too. Take them a moment after control_fd has become readable, because most
+ * programs are about to use these connections themselves. */
+int psc_worker_callers_poll(psc_worker_t *worker, psc_control_event_t *events,
                             int max);
 /* Counters: their names, and their values for a worker or one connection. */
 int psc_counter_count(void);
@@ -191,12 +206,16 @@ void psc_lane_destroy(psc_lane_t *lane);
 /* Let connections to ranks be called over this interface, which other ranks
  * with the same key (PSC_TOKEN_SIZE bytes) call, too. Connections that come up
  * by a call have these parameters. Returns a descriptor that is readable while
- * a rank calls, or a status. */
+ * a rank calls or the process of one has ended, or a status. */
 int psc_worker_join(psc_worker_t *worker, int iface, const uint8_t *key,
                     int rank, const psc_proto_params_t *params);
+/* From now on no rank can be called, and calls of ranks are refused. */
+void psc_worker_part(psc_worker_t *worker);
 /* LAZY -> CONNECTING: call the connection's rank. What the peer's call or ours
- * achieves is posted as PSC_CONTROL_CALL; the connection becomes UP at once.
- * Returns an error if the rank cannot be called; nothing has changed then. */
+ * achieves is noted as PSC_CONTROL_CALL (psc_worker_calls_poll); the connection
+ * becomes UP at once. Does nothing if the rank is being called, or the
+ * connection is UP. Returns an error, and changes nothing, if the rank cannot
+ * be called. */
 int psc_conn_call(psc_conn_t *conn);
 /* Returns a psc_call_state_t. *process_p: the peer's process, or 0. */
 int psc_conn_call_state(psc_conn_t *conn, int *process_p);
@@ -228,6 +247,8 @@ void psc_conn_fail(psc_conn_t *conn, int status);
  * with `last` after the grace period (a child of the peer may keep its stream
  * open). */
 int psc_conn_peer_ended(psc_conn_t *conn, int last);
+/* Returns 1 if one of the lanes has failed, but not yet the connection. */
+int psc_conn_lane_lost(psc_conn_t *conn);
 /* The transport's reason why the connection failed; empty if it has given none.
  * text: PSC_REASON_MAX bytes. */
 void psc_conn_reason(psc_conn_t *conn, char *text);

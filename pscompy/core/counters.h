@@ -31,6 +31,15 @@
     X(tag_matched)         /* posted receives that the fabric matched */       \
     X(tag_put_matched)     /* long messages put into posted receives */        \
     X(tag_put_missed)      /* long messages put without a posted receive */    \
+    X(tuple_exposed)       /* receives shown to the peer */                    \
+    X(tuple_hidden)        /* receives that could not be shown when posted */  \
+    X(tuple_placed)        /* long messages put into receives of the peer */   \
+    X(tuple_taken)         /* receives that the peer took */                   \
+    X(tuple_unseen)        /* a receive fitted, but an earlier message may     \
+                              not have been matched yet */                     \
+    X(tuple_none)          /* long messages for which no receive was seen */   \
+    X(tuple_skipped)       /* long messages for which the sender did not look, \
+                              because it had looked in vain */                 \
     X(credits_withheld)    /* unexpected messages beyond the bound */          \
     X(credits_exhausted)   /* eager sends turned into rendezvous */            \
     X(credit_messages)     /* explicit credit returns */                       \

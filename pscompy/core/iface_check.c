@@ -44,7 +44,9 @@ static const iface_need_t by_capability[] = {
     NEED(MAP, rkey_pack),     NEED(EVENT, event_fd),
     NEED(EVENT, arm),         NEED(TAG, tag_ready),
     NEED(TAG, tag_post),      NEED(TAG, tag_cancel),
-    NEED(TAG, tag_send),
+    NEED(TAG, tag_send),      NEED(EXPOSE, expose),
+    NEED(EXPOSE, conceal),    NEED(EXPOSE, exposed),
+    NEED(EXPOSE, claim),
 };
 
 /* All members that are checked are pointers of one size, including the name. */

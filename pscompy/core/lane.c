@@ -14,7 +14,10 @@
 void psc_lane_state_set(psc_lane_t *lane, psc_lane_state_t state)
 {
     lane->state = state;
-    psc_notice_post(&lane->worker->notices, &lane->notice);
+    if (state == PSC_LANE_FAILED)
+        psc_notice_post(&lane->worker->notices, &lane->notice);
+    else
+        psc_notice_post_quietly(&lane->worker->notices, &lane->notice);
 }
 
 void psc_lane_fail(psc_lane_t *lane, psc_status_t status)
@@ -36,6 +39,7 @@ psc_lane_t *psc_lane_open(psc_worker_t *worker, psc_iface_slot_t *slot,
     lane->slot = slot;
     psc_list_init(&lane->link);
     psc_notice_init(&lane->notice, kind, id);
+    lane->notice.quiet = kind == PSC_CONTROL_CALL;
     psc_list_init(&lane->early);
     psc_list_init(&lane->announced);
     lane->promised_end = &lane->promised;

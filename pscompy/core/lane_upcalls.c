@@ -32,6 +32,17 @@ void psc_lane_break(psc_lane_t *lane, psc_status_t status)
     psc_conn_fail_locked(lane->conn, status);
 }
 
+/* Returns true if lane 0 is up and will report the peer's end itself, after the
+ * peer's last message. */
+static bool lane_before_main(psc_lane_t *lane)
+{
+    const psc_lane_t *main = psc_conn_main_lane(lane->conn);
+
+    return lane != main && main->state == PSC_LANE_UP &&
+           main->slot->attr.caps & PSC_CAP_EOF &&
+           lane->conn->state == PSC_CONN_UP;
+}
+
 static void lane_fail_conn(psc_lane_t *lane)
 {
     psc_conn_t *conn = lane->conn;
@@ -39,6 +50,10 @@ static void lane_fail_conn(psc_lane_t *lane)
 
     if (!conn || lane->closing)
         return;
+    if (lane_before_main(lane)) { /* the control plane gives lane 0 time */
+        psc_notice_post(&conn->worker->notices, &conn->notice);
+        return;
+    }
     if (conn->closing.sent || conn->closing.received)
         status = PSC_ERR_CLOSED;
     else if (status == PSC_ERR_CLOSED) /* only CLOSE ends it normally */
@@ -266,6 +281,7 @@ psc_status_t psc_call_begin(psc_conn_t *conn)
     }
     lane->caller = conn;
     conn->call = lane;
+    psc_notices_hold(&worker->notices, +1);
     psc_lane_state_set(lane, PSC_LANE_CONNECTING);
     psc_conn_state_set(conn, PSC_CONN_CONNECTING);
     return PSC_OK;
@@ -280,6 +296,7 @@ static void call_up(psc_lane_t *lane)
         lane->role = PSC_ROLE_ACCEPTOR;
     lane->caller = NULL;
     conn->call = NULL;
+    psc_notices_hold(&lane->worker->notices, -1);
     if (psc_lanes_install(conn, &lane, 1,
                           &lane->worker->interfaces.call_params) != PSC_OK)
         psc_lane_abandon(lane);
@@ -312,6 +329,8 @@ static psc_status_t lane_rank_calls(psc_iface_t *iface, int rank)
 {
     psc_worker_t *worker = ((psc_iface_slot_t *)iface->user)->worker;
 
+    if (!worker->interfaces.calls) /* psc_worker_part */
+        return PSC_ERR_INVALID;
     psc_list_for_each(conn, &worker->conns, psc_conn_t, link)
         if (conn->rank == rank)
             return psc_call_begin(conn) < 0 ? PSC_ERR_INVALID : PSC_OK;

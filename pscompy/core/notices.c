@@ -11,26 +11,18 @@ int psc_notices_open(psc_notices_t *notices)
 {
     *notices = (psc_notices_t){.log_fd = -1};
     psc_list_init(&notices->posted);
+    psc_list_init(&notices->quiet);
+    psc_list_init(&notices->callers);
     notices->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return notices->fd < 0 ? -1 : 0;
 }
 
-/* The notice of a caller has no owner. */
-static psc_control_event_t notice_take(psc_notice_t *notice)
-{
-    psc_control_event_t event = notice->event;
-
-    if (event.kind == PSC_CONTROL_CALLER)
-        free(notice);
-    return event;
-}
-
 void psc_notices_close(psc_notices_t *notices)
 {
-    psc_link_t *link;
+    psc_control_event_t event;
 
-    while (notices->fd >= 0 && (link = psc_list_pop(&notices->posted)))
-        notice_take(psc_container_of(link, psc_notice_t, link));
+    while (psc_notices_take_callers(notices, &event, 1) > 0)
+        continue;
     if (notices->fd >= 0)
         close(notices->fd);
 }
@@ -45,11 +37,22 @@ void psc_notice_init(psc_notice_t *notice, psc_control_kind_t kind, uint64_t id)
 
 void psc_notice_post(psc_notices_t *notices, psc_notice_t *notice)
 {
+    if (notice->quiet)
+        psc_list_remove(&notice->link);
+    notice->quiet = false;
     if (notice->ended || psc_link_listed(&notice->link))
         return;
     if (psc_list_empty(&notices->posted))
         psc_notices_ring(notices);
     psc_list_push(&notices->posted, &notice->link);
+}
+
+void psc_notice_post_quietly(psc_notices_t *notices, psc_notice_t *notice)
+{
+    if (!notice->quiet)
+        psc_notice_post(notices, notice);
+    else if (!notice->ended && !psc_link_listed(&notice->link))
+        psc_list_push(&notices->quiet, &notice->link);
 }
 
 psc_status_t psc_notice_caller(psc_notices_t *notices, int rank)
@@ -59,8 +62,27 @@ psc_status_t psc_notice_caller(psc_notices_t *notices, int rank)
     if (!notice)
         return PSC_ERR_NO_MEMORY;
     psc_notice_init(notice, PSC_CONTROL_CALLER, (uint64_t)rank);
-    psc_notice_post(notices, notice);
+    if (psc_list_empty(&notices->callers))
+        psc_notices_hold(notices, +1);
+    psc_list_push(&notices->callers, &notice->link);
     return PSC_OK;
+}
+
+int psc_notices_take_callers(psc_notices_t *notices,
+                             psc_control_event_t *events, int max)
+{
+    psc_link_t *link;
+    int n = 0;
+
+    while (n < max && (link = psc_list_pop(&notices->callers))) {
+        psc_notice_t *notice = psc_container_of(link, psc_notice_t, link);
+
+        events[n++] = notice->event;
+        free(notice);
+    }
+    if (n > 0 && psc_list_empty(&notices->callers))
+        psc_notices_hold(notices, -1);
+    return n;
 }
 
 void psc_notice_end(psc_notice_t *notice)
@@ -76,9 +98,24 @@ int psc_notices_take(psc_notices_t *notices, psc_control_event_t *events,
     int n = 0;
 
     while (n < max && (link = psc_list_pop(&notices->posted)))
-        events[n++] = notice_take(psc_container_of(link, psc_notice_t, link));
+        events[n++] = psc_container_of(link, psc_notice_t, link)->event;
     if (n < max)
         psc_descriptor_clear(notices->fd);
+    return n;
+}
+
+int psc_notices_take_quiet(psc_notices_t *notices, psc_control_event_t *events,
+                           int max)
+{
+    psc_link_t *link;
+    int n = 0;
+
+    while (n < max && (link = psc_list_pop(&notices->quiet))) {
+        psc_notice_t *notice = psc_container_of(link, psc_notice_t, link);
+
+        notice->quiet = false;
+        events[n++] = notice->event;
+    }
     return n;
 }
 

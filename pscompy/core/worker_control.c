@@ -35,16 +35,36 @@ int psc_worker_control_fd(psc_worker_t *worker)
     return worker->notices.fd;
 }
 
-int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
-                            int max)
+static int worker_take(psc_worker_t *worker,
+                       int (*take)(psc_notices_t *notices,
+                                   psc_control_event_t *events, int max),
+                       psc_control_event_t *events, int max)
 {
     int n;
 
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return 0;
-    n = psc_notices_take(&worker->notices, events, max);
+    n = take(&worker->notices, events, max);
     psc_worker_leave(worker);
     return n;
+}
+
+int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
+                            int max)
+{
+    return worker_take(worker, psc_notices_take, events, max);
+}
+
+int psc_worker_callers_poll(psc_worker_t *worker, psc_control_event_t *events,
+                            int max)
+{
+    return worker_take(worker, psc_notices_take_callers, events, max);
+}
+
+int psc_worker_calls_poll(psc_worker_t *worker, psc_control_event_t *events,
+                          int max)
+{
+    return worker_take(worker, psc_notices_take_quiet, events, max);
 }
 
 void psc_worker_log_to(psc_worker_t *worker, int fd, int level)

@@ -83,7 +83,7 @@ def _files(entry: metadata.EntryPoint, top: str) -> list[Path]:
 
 
 def _in_folder(folder: Path) -> Iterator[Source]:
-    """The modules and packages whose names begin with a letter."""
+    """The modules and packages, without those whose names begin with a dot or an underscore."""
     if not folder.is_dir():
         raise ConfigError(
             f"PSP_PLUGINDIR: {str(folder)!r} must be a folder",
@@ -93,7 +93,7 @@ def _in_folder(folder: Path) -> Iterator[Source]:
         )
     for path in sorted(folder.iterdir()):
         file = path / "__init__.py" if path.is_dir() else path
-        if path.name[0].isalpha() and file.suffix == ".py" and file.is_file():
+        if path.name[0] not in "._" and file.suffix == ".py" and file.is_file():
             yield Source(path.stem, str(path), partial(_load_file, path.stem, file))
 
 

@@ -94,6 +94,7 @@ class Base:
     """The length in bytes of the longest message."""
 
     _far: ClassVar[Far | None] = None
+    _found: ClassVar[tuple[Mapping[str, Any], list[registry.Found]] | None] = None
 
     @pytest.fixture
     def far(self, request: pytest.FixtureRequest) -> Far:
@@ -120,13 +121,14 @@ class Base:
     def settings(self) -> dict[str, Any]:
         """Variables that disable all other transports, and those of `config`. Skips the test if the
         transport is not available."""
-        _, found = registry.load(self.config)
-        names = [it.name for it in found]
-        assert self.transport in names, f"{self.transport} is not among {', '.join(names)}"
-        for it in found:
-            if it.name == self.transport and (reason := it.unavailable()):
-                pytest.skip(f"{self.transport}: {reason}")
-        others = {name.upper(): 0 for name in names if name != self.transport}
+        cls = type(self)
+        if cls._found is None or cls._found[0] != self.config:
+            cls._found = self.config, registry.load(self.config)[1]
+        found = {it.name: it for it in reversed(cls._found[1])}
+        assert self.transport in found, f"{self.transport} is not among {', '.join(found)}"
+        if reason := found[self.transport].unavailable():
+            pytest.skip(f"{self.transport}: {reason}")
+        others = {name.upper(): 0 for name in found if name != self.transport}
         return {**others, **self.config}
 
 

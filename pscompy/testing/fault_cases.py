@@ -33,7 +33,15 @@ class Faults(Base):
         return self.joined(far, {**wrapped, **knobs[0]}, {**wrapped, **knobs[1]})
 
     @pytest.mark.parametrize(
-        "knobs", [{"BUSY": 1}, {"BUSY": 3}, {"DELAY": 2}, {"BUSY": 1, "DELAY": 1}]
+        "knobs",
+        [
+            {"BUSY": 1},
+            {"BUSY": 3},
+            {"DELAY": 2},
+            {"BUSY": 1, "DELAY": 1},
+            {"SHUFFLE": 9},
+            {"BUSY": 1, "SHUFFLE": 40},
+        ],
     )
     def test_everything_arrives_however_slowly(
         self, tmp_path: Path, far: Far, knobs: dict[str, int]

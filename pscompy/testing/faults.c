@@ -171,6 +171,34 @@ static psc_status_t faults_rkey_map(psc_ep_t *ep, const uint8_t *packed,
                                                      len, map_p);
 }
 
+static psc_status_t faults_expose(psc_ep_t *ep, psc_exposed_t *recv,
+                                  uint64_t seen)
+{
+    return faults_of(ep->iface)->inner_ops->expose(ep_of(ep)->inner, recv,
+                                                   seen);
+}
+
+static psc_status_t faults_conceal(psc_ep_t *ep, psc_exposed_t *recv,
+                                   uint64_t seen)
+{
+    return faults_of(ep->iface)->inner_ops->conceal(ep_of(ep)->inner, recv,
+                                                    seen);
+}
+
+static uint32_t faults_exposed(psc_ep_t *ep, psc_sighted_t *sighted,
+                               uint64_t *seen_p)
+{
+    return faults_of(ep->iface)->inner_ops->exposed(ep_of(ep)->inner, sighted,
+                                                    seen_p);
+}
+
+static psc_status_t faults_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
+                                 uint64_t bits, const void *buffer, size_t len,
+                                 psc_comp_t *comp)
+{
+    FAULTS_OPERATION(ep, claim(inner, sighted, bits, buffer, len, comp));
+}
+
 static void faults_desc_release(psc_iface_t *iface, psc_desc_t *desc)
 {
     faults_t *faults = faults_of(iface);
@@ -248,6 +276,22 @@ static faults_t *faults_named(const psc_open_params_t *params)
     return NULL;
 }
 
+/* Each path has a wrapper of its own, with the same knobs. */
+static faults_t *faults_of_path(faults_t *first, uint32_t path)
+{
+    faults_t *faults;
+
+    if (path == 0)
+        return first;
+    faults = faults_create((uintptr_t)first->inner_ops, &first->knobs);
+    if (!faults)
+        return NULL;
+    faults->dice += path;
+    faults->next = first->next;
+    first->next = faults;
+    return faults;
+}
+
 static psc_status_t faults_open(const psc_open_params_t *params,
                                 psc_iface_t **iface_p)
 {
@@ -259,6 +303,9 @@ static psc_status_t faults_open(const psc_open_params_t *params,
         snprintf(params->reason, PSC_REASON_MAX, "opened without its wrapper");
         return PSC_ERR_INVALID;
     }
+    faults = faults_of_path(faults, params->path);
+    if (!faults)
+        return PSC_ERR_NO_MEMORY;
     inner.up = &faults_upcalls;
     inner.user = faults;
     faults->super.up =
@@ -276,7 +323,6 @@ static void faults_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
     faults_t *faults = faults_of(iface);
 
     faults->inner_ops->query(faults->inner, attr_p);
-    attr_p->paths = 1; /* the wrapper wraps one interface only */
     attr_p->caps &= ~PSC_CAP_TAG;
 }
 
@@ -295,6 +341,14 @@ static unsigned faults_break(faults_t *faults)
     return n;
 }
 
+static void faults_rest(faults_t *faults)
+{
+    faults->dice = faults->dice * 1664525u + 1013904223u;
+    faults->delay =
+        faults->knobs.delay + (faults->dice >> 8) % (faults->knobs.shuffle + 1);
+    faults->delay_left = faults->delay;
+}
+
 static unsigned faults_progress(psc_iface_t *iface)
 {
     faults_t *faults = faults_of(iface);
@@ -305,7 +359,7 @@ static unsigned faults_progress(psc_iface_t *iface)
         faults->delay_left--;
         return n;
     }
-    faults->delay_left = faults->knobs.delay;
+    faults_rest(faults);
     return n + faults->inner_ops->progress(faults->inner);
 }
 
@@ -321,7 +375,7 @@ static psc_status_t faults_arm(psc_iface_t *iface)
     faults_t *faults = faults_of(iface);
 
     if (faults->owed || !psc_list_empty(&faults->breaking) ||
-        faults->delay_left != faults->knobs.delay)
+        faults->delay_left != faults->delay)
         return PSC_ERR_NO_RESOURCE;
     return faults->inner_ops->arm(faults->inner);
 }
@@ -371,6 +425,10 @@ static const psc_transport_ops_t faults_template = {
     .mem_share = faults_mem_share,
     .rkey_map = faults_rkey_map,
     .desc_release = faults_desc_release,
+    .expose = faults_expose,
+    .conceal = faults_conceal,
+    .exposed = faults_exposed,
+    .claim = faults_claim,
     .event_fd = faults_event_fd,
     .arm = faults_arm,
 };
@@ -389,14 +447,19 @@ faults_t *faults_create(uintptr_t ops, const faults_knobs_t *knobs)
     faults->super.ops = &faults->ops;
     faults->knobs = *knobs;
     faults->busy_left = knobs->busy;
-    faults->delay_left = knobs->delay;
+    faults_rest(faults);
     psc_list_init(&faults->breaking);
     return faults;
 }
 
 void faults_destroy(faults_t *faults)
 {
-    free(faults);
+    while (faults) {
+        faults_t *next = faults->next;
+
+        free(faults);
+        faults = next;
+    }
 }
 
 uintptr_t faults_ops(faults_t *faults)

@@ -10,6 +10,7 @@ typedef struct faults faults_t;
 typedef struct faults_knobs {
     uint32_t busy;    /* number of NO_RESOURCE before each operation */
     uint32_t delay;   /* passes without progress between two with progress */
+    uint32_t shuffle; /* most further ones, at random on each path */
     uint64_t fail_at; /* number of the operation that breaks its endpoint,
                          or 0 */
     uint64_t kill_at; /* number of the operation that kills the process,

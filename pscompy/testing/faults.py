@@ -21,6 +21,7 @@ PREFIX = "FAULT_"
 KNOBS = (
     Var("FAULT_BUSY", "0", count, "How often each operation finds no room before it does."),
     Var("FAULT_DELAY", "0", count, "Passes without progress before each one with."),
+    Var("FAULT_SHUFFLE", "0", count, "Most further passes without, at random on each path."),
     Var("FAULT_FAIL_AT", "0", count, "Number of the operation that breaks its endpoint."),
     Var("FAULT_KILL_AT", "0", count, "Number of the operation that kills the process."),
     Var("FAULT_REFUSE", "0", count, "Registrations of memory that find no room."),

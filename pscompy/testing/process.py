@@ -31,26 +31,29 @@ class FarError(Exception):
     """Stands for an exception of the far process that cannot be pickled."""
 
 
+def started(environ: dict[str, str]) -> subprocess.Popen[bytes]:
+    """Start a far process with these variables."""
+    command = [sys.executable, "-m", "pscompy.testing.process"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ)
+
+
 class Far:
     """The far process, which the constructor starts.
 
     `far(function, ...)` calls `function(here, ...)` there, with the `Here` of that process. The
-    function is one that `dumps` can pickle; `environ` are variables of the process.
+    function is one that `dumps` can pickle; `environ` are variables of the process, which `begun`
+    starts.
     """
 
     dumps: ClassVar[Callable[[object], bytes]] = pickle.dumps
+    begun: ClassVar[Callable[[dict[str, str]], subprocess.Popen[bytes]]] = started
 
     def __init__(self, **environ: str) -> None:
         self.session: Session | None = None  # session of this process that `result` serves
         self.busy = False  # a call was begun and `result` was not called yet
         packages = str(Path(pscompy.get_include()))
         paths = os.pathsep.join([packages, *filter(None, sys.path)])
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "pscompy.testing.process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": paths, **environ},
-        )
+        self._process = Far.begun({**os.environ, "PYTHONPATH": paths, **environ})
 
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function there; returns its result or raises its exception."""

@@ -15,6 +15,7 @@ from pscompy.api.session import Session
 from pscompy.errors import Closed, PscomError
 
 BOUND = 60.0
+_RANDOM = random.Random(0).randbytes(65537)
 
 
 class Here:
@@ -30,8 +31,12 @@ class Here:
 
 
 def payload(nbytes: int, seed: int = 0) -> bytes:
-    """Random bytes that both sides compute alike from length and seed."""
-    return random.Random(f"{seed}.{nbytes}").randbytes(nbytes)
+    """Bytes that both sides compute alike from length and seed: random ones, which repeat after a
+    prime number of them, so that no two fragments of a message are alike."""
+    start = (nbytes + 7919 * seed) % len(_RANDOM)
+    turned = _RANDOM[start:] + _RANDOM[:start]
+    count, rest = divmod(nbytes, len(turned))
+    return b"".join([*[turned] * count, turned[:rest]])
 
 
 # ---- opening and closing ----

@@ -62,6 +62,8 @@
 #define PSC_CAP_MAP 0x1000ull
 /* reaches only processes in other modules of the machine */
 #define PSC_CAP_MODULES 0x2000ull
+/* expose, conceal, exposed and claim: receives that the peer sees and takes */
+#define PSC_CAP_EXPOSE 0x4000ull
 
 /* ---- shared structures ------------------------------------------------- */
 
@@ -262,6 +264,31 @@ typedef struct psc_tag_recv {
                  size_t len);
 } psc_tag_recv_t;
 
+#define PSC_EXPOSED_MAX 32u /* receives that one endpoint exposes at once */
+
+/* A receive that the peer can see and take (PSC_CAP_EXPOSE). */
+typedef struct psc_exposed psc_exposed_t;
+struct psc_exposed {
+    uint64_t match, ignore; /* match bits without source; see above */
+    psc_iov_t buffer; /* not empty */
+    uint32_t entry; /* the transport's, from expose to conceal or landed */
+    /* Called from progress: the peer has taken the receive for a message with
+     * these bits and this length, which may exceed the buffer's. All that the
+     * peer had sent before on this endpoint has been delivered. */
+    void (*taken)(psc_exposed_t *self, uint64_t bits, uint64_t len);
+    /* Called from progress, also after ep_close, without `taken` if the record
+     * of the taking did not arrive: nobody accesses the buffer any more. With
+     * PSC_OK the message is in it. */
+    void (*landed)(psc_exposed_t *self, psc_status_t status);
+};
+
+/* A receive of the peer, as this side sees it. */
+typedef struct psc_sighted {
+    uint32_t entry;
+    uint64_t generation; /* ascends in the order in which they were exposed */
+    uint64_t match, ignore;
+} psc_sighted_t;
+
 /* ---- what a transport may call ----------------------------------------- */
 
 struct psc_upcalls {
@@ -312,10 +339,10 @@ struct psc_upcalls {
     void (*tag_missed)(psc_ep_t *ep, uint64_t bits, size_t len,
                        uint32_t number);
 
-    /* A rank of the job calls, and no endpoint here calls or has called it. The
-     * rank has not proved anything yet. PSC_OK: an endpoint has called the rank
-     * inside this upcall, or will do so later. Any other status: the call is
-     * refused. */
+    /* A rank of the job seems to call, and no endpoint here calls or has called
+     * it. The rank has not proved anything yet. PSC_OK: an endpoint has called
+     * the rank inside this upcall, or will do so later. Any other status: the
+     * call is refused. */
     psc_status_t (*rank_calls)(psc_iface_t *iface, int rank);
 };
 
@@ -502,19 +529,45 @@ struct psc_transport_ops {
      * From now on the ranks of one job on this node reach each other by their
      * numbers. Only they have `key`, PSC_TOKEN_SIZE bytes; all endpoints that
      * ep_call connects prove it to each other. *fd_p is a descriptor that is
-     * readable while a rank calls; the transport owns it. Called once. */
+     * readable while a rank calls, or until progress has noticed that the
+     * process of a connected one has ended; the transport owns it. Called
+     * once. */
     psc_status_t (*join)(psc_iface_t *iface, const uint8_t *key, int rank,
                          int *fd_p);
     /* Instead of ep_connect, after join: start connecting to this rank.
      * PSC_ERR_CONNECT: it has not joined on this node. If both sides call each
      * other, or one calls and the other answers rank_calls, they connect with
      * each other. The core may send as soon as ep_up is called: the peer's
-     * endpoint is up, too, or becomes so if its process lives. */
+     * endpoint is up, too, or becomes so if its process lives. A transport may
+     * let two ranks connect once only; later calls fail. */
     psc_status_t (*ep_call)(psc_ep_t *ep, int rank);
-    /* Returns true if the peer has called this endpoint and has proved the key.
-     * The endpoint must then be left to the peer, which may be up already.
-     * *process_p: the id of the peer's process, or 0 if it is not known. */
+    /* Of an endpoint that connects: returns true if it must be left to the
+     * peer, which may be up already. Of the two endpoints of a connection that
+     * is up: returns true for one of them. *process_p: the id of the peer's
+     * process, or 0 if it is not known. */
     int (*ep_called)(const psc_ep_t *ep, int *process_p);
+
+    /* EXPOSE: let the peer see a receive, and the number `seen`, which only
+     * grows. The structure and the buffer belong to the transport until conceal
+     * succeeds or landed is called. NO_RESOURCE: too many are exposed.
+     * UNSUPPORTED: this endpoint cannot. */
+    psc_status_t (*expose)(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
+    /* PSC_OK: the receive is hidden again; a peer that sees `seen` cannot take
+     * it. PSC_ERR_INVALID: the peer has taken it, so landed follows. */
+    psc_status_t (*conceal)(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
+    /* Stores the receives that the peer exposes, PSC_EXPOSED_MAX at most, in
+     * any order, and the peer's `seen`. If a receive is stored, so are all that
+     * were exposed before it and are still exposed. Returns their number. */
+    uint32_t (*exposed)(psc_ep_t *ep, psc_sighted_t *sighted, uint64_t *seen_p);
+    /* Take one of these receives for the bytes of `buffer`, which belong to the
+     * transport until comp is called; those for which the receive has no room
+     * are not sent. UNSUPPORTED: the peer has concealed it meanwhile, and
+     * nothing was sent. On one endpoint, active messages and takings arrive in
+     * the order in which they were sent. The bytes are copied by a side that
+     * calls progress, whatever the other does. */
+    psc_status_t (*claim)(psc_ep_t *ep, const psc_sighted_t *sighted,
+                          uint64_t bits, const void *buffer, size_t len,
+                          psc_comp_t *comp);
 };
 
 #endif

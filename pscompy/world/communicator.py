@@ -17,7 +17,7 @@ from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import ANY_SOURCE, ANY_TAG, Request, Status
 from pscompy.api.session import Session
 from pscompy.core import lib
-from pscompy.errors import Timeout
+from pscompy.errors import PscomError, Timeout
 from pscompy.world.collectives import Barrier, Collectives, broadcast, maximum
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
@@ -31,9 +31,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Communicator"]
 
+ENDPOINTS_MAX = 1024
+_SHARERS = {"dynamic": 1, "shared": 2, "single": 1 << 20}  # endpoints that share a worker
+_LARGE = 1 << 40
+
+
+def _worker_of(users: Sequence[int]) -> str:
+    return f"endpoint {users[0]}" if len(users) == 1 else f"endpoints {users[0]} and {users[-1]}"
+
 
 class Communicator(Ranks):
-    """Some ranks of a job. Made by `World`, and by `dup` and `split_by_module` of another one.
+    """Some ranks of a job. Made by `World`, and by `dup`, `split_by_module` and `endpoints` of
+    another one.
 
     `comm[i]` is the Connection to rank i; sending takes a rank as `dest`, receiving and probing
     take one as `source`. A communicator needs no closing: its connections are closed with its
@@ -91,6 +100,51 @@ class Communicator(Ranks):
         together = zip(self._members, self.modules, strict=True)
         here = [member for member, module in together if module == self.module]
         return Communicator(self._job, here, number)
+
+    def endpoints(self, number: int) -> list[Communicator]:
+        """`number` communicators of the same ranks, for as many threads or event loops: endpoint k
+        exchanges messages with endpoint k of the other ranks. Collective: all ranks call it in the
+        same order, with the same number.
+
+        PSP_ENDPOINTS says who shares a worker, which has the lock, the progress, the receives and
+        the connections: nobody (dynamic), so that no thread waits for another one, two endpoints
+        (shared), or all of them and this communicator (single). `endpoint.session` is the session
+        of an endpoint's worker; it is closed with this communicator's, or before by its own
+        `close`.
+
+        `ValueError` if the ranks disagree about `number` or PSP_ENDPOINTS. If one rank fails, say
+        for want of descriptors, all raise, and no endpoint is left.
+        """
+        if not 0 < number <= ENDPOINTS_MAX:
+            raise ValueError(f"a communicator has 1 to {ENDPOINTS_MAX} endpoints, not {number}")
+        sharers = _SHARERS[self.session.config["ENDPOINTS"]]
+        self._require_same(number * _SHARERS["single"] + sharers)
+        if sharers > 2:
+            return [self.dup() for _ in range(number)]
+        name = self._agree_on_contexts()
+        made: list[Communicator] = []
+        error: Exception | None = None
+        try:
+            for first in range(0, number, sharers):
+                users = range(first, min(first + sharers, number))
+                job = self._job.beside(f"{name}.{first}", _worker_of(users))
+                for _ in users:
+                    context = job.take_contexts(job.next_context)
+                    made.append(Communicator(job, self._members, context))
+        except (PscomError, OSError) as failed:
+            error = failed
+        # From here on peers may connect to these workers.
+        if maximum(self._collectives, int(error is not None)):
+            for endpoint in made:
+                endpoint.session.close()
+            raise error or PscomError("another rank could not make its endpoints")
+        return made
+
+    def _require_same(self, here: int) -> None:
+        self.session._check()
+        lowest = _LARGE - maximum(self._collectives, _LARGE - here)
+        if maximum(self._collectives, here) != lowest:
+            raise ValueError("the ranks disagree about the number of endpoints, or PSP_ENDPOINTS")
 
     def _agree_on_contexts(self) -> int:
         """The first of two context numbers, the same on all ranks, that none of them uses."""

@@ -6,6 +6,7 @@ when somebody asks for it; its address is asked from the launcher when it is con
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
@@ -53,6 +54,17 @@ class Job:
             raise Unsupported("there are no context numbers left for another communicator")
         self.next_context = number + 2
         return number
+
+    def beside(self, name: str, users: str) -> Job:
+        """The same ranks with a worker of its own, which has connections, receives and contexts of
+        its own. All ranks know it by this name; `users` says who uses it, for explanations."""
+        made = copy.copy(self)
+        made.next_context = lib.PSC_CONTEXT_USER
+        made._lock = threading.Lock()
+        made._records = [None] * self.size
+        job = f"{self.session._identity.job}/{name}"
+        made.session = self.session._open_beside(job, users, made._find_peer)
+        return made
 
     # ---- ranks ----
 

@@ -103,6 +103,7 @@ class World(Communicator):
             else:
                 request._complete(None)
 
+        self.session._drive_besides()
         threading.Thread(target=arrive, name="pscompy finalize", daemon=True).start()
         try:
             request.wait()

@@ -87,7 +87,7 @@ class Handshake:
         self.kind = kind
         self.peer: Identity | None = None
         self.check_lanes: CheckLanes = str  # set by the owner
-        self._identity = identity
+        self.identity = identity  # of this side; may change until it is sent
         self._channel = Channel(side is Side.DIALER, key, versions)
         self._untried: set[int] = set()  # candidates of the offer that were not chosen yet
         self._trial = self._new_trial(0)
@@ -124,13 +124,13 @@ class Handshake:
         """Agree to the link of a dialer that was introduced."""
         self._require(Side.LISTENER)
         self._step(LinkEvent.WELCOME)
-        self._channel.send(frames.Welcome(self._identity))
+        self._channel.send(frames.Welcome(self.identity))
 
     def cross(self) -> None:
         """Park the link of a dialer that this process is already connecting to."""
         self._require(Side.LISTENER)
         self._step(LinkEvent.CROSSED)
-        self._channel.send(frames.Welcome(self._identity, crossed=True))
+        self._channel.send(frames.Welcome(self.identity, crossed=True))
 
     def refuse(self, code: RefuseCode, reason: str) -> None:
         """End the link and send the reason."""
@@ -231,7 +231,7 @@ class Handshake:
     def _introduce(self) -> None:
         if self.kind is None:
             raise LocalProtocolError("a dialer must give the kind of its link")
-        self._channel.send(frames.Intro(self.kind, self._identity))
+        self._channel.send(frames.Intro(self.kind, self.identity))
 
     def _on_proof(self, proof: bytes) -> Iterator[HandshakeEvent]:
         self._channel.check_proof(proof)

@@ -6,6 +6,10 @@
 #define PACE_CHEAP_NS 100
 #define PACE_RARELY 16u
 
+/* So is one on every PACE_RAIL-th pass whose transport has lanes on an earlier
+ * interface, because further rails mostly carry long messages only. */
+#define PACE_RAIL 4u
+
 #define PACE_LOOK_NS 2000.0 /* between two clock reads while spinning */
 #define PACE_PASS_NS 30.0   /* cost of a pass without its interfaces */
 
@@ -24,6 +28,26 @@ static unsigned pace_stride(const psc_interfaces_t *interfaces, int64_t spin_ns)
     return ns < look ? (unsigned)(look / ns) : 1;
 }
 
+static bool pace_further_rail(const psc_interfaces_t *interfaces,
+                              const psc_iface_slot_t *slot)
+{
+    const psc_iface_slot_t *earlier = interfaces->slots;
+
+    while (earlier < slot && (earlier->lanes == 0 || earlier->ops != slot->ops))
+        earlier++;
+    return slot->ops && earlier < slot;
+}
+
+static unsigned pace_every(const psc_interfaces_t *interfaces,
+                           const psc_iface_slot_t *slot, bool cheap)
+{
+    if (slot->attr.poll_ns <= PACE_CHEAP_NS)
+        return 1;
+    if (cheap)
+        return PACE_RARELY;
+    return pace_further_rail(interfaces, slot) ? PACE_RAIL : 1;
+}
+
 void psc_interfaces_pace(psc_interfaces_t *interfaces, int64_t spin_ns)
 {
     bool cheap = false;
@@ -31,8 +55,7 @@ void psc_interfaces_pace(psc_interfaces_t *interfaces, int64_t spin_ns)
     psc_iface_for_each(slot, interfaces)
         cheap |= slot->lanes > 0 && slot->attr.poll_ns <= PACE_CHEAP_NS;
     psc_iface_for_each(slot, interfaces)
-        slot->every =
-            cheap && slot->attr.poll_ns > PACE_CHEAP_NS ? PACE_RARELY : 1;
+        slot->every = pace_every(interfaces, slot, cheap);
     atomic_store_explicit(&interfaces->stride, pace_stride(interfaces, spin_ns),
                           memory_order_relaxed);
 }

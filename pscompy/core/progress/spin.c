@@ -68,7 +68,7 @@ void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline)
     *spin = (psc_spin_t){.deadline = deadline, .passes = spin_passes(worker)};
 }
 
-/* Longest copy of a peer that is worth spinning. */
+/* Longest copy of a peer for which a thread spins instead of sleeping. */
 #define SPIN_EXPECT_MAX_NS 1000000
 
 void psc_spin_expect(psc_worker_t *worker, double ns)

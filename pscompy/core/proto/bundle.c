@@ -22,7 +22,7 @@ _Static_assert(sizeof(psc_wire_offer_t) + PART_MAX <= PSC_OFFER_PART_MAX,
 
 /* ---- both sides ---- */
 
-/* A request for these buffers, which is not queued yet. */
+/* Create a request for these buffers, which is not queued yet. */
 static psc_status_t bundle_request(psc_conn_t *conn, psc_req_kind_t kind,
                                    const psc_send_args_t *args,
                                    psc_req_t **req_p)
@@ -53,7 +53,7 @@ static psc_status_t bundle_request(psc_conn_t *conn, psc_req_kind_t kind,
     return PSC_OK;
 }
 
-/* End a request that nobody has yet. */
+/* End a request that was not returned to the caller. */
 static psc_status_t bundle_abandon(psc_req_t *req, psc_status_t status)
 {
     psc_req_release(req);
@@ -112,7 +112,8 @@ static bool bundle_pack(psc_req_t *req, uint8_t *packed, size_t *len_p,
     return true;
 }
 
-/* Twice the estimate of the transport, so that a slower copy is waited for. */
+/* Have the sender spin for twice the time that the transport estimates, because
+ * a peer may copy more slowly. */
 static void bundle_expect(psc_conn_t *conn, uint64_t nbytes)
 {
     double bandwidth = psc_conn_main_lane(conn)->slot->attr.bandwidth;
@@ -198,6 +199,31 @@ static psc_status_t bundle_unpack(psc_req_t *req, const uint8_t *packed,
     return status;
 }
 
+/* The sender's request ends with the error that the FIN carries. */
+static psc_status_t bundle_refuse(psc_conn_t *conn, const psc_send_args_t *args,
+                                  const uint8_t *packed, size_t len,
+                                  psc_request_t **request_p)
+{
+    psc_wire_offer_t wire;
+    psc_req_t *req;
+
+    if (!part_take(&wire, sizeof wire, &packed, &len))
+        return PSC_ERR_PROTOCOL;
+    req = psc_req_create_bulk(&conn->worker->requests, PSC_REQ_RECV);
+    if (!req)
+        return PSC_ERR_NO_MEMORY;
+    psc_req_attach(req, conn);
+    req->head.flags = args->flags;
+    req->head.owner = args->owner;
+    req->bulk->remote_id = wire.send_id;
+    req->error = PSC_ERR_NO_MEMORY;
+    psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
+    *request_p = &req->head;
+    psc_conn_queue(conn, req);
+    psc_conn_flush(conn);
+    return PSC_INPROGRESS;
+}
+
 psc_status_t psc_bundle_fetch(psc_conn_t *conn, const psc_send_args_t *args,
                               const uint8_t *packed, size_t len,
                               psc_request_t **request_p)
@@ -205,6 +231,8 @@ psc_status_t psc_bundle_fetch(psc_conn_t *conn, const psc_send_args_t *args,
     psc_status_t status = psc_conn_usable(conn);
     psc_req_t *req = NULL;
 
+    if (status == PSC_OK && args->n_iov == 0)
+        return bundle_refuse(conn, args, packed, len, request_p);
     if (status == PSC_OK && args->n_iov > PSC_OFFER_PARTS_MAX)
         status = PSC_ERR_PROTOCOL;
     if (status == PSC_OK)

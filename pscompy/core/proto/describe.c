@@ -10,6 +10,7 @@ static const char *describe_stage(psc_stage_t stage)
     switch (stage) {
     case PSC_STAGE_IDLE:
     case PSC_STAGE_POSTED:
+    case PSC_STAGE_EXPOSED:
         return "";
     case PSC_STAGE_TAGGED:
         return "posted to the fabric";
@@ -38,8 +39,9 @@ _Static_assert((int)PSC_ITEM_SEND == (int)PSC_REQ_SEND &&
 
 static psc_item_t describe_request(const psc_req_t *req)
 {
-    const psc_conn_t *peer =
-        req->stage != PSC_STAGE_POSTED && req->conn ? req->conn : req->source;
+    bool posted =
+        req->stage == PSC_STAGE_POSTED || req->stage == PSC_STAGE_EXPOSED;
+    const psc_conn_t *peer = !posted && req->conn ? req->conn : req->source;
 
     return (psc_item_t){.kind = (psc_item_kind_t)req->kind,
                         .request = (uintptr_t)&req->head,

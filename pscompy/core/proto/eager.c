@@ -9,6 +9,7 @@
 #include "credit.h"
 #include "match.h"
 #include "rates.h"
+#include "tuple.h"
 
 /* ---- sending ---- */
 
@@ -75,6 +76,7 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
         return status;
     }
     psc_eager_left(conn, how, len);
+    psc_tuple_note(conn, head->context, head->tag);
     return status;
 }
 
@@ -200,6 +202,8 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (req && psc_req_has_room(req, am->len)) {
         psc_iov_write(psc_req_iov(req), req->n_iov, 0, am->payload, am->len);
         psc_credit_return(conn, psc_credit_cost(am->len));
+        if (psc_tuple_is_long(conn, am->len))
+            psc_tuple_came(conn, req->context, tag);
         eager_copied_in(&req->head.result, conn, tag, am->len, req->total);
         psc_req_finish(req, req->head.result.status);
         return PSC_OK;
@@ -275,6 +279,8 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
         return PSC_ERR_PROTOCOL;
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
+    if (psc_tuple_is_long(conn, len))
+        psc_tuple_came(conn, wire->context, tag);
     req = psc_match_arrival(conn, wire->context, tag);
     if (eager_lands(req, len)) {
         eager_begin_receive(lane, req, tag, len, dest);

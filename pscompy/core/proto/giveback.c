@@ -135,6 +135,8 @@ static bool giveback_moves(const psc_req_t *req, psc_result_t *result_p)
     case PSC_STAGE_GET:
     case PSC_STAGE_SEND_FIN:
         return true;
+    case PSC_STAGE_LANDING:
+        return req->bulk->len > 0; /* known since the record has arrived */
     case PSC_STAGE_CLAIMED:
         in = &psc_conn_main_lane(req->conn)->incoming;
         result_p->nbytes = in->len;

@@ -3,9 +3,12 @@
 #include <stdlib.h>
 
 #include "../finish.h"
+#include "../lane_upcalls.h"
+#include "../memory/access.h"
 #include "../request.h"
 #include "credit.h"
 #include "tag_post.h"
+#include "tuple.h"
 
 static inline void match_dequeue(psc_match_list_t *list, psc_req_t *req)
 {
@@ -37,8 +40,10 @@ static psc_req_t *match_earlier(psc_req_t *a, psc_req_t *b)
     return a->head.result.order < b->head.result.order ? a : b;
 }
 
-static inline psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
-                                     uint32_t id, int32_t tag)
+/* The earliest receive that is not exposed. */
+static inline psc_req_t *match_hidden(psc_conn_t *conn,
+                                      psc_match_queue_t *queue, uint32_t id,
+                                      int32_t tag)
 {
     psc_context_t *context =
         queue ? queue->context : psc_match_context(conn->worker, id, false);
@@ -49,8 +54,15 @@ static inline psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
     return req;
 }
 
+static psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
+                              int32_t tag)
+{
+    return match_earlier(match_hidden(conn, queue, queue->context->id, tag),
+                         match_request(&queue->exposed, tag));
+}
+
 /* `queue`: of the message that the receive has matched. */
-static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
+static inline void match_remove_hidden(psc_match_queue_t *queue, psc_req_t *req)
 {
     psc_match_lists_t *lists =
         req->source
@@ -59,6 +71,16 @@ static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
 
     match_dequeue(&lists->posted, req);
     req->unexp = NULL; /* in the place of source */
+}
+
+static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
+{
+    if (req->stage != PSC_STAGE_EXPOSED) {
+        match_remove_hidden(queue, req);
+        return;
+    }
+    match_dequeue(&queue->exposed, req);
+    req->unexp = NULL;
 }
 
 /* Returns true if a receive in `posted`, posted before `order`, could take a
@@ -77,6 +99,20 @@ static bool match_first_of_all(psc_match_queue_t *queue, const psc_req_t *req)
                            req->head.result.order);
 }
 
+/* A receive has left the queue. Expose the receives that it blocked, as long as
+ * no other receive blocks them. */
+static void match_expose(psc_match_queue_t *queue)
+{
+    psc_req_t *req;
+
+    while ((req = match_request(&queue->lists.posted, PSC_ANY_TAG)) &&
+           psc_tuple_may(req) && !psc_tuple_pauses(req) &&
+           match_first_of_all(queue, req) && psc_tuple_expose(req)) {
+        match_dequeue(&queue->lists.posted, req);
+        psc_match_list_insert(&queue->exposed, &req->link);
+    }
+}
+
 /* A receive has left the queue. Post the receives that it blocked to the
  * fabric, as long as no other receive blocks them. Wait with this while
  * messages that arrived before the lane was installed are still to be matched,
@@ -85,6 +121,8 @@ static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
 {
     psc_req_t *req;
 
+    if (conn->tuple)
+        match_expose(queue);
     if (!conn->tagging.on || conn->state != PSC_CONN_UP ||
         !psc_list_empty(&psc_conn_main_lane(conn)->early))
         return;
@@ -98,15 +136,39 @@ static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
     }
 }
 
-psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
+/* Where receives are exposed. Not inlined, so that the fast path saves no
+ * registers. */
+static __attribute__((noinline)) psc_req_t *
+match_arrival_among(psc_conn_t *conn, psc_match_queue_t *queue, int32_t tag)
 {
-    psc_match_queue_t *queue = psc_match_queue(conn, id, false);
-    psc_req_t *req = match_first(conn, queue, id, tag);
+    psc_req_t *req = match_first(conn, queue, tag);
 
     if (!req)
         return NULL;
+    if (req->stage == PSC_STAGE_EXPOSED && !psc_tuple_conceal(req)) {
+        /* the peer took the receive although it had sent this message */
+        psc_lane_break(psc_conn_main_lane(conn), PSC_ERR_PROTOCOL);
+        return NULL;
+    }
     req->head.result.order = ++conn->worker->matching.clock;
     match_remove(queue, req);
+    if (!psc_list_empty(&queue->lists.posted.all))
+        match_hand_over(conn, queue);
+    return req;
+}
+
+psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
+{
+    psc_match_queue_t *queue = psc_match_queue(conn, id, false);
+    psc_req_t *req;
+
+    if (queue && __builtin_expect(!psc_list_empty(&queue->exposed.all), 0))
+        return match_arrival_among(conn, queue, tag);
+    req = match_hidden(conn, queue, id, tag);
+    if (!req)
+        return NULL;
+    req->head.result.order = ++conn->worker->matching.clock;
+    match_remove_hidden(queue, req);
     if (queue && !psc_list_empty(&queue->lists.posted.all))
         match_hand_over(conn, queue);
     return req;
@@ -127,12 +189,99 @@ void psc_match_leave(psc_req_t *req)
                         psc_container_of(lists, psc_match_queue_t, lists));
 }
 
+/* ---- receives that the peer may take ---- */
+
+bool psc_match_expose(psc_req_t *req)
+{
+    psc_match_queue_t *queue;
+
+    if (!psc_tuple_may(req))
+        return false;
+    queue = psc_tuple_pauses(req) ? NULL : psc_match_alone(req);
+    if (!queue || !psc_tuple_expose(req)) {
+        psc_count(req->source, PSC_COUNTER_tuple_hidden, 1);
+        return false;
+    }
+    req->head.result.order = ++psc_req_worker(req)->matching.clock;
+    psc_match_list_push(&queue->exposed, &req->link);
+    return true;
+}
+
+/* The peer has taken a receive; the record of that has arrived or will. */
+static void match_lose(psc_match_queue_t *queue, psc_req_t *req)
+{
+    match_dequeue(&queue->exposed, req);
+    psc_tuple_detach(req);
+}
+
+void psc_match_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len)
+{
+    psc_req_t *req = psc_tuple_req(shown);
+    psc_match_queue_t *queue;
+
+    if (req->stage == PSC_STAGE_EXPOSED) {
+        queue = psc_match_queue(req->source, req->context, false);
+        match_lose(queue, req);
+        if (!psc_list_empty(&queue->lists.posted.all))
+            match_expose(queue);
+    }
+    psc_tuple_taken(req, bits, len);
+}
+
+bool psc_match_conceal(psc_req_t *req)
+{
+    psc_match_queue_t *queue =
+        psc_match_queue(req->source, req->context, false);
+
+    if (!psc_tuple_conceal(req))
+        return false;
+    match_dequeue(&queue->exposed, req);
+    if (!psc_list_empty(&queue->lists.posted.all))
+        match_expose(queue);
+    return true;
+}
+
+void psc_match_expose_all(psc_conn_t *conn)
+{
+    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link)
+        match_expose(queue);
+}
+
+static void match_end_exposed(psc_match_queue_t *queue, psc_status_t status)
+{
+    psc_req_t *req;
+
+    while ((req = match_request(&queue->exposed, PSC_ANY_TAG))) {
+        if (psc_tuple_conceal(req)) {
+            match_dequeue(&queue->exposed, req);
+            psc_req_finish(req, status);
+        } else {
+            match_lose(queue, req);
+            psc_req_fail(req, status);
+        }
+    }
+}
+
+/* ---- messages that come back ---- */
+
+/* The receive for a message that was put back. Receives that the peer has taken
+ * meanwhile leave the queue. */
+static psc_req_t *match_first_left(const psc_unexp_t *unexp,
+                                   psc_match_queue_t *queue)
+{
+    psc_req_t *req;
+
+    while ((req = match_first(unexp->conn, queue, unexp->tag)) &&
+           req->stage == PSC_STAGE_EXPOSED && !psc_tuple_conceal(req))
+        match_lose(queue, req);
+    return req;
+}
+
 psc_req_t *psc_match_return(const psc_unexp_t *unexp)
 {
     psc_match_queue_t *queue =
         psc_match_queue(unexp->conn, unexp->context, true);
-    psc_req_t *req =
-        match_first(unexp->conn, queue, unexp->context, unexp->tag);
+    psc_req_t *req = match_first_left(unexp, queue);
 
     psc_list_for_each(tagged, &queue->tagged, psc_req_t, link) {
         if ((tagged->head.result.tag == unexp->tag ||
@@ -335,6 +484,7 @@ void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status)
     psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
         match_end_all(&queue->lists.posted, status);
         match_end_all(&queue->lists.probes, status);
+        match_end_exposed(queue, status);
     }
 }
 

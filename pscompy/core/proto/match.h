@@ -41,6 +41,16 @@ void psc_match_leave(psc_req_t *req);
  * so that the fabric may match it. Returns NULL if it does, or if memory is
  * short. */
 psc_match_queue_t *psc_match_alone(const psc_req_t *req);
+/* Expose the receive to its source (tuple.h), in the place of psc_match_post.
+ * Returns false if it may not be exposed. */
+bool psc_match_expose(psc_req_t *req);
+/* The connection is up: expose receives that were posted before. */
+void psc_match_expose_all(psc_conn_t *conn);
+/* Take an exposed receive out of its queue. Returns false if the peer has taken
+ * it. */
+bool psc_match_conceal(psc_req_t *req);
+/* The function psc_tuple_t.taken. */
+void psc_match_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len);
 psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
                               uint64_t len, size_t room);
 /* A receive without buffer gets this message and waits for recv_supply. */

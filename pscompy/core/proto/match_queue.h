@@ -26,6 +26,7 @@ typedef struct psc_match_queue {
     psc_link_t link; /* in the connection's queues */
     psc_match_lists_t lists;
     psc_list_t tagged; /* receives that the fabric matches; see tag.h */
+    psc_match_list_t exposed; /* receives that the peer may take; tuple.h */
 } psc_match_queue_t;
 
 /* A message without a receive. */

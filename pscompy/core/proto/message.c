@@ -15,6 +15,7 @@
 #include "rndv_rts.h"
 #include "tag.h"
 #include "tag_send.h"
+#include "tuple.h"
 
 /* End a request whose handle no caller has yet. */
 static psc_status_t message_abandon(psc_req_t *req, psc_status_t status)
@@ -79,6 +80,9 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
 
     if (conn->state == PSC_CONN_CONNECTING)
         return PSC_ERR_NO_RESOURCE;
+    status = psc_tuple_send(req);
+    if (status != PSC_ERR_UNSUPPORTED)
+        return status;
     if (req->head.flags & PSC_FLAG_LEND && psc_lend_begin(req))
         return psc_rndv_send_rts(req);
     if (!psc_eager_fits(conn, req->total))
@@ -267,6 +271,9 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     *request_p = &req->head;
     if (req->source && req->source->tagging.on && psc_tag_recv(req))
         return PSC_INPROGRESS;
+    if (req->source && psc_tuple_is_long(req->source, req->total) &&
+        psc_match_expose(req))
+        return PSC_INPROGRESS;
     return message_post(req, lists, request_p);
 }
 
@@ -396,7 +403,10 @@ psc_status_t psc_message_cancel(psc_req_t *req)
     if (req->stage == PSC_STAGE_TAGGED)
         return psc_tag_recv_cancel(req);
     if (req->stage != PSC_STAGE_POSTED && req->stage != PSC_STAGE_SEND &&
-        req->stage != PSC_STAGE_OFFERED && req->kind != PSC_REQ_EVENT)
+        req->stage != PSC_STAGE_OFFERED && req->stage != PSC_STAGE_EXPOSED &&
+        req->kind != PSC_REQ_EVENT)
+        return PSC_ERR_INVALID;
+    if (req->stage == PSC_STAGE_EXPOSED && !psc_match_conceal(req))
         return PSC_ERR_INVALID;
     if (req->stage == PSC_STAGE_POSTED)
         psc_match_leave(req);

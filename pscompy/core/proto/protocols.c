@@ -17,6 +17,7 @@
 #include "region.h"
 #include "rndv_fin.h"
 #include "tag.h"
+#include "tuple.h"
 
 /* ---- a connection begins ---- */
 
@@ -27,6 +28,8 @@ static void conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
         conn->params.eager_max = PSC_EAGER_LIMIT;
     if (conn->params.fragment < 4096)
         conn->params.fragment = 4096;
+    if (conn->tuple)
+        psc_tuple_limit(conn);
 }
 
 static void conn_lanes(psc_conn_t *conn)
@@ -36,6 +39,14 @@ static void conn_lanes(psc_conn_t *conn)
     conn->tagging.done = psc_tag_done;
     conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
     psc_rates_start(conn);
+    psc_tuple_begin(conn, psc_match_taken);
+}
+
+static void conn_up(psc_conn_t *conn)
+{
+    psc_credit_start(conn);
+    if (conn->tuple)
+        psc_match_expose_all(conn);
 }
 
 /* ---- control messages ---- */
@@ -106,6 +117,12 @@ static bool sends_pending(const psc_conn_t *conn)
     return false;
 }
 
+static void conn_destroy(psc_conn_t *conn)
+{
+    psc_match_conn_destroy(conn);
+    psc_tuple_end(conn);
+}
+
 /* ---- a worker ---- */
 
 static void inbox_drain(psc_worker_t *worker)
@@ -123,12 +140,12 @@ const psc_upward_t psc_protocols = {
     .send_fins = psc_rndv_send_fins,
     .conn_params = conn_params,
     .conn_lanes = conn_lanes,
-    .conn_up = psc_credit_start,
+    .conn_up = conn_up,
     .conn_ended = conn_ended,
     .receives_ended = receives_ended,
     .conn_closing = psc_lend_conn_closing,
     .sends_pending = sends_pending,
-    .conn_destroy = psc_match_conn_destroy,
+    .conn_destroy = conn_destroy,
     .inbox_drain = inbox_drain,
 };
 

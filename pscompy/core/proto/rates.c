@@ -7,8 +7,8 @@
 #define RATES_MAX (256u << 10)
 #define RATES_EVERY 4u /* messages of which one is timed */
 #define RATES_FIRST 16u /* timed messages before the first notice */
-/* A message that takes so many times as long per byte as the fastest one was
- * interrupted. */
+/* A message was interrupted if a byte of it took so many times as long as one
+ * of the fastest message. */
 #define RATES_SPREAD 4u
 
 void psc_rates_start(psc_conn_t *conn)
@@ -40,7 +40,7 @@ static bool rates_outlier(psc_moved_t *moved, uint64_t len, uint64_t ns)
 {
     uint64_t pace = ns * 1024 / len;
 
-    if (pace * RATES_SPREAD < moved->fastest) /* those before were */
+    if (pace * RATES_SPREAD < moved->fastest) /* all before were interrupted */
         *moved = (psc_moved_t){0};
     if (moved->messages == 0 || pace < moved->fastest)
         moved->fastest = pace;

@@ -166,6 +166,7 @@ static psc_req_t *rma_answer(psc_lane_t *lane, const psc_wire_rma_t *wire,
     if (!req)
         return NULL;
     req->bulk->on_done = rma_served;
+    req->bulk->one_lane = true;
     req->confirm = stage == PSC_STAGE_SEND_RTR;
     req->bulk->remote_id = wire->request_id;
     req->bulk->len = wire->len;

@@ -3,7 +3,9 @@
  *
  *   RPUT  RTS ->  <- RTR(keys)   put ...  FIN ->          rndv_direct.c
  *   RGET  RTS(keys) ->           get ...  <- FIN          rndv_direct.c
- *   FRAG  RTS ->  <- RTR         FRAG ... ->              rndv_am.c
+ *   FRAG  RTS ->  <- RTR         FRAG ... ->  [<- FIN]    rndv_am.c
+ *
+ * Fragments over several lanes end with a FIN of the receiver.
  *
  * The receiver chooses the scheme: when the RTS has arrived it knows the
  * abilities of both sides. Each file advances the stages of its own scheme.

@@ -7,6 +7,7 @@
 #include "../pieces.h"
 #include "../request.h"
 #include "rndv.h"
+#include "stripe.h"
 
 #define FRAG_IOV 8u
 
@@ -19,20 +20,32 @@ static bool frag_zcopy(const psc_lane_t *lane, size_t len)
     return attr->caps & PSC_CAP_AM_ZCOPY && len >= attr->min_zcopy;
 }
 
-static size_t frag_limit(const psc_lane_t *lane, uint64_t left)
+/* Returns true if the message goes over all lanes. Then its sender waits until
+ * the receiver has confirmed it, because what the sender does next on lane 0
+ * may overtake the fragments on other lanes. */
+static bool frag_striped(const psc_req_t *req)
+{
+    return req->conn->n_lanes > 1 && !req->bulk->one_lane;
+}
+
+static size_t frag_limit(const psc_req_t *req, const psc_lane_t *lane)
 {
     const psc_iface_attr_t *attr = &lane->slot->attr;
+    uint64_t left = req->bulk->len - req->bulk->issued;
     uint64_t limit = frag_zcopy(lane, left)
                          ? attr->max_zcopy
                          : attr->max_bcopy - sizeof(psc_wire_frag_t);
+    uint64_t most = frag_striped(req)
+                        ? psc_stripe_size(req->conn, req->bulk->len)
+                        : req->conn->params.fragment;
 
-    if (limit > lane->conn->params.fragment)
-        limit = lane->conn->params.fragment;
+    if (limit > most)
+        limit = most;
     return left < limit ? left : limit;
 }
 
-static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p,
-                              bool *copied_p)
+static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane,
+                              psc_comp_t *comp, size_t *len_p, bool *copied_p)
 {
     const psc_transport_ops_t *ops = lane->slot->ops;
     psc_flow_t *flow = &req->conn->flow, before = *flow;
@@ -46,32 +59,37 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane, size_t *len_p,
     psc_status_t status;
 
     *copied_p = !frag_zcopy(lane, *len_p);
-    req->bulk->comp.func = psc_rndv_comp;
     if (*copied_p)
         status = ops->am_bcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
                                pieces, n);
     else
         status = ops->am_zcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
-                               pieces, n, &req->bulk->comp);
+                               pieces, n, comp);
     if (status < 0)
         psc_flow_unstamp(flow, &before);
     return status;
 }
 
-/* Send all fragments on the main lane, so that later messages of the sender
- * (close, active messages) cannot overtake them. */
-static psc_status_t frag_next(psc_req_t *req, size_t *moved_p)
+/* Send the next fragment on this lane. */
+static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
 {
-    uint64_t left = req->bulk->len - req->bulk->issued;
-    psc_lane_t *lane = psc_conn_main_lane(req->conn);
-    size_t len = frag_limit(lane, left);
+    psc_piece_t *piece = frag_striped(req) ? psc_stripe_piece(lane) : NULL;
+    psc_comp_t *comp = piece ? &piece->comp : &req->bulk->comp;
+    size_t len = frag_limit(req, lane);
+    psc_status_t status;
     bool copied;
-    psc_status_t status = frag_send(req, lane, &len, &copied);
 
+    req->bulk->comp.func = psc_rndv_comp;
+    if (piece)
+        comp->func = psc_stripe_comp;
+    status = frag_send(req, lane, comp, &len, &copied);
     if (status < 0)
         return status;
     if (status == PSC_INPROGRESS)
         req->bulk->inflight++;
+    if (piece)
+        psc_stripe_sent(lane, status == PSC_INPROGRESS ? piece : NULL, req,
+                        len);
     req->bulk->issued += len;
     *moved_p += len;
     psc_count(req->conn, PSC_COUNTER_fragments, 1);
@@ -79,20 +97,43 @@ static psc_status_t frag_next(psc_req_t *req, size_t *moved_p)
     return PSC_OK;
 }
 
+/* Send the next fragment on the lane that gets it, or, if that is full, on
+ * another one. */
+static psc_status_t frag_next_striped(psc_req_t *req, size_t *moved_p)
+{
+    psc_status_t status = PSC_ERR_NO_RESOURCE;
+    uint64_t left = req->bulk->len - req->bulk->issued;
+    size_t piece = psc_stripe_size(req->conn, req->bulk->len);
+    uint32_t full = 0;
+    psc_lane_t *lane;
+
+    req->confirm |= req->bulk->issued == 0;
+    while (status == PSC_ERR_NO_RESOURCE &&
+           (lane = psc_stripe_lane(req->conn, left, piece, full))) {
+        status = frag_next(req, lane, moved_p);
+        full |= 1u << lane->index;
+    }
+    return status;
+}
+
 psc_status_t psc_rndv_frag(psc_req_t *req)
 {
+    bool striped = frag_striped(req);
     size_t moved = 0;
 
     while (req->bulk->issued < req->bulk->len) {
         psc_status_t status;
 
-        if (req->bulk->inflight >= PSC_BULK_INFLIGHT)
+        if (!striped && req->bulk->inflight >= PSC_BULK_INFLIGHT)
             return PSC_INPROGRESS;
         if (moved >= PSC_BULK_BURST)
             return psc_rndv_pause(req);
-        status = frag_next(req, &moved);
+        if (striped)
+            status = frag_next_striped(req, &moved);
+        else
+            status = frag_next(req, psc_conn_main_lane(req->conn), &moved);
         if (status == PSC_ERR_NO_RESOURCE)
-            return req->bulk->inflight ? PSC_INPROGRESS : status;
+            return req->bulk->inflight && !striped ? PSC_INPROGRESS : status;
         if (status < 0)
             return status;
     }
@@ -119,19 +160,23 @@ static psc_req_t *frag_receiver(psc_lane_t *lane, const psc_wire_frag_t *wire,
     return req;
 }
 
+/* Fragments of one receive may be arriving on several lanes. Those that have
+ * begun count as arrived, so that no more begin than fit, but the receive ends
+ * only after the last one. */
+static void frag_ended(psc_req_t *req, uint64_t len)
+{
+    psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
+    if (req->bulk->arrived < req->bulk->len || req->bulk->inflight > 0)
+        return;
+    req->confirm |= frag_striped(req);
+    psc_rndv_received(req);
+}
+
 /* Returns true if the memory was taken back while fragments were in flight; see
  * access.h. */
 static bool frag_homeless(const psc_req_t *req)
 {
     return req->error != PSC_OK;
-}
-
-static void frag_count(psc_req_t *req, uint64_t len)
-{
-    req->bulk->arrived += len;
-    psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
-    if (req->bulk->arrived == req->bulk->len)
-        psc_rndv_received(req);
 }
 
 psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am)
@@ -143,7 +188,8 @@ psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_PROTOCOL;
     psc_iov_write(psc_req_iov(req), req->n_iov, wire->offset, am->payload,
                   am->len);
-    frag_count(req, am->len);
+    req->bulk->arrived += am->len;
+    frag_ended(req, am->len);
     return PSC_OK;
 }
 
@@ -166,6 +212,7 @@ psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
     in->kind = PSC_INCOMING_FRAG;
     in->req = req;
     req->bulk->inflight++;
+    req->bulk->arrived += len;
     return PSC_OK;
 }
 
@@ -177,5 +224,5 @@ void psc_rndv_frag_end(psc_lane_t *lane)
     if (req->stage == PSC_STAGE_ENDING)
         psc_access_settle(req);
     else
-        frag_count(req, lane->incoming.len);
+        frag_ended(req, lane->incoming.len);
 }

@@ -6,6 +6,7 @@
 #include "rndv_keys.h"
 #include "tag.h"
 #include "tag_send.h"
+#include "tuple.h"
 
 /* ---- sending ---- */
 
@@ -92,10 +93,14 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
 
     if (am->len > PSC_KEYS_MAX || offer.tag < 0)
         return PSC_ERR_PROTOCOL;
+    if (lane->conn->tuple)
+        lane->conn->tuple->rts_in++;
     if (wire->flags & PSC_RTS_LATE)
         return psc_tag_late_arrived(lane, am);
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_announced(lane->conn, wire->aux, &offer);
+    if (psc_tuple_is_long(lane->conn, wire->len))
+        psc_tuple_came(lane->conn, wire->context, offer.tag);
     if (!lane->conn->tagging.on)
         req = psc_match_arrival(lane->conn, wire->context, offer.tag);
     if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)

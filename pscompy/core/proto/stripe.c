@@ -1,5 +1,19 @@
 #include "stripe.h"
 
+#include "pscompy/transport/kit/clock.h"
+
+#define PIECE_MIN (64u << 10)
+/* Pieces of a message on each lane, at least. */
+#define PIECES 16u
+/* Weight of the older measurements. */
+#define DECAY 0.875
+/* A lane that is so much slower than another is left out, and measured again
+ * after WITHOUT_MAX bytes. */
+#define SLOWER 10.0
+#define WITHOUT_MAX (64u << 20)
+
+/* ---- puts and gets ---- */
+
 static double stripe_cost(const psc_lane_t *lane, size_t len)
 {
     double bandwidth = lane->slot->attr.bandwidth;
@@ -17,8 +31,8 @@ psc_lane_t *psc_stripe_next(psc_conn_t *conn, uint32_t n_lanes, size_t len)
     for (uint32_t i = 1; i < n_lanes; i++) {
         psc_lane_t *lane = conn->lanes[i];
 
-        if (lane->busy_until + stripe_cost(lane, len) <
-            best->busy_until + stripe_cost(best, len))
+        if (lane->stripe.busy_until + stripe_cost(lane, len) <
+            best->stripe.busy_until + stripe_cost(best, len))
             best = lane;
     }
     return best;
@@ -26,5 +40,163 @@ psc_lane_t *psc_stripe_next(psc_conn_t *conn, uint32_t n_lanes, size_t len)
 
 void psc_stripe_charge(psc_lane_t *lane, size_t len)
 {
-    lane->busy_until += stripe_cost(lane, len);
+    lane->stripe.busy_until += stripe_cost(lane, len);
+    lane->stripe.given += len;
+}
+
+/* ---- fragments ---- */
+
+size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len)
+{
+    uint64_t size = len / (PIECES * conn->n_lanes);
+
+    if (size < PIECE_MIN)
+        size = PIECE_MIN;
+    return size < conn->params.fragment ? size : conn->params.fragment;
+}
+
+psc_piece_t *psc_stripe_piece(psc_lane_t *lane)
+{
+    for (uint32_t i = 0; i < PSC_PIECES_MAX; i++) {
+        if (!lane->stripe.pieces[i].req)
+            return &lane->stripe.pieces[i];
+    }
+    return NULL;
+}
+
+/* ---- rates ---- */
+
+/* Bytes per ns; 0 if not known. */
+static double stripe_rate(const psc_stripe_t *stripe)
+{
+    return stripe->ns > 0 ? stripe->bytes / stripe->ns : 0;
+}
+
+static double stripe_fastest(const psc_conn_t *conn)
+{
+    double fastest = 0;
+
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        double rate = stripe_rate(&conn->lanes[i]->stripe);
+
+        if (rate > fastest)
+            fastest = rate;
+    }
+    return fastest > 0 ? fastest : 1;
+}
+
+/* A lane that was not measured yet may be as fast as any other. */
+static double stripe_guess(const psc_stripe_t *stripe, double fastest)
+{
+    double rate = stripe_rate(stripe);
+
+    return rate > 0 ? rate : fastest;
+}
+
+/* The first of several pieces in flight only fills the lane's buffers, and is
+ * not measured. */
+static void stripe_measure(psc_stripe_t *stripe, size_t len)
+{
+    int64_t now = psc_clock_now();
+
+    if (stripe->since) {
+        stripe->bytes = DECAY * stripe->bytes + (double)len;
+        stripe->ns = DECAY * stripe->ns + (double)(now - stripe->since);
+        stripe->without = 0;
+    }
+    stripe->queued -= len;
+    stripe->since = stripe->queued > 0 ? now : 0;
+}
+
+/* ---- the lane of a piece ---- */
+
+static double stripe_end(const psc_stripe_t *stripe, double fastest, size_t len)
+{
+    return (double)(stripe->queued + len) / stripe_guess(stripe, fastest);
+}
+
+/* Returns true if the lane would finish the piece before the other one. */
+static bool stripe_before(const psc_stripe_t *one, const psc_stripe_t *other,
+                          double fastest, size_t len)
+{
+    double end = stripe_end(one, fastest, len);
+    double others = stripe_end(other, fastest, len);
+
+    return end < others || (end == others && one->given < other->given);
+}
+
+/* When all lanes would finish, if they shared what is left of the message. */
+static double stripe_together(const psc_conn_t *conn, uint64_t left,
+                              double fastest)
+{
+    double rates = 0;
+
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        const psc_stripe_t *stripe = &conn->lanes[i]->stripe;
+
+        rates += stripe_guess(stripe, fastest);
+        left += stripe->queued;
+    }
+    return (double)left / rates;
+}
+
+/* A slow lane is measured again now and then. */
+static bool stripe_without(const psc_stripe_t *stripe, double fastest)
+{
+    return SLOWER * stripe_guess(stripe, fastest) < fastest &&
+           stripe->without < WITHOUT_MAX;
+}
+
+/* The lane that would finish first gets the piece. While that one is full,
+ * another one gets it only if the message does not end later by that. */
+psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
+                            uint32_t full)
+{
+    double fastest = stripe_fastest(conn);
+    psc_lane_t *best = NULL, *free = NULL;
+
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        psc_lane_t *lane = conn->lanes[i];
+        const psc_stripe_t *stripe = &lane->stripe;
+
+        if (full & 1u << i || lane->state == PSC_LANE_FAILED ||
+            stripe_without(stripe, fastest))
+            continue;
+        if (!best || stripe_before(stripe, &best->stripe, fastest, len))
+            best = lane;
+        if (psc_stripe_piece(lane) &&
+            (!free || stripe_before(stripe, &free->stripe, fastest, len)))
+            free = lane;
+    }
+    if (!free || free == best ||
+        stripe_end(&free->stripe, fastest, len) <=
+            stripe_together(conn, left, fastest))
+        return free;
+    return NULL;
+}
+
+void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
+                     size_t len)
+{
+    for (uint32_t i = 0; i < lane->conn->n_lanes; i++)
+        lane->conn->lanes[i]->stripe.without += len;
+    lane->stripe.given += len;
+    if (!piece)
+        return;
+    piece->lane = lane;
+    piece->req = req;
+    piece->len = len;
+    lane->stripe.queued += len;
+}
+
+void psc_stripe_comp(psc_comp_t *comp, psc_status_t status)
+{
+    psc_piece_t *piece = psc_container_of(comp, psc_piece_t, comp);
+    psc_req_t *req = piece->req;
+
+    if (status == PSC_ERR_CLOSED) /* of the lane, not of the connection */
+        status = PSC_ERR_PEER_LOST;
+    stripe_measure(&piece->lane->stripe, piece->len);
+    piece->req = NULL;
+    req->bulk->comp.func(&req->bulk->comp, status);
 }

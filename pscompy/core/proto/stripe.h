@@ -1,14 +1,41 @@
-/* Striping: large data is spread over a connection's lanes by bandwidth, from
- * lane i to lane i, in pieces with offsets. */
+/* Striping: large data is spread over a connection's lanes, from lane i to lane
+ * i, in pieces with offsets.
+ *
+ * Puts and gets are spread by the bandwidth that the transports declare.
+ * Fragments are spread by what the lanes really carry: of a message's pieces,
+ * each lane has at most PSC_PIECES_MAX in flight, and gets the next one when it
+ * has completed one. How long that takes is the lane's rate, by which the last
+ * pieces of a message are kept off lanes that would end later than the others,
+ * and a lane is left out that is ten times slower than another. */
 #ifndef PSCOMPY_CORE_PROTO_STRIPE_H
 #define PSCOMPY_CORE_PROTO_STRIPE_H
 
 #include "../types/conn.h"
+
+/* ---- puts and gets ---- */
 
 /* Returns that lane of the first n_lanes which would finish `len` bytes first.
  */
 psc_lane_t *psc_stripe_next(psc_conn_t *conn, uint32_t n_lanes, size_t len);
 /* Add `len` bytes to the lane's load. */
 void psc_stripe_charge(psc_lane_t *lane, size_t len);
+
+/* ---- fragments ---- */
+
+/* The length of the pieces of a message of `len` bytes. */
+size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len);
+/* Returns the lane for the next piece, of `len` bytes, of a message of which
+ * `left` bytes are left; or NULL if it is to wait until a lane has completed a
+ * piece. full: bits of lanes that have refused it. */
+psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
+                            uint32_t full);
+/* Returns a piece of the lane that is not in use, or NULL. */
+psc_piece_t *psc_stripe_piece(psc_lane_t *lane);
+/* The lane has taken `len` bytes of the request: as `piece`, which is in flight
+ * until psc_stripe_comp is called, or, if that is NULL, completely. */
+void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
+                     size_t len);
+/* Completion function of pieces. */
+void psc_stripe_comp(psc_comp_t *comp, psc_status_t status);
 
 #endif

@@ -33,6 +33,7 @@ typedef struct psc_rates {
     uint32_t getting; /* gets in flight */
     psc_moved_t copies, gets;
 } psc_rates_t;
+typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
 
 struct psc_conn {
     psc_worker_t *worker;
@@ -54,6 +55,7 @@ struct psc_conn {
     psc_closing_t closing;
     psc_tagging_t tagging;
     psc_rates_t rates;
+    psc_tuple_t *tuple; /* NULL unless receives are shown to the peer */
     psc_link_t link;     /* in the worker's conns or ends.doomed */
     psc_notice_t notice; /* the state has changed */
     /* active messages from this peer, queued or polled and not yet released */

@@ -52,6 +52,28 @@ static inline bool psc_incoming_for(const psc_incoming_t *in,
            in->req == req;
 }
 
+#define PSC_PIECES_MAX 2u
+
+/* A piece of a long message that a lane has in flight. */
+typedef struct psc_piece {
+    psc_comp_t comp;
+    psc_lane_t *lane;
+    psc_req_t *req; /* NULL if the piece is not in use */
+    size_t len;
+} psc_piece_t;
+
+/* See proto/stripe.h. */
+typedef struct psc_stripe {
+    double busy_until; /* when bytes put or got will have moved, in ns */
+    psc_piece_t pieces[PSC_PIECES_MAX];
+    uint64_t queued; /* bytes of the pieces in flight */
+    uint64_t given; /* bytes of all pieces until now */
+    /* bytes of completed pieces, and the time that they took; both decay */
+    double bytes, ns;
+    int64_t since; /* when the piece in flight began to be sent; 0: not known */
+    uint64_t without; /* bytes on other lanes since the last measurement */
+} psc_stripe_t;
+
 struct psc_lane {
     psc_worker_t *worker;
     psc_iface_slot_t *slot;
@@ -66,7 +88,7 @@ struct psc_lane {
     /* A message keeps one of the transport's buffers. At most one may, because
      * messages that wait for a receive must not starve those that do not. */
     bool held;
-    double busy_until; /* striping: when its queued bytes will be sent, in ns */
+    psc_stripe_t stripe;
     psc_link_t link; /* in the worker's ends.retiring */
     psc_notice_t notice; /* the state has changed */
     psc_list_t early; /* messages received before it was installed */

@@ -27,11 +27,14 @@ typedef enum psc_stage {
     PSC_STAGE_IDLE, /* not begun, or waiting for the peer's or fabric's act */
     PSC_STAGE_POSTED, /* recv: in a match queue */
     PSC_STAGE_TAGGED, /* recv: posted to the fabric, which matches it */
+    PSC_STAGE_EXPOSED, /* recv: in a match queue, and the peer may take it */
+    PSC_STAGE_LANDING, /* recv: taken by the peer, its bytes are being copied */
     PSC_STAGE_CLAIMED, /* recv: matched, its payload is still arriving */
     PSC_STAGE_SEND, /* send: eager or RTS waits for credit, in order */
     PSC_STAGE_SEND_FLIGHT, /* send: eager zcopy, fabric holds the buffer */
     PSC_STAGE_SEND_MARK, /* send: RTS is sent, its mark is not */
     PSC_STAGE_TAG_PUT, /* send: the mark carried the payload, no RTS */
+    PSC_STAGE_PLACING, /* send: into a receive of the peer that it has taken */
     PSC_STAGE_SEND_LATE, /* send: mark met no receive; RTS to be sent */
     PSC_STAGE_AWAIT_RTR, /* send: RTS is sent */
     PSC_STAGE_OFFERED, /* send: another message has its keys; proto/bundle.h */
@@ -95,7 +98,11 @@ typedef struct psc_bulk {
     void (*on_done)(psc_req_t *req);
     void *payload; /* internal: memory that on_done takes over */
     psc_link_t access_link; /* internal: in the accesses of its target */
-    psc_tag_recv_t tagged; /* state of the receive in stage TAGGED */
+    /* the state of the receive in stage TAGGED; in EXPOSED and LANDING */
+    union {
+        psc_tag_recv_t tagged;
+        psc_exposed_t shown;
+    };
 } psc_bulk_t;
 
 /* Small, because a program may have very many posted receives: state that they
@@ -105,18 +112,18 @@ struct psc_req {
     psc_request_t head; /* first: the part that consumers see. result.tag is
                            the tag of the operation until it matches */
     union {
-        /* POSTED and TAGGED: source as posted, NULL for any */
+        /* POSTED, TAGGED and EXPOSED: source as posted, NULL for any */
         psc_conn_t *source;
         /* MATCHED: the message that waits for a buffer. CLAIMED: the message
          * that is still arriving. A receive that gives its message back: the
          * record of that message. Else NULL. */
         psc_unexp_t *unexp;
     };
-    /* POSTED and TAGGED: in a match queue. Afterwards, and for all others: in
-     * the connection's active. Free: in the pool. */
+    /* POSTED, TAGGED and EXPOSED: in a match queue. Afterwards, and for all
+     * others: in the connection's active. Free: in the pool. */
     psc_link_t link;
     union {
-        psc_link_t bucket; /* POSTED: see proto/match_list.h */
+        psc_link_t bucket; /* POSTED and EXPOSED: see proto/match_list.h */
         struct { /* all other stages */
             /* in the completion queue or the list of freed requests */
             psc_req_t *next;

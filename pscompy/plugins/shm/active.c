@@ -98,7 +98,7 @@ void shm_active_begin(shm_ep_t *ep)
     iface->n_quiet++;
 }
 
-static bool shm_active_notice(shm_ep_t *ep)
+bool shm_active_notice(shm_ep_t *ep)
 {
     if (ep->watch < SHM_WATCH_IDLE || shm_consumer_peek(&ep->rx) == 0)
         return false;
@@ -106,24 +106,35 @@ static bool shm_active_notice(shm_ep_t *ep)
     return true;
 }
 
-static void shm_active_take_word(shm_iface_t *iface, uint32_t number)
+typedef void (*shm_bit_fn_t)(shm_iface_t *iface, uint32_t bit);
+
+static void shm_active_take_word(shm_iface_t *iface, shm_board_t *board,
+                                 uint32_t number, shm_bit_fn_t take)
 {
-    uint64_t word = shm_board_take(&iface->board->words[number]);
+    uint64_t word = shm_board_take(&board->words[number]);
 
-    for (; word != 0; word &= word - 1) {
-        uint32_t bit = 64 * number + (uint32_t)__builtin_ctzll(word);
+    for (; word != 0; word &= word - 1)
+        take(iface, 64 * number + (uint32_t)__builtin_ctzll(word));
+}
 
-        if (bit < iface->n_bits && iface->bits[bit] != NULL)
-            shm_active_notice(iface->bits[bit]);
-    }
+void shm_active_take(shm_iface_t *iface, shm_board_t *board, shm_bit_fn_t take)
+{
+    uint64_t groups = shm_board_take(&board->groups);
+
+    for (; groups != 0; groups &= groups - 1)
+        shm_active_take_word(iface, board, (uint32_t)__builtin_ctzll(groups),
+                             take);
+}
+
+static void shm_active_take_bit(shm_iface_t *iface, uint32_t bit)
+{
+    if (bit < iface->n_bits && iface->bits[bit] != NULL)
+        shm_active_notice(iface->bits[bit]);
 }
 
 void shm_active_collect(shm_iface_t *iface)
 {
-    uint64_t groups = shm_board_take(&iface->board->groups);
-
-    for (; groups != 0; groups &= groups - 1)
-        shm_active_take_word(iface, (uint32_t)__builtin_ctzll(groups));
+    shm_active_take(iface, iface->board, shm_active_take_bit);
 }
 
 bool shm_active_scan(shm_iface_t *iface)
@@ -152,7 +163,7 @@ void shm_active_remove(shm_ep_t *ep)
     iface->n_idle -= ep->watch >= SHM_WATCH_IDLE;
     ep->watch = SHM_WATCH_NONE;
     if (ep->bit != SHM_NO_BIT)
-        iface->bits[ep->bit] = NULL;
+        (ep->rank < 0 ? iface->bits : iface->ranks)[ep->bit] = NULL;
 }
 
 /* True if the endpoint has to stay active. */

@@ -10,11 +10,11 @@ psc_status_t shm_board_create(int *fd_p)
     return shm_file_create("pscompy-board", psc_page_size(), fd_p);
 }
 
-psc_status_t shm_board_map(shm_board_t **board_p, int fd)
+psc_status_t shm_board_map(shm_board_t **board_p, int fd, size_t bytes)
 {
     void *base;
 
-    if (!shm_file_verify(fd, psc_page_size()))
+    if (!shm_file_verify(fd, bytes))
         return PSC_ERR_PROTOCOL;
     base =
         mmap(NULL, psc_page_size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

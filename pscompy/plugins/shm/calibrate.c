@@ -13,8 +13,11 @@
 #define SHM_TRIAL_LONG (32u << 10)
 #define SHM_TRIAL_SHORT (8u << 10)
 #define SHM_TRIAL_ROUNDS 16
+/* Rounds that are always made: the first attach of a process takes four times
+ * as long as later ones. */
+#define SHM_TRIAL_LEAST 4
 #define SHM_TRIAL_NS 50000 /* no round follows, if the times are plausible */
-/* One byte of a stream of lines that move to a near core. */
+/* The time that a byte of a stream of cache lines takes to a near core. */
 #define SHM_NEAR_NS_PER_BYTE 0.1
 
 typedef struct shm_trial {
@@ -103,7 +106,8 @@ void shm_iface_calibrate(shm_iface_t *iface)
         if (!shm_trial_round(trial, cma, &times))
             break;
         iface->rates.measured = shm_rates_set(&iface->rates, &times, cma);
-        done = iface->rates.measured && psc_clock_now() >= until;
+        done = iface->rates.measured && i + 1 >= SHM_TRIAL_LEAST &&
+               psc_clock_now() >= until;
     }
     free(trial);
 }

@@ -137,6 +137,14 @@ psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,
                        address, len);
 }
 
+psc_status_t shm_cma_fetch(shm_ep_t *ep, void *buffer, size_t len,
+                           uint64_t address)
+{
+    if (!shm_cma_guarded(ep))
+        return PSC_ERR_PEER_LOST;
+    return shm_cma_one(process_vm_readv, ep->pid, buffer, address, len);
+}
+
 psc_status_t shm_cma_put(shm_ep_t *ep, const void *buffer, size_t len,
                          const psc_rkey_t *rkey, uint64_t offset)
 {
@@ -186,17 +194,25 @@ bool shm_cma_available(void)
                        sizeof to) == PSC_OK;
 }
 
+bool shm_cma_reads(const shm_ep_t *ep, uint8_t mode, uint64_t probe,
+                   const uint8_t *nonce)
+{
+    uint8_t seen[SHM_ID_SIZE] = {0};
+
+    if (shm_ep_iface(ep)->cma == SHM_CMA_OFF || mode == SHM_CMA_OFF ||
+        ep->pid <= 0)
+        return false;
+    return shm_cma_one(process_vm_readv, ep->pid, seen, probe, sizeof seen) ==
+               PSC_OK &&
+           memcmp(seen, nonce, sizeof seen) == 0;
+}
+
 /* The probe is read before the echo is written. A process id of another name
  * space, or one that was reused, is detected by the read. */
 bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer)
 {
-    uint8_t seen[SHM_ID_SIZE] = {0};
-
-    if (shm_ep_iface(ep)->cma == SHM_CMA_OFF || !offer->cma || ep->pid <= 0)
-        return false;
-    return shm_cma_one(process_vm_readv, ep->pid, seen, offer->probe,
-                       sizeof seen) == PSC_OK &&
-           memcmp(seen, offer->nonce, sizeof seen) == 0 &&
-           shm_cma_one(process_vm_writev, ep->pid, seen, offer->echo,
-                       sizeof seen) == PSC_OK;
+    return shm_cma_reads(ep, offer->cma, offer->probe, offer->nonce) &&
+           shm_cma_one(process_vm_writev, ep->pid,
+                       (void *)(uintptr_t)offer->nonce, offer->echo,
+                       SHM_ID_SIZE) == PSC_OK;
 }

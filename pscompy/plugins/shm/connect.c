@@ -32,9 +32,9 @@ static psc_status_t shm_ep_connect_self(shm_ep_t *ep)
 
     if (status != PSC_OK)
         return status;
-    status = shm_ring_map_own(&ep->tx.ring, &iface->geometry, fd);
+    status = shm_ring_map_own(&ep->tx.ring, &iface->geometry, fd, 0);
     if (status == PSC_OK)
-        status = shm_ring_map_own(&ep->rx.ring, &iface->geometry, fd);
+        status = shm_ring_map_own(&ep->rx.ring, &iface->geometry, fd, 0);
     close(fd);
     if (status != PSC_OK)
         return status;
@@ -91,7 +91,6 @@ static void shm_ep_dial(shm_ep_t *ep)
     ep->link = link;
     link->ep = ep;
     link->hello.target = ep->peer.ep;
-    link->hello.caller = iface->rank;
     link->hello.source = ep->id;
     memcpy(link->hello.process, iface->process, SHM_ID_SIZE);
     memcpy(link->hello.nonce, psc_proof_hello(&ep->proof),
@@ -134,60 +133,6 @@ psc_status_t shm_ep_connect(psc_ep_t *super, const psc_connect_params_t *params)
     else if (ep->link != NULL)
         shm_trial_challenge(ep->link);
     return PSC_INPROGRESS;
-}
-
-/* ---- calls between the ranks of a job ---- */
-
-/* The call of this rank that waits for an endpoint, or NULL. */
-static shm_link_t *shm_link_calling(shm_iface_t *iface, int rank)
-{
-    psc_list_for_each(link, &iface->links, shm_link_t, listed)
-        if (link->stage == SHM_STAGE_PARKED && link->ep == NULL &&
-            link->hello.caller == rank)
-            return link;
-    return NULL;
-}
-
-psc_status_t shm_ep_call(psc_ep_t *super, int rank)
-{
-    shm_ep_t *ep = shm_ep(super);
-    shm_iface_t *iface = shm_ep_iface(ep);
-    shm_link_t *link = shm_link_calling(iface, rank);
-
-    if (ep->state != SHM_EP_NEW || iface->rank < 0 || rank == iface->rank)
-        return PSC_ERR_INVALID;
-    snprintf(ep->peer.path, sizeof ep->peer.path, "%s/" SHM_LISTENER "%d",
-             iface->listener.job, rank);
-    if (link == NULL && access(ep->peer.path, F_OK) != 0)
-        return PSC_ERR_CONNECT;
-    ep->rank = rank;
-    shm_ep_enter(ep, SHM_EP_CONNECTING);
-    if (link != NULL) {
-        shm_trial_answer(link, ep);
-    } else {
-        ep->role = PSC_ROLE_CONNECTOR;
-        ep->due = true;
-        iface->n_due++;
-        iface->idle_polls = UINT32_MAX - 1; /* the next pass dials */
-    }
-    return PSC_INPROGRESS;
-}
-
-void shm_calls_dial(shm_iface_t *iface)
-{
-    for (uint32_t i = 0; i < iface->n_eps && iface->n_due > 0; i++) {
-        shm_ep_t *ep = iface->eps[i];
-
-        if (!ep->due)
-            continue;
-        ep->due = false;
-        iface->n_due--;
-        if (psc_proof_begin(&ep->proof, ep->role, iface->key,
-                            (uint64_t)iface->rank, (uint64_t)ep->rank))
-            shm_ep_dial(ep);
-        else
-            shm_ep_fail(ep, PSC_ERR_TRANSPORT, "shm: no random bytes");
-    }
 }
 
 /* ---- packets that arrive ---- */
@@ -263,6 +208,8 @@ void shm_process_ready(shm_source_t *process, uint32_t events)
     shm_link_t *link = psc_container_of(process, shm_link_t, process);
 
     (void)events;
+    if (link->ep != NULL && link->ep->rank >= 0)
+        shm_call_check(link->ep);
     if (link->by_mail)
         shm_letter_take(link);
     else

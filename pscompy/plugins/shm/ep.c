@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "call.h"
 #include "memory.h"
 
 /* ---- creating ---- */
@@ -33,23 +34,13 @@ shm_ep_t *shm_ep_find(shm_iface_t *iface, uint64_t id)
     return NULL;
 }
 
-shm_ep_t *shm_ep_calling(shm_iface_t *iface, int rank)
-{
-    for (uint32_t i = 0; i < iface->n_eps; i++)
-        if (iface->eps[i]->rank == rank &&
-            iface->eps[i]->state == SHM_EP_CONNECTING)
-            return iface->eps[i];
-    return NULL;
-}
-
 int shm_ep_called(const psc_ep_t *super, int *process_p)
 {
     const shm_ep_t *ep = (const shm_ep_t *)super;
 
     *process_p = (int)ep->pid;
-    return ep->role == PSC_ROLE_ACCEPTOR &&
-           (ep->state != SHM_EP_CONNECTING ||
-            (ep->link != NULL && ep->link->stage == SHM_STAGE_VERDICT));
+    return ep->state == SHM_EP_CONNECTING ? shm_call_taken(ep)
+                                          : ep->role == PSC_ROLE_ACCEPTOR;
 }
 
 psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
@@ -70,13 +61,10 @@ psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
     ep->bit = ep->peer_bit = SHM_NO_BIT;
     ep->rank = SHM_NO_RANK;
     psc_list_init(&ep->shares);
-    ep->probe = shm_probe_create();
-    status = ep->probe == NULL ? PSC_ERR_NO_MEMORY
-                               : shm_random(&ep->id, sizeof ep->id);
+    status = shm_random(&ep->id, sizeof ep->id);
     if (status == PSC_OK)
         status = shm_iface_add(iface, ep);
     if (status != PSC_OK) {
-        free(ep->probe);
         free(ep);
         return status;
     }
@@ -113,6 +101,7 @@ void shm_ep_close(psc_ep_t *super)
 
     shm_ep_enter(ep, SHM_EP_CLOSED);
     ep->status = PSC_ERR_CLOSED;
+    shm_show_close(ep);
     if (ep->link == NULL || ep->link->stage == SHM_STAGE_PARTING)
         return;
     if (ep->link->stage == SHM_STAGE_OPEN)
@@ -125,8 +114,9 @@ psc_status_t shm_ep_stop(psc_ep_t *super)
 {
     shm_ep_t *ep = shm_ep(super);
 
-    return ep->link == NULL && psc_list_empty(&ep->shares) ? PSC_OK
-                                                           : PSC_INPROGRESS;
+    return ep->link == NULL && psc_list_empty(&ep->shares) && shm_show_idle(ep)
+               ? PSC_OK
+               : PSC_INPROGRESS;
 }
 
 static void shm_ep_free(shm_ep_t *ep)
@@ -172,6 +162,7 @@ void shm_ep_fini(psc_ep_t *super)
         iface->n_failing--;
     ep->failing = false;
     shm_share_drop(ep);
+    shm_show_drop(ep);
     shm_active_remove(ep);
     ep->dead = true;
     iface->buried = true;

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shm.h"
+#include "call.h"
 
 #define SHM_CONTROL_SIZE CMSG_SPACE(SHM_MAX_FDS * sizeof(int))
 
@@ -162,8 +162,8 @@ shm_link_t *shm_link_create(shm_iface_t *iface, int fd)
     }
     link->iface = iface;
     link->stage = SHM_STAGE_OVER;
-    link->socket = (shm_source_t){iface->link_ready, fd};
-    link->process = (shm_source_t){iface->process_ready, -1};
+    link->socket = (shm_source_t){iface->link_ready, fd, -1};
+    link->process = (shm_source_t){iface->process_ready, -1, -1};
     psc_list_push(&iface->links, &link->listed);
     return link;
 }
@@ -203,7 +203,7 @@ psc_status_t shm_link_identify(shm_link_t *link, char *reason)
         return PSC_ERR_CONNECT;
     }
     link->pid = peer.pid;
-    if (shm_source_watch(link->iface, &link->socket) != PSC_OK) {
+    if (shm_source_watch(link->iface->epoll, &link->socket) != PSC_OK) {
         snprintf(reason, PSC_REASON_MAX, "epoll: %s", strerror(errno));
         return PSC_ERR_NO_MEMORY;
     }
@@ -217,7 +217,7 @@ void shm_link_guard(shm_link_t *link)
         return;
     link->process.fd = (int)syscall(SYS_pidfd_open, link->pid, 0);
     if (link->process.fd >= 0 &&
-        shm_source_watch(link->iface, &link->process) != PSC_OK) {
+        shm_source_watch(link->iface->peers.fd, &link->process) != PSC_OK) {
         close(link->process.fd);
         link->process.fd = -1;
     }
@@ -232,9 +232,11 @@ void shm_link_close(shm_link_t *link)
     if (link->dead)
         return;
     shm_letter_post(link, &end);
+    if (link->stage == SHM_STAGE_VERDICT && link->ep->rank >= 0)
+        shm_call_withdraw(link->ep);
     shm_link_enter(link, SHM_STAGE_OVER);
-    shm_source_close(link->iface, &link->socket);
-    shm_source_close(link->iface, &link->process);
+    shm_source_close(&link->socket);
+    shm_source_close(&link->process);
     if (link->ep != NULL)
         link->ep->link = NULL;
     link->ep = NULL;

@@ -53,6 +53,17 @@ static bool shm_listener_deserted(const struct sockaddr_un *address)
     return refused;
 }
 
+/* An inbox's name leads into /proc, where a process that has ended has no
+ * files. */
+static bool shm_entry_deserted(const char *name,
+                               const struct sockaddr_un *address)
+{
+    if (strncmp(name, SHM_INBOX, strlen(SHM_INBOX)) == 0)
+        return access(address->sun_path, F_OK) != 0 && errno == ENOENT;
+    return strncmp(name, SHM_LISTENER, strlen(SHM_LISTENER)) == 0 &&
+           shm_listener_deserted(address);
+}
+
 /* Recent folders are skipped, so that hundreds of processes that start together
  * do not dial each other's sockets. */
 static bool shm_folder_old(const char *path, uid_t uid)
@@ -74,10 +85,10 @@ static void shm_folder_sweep(const char *folder)
         struct sockaddr_un address = {.sun_family = AF_UNIX};
         size_t room = sizeof address.sun_path;
 
-        if (strncmp(entry->d_name, SHM_LISTENER, strlen(SHM_LISTENER)) == 0 &&
-            (size_t)snprintf(address.sun_path, room, "%s/%s", folder,
+        if ((size_t)snprintf(address.sun_path, room, "%s/%s", folder,
                              entry->d_name) < room &&
-            shm_listener_deserted(&address) && unlink(address.sun_path) == 0)
+            shm_entry_deserted(entry->d_name, &address) &&
+            unlink(address.sun_path) == 0)
             rmdir(folder);
     }
     closedir(entries);
@@ -189,7 +200,7 @@ static void shm_listener_pause(shm_iface_t *iface)
     if (iface->listener.paused)
         return;
     iface->listener.paused = true;
-    shm_source_unwatch(iface, &iface->listener.source);
+    shm_source_unwatch(&iface->listener.source);
     shm_timer_run(iface, +1);
 }
 
@@ -200,7 +211,7 @@ void shm_listener_resume(shm_iface_t *iface)
         return;
     iface->listener.paused = false;
     shm_timer_run(iface, -1);
-    if (shm_source_watch(iface, &iface->listener.source) != PSC_OK)
+    if (shm_source_watch(iface->peers.fd, &iface->listener.source) != PSC_OK)
         shm_listener_pause(iface);
 }
 
@@ -263,7 +274,7 @@ psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
     if (shm_folder_private(listener->folder, iface->uid))
         listener->source.fd = shm_listener_listen(listener, temporary);
     if (listener->source.fd >= 0 &&
-        shm_source_watch(iface, &listener->source) == PSC_OK)
+        shm_source_watch(iface->peers.fd, &listener->source) == PSC_OK)
         return PSC_OK;
     snprintf(reason, PSC_REASON_MAX,
              "no private socket can be made in %.100s (%s); set PSP_SHM_DIR "
@@ -275,19 +286,22 @@ psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
 
 /* ---- ranks of a job ---- */
 
-/* Gives the socket a second name, which follows from the key and the rank. The
- * folder is removed by its last rank, perhaps between the two calls. */
+/* Gives the inbox a name, which follows from the key and the rank. The folder
+ * is removed by its last rank, perhaps between the two calls. */
 static bool shm_listener_link(const shm_iface_t *iface, const char *name)
 {
     const shm_listener_t *listener = &iface->listener;
+    char file[48];
 
+    snprintf(file, sizeof file, "/proc/%ld/fd/%d", (long)getpid(),
+             iface->inbox_fd);
     for (int tries = 0; tries < 100; tries++) {
         if (mkdir(listener->job, 0700) != 0 && errno != EEXIST)
             return false;
         if (!shm_folder_private(listener->job, iface->uid) && errno != ENOENT)
             return false;
         unlink(name); /* of a process with the same key that was killed */
-        if (link(listener->path, name) == 0)
+        if (symlink(file, name) == 0)
             return true;
         if (errno != ENOENT)
             return false;
@@ -301,24 +315,24 @@ psc_status_t shm_join(psc_iface_t *super, const uint8_t *key, int rank,
     shm_iface_t *iface = shm_iface(super);
     shm_listener_t *listener = &iface->listener;
     uint8_t hash[PSC_SIPHASH_SIZE];
-    char name[sizeof listener->path];
+    char name[SHM_PATH_MAX];
     size_t base = strlen(listener->folder) - strlen(SHM_FOLDER "XXXXXX");
 
+    iface->rank = rank;
+    memcpy(iface->key, key, PSC_TOKEN_SIZE);
     psc_siphash(key, "folder", sizeof "folder", hash);
     if ((size_t)snprintf(listener->job, sizeof listener->job,
                          "%.*s" SHM_FOLDER "%016llx", (int)base,
                          listener->folder,
                          (unsigned long long)psc_siphash_load(hash)) >=
             sizeof listener->job ||
-        (size_t)snprintf(name, sizeof name, "%s/" SHM_LISTENER "%d",
-                         listener->job, rank) >= sizeof name ||
-        !shm_listener_link(iface, name)) {
+        !shm_inbox_name(iface, rank, name) ||
+        shm_inbox_create(iface) != PSC_OK || !shm_listener_link(iface, name)) {
+        shm_inbox_close(iface);
         listener->job[0] = '\0';
         return PSC_ERR_UNSUPPORTED;
     }
-    iface->rank = rank;
-    memcpy(iface->key, key, PSC_TOKEN_SIZE);
-    *fd_p = listener->source.fd;
+    *fd_p = iface->peers.fd;
     return PSC_OK;
 }
 
@@ -328,8 +342,7 @@ static void shm_listener_part(shm_iface_t *iface)
 
     if (iface->listener.job[0] == '\0')
         return;
-    snprintf(name, sizeof name, "%s/" SHM_LISTENER "%d", iface->listener.job,
-             iface->rank);
+    shm_inbox_name(iface, iface->rank, name);
     unlink(name);
     rmdir(iface->listener.job);
     iface->listener.job[0] = '\0';
@@ -342,7 +355,7 @@ void shm_listener_close(shm_iface_t *iface)
     if (listener->paused)
         shm_timer_run(iface, -1);
     listener->paused = false;
-    shm_source_close(iface, &listener->source);
+    shm_source_close(&listener->source);
     shm_listener_part(iface);
     if (listener->folder[0] == '\0')
         return;

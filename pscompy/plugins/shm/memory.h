@@ -44,12 +44,19 @@ psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
 /* Writes to an address that the peer has sent. */
 psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,
                            uint64_t address);
+/* Reads from an address that the peer has sent. */
+psc_status_t shm_cma_fetch(shm_ep_t *ep, void *buffer, size_t len,
+                           uint64_t address);
 psc_status_t shm_cma_put(shm_ep_t *ep, const void *buffer, size_t len,
                          const psc_rkey_t *rkey, uint64_t offset);
 /* Copies within this process. */
 psc_status_t shm_cma_self(const shm_iface_t *iface, void *to, const void *from,
                           size_t len, const psc_rkey_t *rkey);
 bool shm_cma_available(void);
+/* Reads the nonce at the probe's address in the peer, whose shm_cma_mode_t is
+ * `mode`. True if cross-memory attach works. */
+bool shm_cma_reads(const shm_ep_t *ep, uint8_t mode, uint64_t probe,
+                   const uint8_t *nonce);
 /* Part of the trial: read the peer's probe and write it to the peer's echo. */
 bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer);
 
@@ -73,6 +80,13 @@ psc_status_t shm_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
 void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 
 /* share.c */
+#define SHM_OFFSET_BITS 40u
+#define SHM_OFFSET_MASK ((1ull << SHM_OFFSET_BITS) - 1)
+#define SHM_HELP_FAILED UINT64_MAX /* in the place of a number of bytes */
+/* Take the next piece. Returns 0 if none is left, or if the cursor has another
+ * turn. */
+uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn, uint64_t len,
+                         uint64_t *at_p);
 psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
                              const psc_rkey_t *rkey, uint64_t offset,
                              psc_comp_t *comp);
@@ -84,6 +98,26 @@ unsigned shm_share_poll(shm_ep_t *ep);
 /* Stop helping with the peer's gets, and free ours without completing them. */
 void shm_share_drop(shm_ep_t *ep);
 void shm_share_close(shm_iface_t *iface);
+
+/* show.c */
+psc_status_t shm_expose(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
+psc_status_t shm_conceal(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
+uint32_t shm_exposed(psc_ep_t *ep, psc_sighted_t *sighted, uint64_t *seen_p);
+psc_status_t shm_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
+                       uint64_t bits, const void *buffer, size_t len,
+                       psc_comp_t *comp);
+/* The peer has taken a receive. Returns false if the record is invalid. */
+bool shm_show_taken(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
+
+/* place.c */
+/* Copy a piece of a placement, or complete it. */
+unsigned shm_show_poll(shm_ep_t *ep);
+/* True if a piece can be copied, or a placement completed. */
+bool shm_show_pending(const shm_ep_t *ep);
+/* The endpoint is closed: stop placements. */
+void shm_show_close(shm_ep_t *ep);
+bool shm_show_idle(const shm_ep_t *ep);
+void shm_show_drop(shm_ep_t *ep);
 
 /* map.c */
 _Static_assert(SHM_ID_SIZE == PSC_SEGMENT_ID_SIZE, "one size of ids");

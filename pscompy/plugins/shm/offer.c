@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "memory.h"
+#include "pscompy/transport/kit/page.h"
 
 /* ---- rings and bells ---- */
 
@@ -21,7 +22,9 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
 
     shm_active_enrol(ep);
     shm_link_guard(link);
-    status = shm_ring_create(&iface->geometry, &fds[0]);
+    ep->probe = shm_probe_create();
+    status = ep->probe == NULL ? PSC_ERR_NO_MEMORY
+                               : shm_ring_create(&iface->geometry, &fds[0]);
     if (status != PSC_OK) {
         shm_ep_fail(ep, status, "shm: no ring could be made: %s",
                     shm_link_why(errno));
@@ -42,14 +45,16 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
     if (answer != NULL)
         memcpy(packet.u.offer.answer, answer, PSC_PROOF_SIZE);
     ep->probing = packet.u.offer.cma;
-    status = shm_ring_map_own(&ep->tx.ring, &iface->geometry, fds[0]);
+    status = shm_ring_map_own(&ep->tx.ring, &iface->geometry, fds[0], 0);
     if (status == PSC_OK)
         status = shm_link_send(link, &packet, fds, SHM_MAX_FDS);
     close(fds[0]);
     return status;
 }
 
-/* Accepts only a non-blocking eventfd, because shm_bell_ring() writes to it. */
+/* Accepts only a non-blocking pipe, because shm_bell_ring() writes to it, and
+ * only one that we could read, because a write without a reader raises
+ * SIGPIPE. */
 static bool shm_bell_valid(int fd)
 {
     char path[32], target[32];
@@ -58,10 +63,11 @@ static bool shm_bell_valid(int fd)
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     n = readlink(path, target, sizeof target - 1);
-    if (flags < 0 || (flags & O_NONBLOCK) == 0 || n < 0)
+    if (flags < 0 || (flags & O_NONBLOCK) == 0 ||
+        (flags & O_ACCMODE) != O_RDWR || n < 0)
         return false;
     target[n] = '\0';
-    return strcmp(target, "anon_inode:[eventfd]") == 0;
+    return strncmp(target, "pipe:[", strlen("pipe:[")) == 0;
 }
 
 bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds)
@@ -74,7 +80,7 @@ bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds)
         offer->bit <= SHM_NO_BIT)
         status = shm_ring_map(&ep->rx.ring, &offer->geometry, fds[0]);
     if (status == PSC_OK)
-        status = shm_board_map(&ep->peer_board, fds[2]);
+        status = shm_board_map(&ep->peer_board, fds[2], psc_page_size());
     if (status != PSC_OK) {
         shm_ep_fail(ep, status, "shm: the peer's ring cannot be used: %s",
                     psc_status_string(status));

@@ -96,6 +96,7 @@ static const shm_receive_fn_t shm_receive[SHM_N_KINDS] = {
     [SHM_KIND_FIRST] = shm_am_receive_first,
     [SHM_KIND_NEXT] = shm_am_receive_next,
     [SHM_KIND_ASK] = shm_share_asked,
+    [SHM_KIND_TAKEN] = shm_show_taken,
 };
 
 static bool shm_am_receive(shm_ep_t *ep, uint64_t raw)

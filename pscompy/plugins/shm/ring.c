@@ -51,10 +51,14 @@ bool shm_file_verify(int fd, size_t bytes)
            (uint64_t)status.st_size == bytes;
 }
 
+size_t shm_ring_file_size(const shm_geometry_t *geometry)
+{
+    return psc_page_size() + shm_geometry_bytes(geometry);
+}
+
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p)
 {
-    return shm_file_create(
-        "pscompy-ring", shm_geometry_bytes(geometry) + psc_page_size(), fd_p);
+    return shm_file_create("pscompy-ring", shm_ring_file_size(geometry), fd_p);
 }
 
 static uint8_t *shm_ring_map_at(uint8_t *at, size_t len, int flags, int fd,
@@ -66,16 +70,16 @@ static uint8_t *shm_ring_map_at(uint8_t *at, size_t len, int flags, int fd,
 
 /* The first mapping reserves the addresses of the second copy of the row. */
 psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
-                              int fd)
+                              int fd, size_t offset)
 {
     size_t page = psc_page_size(), bytes = shm_geometry_bytes(geometry);
     size_t mapped = page + 2 * bytes;
-    uint8_t *base = shm_ring_map_at(NULL, mapped, 0, fd, 0);
+    uint8_t *base = shm_ring_map_at(NULL, mapped, 0, fd, offset);
 
     if (base == MAP_FAILED)
         return PSC_ERR_NO_MEMORY;
-    if (shm_ring_map_at(base + page + bytes, bytes, MAP_FIXED, fd, page) ==
-        MAP_FAILED) {
+    if (shm_ring_map_at(base + page + bytes, bytes, MAP_FIXED, fd,
+                        offset + page) == MAP_FAILED) {
         munmap(base, mapped);
         return PSC_ERR_NO_MEMORY;
     }
@@ -94,9 +98,9 @@ psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
 psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
                           int fd)
 {
-    if (!shm_file_verify(fd, shm_geometry_bytes(geometry) + psc_page_size()))
+    if (!shm_file_verify(fd, shm_ring_file_size(geometry)))
         return PSC_ERR_PROTOCOL;
-    return shm_ring_map_own(ring, geometry, fd);
+    return shm_ring_map_own(ring, geometry, fd, 0);
 }
 
 void shm_ring_unmap(shm_ring_t *ring)

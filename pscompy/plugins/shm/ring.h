@@ -20,9 +20,9 @@
  * (shm_producer_release). It needs no agreement for that: a line that the
  * consumer has freed holds nothing, and an empty page is a page of zeros.
  *
- * Each ring has a file of its own, although one file for all peers of a process
- * would need fewer descriptors while connecting: who can map a file can write
- * all of it, so one peer could read and forge the messages of another.
+ * Each ring has a file of its own, because whoever can map a file can write all
+ * of it, and could read and forge the messages of others. Ranks of one job
+ * trust each other that far: the rings to one of them share a file (inbox.h).
  *
  * The code here does not trust the other side: each value that the other side
  * can write is read once into a local variable and checked. It uses neither
@@ -53,6 +53,7 @@ typedef enum shm_kind {
     SHM_KIND_FIRST, /* total payload length (8 bytes), header, payload */
     SHM_KIND_NEXT,  /* payload */
     SHM_KIND_ASK,   /* a request to help with a get (share.c) */
+    SHM_KIND_TAKEN, /* an exposed receive was taken (show.c) */
     SHM_N_KINDS
 } shm_kind_t;
 
@@ -92,6 +93,26 @@ typedef struct shm_share_slot {
     _Atomic uint64_t helped; /* bytes that the helper has written */
 } shm_share_slot_t;
 
+/* A receive of the producer that the consumer may take; show.c has the states
+ * of its word. All fields but the word, `cursor`, `put` and `got` are written
+ * while the entry is free. */
+typedef struct shm_entry {
+    _Alignas(SHM_LINE) _Atomic uint64_t word; /* 56 bits generation, 8 state */
+    _Atomic uint64_t match, ignore, address, len;
+    _Atomic uint64_t cursor; /* as in shm_share_slot_t */
+    _Atomic uint64_t put; /* bytes that the claimer has written */
+    _Atomic uint64_t got; /* bytes that the owner has read */
+} shm_entry_t;
+
+#define SHM_ENTRIES PSC_EXPOSED_MAX
+
+typedef struct shm_table {
+    _Alignas(128) _Atomic uint64_t last; /* generation of the last entry */
+    _Atomic uint64_t seen; /* see psc_transport_ops_t.expose */
+    _Atomic uint32_t mask; /* entries that may be exposed */
+    shm_entry_t entries[SHM_ENTRIES];
+} shm_table_t;
+
 #define SHM_WAKE_BELL 1u /* rings the consumer's bell */
 #define SHM_WAKE_BOARD 2u /* sets its bit on the consumer's board */
 
@@ -120,7 +141,12 @@ typedef struct shm_control {
     /* Written by the producer: seal of the consumer's registration into which a
      * put is being written at this moment, or 0 (memory.c). */
     _Alignas(128) _Atomic uint64_t writing;
+    /* The producer's, in an inbox: inbox.h. */
+    _Alignas(128) _Atomic uint32_t offer;
+    shm_table_t table; /* receives of the producer */
 } shm_control_t;
+
+_Static_assert(sizeof(shm_control_t) <= 4096, "one page");
 
 typedef struct shm_geometry {
     uint32_t slot_size; /* bytes, a multiple of SHM_LINE */
@@ -165,9 +191,11 @@ psc_status_t shm_file_create(const char *name, size_t bytes, int *fd_p);
 bool shm_file_verify(int fd, size_t bytes);
 /* Creates a sealed memfd for one ring. */
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);
-/* Maps a ring of this process. */
+/* Bytes of a ring with its control page. */
+size_t shm_ring_file_size(const shm_geometry_t *geometry);
+/* Maps the ring at this offset of a file that is known to be long enough. */
 psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
-                              int fd);
+                              int fd, size_t offset);
 /* Maps a ring. The size and the seals are verified first, so that no access can
  * fault later. Returns PSC_ERR_PROTOCOL if `fd` is not such a ring. */
 psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,

@@ -75,7 +75,7 @@ psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
 /* Does what the receiver asks for. The board is set after the record was
  * published (board.h). Not inlined, so that the fast path saves no registers.
  */
-static __attribute__((noinline)) void shm_ep_tell(shm_ep_t *ep)
+__attribute__((noinline)) void shm_ep_tell(shm_ep_t *ep)
 {
     uint32_t asked = atomic_exchange_explicit(&ep->tx.ring.control->sleeping, 0,
                                               memory_order_relaxed);
@@ -86,8 +86,7 @@ static __attribute__((noinline)) void shm_ep_tell(shm_ep_t *ep)
         shm_bell_ring(ep->bell);
 }
 
-/* Called after a record was published. */
-static void shm_ep_wake(shm_ep_t *ep)
+void shm_ep_wake(shm_ep_t *ep)
 {
     _Atomic uint32_t *sleeping = &ep->tx.ring.control->sleeping;
 

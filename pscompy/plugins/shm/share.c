@@ -23,10 +23,6 @@
 #define SHM_PIECE_MAX SHM_PUT_MAX
 #define SHM_PIECE_PAGE 4096u
 
-#define SHM_OFFSET_BITS 40u
-#define SHM_OFFSET_MASK ((1ull << SHM_OFFSET_BITS) - 1)
-#define SHM_HELP_FAILED UINT64_MAX /* value of `helped` */
-
 _Static_assert(SHM_GET_MAX < SHM_OFFSET_MASK, "offsets fit");
 _Static_assert(sizeof(shm_control_t) <= 4096, "one page");
 
@@ -77,10 +73,8 @@ static uint64_t shm_piece(uint64_t left, uint64_t len)
     return piece < left ? piece : left;
 }
 
-/* Take the next piece. Returns 0 if none is left, or if the slot serves another
- * get. */
-static uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn,
-                                uint64_t len, uint64_t *at_p)
+uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn, uint64_t len,
+                         uint64_t *at_p)
 {
     uint64_t now = atomic_load_explicit(cursor, memory_order_acquire), piece;
 

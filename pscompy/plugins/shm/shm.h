@@ -1,7 +1,7 @@
 /* The declarations that this transport's files share: the interface, its
  * endpoints, and the links (Unix sockets) that connect them. An established
  * connection holds two descriptors on each side: a pidfd of the peer's process,
- * which guards the connection, and the peer's bell (an eventfd).
+ * which guards the connection, and the peer's bell (a pipe).
  *
  * The files from the top down; a file calls only functions of files below it:
  *
@@ -10,11 +10,14 @@
  *   calibrate.c  how fast this machine copies and attaches
  *   listen.c     the private folder and the socket that peers connect to
  *   connect.c    connecting, and the packets that arrive on links
+ *   inbox.[ch]   calls between the ranks of a job
  *   trial.c      the stages in which two endpoints come to trust each other
  *   ep.c         endpoints: creating, addresses, closing
  *   offer.c      the rings, bells and probes that they offer each other
  *   receive.c    messages out of the rings
  *   map.c        a peer's segments as memory of ours
+ *   show.c       receives that peers see and take
+ *   place.c      copying into them
  *   memory.c     registration, put and get (memory.h)
  *   share.c      large gets, at which both processes copy
  *   cma.c        copies by cross-memory attach
@@ -40,6 +43,7 @@
 #include "wire.h"
 
 #define SHM_LISTENER "listener" /* prefix of a socket's name in its folder */
+#define SHM_INBOX "inbox" /* prefix of an inbox's name in the job's folder */
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
 /* A single put holds the worker's lock while it copies. */
 #define SHM_PUT_MAX (1u << 20)
@@ -57,6 +61,8 @@
 typedef struct shm_iface shm_iface_t;
 typedef struct shm_ep shm_ep_t;
 typedef struct shm_link shm_link_t;
+typedef struct shm_show shm_show_t; /* defined in place.h */
+typedef struct shm_inbox shm_inbox_t;
 
 /* ---- descriptors of the epoll set ---- */
 
@@ -64,6 +70,7 @@ typedef struct shm_link shm_link_t;
 typedef struct shm_source {
     void (*ready)(struct shm_source *self, uint32_t events);
     int fd; /* -1: none */
+    int set; /* the epoll set that watches it */
 } shm_source_t;
 
 /* ---- the interface ---- */
@@ -80,7 +87,7 @@ typedef struct shm_listener {
     char folder[SHM_PATH_MAX - 32];
     char path[SHM_PATH_MAX];
     bool paused; /* The listener is not watched, because accept() fails. */
-    /* the folder in which the ranks of a job find each other's sockets, or
+    /* the folder in which the ranks of a job find each other's inboxes, or
      * empty */
     char job[SHM_PATH_MAX - 32];
 } shm_listener_t;
@@ -111,7 +118,6 @@ struct shm_iface {
      * polled more often. */
     uint32_t n_connecting;
     uint32_t n_failing; /* failures that progress has yet to report */
-    uint32_t n_due; /* endpoints that are `due` */
     uint32_t idle_polls; /* passes since the sockets were last polled */
     bool in_progress;
     bool armed; /* The `sleeping` flags are set in the peers' rings. */
@@ -126,7 +132,10 @@ struct shm_iface {
     shm_rates_t rates;
     shm_geometry_t geometry; /* rings that this interface creates */
     int epoll;
-    shm_source_t bell; /* eventfd to which peers write */
+    /* an epoll set within that set: the listening socket and the processes of
+     * peers, for a thread that makes progress only when those need it */
+    shm_source_t peers;
+    shm_source_t bell; /* pipe to which peers write */
     shm_source_t timer; /* ticks while n_ticking > 0 or `releasing` */
     uint32_t n_ticking;
     bool releasing; /* rings may have pages to be given back (source.c) */
@@ -139,14 +148,20 @@ struct shm_iface {
     /* all registrations, and the unused ones among them */
     psc_mem_t *mems, *free_mems;
     uint64_t last_seal;
-    /* shared gets in flight: our own and the peers' that we help with */
+    /* shared gets in flight, our own and the peers' that we help with, and
+     * placements */
     uint32_t n_sharing;
+    uint32_t n_showing; /* those of n_sharing that are placements (place.c) */
     psc_list_t free_shares;
     uint8_t boot[SHM_ID_SIZE];
     uint8_t process[SHM_ID_SIZE]; /* random id of this interface */
     uid_t uid;
     int rank; /* in the job that was joined, or SHM_NO_RANK */
     uint8_t key[PSC_TOKEN_SIZE]; /* of that job */
+    shm_inbox_t *inbox; /* NULL before that */
+    int inbox_fd;
+    shm_source_t knock; /* pipe to which ranks that call write */
+    shm_ep_t **ranks; /* the endpoint of each rank of the job, or NULL */
 };
 
 /* ---- endpoints ---- */
@@ -225,9 +240,8 @@ struct shm_ep {
     bool cma;
     bool self; /* connected to itself */
     bool failing; /* progress has yet to report status and reason */
-    bool due; /* The next pass dials the rank, unless it has called. */
     int rank; /* the rank that ep_call has called, or SHM_NO_RANK */
-    int bell; /* the peer's eventfd, or -1 */
+    int bell; /* the peer's pipe, or -1 */
     shm_board_t *peer_board;
     uint32_t peer_bit; /* on the peer's board */
     uint32_t bit; /* on our board; SHM_NO_BIT if all are taken */
@@ -239,7 +253,8 @@ struct shm_ep {
     shm_incoming_t incoming;
     psc_list_t shares; /* our large gets, in the order of their start */
     uint32_t share_slots; /* bit set of the slots of SHM_SHARE_SLOTS in use */
-    uint32_t n_sharing; /* gets of both sides that are shared */
+    uint32_t n_sharing; /* gets of both sides that are shared; placements */
+    shm_show_t *show; /* NULL until it exposes or claims a receive */
     uint32_t turn; /* counts how often a slot was taken */
     shm_help_t helps[SHM_SHARE_SLOTS];
     /* the peer's process, from SO_PEERCRED; 0 if it is not visible in our name
@@ -338,9 +353,6 @@ void shm_listener_resume(shm_iface_t *iface);
 
 /* connect.c */
 psc_status_t shm_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
-psc_status_t shm_ep_call(psc_ep_t *ep, int rank);
-/* Dial the ranks that were called and have not called themselves. */
-void shm_calls_dial(shm_iface_t *iface);
 void shm_link_dial(shm_link_t *link);
 void shm_link_ready(shm_source_t *socket, uint32_t events);
 void shm_process_ready(shm_source_t *process, uint32_t events);
@@ -351,10 +363,23 @@ const char *shm_stage_name(shm_stage_t stage);
 void shm_trial_check(shm_link_t *link, psc_status_t status);
 /* Acceptor: continue a parked link after ep_connect was called. */
 void shm_trial_challenge(shm_link_t *link);
-/* Let the rank's call connect the endpoint that calls the rank. */
-void shm_trial_answer(shm_link_t *link, shm_ep_t *ep);
+/* Both verdicts on cross-memory attach are known: the endpoint is up, or fails.
+ */
+void shm_trial_finish(shm_link_t *link, bool verdict);
 void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
 void shm_trial_hangup(shm_link_t *link);
+
+/* inbox.c */
+psc_status_t shm_inbox_create(shm_iface_t *iface);
+void shm_inbox_close(shm_iface_t *iface);
+/* The name of a rank's inbox, SHM_PATH_MAX bytes. Returns false if it is too
+ * long. */
+bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name);
+/* Processes the bits of the inbox's board. */
+void shm_inbox_collect(shm_iface_t *iface);
+psc_status_t shm_ep_call(psc_ep_t *ep, int rank);
+/* Process the rank's answer, if there is one. */
+void shm_call_check(shm_ep_t *ep);
 
 /* ep.c */
 psc_status_t shm_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
@@ -363,8 +388,6 @@ void shm_ep_close(psc_ep_t *ep);
 psc_status_t shm_ep_stop(psc_ep_t *ep);
 void shm_ep_fini(psc_ep_t *ep);
 shm_ep_t *shm_ep_find(shm_iface_t *iface, uint64_t id);
-/* The endpoint that calls this rank and is not up yet, or NULL. */
-shm_ep_t *shm_ep_calling(shm_iface_t *iface, int rank);
 int shm_ep_called(const psc_ep_t *ep, int *process_p);
 /* Free dead links and endpoints, unless progress iterates over them. */
 void shm_iface_bury(shm_iface_t *iface);
@@ -381,7 +404,11 @@ void shm_probe_drop(shm_probe_t *probe, bool probing);
 /* receive.c, send.c */
 unsigned shm_am_poll(shm_ep_t *ep);
 psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines);
+/* Wakes the peer if it sleeps. Called after something was published. */
+void shm_ep_wake(shm_ep_t *ep);
 void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes);
+/* Does what the receiver asks for after a record was published. */
+void shm_ep_tell(shm_ep_t *ep);
 size_t shm_am_max(const shm_geometry_t *geometry);
 psc_status_t shm_am_short(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, const void *payload, size_t len);
@@ -437,6 +464,11 @@ void shm_active_begin(shm_ep_t *ep);
 void shm_active_add(shm_ep_t *ep);
 /* Takes back the endpoint's bit, too. */
 void shm_active_remove(shm_ep_t *ep);
+/* Makes the endpoint active if its ring has something. True if it has. */
+bool shm_active_notice(shm_ep_t *ep);
+/* Calls `take` for the bits of a board, and clears them. */
+void shm_active_take(shm_iface_t *iface, shm_board_t *board,
+                     void (*take)(shm_iface_t *iface, uint32_t bit));
 /* Makes the endpoints active whose bits the board shows. */
 void shm_active_collect(shm_iface_t *iface);
 /* Reads the rings of all idle endpoints. True if one of them has something. */
@@ -449,11 +481,14 @@ bool shm_active_ask_bell(shm_iface_t *iface);
 /* source.c */
 psc_status_t shm_sources_open(shm_iface_t *iface);
 void shm_sources_close(shm_iface_t *iface);
-psc_status_t shm_source_watch(shm_iface_t *iface, shm_source_t *source);
-void shm_source_unwatch(shm_iface_t *iface, shm_source_t *source);
-void shm_source_close(shm_iface_t *iface, shm_source_t *source);
+psc_status_t shm_source_watch(int set, shm_source_t *source);
+void shm_source_unwatch(shm_source_t *source);
+void shm_source_close(shm_source_t *source);
+/* A pipe as one descriptor to read and write, or -1. */
+int shm_pipe_open(void);
 void shm_source_drain(const shm_source_t *source);
-unsigned shm_sources_poll(shm_iface_t *iface);
+/* Handles the events of an epoll set; returns their number. */
+unsigned shm_sources_poll(int set);
 void shm_timer_run(shm_iface_t *iface, int change);
 /* Called when a ring is about to use another page: from now on the timer gives
  * back those that are not used for a while. */

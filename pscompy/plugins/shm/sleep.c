@@ -10,7 +10,8 @@
  *
  * The flags of idle endpoints stay set, so only those of active endpoints are
  * set and cleared with each sleep (active.c). */
-#include "shm.h"
+#include "inbox.h"
+#include "memory.h"
 
 int shm_sleep_fd(psc_iface_t *iface)
 {
@@ -62,7 +63,7 @@ static bool shm_ep_arm(shm_ep_t *ep)
 /* True if work has arrived before the flags were set. */
 static bool shm_ep_pending(shm_ep_t *ep)
 {
-    if (ep->state == SHM_EP_LEAVING)
+    if (ep->state == SHM_EP_LEAVING || shm_show_pending(ep))
         return true;
     if (ep->state != SHM_EP_UP)
         return false;
@@ -85,19 +86,28 @@ static void shm_bell_silence(shm_iface_t *iface)
     shm_source_drain(&iface->bell);
     psc_list_for_each(link, &iface->links, shm_link_t, listed)
         iface->mail |= shm_link_letter(link) != 0;
-    if (iface->mail)
+}
+
+/* True if the sockets, letters or calls have to be looked at, which the next
+ * pass then does. */
+static bool shm_iface_pending(shm_iface_t *iface)
+{
+    bool pending = iface->mail || shm_inbox_pending(iface);
+
+    if (pending)
         iface->idle_polls = UINT32_MAX - 1;
+    return pending;
 }
 
 psc_status_t shm_sleep_arm(psc_iface_t *super)
 {
     shm_iface_t *iface = shm_iface(super);
     bool barrier = shm_active_ask_bell(iface);
-    bool pending = iface->n_failing > 0 || iface->n_sharing > 0;
+    bool pending = iface->n_failing > 0 || iface->n_sharing > iface->n_showing;
 
     if (iface->rung)
         shm_bell_silence(iface);
-    pending |= iface->mail || iface->n_due > 0;
+    pending |= shm_iface_pending(iface);
     iface->rung = false;
     iface->armed = true;
     for (uint32_t i = 0; i < iface->n_active; i++)

@@ -1,9 +1,10 @@
 /* The sources of events: descriptors of one epoll set, which becomes readable
  * when a peer rings the bell, dials, or ends, and when the timer ticks. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/membarrier.h>
+#include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -19,38 +20,53 @@
 
 /* ---- sources ---- */
 
-psc_status_t shm_source_watch(shm_iface_t *iface, shm_source_t *source)
+psc_status_t shm_source_watch(int set, shm_source_t *source)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = source};
 
-    if (epoll_ctl(iface->epoll, EPOLL_CTL_ADD, source->fd, &event) != 0)
+    source->set = set;
+    if (epoll_ctl(set, EPOLL_CTL_ADD, source->fd, &event) != 0)
         return PSC_ERR_NO_MEMORY;
     return PSC_OK;
 }
 
-void shm_source_unwatch(shm_iface_t *iface, shm_source_t *source)
+void shm_source_unwatch(shm_source_t *source)
 {
-    epoll_ctl(iface->epoll, EPOLL_CTL_DEL, source->fd, NULL);
+    epoll_ctl(source->set, EPOLL_CTL_DEL, source->fd, NULL);
 }
 
 /* Removed from the set explicitly: a forked child may hold a copy of the
  * descriptor, and then close() would not end the watch. */
-void shm_source_close(shm_iface_t *iface, shm_source_t *source)
+void shm_source_close(shm_source_t *source)
 {
     if (source->fd < 0)
         return;
-    shm_source_unwatch(iface, source);
+    shm_source_unwatch(source);
     close(source->fd);
     source->fd = -1;
 }
 
 /* ---- bell and timer ---- */
 
+int shm_pipe_open(void)
+{
+    char path[32];
+    int ends[2], fd;
+
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
+        return -1;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", ends[0]);
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    close(ends[0]);
+    close(ends[1]);
+    return fd;
+}
+
 void shm_source_drain(const shm_source_t *source)
 {
-    uint64_t count;
+    uint64_t counts[64];
 
-    while (read(source->fd, &count, sizeof count) < 0 && errno == EINTR)
+    while (read(source->fd, counts, sizeof counts) < 0 && errno == EINTR)
         continue;
 }
 
@@ -63,11 +79,17 @@ static void shm_bell_ready(shm_source_t *self, uint32_t events)
     iface->mail = true;
 }
 
-/* If the counter is full the write fails, but then the peer has been woken
+static void shm_peers_ready(shm_source_t *self, uint32_t events)
+{
+    (void)events;
+    shm_sources_poll(self->fd);
+}
+
+/* If the pipe is full the write fails, but then the peer has been woken
  * anyway. */
 void shm_bell_ring(int bell)
 {
-    const uint64_t one = 1;
+    const uint8_t one = 1;
 
     while (write(bell, &one, sizeof one) < 0 && errno == EINTR)
         continue;
@@ -137,33 +159,38 @@ void shm_source_barrier(const shm_iface_t *iface)
 psc_status_t shm_sources_open(shm_iface_t *iface)
 {
     iface->bell.ready = shm_bell_ready;
+    iface->peers.ready = shm_peers_ready;
     iface->epoll = epoll_create1(EPOLL_CLOEXEC);
-    iface->bell.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    iface->peers.fd = epoll_create1(EPOLL_CLOEXEC);
+    iface->bell.fd = shm_pipe_open();
     iface->timer.fd =
         timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (iface->epoll < 0 || iface->bell.fd < 0 || iface->timer.fd < 0)
+    if (iface->epoll < 0 || iface->peers.fd < 0 || iface->bell.fd < 0 ||
+        iface->timer.fd < 0)
         return PSC_ERR_NO_MEMORY;
     iface->expedited =
         shm_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) &&
         shm_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-    if (shm_source_watch(iface, &iface->bell) != PSC_OK)
+    if (shm_source_watch(iface->epoll, &iface->bell) != PSC_OK ||
+        shm_source_watch(iface->epoll, &iface->peers) != PSC_OK)
         return PSC_ERR_NO_MEMORY;
-    return shm_source_watch(iface, &iface->timer);
+    return shm_source_watch(iface->epoll, &iface->timer);
 }
 
 void shm_sources_close(shm_iface_t *iface)
 {
-    shm_source_close(iface, &iface->bell);
-    shm_source_close(iface, &iface->timer);
+    shm_source_close(&iface->peers);
+    shm_source_close(&iface->bell);
+    shm_source_close(&iface->timer);
     if (iface->epoll >= 0)
         close(iface->epoll);
     iface->epoll = -1;
 }
 
-unsigned shm_sources_poll(shm_iface_t *iface)
+unsigned shm_sources_poll(int set)
 {
     struct epoll_event events[SHM_EVENTS_MAX];
-    int n = epoll_wait(iface->epoll, events, SHM_EVENTS_MAX, 0);
+    int n = epoll_wait(set, events, SHM_EVENTS_MAX, 0);
 
     for (int i = 0; i < n; i++) {
         shm_source_t *source = events[i].data.ptr;

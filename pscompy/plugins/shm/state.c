@@ -39,8 +39,6 @@ bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state)
         return false;
     if (shm_ep_counts(ep->state) && !shm_ep_counts(state))
         iface->n_connecting--;
-    iface->n_due -= ep->due && state != SHM_EP_CONNECTING;
-    ep->due = ep->due && state == SHM_EP_CONNECTING;
     ep->state = state;
     if (state == SHM_EP_UP)
         shm_active_begin(ep);

@@ -8,6 +8,7 @@
 
 #include "memory.h"
 #include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/kit/page.h"
 #include "pscompy/transport/kit/settings.h"
 
 /* Passes over the rings between two polls of the sockets, which cost a system
@@ -57,6 +58,7 @@ static void shm_fini(psc_iface_t *super)
     psc_list_for_each(link, &iface->links, shm_link_t, listed)
         shm_link_close(link);
     shm_iface_bury(iface);
+    shm_inbox_close(iface);
     shm_sources_close(iface);
     shm_share_close(iface);
     shm_mem_close(iface);
@@ -81,7 +83,8 @@ static psc_status_t shm_iface_start(shm_iface_t *iface,
         if (status == PSC_OK)
             status = shm_board_create(&iface->board_fd);
         if (status == PSC_OK)
-            status = shm_board_map(&iface->board, iface->board_fd);
+            status =
+                shm_board_map(&iface->board, iface->board_fd, psc_page_size());
         if (status != PSC_OK)
             snprintf(params->reason, PSC_REASON_MAX,
                      "no descriptors to wait with: %s", strerror(errno));
@@ -107,6 +110,7 @@ static psc_status_t shm_open(const psc_open_params_t *params,
     iface->link_ready = shm_link_ready;
     iface->process_ready = shm_process_ready;
     iface->epoll = iface->bell.fd = iface->timer.fd = iface->board_fd = -1;
+    iface->peers.fd = iface->knock.fd = iface->inbox_fd = -1;
     iface->listener.source.fd = -1;
     iface->rank = SHM_NO_RANK;
     psc_list_init(&iface->links);
@@ -147,8 +151,8 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
     };
     if (!cma)
         return;
-    attr_p->caps |=
-        PSC_CAP_PUT | PSC_CAP_GET | PSC_CAP_PUT_REMOTE | PSC_CAP_PUT_THEN_AM;
+    attr_p->caps |= PSC_CAP_PUT | PSC_CAP_GET | PSC_CAP_PUT_REMOTE |
+                    PSC_CAP_PUT_THEN_AM | PSC_CAP_EXPOSE;
     attr_p->max_put = SHM_PUT_MAX;
     attr_p->max_get = SHM_GET_MAX;
 }
@@ -168,17 +172,31 @@ static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
     return true;
 }
 
-/* Continues shared gets and reports failures. */
-static unsigned shm_iface_serve(shm_iface_t *iface)
+/* Continues shared gets and placements. Not inlined, so that the fast path
+ * saves no registers. */
+static __attribute__((noinline)) unsigned shm_iface_copy(shm_iface_t *iface)
 {
     unsigned n = 0;
 
     for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_active; i++)
-        n += shm_share_poll(iface->active[i]);
+        n += shm_share_poll(iface->active[i]) + shm_show_poll(iface->active[i]);
+    return n;
+}
+
+static unsigned shm_iface_serve(shm_iface_t *iface)
+{
+    unsigned n = iface->n_sharing > 0 ? shm_iface_copy(iface) : 0;
+
     n += iface->n_failing;
     if (iface->n_failing > 0)
         shm_iface_report(iface);
     return n;
+}
+
+static void shm_boards_collect(shm_iface_t *iface)
+{
+    shm_active_collect(iface);
+    shm_inbox_collect(iface);
 }
 
 static unsigned shm_progress(psc_iface_t *super)
@@ -192,14 +210,14 @@ static unsigned shm_progress(psc_iface_t *super)
         shm_sleep_disarm(iface);
     /* Upcalls may add endpoints, remove them, and reallocate the array. */
     if (iface->n_idle > 0)
-        shm_active_collect(iface);
+        shm_boards_collect(iface);
     for (uint32_t i = 0; i < iface->n_active; i++)
         n += shm_am_poll(iface->active[i]);
     if (shm_iface_due(iface, armed && n == 0)) {
-        n += shm_sources_poll(iface);
+        n += shm_sources_poll(iface->epoll);
         if (iface->mail)
             shm_letters_take(iface);
-        shm_calls_dial(iface);
+        shm_inbox_collect(iface);
         shm_active_look(iface);
     }
     if ((iface->n_sharing | iface->n_failing) > 0)
@@ -242,6 +260,10 @@ static const psc_transport_ops_t shm_ops = {
     .rkey_map = shm_rkey_map,
     .event_fd = shm_sleep_fd,
     .arm = shm_sleep_arm,
+    .expose = shm_expose,
+    .conceal = shm_conceal,
+    .exposed = shm_exposed,
+    .claim = shm_claim,
     .iface_counters = shm_iface_counters,
     .join = shm_join,
     .ep_call = shm_ep_call,

@@ -64,56 +64,12 @@ void shm_trial_challenge(shm_link_t *link)
     shm_trial_check(link, shm_link_send(link, &packet, NULL, 0));
 }
 
-void shm_trial_answer(shm_link_t *link, shm_ep_t *ep)
-{
-    shm_iface_t *iface = link->iface;
-
-    if (ep->link != NULL)
-        shm_link_close(ep->link);
-    iface->n_due -= ep->due;
-    ep->due = false;
-    ep->role = PSC_ROLE_ACCEPTOR;
-    ep->link = link;
-    link->ep = ep;
-    ep->peer.ep = link->hello.source;
-    memcpy(ep->peer.process, link->hello.process, SHM_ID_SIZE);
-    if (psc_proof_begin(&ep->proof, ep->role, iface->key, (uint64_t)iface->rank,
-                        (uint64_t)ep->rank))
-        shm_trial_challenge(link);
-    else
-        shm_ep_fail(ep, PSC_ERR_TRANSPORT, "shm: no random bytes");
-}
-
-/* If two ranks call each other, the lower one's call is used. The higher one
- * closes its own link when that call arrives; until then it is parked. */
-static void shm_trial_called(shm_link_t *link)
-{
-    shm_iface_t *iface = link->iface;
-    int caller = link->hello.caller;
-    shm_ep_t *ep = caller < 0 ? NULL : shm_ep_calling(iface, caller);
-
-    shm_link_enter(link, SHM_STAGE_PARKED);
-    if (ep == NULL) {
-        if (iface->rank < 0 || caller < 0 || caller == iface->rank ||
-            iface->super.up->rank_calls(&iface->super, caller) != PSC_OK)
-            shm_link_refuse(link, "shm: this rank is not expected to call");
-    } else if (ep->link == NULL ||
-               (ep->role == PSC_ROLE_CONNECTOR && caller < iface->rank)) {
-        shm_trial_answer(link, ep);
-    }
-}
-
 static void shm_stage_anonymous(shm_link_t *link, const shm_packet_t *packet,
                                 int *fds)
 {
     shm_ep_t *ep = shm_ep_find(link->iface, packet->u.hello.target);
 
     (void)fds;
-    if (packet->u.hello.target == 0) {
-        link->hello = packet->u.hello;
-        shm_trial_called(link);
-        return;
-    }
     if (ep == NULL || ep->link != NULL ||
         !(ep->state == SHM_EP_NEW ||
           (ep->state == SHM_EP_CONNECTING && ep->role == PSC_ROLE_ACCEPTOR))) {
@@ -165,7 +121,7 @@ static void shm_trial_begin_letters(shm_link_t *link)
 {
     if (link->process.fd < 0 || !link->guarded)
         return;
-    shm_source_close(link->iface, &link->socket);
+    shm_source_close(&link->socket);
     link->by_mail = link->iface->mail = true;
 }
 
@@ -176,7 +132,7 @@ static bool shm_trial_judge(shm_link_t *link, bool verdict)
 
     ep->cma = link->verdict && verdict;
     ep->probing = false;
-    if (ep->cma &&
+    if (ep->cma && ep->probe != NULL &&
         memcmp(ep->probe->echo, ep->probe->bytes, SHM_ID_SIZE) != 0) {
         shm_ep_fail(ep, PSC_ERR_PROTOCOL,
                     "shm: the peer says that it wrote to our memory and has "
@@ -210,6 +166,12 @@ static void shm_trial_open(shm_link_t *link)
         shm_trial_begin_letters(link);
 }
 
+void shm_trial_finish(shm_link_t *link, bool verdict)
+{
+    if (shm_trial_judge(link, verdict))
+        shm_trial_open(link);
+}
+
 /* The connector's verdict is the last word: the acceptor is up with it. */
 static void shm_stage_offer(shm_link_t *link, const shm_packet_t *packet,
                             int *fds)
@@ -232,8 +194,7 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
                               int *fds)
 {
     (void)fds;
-    if (shm_trial_judge(link, packet->u.verdict == 1))
-        shm_trial_open(link);
+    shm_trial_finish(link, packet->u.verdict == 1);
 }
 
 /* The peer sends no more and writes no more into our memory. */

@@ -12,7 +12,7 @@
 #define SHM_MAX_FDS 3u
 #define SHM_REFUSAL_MAX SHM_LETTER_SIZE
 #define SHM_PACKET_MAGIC 0x6d687370u /* "pshm" */
-#define SHM_PACKET_VERSION 6u
+#define SHM_PACKET_VERSION 7u
 
 typedef enum shm_packet_kind {
     SHM_PACKET_NONE,
@@ -27,8 +27,7 @@ typedef enum shm_packet_kind {
 } shm_packet_kind_t;
 
 typedef struct shm_hello {
-    uint64_t target, source; /* endpoint ids; target is 0 in a call */
-    int32_t caller; /* the rank that calls */
+    uint64_t target, source; /* endpoint ids */
     uint8_t process[SHM_ID_SIZE];
     uint8_t nonce[PSC_PROOF_NONCE_SIZE];
 } shm_hello_t;

@@ -1,5 +1,6 @@
 /* Socket addresses, and endpoint addresses as bytes (wire.h). */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 
 #include "tcp.h"
@@ -45,6 +46,24 @@ void tcp_address_print(const tcp_sockaddr_t *address, char *text, size_t room)
     else
         snprintf(text, room, v6 ? "[%s]:%u" : "%s:%u", ip,
                  tcp_address_port(address));
+}
+
+bool tcp_address_bind(const tcp_iface_t *iface, int fd, sa_family_t family)
+{
+    const int on = 1;
+
+    errno = EADDRNOTAVAIL;
+    for (unsigned i = 0; i < iface->n_addresses; i++) {
+        tcp_sockaddr_t from = iface->addresses[i];
+
+        if (from.any.sa_family != family)
+            continue;
+        /* the kernel chooses the port in connect(), for this peer alone */
+        setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+        tcp_address_set_port(&from, 0);
+        return bind(fd, &from.any, tcp_address_len(&from)) == 0;
+    }
+    return false;
 }
 
 /* ---- as bytes ---- */

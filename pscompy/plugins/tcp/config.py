@@ -72,6 +72,15 @@ VARIABLES = (
         selects=True,
     ),
     Var(
+        "RAILS",
+        "",
+        networks,
+        "Networks, interfaces or own addresses, or all for every interface: each is a rail with"
+        " addresses and a listener of its own, in place of PSP_TCP_HOST and PSP_TCP_NETWORK. Empty:"
+        " one rail.",
+        selects=True,
+    ),
+    Var(
         "PORT",
         "0",
         ports,

@@ -87,6 +87,9 @@ static bool tcp_dial_begin(tcp_dial_t *dial)
     if (fd < 0)
         return false;
     tcp_socket_tune(&iface->settings, fd);
+    if (iface->settings.bound &&
+        !tcp_address_bind(iface, fd, to->any.sa_family))
+        return false;
     if (connect(fd, &to->any, tcp_address_len(to)) < 0 && errno != EINPROGRESS)
         return false;
     if (tcp_source_watch(iface, &dial->source, EPOLLOUT) != PSC_OK)

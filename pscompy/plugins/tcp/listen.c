@@ -284,10 +284,11 @@ psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason)
         tcp_source_watch(iface, &iface->listener, EPOLLIN) != PSC_OK) {
         tcp_address_print(&address, name, sizeof(name));
         snprintf(reason, PSC_REASON_MAX,
-                 "listening on %s, port %u-%u: %s (PSP_TCP_HOST, PSP_NETWORK, "
-                 "PSP_TCP_PORT choose)",
+                 "listening on %s, port %u-%u: %s (%s, PSP_TCP_PORT choose)",
                  name, iface->settings.port_first, iface->settings.port_last,
-                 strerror(errno));
+                 strerror(errno),
+                 iface->settings.bound ? "PSP_TCP_RAILS"
+                                       : "PSP_TCP_HOST, PSP_NETWORK");
         return PSC_ERR_TRANSPORT;
     }
     tcp_listener_learn_port(iface);

@@ -1,6 +1,6 @@
 /* Selects the addresses to listen on, which are also sent to peers: those of
  * PSP_TCP_HOST, else those of the interfaces that PSP_NETWORK selects, else
- * all, with loopback last. */
+ * all, with loopback last. With PSP_TCP_RAILS, those of one rail. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -179,6 +179,17 @@ static void tcp_network_add(tcp_iface_t *iface, const struct ifaddrs *entries,
         tcp_network_add_host(iface, entries, item);
 }
 
+/* Takes the next item off a list. Returns false if there is none. */
+static bool tcp_item_next(const char **list_p, char item[TCP_ITEM_MAX])
+{
+    const char *at = *list_p + strspn(*list_p, TCP_SEPARATORS);
+    size_t len = strcspn(at, TCP_SEPARATORS);
+
+    snprintf(item, TCP_ITEM_MAX, "%.*s", (int)len, at);
+    *list_p = at + len;
+    return len > 0;
+}
+
 /* Calls `add` for each item of a list. */
 static void tcp_items(const char *list,
                       void (*add)(tcp_iface_t *, const struct ifaddrs *,
@@ -186,15 +197,9 @@ static void tcp_items(const char *list,
                       tcp_iface_t *iface, const struct ifaddrs *entries)
 {
     char item[TCP_ITEM_MAX];
-    size_t len;
 
-    for (list += strspn(list, TCP_SEPARATORS); *list;
-         list += strspn(list, TCP_SEPARATORS)) {
-        len = strcspn(list, TCP_SEPARATORS);
-        snprintf(item, sizeof(item), "%.*s", (int)len, list);
+    while (tcp_item_next(&list, item))
         add(iface, entries, item);
-        list += len;
-    }
 }
 
 /* ---- PSP_TCP_HOST ---- */
@@ -212,6 +217,57 @@ static void tcp_host_add(tcp_iface_t *iface, const struct ifaddrs *entries,
     else
         return;
     tcp_address_add(iface, &address.any);
+}
+
+/* ---- PSP_TCP_RAILS ---- */
+
+/* Counts a rail of this host. The interface gets the addresses of the rail that
+ * it was opened for. */
+static void tcp_rail_add(tcp_iface_t *iface, const tcp_iface_t *found,
+                         unsigned place)
+{
+    if (found->n_addresses == 0 || iface->paths++ != iface->path)
+        return;
+    memcpy(iface->addresses, found->addresses, sizeof(found->addresses));
+    iface->n_addresses = found->n_addresses;
+    iface->rail = place;
+}
+
+/* The place in the list is the rail's id, whether the other items are usable
+ * here or not. */
+static void tcp_rails_named(tcp_iface_t *iface, const struct ifaddrs *entries,
+                            const char *list)
+{
+    char item[TCP_ITEM_MAX];
+
+    for (unsigned place = 0; tcp_item_next(&list, item); place++) {
+        tcp_iface_t found = {.n_addresses = 0};
+
+        tcp_host_add(&found, entries, item);
+        if (found.n_addresses == 0)
+            tcp_network_add(&found, entries, item);
+        tcp_rail_add(iface, &found, place);
+        if (found.n_addresses == 0 && iface->path == 0)
+            psc_iface_log(&iface->super, 1,
+                          "PSP_TCP_RAILS=%.120s: no interface of this host is "
+                          "meant by rail %u, which is left out",
+                          iface->settings.rails, place);
+    }
+}
+
+/* Every interface but loopback, in the kernel's order: each has one entry with
+ * its link address. */
+static void tcp_rails_all(tcp_iface_t *iface, const struct ifaddrs *entries)
+{
+    for (const struct ifaddrs *e = entries; e; e = e->ifa_next) {
+        tcp_iface_t found = {.n_addresses = 0};
+
+        if (!e->ifa_addr || e->ifa_addr->sa_family != AF_PACKET ||
+            e->ifa_flags & IFF_LOOPBACK)
+            continue;
+        tcp_network_add_name(&found, entries, e->ifa_name);
+        tcp_rail_add(iface, &found, iface->paths);
+    }
 }
 
 /* ---- the host's identity ---- */
@@ -241,7 +297,12 @@ static uint64_t tcp_host_id(void)
 static psc_status_t tcp_address_none(const tcp_settings_t *settings,
                                      char *reason)
 {
-    if (*settings->host)
+    if (*settings->rails)
+        snprintf(reason, PSC_REASON_MAX,
+                 "PSP_TCP_RAILS=%.120s: no interface of this host is meant by "
+                 "it",
+                 settings->rails);
+    else if (*settings->host)
         snprintf(reason, PSC_REASON_MAX,
                  "PSP_TCP_HOST=%.120s holds no IP address", settings->host);
     else if (*settings->network)
@@ -263,7 +324,11 @@ psc_status_t tcp_address_choose(tcp_iface_t *iface, char *reason)
         snprintf(reason, PSC_REASON_MAX, "getifaddrs failed");
         return PSC_ERR_TRANSPORT;
     }
-    if (*settings->host) {
+    if (strcmp(settings->rails, "all") == 0) {
+        tcp_rails_all(iface, entries);
+    } else if (*settings->rails) {
+        tcp_rails_named(iface, entries, settings->rails);
+    } else if (*settings->host) {
         tcp_items(settings->host, tcp_host_add, iface, entries);
     } else if (*settings->network) {
         tcp_items(settings->network, tcp_network_add, iface, entries);

@@ -186,6 +186,8 @@ static bool tcp_out_push(tcp_ep_t *ep, tcp_send_t **done_p)
     ssize_t n = tcp_socket_send(ep, iov, n_iov);
 
     *done_p = n > 0 ? tcp_out_took(&ep->out, (size_t)n) : NULL;
+    if (*done_p && tcp_ep_iface(ep)->settings.paced)
+        tcp_pace(ep);
     return n > 0;
 }
 

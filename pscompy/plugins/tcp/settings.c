@@ -49,6 +49,8 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
     *settings_p = (tcp_settings_t){
         .host = psc_setting_text(params, "HOST"),
         .network = psc_setting_text(params, "NETWORK"),
+        .rails = psc_setting_text(params, "RAILS"),
+        .bound = *psc_setting_text(params, "RAILS") != 0,
         .sndbuf = tcp_setting_int(params, "SO_SNDBUF"),
         .rcvbuf = tcp_setting_int(params, "SO_RCVBUF"),
         .nodelay = psc_setting_number(params, "NODELAY") != 0,
@@ -63,9 +65,21 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
 
 /* ---- sockets ---- */
 
+/* Nobody else notices that a rail has become silent: the precon link may run
+ * over another one. Its sockets fail after about 30 s. */
+static void tcp_socket_watch(int fd)
+{
+    static const int on = 1, idle = 10, pause = 5, probes = 4; /* s, s */
+
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &pause, sizeof(pause));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
 void tcp_socket_tune(const tcp_settings_t *settings, int fd)
 {
-    const int nodelay = settings->nodelay;
+    const int nodelay = settings->nodelay, unsent = TCP_UNSENT_MIN;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(nodelay));
     if (settings->sndbuf > 0)
@@ -74,6 +88,10 @@ void tcp_socket_tune(const tcp_settings_t *settings, int fd)
     if (settings->rcvbuf > 0)
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &settings->rcvbuf,
                    sizeof(settings->rcvbuf));
+    if (settings->paced)
+        setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof(unsent));
+    if (settings->bound)
+        tcp_socket_watch(fd);
 }
 
 /* On the loopback there is no congestion. BBR, if it is the system's default,

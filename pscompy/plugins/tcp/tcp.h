@@ -10,6 +10,7 @@
  *   receive     receiving frames
  *   send        sending frames
  *   stage       changes of stage; watched events; the hot socket
+ *   pace        how much of a stream the kernel takes before it sends it
  *   sleep       descriptors in the epoll set, and the alarm
  *   network     the addresses of this host that are used
  *   address     socket addresses, and endpoint addresses as bytes
@@ -50,6 +51,9 @@
 /* Size of the read buffer: room for many short frames, but small compared with
  * a long payload, whose bytes in the buffer must be copied once more. */
 #define TCP_READ_MAX 16384u
+/* With several rails, the least bytes that the kernel takes beyond those that
+ * it has sent. */
+#define TCP_UNSENT_MIN (128 << 10)
 #define TCP_NEVER INT64_MAX
 
 typedef struct tcp_iface tcp_iface_t;
@@ -75,7 +79,9 @@ struct tcp_source {
 /* ---- settings ---- */
 
 typedef struct tcp_settings {
-    const char *host, *network; /* valid during open only */
+    const char *host, *network, *rails; /* valid during open only */
+    bool bound; /* a rail: sockets are bound to its addresses */
+    bool paced; /* there are several rails: see pace.c */
     uint16_t port_first, port_last;
     int sndbuf, rcvbuf; /* 0: the kernel's choice */
     bool nodelay;
@@ -113,6 +119,8 @@ struct tcp_iface {
     uint64_t host_id;
     tcp_sockaddr_t addresses[TCP_ADDRESSES_MAX];
     unsigned n_addresses;
+    unsigned path, paths; /* index among the rails of this host; their number */
+    unsigned rail; /* id of this rail, the same on both sides */
     psc_list_t connecting; /* endpoints that are not up or failing */
     psc_list_t settled; /* endpoints that are up, failed or closed */
     psc_list_t graveyard; /* endpoints to free when progress returns */
@@ -215,6 +223,9 @@ struct tcp_ep {
     tcp_source_t tx; /* has a socket only with PSC_ROLE_SELF */
     /* hot and not in the epoll set; progress reads its socket directly */
     bool aside;
+    int unsent; /* TCP_NOTSENT_LOWAT of its socket, if the rails are paced */
+    int64_t pace_at; /* see pace.c: the last measurement, */
+    uint64_t pace_acked; /* and the bytes acknowledged by then */
     tcp_in_t in;
     tcp_out_t out;
     /* connecting */
@@ -313,6 +324,12 @@ void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status);
 /* Called before the socket is closed: no more bytes are sent. */
 void tcp_out_finish(tcp_ep_t *ep);
 
+/* ---- pace.c ---- */
+
+/* Called when a long message was sent: sets how much the kernel takes of the
+ * next ones. */
+void tcp_pace(tcp_ep_t *ep);
+
 /* ---- stage.c ---- */
 
 const char *tcp_stage_name(tcp_stage_t stage);
@@ -349,6 +366,9 @@ bool tcp_address_is_loopback(const tcp_sockaddr_t *address);
 uint16_t tcp_address_port(const tcp_sockaddr_t *address);
 void tcp_address_set_port(tcp_sockaddr_t *address, uint16_t port);
 socklen_t tcp_address_len(const tcp_sockaddr_t *address);
+/* Binds a socket of this family to the interface's address, without a port.
+ * Returns false if the interface has none, or if that fails. */
+bool tcp_address_bind(const tcp_iface_t *iface, int fd, sa_family_t family);
 void tcp_address_print(const tcp_sockaddr_t *address, char *text, size_t room);
 psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes,
                               size_t *len_p);

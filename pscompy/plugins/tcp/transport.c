@@ -52,6 +52,7 @@ static psc_status_t tcp_iface_start(tcp_iface_t *iface,
     }
     if (tcp_address_choose(iface, params->reason) != PSC_OK)
         return PSC_ERR_TRANSPORT;
+    iface->settings.paced = iface->paths > 1;
     return tcp_listener_open(iface, params->reason);
 }
 
@@ -76,6 +77,7 @@ static tcp_iface_t *tcp_iface_create(const psc_open_params_t *params)
     iface->super.ops = &tcp_ops;
     iface->super.up = params->up;
     iface->super.user = params->user;
+    iface->path = params->path;
     iface->epoll_fd = iface->alarm.fd = iface->listener.fd = -1;
     iface->rx_ready = tcp_ep_ready;
     iface->tx_ready = tcp_ep_writable;
@@ -127,7 +129,8 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .bandwidth = 4e9,
         .copy_bandwidth = 3e9,
         .poll_ns = 600,
-        .paths = 1,
+        .paths = iface->settings.bound ? iface->paths : 1,
+        .rail = iface->rail,
     };
 }
 

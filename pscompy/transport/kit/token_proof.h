@@ -58,8 +58,9 @@ typedef enum psc_proof_verdict {
 
 typedef struct psc_proof {
     psc_proof_state_t state;
-    uint64_t ids[2]; /* connector's, acceptor's */
-    uint8_t nonces[2][PSC_PROOF_NONCE_SIZE]; /* connector's, acceptor's */
+    /* [0] of the connector, [1] of the acceptor */
+    uint64_t ids[2];
+    uint8_t nonces[2][PSC_PROOF_NONCE_SIZE];
     uint8_t token[PSC_TOKEN_SIZE];
 } psc_proof_t;
 

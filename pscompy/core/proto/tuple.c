@@ -1,0 +1,297 @@
+#include "tuple.h"
+
+#include <stdlib.h>
+
+#include "../finish.h"
+#include "../memory/access.h"
+#include "tag_post.h"
+
+/* After so many tries in vain the next occasion is skipped; after each further
+ * one twice as many, up to MISSES_MAX. */
+#define MISSES_MIN 8u
+#define MISSES_MAX 13u
+
+/* ---- pauses ---- */
+
+static void pause_missed(psc_tuple_pause_t *pause)
+{
+    if (pause->misses < MISSES_MAX)
+        pause->misses++;
+    if (pause->misses >= MISSES_MIN)
+        pause->skips = (uint8_t)(1u << (pause->misses - MISSES_MIN));
+}
+
+static bool pause_skips(psc_tuple_pause_t *pause)
+{
+    if (pause->skips == 0)
+        return false;
+    pause->skips--;
+    return true;
+}
+
+static psc_tuple_pause_t *tuple_shows(const psc_req_t *req)
+{
+    return &psc_tuple_bucket(req->source->tuple, req->context,
+                             req->head.result.tag)
+                ->show;
+}
+
+/* ---- a connection ---- */
+
+/* A placement has one lane, so FRAGs on another lane could overtake it. A
+ * scheme that was demanded is used for all long messages. */
+static bool tuple_fits(psc_conn_t *conn)
+{
+    return conn->worker->config.tuple_min > 0 && conn->n_lanes == 1 &&
+           !conn->tagging.on && conn->params.scheme == PSC_RNDV_AUTO &&
+           psc_conn_main_lane(conn)->slot->attr.caps & PSC_CAP_EXPOSE;
+}
+
+void psc_tuple_limit(psc_conn_t *conn)
+{
+    if (conn->params.zcopy_min > conn->tuple->min)
+        conn->params.zcopy_min = conn->tuple->min;
+}
+
+/* If memory is short, no receive is exposed. */
+void psc_tuple_begin(psc_conn_t *conn,
+                     void (*taken)(psc_exposed_t *shown, uint64_t bits,
+                                   uint64_t len))
+{
+    if (!tuple_fits(conn) || !(conn->tuple = calloc(1, sizeof *conn->tuple)))
+        return;
+    conn->tuple->min = conn->worker->config.tuple_min;
+    conn->tuple->taken = taken;
+    psc_tuple_limit(conn);
+}
+
+void psc_tuple_end(psc_conn_t *conn)
+{
+    free(conn->tuple);
+    conn->tuple = NULL;
+}
+
+/* ---- receiving ---- */
+
+bool psc_tuple_may(const psc_req_t *req)
+{
+    const psc_conn_t *conn = req->source;
+
+    return conn->tuple && conn->state == PSC_CONN_UP && req->n_iov == 1 &&
+           req->total >= conn->tuple->min &&
+           !(req->head.flags & PSC_FLAG_NO_BUFFER);
+}
+
+void psc_tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag)
+{
+    static const psc_tuple_pause_t none;
+
+    psc_tuple_bucket(conn->tuple, context, tag)->show = none;
+    psc_tuple_bucket(conn->tuple, context, PSC_ANY_TAG)->show = none;
+}
+
+bool psc_tuple_pauses(const psc_req_t *req)
+{
+    return req->source->tuple->n_exposed == PSC_EXPOSED_MAX ||
+           pause_skips(tuple_shows(req));
+}
+
+static psc_place_t tuple_seen(const psc_conn_t *conn)
+{
+    return psc_tuple_place(conn->flow.got, conn->tuple->rts_in);
+}
+
+/* End a request whose bytes nobody copies any more. If they are all there, a
+ * connection that has ended meanwhile does no harm: the peer has completed its
+ * request, and may have closed. */
+static void tuple_finish(psc_req_t *req, psc_status_t status)
+{
+    req->bulk->inflight = 0;
+    if (req->stage == PSC_STAGE_ENDING && status != PSC_OK &&
+        status != PSC_ERR_TRUNCATED)
+        psc_access_settle(req);
+    else
+        psc_req_finish(req, status);
+}
+
+static void tuple_landed(psc_exposed_t *shown, psc_status_t status)
+{
+    psc_req_t *req = psc_tuple_req(shown);
+
+    if (status == PSC_OK) {
+        psc_count(req->conn, PSC_COUNTER_received_messages, 1);
+        psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk->len);
+        status = req->head.result.status;
+    }
+    tuple_finish(req, status);
+}
+
+bool psc_tuple_expose(psc_req_t *req)
+{
+    psc_conn_t *conn = req->source;
+    psc_lane_t *lane = psc_conn_main_lane(conn);
+    int32_t tag = req->head.result.tag;
+
+    if (!psc_req_extend(req))
+        return false;
+    req->bulk->shown = (psc_exposed_t){
+        .match = psc_tag_bits(req->context, tag == PSC_ANY_TAG ? 0 : tag),
+        .ignore = tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0,
+        .buffer = req->piece,
+        .taken = conn->tuple->taken,
+        .landed = tuple_landed};
+    if (lane->slot->ops->expose(lane->ep, &req->bulk->shown,
+                                tuple_seen(conn)) != PSC_OK)
+        return false;
+    conn->tuple->n_exposed++;
+    psc_count(conn, PSC_COUNTER_tuple_exposed, 1);
+    psc_req_stage_set(req, PSC_STAGE_EXPOSED);
+    return true;
+}
+
+bool psc_tuple_conceal(psc_req_t *req)
+{
+    psc_lane_t *lane = psc_conn_main_lane(req->source);
+
+    if (lane->slot->ops->conceal(lane->ep, &req->bulk->shown,
+                                 tuple_seen(req->source)) != PSC_OK)
+        return false;
+    req->source->tuple->n_exposed--;
+    pause_missed(tuple_shows(req));
+    return true;
+}
+
+void psc_tuple_detach(psc_req_t *req)
+{
+    psc_conn_t *conn = req->source;
+
+    conn->tuple->n_exposed--;
+    tuple_shows(req)->misses = 0;
+    req->unexp = NULL; /* in the place of source */
+    req->bulk->inflight = 1;
+    psc_req_stage_set(req, PSC_STAGE_LANDING);
+    psc_req_attach(req, conn);
+}
+
+void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len)
+{
+    psc_result_t *result = &req->head.result;
+
+    psc_count(req->conn, PSC_COUNTER_tuple_taken, 1);
+    if (req->stage == PSC_STAGE_ENDING)
+        return;
+    psc_conn_sign(req->conn, result);
+    result->order = ++psc_req_worker(req)->matching.clock;
+    result->tag = (int32_t)(bits & PSC_TAG_MASK);
+    result->nbytes = len;
+    result->status = len > req->total ? PSC_ERR_TRUNCATED : PSC_OK;
+    req->bulk->len = len < req->total ? len : req->total;
+}
+
+/* ---- sending ---- */
+
+/* Returns true if a receiver that has matched all messages before `seen` has
+ * matched those before `place`, too. If a place is so old that the counts have
+ * wrapped around, the answer may be no. */
+static bool tuple_covers(psc_place_t seen, psc_place_t place)
+{
+    return (int32_t)((uint32_t)seen - (uint32_t)place) >= 0 &&
+           (int32_t)((uint32_t)(seen >> 32) - (uint32_t)(place >> 32)) >= 0;
+}
+
+/* The place of the last message that this receive fits. */
+static psc_place_t tuple_need(const psc_req_t *req, const psc_sighted_t *recv)
+{
+    psc_tuple_t *tuple = req->conn->tuple;
+
+    if (recv->ignore)
+        return psc_tuple_place(req->conn->flow.sent, tuple->rts_out);
+    return psc_tuple_bucket(tuple, req->context, req->head.result.tag)->last;
+}
+
+static const psc_sighted_t *tuple_first(const psc_sighted_t *sighted,
+                                        uint32_t n, uint64_t bits)
+{
+    const psc_sighted_t *first = NULL;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (((sighted[i].match ^ bits) & ~sighted[i].ignore) == 0 &&
+            (!first || sighted[i].generation < first->generation))
+            first = &sighted[i];
+    }
+    return first;
+}
+
+static void tuple_placed(psc_comp_t *comp, psc_status_t status)
+{
+    tuple_finish(psc_container_of(comp, psc_bulk_t, comp)->req, status);
+}
+
+static psc_status_t tuple_claim(psc_req_t *req, const psc_sighted_t *recv,
+                                uint64_t bits)
+{
+    psc_conn_t *conn = req->conn;
+    psc_lane_t *lane = psc_conn_main_lane(conn);
+    psc_status_t status;
+
+    req->bulk->comp.func = tuple_placed;
+    status = lane->slot->ops->claim(lane->ep, recv, bits, req->piece.base,
+                                    req->total, &req->bulk->comp);
+    if (status == PSC_ERR_NO_RESOURCE)
+        psc_count(conn, PSC_COUNTER_back_pressure, 1);
+    if (status < 0)
+        return status;
+    psc_count(conn, PSC_COUNTER_tuple_placed, 1);
+    psc_count(conn, PSC_COUNTER_sent_messages, 1);
+    psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
+    psc_count(conn, PSC_COUNTER_copied_bytes, req->total);
+    req->bulk->inflight = status == PSC_INPROGRESS;
+    psc_req_stage_set(req, PSC_STAGE_PLACING);
+    if (status == PSC_OK)
+        psc_req_finish(req, PSC_OK);
+    return PSC_INPROGRESS;
+}
+
+static psc_status_t tuple_otherwise(psc_req_t *req, psc_counter_t why)
+{
+    psc_count(req->conn, why, 1);
+    return PSC_ERR_UNSUPPORTED;
+}
+
+static psc_status_t tuple_look(psc_req_t *req, psc_tuple_bucket_t *bucket)
+{
+    psc_lane_t *lane = psc_conn_main_lane(req->conn);
+    uint64_t bits = psc_tag_bits(req->context, req->head.result.tag);
+    psc_sighted_t sighted[PSC_EXPOSED_MAX];
+    const psc_sighted_t *recv;
+    psc_place_t seen = 0;
+    uint32_t n = lane->slot->ops->exposed(lane->ep, sighted, &seen);
+    psc_status_t status;
+
+    recv = tuple_first(sighted, n, bits);
+    if (recv && tuple_covers(seen, tuple_need(req, recv))) {
+        bucket->look.misses = 0;
+        status = tuple_claim(req, recv, bits);
+        if (status != PSC_ERR_UNSUPPORTED)
+            return status;
+        recv = NULL; /* concealed meanwhile */
+    }
+    if (n > 0) /* a table that shows nothing costs no time */
+        pause_missed(&bucket->look);
+    return tuple_otherwise(req, recv ? PSC_COUNTER_tuple_unseen
+                                     : PSC_COUNTER_tuple_none);
+}
+
+psc_status_t psc_tuple_send(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    psc_tuple_bucket_t *bucket;
+
+    if (!conn->tuple || req->total < conn->tuple->min || req->n_iov != 1 ||
+        req->head.flags & PSC_FLAG_LEND)
+        return PSC_ERR_UNSUPPORTED;
+    bucket = psc_tuple_bucket(conn->tuple, req->context, req->head.result.tag);
+    if (pause_skips(&bucket->look))
+        return tuple_otherwise(req, PSC_COUNTER_tuple_skipped);
+    return tuple_look(req, bucket);
+}

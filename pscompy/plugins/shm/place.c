@@ -1,0 +1,314 @@
+/* Copying into receives that were taken (show.c).
+ *
+ * The bytes are copied in pieces, by whichever side calls progress: the claimer
+ * writes into the receive, the owner reads from the claimer's buffer. A piece
+ * is taken at the cursor, as in share.c, and counted in `put` or `got` when it
+ * has been copied. Either side stops the placement by a bit of the cursor. The
+ * owner has its memory back only when all pieces that were taken have been
+ * counted, or when the claimer's link has ended, so a claimer that was stopped
+ * in front of its copy writes to no memory that is used again. A claimer that
+ * stops may reuse its buffer at once: the owner looks at the bit after it has
+ * read a piece.
+ *
+ * Memory orders: `put` and `got` are released after the copy and acquired by
+ * the other side, and shm_ep_wake executes the fence that the flag `sleeping`
+ * needs. */
+#include "place.h"
+
+#include <stdlib.h>
+
+#define SHM_STOP (1ull << SHM_OFFSET_BITS) /* in the cursor */
+#define SHM_TURN_MASK (UINT64_MAX >> (SHM_OFFSET_BITS + 1))
+
+static uint64_t shm_entry_turn(uint64_t generation)
+{
+    return (generation & SHM_TURN_MASK) << 1;
+}
+
+uint64_t shm_cursor_first(uint64_t generation)
+{
+    return shm_entry_turn(generation) << SHM_OFFSET_BITS;
+}
+
+void shm_show_count(shm_ep_t *ep, int change)
+{
+    shm_iface_t *iface = shm_ep_iface(ep);
+
+    iface->n_sharing += (uint32_t)change;
+    iface->n_showing += (uint32_t)change;
+    ep->n_sharing += (uint32_t)change;
+    if (change > 0)
+        shm_active_add(ep);
+}
+
+/* ---- copying ---- */
+
+/* Take no more pieces, on either side. */
+static void shm_placement_stop(shm_placement_t *it, shm_entry_t *entry)
+{
+    if (!it->stopped)
+        atomic_fetch_or(&entry->cursor, SHM_STOP);
+    it->stopped = true;
+}
+
+static uint64_t shm_placement_take(shm_placement_t *it, shm_entry_t *entry,
+                                   uint64_t *at_p)
+{
+    uint64_t piece = 0;
+
+    if (!it->stopped)
+        piece = shm_cursor_take(&entry->cursor, shm_entry_turn(it->generation),
+                                it->len, at_p);
+    it->own += piece;
+    return piece;
+}
+
+/* Report the pieces that this side has copied. */
+static void shm_placement_report(shm_ep_t *ep, shm_placement_t *it,
+                                 shm_entry_t *entry, _Atomic uint64_t *count,
+                                 psc_status_t status)
+{
+    atomic_store_explicit(count, status == PSC_OK ? it->own : SHM_HELP_FAILED,
+                          memory_order_release);
+    it->status = status;
+    if (status != PSC_OK)
+        shm_placement_stop(it, entry);
+    shm_ep_wake(ep);
+}
+
+/* Returns true if a piece could be taken. */
+static bool shm_placement_has(const shm_placement_t *it, shm_entry_t *entry)
+{
+    uint64_t now = atomic_load_explicit(&entry->cursor, memory_order_acquire);
+
+    return !it->stopped &&
+           now >> SHM_OFFSET_BITS == shm_entry_turn(it->generation) &&
+           (now & SHM_OFFSET_MASK) < it->len;
+}
+
+/* Returns true if all bytes have been copied, also if a side has stopped since,
+ * and sets *status_p to an error if they never will be. `others` is the number
+ * of bytes of the other side. */
+static bool shm_placement_whole(const shm_placement_t *it, uint64_t others,
+                                psc_status_t *status_p)
+{
+    *status_p = it->status;
+    if (others == SHM_HELP_FAILED && it->status == PSC_OK)
+        *status_p = PSC_ERR_TRANSPORT;
+    else if (others != SHM_HELP_FAILED &&
+             (others > it->len || it->own > it->len - others))
+        *status_p = PSC_ERR_PROTOCOL;
+    return it->own + others == it->len;
+}
+
+/* Returns true if nobody accesses the receive any more. */
+static bool shm_recv_over(const shm_ep_t *ep, const shm_placement_t *it,
+                          shm_entry_t *entry, psc_status_t *status_p)
+{
+    uint64_t now = atomic_load_explicit(&entry->cursor, memory_order_acquire);
+    uint64_t put = atomic_load_explicit(&entry->put, memory_order_acquire);
+
+    if (shm_placement_whole(it, put, status_p) ||
+        *status_p == PSC_ERR_PROTOCOL || put == SHM_HELP_FAILED)
+        return true;
+    if (*status_p == PSC_OK)
+        *status_p = ep->status < 0 ? ep->status : PSC_ERR_PEER_LOST;
+    return ep->link == NULL ||
+           ((now & SHM_STOP) != 0 && it->own + put >= (now & SHM_OFFSET_MASK));
+}
+
+/* Returns true if the claimer needs neither the entry nor its buffer. */
+static bool shm_send_over(const shm_ep_t *ep, const shm_placement_t *it,
+                          shm_entry_t *entry, psc_status_t *status_p)
+{
+    uint64_t now = atomic_load_explicit(&entry->cursor, memory_order_acquire);
+    uint64_t got = atomic_load_explicit(&entry->got, memory_order_acquire);
+
+    if (shm_placement_whole(it, got, status_p) || *status_p != PSC_OK)
+        return true;
+    if (atomic_load_explicit(&entry->word, memory_order_relaxed) !=
+        shm_entry_word(it->generation, SHM_ENTRY_TAKEN))
+        *status_p = PSC_ERR_PROTOCOL;
+    else if ((now & SHM_STOP) != 0)
+        *status_p = ep->status < 0 ? ep->status : PSC_ERR_PEER_LOST;
+    return *status_p != PSC_OK;
+}
+
+static void shm_placement_judge(shm_ep_t *ep, psc_status_t status)
+{
+    if (status == PSC_ERR_PROTOCOL)
+        shm_ep_fail(ep, status, "shm: the peer counts bytes that do not exist");
+}
+
+/* A placement that was stopped is looked at with every tick of the timer,
+ * because a closed endpoint is not woken. */
+static void shm_recv_stop(shm_ep_t *ep, shm_placement_t *it, shm_entry_t *entry)
+{
+    if (!it->stopped)
+        shm_timer_run(shm_ep_iface(ep), +1);
+    shm_placement_stop(it, entry);
+}
+
+static void shm_recv_end(shm_ep_t *ep, uint32_t i, psc_status_t status)
+{
+    shm_placement_t *it = &ep->show->recvs[i];
+    psc_exposed_t *recv = it->recv;
+
+    if (it->stopped)
+        shm_timer_run(shm_ep_iface(ep), -1);
+    it->recv = NULL;
+    ep->show->landing &= ~(1u << i);
+    ep->show->landed |= 1u << i;
+    shm_show_count(ep, -1);
+    shm_placement_judge(ep, status);
+    recv->landed(recv, status);
+}
+
+static unsigned shm_recv_move(shm_ep_t *ep, uint32_t i)
+{
+    shm_placement_t *it = &ep->show->recvs[i];
+    shm_entry_t *entry = &shm_table_own(ep)->entries[i];
+    psc_status_t status;
+    uint64_t at, piece;
+
+    if (ep->state != SHM_EP_UP)
+        shm_recv_stop(ep, it, entry);
+    piece = shm_placement_take(it, entry, &at);
+    if (piece > 0) {
+        status = shm_cma_fetch(ep, it->buffer + at, piece, it->there + at);
+        atomic_thread_fence(memory_order_seq_cst);
+        if (status == PSC_OK && (atomic_load(&entry->cursor) & SHM_STOP) != 0)
+            status = PSC_ERR_PEER_LOST; /* it may have reused its buffer */
+        if (status != PSC_OK)
+            shm_recv_stop(ep, it, entry);
+        shm_placement_report(ep, it, entry, &entry->got, status);
+    }
+    if (!shm_recv_over(ep, it, entry, &status))
+        return piece > 0;
+    shm_recv_end(ep, i, status);
+    return 1;
+}
+
+static unsigned shm_send_move(shm_ep_t *ep, uint32_t i)
+{
+    shm_placement_t *it = &ep->show->sends[i];
+    shm_entry_t *entry = &shm_table_peer(ep)->entries[i];
+    psc_comp_t *comp = it->comp;
+    psc_status_t status;
+    uint64_t at, piece;
+
+    if (ep->state != SHM_EP_UP)
+        shm_placement_stop(it, entry);
+    piece = shm_placement_take(it, entry, &at);
+    if (piece > 0)
+        shm_placement_report(
+            ep, it, entry, &entry->put,
+            shm_cma_write(ep, it->buffer + at, piece, it->there + at));
+    if (!shm_send_over(ep, it, entry, &status))
+        return piece > 0;
+    shm_placement_stop(it, entry);
+    shm_entry_change(entry, it->generation, SHM_ENTRY_TAKEN, SHM_ENTRY_ENDED);
+    ep->show->placing &= ~(1u << i);
+    shm_show_count(ep, -1);
+    shm_placement_judge(ep, status);
+    comp->func(comp, status);
+    return 1;
+}
+
+/* An upcall may finalise the endpoint, so at most one is made. */
+unsigned shm_show_poll(shm_ep_t *ep)
+{
+    if (ep->show == NULL)
+        return 0;
+    for (uint32_t rest = ep->show->placing; rest != 0; rest &= rest - 1)
+        if (shm_send_move(ep, (uint32_t)__builtin_ctz(rest)) > 0)
+            return 1;
+    for (uint32_t rest = ep->show->landing; rest != 0; rest &= rest - 1)
+        if (shm_recv_move(ep, (uint32_t)__builtin_ctz(rest)) > 0)
+            return 1;
+    return 0;
+}
+
+void shm_recv_begin(shm_ep_t *ep, uint32_t i)
+{
+    ep->show->landing |= 1u << i;
+    shm_show_count(ep, +1);
+}
+
+/* ---- sleeping ---- */
+
+/* The flags `sleeping` are set; a side that copies the last piece after the
+ * look here wakes the other. */
+bool shm_show_pending(const shm_ep_t *ep)
+{
+    psc_status_t ignored;
+
+    if (ep->show == NULL)
+        return false;
+    for (uint32_t rest = ep->show->placing; rest != 0; rest &= rest - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(rest);
+        const shm_placement_t *it = &ep->show->sends[i];
+        shm_entry_t *entry = &shm_table_peer(ep)->entries[i];
+
+        if (ep->state != SHM_EP_UP || shm_placement_has(it, entry) ||
+            shm_send_over(ep, it, entry, &ignored))
+            return true;
+    }
+    for (uint32_t rest = ep->show->landing; rest != 0; rest &= rest - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(rest);
+        const shm_placement_t *it = &ep->show->recvs[i];
+        shm_entry_t *entry = &shm_table_own(ep)->entries[i];
+
+        if ((ep->state != SHM_EP_UP && !it->stopped) ||
+            shm_placement_has(it, entry) ||
+            shm_recv_over(ep, it, entry, &ignored))
+            return true;
+    }
+    return false;
+}
+
+/* ---- the end ---- */
+
+/* The core has concealed all receives that the peer had not taken. The records
+ * of the others are not read any more. */
+void shm_show_close(shm_ep_t *ep)
+{
+    shm_show_t *show = ep->show;
+
+    if (show == NULL)
+        return;
+    for (uint32_t i = 0; i < SHM_ENTRIES; i++) {
+        shm_placement_t *it = &show->recvs[i];
+
+        if (it->recv == NULL)
+            continue;
+        if ((show->landing & 1u << i) == 0) {
+            it->status = ep->status;
+            shm_recv_begin(ep, i);
+        }
+        shm_recv_stop(ep, it, &shm_table_own(ep)->entries[i]);
+    }
+}
+
+bool shm_show_idle(const shm_ep_t *ep)
+{
+    return ep->show == NULL || (ep->show->landing | ep->show->placing) == 0;
+}
+
+void shm_show_drop(shm_ep_t *ep)
+{
+    shm_show_t *show = ep->show;
+
+    if (show == NULL)
+        return;
+    for (uint32_t i = 0; i < SHM_ENTRIES; i++) {
+        bool landing = (show->landing & 1u << i) != 0;
+
+        if (landing && show->recvs[i].stopped)
+            shm_timer_run(shm_ep_iface(ep), -1);
+        shm_show_count(ep, -(int)landing);
+        shm_show_count(ep, -(int)((show->placing & 1u << i) != 0));
+    }
+    free(show);
+    ep->show = NULL;
+}
