@@ -133,14 +133,11 @@ class Service:
         self,
         links: Links,
         calls: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]],
-        report: Callable[[list[Result]], object],
+        report: Callable[[list[Result], bool], object],
         refused: Callable[[BaseException], object],
     ) -> int:
-        """Call several functions on the peer of `links` by one message, and report their results.
-
-        `refused(error)` is called instead if the peer cannot restore the message, so that none of
-        the functions has run. Returns the number for `withdraw`. Raises as `submit` does.
-        """
+        """Call several functions on the peer of `links` by one message. The results go to `report`
+        or `refused` as `Batch` says. Returns the number for `withdraw`. Raises as `submit` does."""
         self.start()
         packed = links.calls.take_apart(
             [(_target(it, links.calls), args, kwargs) for it, args, kwargs in calls]
@@ -279,7 +276,7 @@ class Service:
         try:
             head = head_of(data)
             chunks = objects.fetch(head) if head else []
-        except PscomError as error:
+        except Exception as error:  # MemoryError, too
             self._fail(call, error)
             return
 

@@ -40,8 +40,9 @@ _NAME, _ARRAY = slice(24, 32), array_codec.NAME.encode().ljust(8, b"\0")
 _IDENT_MAX = 0x7FFFFFFF
 _LONE_MAX = 128  # longest head in bytes that is cached, see _lone()
 _LONE_HEADS = 256  # number of cached heads
-_ENTRY = struct.Struct("<QBB6x")  # bytes, whether it is in the head, whether it is read-only
-_OFFERED = 72  # bytes of a chunk in most offers; room is left for them
+_ENTRY = struct.Struct("<QBB6x")  # bytes, place, whether it is read-only
+_OUTSIDE, _INSIDE, _OFFERED = range(3)  # places: a message, the head, or what the head offers
+_KEY = 72  # bytes of a chunk in most offers; room is left for them
 _COPIED = 16 << 10  # a chunk of more bytes is in the head only if all chunks fit
 _PADDING = bytes(ALIGNMENT)
 _PIECES_MAX = 8  # pieces of a head that are sent without a copy; every transport takes so many
@@ -60,16 +61,24 @@ class Archive:
         self._zero_copy = zero_copy
 
     def pack(
-        self, ident: int, room: int, offer: Callable[[list[Any]], bytes] = lambda chunks: b""
+        self,
+        ident: int,
+        room: int,
+        offer: Callable[[list[Any]], bytes] = lambda chunks: b"",
+        eager: int = 0,
     ) -> tuple[list[Buffer], list[Any]]:
-        """The pieces of the head, and the chunks that are sent outside of it.
+        """The pieces of the head, and the chunks that are sent in messages with the tag `ident`.
 
-        `ident` is the tag of those chunks, unless `offer`, which is called with them, returns the
-        bytes by which the receiver fetches them. The head exceeds `room` bytes only by the index,
-        the offer and short chunks, which are always in the head.
+        `offer` is called with the chunks outside of the head that are longer than `eager` bytes. If
+        it returns bytes, the receiver fetches these chunks by them, and they are not sent. The head
+        exceeds `room` bytes only by the index, the offer and short chunks, which are always in the
+        head.
         """
-        table, inside, outside = self._place(room)
-        offered, name = offer(outside), self.serialiser.encode()
+        table, inside, outside = self._place(room, eager)
+        offered = offer([chunk for chunk in outside if chunk.nbytes > eager])
+        if offered:
+            outside = [chunk for chunk in outside if chunk.nbytes <= eager]
+        name = self.serialiser.encode()
         head = _HEAD.pack(MAGIC, ident, len(self.chunks), len(offered), len(self.index), name)
         front = b"".join((head, *table, self.index, offered))
         if not inside:
@@ -81,13 +90,14 @@ class Archive:
             at += -at % ALIGNMENT + chunk.nbytes
         return _joined(pieces), outside
 
-    def _place(self, room: int) -> tuple[list[bytes], list[Any], list[Any]]:
-        """The table, and the chunks within the head and outside of it."""
+    def _place(self, room: int, eager: int) -> tuple[list[bytes], list[Any], list[Any]]:
+        """The table, and the chunks within the head and outside of it. Those longer than `eager`
+        bytes have the place _OFFERED, whether they are offered or not."""
         table: list[bytes] = []
         inside: list[Any] = []
         outside: list[Any] = []
         entry, zero_copy = _ENTRY.pack, self._zero_copy
-        at = _HEAD.size + len(self.chunks) * (_ENTRY.size + _OFFERED) + len(self.index)
+        at = _HEAD.size + len(self.chunks) * (_ENTRY.size + _KEY) + len(self.index)
         all_fit = at + sum(chunk.nbytes + ALIGNMENT for chunk in self.chunks) <= room
         longest = room if all_fit else min(room, _COPIED)
         for chunk in self.chunks:
@@ -99,7 +109,8 @@ class Archive:
                 inside.append(chunk)
             else:
                 outside.append(chunk)
-            table.append(entry(nbytes, fits, readonly(chunk)))
+            place = _INSIDE if fits else _OFFERED if nbytes > eager else _OUTSIDE
+            table.append(entry(nbytes, place, readonly(chunk)))
         return table, inside, outside
 
 
@@ -112,14 +123,14 @@ def readonly(chunk: Any) -> bool:
     return chunk.readonly if type(chunk) is memoryview else not chunk.flags.writeable
 
 
-# A chunk as the table of its head describes it: its bytes, whether it is read-only, and its memory
-# within the head, or None if it is sent outside of it.
-Entry: TypeAlias = "tuple[int, bool, memoryview | None]"
+# A chunk as the table of its head describes it: its bytes, its place, whether it is read-only, and
+# its memory within the head, or None if it is outside of it.
+Entry: TypeAlias = "tuple[int, int, bool, memoryview | None]"
 
 
 class Head:
-    """The result of `parse`: the fields of a head. `offer` is empty, or all chunks outside of the
-    head are fetched by it."""
+    """The result of `parse`: the fields of a head. The chunks with the place _OFFERED are fetched
+    by `offer`, unless it is empty: then they arrive in messages, as the others do."""
 
     __slots__ = ("entries", "ident", "index", "offer", "serialiser")
 
@@ -139,8 +150,25 @@ class Head:
 
     @property
     def outside(self) -> list[int]:
-        """The bytes of each chunk that is sent outside of the head, in their order."""
-        return [nbytes for nbytes, _, inside in self.entries if inside is None]
+        """The bytes of each chunk outside of the head, in their order."""
+        return [nbytes for nbytes, _, _, inside in self.entries if inside is None]
+
+    @property
+    def offered(self) -> list[int]:
+        """The bytes of each chunk that is fetched by the offer, in their order."""
+        if not self.offer:
+            return []
+        return [nbytes for nbytes, place, _, _ in self.entries if place == _OFFERED]
+
+    def in_order(self, sent: Iterable[Any], fetched: Iterable[Any]) -> list[Any]:
+        """The chunks outside of the head in their order, from those that were sent in messages and
+        those that were fetched by the offer."""
+        sent, fetched = iter(sent), iter(fetched)
+        return [
+            next(fetched if place == _OFFERED else sent)
+            for _, place, _, inside in self.entries
+            if inside is None
+        ]
 
 
 def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
@@ -237,17 +265,17 @@ def _entries(
 ) -> tuple[list[Entry], int]:
     """The entries of the table, and the offset where the last chunk in the head ends."""
     entries: list[Entry] = []
-    for nbytes, fits, readonly in table:
+    for nbytes, place, readonly in table:
         inside = None
-        if fits > 1 or readonly > 1:
+        if place > _OFFERED or readonly > 1:
             raise ProtocolError("an archive's table is malformed")
-        if fits:
+        if place == _INSIDE:
             at += -at % ALIGNMENT
             if nbytes > view.nbytes - at:
                 raise ProtocolError(f"a chunk of {nbytes} bytes exceeds its archive")
             inside = view[at : at + nbytes]
             at += nbytes
-        entries.append((nbytes, readonly > 0, inside))
+        entries.append((nbytes, place, readonly > 0, inside))
     return entries, at
 
 
@@ -259,8 +287,8 @@ def buffers(head: Head, arrived: Sequence[Buffer]) -> list[memoryview]:
     """
     rest = iter(arrived)
     made = []
-    for nbytes, readonly, inside in head.entries:
-        view = inside if inside is not None else memoryview(next(rest))
+    for nbytes, _, readonly, inside in head.entries:
+        view = inside if inside is not None else memoryview(next(rest, b""))
         if inside is not None and nbytes < SHORT:
             view = memoryview(bytearray(view))  # a copy does not keep the whole head in memory
         if view.nbytes != nbytes:

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pscompy.errors import Closed, PeerLost, PscomError
+from pscompy.errors import PeerLost, PscomError
 from pscompy.parcel.action import registered
-from pscompy.parcel.frame import call_many
+from pscompy.parcel.frame import LOST, call_many
 from pscompy.parcel.future import Future
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ SIZE_MAX = 256  # calls in one message
 SOME = 32  # calls that map adds together
 SHORT, LONG = 0.002, 0.01  # seconds from a message to its last result: take more calls, or fewer
 _NO_KEYWORDS: dict[str, Any] = {}  # one for all calls: a pickle contains it once
-_LOST = (PeerLost, Closed)
 
 
 class _Task(Future):
@@ -124,12 +123,11 @@ class Executor(concurrent.futures.Executor):
         if chunksize < 1:
             raise ValueError("chunksize must be at least 1")
         end = None if timeout is None else time.monotonic() + timeout
-        calls: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
         if chunksize == 1:
-            return _results(self._map(function, calls), end)
+            return _results(self._map(function, zip(*iterables, strict=False)), end)
         known = registered(function)
         target = known.name if known else function
-        chunks = zip(itertools.repeat(target), _chunks(calls, chunksize), strict=False)
+        chunks = zip(itertools.repeat(target), _chunks(iterables, chunksize), strict=False)
         return itertools.chain.from_iterable(_results(self._map(call_many, chunks), end))
 
     def _map(self, function: Callable[..., Any], calls: Iterator[tuple[Any, ...]]) -> list[_Task]:
@@ -139,7 +137,8 @@ class Executor(concurrent.futures.Executor):
         while some := [
             _Task((function, args, _NO_KEYWORDS), self) for args in itertools.islice(calls, count)
         ]:
-            count = min(SOME, 2 * count) if time.monotonic() - since < SHORT else 1
+            fast = time.monotonic() - since < SHORT
+            count = min(SOME, 2 * count) if fast else max(1, count // 2)
             self._add(some)
             tasks += some
             since = time.monotonic()
@@ -224,7 +223,7 @@ class Executor(concurrent.futures.Executor):
                 rank.links, [task.call for task in tasks], sent.report, sent.refused
             )
         except Exception as error:
-            sent.refused(error)
+            sent.refused(error, lost=isinstance(error, LOST))
             return
         for index, task in enumerate(tasks):
             task.sent = rank.links, number, index
@@ -232,7 +231,10 @@ class Executor(concurrent.futures.Executor):
                 _withdraw(task)
 
     def _finish(self, results: list[tuple[_Task, Any, BaseException | None]]) -> None:
-        self._count_ended(sum([task.finish(value, error) for task, value, error in results]))
+        """Complete the tasks, and count them; `_give_up` counts those that were cancelled."""
+        self._count_ended(
+            sum([it.finish(value, error) or not it.cancelled() for it, value, error in results])
+        )
 
     def _count_ended(self, count: int) -> None:
         with self._lock:
@@ -263,10 +265,11 @@ class _Message:
         self._open = len(tasks)
         self._since = time.monotonic()
 
-    def report(self, results: list[Result]) -> None:
-        """Complete the futures of some of the calls, and hand out further calls."""
+    def report(self, results: list[Result], lost: bool) -> None:
+        """Complete the futures of some of the calls, and hand out further calls. `lost` is true if
+        the rank itself is lost; an action may raise PeerLost about a third rank."""
         executor, rank = self._executor, self._rank
-        if any(isinstance(error, _LOST) for _, _, error in results if error is not None):
+        if lost:
             executor._lose(rank)
         tasks = self._tasks
         executor._finish([(tasks[index], value, error) for index, value, error in results])
@@ -278,11 +281,11 @@ class _Message:
                 rank.adapt(len(self._tasks), time.monotonic() - self._since)
         executor._hand_out()
 
-    def refused(self, error: BaseException) -> None:
+    def refused(self, error: BaseException, lost: bool = False) -> None:
         """Send each call alone, to find the one that cannot be sent or restored."""
         tasks = self._tasks
-        if len(tasks) == 1 or isinstance(error, _LOST):
-            self.report([(index, None, error) for index in range(len(tasks))])
+        if len(tasks) == 1 or lost:
+            self.report([(index, None, error) for index in range(len(tasks))], lost)
             return
         for task in tasks:
             self._executor._send(self._rank, [task])
@@ -305,8 +308,13 @@ def _next_result(tasks: list[_Task], end: float | None) -> Any:
     return result
 
 
-def _chunks(items: Iterable[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:
+def _chunks(iterables: Sequence[Iterable[Any]], size: int) -> Iterator[list[tuple[Any, ...]]]:
     """The arguments of `size` calls at a time: one tuple for each parameter."""
-    rest = iter(items)
-    while columns := list(zip(*itertools.islice(rest, size), strict=True)):
+    if len(iterables) == 1:  # without a tuple for each call
+        rest = iter(iterables[0])
+        while column := tuple(itertools.islice(rest, size)):
+            yield [column]
+        return
+    calls = zip(*iterables, strict=False)
+    while columns := list(zip(*itertools.islice(calls, size), strict=True)):
         yield columns

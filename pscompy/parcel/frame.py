@@ -11,12 +11,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pscompy.errors import Cancelled, ParcelError, ProtocolError, describe
+from pscompy.errors import Cancelled, Closed, ParcelError, PeerLost, ProtocolError, describe
 from pscompy.parcel.action import (
     Registered,
     Running,
@@ -32,17 +32,25 @@ if TYPE_CHECKING:
     from pscompy.parcel.objects import Objects
 
 DELAY = 0.001  # seconds that a result waits for further results at most
+LOST = (PeerLost, Closed)
 
 Result = tuple[int, Any, "BaseException | None"]
 """The index of a call, its value, and its exception or None."""
 
 
 class Called(Running):
-    """An action that a peer has called; `resolve` finds further actions by their names."""
+    """An action that a peer has called; `resolve` finds further actions by their names, and `items`
+    has those of a chunk that have not begun."""
+
+    items: Iterator[Any] = iter(())
 
     def __init__(self, source: Any, resolve: Callable[[object], Registered]) -> None:
         super().__init__("?", source)
         self.resolve = resolve
+
+    def cancel(self) -> None:
+        super().cancel()
+        deque(self.items, 0)  # takes them all, so that the call begins no more of them
 
     def prepare(self, asked: Any) -> Registered:
         """The function of a call.
@@ -211,13 +219,14 @@ class Frame:
 
 
 class Batch:
-    """The calls of one message where they were made; reports each result once. `refused(error)` is
-    called if the peer could not restore the message."""
+    """The calls of one message where they were made; reports each result once: `report(results,
+    lost)`, where `lost` is true if the connection has ended. `refused(error)` is called if the peer
+    could not restore the message."""
 
     def __init__(
         self,
         count: int,
-        report: Callable[[list[Result]], object],
+        report: Callable[[list[Result], bool], object],
         refused: Callable[[BaseException], object],
     ) -> None:
         self._left = set(range(count))
@@ -243,12 +252,12 @@ class Batch:
         if not len(reported) == len(results) == len(values) + len(failed) or reported - self._left:
             raise ProtocolError("this is no answer of one of several actions")
         self._left -= reported
-        self._report(results)
+        self._report(results, False)
 
     def fail(self, error: BaseException) -> None:
         """Report the exception as the result of all calls that were not answered."""
         left, self._left = self._left, set()
-        self._report([(index, None, error) for index in sorted(left)])
+        self._report([(index, None, error) for index in sorted(left)], isinstance(error, LOST))
 
     def drop(self) -> None:
         """Report nothing any more."""
@@ -263,9 +272,10 @@ def call_many(target: object, columns: list[tuple[Any, ...]]) -> list[Any]:
     """
     call = current_action()
     assert isinstance(call, Called)
-    results = []
-    for result in map(call.resolve(target).function, *columns):
-        if call.cancelled:
-            raise Cancelled("the action was cancelled")
-        results.append(result)
+    first, *others = columns
+    call.items = iter(first)
+    if not call.cancelled:
+        results = list(map(call.resolve(target).function, call.items, *others))
+    if call.cancelled:
+        raise Cancelled("the action was cancelled")
     return results

@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures._base import FINISHED, PENDING
+from concurrent.futures._base import CANCELLED, FINISHED, PENDING
 from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import PscomError, Timeout
@@ -79,13 +79,12 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         The peer drops an action that has not begun; a running action sees
         `current_action().cancelled`.
         """
-        if self._state == FINISHED:
+        if self._state == FINISHED or not super().cancel():
             return False
-        if self.cancelled():
-            return True
-        if not super().cancel():
-            return False
-        self.set_running_or_notify_cancel()
+        with self._lock:
+            if self._state != CANCELLED:  # another thread has cancelled the future
+                return True
+            self.set_running_or_notify_cancel()
         self.withdraw()
         return True
 

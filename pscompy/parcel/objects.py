@@ -1,10 +1,10 @@
 """Objects over connections: each is a head, which is matched, followed by its long chunks.
 
 Heads are sent in a context of their own, so that objects match only receives of objects. Chunks
-that do not fit into the head are offered in it, all together: the receiver fetches them into memory
-of its pool. A single one, those that are lent, and those of a connection that is not up yet are
-messages of a second context; the head contains their tag there. The receiver maps chunks that are
-lent.
+that do not fit into the head and are too long for eager messages are offered in it, all together:
+the receiver fetches them into memory of its pool. The others, a single long one, those that are
+lent, and those of a connection that is not up yet are messages of a second context; the head
+contains their tag there. The receiver maps chunks that are lent.
 """
 
 from __future__ import annotations
@@ -130,19 +130,18 @@ class Objects:
     def _post(self, packed: Archive, tag: int, lend: bool) -> list[Request[None]]:
         """Post the sends of the head and of the chunks outside of it, in this order."""
         ident = next(self._idents) & TAGS
-        room = 0 if lend else self._eager_max() or _EAGER
+        eager = self._eager_max() or _EAGER
         offers: list[Request[None]] = []
-        head, rest = packed.pack(ident, room, partial(self._offer, offers, lend))
         try:
+            offer = partial(self._offer, offers, lend)
+            head, rest = packed.pack(ident, 0 if lend else eager, offer, eager)
             requests = [self.heads.isend(head, tag)]
         except BaseException:
-            for offer in offers:
-                offer.cancel()
+            for offered in offers:
+                offered.cancel()
             raise
-        if offers:
-            return requests + offers
         requests += [self.chunks.isend(_owner(it) if lend else it, ident, lend) for it in rest]
-        return requests
+        return requests + offers
 
     def _offer(self, offers: list[Request[None]], lend: bool, chunks: list[Any]) -> bytes:
         """Offer several chunks together, if that is possible; adds the request to `offers`."""
@@ -194,17 +193,26 @@ class Objects:
         return receive(self.heads._worker, self.heads, self.heads.irecv(None, tag), lambda _: self)
 
     def fetch(self, head: Head) -> list[Request]:
-        """Post receives for the chunks outside of the head. Chunks that are offered together have
-        one request."""
-        if not head.offer:
-            return [self.chunks._irecv_memory(head.ident) for _ in head.outside]
+        """Post receives for the chunks outside of the head. Those that are offered together have
+        one request, the last one."""
+        offered = head.offered
+        fetching = [self._fetch_offered(head, offered)] if head.offer else []
+        sent = len(head.outside) - len(offered)
+        return [self.chunks._irecv_memory(head.ident) for _ in range(sent)] + fetching
+
+    def _fetch_offered(self, head: Head, offered: list[int]) -> Request:
         kept = self._kept.pop(head.ident, None)
         if kept is not None:
-            return [kept]
-        allocate, outside = self.heads._worker.allocate, head.outside
-        if len(outside) > _binding.OFFER_MAX:
-            raise ProtocolError(f"an offer of {len(outside)} chunks is too long")
-        return [self.chunks._fetch(head.offer, [allocate(nbytes) for nbytes in outside])]
+            return kept
+        if not 0 < len(offered) <= _binding.OFFER_MAX:
+            raise ProtocolError(f"an archive offers {len(offered)} chunks")
+        allocate = self.heads._worker.allocate
+        try:
+            return self.chunks._fetch(head.offer, [allocate(nbytes) for nbytes in offered])
+        except MemoryError:
+            with suppress(PscomError):
+                self.chunks._fetch(head.offer, [])  # refuses it: the sender's request ends
+            raise
 
     def keep(self, ident: int, fetching: Request) -> None:
         """Keep the request for chunks that were offered for the next receive of their head, because
@@ -229,7 +237,8 @@ class Objects:
         if head is None:
             return self.restore(data)
         if head.offer:
-            chunks = chunks[0]
+            *sent, fetched = chunks
+            chunks = head.in_order(sent, fetched)
         return archive.load(head, chunks, self._serialiser)
 
     def restore(self, data: Buffer) -> Any:
@@ -357,7 +366,7 @@ class Receiving(Request):
                 head = head_of(data)
                 chunks = self._chunks = objects.fetch(head) if head else []
                 if head and head.offer:
-                    self._keep = partial(objects.keep, head.ident, chunks[0])
+                    self._keep = partial(objects.keep, head.ident, chunks[-1])
             except BaseException as error:
                 self._fail(error)
                 return

@@ -131,7 +131,9 @@ def _checked(made: Any) -> Any:
     return made
 
 
-def _over(budget: Budget, data: Any, kind: Any, shape: Any, order: Any, axes: Any = None) -> Any:
+def _over(
+    budget: Budget, data: Any, kind: Any, shape: Any, order: Any = "C", axes: Any = None
+) -> Any:
     """An array over a buffer that has arrived."""
     check(type(order) is str and order in ("C", "F", "K"), "an array")
     view = buffer(data)
