@@ -60,7 +60,7 @@ class Contender:
             print(json.dumps(asdict(job)), file=control, flush=True)
         answers = {role: control.readline() for role, control in self._controls.items()}
         if not all(answers.values()):
-            raise PscomError(f"a process of {self.name}  has ended; its error is printed above")
+            raise PscomError(f"a process of {self.name} has ended; its error is printed above")
         return float(answers[0])
 
     def close(self) -> None:

@@ -21,13 +21,14 @@ _COLUMNS = 2
 @dataclass(frozen=True)
 class Panel:
     """One plot: a line for each name, over sizes or what else `over` says. The names in `dashed`
-    are limits and drawn as dashed lines."""
+    are limits and drawn as dashed lines. The vertical axis of a `share` is linear."""
 
     label: str
     lines: Mapping[str, Mapping[int, float]]
     dashed: tuple[str, ...] = ()
     over: str = "bytes in a message"
     linear: bool = False
+    share: bool = False
 
 
 def check() -> None:
@@ -58,7 +59,7 @@ def _draw(axes: Axes, panel: Panel) -> None:
     else:
         sizes = [size for size in sizes if size > 0]
         axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
+        axes.set_yscale("linear" if panel.share else "log")
         axes.set_xticks(sizes, [short(size) for size in sizes], rotation=45)
         axes.minorticks_off()
     axes.set_xlabel(panel.over)

@@ -121,7 +121,7 @@ class Job:
         self._guard.signal(number)
 
     def _dump(self) -> None:
-        """Have all ranks that can write what they have in flight."""
+        """Have each rank that handles SIGQUIT write the dump of its operations in flight."""
         self._guard.signal_catching(signal.SIGQUIT)
 
     def _stop(self) -> None:
