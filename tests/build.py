@@ -1,5 +1,5 @@
-"""Compiles the suites in C, and installs the peers that benchmarks are tested with:
-`python -m tests.build`, which ./run does before it runs all tests.
+"""Compiles the suites in C and the modules of the tests, and installs the peers that benchmarks
+are tested with: `python -m tests.build`, which ./run does before it runs all tests.
 
 The first test that needs what is not listed here makes it.
 """
@@ -7,6 +7,8 @@ The first test that needs what is not listed here makes it.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -45,12 +47,16 @@ def compile_all(compiler: Compiler, folder: Path) -> None:
 
 
 def main() -> None:
+    # pytest rewrites the assertions of a module at its first import, and keeps what it has made.
+    collecting = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
+    collection = subprocess.Popen(collecting, stdout=subprocess.DEVNULL)
     compiler = Compiler()
     for peer in ("mpich", "openmpi"):
         peers.environment(peer)
     with tempfile.TemporaryDirectory() as folder:
         compile_all(compiler, Path(folder))
     compiler.forget(time.time() - KEPT)
+    collection.wait()
 
 
 if __name__ == "__main__":

@@ -71,6 +71,11 @@ class Compiler:
                 path.unlink()
 
 
+def cases(sources: Iterable[Path]) -> list[str]:
+    """The names of the cases that these sources define by CASE (cases.h)."""
+    return [name for it in sources for name in re.findall(r"^CASE\((\w+)", content(it), re.M)]
+
+
 @cache
 def version() -> str:
     return subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=True).stdout

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from pscompy.testing.base import Base
 from pscompy.testing.fault_cases import OPERATIONS, Faults
 from pscompy.testing.process import Far
-from tests import by_value
+from tests import by_value, forked
 from tests.compiler import Compiler
 from tests.jobs import Launcher
 from tests.program import program
@@ -22,17 +21,8 @@ from tests.program import program
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No assertion may depend on the speed of the machine, and every run uses the same examples.
-settings.register_profile(
-    "pscompy",
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-settings.load_profile("pscompy")
-
 Far.dumps = by_value.dumps  # far processes call functions and lambdas of the tests, too
+Far.begun = forked.begun
 
 # A megabyte there and back takes half a second in a guest of ib, on a busy machine.
 Base.large = int(os.environ.get("PSCOMPY_TEST_LARGE", 12 << 20)) + 5
@@ -40,7 +30,27 @@ Base.large = int(os.environ.get("PSCOMPY_TEST_LARGE", 12 << 20)) + 5
 # The longest tests begin first, so that no process of a run works on it when others have ended.
 LONGEST = ("tests/ib/test_conformance", "tests/ib/test_suites", "tests/examples/", "tests/core/")
 LONGEST += ("tests/ib/", "tests/session/test_flood", "tests/conformance/", "tests/bench/")
-LONGEST += ("tests/gateway/test_failover", "tests/gateway/", "tests/contract/", "tests/session/")
+LONGEST += ("tests/gateway/test_failover", "tests/gateway/", "tests/contract/", "tests/portals/")
+LONGEST += ("tests/launch/", "tests/package/", "tests/session/")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.pluginmanager.hasplugin("hypothesispytest"):  # not in the guests of ib
+        load_settings_of_hypothesis()
+
+
+def load_settings_of_hypothesis() -> None:
+    """No assertion may depend on the speed of the machine, and every run uses the same examples."""
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "pscompy",
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("pscompy")
 
 
 def begins(item: pytest.Item) -> int:
@@ -53,8 +63,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         items.sort(key=begins)
     if "PSCOMPY_TEST_OPERATIONS" not in os.environ and not any("::" in it for it in config.args):
-        left_out = list(left_out_operations(items))
-        config.hook.pytest_deselected(items=left_out)
+        left_out = dict.fromkeys(left_out_operations(items))
+        config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
 
 

@@ -40,20 +40,20 @@ FLOORS = {
         *("fault_injection", "wakeup", "pool", "region"),
     ),
     "pscompy/plugins/shm": (
-        *("transport", "calibrate", "settings", "listen", "connect", "trial", "ep", "offer"),
-        *("receive", "map", "memory", "share", "cma", "send", "sleep", "state", "link", "active"),
-        *("source", "board", "ring"),
+        *("transport", "calibrate", "settings", "listen", "connect", "sleep", "inbox", "trial"),
+        *("ep", "offer", "receive", "map", "show", "place", "memory", "share", "cma", "send"),
+        *("state", "link", "active", "source", "board", "ring"),
     ),
     "pscompy/plugins/tcp": (
-        *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "sleep"),
-        *("network", "address", "settings"),
+        *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "pace"),
+        *("sleep", "network", "address", "settings"),
     ),
     "pscompy/transport/python": ("pump", "transport", "ep", "queue", "proof"),
     "pscompy/binding": (
         *("module", "communicator", "connection_type", "worker_type", "request", "persistent"),
         *("sleeper", "object", "access", "run", "outcome", "message", "worker_end", "waiting"),
-        *("await", "completion", "cancel", "request_life", "result", "giveback", "op", "buffers"),
-        *("readonly_lease", "start", "rank_map", "errors", "call", "array", "timeout", "strided"),
+        *("await", "completion", "cancel", "request_life", "result", "giveback", "start", "op"),
+        *("buffers", "readonly_lease", "rank_map", "errors", "call", "array", "timeout", "strided"),
         *("state", "recv_buffer", "memory", "connection", "args"),
     ),
     "gateway/pscompy_gateway/transport": (
@@ -62,15 +62,29 @@ FLOORS = {
     ),
     "gateway/pscompy_gateway/daemon": ("lifetime", "forward", "routing", "accounting"),
 }
-DEFINITION = re.compile(r"^(?!static\b)[a-z_][\w *]*?\b(\w+)\([^;{]*\)\n\{", re.M)
+# A function that other files can call: not static, or inline in a header.
+DEFINITION = re.compile(
+    r"^(?:static inline |(?!static\b))[a-z_][\w *]*?\b(\w+)\([^;{]*\)\n\{", re.M
+)
+
+
+def without_comments(path: Path) -> str:
+    return re.sub(r"/\*.*?\*/", "", path.read_text() if path.exists() else "", flags=re.S)
 
 
 def upward(folder: Path, floors: tuple[str, ...]) -> list[str]:
-    """The functions that a file of this folder calls although their file is not further down."""
+    """The functions that a file of this folder calls although their file is not further down.
+
+    A function that is inline in a header belongs to the C file of the same name."""
     files = [path for path in folder.glob("*.c") if path.name != "_native.c"]
-    code = {path.stem: re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S) for path in files}
+    code = {path.stem: without_comments(path) for path in files}
+    headers = {path.stem: without_comments(path.with_suffix(".h")) for path in files}
     assert sorted(code) == sorted(floors)
-    homes = {name: stem for stem, text in code.items() for name in DEFINITION.findall(text)}
+    homes = {
+        name: stem
+        for stem, text in code.items()
+        for name in DEFINITION.findall(text + headers[stem])
+    }
     return sorted(
         f"{stem} -> {homes[name]}: {name}"
         for stem, text in code.items()
@@ -112,7 +126,7 @@ CORE_ROWS = (
     "conn_control",
     "proto/credit proto/rates proto/stripe proto/am_node proto/tag_post",
     "proto/match_list proto/match_queue",
-    "proto/match proto/describe",
+    "proto/tuple proto/match proto/describe",
     "proto/am proto/eager proto/region proto/rndv_keys proto/rndv",
     "proto/rndv_direct proto/rndv_am proto/rndv_fin",
     "proto/am_offer proto/tag_send proto/tag",

@@ -70,7 +70,7 @@ GENERATED = ("**/_core.c", "**/_native.c")
 CONTROL = (
     ("descriptors", "addresses", "core_log", "handshake"),
     ("event_loop", "selection", "name_table"),
-    ("precon", "explain", "lane", "datagrams"),
+    ("precon", "explain", "lane", "datagrams", "guest"),
     ("dialer", "admission", "transports"),
     ("worker",),
     ("progress",),

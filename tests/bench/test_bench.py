@@ -11,17 +11,18 @@ from pathlib import Path
 import pytest
 
 import pscompy
+from pscompy.cli.measure import Job
 
 ROOT = Path(__file__).parents[2]
 GROUPS = os.environ.get("PSCOMPY_TEST_GROUPS", "shm-rate")  # with peers
 if Path(pscompy.get_include()) != ROOT:
     pytest.skip("pscompy is installed without its source folder", allow_module_level=True)
 
-from bench import plots, results, rounds  # noqa: E402
+from bench import computing, overlap, plots, rails, results, rounds  # noqa: E402
 from bench.groups import README, chosen, groups  # noqa: E402
 from bench.native import NotMeasured, cores, run  # noqa: E402
 from bench.rounds import Launched, Patience, Rounds  # noqa: E402
-from bench.rows import Cell, Group  # noqa: E402
+from bench.rows import TRIALS, Cell, Group  # noqa: E402
 
 
 def bench(folder, *arguments, code=0):
@@ -81,6 +82,16 @@ def test_the_limits_of_the_machine():
         run("nothing")
 
 
+def test_threads_with_endpoints():
+    """Threads in Python, and threads in C that use workers by the C interface."""
+    launches = groups()["endpoints"].launches
+    for sharing in ("pscompy", "shared", "single", "everywhere"):
+        figures = launches[sharing](0.02)
+        assert {cell.name for cell in groups()["endpoints"].cells} == {*figures}
+        del figures["PSS per endpoint"]  # of `single` it may be nothing
+        assert min(figures.values()) > 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -98,6 +109,15 @@ def test_help_names_every_group():
     said = re.sub(r"-\s+", "-", bench(None, "--help").stdout)
     for name in groups():
         assert name in said
+
+
+def test_rails_between_two_namespaces():
+    try:
+        taken = rails.one_way((200, 200), 0.01, (8, 4 << 20))  # checks the number of lanes
+    except NotMeasured as error:
+        pytest.skip(str(error))
+    assert set(taken) == {8, 4 << 20}
+    assert min(taken.values()) > 0
 
 
 def test_growth_in_one_picture(tmp_path):
@@ -125,6 +145,52 @@ def test_lists_against_peers(tmp_path):
 def test_growth_stands_for_its_groups():
     known = dict.fromkeys(("growth-a", "shm-rate", "growth-b"))
     assert chosen("shm-rate,growth", known) == ("shm-rate", "growth-a", "growth-b")
+
+
+# ---- messages that move while a process computes ------------------------------------------------
+
+
+def skip_on_one_core():
+    if len(set(cores())) == 1:
+        pytest.skip("there is one core only")
+
+
+def test_overlap_stands_for_its_groups():
+    known = groups()
+    assert chosen("overlap", known) == tuple(name for name in known if name.startswith("overlap-"))
+    assert len(chosen("overlap", known)) == len(overlap.groups())
+
+
+@pytest.mark.parametrize("group", overlap.groups(), ids=lambda group: group.name)
+def test_each_cell_of_overlap_has_a_figure(group):
+    skip_on_one_core()
+    assert set(group.launches["pscompy"](0.005)) == {cell.name for cell in group.cells}
+
+
+def test_messages_while_one_side_is_away():
+    """The computation lasts for as long as a busy machine may need to let the other side run. A
+    message that is announced while its receiver is still in `send` may arrive before that."""
+    skip_on_one_core()
+    assert arrived("pscompy", computing.RECEIVER_AWAY) == 3
+    assert arrived("TUPLEQ=0", computing.RECEIVER_AWAY) < 3
+    assert arrived("pscompy", computing.SENDER_AWAY) == 3
+
+
+def arrived(name, test):
+    job = Job(test, 1 << 20, 3, 500_000)
+    return overlap.launch(overlap.ENDS[name], lambda pair, _: {"n": pair.run(job)}, 0.0)["n"]
+
+
+def test_a_count_is_better_if_it_is_higher(tmp_path, monkeypatch):
+    panels = []
+    monkeypatch.setattr(plots.plot, "check", lambda: None)
+    monkeypatch.setattr(plots.plot, "draw", lambda path, title, drawn: panels.extend(drawn))
+    cell = Cell("one way", TRIALS, 15, (), 8)
+    for figure, passed in ((15.0, True), (14.0, False)):
+        document = made([launched("pscompy", figure)], cell, ("pscompy",))
+        assert document["cells"][0]["passed"] is passed
+        plots.draw(tmp_path / "group.png", "a group", [document])
+    assert [panel.share for panel in panels] == [True, True]
 
 
 def test_the_table_in_the_readme(tmp_path):

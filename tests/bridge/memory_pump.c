@@ -304,9 +304,6 @@ uintptr_t bridge_transport(void)
     return (uintptr_t)&memory_ops;
 }
 
-/* Another process does not share this memory, so there are no such cases. */
-const ct_case_t ct_fault_cases[] = {{NULL, NULL, 0, false}};
-
 /* ---- cases of its own ---- */
 
 static void refuse(const uint8_t *frame, size_t len)
@@ -320,7 +317,7 @@ static void refuse(const uint8_t *frame, size_t len)
     bridge_release(bridge);
 }
 
-static void absurd_frames_are_refused(void)
+CASE(absurd_frames_are_refused)
 {
     static uint8_t frame[5000];
 
@@ -333,7 +330,7 @@ static void absurd_frames_are_refused(void)
     refuse(frame, 8 + 9);
 }
 
-static void what_does_not_fit_is_not_made(void)
+CASE(what_does_not_fit_is_not_made)
 {
     bridge_attr_t attr = {
         .latency_ns = 1, .bandwidth = 1, .max_frame = 4096, .queue = 2};
@@ -344,9 +341,3 @@ static void what_does_not_fit_is_not_made(void)
     attr.max_frame = 1000;
     ct_check(!bridge_create("b", &attr, NULL, 0), "max_frame");
 }
-
-const ct_case_t ct_own_cases[] = {
-    {"absurd_frames_are_refused", absurd_frames_are_refused, 0, false},
-    {"what_does_not_fit_is_not_made", what_does_not_fit_is_not_made, 0, false},
-    {NULL, NULL, 0, false},
-};

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compiler import ADDRESS, THREAD, Compiler
+from tests.compiler import ADDRESS, THREAD, Compiler, cases
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -49,12 +49,7 @@ def compile_driver(compiler: Compiler, path: Path, flags: Sequence[str]) -> Path
 
 def case_names() -> list[str]:
     """The names of the cases, read from the sources, because nothing is built yet."""
-    lines = [
-        line
-        for path in (HERE / "memory_pump.c", *(CONTRACT / name for name in CASES))
-        for line in path.read_text().splitlines()
-    ]
-    return [line.split('"')[1] for line in lines if line.startswith('    {"')]
+    return cases(SOURCES)
 
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)

@@ -32,6 +32,11 @@ class TestShmByMessages(conformance.Suite):
     config: ClassVar = {"RNDV_SCHEME": "am", "SHM_CMA": 0}
 
 
+class TestShmWithReceivesThatTheSenderSees(conformance.Suite):
+    transport = "shm"
+    config: ClassVar = {"TUPLEQ": 1}
+
+
 class TestShmWithProgressThread(conformance.Suite):
     transport = "shm"
     config: ClassVar = {"PROGRESS_THREAD": 1}
@@ -44,6 +49,21 @@ class TestTcp(conformance.Suite):
 class TestTcpWithSmallBuffers(conformance.Suite):
     transport = "tcp"
     config: ClassVar = {"TCP_BUFFER_SIZE": "1k", "TCP_SO_SNDBUF": "4k", "TCP_SO_RCVBUF": "4k"}
+
+
+class TestTcpOverTwoRails(conformance.Suite):
+    transport = "tcp"
+    config: ClassVar = {"TCP_RAILS": "127.0.0.1,127.0.0.2"}
+
+
+class TestTcpOverTwoRailsWithSmallBuffers(conformance.Suite):
+    transport = "tcp"
+    config: ClassVar = {
+        "TCP_RAILS": "127.0.0.1,127.0.0.2",
+        "TCP_BUFFER_SIZE": "1k",
+        "TCP_SO_SNDBUF": "4k",
+        "TCP_SO_RCVBUF": "4k",
+    }
 
 
 class TestPython(conformance.Suite):

@@ -3,7 +3,7 @@
 
 #include "harness.h"
 
-static void interface_describes_itself(void)
+CASE(interface_describes_itself)
 {
     ct_side_t side;
     const psc_iface_attr_t *attr = &side.attr;
@@ -32,7 +32,7 @@ static void interface_describes_itself(void)
     ct_side_close(&side);
 }
 
-static void open_twice(void)
+CASE(open_twice)
 {
     ct_side_t one, two;
 
@@ -42,7 +42,7 @@ static void open_twice(void)
     ct_side_close(&two);
 }
 
-static void connect_two(void)
+CASE(connect_two)
 {
     ct_pair_t pair;
 
@@ -53,7 +53,7 @@ static void connect_two(void)
 }
 
 /* The connector sends its first message before the acceptor knows the token. */
-static void connect_before_acceptor(void)
+CASE(connect_before_acceptor)
 {
     ct_pair_t pair;
     uint8_t address[PSC_ADDRESS_MAX];
@@ -79,7 +79,7 @@ static void connect_before_acceptor(void)
 }
 
 /* An endpoint that sends to itself. */
-static void connect_self(void)
+CASE(connect_self)
 {
     ct_pair_t pair;
     uint8_t address[PSC_ADDRESS_MAX];
@@ -98,7 +98,7 @@ static void connect_self(void)
     ct_pair_down(&pair);
 }
 
-static void wrong_token_fails_both(void)
+CASE(wrong_token_fails_both)
 {
     ct_pair_t pair;
     uint8_t address[PSC_ADDRESS_MAX], wrong[PSC_TOKEN_SIZE];
@@ -134,7 +134,7 @@ static void refuse_address(ct_pair_t *pair, const uint8_t *address, size_t len)
     ct_end_destroy(&end, pair->b);
 }
 
-static void damaged_address_is_refused(void)
+CASE(damaged_address_is_refused)
 {
     ct_pair_t pair;
     uint8_t address[PSC_ADDRESS_MAX], damaged[PSC_ADDRESS_MAX];
@@ -154,7 +154,7 @@ static void damaged_address_is_refused(void)
     ct_pair_down(&pair);
 }
 
-static void unused_endpoint_closes(void)
+CASE(unused_endpoint_closes)
 {
     ct_pair_t pair;
     uint8_t address[PSC_ADDRESS_MAX];
@@ -172,7 +172,7 @@ static void unused_endpoint_closes(void)
     ct_pair_down(&pair);
 }
 
-static void small_room_for_address(void)
+CASE(small_room_for_address)
 {
     ct_pair_t pair;
     uint8_t address[PSC_ADDRESS_MAX];
@@ -188,7 +188,7 @@ static void small_room_for_address(void)
 
 /* Connects more endpoints at once than a transport may greet at the same
  * time. */
-static void many_endpoints(void)
+CASE(many_endpoints)
 {
     static ct_pair_t pairs[MANY];
     ct_pair_t *first = &pairs[0];
@@ -218,7 +218,7 @@ static void many_endpoints(void)
 
 /* Messages sent before ep_close arrive; then the peer is notified of the end.
  */
-static void close_drains(void)
+CASE(close_drains, .two_sides = true)
 {
     ct_pair_t pair;
     ct_send_t send, big = {.done = true};
@@ -258,7 +258,7 @@ static void destroy_inside(ct_end_t *end)
     end->ep = NULL;
 }
 
-static void close_inside_upcall(void)
+CASE(close_inside_upcall)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -278,7 +278,7 @@ static void close_inside_upcall(void)
 #define DESCRIPTORS_MAX 256
 
 /* Every descriptor is close-on-exec while in use, and closed at the end. */
-static void descriptors_are_given_back(void)
+CASE(descriptors_are_given_back)
 {
     ct_pair_t pair;
     int before = 0, after = 0;
@@ -298,20 +298,3 @@ static void descriptors_are_given_back(void)
         after += fcntl(fd, F_GETFD) >= 0;
     ct_check(after == before, "%d descriptors became %d", before, after);
 }
-
-const ct_case_t ct_connect_cases[] = {
-    {"interface_describes_itself", interface_describes_itself, 0, false},
-    {"open_twice", open_twice, 0, false},
-    {"connect_two", connect_two, 0, false},
-    {"connect_before_acceptor", connect_before_acceptor, 0, false},
-    {"connect_self", connect_self, 0, false},
-    {"wrong_token_fails_both", wrong_token_fails_both, 0, false},
-    {"damaged_address_is_refused", damaged_address_is_refused, 0, false},
-    {"unused_endpoint_closes", unused_endpoint_closes, 0, false},
-    {"small_room_for_address", small_room_for_address, 0, false},
-    {"descriptors_are_given_back", descriptors_are_given_back, 0, false},
-    {"many_endpoints", many_endpoints, 0, false},
-    {"close_drains", close_drains, 0, true},
-    {"close_inside_upcall", close_inside_upcall, 0, false},
-    {NULL, NULL, 0, false},
-};

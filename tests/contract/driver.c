@@ -5,8 +5,7 @@
  * VARIABLES in config.py there. Nothing else: test_contract.py finds it,
  * compiles its sources with this folder's under AddressSanitizer and UBSan,
  * and runs every case in a process of its own with the declared defaults.
- * Cases of one transport alone go into <name>_*cases.c in this folder, as one
- * table named ct_own_cases.
+ * Cases of one transport alone go into <name>_*cases.c in this folder.
  *
  * By hand, after pytest has kept a compiled driver (--basetemp=/tmp/contract):
  *   driver_tcp list
@@ -18,30 +17,10 @@
 
 uintptr_t TRANSPORT(void);
 
-static const ct_case_t *const tables[] = {
-    ct_connect_cases, ct_message_cases, ct_memory_cases, ct_event_cases,
-    ct_fault_cases,   ct_mapping_cases, ct_tag_cases,    ct_own_cases,
-};
-
-#define N_TABLES (sizeof(tables) / sizeof(tables[0]))
-
-static const ct_case_t *driver_find(const char *name)
-{
-    for (size_t t = 0; t < N_TABLES; t++) {
-        for (const ct_case_t *c = tables[t]; c && c->name; c++) {
-            if (strcmp(c->name, name) == 0)
-                return c;
-        }
-    }
-    return NULL;
-}
-
 static int driver_list(void)
 {
-    for (size_t t = 0; t < N_TABLES; t++) {
-        for (const ct_case_t *c = tables[t]; c && c->name; c++)
-            puts(c->name);
-    }
+    for (const test_case_t *it = test_cases; it; it = it->next)
+        puts(it->name);
     return 0;
 }
 
@@ -110,7 +89,7 @@ static void driver_skip_without(uint64_t missing)
 }
 
 /* Skips with a reason if the transport cannot run the case. */
-static void driver_require(const ct_case_t *c)
+static void driver_require(const test_case_t *c)
 {
     ct_side_t side;
     uint64_t missing;
@@ -130,7 +109,7 @@ static void driver_require(const ct_case_t *c)
 
 static void driver_run(const char *name)
 {
-    const ct_case_t *c = driver_find(name);
+    const test_case_t *c = test_case_find(name);
 
     ct_check(c, "case %s", name);
     alarm(3 * CT_PATIENCE_S);

@@ -30,22 +30,22 @@ static void exchange_kind(ct_kind_t kind)
     ct_pair_down(&pair);
 }
 
-static void exchange_bcopy(void)
+CASE(exchange_bcopy)
 {
     exchange_kind(CT_BCOPY);
 }
 
-static void exchange_short(void)
+CASE(exchange_short, .caps = PSC_CAP_AM_SHORT)
 {
     exchange_kind(CT_SHORT);
 }
 
-static void exchange_zcopy(void)
+CASE(exchange_zcopy, .caps = PSC_CAP_AM_ZCOPY)
 {
     exchange_kind(CT_ZCOPY);
 }
 
-static void too_long_is_refused(void)
+CASE(too_long_is_refused)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -99,7 +99,7 @@ static void back_pressure(ct_kind_t kind, size_t len)
     ct_pair_down(&pair);
 }
 
-static void back_pressure_bcopy(void)
+CASE(back_pressure_bcopy)
 {
     ct_side_t side;
     size_t longest;
@@ -110,18 +110,18 @@ static void back_pressure_bcopy(void)
     back_pressure(CT_BCOPY, longest);
 }
 
-static void back_pressure_odd(void)
+CASE(back_pressure_odd)
 {
     back_pressure(CT_BCOPY, 999);
 }
 
-static void back_pressure_zcopy(void)
+CASE(back_pressure_zcopy, .caps = PSC_CAP_AM_ZCOPY)
 {
     back_pressure(CT_ZCOPY, (1 << 20) + 1);
 }
 
 /* Messages of random kinds keep their order. */
-static void kinds_keep_order(void)
+CASE(kinds_keep_order)
 {
     ct_pair_t pair;
     ct_send_t *sends = calloc(600, sizeof(*sends));
@@ -152,7 +152,7 @@ static void kinds_keep_order(void)
 }
 
 /* Sends in both directions at once, each more than the fabric buffers. */
-static void both_ways_at_once(void)
+CASE(both_ways_at_once, .caps = PSC_CAP_AM_ZCOPY)
 {
     ct_pair_t pair;
     ct_send_t there[6], back[6];
@@ -192,17 +192,17 @@ static void landing(ct_landing_t landing)
     printf("%llu messages came by am_begin\n", (unsigned long long)begun);
 }
 
-static void landing_scattered(void)
+CASE(landing_scattered)
 {
     landing(CT_SCATTER);
 }
 
-static void landing_cut_short(void)
+CASE(landing_cut_short)
 {
     landing(CT_HALF);
 }
 
-static void landing_nowhere(void)
+CASE(landing_nowhere)
 {
     landing(CT_NOWHERE);
 }
@@ -211,7 +211,7 @@ static void landing_nowhere(void)
  * discarded, and later messages are received correctly. */
 #define EARLY 30
 
-static void landing_taken_back(void)
+CASE(landing_taken_back)
 {
     unsigned taken = 0;
     ct_kind_t kind;
@@ -244,7 +244,7 @@ static void landing_taken_back(void)
 
 /* Descriptors that the protocol holds keep their bytes; releasing them makes
  * room again. */
-static void held_descriptors(void)
+CASE(held_descriptors)
 {
     ct_pair_t pair;
     ct_send_t *sends = calloc(FLOOD_MAX, sizeof(*sends));
@@ -283,7 +283,7 @@ static void answer(ct_end_t *end)
         free(send.buffer);
 }
 
-static void answer_inside_upcall(void)
+CASE(answer_inside_upcall)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -297,22 +297,3 @@ static void answer_inside_upcall(void)
     ct_until(&pair, pair.y.received == 200);
     ct_pair_down(&pair);
 }
-
-const ct_case_t ct_message_cases[] = {
-    {"exchange_bcopy", exchange_bcopy, 0, false},
-    {"exchange_short", exchange_short, PSC_CAP_AM_SHORT, false},
-    {"exchange_zcopy", exchange_zcopy, PSC_CAP_AM_ZCOPY, false},
-    {"too_long_is_refused", too_long_is_refused, 0, false},
-    {"back_pressure_bcopy", back_pressure_bcopy, 0, false},
-    {"back_pressure_odd", back_pressure_odd, 0, false},
-    {"back_pressure_zcopy", back_pressure_zcopy, PSC_CAP_AM_ZCOPY, false},
-    {"kinds_keep_order", kinds_keep_order, 0, false},
-    {"both_ways_at_once", both_ways_at_once, PSC_CAP_AM_ZCOPY, false},
-    {"landing_scattered", landing_scattered, 0, false},
-    {"landing_cut_short", landing_cut_short, 0, false},
-    {"landing_nowhere", landing_nowhere, 0, false},
-    {"landing_taken_back", landing_taken_back, 0, false},
-    {"held_descriptors", held_descriptors, 0, false},
-    {"answer_inside_upcall", answer_inside_upcall, 0, false},
-    {NULL, NULL, 0, false},
-};

@@ -169,28 +169,28 @@ static void killed(fault_stage_t stage)
     fault_end(&fault);
 }
 
-static void killed_while_idle(void)
+CASE(killed_while_idle, .two_sides = true)
 {
     killed(FAULT_IDLE);
 }
 
-static void killed_while_asleep(void)
+CASE(killed_while_asleep, .two_sides = true)
 {
     killed(FAULT_ASLEEP);
 }
 
-static void killed_while_sending(void)
+CASE(killed_while_sending, .two_sides = true)
 {
     killed(FAULT_SENDING);
 }
 
-static void killed_in_a_message(void)
+CASE(killed_in_a_message, .two_sides = true)
 {
     killed(FAULT_HUGE);
 }
 
 /* Sends in flight end with an error, and only after ep_failed. */
-static void killed_while_receiving(void)
+CASE(killed_while_receiving, .caps = PSC_CAP_AM_ZCOPY, .two_sides = true)
 {
     static fault_t fault;
     ct_end_t *end = &fault.pair.x;
@@ -216,7 +216,7 @@ static void killed_while_receiving(void)
     fault_end(&fault);
 }
 
-static void killed_before_connecting(void)
+CASE(killed_before_connecting, .two_sides = true)
 {
     static fault_t fault;
 
@@ -229,7 +229,7 @@ static void killed_before_connecting(void)
 }
 
 /* The death wakes a sleeper too. */
-static void death_wakes(void)
+CASE(death_wakes, .caps = PSC_CAP_EVENT, .two_sides = true)
 {
     static fault_t fault;
     ct_end_t *end = &fault.pair.x;
@@ -249,14 +249,3 @@ static void death_wakes(void)
     }
     fault_end(&fault);
 }
-
-const ct_case_t ct_fault_cases[] = {
-    {"killed_while_idle", killed_while_idle, 0, true},
-    {"killed_while_asleep", killed_while_asleep, 0, true},
-    {"killed_while_sending", killed_while_sending, 0, true},
-    {"killed_in_a_message", killed_in_a_message, 0, true},
-    {"killed_while_receiving", killed_while_receiving, PSC_CAP_AM_ZCOPY, true},
-    {"killed_before_connecting", killed_before_connecting, 0, true},
-    {"death_wakes", death_wakes, PSC_CAP_EVENT, true},
-    {NULL, NULL, 0, false},
-};

@@ -1,7 +1,6 @@
 /* The contract's test harness: sides (opened interfaces), ends (endpoints)
  * and messages that check themselves. See driver.c for how to use it. */
-#ifndef PSCOMPY_TESTS_CONTRACT_HARNESS_H
-#define PSCOMPY_TESTS_CONTRACT_HARNESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,6 +11,7 @@
 
 #include "pscompy/transport/kit/clock.h"
 #include "pscompy/transport/transport.h"
+#include "tests/cases.h"
 
 #define CT_SKIP 77           /* exit code of a case that cannot run here */
 #define CT_PATIENCE_S 60     /* time limit of every wait */
@@ -188,22 +188,6 @@ size_t ct_longest(const ct_side_t *side, ct_kind_t kind);
 
 /* ---- cases ---- */
 
-typedef struct ct_case {
-    const char *name;
-    void (*run)(void);
-    uint64_t caps; /* required; otherwise the case is skipped */
-    bool two_sides; /* needs a second interface */
-} ct_case_t;
-
-/* The last element has no name. */
-extern const ct_case_t ct_connect_cases[], ct_message_cases[],
-    ct_memory_cases[], ct_event_cases[], ct_fault_cases[], ct_mapping_cases[],
-    ct_tag_cases[];
-/* Cases of one transport, from tests/contract/<transport>_*cases.c if there are
- * any. */
-extern const ct_case_t ct_own_cases[] __attribute__((weak));
 /* Called before a case of a transport that must set up more than its
  * settings. */
 void ct_own_prepare(void) __attribute__((weak));
-
-#endif

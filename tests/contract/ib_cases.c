@@ -4,7 +4,7 @@
 
 /* A message that is too long is refused before anything is sent for it: the
  * offered ring is not taken into use. */
-static void too_long_sends_nothing(void)
+CASE(too_long_sends_nothing)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -24,8 +24,3 @@ static void too_long_sends_nothing(void)
     ct_check(x->way == IB_WAY_RING, "the ring is not used");
     ct_pair_down(&pair);
 }
-
-const ct_case_t ct_own_cases[] = {
-    {"too_long_sends_nothing", too_long_sends_nothing, 0, false},
-    {NULL, NULL, 0, false},
-};

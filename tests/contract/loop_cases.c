@@ -16,7 +16,7 @@ static psc_rkey_t *key_of(ct_side_t *side, ct_end_t *end, psc_mem_t *mem,
     return rkey;
 }
 
-static void foreign_key_is_refused(void)
+CASE(foreign_key_is_refused)
 {
     static char bytes[100];
     ct_pair_t pair;
@@ -36,7 +36,7 @@ static void foreign_key_is_refused(void)
 }
 
 /* The region is deregistered, and its entry in the table is used again. */
-static void stale_key_is_refused(void)
+CASE(stale_key_is_refused)
 {
     static char bytes[100], others[100];
     ct_pair_t pair;
@@ -59,7 +59,7 @@ static void stale_key_is_refused(void)
     ct_pair_down(&pair);
 }
 
-static void foreign_address_is_refused(void)
+CASE(foreign_address_is_refused)
 {
     ct_pair_t pair, other;
     uint8_t address[PSC_ADDRESS_MAX];
@@ -75,7 +75,7 @@ static void foreign_address_is_refused(void)
     ct_pair_down(&pair);
 }
 
-static void peer_learns_of_the_end(void)
+CASE(peer_learns_of_the_end)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -89,11 +89,3 @@ static void peer_learns_of_the_end(void)
     ct_check(pair.y.status == PSC_ERR_CLOSED, "%s", pair.y.reason);
     ct_pair_down(&pair);
 }
-
-const ct_case_t ct_own_cases[] = {
-    {"foreign_key_is_refused", foreign_key_is_refused, 0, false},
-    {"stale_key_is_refused", stale_key_is_refused, 0, false},
-    {"foreign_address_is_refused", foreign_address_is_refused, 0, false},
-    {"peer_learns_of_the_end", peer_learns_of_the_end, 0, false},
-    {NULL, NULL, 0, false},
-};

@@ -97,7 +97,7 @@ static void shared_down(shared_t *shared)
 
 /* ---- what is mapped ---- */
 
-static void map_shows_the_segment(void)
+CASE(map_shows_the_segment, .caps = PSC_CAP_MAP)
 {
     shared_t shared;
 
@@ -110,7 +110,7 @@ static void map_shows_the_segment(void)
     shared_down(&shared);
 }
 
-static void map_is_for_reading(void)
+CASE(map_is_for_reading, .caps = PSC_CAP_MAP)
 {
     shared_t shared;
 
@@ -121,7 +121,7 @@ static void map_is_for_reading(void)
     shared_down(&shared);
 }
 
-static void map_outlives_the_endpoint(void)
+CASE(map_outlives_the_endpoint, .caps = PSC_CAP_MAP)
 {
     shared_t shared;
 
@@ -135,7 +135,7 @@ static void map_outlives_the_endpoint(void)
     psc_map_drop(shared.map);
 }
 
-static void map_is_counted(void)
+CASE(map_is_counted, .caps = PSC_CAP_MAP)
 {
     shared_t shared;
 
@@ -149,7 +149,7 @@ static void map_is_counted(void)
 
 /* ---- what is kept ---- */
 
-static void keep_ends_the_sharing_of_these_bytes(void)
+CASE(keep_ends_the_sharing_of_these_bytes, .caps = PSC_CAP_MAP)
 {
     static const struct {
         uint64_t offset;
@@ -189,7 +189,7 @@ static void refuse(ct_pair_t *pair, const segment_t *segment, const char *what)
              "%s: %s", what, psc_status_string(status));
 }
 
-static void unsealed_is_refused(void)
+CASE(unsealed_is_refused, .caps = PSC_CAP_MAP)
 {
     static const int seals[] = {F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE,
                                 F_SEAL_SEAL};
@@ -210,7 +210,7 @@ static void unsealed_is_refused(void)
 }
 
 /* The descriptor number denotes another segment by now. */
-static void another_segment_is_refused(void)
+CASE(another_segment_is_refused, .caps = PSC_CAP_MAP)
 {
     ct_pair_t pair;
     segment_t segment, other;
@@ -236,7 +236,7 @@ static int short_file(void)
     return fd;
 }
 
-static void other_files_are_refused(void)
+CASE(other_files_are_refused, .caps = PSC_CAP_MAP)
 {
     int ends[2] = {-1, -1}, closed = dup(0);
     ct_pair_t pair;
@@ -268,7 +268,7 @@ static void other_files_are_refused(void)
 }
 
 /* A damaged key is refused, unless the damage is in bytes that are not used. */
-static void damaged_map_key_is_refused(void)
+CASE(damaged_map_key_is_refused, .caps = PSC_CAP_MAP)
 {
     shared_t shared;
     segment_t damaged;
@@ -299,7 +299,7 @@ static void damaged_map_key_is_refused(void)
 }
 
 /* A key of a region without a descriptor cannot be mapped. */
-static void key_of_plain_memory_is_refused(void)
+CASE(key_of_plain_memory_is_refused, .caps = PSC_CAP_MAP | PSC_CAP_PUT)
 {
     static unsigned char region[PAGE];
     ct_pair_t pair;
@@ -315,22 +315,3 @@ static void key_of_plain_memory_is_refused(void)
     ct_ops->mem_deregister(pair.b->iface, plain.mem);
     ct_pair_down(&pair);
 }
-
-const ct_case_t ct_mapping_cases[] = {
-    {"map_shows_the_segment", map_shows_the_segment, PSC_CAP_MAP, false},
-    {"map_is_for_reading", map_is_for_reading, PSC_CAP_MAP, false},
-    {"map_outlives_the_endpoint", map_outlives_the_endpoint, PSC_CAP_MAP,
-     false},
-    {"map_is_counted", map_is_counted, PSC_CAP_MAP, false},
-    {"keep_ends_the_sharing_of_these_bytes",
-     keep_ends_the_sharing_of_these_bytes, PSC_CAP_MAP, false},
-    {"unsealed_is_refused", unsealed_is_refused, PSC_CAP_MAP, false},
-    {"another_segment_is_refused", another_segment_is_refused, PSC_CAP_MAP,
-     false},
-    {"other_files_are_refused", other_files_are_refused, PSC_CAP_MAP, false},
-    {"damaged_map_key_is_refused", damaged_map_key_is_refused, PSC_CAP_MAP,
-     false},
-    {"key_of_plain_memory_is_refused", key_of_plain_memory_is_refused,
-     PSC_CAP_MAP | PSC_CAP_PUT, false},
-    {NULL, NULL, 0, false},
-};

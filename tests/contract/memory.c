@@ -101,7 +101,7 @@ static const struct {
 } spans[] = {{0, 1},          {1, 7},      {0, 4096}, {4095, 4098},
              {REGION - 1, 1}, {0, REGION}, {77, 0}};
 
-static void put_lands(void)
+CASE(put_lands, .caps = PSC_CAP_PUT)
 {
     rma_up();
     for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++) {
@@ -113,7 +113,7 @@ static void put_lands(void)
     rma_down();
 }
 
-static void get_fetches(void)
+CASE(get_fetches, .caps = PSC_CAP_GET)
 {
     rma_up();
     for (size_t i = 0; i < sizeof(spans) / sizeof(spans[0]); i++) {
@@ -133,7 +133,7 @@ static void look(ct_end_t *end)
              (unsigned long long)end->received);
 }
 
-static void put_then_message(void)
+CASE(put_then_message, .caps = PSC_CAP_PUT | PSC_CAP_PUT_THEN_AM)
 {
     ct_send_t put, send;
 
@@ -170,7 +170,7 @@ static void rma_refused(psc_status_t status, ct_send_t *send)
              psc_status_string(status));
 }
 
-static void put_outside_is_refused(void)
+CASE(put_outside_is_refused, .caps = PSC_CAP_PUT)
 {
     const struct {
         uint64_t at;
@@ -196,7 +196,7 @@ static void put_outside_is_refused(void)
     rma_down();
 }
 
-static void damaged_rkey_is_refused(void)
+CASE(damaged_rkey_is_refused, .caps = PSC_CAP_PUT)
 {
     uint8_t damaged[PSC_RKEY_MAX];
     psc_rkey_t *rkey;
@@ -242,7 +242,7 @@ static void rma_stale(bool get)
 
 /* A key outlives its registration: the memory is not accessed any more, and the
  * endpoint survives the attempt. */
-static void deregistered_is_refused(void)
+CASE(deregistered_is_refused, .caps = PSC_CAP_PUT)
 {
     ct_send_t send;
 
@@ -267,7 +267,7 @@ static void deregistered_is_refused(void)
 
 /* No peer is writing: mem_revoke returns PSC_OK, and the key is refused
  * afterwards. */
-static void revoked_is_refused(void)
+CASE(revoked_is_refused, .caps = PSC_CAP_PUT)
 {
     psc_mem_t *mem;
 
@@ -289,15 +289,3 @@ static void revoked_is_refused(void)
              "registered again");
     rma_down();
 }
-
-const ct_case_t ct_memory_cases[] = {
-    {"put_lands", put_lands, PSC_CAP_PUT, false},
-    {"get_fetches", get_fetches, PSC_CAP_GET, false},
-    {"put_then_message", put_then_message, PSC_CAP_PUT | PSC_CAP_PUT_THEN_AM,
-     false},
-    {"put_outside_is_refused", put_outside_is_refused, PSC_CAP_PUT, false},
-    {"damaged_rkey_is_refused", damaged_rkey_is_refused, PSC_CAP_PUT, false},
-    {"deregistered_is_refused", deregistered_is_refused, PSC_CAP_PUT, false},
-    {"revoked_is_refused", revoked_is_refused, PSC_CAP_PUT, false},
-    {NULL, NULL, 0, false},
-};

@@ -63,7 +63,7 @@ static void expect_fragments(uint64_t size)
     bulk_down();
 }
 
-void fragment_size_cuts_a_put(void)
+CASE(fragment_size_cuts_a_put)
 {
     set_number("RNDV_FRAGMENT_SIZE", 1024);
     expect_fragments(1024);
@@ -75,7 +75,7 @@ void fragment_size_cuts_a_put(void)
     expect_fragments(16384);
 }
 
-void rendezvous_requests_are_bounded(void)
+CASE(rendezvous_requests_are_bounded)
 {
     psc_mem_t *mems[3];
     ct_pair_t pair;
@@ -97,7 +97,7 @@ void rendezvous_requests_are_bounded(void)
     ct_pair_down(&pair);
 }
 
-void fostering_looks_more_often(void)
+CASE(fostering_looks_more_often)
 {
     for (uint32_t foster = 0; foster <= 3; foster += 3) {
         uint64_t polls;
@@ -112,7 +112,7 @@ void fostering_looks_more_often(void)
     }
 }
 
-void dropped_fragments_are_sent_again(void)
+CASE(dropped_fragments_are_sent_again)
 {
     fault("fail_acks", MILLION / 20);
     set_number("RNDV_FRAGMENT_SIZE", 1024);

@@ -145,7 +145,7 @@ static uint64_t window_of(ct_pair_t *pair, uint64_t least)
 
 /* ---- settings ---- */
 
-static void bad_settings_are_named(void)
+CASE(bad_settings_are_named)
 {
     ct_set("INTERFACE", 0, "203.0.113.7");
     ct_side_refused("PSP_PORTALS_INTERFACE");
@@ -169,7 +169,7 @@ static uint32_t nid_of(const ct_side_t *side)
 }
 
 /* Each session has the address that its variable sets. */
-static void two_addresses_in_one_process(void)
+CASE(two_addresses_in_one_process)
 {
     ct_side_t one, two, again;
 
@@ -190,7 +190,7 @@ static void two_addresses_in_one_process(void)
 #define SIDES 100
 
 /* Each interface has three entries of the portal table. */
-static void more_interfaces_than_the_table_has_entries_for(void)
+CASE(more_interfaces_than_the_table_has_entries_for)
 {
     static ct_side_t sides[SIDES];
     int n = 1, room;
@@ -207,7 +207,7 @@ static void more_interfaces_than_the_table_has_entries_for(void)
     ct_side_close(&sides[0]);
 }
 
-static void buffer_size_bounds_a_message(void)
+CASE(buffer_size_bounds_a_message)
 {
     ct_side_t small, large;
 
@@ -221,7 +221,7 @@ static void buffer_size_bounds_a_message(void)
     ct_side_close(&large);
 }
 
-static void buffer_sizes_that_differ_are_refused(void)
+CASE(buffer_sizes_that_differ_are_refused)
 {
     ct_pair_t pair;
 
@@ -239,7 +239,7 @@ static void buffer_sizes_that_differ_are_refused(void)
     ct_pair_down(&pair);
 }
 
-static void send_queue_bounds_what_leaves(void)
+CASE(send_queue_bounds_what_leaves)
 {
     static const uint32_t sizes[] = {2, 5, 16};
 
@@ -257,7 +257,7 @@ static void send_queue_bounds_what_leaves(void)
     }
 }
 
-static void receive_queue_bounds_what_a_peer_takes(void)
+CASE(receive_queue_bounds_what_a_peer_takes)
 {
     static const uint32_t sizes[] = {4, 7, 40};
 
@@ -321,7 +321,7 @@ static void ends_fill(ct_pair_t *pairs)
 }
 
 /* Messages wait if the queue of acknowledgements has no room for them. */
-static void event_queue_bounds_what_is_under_way(void)
+CASE(event_queue_bounds_what_is_under_way)
 {
     static ct_pair_t pairs[ENDS];
 
@@ -338,7 +338,7 @@ static void event_queue_bounds_what_is_under_way(void)
 
 /* The queue of arrivals is full: the table entry is disabled, and enabled
  * again. */
-static void full_event_queue_loses_nothing(void)
+CASE(full_event_queue_loses_nothing)
 {
     static ct_pair_t pairs[ENDS];
     int64_t deadline = ct_deadline();
@@ -360,7 +360,7 @@ static void full_event_queue_loses_nothing(void)
 
 /* ---- several connections ---- */
 
-static void two_between_the_same_processes(void)
+CASE(two_between_the_same_processes)
 {
     ct_pair_t one, two = {0};
     ct_send_t send;
@@ -389,7 +389,7 @@ static void two_between_the_same_processes(void)
 
 #define CONNECTIONS 64
 
-static void sixty_four_connections(void)
+CASE(sixty_four_connections)
 {
     static ct_pair_t pairs[CONNECTIONS];
     ct_send_t send;
@@ -407,85 +407,3 @@ static void sixty_four_connections(void)
         ct_until(&pairs[0], pairs[i].y.received == 20);
     ends_down(pairs, CONNECTIONS);
 }
-
-const ct_case_t ct_own_cases[] = {
-    {"bad_settings_are_named", bad_settings_are_named, 0, false},
-    {"two_addresses_in_one_process", two_addresses_in_one_process, 0, false},
-    {"more_interfaces_than_the_table_has_entries_for",
-     more_interfaces_than_the_table_has_entries_for, 0, false},
-    {"buffer_size_bounds_a_message", buffer_size_bounds_a_message, 0, false},
-    {"buffer_sizes_that_differ_are_refused",
-     buffer_sizes_that_differ_are_refused, 0, false},
-    {"send_queue_bounds_what_leaves", send_queue_bounds_what_leaves, 0, false},
-    {"receive_queue_bounds_what_a_peer_takes",
-     receive_queue_bounds_what_a_peer_takes, 0, false},
-    {"event_queue_bounds_what_is_under_way",
-     event_queue_bounds_what_is_under_way, 0, false},
-    {"full_event_queue_loses_nothing", full_event_queue_loses_nothing, 0,
-     false},
-    {"lost_events_are_an_error", lost_events_are_an_error, 0, false},
-    {"unknown_events_are_an_error", unknown_events_are_an_error, 0, false},
-    {"puts_that_are_refused_are_an_error", puts_that_are_refused_are_an_error,
-     0, false},
-    {"fragment_size_cuts_a_put", fragment_size_cuts_a_put, 0, false},
-    {"rendezvous_requests_are_bounded", rendezvous_requests_are_bounded, 0,
-     false},
-    {"a_put_that_has_stopped_is_awaited", a_put_that_has_stopped_is_awaited, 0,
-     false},
-    {"an_entry_that_was_closed_in_use_is_taken_back",
-     an_entry_that_was_closed_in_use_is_taken_back, 0, false},
-    {"fostering_looks_more_often", fostering_looks_more_often, 0, false},
-    {"a_cancel_is_too_late_once_it_has_matched",
-     a_cancel_is_too_late_once_it_has_matched, 0, false},
-    {"a_receive_finds_what_came_before_it", a_receive_finds_what_came_before_it,
-     0, false},
-    {"a_search_may_tell_of_an_overflow", a_search_may_tell_of_an_overflow, 0,
-     false},
-    {"an_overflow_may_have_lost_its_length",
-     an_overflow_may_have_lost_its_length, 0, false},
-    {"a_matched_receive_ends_with_its_endpoint",
-     a_matched_receive_ends_with_its_endpoint, 0, false},
-    {"overflow_buffers_are_as_many_as_messages",
-     overflow_buffers_are_as_many_as_messages, 0, false},
-    {"sources_are_told_apart", sources_are_told_apart, 0, false},
-    {"an_entry_that_matches_closes_and_opens",
-     an_entry_that_matches_closes_and_opens, 0, false},
-    {"messages_that_were_dropped_find_their_receives",
-     messages_that_were_dropped_find_their_receives, 0, false},
-    {"both_at_once_and_the_wire_too", both_at_once_and_the_wire_too, 0, false},
-    {"receives_go_back_after_the_fence", receives_go_back_after_the_fence, 0,
-     false},
-    {"too_few_overflow_buffers_lose_nothing",
-     too_few_overflow_buffers_lose_nothing, 0, false},
-    {"what_took_the_receive_of_a_late_one_gives_it_back",
-     what_took_the_receive_of_a_late_one_gives_it_back, 0, false},
-    {"what_is_put_from_where_it_is_gives_its_receive_back",
-     what_is_put_from_where_it_is_gives_its_receive_back, 0, false},
-    {"a_late_one_whose_follower_was_cut_is_an_error",
-     a_late_one_whose_follower_was_cut_is_an_error, 0, false},
-    {"dropped_messages_are_sent_again", dropped_messages_are_sent_again, 0,
-     false},
-    {"dropped_fragments_are_sent_again", dropped_fragments_are_sent_again, 0,
-     false},
-    {"disabled_tables_are_enabled_again", disabled_tables_are_enabled_again, 0,
-     false},
-    {"trouble_on_the_wire_is_mended_below", trouble_on_the_wire_is_mended_below,
-     0, false},
-    {"attempts_are_limited", attempts_are_limited, 0, false},
-    {"two_between_the_same_processes", two_between_the_same_processes, 0,
-     false},
-    {"sixty_four_connections", sixty_four_connections, 0, false},
-    {"a_cancel_does_not_believe_the_interface",
-     a_cancel_does_not_believe_the_interface, 0, false},
-    {"ranks_open_and_close", ranks_open_and_close, 0, false},
-    {"ranks_open_and_close_as_the_reference_library_does",
-     ranks_open_and_close_as_the_reference_library_does, 0, false},
-    {"ranks_open_and_close_with_late_events",
-     ranks_open_and_close_with_late_events, 0, false},
-    {"a_fence_is_asked_until_it_is_answered",
-     a_fence_is_asked_until_it_is_answered, 0, false},
-    {"a_channel_that_parts_sends_no_fence", a_channel_that_parts_sends_no_fence,
-     0, false},
-    {"fences_are_numbered_around", fences_are_numbered_around, 0, false},
-    {NULL, NULL, 0, false},
-};

@@ -23,7 +23,7 @@ static void walk(const step_t *steps, size_t n)
         walk(steps_, sizeof(steps_) / sizeof(steps_[0]));                      \
     } while (0)
 
-void a_fence_is_asked_until_it_is_answered(void)
+CASE(a_fence_is_asked_until_it_is_answered)
 {
     WALK({PSPTL_FENCE_ASK,
           PSPTL_FENCE_OPEN}, /* no receive is suspended, so no question */
@@ -46,7 +46,7 @@ void a_fence_is_asked_until_it_is_answered(void)
 }
 
 /* No later event makes the channel send a fence. */
-void a_channel_that_parts_sends_no_fence(void)
+CASE(a_channel_that_parts_sends_no_fence)
 {
     static const psptl_fence_event_t before[] = {
         PSPTL_FENCE_STALE, PSPTL_FENCE_SUSPEND, PSPTL_FENCE_REWIND};
@@ -71,7 +71,7 @@ void a_channel_that_parts_sends_no_fence(void)
     }
 }
 
-void fences_are_numbered_around(void)
+CASE(fences_are_numbered_around)
 {
     psptl_fence_t fence = {.number = 0x7ffffffdu};
 

@@ -189,7 +189,7 @@ static void streams_run(ct_pair_t *pair, psptl_counter_t which, uint64_t least)
 
 /* No message is lost or overtakes another, a thousand times; with one put in
  * forty the entry is disabled. */
-void an_entry_that_matches_closes_and_opens(void)
+CASE(an_entry_that_matches_closes_and_opens)
 {
     ct_pair_t pair;
 
@@ -200,7 +200,7 @@ void an_entry_that_matches_closes_and_opens(void)
     ct_pair_down(&pair);
 }
 
-void messages_that_were_dropped_find_their_receives(void)
+CASE(messages_that_were_dropped_find_their_receives)
 {
     ct_pair_t pair;
 
@@ -211,7 +211,7 @@ void messages_that_were_dropped_find_their_receives(void)
     ct_pair_down(&pair);
 }
 
-void both_at_once_and_the_wire_too(void)
+CASE(both_at_once_and_the_wire_too)
 {
     ct_pair_t pair;
 
@@ -264,7 +264,7 @@ static void refuse(ct_pair_t *pair)
 }
 
 /* Receives are held until the fence is answered, and no longer. */
-void receives_go_back_after_the_fence(void)
+CASE(receives_go_back_after_the_fence)
 {
     static landed_t landed[6];
     ct_pair_t pair;
@@ -296,7 +296,7 @@ void receives_go_back_after_the_fence(void)
 
 /* There are more messages than overflow buffers: the entry is disabled, and all
  * messages are delivered in order. */
-void too_few_overflow_buffers_lose_nothing(void)
+CASE(too_few_overflow_buffers_lose_nothing)
 {
     ct_pair_t pair;
     psc_iov_t none = {NULL, 0};
@@ -335,7 +335,7 @@ static int put_astray(ptl_handle_md_t md, ptl_size_t local, ptl_size_t len,
 
 /* The first of four is dropped, and the others take the receives before it:
  * they give them back. The last finds none. */
-void what_took_the_receive_of_a_late_one_gives_it_back(void)
+CASE(what_took_the_receive_of_a_late_one_gives_it_back)
 {
     static landed_t landed[3];
     ct_pair_t pair;
@@ -382,7 +382,7 @@ static void given_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
 
 /* The same with messages that are put from where they are. The first one finds
  * that all receives are held; the others are here, which their sender knows. */
-void what_is_put_from_where_it_is_gives_its_receive_back(void)
+CASE(what_is_put_from_where_it_is_gives_its_receive_back)
 {
     static given_t given[3];
     static direct_t directs[4];
@@ -425,7 +425,7 @@ void what_is_put_from_where_it_is_gives_its_receive_back(void)
 }
 
 /* A message that was truncated by the wrong receive cannot be restored. */
-void a_late_one_whose_follower_was_cut_is_an_error(void)
+CASE(a_late_one_whose_follower_was_cut_is_an_error)
 {
     static landed_t landed[2];
     ct_pair_t pair;

@@ -43,7 +43,7 @@ void landed_send(ct_pair_t *pair, size_t len)
     }
 }
 
-void a_cancel_is_too_late_once_it_has_matched(void)
+CASE(a_cancel_is_too_late_once_it_has_matched)
 {
     static landed_t first, second;
     ct_pair_t pair;
@@ -62,7 +62,7 @@ void a_cancel_is_too_late_once_it_has_matched(void)
 
 /* The message is in the overflow list and was not reported: the receive takes
  * it. */
-void a_receive_finds_what_came_before_it(void)
+CASE(a_receive_finds_what_came_before_it)
 {
     static landed_t landed;
     ct_pair_t pair;
@@ -107,7 +107,7 @@ static void search_as_overflow(ptl_event_t *event)
 }
 
 /* Libraries differ in the event that reports the result of a search. */
-void a_search_may_tell_of_an_overflow(void)
+CASE(a_search_may_tell_of_an_overflow)
 {
     ct_pair_t pair;
 
@@ -126,7 +126,7 @@ static void lose_length(ptl_event_t *event)
 }
 
 /* Some libraries do not report the length. */
-void an_overflow_may_have_lost_its_length(void)
+CASE(an_overflow_may_have_lost_its_length)
 {
     static landed_t landed;
     ct_pair_t pair;
@@ -141,7 +141,7 @@ void an_overflow_may_have_lost_its_length(void)
 }
 
 /* A receive that has matched completes even after the endpoint has closed. */
-void a_matched_receive_ends_with_its_endpoint(void)
+CASE(a_matched_receive_ends_with_its_endpoint)
 {
     static landed_t landed;
     ct_pair_t pair;
@@ -162,7 +162,7 @@ void a_matched_receive_ends_with_its_endpoint(void)
 
 /* The window is the number of messages that the peer may have in flight; no
  * receive is needed. */
-void overflow_buffers_are_as_many_as_messages(void)
+CASE(overflow_buffers_are_as_many_as_messages)
 {
     ct_pair_t pair;
     psc_status_t status = PSC_OK;
@@ -179,7 +179,7 @@ void overflow_buffers_are_as_many_as_messages(void)
     ct_pair_down(&pair);
 }
 
-void sources_are_told_apart(void)
+CASE(sources_are_told_apart)
 {
     static ct_pair_t pairs[3];
     char reason[PSC_REASON_MAX] = "";

@@ -197,7 +197,7 @@ static void nothing_is_written(owner_t *owner)
         ct_check(target[i] == 1, "byte %zu was written late", i);
 }
 
-void a_put_that_has_stopped_is_awaited(void)
+CASE(a_put_that_has_stopped_is_awaited)
 {
     static const int signals[] = {SIGCONT, SIGKILL};
 
@@ -233,7 +233,7 @@ static void count_log(psc_iface_t *iface, int level, const char *line)
 
 /* The region is closed without having been revoked. Closing waits in vain for
  * the peer's access, and the entry is taken back when the peer continues. */
-void an_entry_that_was_closed_in_use_is_taken_back(void)
+CASE(an_entry_that_was_closed_in_use_is_taken_back)
 {
     owner_t owner = {0};
     int64_t deadline = ct_deadline();

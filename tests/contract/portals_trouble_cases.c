@@ -72,26 +72,26 @@ static void broken_end(__typeof__(PtlEQPoll) *poll, __typeof__(PtlPut) *put,
     ct_side_close(pair.b);
 }
 
-void lost_events_are_an_error(void)
+CASE(lost_events_are_an_error)
 {
     take_event = take_dropped;
     broken_end(take_once, NULL, "PSP_PORTALS_EQ_SIZE");
 }
 
-void unknown_events_are_an_error(void)
+CASE(unknown_events_are_an_error)
 {
     take_event = take_unknown;
     broken_end(take_once, NULL, "an event 99");
 }
 
-void puts_that_are_refused_are_an_error(void)
+CASE(puts_that_are_refused_are_an_error)
 {
     broken_end(NULL, put_refused, "takes no put");
 }
 
 /* ---- an interface that does wrong ---- */
 
-void dropped_messages_are_sent_again(void)
+CASE(dropped_messages_are_sent_again)
 {
     ct_pair_t pair;
 
@@ -107,7 +107,7 @@ void dropped_messages_are_sent_again(void)
 }
 
 /* No put may be lost; the fault disables the table at one put in forty. */
-void disabled_tables_are_enabled_again(void)
+CASE(disabled_tables_are_enabled_again)
 {
     ct_pair_t pair;
 
@@ -120,7 +120,7 @@ void disabled_tables_are_enabled_again(void)
     ct_pair_down(&pair);
 }
 
-void trouble_on_the_wire_is_mended_below(void)
+CASE(trouble_on_the_wire_is_mended_below)
 {
     ct_pair_t pair;
 
@@ -133,7 +133,7 @@ void trouble_on_the_wire_is_mended_below(void)
     ct_pair_down(&pair);
 }
 
-void attempts_are_limited(void)
+CASE(attempts_are_limited)
 {
     ct_pair_t pair;
 

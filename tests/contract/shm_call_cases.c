@@ -1,6 +1,7 @@
 /* Cases of shm alone: ranks of a job that call each other by their numbers. */
 #include <unistd.h>
 
+#include "pscompy/plugins/shm/inbox.h"
 #include "shm_cases.h"
 
 static const uint8_t job_key[PSC_TOKEN_SIZE] = {'j', 'o', 'b'};
@@ -50,7 +51,7 @@ static void job_talk(ct_pair_t *pair)
     ct_pair_down(pair);
 }
 
-void a_rank_answers(void)
+CASE(a_rank_answers, .two_sides = true)
 {
     ct_pair_t pair;
     int process;
@@ -65,7 +66,25 @@ void a_rank_answers(void)
     job_talk(&pair);
 }
 
-void ranks_call_each_other(void)
+/* One pass looks for the letters of a new connection. */
+CASE(a_call_that_is_up_lets_sleep, .two_sides = true)
+{
+    ct_pair_t pair;
+    unsigned refused = 0;
+
+    job_open(&pair);
+    answering = &pair.y;
+    job_call(&pair.x, pair.a, 1);
+    ct_until(&pair, pair.x.up && pair.y.ep != NULL && pair.y.up);
+    while (ct_ops->arm(pair.a->iface) == PSC_ERR_NO_RESOURCE) {
+        refused++;
+        ct_side_progress(pair.a);
+    }
+    ct_check(refused <= 2, "arming was refused %u times", refused);
+    ct_pair_down(&pair);
+}
+
+CASE(ranks_call_each_other, .two_sides = true)
 {
     for (unsigned late = 0; late < 8; late++) {
         ct_pair_t pair;
@@ -79,32 +98,105 @@ void ranks_call_each_other(void)
     }
 }
 
-void a_call_is_refused(void)
+CASE(a_call_is_refused, .two_sides = true)
 {
     ct_pair_t pair;
 
     job_open(&pair);
     job_call(&pair.x, pair.a, 1);
     ct_until(&pair, pair.x.failed);
-    ct_check(strstr(pair.x.reason, "not expected to call"), "%s",
-             pair.x.reason);
+    ct_check(strstr(pair.x.reason, "refuses"), "%s", pair.x.reason);
     ct_pair_down(&pair);
 }
 
-void a_call_without_the_key(void)
+/* Rank 0 does not call rank 1, because of its card. */
+static void card_is_refused(ct_pair_t *pair, const char *why)
+{
+    answering = &pair->y;
+    job_call(&pair->x, pair->a, 1);
+    ct_until(pair, pair->x.failed);
+    ct_check(strstr(pair->x.reason, why), "%s", pair->x.reason);
+    ct_check(pair->y.ep == NULL, "it was called");
+    ct_end_abandon(&pair->x);
+}
+
+CASE(a_call_without_the_key, .two_sides = true)
+{
+    ct_pair_t pair;
+
+    job_open(&pair);
+    side_iface(pair.a)->key[0]++;
+    card_is_refused(&pair, "does not hold the key");
+    ct_pair_down(&pair);
+}
+
+CASE(a_card_that_was_changed, .two_sides = true)
+{
+    ct_pair_t pair;
+    uint8_t *card;
+
+    job_open(&pair);
+    card = (uint8_t *)&side_iface(pair.b)->inbox->card;
+    for (size_t at = 0; at < sizeof(shm_card_t); at++) {
+        card[at] ^= 0x10;
+        card_is_refused(&pair, "rank 1: ");
+        card[at] ^= 0x10;
+    }
+    job_call(&pair.x, pair.a, 1);
+    job_talk(&pair);
+}
+
+/* Rank 1 answers only after rank 0 has given up. */
+CASE(a_call_is_withdrawn, .two_sides = true)
 {
     ct_pair_t pair;
 
     job_open(&pair);
     answering = &pair.y;
-    side_iface(pair.a)->key[0]++;
     job_call(&pair.x, pair.a, 1);
-    ct_until(&pair, pair.x.failed && pair.y.failed);
-    ct_check(strstr(pair.x.reason, "does not hold"), "%s", pair.x.reason);
+    ct_end_abandon(&pair.x);
+    ct_until(&pair, pair.y.ep != NULL && pair.y.failed);
+    ct_check(strstr(pair.y.reason, "refuses"), "%s", pair.y.reason);
+    ct_end_abandon(&pair.y);
     ct_pair_down(&pair);
 }
 
-void a_call_of_nobody(void)
+/* The ring in an inbox serves one connection. */
+CASE(a_second_call_fails, .two_sides = true)
+{
+    ct_pair_t pair;
+
+    job_open(&pair);
+    answering = &pair.y;
+    job_call(&pair.x, pair.a, 1);
+    ct_until(&pair, pair.x.up && pair.y.ep != NULL && pair.y.up);
+    ct_end_destroy(&pair.x, pair.b);
+    ct_end_destroy(&pair.y, pair.a);
+    job_call(&pair.x, pair.a, 1);
+    ct_until(&pair, pair.x.failed);
+    ct_check(strstr(pair.x.reason, "before"), "%s", pair.x.reason);
+    ct_pair_down(&pair);
+}
+
+CASE(every_bit_is_set, .two_sides = true)
+{
+    ct_pair_t pair;
+    shm_board_t *board;
+
+    job_open(&pair);
+    board = &side_iface(pair.b)->inbox->board;
+    for (uint32_t bit = 0; bit < SHM_BOARD_BITS; bit++)
+        shm_board_set(board, bit);
+    answering = NULL;
+    for (unsigned i = 0; i < 2000; i++)
+        ct_side_progress(pair.b);
+    ct_check(atomic_load(&board->groups) == 0, "bits are left");
+    answering = &pair.y;
+    job_call(&pair.x, pair.a, 1);
+    job_talk(&pair);
+}
+
+CASE(a_call_of_nobody, .two_sides = true)
 {
     ct_pair_t pair;
 

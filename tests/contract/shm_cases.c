@@ -78,53 +78,41 @@ void other_connect(other_t *other, ct_pair_t *pair)
 
 /* ---- small rings ---- */
 
-static void run_case(const ct_case_t *table, const char *name)
-{
-    for (; table->name; table++) {
-        if (strcmp(table->name, name) == 0) {
-            table->run();
-            return;
-        }
-    }
-    ct_check(false, "no case %s", name);
-}
-
 static void run_small(void)
 {
     static const char *const messages[] = {
-        "exchange_bcopy",    "exchange_short",   "back_pressure_bcopy",
-        "back_pressure_odd", "kinds_keep_order", "answer_inside_upcall",
+        "exchange_bcopy",    "exchange_short",     "back_pressure_bcopy",
+        "back_pressure_odd", "kinds_keep_order",   "answer_inside_upcall",
+        "wakes_for_room",    "wakes_for_messages",
     };
 
     for (size_t i = 0; i < sizeof(messages) / sizeof(messages[0]); i++)
-        run_case(ct_message_cases, messages[i]);
-    run_case(ct_event_cases, "wakes_for_room");
-    run_case(ct_event_cases, "wakes_for_messages");
+        test_case_find(messages[i])->run();
 }
 
-void two_slots(void)
+CASE(two_slots)
 {
     set("RECVQ_SIZE", 2, "2");
     run_small();
 }
 
-void smallest_ring(void)
+CASE(smallest_ring)
 {
     set("RECVQ_SIZE", 2, "2");
     set("BUFFER_SIZE", SHM_SLOT_MIN, "2k");
     run_small();
 }
 
-void odd_slots(void)
+CASE(odd_slots)
 {
     set("RECVQ_SIZE", 7, "7");
     set("BUFFER_SIZE", 3001, "3001");
     run_small();
-    run_case(ct_message_cases, "landing_scattered");
+    test_case_find("landing_scattered")->run();
 }
 
 /* Each side's ring has the size of its own settings. */
-void rings_of_unlike_sizes(void)
+CASE(rings_of_unlike_sizes)
 {
     ct_pair_t pair;
 
@@ -148,7 +136,7 @@ void rings_of_unlike_sizes(void)
 
 /* The receiver begins to copy before the sender has copied all of a message,
  * also one that a slot would hold. */
-void long_messages_in_pieces(void)
+CASE(long_messages_in_pieces)
 {
     ct_pair_t pair;
 
@@ -180,7 +168,7 @@ static void open_fails(const char *expected)
     puts(reason);
 }
 
-void absurd_settings_are_refused(void)
+CASE(absurd_settings_are_refused)
 {
     set("RECVQ_SIZE", INT64_MAX, "inf");
     open_fails("PSP_SHM_RECVQ_SIZE");
@@ -210,7 +198,7 @@ static unsigned folders_in(const char *base)
     return n;
 }
 
-void nothing_stays_on_disk(void)
+CASE(nothing_stays_on_disk)
 {
     char base[] = "/tmp/shm-case-XXXXXX", folder[SHM_PATH_MAX];
     const struct timespec old[2] = {{1000, 0}, {1000, 0}};
@@ -248,83 +236,3 @@ void nothing_stays_on_disk(void)
     ct_side_close(&side);
     ct_check(rmdir(base) == 0, "something stayed in %s", base);
 }
-
-const ct_case_t ct_own_cases[] = {
-    {"two_slots", two_slots, 0, false},
-    {"smallest_ring", smallest_ring, 0, false},
-    {"odd_slots", odd_slots, 0, false},
-    {"rings_of_unlike_sizes", rings_of_unlike_sizes, 0, false},
-    {"long_messages_in_pieces", long_messages_in_pieces, 0, false},
-    {"absurd_settings_are_refused", absurd_settings_are_refused, 0, false},
-    {"garbage_in_rings", garbage_in_rings, 0, false},
-    {"forged_words_are_refused", forged_words_are_refused, 0, false},
-    {"consumer_lies", consumer_lies, 0, false},
-    {"only_sealed_rings_are_mapped", only_sealed_rings_are_mapped, 0, false},
-    {"absurd_geometry", absurd_geometry, 0, false},
-    {"a_rank_answers", a_rank_answers, 0, true},
-    {"ranks_call_each_other", ranks_call_each_other, 0, true},
-    {"a_call_is_refused", a_call_is_refused, 0, true},
-    {"a_call_without_the_key", a_call_without_the_key, 0, true},
-    {"a_call_of_nobody", a_call_of_nobody, 0, true},
-    {"strangers_are_turned_away", strangers_are_turned_away, 0, false},
-    {"impostor_is_refused", impostor_is_refused, 0, false},
-    {"unproved_offer_is_refused", unproved_offer_is_refused, 0, false},
-    {"silent_callers_are_bounded", silent_callers_are_bounded, 0, false},
-    {"other_user_is_turned_away", other_user_is_turned_away, 0, false},
-    {"unreachable_is_told", unreachable_is_told, 0, false},
-    {"cma_off_on_one_side", cma_off_on_one_side, PSC_CAP_PUT, false},
-    {"cma_demanded_in_vain", cma_demanded_in_vain, PSC_CAP_PUT, false},
-    {"put_into_a_hole", put_into_a_hole, PSC_CAP_PUT, false},
-    {"put_and_get_between_processes", put_and_get_between_processes,
-     PSC_CAP_PUT, false},
-    {"share_between_both", share_between_both, PSC_CAP_GET, false},
-    {"share_without_help", share_without_help, PSC_CAP_GET, false},
-    {"share_more_than_slots", share_more_than_slots, PSC_CAP_GET, false},
-    {"share_waits_for_room", share_waits_for_room, PSC_CAP_GET, false},
-    {"share_of_what_is_gone", share_of_what_is_gone, PSC_CAP_GET, false},
-    {"share_into_what_is_gone", share_into_what_is_gone, PSC_CAP_GET, false},
-    {"share_ends_with_its_endpoint", share_ends_with_its_endpoint, PSC_CAP_GET,
-     false},
-    {"share_outlives_its_helper", share_outlives_its_helper, PSC_CAP_GET,
-     false},
-    {"share_forged_asks", share_forged_asks, PSC_CAP_GET, false},
-    {"share_lying_helper", share_lying_helper, PSC_CAP_GET, false},
-    {"stopped_put_and_region", stopped_put_and_region, PSC_CAP_PUT, false},
-    {"stopped_put_and_other_region", stopped_put_and_other_region, PSC_CAP_PUT,
-     false},
-    {"stopped_put_and_close", stopped_put_and_close, PSC_CAP_PUT, false},
-    {"stopped_put_and_failure", stopped_put_and_failure, PSC_CAP_PUT, false},
-    {"stopped_put_wakes_its_owner", stopped_put_wakes_its_owner, PSC_CAP_PUT,
-     false},
-    {"stopped_helper_and_close", stopped_helper_and_close, PSC_CAP_GET, false},
-    {"stopped_helper_and_failure", stopped_helper_and_failure, PSC_CAP_GET,
-     false},
-    {"stopped_proof", stopped_proof, PSC_CAP_PUT, false},
-    {"other_pid_namespace", other_pid_namespace, 0, false},
-    {"death_shows_despite_heirs", death_shows_despite_heirs, 0, false},
-    {"killed_in_every_stage", killed_in_every_stage, 0, false},
-    {"naps_between_processes", naps_between_processes, 0, false},
-    {"nothing_stays_on_disk", nothing_stays_on_disk, 0, false},
-    {"two_descriptors_each", two_descriptors_each, 0, false},
-    {"goodbye_wakes", goodbye_wakes, 0, false},
-    {"end_without_goodbye_wakes", end_without_goodbye_wakes, 0, false},
-    {"refusal_wakes", refusal_wakes, 0, false},
-    {"goodbye_behind_a_message", goodbye_behind_a_message, 0, false},
-    {"goodbye_to_one_that_polls", goodbye_to_one_that_polls, 0, false},
-    {"idle_rings_are_read", idle_rings_are_read, 0, false},
-    {"idle_rings_wake", idle_rings_wake, 0, false},
-    {"spoilt_board", spoilt_board, 0, false},
-    {"board_full_of_lies", board_full_of_lies, 0, false},
-    {"bit_of_another", bit_of_another, 0, false},
-    {"more_than_all_bits", more_than_all_bits, 0, false},
-    {"absurd_bit_is_refused", absurd_bit_is_refused, 0, false},
-    {"idle_peer_closes", idle_peer_closes, 0, false},
-    {"idle_peer_is_killed", idle_peer_is_killed, 0, false},
-    {"idle_rings_between_processes", idle_rings_between_processes, 0, false},
-    {"unused_pages_are_released", unused_pages_are_released, 0, false},
-    {"unread_pages_are_kept", unread_pages_are_kept, 0, false},
-    {"sleepers_release", sleepers_release, 0, false},
-    {"releases_of_a_liar", releases_of_a_liar, 0, false},
-    {"rings_between_threads", rings_between_threads, 0, false},
-    {NULL, NULL, 0, false},
-};

@@ -106,7 +106,7 @@ static void pass(void)
     ct_side_progress(pairs[0].b);
 }
 
-void idle_rings_are_read(void)
+CASE(idle_rings_are_read)
 {
     unsigned n_idle = 0;
 
@@ -125,7 +125,7 @@ void idle_rings_are_read(void)
 }
 
 /* Each idle endpoint wakes the sleeper, also when it has slept before. */
-void idle_rings_wake(void)
+CASE(idle_rings_wake)
 {
     ct_side_t *side;
 
@@ -148,7 +148,7 @@ void idle_rings_wake(void)
 
 /* Another peer clears the board. The message is found nevertheless: by a later
  * pass, which reads a ring without its bit, and before the receiver sleeps. */
-void spoilt_board(void)
+CASE(spoilt_board)
 {
     int i;
 
@@ -171,7 +171,7 @@ void spoilt_board(void)
 
 /* Another peer sets all bits all the time: no endpoint becomes active by it,
  * and messages arrive. */
-void board_full_of_lies(void)
+CASE(board_full_of_lies)
 {
     crowd_up();
     for (int i = 0; i < 5000; i++) {
@@ -190,7 +190,7 @@ void board_full_of_lies(void)
 }
 
 /* A peer sets the bits of others instead of its own. */
-void bit_of_another(void)
+CASE(bit_of_another)
 {
     int i;
 
@@ -216,7 +216,7 @@ static void take_all_bits(shm_iface_t *iface, shm_ep_t **bits)
 }
 
 /* Endpoints without a bit stay active. */
-void more_than_all_bits(void)
+CASE(more_than_all_bits)
 {
     static shm_ep_t *bits[SHM_BOARD_BITS];
 
@@ -234,7 +234,7 @@ void more_than_all_bits(void)
 }
 
 /* The offer names a bit that no board has. */
-void absurd_bit_is_refused(void)
+CASE(absurd_bit_is_refused)
 {
     static shm_ep_t *bits[SHM_BOARD_BITS];
     ct_pair_t *pair = &pairs[0];
@@ -253,7 +253,7 @@ void absurd_bit_is_refused(void)
 
 /* A message and the goodbye behind it, on an idle connection; and a goodbye
  * alone. */
-void idle_peer_closes(void)
+CASE(idle_peer_closes)
 {
     int i;
 
@@ -272,7 +272,7 @@ void idle_peer_closes(void)
 }
 
 /* The peer's process is killed after it has sent on an idle connection. */
-void idle_peer_is_killed(void)
+CASE(idle_peer_is_killed)
 {
     static ct_pair_t pair;
     other_t other;
@@ -370,7 +370,7 @@ static void between_exchange(bool first)
     }
 }
 
-void idle_rings_between_processes(void)
+CASE(idle_rings_between_processes)
 {
     other_t other;
 

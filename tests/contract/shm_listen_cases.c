@@ -40,7 +40,7 @@ static void call_ends(ct_pair_t *pair, int fd, shm_packet_t *said)
     close(fd);
 }
 
-void strangers_are_turned_away(void)
+CASE(strangers_are_turned_away)
 {
     ct_pair_t pair;
     shm_packet_t packet, said;
@@ -75,7 +75,7 @@ void strangers_are_turned_away(void)
 }
 
 /* The caller knows the endpoint's id, but is not the expected peer. */
-void impostor_is_refused(void)
+CASE(impostor_is_refused)
 {
     ct_pair_t pair;
     shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
@@ -129,7 +129,7 @@ static void send_offer(int fd, const uint8_t *answer)
 
 /* The caller sends correct packets, but does not hold the token: the acceptor's
  * own proof is not accepted as the answer. */
-void unproved_offer_is_refused(void)
+CASE(unproved_offer_is_refused)
 {
     ct_pair_t pair;
     shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
@@ -168,7 +168,7 @@ static bool hung_up(int fd)
 
 /* Silent callers are bounded in number and time, and do not prevent
  * connections: the oldest is dropped for a new one. */
-void silent_callers_are_bounded(void)
+CASE(silent_callers_are_bounded)
 {
     ct_pair_t pair;
     shm_iface_t *iface;
@@ -226,7 +226,7 @@ static void other_user_calls(other_t *other, const char *path)
     ct_check(write(other->link, "x", 1) == 1, "link");
 }
 
-void other_user_is_turned_away(void)
+CASE(other_user_is_turned_away)
 {
     ct_pair_t pair;
     other_t other;
@@ -247,7 +247,7 @@ void other_user_is_turned_away(void)
 }
 
 /* An address of another user, or of another machine. */
-void unreachable_is_told(void)
+CASE(unreachable_is_told)
 {
     ct_pair_t pair;
     uint8_t address[PSC_ADDRESS_MAX];

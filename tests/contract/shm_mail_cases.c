@@ -17,7 +17,7 @@ static unsigned descriptors(void)
     return n;
 }
 
-void two_descriptors_each(void)
+CASE(two_descriptors_each)
 {
     ct_pair_t pair;
     unsigned before;
@@ -64,7 +64,7 @@ static void check_told(ct_pair_t *pair, psc_status_t status, const char *word)
     ct_check(strstr(pair->y.reason, word) != NULL, "%s", pair->y.reason);
 }
 
-void goodbye_wakes(void)
+CASE(goodbye_wakes)
 {
     ct_pair_t pair;
 
@@ -76,7 +76,7 @@ void goodbye_wakes(void)
 }
 
 /* The endpoint is freed without a goodbye; its process lives on. */
-void end_without_goodbye_wakes(void)
+CASE(end_without_goodbye_wakes)
 {
     ct_pair_t pair;
 
@@ -88,7 +88,7 @@ void end_without_goodbye_wakes(void)
     ct_pair_down(&pair);
 }
 
-void refusal_wakes(void)
+CASE(refusal_wakes)
 {
     ct_pair_t pair;
 
@@ -101,7 +101,7 @@ void refusal_wakes(void)
 
 /* A message and a goodbye ring the bell while y sleeps. y finds the message,
  * which explains the wake-up, and drains the bell for both. */
-void goodbye_behind_a_message(void)
+CASE(goodbye_behind_a_message)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -120,7 +120,7 @@ void goodbye_behind_a_message(void)
 }
 
 /* Like goodbye_behind_a_message, but y polls instead of sleeping again. */
-void goodbye_to_one_that_polls(void)
+CASE(goodbye_to_one_that_polls)
 {
     ct_pair_t pair;
     ct_send_t send;

@@ -38,7 +38,7 @@ static void open_unlike(ct_pair_t *pair, const char *here, const char *there)
     ct_end_create(&pair->y, pair->b);
 }
 
-void cma_off_on_one_side(void)
+CASE(cma_off_on_one_side, .caps = PSC_CAP_PUT)
 {
     ct_pair_t pair;
     remote_t remote;
@@ -60,7 +60,7 @@ void cma_off_on_one_side(void)
     ct_pair_down(&pair);
 }
 
-void cma_demanded_in_vain(void)
+CASE(cma_demanded_in_vain, .caps = PSC_CAP_PUT)
 {
     ct_pair_t pair;
     uint8_t address[PSC_ADDRESS_MAX];
@@ -79,7 +79,7 @@ void cma_demanded_in_vain(void)
 }
 
 /* The second half of the region is unmapped. */
-void put_into_a_hole(void)
+CASE(put_into_a_hole, .caps = PSC_CAP_PUT)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), len = 64 * page;
     ct_pair_t pair;
@@ -140,7 +140,7 @@ static void far_child(other_t *other)
 
 /* Puts and gets between two processes; after the other one has died a put
  * fails. */
-void put_and_get_between_processes(void)
+CASE(put_and_get_between_processes, .caps = PSC_CAP_PUT)
 {
     static ct_pair_t pair;
     other_t other;

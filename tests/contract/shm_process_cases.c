@@ -32,7 +32,7 @@ static void namespace_child(other_t *other)
 
 /* Our process id is not visible to the other process: messages work, put does
  * not. */
-void other_pid_namespace(void)
+CASE(other_pid_namespace)
 {
     static ct_pair_t pair;
     other_t other;
@@ -71,7 +71,7 @@ static void orphan_child(other_t *other)
 }
 
 /* A child of the dead process has inherited its sockets. */
-void death_shows_despite_heirs(void)
+CASE(death_shows_despite_heirs)
 {
     static ct_pair_t pair;
     other_t other;
@@ -142,7 +142,7 @@ static bool stage_kill(psc_role_t role, shm_stage_t stage)
     return true;
 }
 
-void killed_in_every_stage(void)
+CASE(killed_in_every_stage)
 {
     const unsigned expected[2] = {
         [PSC_ROLE_CONNECTOR] = 1u << SHM_STAGE_CHALLENGE |
@@ -207,7 +207,7 @@ static void nap_ping_pong(ct_pair_t *pair, bool first)
     }
 }
 
-void naps_between_processes(void)
+CASE(naps_between_processes)
 {
     static ct_pair_t pair;
     other_t other;

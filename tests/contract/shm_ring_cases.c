@@ -165,7 +165,7 @@ static psc_upcalls_t fuzz_upcalls(const psc_upcalls_t *plain)
     return up;
 }
 
-void garbage_in_rings(void)
+CASE(garbage_in_rings)
 {
     ct_pair_t first, pair;
     psc_upcalls_t up;
@@ -234,7 +234,7 @@ static void forge(ct_pair_t *pair, uint64_t word, uint64_t total)
     ct_side_progress(pair->b);
 }
 
-void forged_words_are_refused(void)
+CASE(forged_words_are_refused)
 {
     for (size_t i = 0; i < sizeof(forgeries) / sizeof(forgeries[0]); i++) {
         const forgery_t *forgery = &forgeries[i];
@@ -258,7 +258,7 @@ void forged_words_are_refused(void)
 }
 
 /* The producer reads `consumed` of a consumer that frees lines it never had. */
-void consumer_lies(void)
+CASE(consumer_lies)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -300,7 +300,7 @@ static void map_fails(int fd, const char *what)
     close(fd);
 }
 
-void only_sealed_rings_are_mapped(void)
+CASE(only_sealed_rings_are_mapped)
 {
     const unsigned all = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
     const off_t right = 4 * 8192 + sysconf(_SC_PAGESIZE);
@@ -314,7 +314,7 @@ void only_sealed_rings_are_mapped(void)
     map_fails(open("/proc/self/exe", O_RDONLY), "a file");
 }
 
-void absurd_geometry(void)
+CASE(absurd_geometry)
 {
     const shm_geometry_t absurd[] = {
         {0, 64},

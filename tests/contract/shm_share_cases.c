@@ -78,7 +78,7 @@ static bool idle(ct_side_t *side)
     return side_iface(side)->n_sharing == 0;
 }
 
-void share_between_both(void)
+CASE(share_between_both, .caps = PSC_CAP_GET)
 {
     static const size_t lens[] = {32u << 10, 50000, 64u << 10, LEN};
     gets_t g;
@@ -103,7 +103,7 @@ void share_between_both(void)
     gets_down(&g);
 }
 
-void share_without_help(void)
+CASE(share_without_help, .caps = PSC_CAP_GET)
 {
     gets_t g;
 
@@ -121,7 +121,7 @@ void share_without_help(void)
     gets_down(&g);
 }
 
-void share_more_than_slots(void)
+CASE(share_more_than_slots, .caps = PSC_CAP_GET)
 {
     const size_t part = LEN / GETS;
     ct_send_t gets[GETS];
@@ -144,7 +144,7 @@ void share_more_than_slots(void)
 }
 
 /* The ring is full when the get starts, so the owner cannot be asked. */
-void share_waits_for_room(void)
+CASE(share_waits_for_room, .caps = PSC_CAP_GET)
 {
     psc_status_t status;
     ct_send_t send;
@@ -167,7 +167,7 @@ void share_waits_for_room(void)
 }
 
 /* The owner deregisters during the get. */
-void share_of_what_is_gone(void)
+CASE(share_of_what_is_gone, .caps = PSC_CAP_GET)
 {
     gets_t g;
 
@@ -185,7 +185,7 @@ void share_of_what_is_gone(void)
 
 /* The second half of the getter's buffer is unmapped: the side that finds the
  * hole reports it, and neither side waits for ever. */
-void share_into_what_is_gone(void)
+CASE(share_into_what_is_gone, .caps = PSC_CAP_GET)
 {
     gets_t g;
 
@@ -201,7 +201,7 @@ void share_into_what_is_gone(void)
     gets_down(&g);
 }
 
-void share_ends_with_its_endpoint(void)
+CASE(share_ends_with_its_endpoint, .caps = PSC_CAP_GET)
 {
     for (int by_owner = 0; by_owner < 2; by_owner++) {
         gets_t g;
@@ -240,7 +240,7 @@ static void helper_child(other_t *other)
 }
 
 /* The owner has taken a piece and dies before it has written the piece. */
-void share_outlives_its_helper(void)
+CASE(share_outlives_its_helper, .caps = PSC_CAP_GET)
 {
     static gets_t g;
     other_t other;
@@ -366,7 +366,7 @@ static void ask_for_nothing(void)
     gets_down(&g);
 }
 
-void share_forged_asks(void)
+CASE(share_forged_asks, .caps = PSC_CAP_GET)
 {
     ask_is_refused(damage_nothing, sizeof(ask_t) - 1);
     ask_is_refused(damage_slot, sizeof(ask_t));
@@ -379,7 +379,7 @@ void share_forged_asks(void)
 
 /* Whatever the owner writes into the slot, the getter copies within its buffer,
  * and the get completes. */
-void share_lying_helper(void)
+CASE(share_lying_helper, .caps = PSC_CAP_GET)
 {
     dice_t dice = {1};
     unsigned ended = 0;

@@ -143,7 +143,7 @@ static psc_status_t target_revoke(target_t *target)
     return ct_ops->mem_revoke(target->pair.a->iface, target->remote.mem);
 }
 
-void stopped_put_and_region(void)
+CASE(stopped_put_and_region, .caps = PSC_CAP_PUT)
 {
     static target_t target;
 
@@ -161,7 +161,7 @@ void stopped_put_and_region(void)
 }
 
 /* Another registration is not affected. */
-void stopped_put_and_other_region(void)
+CASE(stopped_put_and_other_region, .caps = PSC_CAP_PUT)
 {
     static target_t target;
     remote_t other;
@@ -209,12 +209,12 @@ static void stopped_put_and_end(void (*end)(ct_end_t *end))
     }
 }
 
-void stopped_put_and_close(void)
+CASE(stopped_put_and_close, .caps = PSC_CAP_PUT)
 {
     stopped_put_and_end(stop_when_closed);
 }
 
-void stopped_put_and_failure(void)
+CASE(stopped_put_and_failure, .caps = PSC_CAP_PUT)
 {
     stopped_put_and_end(stop_when_failed);
 }
@@ -228,7 +228,7 @@ static void sleep_once(ct_side_t *side)
 }
 
 /* The owner sleeps and is woken when the peer has ended its put. */
-void stopped_put_wakes_its_owner(void)
+CASE(stopped_put_wakes_its_owner, .caps = PSC_CAP_PUT)
 {
     static target_t target;
     int64_t deadline = ct_deadline();
@@ -303,12 +303,12 @@ static void stopped_helper(void (*end)(ct_end_t *end))
     }
 }
 
-void stopped_helper_and_close(void)
+CASE(stopped_helper_and_close, .caps = PSC_CAP_GET)
 {
     stopped_helper(stop_when_closed);
 }
 
-void stopped_helper_and_failure(void)
+CASE(stopped_helper_and_failure, .caps = PSC_CAP_GET)
 {
     stopped_helper(stop_when_failed);
 }
@@ -326,7 +326,7 @@ static void proving_child(other_t *other)
 }
 
 /* The trial is given up while the peer is about to write its echo. */
-void stopped_proof(void)
+CASE(stopped_proof, .caps = PSC_CAP_PUT)
 {
     static ct_pair_t pair;
     shm_probe_t *probe;
@@ -336,12 +336,12 @@ void stopped_proof(void)
     if (other_fork(&other))
         proving_child(&other);
     other_begin(&other, &pair, PSC_ROLE_CONNECTOR);
-    probe = end_ep(&pair.x)->probe;
     deadline = ct_deadline();
     while (!has_stopped(&other)) {
         ct_check(psc_clock_now() < deadline, "no trial");
         ct_side_progress(pair.a);
     }
+    probe = end_ep(&pair.x)->probe;
     ct_end_abandon(&pair.x);
     ct_side_progress(pair.a);
     let_go(&other, CONTINUES);

@@ -73,7 +73,7 @@ static void tag_up(ct_pair_t *pair)
              "%s", reason);
 }
 
-static void expected_messages_land(void)
+CASE(expected_messages_land, .caps = PSC_CAP_TAG)
 {
     static receive_t receives[40];
     ct_pair_t pair;
@@ -94,7 +94,7 @@ static void expected_messages_land(void)
     ct_pair_down(&pair);
 }
 
-static void unexpected_messages_come_up(void)
+CASE(unexpected_messages_come_up, .caps = PSC_CAP_TAG)
 {
     ct_pair_t pair;
 
@@ -107,7 +107,7 @@ static void unexpected_messages_come_up(void)
     ct_pair_down(&pair);
 }
 
-static void bits_decide(void)
+CASE(bits_decide, .caps = PSC_CAP_TAG)
 {
     static receive_t context, tag, any;
     ct_pair_t pair;
@@ -129,7 +129,7 @@ static void bits_decide(void)
     ct_pair_down(&pair);
 }
 
-static void long_messages_are_cut(void)
+CASE(long_messages_are_cut, .caps = PSC_CAP_TAG)
 {
     static receive_t receives[2];
     ct_pair_t pair;
@@ -146,7 +146,7 @@ static void long_messages_are_cut(void)
     ct_pair_down(&pair);
 }
 
-static void cancelled_receives_get_nothing(void)
+CASE(cancelled_receives_get_nothing, .caps = PSC_CAP_TAG)
 {
     static receive_t receives[30];
     ct_pair_t pair;
@@ -168,7 +168,7 @@ static void cancelled_receives_get_nothing(void)
 }
 
 /* Half of the messages find their receive; both kinds of messages alternate. */
-static void one_order_with_active_messages(void)
+CASE(one_order_with_active_messages, .caps = PSC_CAP_TAG)
 {
     static receive_t receives[100];
     ct_pair_t pair;
@@ -194,7 +194,7 @@ static void one_order_with_active_messages(void)
 
 /* Whether a message arrives before its receive or after, the n-th message of a
  * kind belongs to the n-th receive, and no message is lost. */
-static void early_or_late_each_finds_its_place(void)
+CASE(early_or_late_each_finds_its_place, .caps = PSC_CAP_TAG)
 {
     static receive_t receives[600];
     uint64_t posted = 0, done = 0;
@@ -269,7 +269,7 @@ static void put_ends(ct_pair_t *pair, put_t *put, psc_status_t status)
     free(put->buffer);
 }
 
-static void puts_land_or_are_told(void)
+CASE(puts_land_or_are_told, .caps = PSC_CAP_TAG)
 {
     static receive_t receives[2];
     ct_pair_t pair;
@@ -297,7 +297,7 @@ static void puts_land_or_are_told(void)
 }
 
 /* Sender and receiver get the same report about a message. */
-static void both_sides_know_where_a_put_went(void)
+CASE(both_sides_know_where_a_put_went, .caps = PSC_CAP_TAG)
 {
     enum { N = 300 };
     static receive_t receives[N];
@@ -326,21 +326,3 @@ static void both_sides_know_where_a_put_went(void)
              (unsigned long long)landed);
     ct_pair_down(&pair);
 }
-
-const ct_case_t ct_tag_cases[] = {
-    {"expected_messages_land", expected_messages_land, PSC_CAP_TAG, false},
-    {"unexpected_messages_come_up", unexpected_messages_come_up, PSC_CAP_TAG,
-     false},
-    {"bits_decide", bits_decide, PSC_CAP_TAG, false},
-    {"long_messages_are_cut", long_messages_are_cut, PSC_CAP_TAG, false},
-    {"cancelled_receives_get_nothing", cancelled_receives_get_nothing,
-     PSC_CAP_TAG, false},
-    {"one_order_with_active_messages", one_order_with_active_messages,
-     PSC_CAP_TAG, false},
-    {"early_or_late_each_finds_its_place", early_or_late_each_finds_its_place,
-     PSC_CAP_TAG, false},
-    {"puts_land_or_are_told", puts_land_or_are_told, PSC_CAP_TAG, false},
-    {"both_sides_know_where_a_put_went", both_sides_know_where_a_put_went,
-     PSC_CAP_TAG, false},
-    {NULL, NULL, 0, false},
-};

@@ -149,7 +149,7 @@ static void open_refused(const char *word)
     ct_check(tcp_count_descriptors() == descriptors, "something was left");
 }
 
-static void bad_settings_are_named(void)
+CASE(bad_settings_are_named)
 {
     tcp_set("NETWORK", 0, "203.0.113.0/24");
     open_refused("PSP_NETWORK");
@@ -169,7 +169,7 @@ static void bad_settings_are_named(void)
     open_refused("PSP_TCP_BUFFER_SIZE");
 }
 
-static void taken_port_is_passed_over(void)
+CASE(taken_port_is_passed_over)
 {
     tcp_target_t one, two;
     ct_pair_t pair;
@@ -232,7 +232,7 @@ static bool tcp_has_ipv6(void)
     return has;
 }
 
-static void chosen_address_is_told(void)
+CASE(chosen_address_is_told)
 {
     expect_address("HOST", "127.0.0.1", AF_INET, "127.0.0.1");
     expect_address("NETWORK", "127.0.0.0/8", AF_INET, "127.0.0.1");
@@ -240,50 +240,10 @@ static void chosen_address_is_told(void)
                    "127.0.0.1");
 }
 
-static void ipv6_connects(void)
+CASE(ipv6_connects)
 {
     if (!tcp_has_ipv6())
         ct_skip("this machine has no IPv6 loopback");
     expect_address("HOST", "::1", AF_INET6, "::1");
     expect_address("NETWORK", "::1/128", AF_INET6, "::1");
 }
-
-const ct_case_t ct_own_cases[] = {
-    {"bad_settings_are_named", bad_settings_are_named, 0, false},
-    {"taken_port_is_passed_over", taken_port_is_passed_over, 0, false},
-    {"chosen_address_is_told", chosen_address_is_told, 0, false},
-    {"ipv6_connects", ipv6_connects, 0, false},
-    {"strangers_do_no_harm", strangers_do_no_harm, 0, false},
-    {"silent_callers_are_dropped", silent_callers_are_dropped, 0, false},
-    {"callers_are_limited", callers_are_limited, 0, false},
-    {"crowded_source_makes_room", crowded_source_makes_room, 0, false},
-    {"wrong_proof_is_refused", wrong_proof_is_refused, 0, false},
-    {"second_call_is_refused", second_call_is_refused, 0, false},
-    {"wrong_protocol_is_noticed", wrong_protocol_is_noticed, 0, false},
-    {"acceptor_that_lies", acceptor_that_lies, 0, false},
-    {"token_never_travels", token_never_travels, 0, false},
-    {"next_address_is_tried", next_address_is_tried, 0, false},
-    {"nobody_answers", nobody_answers, 0, false},
-    {"other_addresses_are_tried_beside_it", other_addresses_are_tried_beside_it,
-     0, false},
-    {"somebody_else_is_at_an_address", somebody_else_is_at_an_address, 0,
-     false},
-    {"descriptors_run_out", descriptors_run_out, 0, false},
-    {"absurd_frames_break", absurd_frames_break, 0, false},
-    {"mutated_frames_do_no_harm", mutated_frames_do_no_harm, 0, false},
-    {"dribbled_frames_arrive", dribbled_frames_arrive, 0, false},
-    {"cut_stream_breaks", cut_stream_breaks, 0, false},
-    {"goodbye_is_told", goodbye_is_told, 0, false},
-    {"unreadable_buffer_breaks", unreadable_buffer_breaks, 0, false},
-    {"proof_hash_is_siphash", proof_hash_is_siphash, 0, false},
-    {"hot_endpoint_still_wakes", hot_endpoint_still_wakes, 0, false},
-    {"hot_endpoint_sends_the_rest", hot_endpoint_sends_the_rest, 0, false},
-    {"others_are_heard_beside_the_hot_one", others_are_heard_beside_the_hot_one,
-     0, false},
-    {"what_is_held_is_told", what_is_held_is_told, 0, false},
-    {"what_is_held_ends_with_its_endpoint", what_is_held_ends_with_its_endpoint,
-     0, false},
-    {"what_is_not_done_is_not_held", what_is_not_done_is_not_held, 0, false},
-    {"own_host_is_not_paced", own_host_is_not_paced, 0, false},
-    {NULL, NULL, 0, false},
-};

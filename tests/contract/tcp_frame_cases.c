@@ -71,7 +71,7 @@ static void absurd(const tcp_frame_t *frame, uint32_t magic, const char *word)
     leave(&pair, fd);
 }
 
-void absurd_frames_break(void)
+CASE(absurd_frames_break)
 {
     absurd(&(tcp_frame_t){TCP_KIND_AM, 1, 0, 0}, 0x12345678, "mark");
     absurd(&(tcp_frame_t){77, 1, 0, 0}, TCP_FRAME_MAGIC, "kind");
@@ -109,7 +109,7 @@ static void ignore_end(psc_ep_t *ep, void *cookie)
 
 /* Streams of frames with one wrong byte: the endpoint may break, nothing else
  * is affected. */
-void mutated_frames_do_no_harm(void)
+CASE(mutated_frames_do_no_harm)
 {
     static uint8_t bytes[4096];
     unsigned dice = 17, broken = 0;
@@ -140,7 +140,7 @@ void mutated_frames_do_no_harm(void)
 }
 
 /* However the stream is cut into reads, the messages are the same. */
-void dribbled_frames_arrive(void)
+CASE(dribbled_frames_arrive)
 {
     static uint8_t bytes[600000];
     static const uint64_t lens[] = {0,     1, 100,    2047, 2048,  2049,
@@ -171,7 +171,7 @@ void dribbled_frames_arrive(void)
 }
 
 /* The stream ends inside a message; the messages before it were delivered. */
-void cut_stream_breaks(void)
+CASE(cut_stream_breaks)
 {
     static uint8_t bytes[20000];
     ct_pair_t pair;
@@ -190,7 +190,7 @@ void cut_stream_breaks(void)
 }
 
 /* An orderly close is distinguished from a death. */
-void goodbye_is_told(void)
+CASE(goodbye_is_told)
 {
     ct_pair_t pair;
 
@@ -202,7 +202,7 @@ void goodbye_is_told(void)
 }
 
 /* Memory is unmapped during a send: only this endpoint breaks. */
-void unreadable_buffer_breaks(void)
+CASE(unreadable_buffer_breaks)
 {
     ct_send_t send;
     ct_pair_t pair;
@@ -225,7 +225,7 @@ void unreadable_buffer_breaks(void)
 
 /* The published vectors of SipHash-2-4 with 128 bits: key 00 ... 0f, messages
  * of no byte and of one. */
-void proof_hash_is_siphash(void)
+CASE(proof_hash_is_siphash)
 {
     static const struct {
         size_t len;

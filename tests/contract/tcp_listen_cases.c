@@ -54,7 +54,7 @@ static void stranger(uint16_t port, unsigned *dice)
     close(fd);
 }
 
-void strangers_do_no_harm(void)
+CASE(strangers_do_no_harm)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -78,7 +78,7 @@ void strangers_do_no_harm(void)
 }
 
 /* More silent callers than there are places, and one legitimate caller. */
-void silent_callers_are_dropped(void)
+CASE(silent_callers_are_dropped)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -116,7 +116,7 @@ static void open_within(ct_pair_t *pair, rlim_t descriptors)
 
 /* With few descriptors there are few places; all are occupied, and a legitimate
  * caller is accepted nevertheless. */
-void callers_are_limited(void)
+CASE(callers_are_limited)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -139,7 +139,7 @@ void callers_are_limited(void)
 }
 
 /* A source that calls endlessly displaces its own callers. */
-void crowded_source_makes_room(void)
+CASE(crowded_source_makes_room)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -175,7 +175,7 @@ static int call(const tcp_target_t *target)
     return fd;
 }
 
-void wrong_proof_is_refused(void)
+CASE(wrong_proof_is_refused)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -207,7 +207,7 @@ static void expect_hang_up(ct_pair_t *pair, int fd)
 }
 
 /* An endpoint that has a caller closes further calls and stays usable. */
-void second_call_is_refused(void)
+CASE(second_call_is_refused)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -234,7 +234,7 @@ void second_call_is_refused(void)
 }
 
 /* Eight wrong bytes are enough; the listener does not wait for more. */
-void wrong_protocol_is_noticed(void)
+CASE(wrong_protocol_is_noticed)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -302,7 +302,7 @@ static void lie(const uint8_t *answer, size_t len, const char *word)
     ct_pair_down(&pair);
 }
 
-void acceptor_that_lies(void)
+CASE(acceptor_that_lies)
 {
     uint8_t answer[TCP_CHALLENGE_SIZE] = "HTTP/1.1 400 Bad Request\r\n\r\n";
 
@@ -314,7 +314,7 @@ void acceptor_that_lies(void)
 }
 
 /* Searches all bytes that a connector sends to an impostor for the token. */
-void token_never_travels(void)
+CASE(token_never_travels)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -375,7 +375,7 @@ static uint16_t tcp_closed_port(void)
 }
 
 /* The address has a closed port, a full one, then the right one. */
-void next_address_is_tried(void)
+CASE(next_address_is_tried)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -398,7 +398,7 @@ void next_address_is_tried(void)
 
 /* An address that does not answer, and one whose owner sends nothing, do not
  * delay the connection by their time limits, which are longer than the case. */
-void other_addresses_are_tried_beside_it(void)
+CASE(other_addresses_are_tried_beside_it)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -421,7 +421,7 @@ void other_addresses_are_tried_beside_it(void)
 }
 
 /* Another process listens there and has no such endpoint. */
-void somebody_else_is_at_an_address(void)
+CASE(somebody_else_is_at_an_address)
 {
     ct_pair_t pair, other;
     tcp_target_t target, stranger;
@@ -443,7 +443,7 @@ void somebody_else_is_at_an_address(void)
     ct_pair_down(&pair);
 }
 
-void nobody_answers(void)
+CASE(nobody_answers)
 {
     ct_pair_t pair;
     tcp_target_t target;
@@ -472,7 +472,7 @@ void nobody_answers(void)
 
 /* No descriptor is left for a caller: it waits in the kernel's queue and is
  * accepted later. */
-void descriptors_run_out(void)
+CASE(descriptors_run_out)
 {
     ct_pair_t pair;
     tcp_target_t target;

@@ -23,7 +23,7 @@ static bool would_wake(ct_side_t *side, int ms)
     return poll(&fd, 1, ms) == 1;
 }
 
-void hot_endpoint_still_wakes(void)
+CASE(hot_endpoint_still_wakes)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -46,7 +46,7 @@ void hot_endpoint_still_wakes(void)
 
 /* Bytes that the socket did not take are sent later without an event of
  * epoll. */
-void hot_endpoint_sends_the_rest(void)
+CASE(hot_endpoint_sends_the_rest)
 {
     ct_pair_t pair;
 
@@ -57,7 +57,7 @@ void hot_endpoint_sends_the_rest(void)
     ct_pair_down(&pair);
 }
 
-void others_are_heard_beside_the_hot_one(void)
+CASE(others_are_heard_beside_the_hot_one)
 {
     ct_pair_t pair, other;
 
@@ -101,7 +101,7 @@ static unsigned fill_socket(ct_pair_t *pair)
     return n;
 }
 
-void what_is_held_is_told(void)
+CASE(what_is_held_is_told)
 {
     ct_pair_t pair;
     unsigned n = fill_socket(&pair);
@@ -111,7 +111,7 @@ void what_is_held_is_told(void)
     ct_pair_down(&pair);
 }
 
-void what_is_held_ends_with_its_endpoint(void)
+CASE(what_is_held_ends_with_its_endpoint)
 {
     ct_pair_t pair;
 
@@ -123,7 +123,7 @@ void what_is_held_ends_with_its_endpoint(void)
 
 /* The sender waits for the completion, so no other thread needs to call
  * progress. */
-void what_is_not_done_is_not_held(void)
+CASE(what_is_not_done_is_not_held)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -157,7 +157,7 @@ static unsigned count_streams(const char *algorithm)
     return n;
 }
 
-void own_host_is_not_paced(void)
+CASE(own_host_is_not_paced)
 {
     unsigned before = count_streams("reno");
     ct_pair_t pair;

@@ -6,13 +6,13 @@ import importlib
 import re
 import runpy
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pscompy.config.config import Config
-from tests.compiler import ADDRESS, THREAD, Compiler
+from tests.compiler import ADDRESS, THREAD, Compiler, cases
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -134,13 +134,9 @@ def settings(name: str) -> list[str]:
     return declared + QUICK.get(name, [])
 
 
-def case_names(name: str) -> Iterator[str]:
+def case_names(name: str) -> list[str]:
     """The names of the cases, read from the sources, because nothing is built yet."""
-    for path in sources(name):
-        if path.parent == HERE:
-            for line in path.read_text().splitlines():
-                if line.startswith('    {"'):
-                    yield line.split('"')[1]
+    return cases(sources(name))
 
 
 def check_case(driver: Path, case: str, *arguments: str) -> None:

@@ -93,7 +93,7 @@ static void *ping_there(void *arg)
     return NULL;
 }
 
-static void wakes_for_messages(void)
+CASE(wakes_for_messages, .caps = PSC_CAP_EVENT, .two_sides = true)
 {
     wake_run(ping_there, ping_here);
 }
@@ -120,7 +120,7 @@ static void *flood_there(void *arg)
     return NULL;
 }
 
-static void wakes_for_room(void)
+CASE(wakes_for_room, .caps = PSC_CAP_EVENT, .two_sides = true)
 {
     wake_run(flood_there, flood_here);
 }
@@ -146,7 +146,8 @@ static void *huge_there(void *arg)
     return NULL;
 }
 
-static void wakes_for_completion(void)
+CASE(wakes_for_completion, .caps = PSC_CAP_EVENT | PSC_CAP_AM_ZCOPY,
+     .two_sides = true)
 {
     wake_run(huge_there, huge_here);
 }
@@ -170,7 +171,7 @@ static void *meet_there(void *arg)
     return NULL;
 }
 
-static void wakes_for_connect(void)
+CASE(wakes_for_connect, .caps = PSC_CAP_EVENT, .two_sides = true)
 {
     static meeting_t meeting;
     ct_end_t *end = &meeting.pair.x;
@@ -193,7 +194,7 @@ static void wakes_for_connect(void)
 }
 
 /* Both sides are idle: the descriptor stays silent. */
-static void idle_stays_asleep(void)
+CASE(idle_stays_asleep, .caps = PSC_CAP_EVENT)
 {
     ct_pair_t pair;
     int64_t end = psc_clock_deadline(CT_SECOND / 4);
@@ -231,7 +232,7 @@ static bool wake_settles(ct_side_t *side)
 }
 
 /* An event that has woken the sleeper does not wake it again. */
-static void woken_once(void)
+CASE(woken_once, .caps = PSC_CAP_EVENT)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -251,7 +252,7 @@ static void woken_once(void)
 
 /* One thread, one interface: a message sent after arm makes the descriptor
  * readable. */
-static void armed_then_sent(void)
+CASE(armed_then_sent, .caps = PSC_CAP_EVENT)
 {
     ct_pair_t pair;
     ct_send_t send;
@@ -274,15 +275,3 @@ static void armed_then_sent(void)
     ct_check(pair.y.received > 0, "arm never let us sleep");
     ct_pair_down(&pair);
 }
-
-const ct_case_t ct_event_cases[] = {
-    {"wakes_for_messages", wakes_for_messages, PSC_CAP_EVENT, true},
-    {"wakes_for_room", wakes_for_room, PSC_CAP_EVENT, true},
-    {"wakes_for_completion", wakes_for_completion,
-     PSC_CAP_EVENT | PSC_CAP_AM_ZCOPY, true},
-    {"wakes_for_connect", wakes_for_connect, PSC_CAP_EVENT, true},
-    {"idle_stays_asleep", idle_stays_asleep, PSC_CAP_EVENT, false},
-    {"woken_once", woken_once, PSC_CAP_EVENT, false},
-    {"armed_then_sent", armed_then_sent, PSC_CAP_EVENT, false},
-    {NULL, NULL, 0, false},
-};

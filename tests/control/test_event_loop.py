@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from pscompy.control.event_loop import READ, ControlThread
+from pscompy.control.guest import Guest
 from tests.program import program
 from tests.waiting import expect_soon
 
@@ -122,7 +123,7 @@ def test_a_pump_that_fails_keeps_nothing_from_being_looked_at(thread: ControlThr
         failed.set()
         raise OSError("on purpose")
 
-    thread.call(thread.set_pump, fails)
+    thread.call(thread.add_pump, fails)
     assert failed.wait(60)
     assert works(thread)
 
@@ -171,3 +172,58 @@ def test_a_line_of_the_log_needs_no_descriptor() -> None:
     assert done.returncode == 0
     assert first.endswith("error: 3 things of Session")
     assert last == "ValueError: a cause"
+
+
+# ---- guests of the thread, which end without it ----
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    made = os.pipe()
+    yield made
+    for descriptor in made:
+        os.close(descriptor)
+
+
+def test_a_guest_is_served_by_the_thread(thread: ControlThread, pipe: tuple[int, int]) -> None:
+    guest, came = Guest(thread), []
+    pumped, timed = threading.Event(), threading.Event()
+    guest.start(lambda: guest.register(pipe[0], READ, lambda _: came.append(os.read(pipe[0], 1))))
+    guest.run(guest.add_pump, lambda: bool(pumped.set() or True))
+    guest.run(guest.later, 0, timed.set)
+    os.write(pipe[1], b"x")
+    expect_soon(lambda: came == [b"x"])
+    assert pumped.wait(60)
+    assert timed.wait(60)
+    assert guest.stop(60)
+
+
+def test_nothing_is_called_after_its_end(thread: ControlThread, pipe: tuple[int, int]) -> None:
+    guest: Guest = Guest(thread)
+    called: list[str] = []
+    guest.start(lambda: guest.register(pipe[0], READ, lambda _: called.append("descriptor")))
+    guest.run(guest.add_pump, lambda: bool(called.append("pump") or True))
+    guest.run(guest.later, 0.05, called.append, "timer")
+    assert guest.stop(60)
+    before = list(called)
+    os.write(pipe[1], b"x")
+    guest.call(called.append, "call")
+    guest.run(called.append, "run")
+    passed = threading.Event()
+    thread.call(thread.later, 0.1, passed.set)
+    assert passed.wait(60)
+    assert called == before
+    thread.run(thread.register, pipe[0], READ, lambda _: called.append("another's"))
+    expect_soon(lambda: "another's" in called)
+    thread.run(thread.unregister, pipe[0])
+
+
+def test_guests_of_one_thread_end_apart(thread: ControlThread) -> None:
+    first, second = Guest(thread), Guest(Guest(thread))
+    pumped = threading.Event()
+    second.run(second.add_pump, lambda: bool(pumped.set() or True))
+    assert first.stop(60)
+    pumped.clear()
+    thread.call(int)
+    assert pumped.wait(60)
+    assert second.stop(60)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import mmap
 import os
 import socket
-import struct
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -16,10 +17,13 @@ from peers import Peer
 
 from pscompy import Closed, Connection, ConnectionState
 from pscompy.control.datagrams import Datagrams
+from pscompy.control.handshake.frames import Identity
+from pscompy.control.handshake.states import Phase
 from pscompy.control.neighbours import Introduction
+from pscompy.control.peer import Record
 from tests.waiting import expect_soon
 
-PACKET_SIZE = 208  # sizeof(shm_packet_t)
+SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
 @pytest.fixture
@@ -35,9 +39,12 @@ class Neighbour(Peer):
     def __init__(self, rank: int, size: int, job: str, config: Mapping[str, object]) -> None:
         self.rank = rank
         self.asked: list[int] = []
-        self._open(f"{rank:04}", config, rank, job, lambda there: self.peers[there.rank]._record)
+        self._open(f"{rank:04}", config, rank, job, self._find)
         self.peers = [self._lazy(other) for other in range(size)]
         self.socket = self.listen("127.0.0.1")
+
+    def _find(self, there: Identity) -> Record | None:
+        return self.peers[there.rank]._record if there.rank < len(self.peers) else None
 
     def _lazy(self, other: int) -> Connection:
         def resolve() -> str:
@@ -79,15 +86,25 @@ def exchange(a: Neighbour, b: Neighbour) -> None:
 
 
 def place(base: Path, rank: int) -> Path:
-    """The name by which the ranks of the only job below this folder call this rank."""
-    (found,) = base.glob(f"pscompy-*/listener{rank}")
+    """The name by which the ranks of the only job below this folder find this rank's inbox."""
+    (found,) = base.glob(f"pscompy-*/inbox{rank}")
     return found
 
 
-def hello_of(rank: int) -> bytes:
-    """The first packet of a rank's call, whose fields are otherwise arbitrary: wire.h."""
-    head = struct.pack("=IHH", 0x6D687370, 6, 1)
-    return (head + struct.pack("=QQi", 0, 7, rank)).ljust(PACKET_SIZE, b"\0")
+@contextmanager
+def copied(name: Path) -> Iterator[None]:
+    """Let this name lead to a copy of the inbox, which nobody reads."""
+    copy = os.memfd_create("copy", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with name.open("rb") as inbox:
+        os.ftruncate(copy, name.stat().st_size)
+        os.write(copy, inbox.read(mmap.PAGESIZE))
+    fcntl.fcntl(copy, fcntl.F_ADD_SEALS, SEALS)
+    name.unlink()
+    name.symlink_to(f"/proc/{os.getpid()}/fd/{copy}")
+    try:
+        yield
+    finally:
+        os.close(copy)
 
 
 def linked(a: Neighbour, b: Neighbour) -> bool:
@@ -109,6 +126,18 @@ def test_neighbours_need_neither_a_link_nor_an_address(rounds):
         assert "tcp: not needed" in str(ranks[1].peers[0].explain())
 
 
+def test_a_connection_that_comes_up_by_a_call_is_not_begun_again():
+    """Neither by a second thread, nor by one that finds it lazy just before the peer calls."""
+    with node({}, {}) as ranks:
+        for _ in range(2):
+            ranks[0].peers[1]._begin_open()
+        exchange(*ranks)
+        ranks[1].peers[0].open(60)
+        assert [rank.asked for rank in ranks] == [[], []]
+        assert not linked(*ranks)
+        assert not linked(*ranks[::-1])
+
+
 def test_each_side_knows_the_identity_of_the_other():
     with node({}, {}) as ranks:
         exchange(*ranks)
@@ -125,6 +154,18 @@ def test_ranks_with_other_identities_are_connected_over_a_link(monkeypatch):
             exchange(ranks[a], ranks[b])
         assert linked(ranks[0], ranks[1])
         assert not linked(ranks[1], ranks[2])
+
+
+def test_the_control_plane_notes_a_call_when_somebody_asks():
+    """Each connection that it notes takes processor time of both ranks."""
+    config = {"CANDIDATE_TIMEOUT": "inf"}  # so that it does not look for late ones
+    with node(config, config) as ranks:
+        exchange(*ranks)
+        records = [a.peers[b.rank]._record for a, b in (ranks, ranks[::-1])]
+        assert [record.phase for record in records] == [Phase.LAZY, Phase.LAZY]
+        assert ranks[0].peers[1].transport == "shm"
+        assert "UP over shm" in ranks[1].dump()
+        assert [record.phase for record in records] == [Phase.UP, Phase.UP]
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -154,43 +195,36 @@ def test_a_lane_that_fails_is_replaced_over_a_link():
 def test_a_rank_that_does_not_answer_in_time_is_connected_over_a_link(folder):
     config = {"CANDIDATE_TIMEOUT": "0.2", "SHM_DIR": str(folder)}
     with node(config, config) as ranks:
-        name = place(folder, 1)
-        name.unlink()
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as deaf:
-            deaf.bind(str(name))
-            deaf.listen()
+        with copied(place(folder, 1)):
             ranks[0].peers[1].send(b"hello", timeout=60)
             assert bytes(ranks[1].peers[0].recv(timeout=60)) == b"hello"
         assert linked(*ranks)
 
 
-def test_a_rank_whose_socket_is_gone_is_connected_over_a_link(folder):
+@pytest.mark.parametrize("instead", [None, "/dev/null"])
+def test_a_rank_whose_inbox_is_gone_is_connected_over_a_link(folder, instead):
     config = {"SHM_DIR": str(folder)}
     with node(config, config) as ranks:
-        place(folder, 1).unlink()
+        for rank in (0, 1):
+            name = place(folder, rank)
+            name.unlink()
+            if instead is not None:
+                name.symlink_to(instead)
         exchange(*ranks)
+        assert linked(*ranks)
 
 
-def test_a_stranger_who_calls_connects_nothing(folder):
-    """A process of the same user, without the key: its call fails, and the rank itself is then
-    connected."""
+def test_who_spoils_a_board_connects_nothing(folder):
+    """All ranks seem to call: the rank itself, the other one, and thousands that do not exist."""
     config = {"SHM_DIR": str(folder)}
     with node(config, config) as ranks:
-        for data in (b"", b"x", bytes(300), hello_of(0)):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
-                stranger.connect(str(place(folder, 1)))
-                stranger.send(data)
-        exchange(*ranks)
+        with place(folder, 1).open("r+b") as inbox:
+            board = mmap.mmap(inbox.fileno(), mmap.PAGESIZE)
+            board[0:640] = b"\xff" * 640  # sizeof(shm_board_t)
+            assert ranks[1].progress() >= 0
+            exchange(*ranks)
+            board.close()
         assert [rank.stats["connections_up"] for rank in ranks] == [1, 1]
-
-
-def test_a_call_of_a_rank_that_does_not_exist_is_not_answered(folder):
-    config = {"SHM_DIR": str(folder)}
-    with node(config, config) as ranks, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as it:
-        it.connect(str(place(folder, 1)))
-        it.send(hello_of(1))  # its own number
-        assert ranks[1].progress() >= 0
-        exchange(*ranks)
 
 
 def test_datagrams_of_strangers_are_dropped():

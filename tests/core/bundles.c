@@ -1,7 +1,5 @@
 /* Buffers that are offered together. Side a offers, side b fetches; the bytes
  * of the offer are passed by hand. */
-#include "bundles.h"
-
 #include "harness.h"
 #include "hostile.h"
 #include "pscompy/core/conn.h"
@@ -120,7 +118,7 @@ static void transfer(psc_rndv_scheme_t scheme)
     bundle_close(bundle);
 }
 
-void case_bundles(void)
+CASE(bundles)
 {
     transfer(PSC_RNDV_AUTO);
     transfer(PSC_RNDV_GET);
@@ -128,7 +126,7 @@ void case_bundles(void)
     transfer(PSC_RNDV_AM);
 }
 
-void case_bundle_over_lanes(void)
+CASE(bundle_over_lanes)
 {
     bundle_t *bundle = bundle_open();
     psc_conn_t *a, *b;
@@ -146,7 +144,7 @@ void case_bundle_over_lanes(void)
 
 /* An offer whose message was not sent is withdrawn; so is none that does not
  * fit. */
-void case_bundle_withdrawn(void)
+CASE(bundle_withdrawn)
 {
     bundle_t *bundle = bundle_open();
     psc_iov_t many[PSC_OFFER_PARTS_MAX + 1] = {{NULL, 0}};
@@ -162,6 +160,24 @@ void case_bundle_withdrawn(void)
     len = ROOM - 1;
     check(api->offer(bundle->pair.a.conn, &args, bundle->offer, &len,
                      &request) == PSC_ERR_INVALID);
+    bundle_close(bundle);
+}
+
+CASE(bundle_refused)
+{
+    bundle_t *bundle = bundle_open();
+    psc_send_args_t none = args_of(bundle->to, 0);
+    psc_conn_t *conn = bundle->pair.b.conn;
+    psc_request_t *request;
+
+    check(api->fetch(conn, &none, bundle->offer, 7, &request) ==
+          PSC_ERR_PROTOCOL);
+    check(api->fetch(conn, &none, bundle->offer, bundle->len, &request) ==
+          PSC_INPROGRESS);
+    check(finish(&bundle->pair, request).status == PSC_ERR_NO_MEMORY);
+    check(finish(&bundle->pair, bundle->offered).status == PSC_ERR_NO_MEMORY);
+    bundle_offer(bundle, bundle->pair.a.conn);
+    bundle_finish(bundle, conn);
     bundle_close(bundle);
 }
 
@@ -186,7 +202,7 @@ static void end_at(bool sender, bool fetching)
 }
 
 /* The connection is lost before the fetch, or during it: both requests end. */
-void case_bundle_and_end(void)
+CASE(bundle_and_end)
 {
     for (int i = 0; i < 4; i++)
         end_at(i & 1, i & 2);
@@ -260,7 +276,7 @@ static void fuzz(bundle_t *bundle)
     hostile_part(&bundle->pair);
 }
 
-void case_hostile_offers(void)
+CASE(hostile_offers)
 {
     bundle_t *bundle = bundle_open();
 

@@ -1,7 +1,5 @@
 /* The completion queue: each request that is done or matched is returned once,
  * in order, without the worker's lock. */
-#include "completions.h"
-
 #include <pthread.h>
 
 #include "harness.h"
@@ -55,7 +53,7 @@ static void notified_once(pair_t *pair, size_t len, bool whole)
     free(in);
 }
 
-void case_notified_once(void)
+CASE(notified_once)
 {
     pair_t pair;
 
@@ -70,7 +68,7 @@ void case_notified_once(void)
 
 /* The test holds the lock itself: a call that took the lock would never
  * return. */
-void case_handed_over_without_the_lock(void)
+CASE(handed_over_without_the_lock)
 {
     enum { N = 3 };
     psc_request_t *recv[N];
@@ -98,7 +96,7 @@ void case_handed_over_without_the_lock(void)
 
 /* Requests that are freed before they are polled are not returned any more and
  * are reused: the pool does not grow. */
-void case_freed_in_the_queue(void)
+CASE(freed_in_the_queue)
 {
     char in[8];
     psc_iov_t iov = {in, sizeof in};
@@ -121,7 +119,7 @@ void case_freed_in_the_queue(void)
 
 /* A receive that matched, got its buffer before anyone polled, and is freed
  * before its data has arrived: it completes by itself. */
-void case_freed_while_in_flight(void)
+CASE(freed_while_in_flight)
 {
     enum { LENGTH = 300000 };
     char *out = malloc(LENGTH), *in = malloc(LENGTH);
@@ -166,7 +164,7 @@ static void *beside_poll(void *arg)
 
 /* One thread polls the worker. The other takes every second request from the
  * queue, and frees the rest as soon as it sees that they are done. */
-void case_completions_beside_the_poller(void)
+CASE(completions_beside_the_poller)
 {
     pthread_t poller;
     char in[8];

@@ -1,7 +1,5 @@
 /* Workers with a progress thread: messages move although the program makes no
  * call, and also while other threads poll and wait. */
-#include "driven.h"
-
 #include <pthread.h>
 #include <unistd.h>
 
@@ -46,7 +44,7 @@ static void exchange_driven(side_t *from, side_t *to, size_t len)
 
 /* Exchanges with pauses of many lengths, so that the threads find the worker
  * both busy and idle. */
-void case_driven(void)
+CASE(driven)
 {
     static const size_t lengths[] = {8, 5000, 100000, 1 << 20};
     pair_t pair;
@@ -93,7 +91,7 @@ static void *answer(void *arg)
 
 /* One side waits. The other sometimes pauses for longer than the progress
  * thread's patience. Large messages are moved only by the progress threads. */
-void case_driven_and_waited(void)
+CASE(driven_and_waited)
 {
     pthread_t thread;
     psc_result_t result;

@@ -1,8 +1,7 @@
 /* Connections that end normally, fail, or never connect. */
 #include "harness.h"
-#include "ends.h"
 
-void case_close_in_order(void)
+CASE(close_in_order)
 {
     psc_request_t *waiting;
     psc_result_t result;
@@ -23,7 +22,7 @@ void case_close_in_order(void)
     pair_close(&pair);
 }
 
-void case_close_both(void)
+CASE(close_both)
 {
     pair_t pair;
 
@@ -36,7 +35,7 @@ void case_close_both(void)
 }
 
 /* The closing side is destroyed before its CLOSE can be acknowledged. */
-void case_close_then_gone(void)
+CASE(close_then_gone)
 {
     pair_t pair;
 
@@ -51,7 +50,7 @@ void case_close_then_gone(void)
     pair_close(&pair);
 }
 
-void case_fail_midway(void)
+CASE(fail_midway)
 {
     size_t len = 8 << 20;
     char *out = malloc(len), *in = malloc(len);
@@ -111,7 +110,7 @@ static void check_ends(psc_conn_t *conn, look_t look,
 
 /* The peer's lane is closed after it came up here, but before
  * psc_conn_install. */
-void case_gone_before_installed(void)
+CASE(gone_before_installed)
 {
     pair_t pair;
     psc_lane_t *lane_a, *lane_b;
@@ -132,7 +131,7 @@ void case_gone_before_installed(void)
 
 /* The lane of a peer that has sent a message is closed before psc_conn_install;
  * the message is not lost. */
-void case_sent_and_gone_before_installed(void)
+CASE(sent_and_gone_before_installed)
 {
     pair_t pair;
     psc_lane_t *lane_a, *lane_b;
@@ -158,7 +157,7 @@ void case_sent_and_gone_before_installed(void)
 
 /* Connecting may fail before the operation that started it is posted, or
  * after. */
-void case_lazy_is_not_awaited(void)
+CASE(lazy_is_not_awaited)
 {
     char in[8];
     psc_iov_t iov = {in, sizeof in};

@@ -1,8 +1,6 @@
 /* FINs of gets that complete at the same time. Side a sends, side b gets. A
  * wrapper around the transport delays the completion of b's gets, and refuses
  * b's messages, as the test case demands. */
-#include "fins.h"
-
 #include "harness.h"
 #include "hostile.h"
 #include "pscompy/core/conn.h"
@@ -174,7 +172,7 @@ static void stream_close(stream_t *stream)
 
 /* Gets that complete in one pass are confirmed by as few FIN messages as
  * possible. */
-void case_fins_together(void)
+CASE(fins_together)
 {
     stream_t *stream = stream_open(MESSAGES);
 
@@ -189,7 +187,7 @@ void case_fins_together(void)
 
 /* One of two gets has completed: its FIN is sent in the same call of b, which
  * then makes no further call. */
-void case_fin_while_another_moves(void)
+CASE(fin_while_another_moves)
 {
     stream_t *stream = stream_open(2);
 
@@ -231,7 +229,7 @@ static bool stream_ended(const stream_t *stream)
 
 /* The receives are not done either: a thread that waits for one continues to
  * call progress until its FIN is sent. */
-void case_fins_refused(void)
+CASE(fins_refused)
 {
     stream_t *stream = stream_stuck();
 
@@ -246,7 +244,7 @@ void case_fins_refused(void)
 }
 
 /* b closes meanwhile: its FINs are sent before its CLOSE. */
-void case_fins_and_close(void)
+CASE(fins_and_close)
 {
     stream_t *stream = stream_stuck();
 
@@ -273,7 +271,7 @@ static void end_at(psc_conn_t *conn, stream_t *stream)
 }
 
 /* The connection is lost meanwhile, on either side: all requests end. */
-void case_fins_and_end(void)
+CASE(fins_and_end)
 {
     stream_t *stream = stream_stuck();
 
@@ -345,7 +343,7 @@ static void hear(const tale_t *tale)
     hostile_part(&pair);
 }
 
-void case_hostile_fins(void)
+CASE(hostile_fins)
 {
     static const tale_t tales[] = {
         {.is_true = true, .n = TOGETHER - 1},

@@ -1,7 +1,5 @@
 /* Threads that wait while another thread polls: each is woken by its own
  * request, and one by the free role of the poller. */
-#include "following.h"
-
 #include <pthread.h>
 #include <sched.h>
 
@@ -120,7 +118,7 @@ static void close_without_late(pair_t *pair)
     pair_close(pair);
 }
 
-void case_only_its_thread_is_woken(void)
+CASE(only_its_thread_is_woken)
 {
     waiter_t waiters[MOST];
     psc_request_t *events[MOST];
@@ -143,7 +141,7 @@ void case_only_its_thread_is_woken(void)
     close_without_late(&pair);
 }
 
-void case_two_wait_for_one(void)
+CASE(two_wait_for_one)
 {
     waiter_t poller, one, two;
     psc_request_t *other, *both;
@@ -165,7 +163,7 @@ void case_two_wait_for_one(void)
     close_without_late(&pair);
 }
 
-void case_any_of_several(void)
+CASE(any_of_several)
 {
     waiter_t poller, one, two;
     psc_request_t *other, *first, *second;
@@ -191,7 +189,7 @@ void case_any_of_several(void)
 /* A thread that watches its request while another thread polls has not armed,
  * so nothing need wake it. On a crowded processor a wait may give up watching:
  * then the next one is tried. */
-void case_a_follower_watches_first(void)
+CASE(a_follower_watches_first)
 {
     int64_t limit = psc_clock_now() + PATIENCE_NS;
     psc_worker_t *worker;
@@ -220,7 +218,7 @@ void case_a_follower_watches_first(void)
 
 /* The poller returns: of the followers one polls then, and the others sleep
  * on. */
-void case_role_is_passed_on(void)
+CASE(role_is_passed_on)
 {
     waiter_t waiters[MOST];
     psc_request_t *events[MOST];

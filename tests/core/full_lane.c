@@ -1,8 +1,6 @@
 /* A lane that accepts nothing: pending requests are not all tried, and a header
  * that does not leave reports no credit. A wrapper around the transport refuses
  * the messages of side a. */
-#include "full_lane.h"
-
 #include "harness.h"
 #include "pscompy/core/conn.h"
 
@@ -75,7 +73,7 @@ static unsigned in_stage(const psc_conn_t *conn, psc_stage_t stage)
 }
 
 /* Announced messages, all of which are to be sent as FRAGs. */
-void case_one_stop_per_full_lane(void)
+CASE(one_stop_per_full_lane)
 {
     static char out[LEN], in[MESSAGES][LEN];
     psc_request_t *sends[MESSAGES], *recvs[MESSAGES];
@@ -111,7 +109,7 @@ void case_one_stop_per_full_lane(void)
 
 /* An RTS is refused. The credit that its header would have reported stays
  * due. */
-void case_credit_of_a_refused_header(void)
+CASE(credit_of_a_refused_header)
 {
     static char out[LEN], in[LEN];
     psc_request_t *send, *recv;

@@ -28,6 +28,15 @@ void harness_setting(char *argument)
         (psc_setting_t){argument, colon + 1, strtoll(equals + 1, NULL, 10)};
 }
 
+uint64_t harness_number(const char *name)
+{
+    for (uint32_t i = 0; i < n_settings; i++) {
+        if (strcmp(settings[i].name, name) == 0)
+            return (uint64_t)settings[i].number;
+    }
+    return 0;
+}
+
 uintptr_t TRANSPORT(void);
 
 uintptr_t harness_transport(void)
@@ -43,6 +52,7 @@ static void side_open(side_t *side, uint32_t index)
                                   .unexpected_max = options.unexpected_max,
                                   .eager_window = 256 << 10,
                                   .rts_max = options.rts_max,
+                                  .tuple_min = options.tuple_min,
                                   .pool_max = options.pool_max};
     char reason[PSC_REASON_MAX];
 

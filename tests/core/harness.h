@@ -1,7 +1,6 @@
 /* Two workers in one process, joined by real transports, driven by hand: what
  * the core's own cases need. */
-#ifndef PSCOMPY_TESTS_CORE_HARNESS_H
-#define PSCOMPY_TESTS_CORE_HARNESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include "pscompy/core/control.h"
 #include "pscompy/core/counters.h"
 #include "pscompy/transport/kit/clock.h"
+#include "tests/cases.h"
 
 #define PATIENCE_NS 60000000000ll
 #define CONTEXT PSC_CONTEXT_PLAIN
@@ -39,6 +39,7 @@ typedef struct options {
     psc_rndv_scheme_t scheme;
     uint64_t eager_max, unexpected_max;
     uint32_t rts_max;
+    uint64_t tuple_min; /* set by the argument TUPLE_MIN */
     uint64_t pool_max;
     int64_t spin_ns; /* 0: 50 us */
     bool idle_iface; /* another interface is opened first, and not used */
@@ -83,5 +84,3 @@ void settle(pair_t *pair); /* until nothing moves for a while */
             pair_progress(pair);                                               \
         }                                                                      \
     } while (0)
-
-#endif

@@ -301,7 +301,7 @@ static void torment(work_t *work, pair_t *pair)
     work_end(work);
 }
 
-void case_hostile_frames(void)
+CASE(hostile_frames)
 {
     work_t *work = calloc(1, sizeof *work);
 
@@ -325,7 +325,7 @@ void case_hostile_frames(void)
 /* ---- limits ---- */
 
 /* Endless eager messages: a peer without credit loses its connection. */
-void case_hostile_flood(void)
+CASE(hostile_flood)
 {
     psc_wire_eager_t wire = {.tag = 1, .context = CONTEXT};
     static char payload[1000];
@@ -354,7 +354,7 @@ static bool answers_are_stuck(pair_t *pair, unsigned unsaid)
 }
 
 /* A flood of announcements, of messages and of active messages. */
-void case_hostile_announcements(void)
+CASE(hostile_announcements)
 {
     static const uint16_t contexts[] = {CONTEXT, PSC_CONTEXT_AM};
 
@@ -405,7 +405,7 @@ static uint32_t put_missed(pair_t *pair, const char *bytes, size_t len)
 
 /* Only if the fabric matches: a late RTS that describes another message than
  * its placeholder, with and without a waiting receive. */
-void case_hostile_promises(void)
+CASE(hostile_promises)
 {
     static char out[50000], buffer[sizeof out];
 
@@ -436,7 +436,7 @@ void case_hostile_promises(void)
 
 /* Side b sends CLOSE and then more frames: they are ignored, and a's receives
  * from any source stay posted for other peers. */
-void case_frames_after_the_end(void)
+CASE(frames_after_the_end)
 {
     psc_wire_credit_t farewell = {.credit = 1 << 20};
     psc_wire_rts_t rts = {.tag = 5, .context = CONTEXT, .len = 100};

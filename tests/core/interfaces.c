@@ -1,7 +1,5 @@
 /* A transport that has a capability must have its calls. The transports here
  * are tables whose calls are never made. */
-#include "interfaces.h"
-
 #include "harness.h"
 #include "pscompy/core/iface_check.h"
 
@@ -67,7 +65,7 @@ static psc_status_t attr_check(const psc_transport_ops_t *ops, uint64_t caps,
     return psc_iface_check_attr(ops, &attr, reason);
 }
 
-void case_capability_without_its_call(void)
+CASE(capability_without_its_call)
 {
     const psc_transport_ops_t whole = ops_without(0);
     char reason[PSC_REASON_MAX];
@@ -87,7 +85,7 @@ void case_capability_without_its_call(void)
           PSC_OK);
 }
 
-void case_transport_without_a_mandatory_call(void)
+CASE(transport_without_a_mandatory_call)
 {
     psc_transport_ops_t ops = ops_without(0);
     char reason[PSC_REASON_MAX];

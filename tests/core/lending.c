@@ -4,7 +4,6 @@
 
 #include "harness.h"
 #include "hostile.h"
-#include "lending.h"
 #include "pscompy/core/conn.h"
 #include "pscompy/core/memory/pool.h"
 #include "pscompy/core/request.h"
@@ -86,7 +85,7 @@ static void pool_open(pair_t *pair)
 
 /* ---- blocks ---- */
 
-void case_blocks(void)
+CASE(blocks)
 {
     psc_block_t *blocks[MANY] = {NULL};
     unsigned state = 1;
@@ -153,7 +152,7 @@ static void receive_once(pair_t *pair, const psc_block_t *block, unsigned seed)
     free(in);
 }
 
-void case_lending(void)
+CASE(lending)
 {
     static const size_t lengths[] = {4096, 4097, 70000, LEN, 5 << 20};
     pair_t pair;
@@ -178,7 +177,7 @@ void case_lending(void)
 
 /* Lent messages received into buffers, with every scheme, expected and
  * unexpected. */
-void case_lent_and_received(void)
+CASE(lent_and_received)
 {
     for (int scheme = PSC_RNDV_AUTO; scheme <= PSC_RNDV_AM; scheme++) {
         psc_block_t *block;
@@ -216,7 +215,7 @@ void case_lent_and_received(void)
 
 /* The workers are destroyed first, then the owner's block is freed, then the
  * view. */
-void case_views_outlive_all(void)
+CASE(views_outlive_all)
 {
     psc_view_t *views[2];
     psc_request_t *request;
@@ -283,7 +282,7 @@ static psc_conn_t *reader(pair_t *pair)
     return pair->b.conn;
 }
 
-void case_views_are_kept(void)
+CASE(views_are_kept)
 {
     keep_when(owner, false);
     keep_when(reader, false);
@@ -330,7 +329,7 @@ static void returns_add(returns_t *returns, psc_view_t *view)
 
 /* Two threads free views while a third makes progress, and while the workers
  * are destroyed. */
-void case_lending_threads(void)
+CASE(lending_threads)
 {
     returns_t returns = {.lock = PTHREAD_MUTEX_INITIALIZER};
     psc_request_t *requests[MANY];
@@ -445,7 +444,7 @@ static void loans_that_lie(pair_t *pair, uint64_t offset, uint8_t *key,
 
 /* Side b announces memory that it does not own; side a must not map any other
  * memory than b's. */
-void case_hostile_loans(void)
+CASE(hostile_loans)
 {
     uint8_t key[PSC_RKEY_MAX + 2] = {0};
     psc_block_t *block;
@@ -526,7 +525,7 @@ static void announce_with_keys(void)
     hostile_part(&pair);
 }
 
-void case_hostile_keys(void)
+CASE(hostile_keys)
 {
     taken(false);
     taken(true);

@@ -3,7 +3,6 @@
 #include <pthread.h>
 
 #include "harness.h"
-#include "lifetimes.h"
 #include "pscompy/core/conn.h"
 
 static unsigned listed(psc_list_t *list)
@@ -43,7 +42,7 @@ static void expect_freed(pair_t *pair, unsigned before)
     settle(pair);
 }
 
-void case_destroyed_connections_are_freed(void)
+CASE(destroyed_connections_are_freed)
 {
     pair_t pair;
     side_t a, b;
@@ -73,7 +72,7 @@ void case_destroyed_connections_are_freed(void)
 
 /* A destroyed connection's unreceived messages are freed; a receive from any
  * source does not find them. */
-void case_destroy_with_unreceived_messages(void)
+CASE(destroy_with_unreceived_messages)
 {
     enum { LARGE = 300000 };
     char *out = calloc(1, LARGE), in[8];
@@ -105,7 +104,7 @@ void case_destroy_with_unreceived_messages(void)
 }
 
 /* Requests and messages in use keep a destroyed connection allocated. */
-void case_destroy_with_messages_in_hand(void)
+CASE(destroy_with_messages_in_hand)
 {
     psc_send_args_t args = {.iov = NULL};
     psc_recv_args_t receive = {
@@ -176,7 +175,7 @@ static int woken(sleeper_t *sleeper)
 
 /* Wake the poller and a follower that have no other event. Without the wake-up
  * their time slices would end twice a second. */
-void case_wake(void)
+CASE(wake)
 {
     enum { ROUNDS = 100 };
     int quick = 0;
@@ -243,7 +242,7 @@ static void refused_fini(psc_iface_t *iface)
 
 /* A refused interface is freed only after the fabric has stopped it, like one
  * that was used. */
-void case_refused_interface_stops(void)
+CASE(refused_interface_stops)
 {
     psc_transport_ops_t ops;
     char reason[PSC_REASON_MAX];

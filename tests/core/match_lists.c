@@ -1,8 +1,6 @@
 /* Lists with an index against a plain array that is searched from its
  * beginning: entries come, go and return in random order, in numbers that let
  * the index grow and shrink. */
-#include "match_lists.h"
-
 #include "harness.h"
 #include "pscompy/core/proto/match_list.h"
 
@@ -150,7 +148,7 @@ static void compare(const mix_t *mix, uint32_t seed)
     psc_match_list_clear(&run.list);
 }
 
-void case_match_lists(void)
+CASE(match_lists)
 {
     static const mix_t mixes[] = {
         {1, 1, 0},       {2, 1, 3},          {20, 1, 0},

@@ -1,7 +1,6 @@
 /* Single messages of many lengths, sent and received in both orders, and how
  * receives match them. */
 #include "harness.h"
-#include "messages.h"
 
 static bool came_from(const psc_result_t *result, psc_conn_t *conn)
 {
@@ -50,22 +49,22 @@ static void sizes(psc_rndv_scheme_t scheme)
     pair_close(&pair);
 }
 
-void case_sizes_auto(void)
+CASE(sizes_auto)
 {
     sizes(PSC_RNDV_AUTO);
 }
 
-void case_sizes_put(void)
+CASE(sizes_put)
 {
     sizes(PSC_RNDV_PUT);
 }
 
-void case_sizes_get(void)
+CASE(sizes_get)
 {
     sizes(PSC_RNDV_GET);
 }
 
-void case_sizes_am(void)
+CASE(sizes_am)
 {
     pair_t pair;
 
@@ -76,7 +75,7 @@ void case_sizes_am(void)
     pair_close(&pair);
 }
 
-void case_truncation(void)
+CASE(truncation)
 {
     static const size_t lengths[] = {500, 100000};
     char *out = malloc(100000), in[64];
@@ -106,7 +105,7 @@ void case_truncation(void)
     free(out);
 }
 
-void case_pieces(void)
+CASE(pieces)
 {
     enum { PIECES = 40, EACH = 3001 };
     char *out = malloc(PIECES * EACH), *in = malloc(PIECES * EACH);
@@ -141,7 +140,7 @@ void case_pieces(void)
 
 /* ---- matching ---- */
 
-void case_wildcards(void)
+CASE(wildcards)
 {
     char in[3][8];
     psc_request_t *first, *second, *third;
@@ -167,7 +166,7 @@ void case_wildcards(void)
     pair_close(&pair);
 }
 
-void case_probe_and_cancel(void)
+CASE(probe_and_cancel)
 {
     psc_recv_args_t args = {.context = CONTEXT, .tag = PSC_ANY_TAG};
     psc_request_t *probe = NULL, *recv;
@@ -220,7 +219,7 @@ static void matched_probe(pair_t *pair, size_t len)
     free(in);
 }
 
-void case_matched_probe(void)
+CASE(matched_probe)
 {
     pair_t pair;
 
@@ -302,7 +301,7 @@ static void room_in_pieces(pair_t *pair, size_t n_room, size_t n_iov)
         check(finish(pair, send).status == PSC_OK);
 }
 
-void case_room(void)
+CASE(room)
 {
     static const size_t lengths[] = {0, 8, 64, 65, 30000, 300000};
     pair_t pair;

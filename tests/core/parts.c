@@ -1,6 +1,4 @@
 /* Parts of a worker and of a connection, each alone, without a worker. */
-#include "parts.h"
-
 #include <poll.h>
 #include <unistd.h>
 
@@ -13,7 +11,7 @@
 
 /* ---- requests ---- */
 
-void case_pool_of_requests(void)
+CASE(pool_of_requests)
 {
     enum { N = 2 * PSC_REQ_CHUNK };
     psc_iov_t iov[3] = {{"ab", 2}, {"cde", 3}, {"f", 1}};
@@ -47,7 +45,7 @@ void case_pool_of_requests(void)
     psc_requests_destroy(&pool);
 }
 
-void case_queue_of_completions(void)
+CASE(queue_of_completions)
 {
     psc_requests_t pool;
     psc_completions_t *queue = &pool.completions;
@@ -105,6 +103,45 @@ static void notices_are_taken_once(psc_notices_t *notices)
     check(psc_notices_take(notices, events, 4) == 0);
 }
 
+static void quiet_notices_ring_later(psc_notices_t *notices)
+{
+    psc_control_event_t events[4];
+    psc_notice_t call, failed;
+
+    psc_notice_init(&call, PSC_CONTROL_CALL, 1);
+    psc_notice_init(&failed, PSC_CONTROL_CALL, 2);
+    call.quiet = failed.quiet = true;
+    psc_notice_post_quietly(notices, &call);
+    psc_notice_post_quietly(notices, &failed);
+    psc_notice_post_quietly(notices, &call);
+    check(!rings(notices) && psc_notices_take(notices, events, 4) == 0);
+    psc_notice_post(notices, &failed);
+    check(rings(notices) && psc_notices_take(notices, events, 4) == 1);
+    check(events[0].id == 2);
+    check(psc_notices_take_quiet(notices, events, 4) == 1);
+    check(events[0].id == 1 && !rings(notices));
+    psc_notice_post_quietly(notices, &call); /* the first one was read */
+    check(rings(notices) && psc_notices_take(notices, events, 4) == 1);
+    check(psc_notices_take_quiet(notices, events, 4) == 0);
+}
+
+static void callers_ring_together(psc_notices_t *notices)
+{
+    psc_control_event_t events[4];
+
+    check(psc_notices_take(notices, events, 4) == 0 && !rings(notices));
+    check(psc_notice_caller(notices, 5) == PSC_OK && rings(notices));
+    check(psc_notices_take(notices, events, 4) == 0);
+    check(psc_notice_caller(notices, 6) == PSC_OK && !rings(notices));
+    check(notices->n_holding == 1);
+    check(psc_notices_take_callers(notices, events, 1) == 1);
+    check(notices->n_holding == 1 && events[0].id == 5);
+    check(psc_notices_take_callers(notices, events, 4) == 1);
+    check(notices->n_holding == 0 && events[0].id == 6);
+    notices->holding_reported = false; /* as psc_worker_holding does */
+    check(psc_notice_caller(notices, 7) == PSC_OK); /* freed at the end */
+}
+
 static void holding_rings_once(psc_notices_t *notices)
 {
     psc_control_event_t event;
@@ -143,15 +180,19 @@ static void lines_are_cut(psc_notices_t *notices)
     close(pipes[1]);
 }
 
-void case_notices(void)
+CASE(notices)
 {
     psc_notices_t notices;
 
     check(psc_notices_open(&notices) == 0 && !rings(&notices));
     psc_notices_log(&notices, 0, "goes nowhere: there is no log yet");
     notices_are_taken_once(&notices);
+    quiet_notices_ring_later(&notices);
     holding_rings_once(&notices);
     lines_are_cut(&notices);
+    psc_notices_hold(&notices, -1);
+    notices.holding_reported = false;
+    callers_ring_together(&notices);
     psc_notices_close(&notices);
 }
 
@@ -159,7 +200,7 @@ void case_notices(void)
 
 /* Two ends exchange bytes in both directions, beyond the end of the counters.
  * Some headers are not sent after all. */
-void case_flow(void)
+CASE(flow)
 {
     enum { WINDOW = 400000, COST = 1000 };
     psc_flow_t a, b;
@@ -192,7 +233,7 @@ void case_flow(void)
     check(psc_flow_stamp(&a, PSC_CREDIT_INITIAL / 2) == PSC_CREDIT_INITIAL);
 }
 
-void case_room_of_worker(void)
+CASE(room_of_worker)
 {
     psc_room_t room = {.max = 4 << 20, .window_max = 1 << 20};
 
@@ -215,22 +256,28 @@ void case_room_of_worker(void)
 
 /* ---- progress ---- */
 
-void case_pace(void)
+CASE(pace)
 {
-    psc_interfaces_t interfaces = {.n = 2};
+    static const psc_transport_ops_t ops;
+    psc_interfaces_t interfaces = {.n = 3};
     psc_iface_slot_t *cheap = &interfaces.slots[0];
     psc_iface_slot_t *dear = &interfaces.slots[1];
+    psc_iface_slot_t *rail = &interfaces.slots[2]; /* another one of dear's */
 
     cheap->attr.poll_ns = 20;
-    dear->attr.poll_ns = 700;
+    dear->attr.poll_ns = rail->attr.poll_ns = 700;
+    dear->ops = rail->ops = &ops;
     psc_interfaces_pace(&interfaces, 50000);
     check(cheap->every == 1 && dear->every == 1);
     dear->lanes = 1;
     psc_interfaces_pace(&interfaces, 50000);
     check(dear->every == 1 && atomic_load(&interfaces.stride) == 2);
+    rail->lanes = 1;
+    psc_interfaces_pace(&interfaces, 50000);
+    check(dear->every == 1 && rail->every == 4);
     cheap->lanes = 1;
     psc_interfaces_pace(&interfaces, 50000);
-    check(cheap->every == 1 && dear->every == 16);
+    check(cheap->every == 1 && dear->every == 16 && rail->every == 16);
     check(atomic_load(&interfaces.stride) > 10);
     psc_interfaces_pace(&interfaces, 0);
     check(atomic_load(&interfaces.stride) == 1);
@@ -238,7 +285,7 @@ void case_pace(void)
 
 /* ---- active messages ---- */
 
-void case_idle_nodes(void)
+CASE(idle_nodes)
 {
     psc_am_idle_t idle = {.bytes = 0};
     am_node_t *small = psc_am_node_reuse(&idle, 100);

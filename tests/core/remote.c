@@ -1,7 +1,6 @@
 /* Operations without a receive: active messages, and remote memory. */
 #include "harness.h"
 #include "pscompy/core/conn.h"
-#include "remote.h"
 
 static void forward(void *arg, const psc_message_t *message)
 {
@@ -10,7 +9,7 @@ static void forward(void *arg, const psc_message_t *message)
                        message->len) == PSC_OK);
 }
 
-void case_active_messages(void)
+CASE(active_messages)
 {
     static const size_t lengths[] = {0, 10, 5000, 50000, 2000000};
     char *out = malloc(2000000);
@@ -43,7 +42,7 @@ void case_active_messages(void)
 
 /* An active message that cannot be sent is refused, or counted if it was
  * accepted. */
-void case_posted_to_nobody(void)
+CASE(posted_to_nobody)
 {
     psc_conn_t *lazy;
     pair_t pair;
@@ -75,7 +74,7 @@ static void post_and_fail(void *arg, const psc_message_t *message)
 }
 
 /* The connection ends before the inbox is emptied. */
-void case_posted_and_ended(void)
+CASE(posted_and_ended)
 {
     psc_iov_t iov = {"question", 8};
     psc_send_args_t args = {.iov = &iov, .n_iov = 1};
@@ -118,7 +117,7 @@ static void unpolled_send(pair_t *pair, psc_request_t **requests, char *out)
           UNPOLLED_MAX + 2 * (256 << 10) + 2 * UNPOLLED_LEN);
 }
 
-void case_unpolled_messages(void)
+CASE(unpolled_messages)
 {
     static bool seen[UNPOLLED];
     psc_request_t *requests[UNPOLLED];
@@ -145,7 +144,7 @@ void case_unpolled_messages(void)
 }
 
 /* Announced messages that wait for room end with their connection. */
-void case_unpolled_and_ended(void)
+CASE(unpolled_and_ended)
 {
     psc_request_t *requests[UNPOLLED];
     char *out = calloc(1, UNPOLLED_LEN);
@@ -165,7 +164,7 @@ void case_unpolled_and_ended(void)
 }
 
 /* A message that is longer than the whole bound arrives alone. */
-void case_unpolled_and_long(void)
+CASE(unpolled_and_long)
 {
     size_t len = 3 * UNPOLLED_MAX;
     char *out = malloc(len);
@@ -194,7 +193,7 @@ void case_unpolled_and_long(void)
     free(out);
 }
 
-void case_remote_memory(void)
+CASE(remote_memory)
 {
     static const size_t lengths[] = {1, 8, 4000, 3000000};
     size_t size = 4 << 20, packed_len = 2048;

@@ -2,8 +2,6 @@
  * core, beside threads that wait, probe and poll. And many waits by many
  * threads, none of which may end by its time slice alone (PSCOMPY_TEST_WAITS:
  * number of waits). */
-#include "sleepers.h"
-
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -40,7 +38,7 @@ static uint64_t count_eager(psc_worker_t *worker)
 /* A message that leaves within the call is not notified, and the threads that
  * sleep until something arrives go on sleeping. A transport whose messages are
  * shorter sends it by rendezvous. */
-void case_a_send_that_leaves_wakes_nobody(void)
+CASE(a_send_that_leaves_wakes_nobody)
 {
     static char out[20000] = "no copy", in[20000];
     psc_iov_t iov = {out, sizeof out};
@@ -154,7 +152,7 @@ static void sleep_beside(pair_t *pair, psc_sleeper_t *sleeper,
         finish(pair, send);
 }
 
-void case_polling_wakes_sleepers(void)
+CASE(polling_wakes_sleepers)
 {
     static void (*const meddlers[])(psc_worker_t *) = {
         poll_waiting, poll_sleeping,  poll_probing,
@@ -175,7 +173,7 @@ void case_polling_wakes_sleepers(void)
 
 /* Each sleeper is woken by messages independently of the other; while nothing
  * arrives, their passes do not wake each other. */
-void case_sleepers_are_apart(void)
+CASE(sleepers_are_apart)
 {
     psc_sleeper_t *one, *two;
     psc_result_t result;
@@ -215,7 +213,7 @@ void case_sleepers_are_apart(void)
 
 /* A thread checks its requests, then the request completes, then the thread
  * arms. */
-void case_news_before_arming(void)
+CASE(news_before_arming)
 {
     psc_request_t *event;
     pair_t pair;
@@ -237,7 +235,7 @@ void case_news_before_arming(void)
     pair_close(&pair);
 }
 
-void case_sleepers_outlive_workers(void)
+CASE(sleepers_outlive_workers)
 {
     psc_sleeper_t *one, *two;
     pair_t pair;
@@ -255,7 +253,7 @@ void case_sleepers_outlive_workers(void)
 
 /* Credit arrives over the connection's own interface, which is not the first
  * one. */
-void case_starved_beside_another(void)
+CASE(starved_beside_another)
 {
     enum { ROUNDS = 200, MESSAGES = 10, LENGTH = 900 };
     char out[LENGTH] = {0}, in[LENGTH];
@@ -471,7 +469,7 @@ static void runners_join(runner_t *runners, int n)
     }
 }
 
-void case_waits(void)
+CASE(waits)
 {
     long waits = waits_wanted();
     runner_t runners[2 * STREAMS], meddlers[2];
@@ -535,7 +533,7 @@ static void *answer_passer_by(void *arg)
     return NULL;
 }
 
-void case_waits_beside_a_passer_by(void)
+CASE(waits_beside_a_passer_by)
 {
     long waits = waits_wanted();
     runner_t others[2];

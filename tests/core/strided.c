@@ -1,7 +1,5 @@
 /* Messages from and into memory that is not contiguous, against a copy that
  * goes byte by byte. */
-#include "strided.h"
-
 #include "harness.h"
 #include "pscompy/core/layout.h"
 
@@ -130,7 +128,7 @@ static char *strided_flat(const strided_t *it)
 /* ---- copies ---- */
 
 /* In parts of random lengths, so that runs and rows are cut everywhere. */
-void case_strided_copies(void)
+CASE(strided_copies)
 {
     for (unsigned round = 0; round < 100; round++) {
         strided_t from, to;
@@ -256,7 +254,7 @@ static void messages(psc_rndv_scheme_t scheme)
     pair_close(&pair);
 }
 
-void case_strided_messages(void)
+CASE(strided_messages)
 {
     messages(PSC_RNDV_AUTO);
     messages(PSC_RNDV_PUT);
@@ -277,7 +275,7 @@ static void strided_rows(strided_t *it, size_t rows)
     psc_layout_pieces(&it->layout, it->pieces);
 }
 
-void case_strided_truncation(void)
+CASE(strided_truncation)
 {
     static const size_t rows[] = {10, 4000, 200000};
     pair_t pair;
@@ -295,7 +293,7 @@ void case_strided_truncation(void)
 }
 
 /* A message that was received into a layout is put back, and received again. */
-void case_strided_given_back(void)
+CASE(strided_given_back)
 {
     static const size_t rows[] = {10, 4000, 200000};
 
@@ -334,7 +332,7 @@ void case_strided_given_back(void)
 }
 
 /* A receive is given up after the first bytes have arrived. */
-void case_strided_given_up(void)
+CASE(strided_given_up)
 {
     psc_request_t *send, *recv, *again;
     psc_result_t result;
@@ -374,7 +372,7 @@ void case_strided_given_up(void)
 }
 
 /* A send that nobody receives gives its copy back with the connection. */
-void case_strided_left_in_flight(void)
+CASE(strided_left_in_flight)
 {
     psc_request_t *send;
     strided_t from;

@@ -1,7 +1,5 @@
 /* Memory that is taken back while peers access it: no byte is written or read
  * afterwards. AddressSanitizer watches memory that a test case frees. */
-#include "taken.h"
-
 #include "harness.h"
 #include "hostile.h"
 #include "pscompy/core/conn_flush.h"
@@ -117,18 +115,18 @@ static void close_at_any_time(move_t move)
     check(refused > 0);
 }
 
-void case_put_into_a_closed_region(void)
+CASE(put_into_a_closed_region)
 {
     close_at_any_time(api->put);
 }
 
-void case_get_from_a_closed_region(void)
+CASE(get_from_a_closed_region)
 {
     close_at_any_time(api->get);
 }
 
 /* The origin's connection is lost while its access is refused. */
-void case_region_outlives_no_peer(void)
+CASE(region_outlives_no_peer)
 {
     for (unsigned passes = 0; passes < 8; passes++) {
         remote_t remote;
@@ -194,15 +192,24 @@ static void landing_end(landing_t *landing)
     psc_lock_release(&landing->lane->worker->lock);
 }
 
-static void hear(psc_lane_t *lane, psc_wire_id_t id, const void *header,
-                 uint8_t header_len)
+static void hear_payload(psc_lane_t *lane, psc_wire_id_t id, const void *header,
+                         uint8_t header_len, const void *payload, size_t len)
 {
-    psc_am_t am = {
-        .id = (uint8_t)id, .header = header, .header_len = header_len};
+    psc_am_t am = {.id = (uint8_t)id,
+                   .header = header,
+                   .header_len = header_len,
+                   .payload = payload,
+                   .len = len};
 
     psc_lock_acquire(&lane->worker->lock);
     psc_lane_upcalls.am_recv(lane->ep, &am);
     psc_lock_release(&lane->worker->lock);
+}
+
+static void hear(psc_lane_t *lane, psc_wire_id_t id, const void *header,
+                 uint8_t header_len)
+{
+    hear_payload(lane, id, header, header_len, NULL, 0);
 }
 
 static psc_req_t *req_of(psc_request_t *request)
@@ -264,7 +271,7 @@ static landing_t waiting_landing(waiting_t *waiting, unsigned lane)
                          sizeof wire, SMALL / 2);
 }
 
-void case_landing_when_a_connection_fails(void)
+CASE(landing_when_a_connection_fails)
 {
     waiting_t waiting;
     landing_t landing;
@@ -280,9 +287,35 @@ void case_landing_when_a_connection_fails(void)
     waiting_close(&waiting);
 }
 
+/* b sends half of the message on lane 1 and, before that has arrived, so much
+ * on lane 0 that the sum is the whole message, or more. */
+CASE(landing_beside_fragments)
+{
+    for (int more = 0; more < 2; more++) {
+        waiting_t waiting;
+        landing_t landing;
+        psc_wire_frag_t wire;
+
+        waiting_open(&waiting, PSC_RNDV_AM);
+        waiting_answered(&waiting);
+        wire = (psc_wire_frag_t){.recv_id = psc_req_id(req_of(waiting.recv)),
+                                 .offset = SMALL / 2};
+        landing = waiting_landing(&waiting, 1);
+        for (int i = 0; i <= more; i++)
+            hear_payload(waiting.a->lanes[0], PSC_WIRE_FRAG, &wire, sizeof wire,
+                         waiting.out, SMALL / 2);
+        check((psc_request_state(waiting.recv) == PSC_REQUEST_DONE) == more);
+        check(landing_write(&landing) == (more ? 0 : SMALL / 2));
+        landing_end(&landing);
+        check(psc_conn_state(waiting.a) ==
+              (more ? PSC_CONN_FAILED : PSC_CONN_UP));
+        waiting_close(&waiting);
+    }
+}
+
 /* b closes, over lane 0, while lane 1 is receiving a payload: into a bounce
  * buffer, and into its final place. */
-void case_landing_when_a_peer_closes(void)
+CASE(landing_when_a_peer_closes)
 {
     static const psc_wire_credit_t farewell;
     psc_wire_rts_t rts = {.context = CONTEXT, .len = 1 << 20};
@@ -308,7 +341,7 @@ void case_landing_when_a_peer_closes(void)
 }
 
 /* The payload of a put is arriving when its region is closed. */
-void case_landing_in_a_closed_region(void)
+CASE(landing_in_a_closed_region)
 {
     psc_wire_frag_t wire = {.offset = 0};
     remote_t remote;
@@ -341,7 +374,7 @@ void case_landing_in_a_closed_region(void)
 /* ---- FINs ---- */
 
 /* b sends a FIN although no data was put, and a gave no key. */
-void case_fin_overtakes_fragments(void)
+CASE(fin_overtakes_fragments)
 {
     psc_wire_fin_t fin = {.credit = 1 << 20};
     waiting_t waiting;
@@ -380,7 +413,7 @@ static void fin_beside_a_landing(int32_t status)
     waiting_close(&waiting);
 }
 
-void case_fin_beside_a_landing(void)
+CASE(fin_beside_a_landing)
 {
     fin_beside_a_landing(PSC_OK);
     fin_beside_a_landing(PSC_ERR_TRUNCATED);
@@ -447,7 +480,7 @@ static psc_status_t wait_a_little(side_t *side, psc_request_t *request)
 
 /* The connection fails and its lane has nothing to send, but the receive keeps
  * its buffer until the peer has finished its copy. */
-void case_receive_with_a_late_writer(void)
+CASE(receive_with_a_late_writer)
 {
     waiting_t waiting;
 
@@ -471,7 +504,7 @@ void case_receive_with_a_late_writer(void)
     waiting_close(&waiting);
 }
 
-void case_region_with_a_late_writer(void)
+CASE(region_with_a_late_writer)
 {
     psc_region_t *region;
     char memory[100];

@@ -4,7 +4,6 @@ AddressSanitizer and UBSan, and the cases with threads also under ThreadSanitize
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compiler import ADDRESS, THREAD, Compiler
+from tests.compiler import ADDRESS, THREAD, Compiler, cases
 from tests.contract.test_contract import (
     NAMES,
     ROOT,
@@ -25,8 +24,8 @@ HERE = Path(__file__).parent
 THREADED = ["threads", "wake", "lending_threads", "driven", "driven_and_waited", "waits"]
 THREADED += ["waits_beside_a_passer_by", "completions_beside_the_poller"]
 THREADED += ["only_its_thread_is_woken", "two_wait_for_one", "any_of_several", "role_is_passed_on"]
-THREADED += ["a_follower_watches_first"]
-CASES = re.findall(r'^    {"(\w+)",\s+case_', (HERE / "cases.c").read_text(), re.M)
+THREADED += ["a_follower_watches_first", "tuple_threads", "a_worker_for_each_thread"]
+CASES = cases(sorted(HERE.glob("*.c")))
 KEPT = ("views_outlive_all", "views_are_kept")
 LARGE_PAGES = [*ADDRESS, "-DPSC_PAGE_SIZE=65536"]
 SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
@@ -76,6 +75,11 @@ def test_core_with_the_smallest_ring(
     check_case(driver_of(name), case, name, *SMALL[name])
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_core_with_receives_that_the_peer_sees(case: str, driver_of: Callable[[str], Path]) -> None:
+    check_case(driver_of("shm"), case, "shm", "TUPLE_MIN=1000:1000")
+
+
 def test_pages_of_64_kib(compiler: Compiler, tmp_path: Path) -> None:
     """Memory is shared, mapped and kept in whole pages, whatever their size is."""
     driver = compile_driver(compiler, tmp_path, "shm", LARGE_PAGES)
@@ -88,3 +92,65 @@ def test_threads_are_clean(compiler: Compiler, name: str, tmp_path: Path) -> Non
     driver = compile_driver(compiler, tmp_path, name, THREAD)
     for case in THREADED:
         check_case(driver, case, name)
+
+
+# ---- the orders of shm's memory --------------------------------------------------
+
+PLUGIN = "pscompy/plugins/shm"
+WRAPPED = ("shm_ring_map", "shm_ring_map_own", "shm_ring_unmap")
+WRAPPED += ("process_vm_readv", "process_vm_writev")
+# An order of memory of each kind: a file, and texts of it in which the last order is weakened.
+ORDERS = {
+    "report of copied bytes": ("place", ["SHM_HELP_FAILED,\n                          {release}"]),
+    "bytes of the claimer": ("place", ["&entry->put, {acquire}"]),
+    "bytes of the owner": ("place", ["&entry->got, {acquire}"]),
+    "exposing": (
+        "show",
+        [
+            "SHM_ENTRY_EXPOSED),\n                          {release}",
+            "&table->last, show->generation, {release}",
+            "&table->seen, seen, {release}",
+        ],
+    ),
+}
+
+
+def compile_ordered(compiler: Compiler, folder: Path, weakened: Path | None = None) -> Path:
+    """The driver for shm with ThreadSanitizer, which sees both ends' accesses at one address."""
+    replaced = [it for it in sources("shm") if not weakened or it.name != weakened.name]
+    more = [HERE / "shm/one_mapping.c", *([weakened] if weakened else [])]
+    link = [f"-Wl,--wrap={it}" for it in WRAPPED]
+    return compiler(
+        folder / "core_shm", [*replaced, *more], THREAD, ["-DTRANSPORT=shm_transport"], link
+    )
+
+
+def check_orders(driver: Path) -> None:
+    """In the first case one side copies all; in the second both copy at once, so that each may see
+    the other at any moment."""
+    for case in ("tuple_turns", "tuple_threads"):
+        check_case(driver, case, "shm")
+
+
+def test_orders_of_shared_memory(compiler: Compiler, tmp_path: Path) -> None:
+    check_orders(compile_ordered(compiler, tmp_path))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_weak_order_is_found(
+    order: str, compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TSAN_OPTIONS", "halt_on_error=1")
+    stem, places = ORDERS[order]
+    text = (ROOT / PLUGIN / f"{stem}.c").read_text()
+    for place in places:
+        whole = place.format(acquire="memory_order_acquire", release="memory_order_release")
+        assert whole in text
+        weak = place.format(acquire="memory_order_relaxed", release="memory_order_relaxed")
+        text = text.replace(whole, weak)
+    weakened = tmp_path / f"{stem}.c"
+    weakened.write_text(text.replace('#include "place.h"', f'#include "{PLUGIN}/place.h"'))
+    driver = compile_ordered(compiler, tmp_path, weakened)
+    with pytest.raises(AssertionError, match="ThreadSanitizer: data race"):
+        for _ in range(10):  # the moment that shows it is one of many
+            check_orders(driver)

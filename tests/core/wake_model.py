@@ -20,7 +20,8 @@ Each ingredient of the rule can be left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 INGREDIENTS = {
@@ -52,6 +53,9 @@ class Thread(NamedTuple):
     followed: bool = False
 
 
+changed = cache(Thread._replace)  # there are millions of changes, of few hundred threads
+
+
 class State(NamedTuple):
     threads: tuple[Thread, ...]
     # messages that have not arrived, by the thread whose request they complete
@@ -64,6 +68,9 @@ class State(NamedTuple):
     fired: bool = False  # the fabric's descriptor is readable
     restless: bool = False  # the last pass made progress
     role: bool = False  # a thread holds the poller role
+
+    def having(self, threads: Iterable[Thread]) -> State:
+        return State(tuple(threads), *self[1:])
 
 
 BEGIN = {
@@ -91,18 +98,18 @@ class Model:
 
     def _set(self, state: State, me: int, **changes: object) -> State:
         threads = list(state.threads)
-        threads[me] = threads[me]._replace(**changes)  # type: ignore[arg-type]
-        return state._replace(threads=tuple(threads))
+        threads[me] = changed(threads[me], **changes)
+        return state.having(threads)
 
     def _ring(self, state: State, but: tuple[str, ...] = FOLLOWING) -> State:
         """Ring all armed sleepers that are not at one of these positions."""
         threads = (
-            thread._replace(armed=False, rung=True)
+            changed(thread, armed=False, rung=True)
             if thread.armed and thread.at not in but
             else thread
             for thread in state.threads
         )
-        return state._replace(threads=tuple(threads))
+        return state.having(threads)
 
     def _ring_spent(self, state: State) -> State:
         """Ring the sleepers that sleep on the fabric."""
@@ -125,8 +132,7 @@ class Model:
 
     def _change(self, state: State, whose: int) -> State:
         state = self._set(state, whose, done=True)
-        behind = (it._replace(behind=it.kind == "outside") for it in state.threads)
-        state = state._replace(threads=tuple(behind))
+        state = state.having(changed(it, behind=it.kind == "outside") for it in state.threads)
         if "wake the follower" in self._rules and whose in self._followers(state):
             state = self._set(state, whose, armed=False, rung=True)
         if "ring for changes" in self._rules:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from namespaces import Machine
 
 SECONDS = 300
+STEP = 0.05  # seconds between questions to a gateway, which take the processor from the ranks
 
 
 def wait(world: pscompy.World, *paths: str) -> None:
@@ -42,6 +43,7 @@ class Gate:
         for number in self._machine.gateways:
             while self._there(number) < ranks:
                 assert time.monotonic() < deadline, f"not all ranks came to gateway {number}"
+                time.sleep(STEP)
         os.write(self._pipe, bytes(ranks))
 
     def _there(self, number: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import time
 from pathlib import Path
 
@@ -91,5 +90,5 @@ def test_memory_reaches_a_plateau(machine: Machine, gate: Gate) -> None:
         print(name, *(f"{size / 1e6:.1f}" for size in sizes))
     for name, sizes in samples.items():
         early, late = sizes[SAMPLES // 4 : SAMPLES // 2], sizes[-SAMPLES // 4 :]
-        grown = statistics.median(late) - statistics.median(early)
-        assert grown < 2_000_000 + 0.1 * statistics.median(early), (name, sizes)
+        # The least of each, because samples may be taken while long messages are in flight.
+        assert min(late) - min(early) < 2_000_000 + 0.1 * min(early), (name, sizes)

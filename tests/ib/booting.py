@@ -73,6 +73,7 @@ def run_suites(*suites: str, **environ: str) -> int:
     """Run files `suite_*.py` of this folder in one guest, with these variables besides those of the
     tests. Returns pytest's exit code."""
     pytest_ = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    pytest_ += ["-p", "no:hypothesispytest", "-p", "no:xdist"]  # they take seconds to import
     pytest_ += [f"tests/ib/{suite}" for suite in suites]
     environ |= {k: v for k, v in os.environ.items() if k.startswith("PSCOMPY_TEST_")}
     given = [f"{k}={v}" for k, v in environ.items()]

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from pscompy.testing.process import BOUND
 
+# A guest takes 0.1 ms to bring in a page, and each session pins its buffers: with the default sizes
+# five MiB for each device.
+FEW_BUFFERS = {"IB_SRQ_SIZE": 64, "IB_SEND_BUFFERS": 16}
 ROOT = Path("/sys/class/infiniband")
 DEVICES = ("rxe0", "rxe1")
 
@@ -40,6 +43,7 @@ def await_port(device: str, state: str) -> None:
     deadline = time.monotonic() + BOUND
     while not port.exists() or state not in port.read_text():
         assert time.monotonic() < deadline, f"{device} does not become {state}"
+        time.sleep(0.01)
 
 
 def set_port(rail: int, state: str) -> None:

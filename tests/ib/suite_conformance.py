@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import pytest
 
 from pscompy.testing import conformance
+from tests.ib.devices import FEW_BUFFERS
+
+SIZES = {} if "PSCOMPY_TEST_OPERATIONS" in os.environ else FEW_BUFFERS
 
 
 @pytest.mark.usefixtures("second_device")
 class TestRingsAndPutOverTwoRails(conformance.Suite):
     transport = "ib"
-    config: ClassVar = {"IB_EAGER": "rdma", "RNDV_SCHEME": "put", "IB_HCA": "all"}
+    config: ClassVar = {**SIZES, "IB_EAGER": "rdma", "RNDV_SCHEME": "put", "IB_HCA": "all"}
 
 
 class TestSharedQueueAndGet(conformance.Suite):
     transport = "ib"
-    config: ClassVar = {"IB_EAGER": "srq", "RNDV_SCHEME": "get"}
+    config: ClassVar = {**SIZES, "IB_EAGER": "srq", "RNDV_SCHEME": "get"}
 
 
 class TestSmallQueuesAndMessages(conformance.Suite):

@@ -15,7 +15,7 @@ from pscompy.testing import remote_side
 from pscompy.testing.base import Base, Link
 from pscompy.testing.process import BOUND, Far
 from pscompy.testing.remote_side import payload
-from tests.ib.devices import set_port
+from tests.ib.devices import FEW_BUFFERS, set_port
 
 
 @pytest.fixture
@@ -27,6 +27,7 @@ def port() -> Iterator[None]:
 
 class TestPortDown(Base):
     transport = "ib"
+    config: ClassVar = FEW_BUFFERS
 
     def test_what_is_under_way_fails_and_a_new_connection_works(self, far: Far, port: None) -> None:
         with self.joined(far) as link:
@@ -41,7 +42,7 @@ class TestPortDown(Base):
             self._echo(link)
 
     def test_the_next_transport_is_tried(self, far: Far, port: None) -> None:
-        config = {"SHM": 0, "IB_CONNECT_TIMEOUT": 3}
+        config = {**FEW_BUFFERS, "SHM": 0, "IB_CONNECT_TIMEOUT": 3}
         with Session(config=config) as session:
             far.session = session
             socket = session.listen("127.0.0.1")
@@ -66,7 +67,7 @@ class TestKilled(Base):
     """Only the adapter notices the peer's death, because the precon link does not stay open."""
 
     transport = "ib"
-    config: ClassVar = {"GUARD": 0, "IB_KEEPALIVE": 1, "IB_TIMEOUT": 10}
+    config: ClassVar = {**FEW_BUFFERS, "GUARD": 0, "IB_KEEPALIVE": 1, "IB_TIMEOUT": 10}
 
     def test_the_adapter_gives_up_asking(self, link: Link) -> None:
         waiting = link.c.irecv()

@@ -17,7 +17,7 @@ from pscompy.testing import remote_side
 from pscompy.testing.base import Base, Link
 from pscompy.testing.process import BOUND, Far
 from pscompy.testing.remote_side import payload
-from tests.ib.devices import DEVICES, ROOT, set_port
+from tests.ib.devices import DEVICES, FEW_BUFFERS, ROOT, set_port
 
 LONG = 8 << 20
 PACKET = 4096  # largest packet, in bytes
@@ -49,12 +49,13 @@ def await_packets(device: str, count: int) -> None:
     deadline = time.monotonic() + BOUND
     while packets(device) < count:
         assert time.monotonic() < deadline, f"{device}: {packets(device)} of {count} packets"
+        time.sleep(0.01)
 
 
 @pytest.mark.usefixtures("second_device")
 class TestRails(Base):
     transport = "ib"
-    config: ClassVar = {"IB_HCA": "rxe0,rxe1:1"}
+    config: ClassVar = {**FEW_BUFFERS, "IB_HCA": "rxe0,rxe1:1"}
 
     @pytest.mark.parametrize("scheme", ["put", "get"])
     def test_a_long_message_goes_over_both(self, far: Far, scheme: str) -> None:

@@ -48,6 +48,7 @@ def ends(removal: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + BOUND
     while ROOT.exists() and "rxe0" in [path.name for path in ROOT.iterdir()]:
         assert time.monotonic() < deadline, "the device is still there"
+        time.sleep(0.01)
 
 
 @pytest.mark.usefixtures("device")

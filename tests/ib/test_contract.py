@@ -83,7 +83,7 @@ def check_cases(
 
 
 def test_contract(driver: Path) -> None:
-    check_cases(driver, list(case_names("ib")), [*QUICK, "EAGER=0:rdma"])
+    check_cases(driver, case_names("ib"), [*QUICK, "EAGER=0:rdma"])
 
 
 @pytest.mark.parametrize("eager", ["rdma", "srq"])

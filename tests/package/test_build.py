@@ -24,6 +24,13 @@ ffibuilder.set_source(
     sources=["pscompy/plugins/nu/transport.c"],
 )
 """
+BINDING = """
+#include <Python.h>
+#ifndef __OPTIMIZE__
+#error built without optimisation
+#endif
+PyObject *PyInit__binding(void);
+"""
 SOURCE = '#include <stdint.h>\n#include "nu.h"\nuintptr_t nu_transport(void) { return NU; }\n'
 
 pytestmark = pytest.mark.skipif(
@@ -43,9 +50,7 @@ class Project:
         for name in ("setup.py", "setup.cfg", "pyproject.toml", "pscompy/__init__.py"):
             shutil.copy(ROOT / name, folder / name)
         self.write("pscompy/transport/transport.h", "")
-        self.write(
-            "pscompy/binding/module.c", "#include <Python.h>\nPyObject *PyInit__binding(void);\n"
-        )
+        self.write("pscompy/binding/module.c", BINDING)
         self.write("pscompy/plugins/nu/build.py", BUILD.format(headers=("stdint.h",)))
         self.write("pscompy/plugins/nu/transport.c", SOURCE)
         self.write("pscompy/plugins/nu/nu.h", "#define NU 7\n")
@@ -128,3 +133,8 @@ def test_a_mandatory_plugin_that_does_not_exist_fails_the_build(project):
 def test_code_that_does_not_compile_fails_the_build(project):
     project.write("pscompy/plugins/nu/transport.c", "#error broken\n")
     assert project.build().returncode != 0
+
+
+def test_the_binding_is_optimised_whatever_cflags_say(project):
+    ended = project.build(CFLAGS="-g0")
+    assert ended.returncode == 0, ended.stderr

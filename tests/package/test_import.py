@@ -8,6 +8,7 @@ import pytest
 
 import pscompy
 from pscompy.plugins.ib import DEVICES
+from tests.program import program
 
 HEAVY = ("numpy", "asyncio", "pluggy", "importlib.metadata", "cffi", "_cffi_backend", "logging")
 
@@ -85,3 +86,24 @@ def test_a_name_that_is_not_there():
 def test_the_wildcards():
     assert pscompy.ANY_TAG == -1
     assert pscompy.ANY_SOURCE < -1  # so that `rank - 1` of rank 0 is no wildcard
+
+
+def import_in_a_sub_interpreter():
+    try:
+        import _interpreters as interpreters  # Python 3.13
+    except ModuleNotFoundError:
+        import _xxsubinterpreters as interpreters
+
+    other = interpreters.create()
+    try:
+        failed = interpreters.run_string(other, "import pscompy; pscompy.Session")
+    except interpreters.RunFailedError as error:
+        failed = error
+    print(failed)
+
+
+def test_a_sub_interpreter_is_refused_with_the_reason():
+    command = [sys.executable, "-c", program(import_in_a_sub_interpreter)]
+    where = pscompy.get_include()
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, cwd=where)
+    assert "sub-interpreter" in ended.stdout

@@ -322,13 +322,15 @@ def test_files_and_packages_of_plugindir(site):
     (folder / "alpha.py").write_text(site.plugin("alpha", 3000))
     (folder / "beta" / "__init__.py").write_text("from .inner import *\n")
     (folder / "beta" / "inner.py").write_text(site.plugin("beta", 3000))
-    (folder / "_helper.py").write_text("raise SystemExit")
+    for name in ("_helper", "2fast"):
+        (folder / f"{name}.py").write_text("raise SystemExit")
     (folder / "notes.txt").write_text("none of ours")
     answers = report(site, PLUGINDIR=str(folder))
     assert [*answers][:2] == ["beta", "alpha"] or [*answers][:2] == ["alpha", "beta"]
     assert answers["alpha"] is None
     assert answers["beta"] is None
     assert "_helper" not in answers
+    assert "is not 1 to 15 lower-case letters and digits" in answers["2fast"]
 
 
 def test_plugindir_wins_over_what_is_installed_and_the_other_says_so(site):

@@ -23,11 +23,7 @@ start = _fixtures.start
 open_session = _fixtures.open_session
 connect = _fixtures.connect
 link = _fixtures.link
-
-
-@pytest.fixture
-def shm(connect):
-    return connect("shm")
+shm = _fixtures.shm
 
 
 @pytest.fixture

@@ -31,6 +31,14 @@ def test_recursion_and_identity():
     assert made[1]["self"] is made
 
 
+def test_equal_shapes_are_written_once():
+    short, long = (
+        len(archive.dump([np.ones((2, 3, 4, 5)) for _ in range(count)], Pickle(), ZERO_COPY))
+        for count in (10, 60)
+    )
+    assert long - short <= 50 * (960 + 20)  # the numbers, their length, and references
+
+
 def test_a_users_class():
     grid = Grid("wind", bytearray(range(256)) * 40)
     made = Peer(grid)
@@ -227,7 +235,7 @@ def test_forged_heads_do_no_harm(changes, lengthened):
         head = archive.parse(forged)
     except pscompy.ProtocolError:
         return
-    inside = [inside for _, _, inside in head.entries if inside is not None]
+    inside = [inside for _, _, _, inside in head.entries if inside is not None]
     assert sum(view.nbytes for view in inside) <= len(forged)
     assert head.index.nbytes <= len(forged)
 
@@ -253,7 +261,7 @@ def forge(**fields):
         forge(count=1),
         forge(count=1) + struct.pack("<QBB6x", (1 << 64) - 1, 1, 0),
         forge(count=1) + struct.pack("<QBB6x", 1, 1, 0),
-        forge(count=1) + struct.pack("<QBB6x", 0, 2, 0),
+        forge(count=1) + struct.pack("<QBB6x", 0, 3, 0),
         forge(count=1) + struct.pack("<QBB6x", 0, 0, 2),
         forge() + b"more",
     ],
@@ -268,6 +276,13 @@ def test_chunks_that_are_shorter_than_the_table_says():
     head = archive.parse(peer.head)
     with pytest.raises(pscompy.ProtocolError, match="39999 bytes, its table says 40000"):
         archive.load(head, [peer.outside[0][:-1]], Pickle())
+
+
+def test_fewer_chunks_than_the_table_says():
+    """A peer may use the ident of an earlier head, whose chunks have been fetched."""
+    peer = Peer([numbers(5000), numbers(6000)], room=0)
+    with pytest.raises(pscompy.ProtocolError, match="a chunk has 0 bytes"):
+        archive.load(archive.parse(peer.head), peer.outside[:1], Pickle())
 
 
 def test_a_pickle_that_wants_more_chunks_than_there_are():

@@ -122,18 +122,21 @@ def test_as_concurrent_futures_has_it(run, script):
     )
 
 
+GO = threading.Event()
+
+
+@pscompy.action
+def wait():
+    assert GO.wait(60)
+
+
+@pscompy.action(inline=True)
+def let_go():
+    GO.set()
+
+
 def test_shutdown_that_cancels(run, script):
     def cancels_at_its_end():
-        go = threading.Event()
-
-        @pscompy.action
-        def wait():
-            assert go.wait(60)
-
-        @pscompy.action(inline=True)
-        def let_go():
-            go.set()
-
         with pscompy.World() as world:
             executor = pscompy.Executor(world)
             if world.rank == 0:
@@ -168,6 +171,43 @@ def test_shutdown_after_tasks_were_cancelled_at_any_moment(run, script):
     assert run.lines(3, script(cancels_some)) == ["0"]
 
 
+def test_shutdown_after_the_program_has_completed_tasks_itself(run, script):
+    def completes_some():
+        with pscompy.World() as world:
+            executor = pscompy.Executor(world)
+            if world.rank == 0:
+                tasks = [executor.submit(wait) for _ in range(20)]
+                for task in tasks[::2]:
+                    task.set_result("mine")
+                world.call(1, let_go)
+                executor.shutdown()
+                print(executor._open, *(task.result(60) for task in tasks[:2]))
+
+    printed = run.lines(2, script(completes_some), PSP_PARCEL_THREADS="1")
+    assert printed == ["0 mine None"]
+
+
+def test_an_action_that_has_lost_a_third_rank(run, script):
+    """The rank that ran the action is there and runs the next ones."""
+
+    def raises_peer_lost():
+        @pscompy.action
+        def fails():
+            raise pscompy.PeerLost("rank 7 has ended")
+
+        @pscompy.action
+        def rank_of():
+            return world.rank
+
+        with pscompy.World() as world, pscompy.Executor(world) as executor:
+            if executor is not None:
+                print(executor.submit(fails).exception(60))
+                print(executor.submit(rank_of).result(60))
+
+    printed = run.lines(2, script(raises_peer_lost))
+    assert printed == sorted(["rank 7 has ended", "1"])
+
+
 def test_a_call_goes_to_the_rank_that_has_fewer(run, script):
     def submits_one():
         @pscompy.action
@@ -200,6 +240,37 @@ def test_map_cancels_the_calls_that_are_not_wanted_any_more(run, script):
                 print(executor.submit(waits, True).result(60))
 
     assert run.lines(2, script(stops_early)) == ["True", "True"]
+
+
+def test_a_cancelled_chunk_begins_no_more_items(run, script):
+    def stops_within_a_chunk():
+        begun = []
+
+        @pscompy.action
+        def item(number):
+            begun.append(number)
+            while number == 5 and not pscompy.current_action().cancelled:
+                time.sleep(0.001)
+            return number
+
+        @pscompy.action(inline=True)
+        def begun_now():
+            return begun
+
+        @pscompy.action
+        def begun_at_the_end():  # runs after the chunk, in the same thread
+            return begun
+
+        with pscompy.World() as world, pscompy.Executor(world) as executor:
+            if executor is not None:
+                results = executor.map(item, range(10), chunksize=5)
+                print(next(results))
+                waiting.expect_soon(lambda: 5 in world.call(1, begun_now))
+                del results  # cancels the chunks that are left
+                print(executor.submit(begun_at_the_end).result(60))
+
+    printed = run.lines(2, script(stops_within_a_chunk), PSP_PARCEL_THREADS="1")
+    assert printed == ["0", str(list(range(6)))]
 
 
 def test_map_begins_before_its_iterable_ends(run, script):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import queue
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +64,23 @@ def test_a_future_that_is_cancelled(make: Make, seen: bool) -> None:
     assert called == [future] * seen
     with pytest.raises(concurrent.futures.CancelledError):
         future.result(0)
+
+
+def test_two_threads_cancel_a_future_at_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    future, both = make(), threading.Barrier(2)
+    withdrawn: list[Any] = []
+    future._withdraw = withdrawn.append
+    base = concurrent.futures.Future.cancel
+
+    def cancel(future: Any) -> bool:
+        both.wait(BOUND)
+        return base(future)
+
+    monkeypatch.setattr(concurrent.futures.Future, "cancel", cancel)
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        begun = [threads.submit(future.cancel) for _ in range(2)]
+        assert [it.result(BOUND) for it in begun] == [True, True]
+    assert withdrawn == [future]
 
 
 def test_a_future_that_runs(make: Make) -> None:

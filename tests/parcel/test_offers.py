@@ -14,11 +14,21 @@ from pscompy.parcel.pickling import Pickle
 from tests.waiting import expect_soon
 
 COUNT, LONG = 10, 1 << 13  # arrays of 64 KiB
+SHORT = 1 << 9  # arrays of 4 KiB, which are sent eagerly
 NAMES = ("rndv_rts", "rndv_fin", "offered", "fetched")
+
+
+@pytest.fixture
+def link(connect, transport):
+    return connect(transport, RENDEZVOUS="8k")
 
 
 def arrays(count=COUNT, long=LONG):
     return [np.full(long, n, float) for n in range(count)]
+
+
+def mixed():
+    return [array for pair in zip(arrays(long=SHORT), arrays(), strict=True) for array in pair]
 
 
 def counts(here):
@@ -29,20 +39,21 @@ def equal(made, sent):
     return all(np.array_equal(a, b) for a, b in zip(made, sent, strict=True))
 
 
-def send(link):
-    link.c.send_obj(arrays(), timeout=BOUND)
+def send(link, obj):
+    link.c.send_obj(obj, timeout=BOUND)
 
 
-def isend(link):
-    link.c.isend_obj(arrays()).wait(BOUND)
+def isend(link, obj):
+    link.c.isend_obj(obj).wait(BOUND)
 
 
+@pytest.mark.parametrize("made", [arrays, mixed])
 @pytest.mark.parametrize("post", [send, isend])
-def test_ten_arrays_take_no_rts_and_one_fin(link, post):
+def test_ten_long_arrays_take_no_rts_and_one_fin(link, post, made):
     check_echo(link)
     mine, theirs = counts(link), link.peer(counts)
-    link.peer.begin(lambda here: equal(here.c.recv_obj(), arrays()))
-    post(link)
+    link.peer.begin(lambda here: equal(here.c.recv_obj(), made()))
+    post(link, made())
     assert link.peer.result()
     mine = {name: counts(link)[name] - mine[name] for name in NAMES}
     theirs = {name: link.peer(counts)[name] - theirs[name] for name in NAMES}
@@ -51,7 +62,7 @@ def test_ten_arrays_take_no_rts_and_one_fin(link, post):
 
 
 def test_arguments_and_results_of_an_action(serving, transport):
-    link = serving(transport)
+    link = serving(transport, RENDEZVOUS="8k")
     link.c.call(helpers.echo)  # the connection is up
     before = counts(link)
     assert equal(link.c.call(helpers.echo, *arrays())[0], arrays())
@@ -86,14 +97,26 @@ def test_lengths_and_memory_of_all_kinds(link):
     link.peer.result()
 
 
+def test_an_offer_is_withdrawn_if_its_head_cannot_be_made(link, monkeypatch):
+    def fail(pieces):
+        raise MemoryError("no head")
+
+    check_echo(link)
+    before = link.session.stats["requests_used"]
+    monkeypatch.setattr(archive, "_joined", fail)
+    with pytest.raises(MemoryError, match="no head"):
+        link.c.send_obj([*arrays(), np.zeros(600)])
+    assert link.session.stats["requests_used"] == before
+
+
 def test_a_receive_that_is_given_back_loses_no_chunk(link):
     check_echo(link)
-    link.peer.begin(lambda here: here.c.send_obj(arrays()))
+    link.peer.begin(lambda here: here.c.send_obj(mixed()))
     for _ in range(3):
         request = link.c.irecv_obj()
         expect_soon(lambda: link.c.iprobe() or request.status is not None)  # noqa: B023
         request._give_back()
-    assert equal(link.c.recv_obj(timeout=BOUND), arrays())
+    assert equal(link.c.recv_obj(timeout=BOUND), mixed())
     link.peer.result()
     check_echo(link)
 
@@ -119,9 +142,9 @@ def test_a_sender_that_dies_before_the_fetch(link):
 # ---- offers that lie ----
 
 
-def forged(chunks, offer):
+def forged(chunks, offer, eager=0):
     made = archive.dump(chunks, Pickle(), 4096)
-    return b"".join(made.pack(1, 0, lambda _: offer)[0])
+    return b"".join(made.pack(1, 0, lambda _: offer, eager)[0])
 
 
 def refuse(here):
@@ -132,22 +155,55 @@ def refuse(here):
     return None
 
 
-@pytest.mark.parametrize("change", [b"", b"\0", "cut", "other lengths", "more chunks"])
+@pytest.mark.parametrize("change", [b"", b"\0", "cut", "other lengths", "more chunks", "none"])
 def test_what_is_no_offer_of_these_chunks_is_refused(link, change):
     check_echo(link)
     heads, chunks = raw(link.c)
     request, offer = chunks._offer(arrays())
-    fields = arrays()
+    fields, eager = arrays(), 0
     if isinstance(change, bytes):
         offer = offer + change if change else b"?"
     elif change == "cut":
         offer = offer[:-1]
+    elif change == "none":
+        eager = 1 << 20
     else:
         fields = arrays(10, LONG + 1) if change == "other lengths" else arrays(11)
-    heads.isend(forged(fields, offer))
+    heads.isend(forged(fields, offer, eager))
     assert link.peer(refuse) == "ProtocolError"
     assert request.cancel()
     check_echo(link)
+
+
+def absurd(offer, nbytes=1 << 62):
+    """A head with this offer of two chunks, for which no receiver has memory."""
+    head = archive._HEAD.pack(b"PCL\x01", 1, 2, len(offer), 0, b"pickle\0\0")
+    return head + archive._ENTRY.pack(nbytes, archive._OFFERED, 0) * 2 + offer
+
+
+def test_a_receiver_without_memory_ends_the_request_of_the_sender(link):
+    check_echo(link)
+    heads, chunks = raw(link.c)
+    request, offer = chunks._offer(arrays(2))
+    heads.isend(absurd(offer))
+    assert link.peer(refuse) == "MemoryError"
+    with pytest.raises(MemoryError):
+        request.wait(BOUND)
+    check_echo(link)
+
+
+@pytest.mark.parametrize("nbytes", [1 << 62, 1 << 63])
+def test_a_call_that_exceeds_memory_is_answered_like_any_other(serving, nbytes):
+    link = serving()
+    link.c.call(helpers.echo)
+    links = link.c._action_links()
+    number = next(links.numbers)
+    answer = link.c._context.service()._answer_of(links, number)
+    links.calls.heads.isend(absurd(b"?", nbytes), number << 1)
+    good, (_, text) = answer.wait(BOUND)
+    assert not good
+    assert "Error" in text
+    assert link.c.call(helpers.echo, 7) == ((7,), {})
 
 
 def test_a_million_chunks_are_refused(link):
@@ -155,6 +211,6 @@ def test_a_million_chunks_are_refused(link):
     count = 1 << 20
     head = archive._HEAD.pack(b"PCL\x01", 1, count, 1, 0, b"pickle\0\0")
     link.peer.begin(refuse)
-    raw(link.c)[0].send(head + archive._ENTRY.pack(1 << 40, 0, 0) * count + b"?")
+    raw(link.c)[0].send(head + archive._ENTRY.pack(1 << 40, 2, 0) * count + b"?")
     assert link.peer.result() == "ProtocolError"
     check_echo(link)

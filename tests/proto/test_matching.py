@@ -29,6 +29,7 @@ from tests.proto.model import ANY, Matcher, Posted, Sent
 CONTEXTS = range(2, 4)
 contexts = st.sampled_from(CONTEXTS)
 TRANSPORTS = ("loop", "shm", "tcp")
+SEEN = ("loop", "shm", "shm")
 MATCHING = ("loop", "shm", "portals")
 SETTINGS = {"PORTALS": 1, "PORTALS_PROVIDER": "software"}
 TROUBLE = dict.fromkeys(
@@ -210,8 +211,13 @@ def check_status(status: Any, message: Sent | None) -> None:
 
 
 @pytest.fixture(
-    params=[(TRANSPORTS, {}, {}), (MATCHING, SETTINGS, {}), (MATCHING, SETTINGS, TROUBLE)],
-    ids=["software", "fabric", "fabric in trouble"],
+    params=[
+        (TRANSPORTS, {}, {}),
+        (SEEN, {"TUPLEQ": 1, "TUPLEQ_MIN": 10}, {}),
+        (MATCHING, SETTINGS, {}),
+        (MATCHING, SETTINGS, TROUBLE),
+    ],
+    ids=["software", "seen by the peer", "fabric", "fabric in trouble"],
 )
 def fabric(request: pytest.FixtureRequest) -> Iterator[Fabric]:
     transports, config, faults = request.param

@@ -13,10 +13,7 @@ import pytest
 import pscompy
 
 sys.path.insert(0, str(Path(__file__).parent))
-from puppets import BOUND, ONLY, Link, Puppet, open_session_there, variables
-
-Start = Callable[..., Puppet]
-Connect = Callable[..., Link]
+from puppets import ONLY, Connect, Link, Puppet, Start, attach, open_session_there, variables
 
 
 @pytest.fixture(autouse=True)
@@ -99,11 +96,9 @@ def link(connect: Connect, transport: str) -> Link:
     return connect(transport)
 
 
-def attach(session: pscompy.Session, sock: pscompy.Socket, peer: Puppet) -> Link:
-    peer.connect(sock.address)
-    c = sock.accept(timeout=BOUND)
-    assert c.recv(timeout=BOUND) == b"hello"
-    return Link(session, sock, c, peer)
+@pytest.fixture
+def shm(connect: Connect) -> Link:
+    return connect("shm")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,17 @@ class Link:
     sock: pscompy.Socket
     c: pscompy.Connection
     peer: Puppet
+
+
+Start = Callable[..., Puppet]
+Connect = Callable[..., Link]
+
+
+def attach(session: pscompy.Session, sock: pscompy.Socket, peer: Puppet) -> Link:
+    peer.connect(sock.address)
+    c = sock.accept(timeout=BOUND)
+    assert c.recv(timeout=BOUND) == b"hello"
+    return Link(session, sock, c, peer)
 
 
 def together(*works):

@@ -23,11 +23,6 @@ from puppets import BOUND
 import pscompy
 
 
-@pytest.fixture
-def shm(connect):
-    return connect("shm")
-
-
 @pytest.mark.parametrize("nbytes", [4096, 100_000, MIB, 5 * MIB + 3])
 def test_the_receiver_reads_the_senders_pages(shm, nbytes):
     array, bytes_ = block(shm.session, nbytes, 9)

@@ -90,3 +90,15 @@ def test_a_threshold_that_was_set_stays(pair):
     for _ in range(200):
         exchange(c, d)
     assert c.explain().eager_max == 102_399
+
+
+@pytest.mark.parametrize(
+    ("config", "shown_from"),
+    [({}, None), ({"TUPLEQ": 1}, 8192), ({"TUPLEQ": 1, "RNDV_SCHEME": "get"}, None)],
+)
+def test_the_explanation_says_whether_receives_are_shown(pair, config, shown_from):
+    c, _ = pair(**config)
+    report = c.explain()
+    assert report.as_dict()["shown_from"] == shown_from
+    assert ("the peer sees receives of at least 8192 bytes" in str(report)) == bool(shown_from)
+    assert "PSP_TUPLEQ" in report.variables()

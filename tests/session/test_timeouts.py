@@ -9,6 +9,7 @@ import pytest
 from puppets import BOUND, check_echo, listen
 
 import pscompy
+from tests.waiting import expect_soon, state_of
 
 SHORT = 0.05
 
@@ -117,7 +118,8 @@ def test_open_goes_on(link, start):
     peer = start({})
     address = peer(listen)
     peer.send_signal(19)
-    os.waitid(os.P_PID, peer.pid, os.WSTOPPED)  # all threads of the peer have stopped
+    threads = [int(it) for it in os.listdir(f"/proc/{peer.pid}/task")]
+    expect_soon(lambda: all(state_of(it) == "T" for it in threads))
     c = link.session.connect(address)
     timed_out(lambda: c.open(timeout=SHORT))
     timed_out(lambda: c.recv(timeout=SHORT))

@@ -24,12 +24,6 @@ from puppets import BOUND
 import pscompy
 from tests.waiting import asleep, expect_soon
 
-
-@pytest.fixture
-def shm(connect):
-    return connect("shm")
-
-
 # ---- views of any message ----
 
 

@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cases.h"
+#include "harness.h"
 
 static uint8_t mine[2 << 20], theirs[2 << 20];
 
@@ -38,7 +38,7 @@ static void survive_target(side_t *side)
     same(PtlMDRelease(side->md), PTL_OK);
 }
 
-void case_target_dies(void)
+CASE(target_dies)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(survive_target, wait_to_die);
@@ -69,7 +69,7 @@ static void die_half_way(side_t *side)
         pause();
 }
 
-void case_initiator_dies(void)
+CASE(initiator_dies)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     /* keeps the put from completing before the kill */
@@ -100,7 +100,7 @@ static void be_nobody(side_t *side)
     open_side(side);
 }
 
-void case_nobody_there(void)
+CASE(nobody_there)
 {
     pair(call_nobody, be_nobody);
 }
@@ -121,7 +121,7 @@ static void call_stopped(side_t *side)
     kill_other(side);
 }
 
-void case_silent_target(void)
+CASE(silent_target)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.settings.dead_after = 6;
@@ -175,7 +175,7 @@ static void faithful_side(side_t *side)
     expect(side, PTL_EVENT_ACK, PTL_NI_OK);
 }
 
-void case_same_address_again(void)
+CASE(same_address_again)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(faithful_side, reborn_side);
@@ -200,7 +200,7 @@ static void hasty_second(side_t *side)
         same(expect(side, PTL_EVENT_PUT, PTL_NI_OK).hdr_data, i);
 }
 
-void case_closing_delivers(void)
+CASE(closing_delivers)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.settings.drop = 10000;

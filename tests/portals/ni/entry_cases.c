@@ -1,7 +1,7 @@
 /* Entries: which one takes a message, and where the message is placed. */
 #include <unistd.h>
 
-#include "cases.h"
+#include "harness.h"
 
 static uint8_t mine[1 << 20], theirs[1 << 20];
 
@@ -59,7 +59,7 @@ static void refused_second(side_t *side)
     same(value, 2);
 }
 
-void case_refused_operations(void)
+CASE(refused_operations)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(refused_first, refused_second);
@@ -109,7 +109,7 @@ static void matching_second(side_t *side)
     meet(side);
 }
 
-void case_matching(void)
+CASE(matching)
 {
     pair(matching_first, matching_second);
 }
@@ -158,7 +158,7 @@ static void truncation_second(side_t *side)
     same((uintptr_t)expect(side, PTL_EVENT_PUT, PTL_NI_OK).user_ptr, 2);
 }
 
-void case_truncation(void)
+CASE(truncation)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(truncation_first, truncation_second);
@@ -202,7 +202,7 @@ static void managed_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_managed_locally(void)
+CASE(managed_locally)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(managed_first, managed_second);
@@ -264,7 +264,7 @@ static void plain_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_not_matching(void)
+CASE(not_matching)
 {
     setup.ni_options = PTL_NI_NO_MATCHING | PTL_NI_PHYSICAL;
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
@@ -295,7 +295,7 @@ static void nothing_second(side_t *side)
     same(counted(side).bytes_copied, 100);
 }
 
-void case_nothing_takes_it(void)
+CASE(nothing_takes_it)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(nothing_first, nothing_second);

@@ -1,6 +1,6 @@
 /* Flow control, and queues and lists that overflow. Like a driver, the sending
  * side resends refused messages in order. */
-#include "cases.h"
+#include "harness.h"
 
 static uint8_t mine[1 << 20], theirs[1 << 20];
 
@@ -123,7 +123,7 @@ static void stream_second(side_t *side)
     check(disabled > 0);
 }
 
-void case_flow_control(void)
+CASE(flow_control)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.pt_options = PTL_PT_FLOWCTRL;
@@ -177,7 +177,7 @@ static void full_first(side_t *side)
     check(stream.refusals > 0);
 }
 
-void case_flow_control_full_queue(void)
+CASE(flow_control_full_queue)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.pt_options = PTL_PT_FLOWCTRL;
@@ -211,7 +211,7 @@ static void headers_second(side_t *side)
     same(disabled, MESSAGES / 10 - 1);
 }
 
-void case_flow_control_headers(void)
+CASE(flow_control_headers)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.pt_options = PTL_PT_FLOWCTRL;
@@ -227,7 +227,7 @@ static void forced_second(side_t *side)
     check(counted(side).tables_disabled >= 1000);
 }
 
-void case_flow_control_forced(void)
+CASE(flow_control_forced)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.pt_options = PTL_PT_FLOWCTRL;
@@ -270,7 +270,7 @@ static void acks_second(side_t *side)
 }
 
 /* The window of a lossy wire is narrow, so ACKs wait for room in it. */
-void case_acks_in_a_narrow_window(void)
+CASE(acks_in_a_narrow_window)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.settings.drop = setup.settings.duplicate = 100000;
@@ -308,7 +308,7 @@ static void overflows_second(side_t *side)
     same(PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
 }
 
-void case_queue_overflows(void)
+CASE(queue_overflows)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.settings.max_events = 8;
@@ -349,7 +349,7 @@ static void failing_second(side_t *side)
     same(counted(side).acks_failed, failed);
 }
 
-void case_failed_acks(void)
+CASE(failed_acks)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.settings.fail_acks = 50000;
@@ -385,7 +385,7 @@ static void reordered_second(side_t *side)
     check(counted(side).events_reordered > 0);
 }
 
-void case_reordered_events(void)
+CASE(reordered_events)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.eq_size = 4096;

@@ -3,7 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cases.h"
+#include "harness.h"
 #include "pscompy/plugins/portals/softni/nic.h"
 
 static uint8_t mine[100000], theirs[100000];
@@ -44,7 +44,7 @@ static void handles_side(side_t *side)
     check(eq != side->eq);
 }
 
-void case_handles(void)
+CASE(handles)
 {
     pair(handles_side, handles_side);
 }
@@ -94,7 +94,7 @@ static void arguments_side(side_t *side)
     expect_nothing(side);
 }
 
-void case_arguments(void)
+CASE(arguments)
 {
     pair(arguments_side, arguments_side);
 }
@@ -141,7 +141,7 @@ static void limits_side(side_t *side)
     same(PtlNIFini(ni), PTL_ARG_INVALID);
 }
 
-void case_limits(void)
+CASE(limits)
 {
     pair(limits_side, limits_side);
 }
@@ -174,7 +174,7 @@ static void shared_side(side_t *side)
          PTL_ARG_INVALID);
 }
 
-void case_shared_interface(void)
+CASE(shared_interface)
 {
     pair(shared_side, shared_side);
 }
@@ -182,7 +182,7 @@ void case_shared_interface(void)
 /* 192.0.2.1 is reserved for documentation. */
 #define NOBODYS_ADDRESS 0xc0000201u
 
-void case_settings(void)
+CASE(settings)
 {
     psni_settings_t settings = {.drop = 1000001};
     ptl_handle_ni_t ni;
@@ -224,7 +224,7 @@ static void be_stranger(side_t *side)
     meet(side);
 }
 
-void case_strangers(void)
+CASE(strangers)
 {
     setup.strangers = true;
     pair(refuse_stranger, be_stranger);
@@ -248,7 +248,7 @@ static void lie(side_t *side)
     meet(side);
 }
 
-void case_wrong_cookie(void)
+CASE(wrong_cookie)
 {
     setup.strangers = true;
     setup.settings.dead_after = 5;
@@ -271,7 +271,7 @@ static void keyed_second(side_t *side)
     expect(side, PTL_EVENT_PUT, PTL_NI_OK);
 }
 
-void case_common_key(void)
+CASE(common_key)
 {
     setup.strangers = true;
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
@@ -345,7 +345,7 @@ static void beset_side(side_t *side)
     expect_nothing(side);
 }
 
-void case_hostile_datagrams(void)
+CASE(hostile_datagrams)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(hostile_side, beset_side);
@@ -389,7 +389,7 @@ static void greeted_side(side_t *side)
     same(counted(side).frames_sent, 0);
 }
 
-void case_hostile_hellos(void)
+CASE(hostile_hellos)
 {
     pair(hello_side, greeted_side);
 }
@@ -476,7 +476,7 @@ static void accused_side(side_t *side)
     expect_nothing(side);
 }
 
-void case_hostile_peer(void)
+CASE(hostile_peer)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(accused_side, victim_side);

@@ -1,7 +1,6 @@
 /* Two processes that communicate over the software NI, and a second connection,
  * the line, over which they exchange addresses and synchronise. */
-#ifndef PSCOMPY_TESTS_PORTALS_HARNESS_H
-#define PSCOMPY_TESTS_PORTALS_HARNESS_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 
 #include "pscompy/transport/kit/clock.h"
 #include "pscompy/plugins/portals/softni/settings.h"
+#include "tests/cases.h"
 
 #define PATIENCE_NS 60000000000ll
 
@@ -82,5 +82,3 @@ void put(const side_t *side, const void *start, size_t length, uint64_t bits,
 void fill(void *buffer, size_t length, unsigned seed);
 bool filled(const void *buffer, size_t length, unsigned seed);
 psni_counters_t counted(const side_t *side);
-
-#endif

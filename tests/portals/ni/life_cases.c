@@ -3,7 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 
-#include "cases.h"
+#include "harness.h"
 
 static uint8_t mine[2 << 20], theirs[2 << 20];
 
@@ -44,7 +44,7 @@ static void thousand_second(side_t *side)
     free(place);
 }
 
-void case_thousand_under_way(void)
+CASE(thousand_under_way)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(thousand_first, thousand_second);
@@ -78,7 +78,7 @@ static void computing_second(side_t *side)
     expect(side, PTL_EVENT_GET, PTL_NI_OK);
 }
 
-void case_progress_without_calls(void)
+CASE(progress_without_calls)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(computing_first, computing_second);
@@ -142,7 +142,7 @@ static void sleeping_second(side_t *side)
     }
 }
 
-void case_sleeping(void)
+CASE(sleeping)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(sleeping_first, sleeping_second);
@@ -176,7 +176,7 @@ static void frugal_side(side_t *side)
     meet(side);
 }
 
-void case_sleeping_costs_nothing(void)
+CASE(sleeping_costs_nothing)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.settings.spin_us = 20;
@@ -209,7 +209,7 @@ static void timeouts_second(side_t *side)
     expect(side, PTL_EVENT_ACK, PTL_NI_OK);
 }
 
-void case_timeouts(void)
+CASE(timeouts)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(timeouts_first, timeouts_second);
@@ -243,7 +243,7 @@ static void counter_side(side_t *side)
     check(pthread_join(thread, NULL) == 0);
 }
 
-void case_counter_wakes(void)
+CASE(counter_wakes)
 {
     pair(counter_side, counter_side);
 }
@@ -316,7 +316,7 @@ static void threads_second(side_t *side)
     }
 }
 
-void case_many_threads(void)
+CASE(many_threads)
 {
     pair(threads_first, threads_second);
 }

@@ -1,5 +1,5 @@
 /* A wire that loses, duplicates and reorders frames. */
-#include "cases.h"
+#include "harness.h"
 
 static uint8_t mine[2 << 20], theirs[2 << 20];
 
@@ -73,12 +73,12 @@ static void lossy(unsigned rate)
     pair(lossy_first, lossy_second);
 }
 
-void case_lossy_wire(void)
+CASE(lossy_wire)
 {
     lossy(10000);
 }
 
-void case_very_lossy_wire(void)
+CASE(very_lossy_wire)
 {
     lossy(150000);
 }
@@ -126,7 +126,7 @@ static void opening_second(side_t *side)
     opening_side(side);
 }
 
-void case_both_open_at_once(void)
+CASE(both_open_at_once)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.settings.drop = 250000;

@@ -1,6 +1,6 @@
 /* Long lists, compared with a linear search: entries with many different ignore
  * bits, and unexpected messages. */
-#include "cases.h"
+#include "harness.h"
 #include "harness.h"
 #include "pscompy/plugins/portals/softni/nic.h"
 
@@ -112,7 +112,7 @@ static void many_entries(uint32_t ways, uint32_t most)
     psni_list_close(&list);
 }
 
-void case_many_entries(void)
+CASE(many_entries)
 {
     many_entries(1, 5);
     many_entries(2, 300);
@@ -165,7 +165,7 @@ static void many_headers(uint32_t ways, uint32_t most)
     psni_headers_close(&pt.unexpected);
 }
 
-void case_many_unexpected(void)
+CASE(many_unexpected)
 {
     many_headers(1, 500);
     many_headers(3, 1000);

@@ -1,5 +1,5 @@
 /* Puts and gets that succeed, and their events. */
-#include "cases.h"
+#include "harness.h"
 
 static uint8_t mine[3 << 20], theirs[(3 << 20) + 3];
 
@@ -58,7 +58,7 @@ static void sizes_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_sizes(void)
+CASE(sizes)
 {
     pair(sizes_first, sizes_second);
 }
@@ -100,7 +100,7 @@ static void order_second(side_t *side)
     }
 }
 
-void case_order(void)
+CASE(order)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(order_first, order_second);
@@ -132,7 +132,7 @@ static void idle(side_t *side)
     (void)side;
 }
 
-void case_to_itself(void)
+CASE(to_itself)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(itself_first, idle);
@@ -173,7 +173,7 @@ static void volatile_second(side_t *side)
     meet(side);
 }
 
-void case_volatile_and_short(void)
+CASE(volatile_and_short)
 {
     setup.md_options = PTL_MD_VOLATILE;
     pair(volatile_first, volatile_second);
@@ -260,7 +260,7 @@ static void scattered_second(side_t *side)
     expect(side, PTL_EVENT_GET, PTL_NI_OK);
 }
 
-void case_scattered(void)
+CASE(scattered)
 {
     pair(scattered_first, scattered_second);
 }
@@ -303,7 +303,7 @@ static void disabled_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_events_disabled(void)
+CASE(events_disabled)
 {
     pair(disabled_first, disabled_second);
 }
@@ -383,7 +383,7 @@ static void counting_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_counting(void)
+CASE(counting)
 {
     pair(counting_first, counting_second);
 }
@@ -446,7 +446,7 @@ static void get_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_get(void)
+CASE(get)
 {
     pair(get_first, get_second);
 }

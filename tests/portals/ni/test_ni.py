@@ -4,7 +4,6 @@ with several threads also under ThreadSanitizer.
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -12,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.compiler import ADDRESS, THREAD, Compiler
+from tests.compiler import ADDRESS, THREAD, Compiler, cases
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 NI = ROOT / "pscompy/plugins/portals/softni"
-CASES = re.findall(r"^CASE\((\w+)\)", (HERE / "cases.inc").read_text(), re.M)
+CASES = cases(sorted(HERE.glob("*.c")))
 THREADED = ("many_threads", "counter_wakes", "progress_without_calls", "lossy_wire")
 
 

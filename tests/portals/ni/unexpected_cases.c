@@ -1,5 +1,5 @@
 /* Messages without a receive: the overflow list, and searches. */
-#include "cases.h"
+#include "harness.h"
 
 static uint8_t mine[1 << 20], theirs[1 << 20];
 
@@ -86,7 +86,7 @@ static void unexpected_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_unexpected(void)
+CASE(unexpected)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(unexpected_first, unexpected_second);
@@ -163,7 +163,7 @@ static void half_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_unexpected_half_way(void)
+CASE(unexpected_half_way)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.settings.drop = 300000;
@@ -232,7 +232,7 @@ static void search_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_search(void)
+CASE(search)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(search_first, search_second);

@@ -1,5 +1,5 @@
 /* Unlinking entries that are in use, or that messages have used up. */
-#include "cases.h"
+#include "harness.h"
 
 static uint8_t mine[1 << 20], theirs[1 << 20];
 
@@ -47,7 +47,7 @@ static void unlink_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_unlink(void)
+CASE(unlink)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.settings.drop = 300000;
@@ -87,7 +87,7 @@ static void used_second(side_t *side)
     expect_nothing(side);
 }
 
-void case_unlink_used(void)
+CASE(unlink_used)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     pair(used_first, used_second);

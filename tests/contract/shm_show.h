@@ -1,0 +1,49 @@
+/* A receive that y exposes to x, which checks itself. */
+#ifndef PSCOMPY_TESTS_CONTRACT_SHM_SHOW_H
+#define PSCOMPY_TESTS_CONTRACT_SHM_SHOW_H
+
+#include "shm_cases.h"
+
+#define LEN 100000u
+#define ROUNDS 200u
+
+typedef struct shown {
+    psc_exposed_t recv; /* first */
+    char *buffer;
+    unsigned taken, landed;
+    bool ours; /* the transport has it */
+} shown_t;
+
+static inline void shown_taken(psc_exposed_t *recv, uint64_t bits, uint64_t len)
+{
+    shown_t *shown = (shown_t *)recv;
+
+    (void)bits;
+    (void)len;
+    ct_check(shown->ours && shown->taken == 0, "taken twice");
+    shown->taken++;
+}
+
+static inline void shown_landed(psc_exposed_t *recv, psc_status_t status)
+{
+    shown_t *shown = (shown_t *)recv;
+
+    (void)status;
+    ct_check(shown->ours, "landed twice");
+    shown->ours = false;
+    shown->landed++;
+    memset(shown->buffer, 1, LEN);
+}
+
+static inline void shown_expose(ct_pair_t *pair, shown_t *shown, uint64_t bits)
+{
+    shown->recv = (psc_exposed_t){.match = bits,
+                                  .ignore = bits % 2 ? PSC_TAG_MASK : 0,
+                                  .buffer = {shown->buffer, LEN},
+                                  .taken = shown_taken,
+                                  .landed = shown_landed};
+    shown->taken = 0;
+    shown->ours = ct_ops->expose(pair->y.ep, &shown->recv, bits) == PSC_OK;
+}
+
+#endif

@@ -1,0 +1,148 @@
+/* Long messages in fragments over several lanes. */
+#include "harness.h"
+#include "pscompy/core/conn.h"
+#include "pscompy/core/proto/stripe.h"
+
+enum { MESSAGES = 5 };
+
+static const size_t lengths[MESSAGES] = {1001, 64 << 10, 300001, (1 << 20) + 1,
+                                         5 << 20};
+
+typedef struct lanes {
+    pair_t pair;
+    side_t a, b; /* of the connection over several lanes */
+    char *out[MESSAGES], *in[MESSAGES];
+} lanes_t;
+
+/* All messages are in flight at once, and are received in another order. */
+static void lanes_exchange(lanes_t *lanes, side_t *from, side_t *to)
+{
+    psc_request_t *sends[MESSAGES], *recvs[MESSAGES];
+    psc_result_t result;
+
+    for (int i = 0; i < MESSAGES; i++) {
+        memset(lanes->in[i], 0, lengths[i]);
+        sends[i] = post_send(from, lanes->out[i], lengths[i], i);
+    }
+    for (int i = MESSAGES - 1; i >= 0; i--)
+        recvs[i] =
+            post_recv(to, to->conn, lanes->in[i], lengths[i], i, &result);
+    for (int i = 0; i < MESSAGES; i++) {
+        check(finish(&lanes->pair, recvs[i]).status == PSC_OK);
+        check(finish(&lanes->pair, sends[i]).status == PSC_OK);
+        check(filled(lanes->in[i], lengths[i], (unsigned)i));
+    }
+}
+
+static void lanes_open(lanes_t *lanes)
+{
+    options.scheme = PSC_RNDV_AM;
+    pair_open(&lanes->pair);
+    pair_join_by(&lanes->pair, LANES, &lanes->a.conn, &lanes->b.conn);
+    lanes->a.worker = lanes->pair.a.worker;
+    lanes->b.worker = lanes->pair.b.worker;
+    for (int i = 0; i < MESSAGES; i++) {
+        lanes->out[i] = malloc(lengths[i]);
+        lanes->in[i] = malloc(lengths[i]);
+        fill(lanes->out[i], lengths[i], (unsigned)i);
+    }
+}
+
+/* Bytes of fragments on this lane. */
+static uint64_t given(const side_t *side, unsigned lane)
+{
+    return side->conn->lanes[lane]->stripe.given;
+}
+
+CASE(fragments_over_lanes)
+{
+    lanes_t lanes;
+    uint64_t sum = 0;
+
+    lanes_open(&lanes);
+    lanes_exchange(&lanes, &lanes.a, &lanes.b);
+    lanes_exchange(&lanes, &lanes.b, &lanes.a);
+    for (int i = 0; i < MESSAGES; i++) {
+        sum += lengths[i];
+        free(lanes.out[i]);
+        free(lanes.in[i]);
+    }
+    check(given(&lanes.a, 0) + given(&lanes.a, 1) == sum);
+    check(given(&lanes.a, 0) > 0 && given(&lanes.a, 1) > 0);
+    check(lanes.a.conn->lanes[0]->stripe.queued == 0);
+    pair_close(&lanes.pair);
+}
+
+/* ---- the lane of a piece ---- */
+
+enum { PIECE = 256 << 10 };
+
+typedef struct measured {
+    psc_conn_t conn;
+    psc_lane_t lanes[2];
+    psc_req_t req; /* of the pieces in flight */
+} measured_t;
+
+/* Two lanes that were measured to carry so many bytes per ns. */
+static measured_t *measured_new(double first, double second)
+{
+    measured_t *it = calloc(1, sizeof *it);
+
+    it->conn.n_lanes = 2;
+    for (uint32_t i = 0; i < 2; i++) {
+        it->conn.lanes[i] = &it->lanes[i];
+        it->lanes[i].conn = &it->conn;
+        it->lanes[i].index = (uint8_t)i;
+        it->lanes[i].stripe.bytes = (i ? second : first) * 1000;
+        it->lanes[i].stripe.ns = 1000;
+    }
+    return it;
+}
+
+/* Have pieces sent until none may be any more, with so many bytes left each
+ * time. Returns the number on the first lane, and ten times that on the
+ * second. */
+static int measured_fill(measured_t *it, uint64_t left)
+{
+    psc_lane_t *lane;
+    int sent = 0;
+
+    while ((lane = psc_stripe_lane(&it->conn, left, PIECE, 0))) {
+        psc_stripe_sent(lane, psc_stripe_piece(lane), &it->req, PIECE);
+        sent += lane->index ? 10 : 1;
+    }
+    return sent;
+}
+
+static int fill_once(double first, double second, uint64_t left)
+{
+    measured_t *it = measured_new(first, second);
+    int sent = measured_fill(it, left);
+
+    free(it);
+    return sent;
+}
+
+/* A lane that was left out is tried again after many bytes on the other. */
+static void left_out_for_a_while(void)
+{
+    measured_t *it = measured_new(1, 0.05);
+
+    check(measured_fill(it, 1ull << 40) == 2);
+    it->lanes[1].stripe.without = 64 << 20;
+    check(measured_fill(it, 1ull << 40) == 20);
+    free(it);
+}
+
+CASE(lane_of_a_piece)
+{
+    check(fill_once(1, 1, 64 << 20) == 22);
+    check(fill_once(1, 0.25, 64 << 20) == 22);
+    /* the end of the message waits for the faster lane, that of a long piece
+     * on the slower one would come later */
+    check(fill_once(1, 0.25, PIECE) == 2);
+    check(fill_once(0.25, 1, PIECE) == 20);
+    /* nothing is known of the second one */
+    check(fill_once(1, 0, 64 << 20) == 22);
+    left_out_for_a_while();
+}

@@ -1,0 +1,39 @@
+/* The cases of tuples.c and tuple_threads.c, and what they share. */
+#ifndef PSCOMPY_TESTS_CORE_TUPLES_H
+#define PSCOMPY_TESTS_CORE_TUPLES_H
+
+#include "harness.h"
+#include "pscompy/core/conn.h"
+
+enum { LEN = 300000, MIN = 8192, TABLE = PSC_EXPOSED_MAX };
+
+static inline bool exposes(const pair_t *pair)
+{
+    return pair->b.conn->tuple != NULL;
+}
+
+static inline void open_tuples(pair_t *pair)
+{
+    options.tuple_min = MIN;
+    pair_open(pair);
+}
+
+static inline psc_request_t *expect(pair_t *pair, void *in, size_t room,
+                                    int32_t tag)
+{
+    psc_result_t result;
+    psc_request_t *recv =
+        post_recv(&pair->b, pair->b.conn, in, room, tag, &result);
+
+    check(recv);
+    return recv;
+}
+
+static inline void expect_ok(psc_result_t result, const void *in, size_t len,
+                             unsigned seed)
+{
+    check(result.status == PSC_OK && result.nbytes == len &&
+          filled(in, len, seed));
+}
+
+#endif

@@ -1,0 +1,180 @@
+"""Connections over several rails of tcp, which are loopback addresses here."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from puppets import BOUND, ONLY, Connect, Start, attach, check_echo
+
+import pscompy
+from pscompy.testing import faults, remote_side
+from pscompy.testing.base import Joined
+from pscompy.testing.process import Far
+from pscompy.testing.remote_side import payload
+
+TWO = {**ONLY["tcp"], "TCP_RAILS": "127.0.0.1,127.0.0.2"}
+LONG = 8 << 20
+MANY = 60  # short messages: more than one read takes, less than a socket holds
+
+
+def ends_of_streams() -> set[tuple[str, str]]:
+    """The addresses of the two ends of each TCP stream on this host."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    fields = [line.split() for line in lines]
+    return {
+        (_address(here), _address(there)) for _, here, there, state, *_ in fields if state == "01"
+    }
+
+
+def _address(text: str) -> str:
+    return socket.inet_ntoa(struct.pack("<I", int(text.partition(":")[0], 16)))
+
+
+def lane_bytes(c: pscompy.Connection) -> list[int]:
+    return [value for name, value in sorted(c.stats.items()) if name.startswith("lane")]
+
+
+def test_rail_i_joins_rail_i_and_a_long_message_goes_over_all(connect: Connect) -> None:
+    link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2,127.0.0.3")
+    assert link.c.explain().lanes == 3
+    assert {(f"127.0.0.{i}",) * 2 for i in (1, 2, 3)} <= ends_of_streams()
+    link.peer.begin(lambda here: here.c.send(here.c.recv()))
+    data = bytes(range(256)) * (LONG // 256)
+    link.c.send(data, timeout=BOUND)
+    assert link.c.recv(timeout=BOUND) == data
+    link.peer.result()
+    given = lane_bytes(link.c)
+    assert sum(given) == LONG
+    assert min(given) > 0, given
+
+
+def test_short_messages_go_over_the_first_rail(connect: Connect) -> None:
+    link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2")
+    check_echo(link)
+    assert lane_bytes(link.c) == [0, 0]
+
+
+def test_without_the_variable_there_is_one_lane(connect: Connect) -> None:
+    link = connect("tcp")
+    assert link.c.explain().lanes == 1
+    assert "tcp: chosen\n" in str(link.c.explain())
+    assert lane_bytes(link.c) == []
+
+
+def test_a_rail_that_one_side_lacks_is_left_out(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The place in the list counts, whether the other entries are usable or not."""
+    session = pscompy.Session(
+        config={**ONLY["tcp"], "TCP_RAILS": "127.0.0.1,203.0.113.0/24,127.0.0.2"}
+    )
+    with session:
+        there = {**ONLY["tcp"], "TCP_RAILS": "127.0.0.1,127.0.0.3,127.0.0.4"}
+        link = attach(session, session.listen("127.0.0.1"), start(there))
+        assert link.c.explain().lanes == 2
+        assert ("127.0.0.2", "127.0.0.4") in ends_of_streams()
+        assert "tcp" not in link.c.explain().reasons
+        why = link.peer(lambda here: str(here.c.explain()))
+        assert "tcp: chosen without rail 1, which is not on both sides" in why
+        check_echo(link)
+    assert "no interface of this host is meant by rail 1" in caplog.text
+
+
+def test_without_a_common_rail_they_do_not_connect(start: Start) -> None:
+    with pscompy.Session(config={**TWO, "TCP_RAILS": "203.0.113.0/24,127.0.0.2"}) as session:
+        peer = start({**TWO, "TCP_RAILS": "127.0.0.1"})
+        address = session.listen("127.0.0.1").address
+        with pytest.raises(pscompy.ConnectError, match="has other rails"):
+            peer.connect(address)
+
+
+def test_a_list_without_any_rail_names_the_variable() -> None:
+    config = {"TCP_RAILS": "203.0.113.0/24"}
+    said = "PSP_TCP_RAILS=203.0.113.0/24: no interface of this host is meant by it"
+    with pytest.warns(match=said), pscompy.Session(config=config) as session:
+        assert session.transports["tcp"] == said
+
+
+def send_and_die(here):
+    """Send more than one read of the receiver takes, and die when all of it has arrived."""
+    for i in range(MANY):
+        here.c.send(bytes([i % 256]) * 1000)
+    streams = [fd for fd in range(1024) if is_stream(fd)]
+    while any(struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))[0] for fd in streams):
+        time.sleep(0.01)
+    os._exit(0)
+
+
+def is_stream(fd: int) -> bool:
+    try:
+        with socket.socket(fileno=os.dup(fd)) as sock:
+            return sock.family == socket.AF_INET and sock.getpeername() is not None
+    except OSError:
+        return False
+
+
+def test_messages_of_a_dead_peer_arrive_before_its_end(connect: Connect) -> None:
+    """The other rails say first that the peer has ended."""
+    link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2,127.0.0.3")
+    link.peer.begin(send_and_die)
+    link.peer.wait()
+    for i in range(MANY):
+        assert link.c.recv(timeout=BOUND) == bytes([i % 256]) * 1000
+    with pytest.raises(pscompy.PeerLost):
+        link.c.recv(timeout=BOUND)
+
+
+def test_a_connection_ends_with_any_of_its_rails(connect: Connect) -> None:
+    link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2")
+    link.peer(shut_second_rail)
+    with pytest.raises(pscompy.PeerLost):
+        link.c.recv(timeout=BOUND)
+
+
+def shut_second_rail(here):
+    for fd in range(1024):
+        if is_stream(fd):
+            with socket.socket(fileno=os.dup(fd)) as sock:
+                if sock.getsockname()[0] == "127.0.0.2":
+                    sock.shutdown(socket.SHUT_RDWR)
+
+
+sizes = st.lists(st.integers(1, 1 << 20), min_size=1, max_size=8)
+
+
+@pytest.fixture
+def far(key: str) -> Iterator[Far]:
+    far = Far()
+    yield far
+    far.close()
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[*HealthCheck])
+@given(sizes, st.integers(0, 30), st.integers(0, 30), st.integers(0, 2))
+def test_messages_are_whole_whatever_the_order_of_the_rails(
+    tmp_path: Path, far: Far, sizes: list[int], here: int, there: int, busy: int
+) -> None:
+    """Both sides exchange messages of these sizes at once, while each rail stands still for a
+    random number of passes again and again, and refuses operations."""
+    wrapped = {"PLUGINDIR": faults.make_folder(tmp_path, "tcp", "")}
+    config = {**TWO, **wrapped, "TCP_RAILS": "127.0.0.1,127.0.0.2,127.0.0.3"}
+    knobs = [{"TCP_FAULT_SHUFFLE": passes, "TCP_FAULT_BUSY": busy} for passes in (here, there)]
+    with Joined("tcp", far, {**config, **knobs[0]}, {**config, **knobs[1]}) as link:
+        assert link.c.explain().lanes == 3
+        far.begin(remote_side.exchange, sizes)
+        sends = [link.c.isend(payload(n, i), tag=i) for i, n in enumerate(sizes)]
+        receives = [link.c.irecv(tag=i) for i in reversed(range(len(sizes)))]
+        came = pscompy.wait_all(receives, timeout=BOUND)[::-1]
+        pscompy.wait_all(sends, timeout=BOUND)
+        far.result()
+        assert came == [payload(n, i) for i, n in enumerate(sizes)]
