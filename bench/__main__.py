@@ -65,7 +65,8 @@ def _parser(known: dict[str, Group]) -> ArgumentParser:
         type=lambda text: chosen(text, known),
         default=tuple(known),
         metavar="GROUP,...",
-        help=f"some of {', '.join(known)}; growth: all of growth; readme: the table in README.md",
+        help=f"some of {', '.join(known)}; growth: all of growth; overlap: all of overlap;"
+        " readme: the table in README.md",
     )
     parser.add_argument(
         "--launches", type=positive, default=5, help="that count, of each library [5]"

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bench import objects
+from bench.computing import COMPUTING_HALVES
 from bench.halves import MORE_HALVES
 from bench.native import cores
 from bench.sockets import Bytes, sockets, streams
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 _RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")  # variables in which launchers pass the rank
 _UNRELATED = 2  # a tag that no message has
 _PAGE = 4096
+_WILD = 10  # of so many receives, one has no source
 
 Make = Callable[["World", "Connection", Job], Calls]
 
@@ -85,6 +88,32 @@ def _read(array: Bytes) -> None:
     array[::_PAGE].tobytes()
 
 
+def _wild(world: World, connection: Connection, job: Job) -> Calls:
+    """Every tenth receive is from any source."""
+    from pscompy import ANY_SOURCE
+
+    calls = _plain(world, connection, job)
+    return _with_wild(calls, partial(world.irecv, calls.incoming, ANY_SOURCE, 0))
+
+
+def _with_wild(calls: Calls, irecv: Callable[[], Any]) -> Calls:
+    turns = cycle([calls.irecv] * (_WILD - 1) + [irecv])
+    return replace(calls, irecv=lambda: next(turns)())
+
+
+@contextmanager
+def _mpi4py_wild(folder: Path, role: int) -> Iterator[End]:
+    with contender.mpi4py(folder, role) as (number, make):
+        from mpi4py import MPI
+
+        def wild(job: Job) -> Calls:
+            calls = make(job)
+            room = [calls.incoming, MPI.BYTE]
+            return _with_wild(calls, partial(MPI.COMM_WORLD.Irecv, room, MPI.ANY_SOURCE, 0))
+
+        yield number, wild
+
+
 @contextmanager
 def _mpi4py_read(folder: Path, role: int) -> Iterator[End]:
     """mpi4py, with a receiver that reads each message as the one of `_lent` does."""
@@ -112,7 +141,9 @@ def _with_loop(library: Library, folder: Path, role: int) -> Iterator[End]:
 LIBRARIES: dict[str, Library] = {
     "pscompy-shm": partial(pscompy, "shm", _plain),
     "pscompy-tcp": partial(pscompy, "tcp", _plain),
+    "pscompy-portals": partial(pscompy, "portals", _plain),
     "pscompy-lent": partial(pscompy, "shm", _lent),
+    "pscompy-wild": partial(pscompy, "shm", _wild),
     "pscompy-asyncio": partial(_with_loop, partial(pscompy, "shm", _awaited)),
     **{
         f"pscompy-{transport}-{name}": partial(pscompy, transport, make)
@@ -120,6 +151,7 @@ LIBRARIES: dict[str, Library] = {
         for name, make in {
             "objects": objects.plain,
             "in-band": objects.in_band,
+            "apart": objects.apart,
             "registered": objects.registered,
             "objects-lent": objects.lent,
         }.items()
@@ -131,6 +163,7 @@ LIBRARIES: dict[str, Library] = {
     "ucxx": objects.ucxx,
     "mpi4py": contender.mpi4py,
     "mpi4py-read": _mpi4py_read,
+    "mpi4py-wild": _mpi4py_wild,
     "sockets": partial(sockets, "inet", True),
     "blocking-inet": partial(sockets, "inet", False),
     "blocking-unix": partial(sockets, "unix", False),
@@ -141,7 +174,7 @@ LIBRARIES: dict[str, Library] = {
 def main(name: str, folder: str, role: str = "") -> None:
     number = int(role or next(os.environ[name] for name in _RANKS if name in os.environ))
     os.sched_setaffinity(0, {cores()[number]})
-    contender.serve(LIBRARIES[name], Path(folder), number, MORE_HALVES)
+    contender.serve(LIBRARIES[name], Path(folder), number, MORE_HALVES | COMPUTING_HALVES)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RELAY_PORT, SERVER_PORT = 7000, 7001
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/sbin:/bin")
-KNOCK = "import socket; socket.create_connection(('10.1.1.9', {})).close()"
+# The relay closes it again: no server is there yet.
+KNOCK = "import socket; socket.create_connection(('10.1.1.9', {})).recv(1)"
 RATE = 200  # Mbit/s of a limited link
 PAIR = (4 << 20, 32, 500)  # bytes, messages, turns
 COST_SIZE, COST_COUNT = 4 << 20, 40  # bytes, messages
@@ -39,6 +40,7 @@ ALL_TO_ALL = ((3000, 20), (300_000, 3))  # bytes, rounds
 RELAY = """\
 defaults
  mode tcp
+ retries 0
  timeout connect 5s
  timeout client 60s
  timeout server 60s

@@ -18,7 +18,9 @@ ROOM = 1 << 20
 
 def take(sock: socket.socket, room: memoryview, count: int) -> None:
     while count:
-        count -= sock.recv_into(room[: min(count, ROOM)])
+        if (received := sock.recv_into(room[: min(count, ROOM)])) == 0:
+            raise EOFError(f"the connection ended, {count} bytes are missing")
+        count -= received
 
 
 def latency(sock: socket.socket, room: memoryview, serve: bool, turns: int) -> float:

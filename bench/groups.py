@@ -7,11 +7,11 @@ import pkgutil
 from collections.abc import Iterator
 
 import bench
-from bench import jobs, pairs, parcels
+from bench import endpoints, jobs, overlap, pairs, parcels, rails
 from bench.rows import Group
 from pscompy.cli.arguments import words
 
-_GROWTH = "growth"
+_GROWTH, _OVERLAP = "growth", "overlap"
 # The table in README.md: groups, and cells of each.
 README = {
     "shm-latency": ("shm one way, 8 B",),
@@ -24,7 +24,8 @@ README = {
 
 
 def groups() -> dict[str, Group]:
-    found = (*pairs.groups(), *parcels.groups(), *jobs.groups(), *_growth())
+    found = (*pairs.groups(), *parcels.groups(), *overlap.groups(), *jobs.groups())
+    found = (*found, rails.group(), endpoints.group(), *_growth())
     return {group.name: group for group in found}
 
 
@@ -41,8 +42,10 @@ def grows(name: str) -> bool:
 
 
 def chosen(text: str, known: dict[str, Group]) -> tuple[str, ...]:
-    """The groups with these names, which commas separate; "growth" stands for all of growth,
-    "readme" for those of the table in README.md."""
-    several = {_GROWTH: [name for name in known if grows(name)], "readme": list(README)}
+    """The groups with these names, which commas separate; "growth" and "overlap" stand for all
+    groups whose names begin so, "readme" for those of the table in README.md."""
+    several = {"readme": list(README)}
+    for family in (_GROWTH, _OVERLAP):
+        several[family] = [name for name in known if name.startswith(f"{family}-")]
     named = words(text, (*known, *several))
     return tuple(name for word in named for name in several.get(word, [word]))

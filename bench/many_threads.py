@@ -45,7 +45,7 @@ def _pscompy() -> Iterator[Ranks]:
 
 
 @contextmanager
-def _mpi4py() -> Iterator[Ranks]:
+def mpi4py() -> Iterator[Ranks]:
     from mpi4py import MPI
 
     w = MPI.COMM_WORLD
@@ -57,18 +57,19 @@ def _mpi4py() -> Iterator[Ranks]:
     )
 
 
-def _ping_pong(ranks: Ranks, tag: int, until: float, rounds: list[int]) -> None:
+def _ping_pong(ranks: Ranks, tag: int, until: float, rounds: list[int], size: int) -> None:
     """Exchange messages until it is time; the first byte of rank 0's last one says so."""
-    outgoing, incoming = np.ones((2, _SIZE), np.uint8)
+    outgoing, incoming = np.ones((2, size), np.uint8)
+    batch = _ROUNDS if size == _SIZE else 1
     while outgoing[0] != _STOP:
-        for _ in range(_ROUNDS - 1):
+        for _ in range(batch - 1):
             _exchange(ranks, outgoing, incoming, tag)
         if ranks.rank == 0 and time.perf_counter() > until:
             outgoing[0] = _STOP
         _exchange(ranks, outgoing, incoming, tag)
         if ranks.rank == 1 and incoming[0] == _STOP:
             outgoing[0] = _STOP
-        rounds[tag] += _ROUNDS
+        rounds[tag] += batch
 
 
 def _exchange(ranks: Ranks, outgoing: Any, incoming: Any, tag: int) -> None:
@@ -80,12 +81,12 @@ def _exchange(ranks: Ranks, outgoing: Any, incoming: Any, tag: int) -> None:
         ranks.send(outgoing, tag)
 
 
-def _measure(ranks: Ranks, number: int, seconds: float) -> float:
+def measure(ranks: Ranks, number: int, seconds: float, size: int = _SIZE) -> float:
     """The messages per second of all threads together, in millions."""
     start = time.perf_counter()
     rounds = [0] * number
     threads = [
-        threading.Thread(target=_ping_pong, args=(ranks, tag, start + seconds, rounds))
+        threading.Thread(target=_ping_pong, args=(ranks, tag, start + seconds, rounds, size))
         for tag in range(number)
     ]
     for thread in threads:
@@ -96,10 +97,10 @@ def _measure(ranks: Ranks, number: int, seconds: float) -> float:
 
 
 def main(folder: str, library: str, seconds: str) -> None:
-    with {"pscompy": _pscompy, "mpi4py": _mpi4py}[library]() as ranks:
-        _measure(ranks, 1, 0)
+    with {"pscompy": _pscompy, "mpi4py": mpi4py}[library]() as ranks:
+        measure(ranks, 1, 0)
         share = float(seconds) / len(THREADS)
-        figures = {rate(number): _measure(ranks, number, share) for number in THREADS}
+        figures = {rate(number): measure(ranks, number, share) for number in THREADS}
         (Path(folder) / str(ranks.rank)).write_text(json.dumps(figures))
 
 

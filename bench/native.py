@@ -1,4 +1,4 @@
-"""Runs the C program beside this file: the distance of the cores, and the machine's limits."""
+"""Runs the C program native.c: the distance of the cores, and the machine's limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from pscompy.cli.measure import LATENCY, STREAM, Job
 
 FOLDER = Path(__file__).parents[1] / ".venv"
-_SOURCE = Path(__file__).with_name("native.c")
 _SECONDS = 60.0
 
 
@@ -31,7 +30,7 @@ def run(test: str, size: int = 0, count: int = 0) -> list[float]:
     first, second = cores()
     arguments = [test, str(first), str(second), str(size), str(count)]
     ended = subprocess.run(
-        [_program(), *arguments], capture_output=True, text=True, timeout=_SECONDS
+        [built("native.c"), *arguments], capture_output=True, text=True, timeout=_SECONDS
     )
     if ended.returncode:
         raise NotMeasured(f"native {test}: {ended.stderr.strip()}")
@@ -39,14 +38,15 @@ def run(test: str, size: int = 0, count: int = 0) -> list[float]:
 
 
 @cache
-def _program() -> Path:
-    program = FOLDER / "native"
-    if not program.exists() or program.stat().st_mtime < _SOURCE.stat().st_mtime:
+def built(name: str, suffix: str = "", *options: str) -> Path:
+    """Compile a file of C beside this one, if its program is missing or older, and return the
+    program: `.venv/native` is made of native.c."""
+    source = Path(__file__).with_name(name)
+    program = (FOLDER / name).with_suffix(suffix)
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         FOLDER.mkdir(exist_ok=True)
-        compiler = os.environ.get("CC", "gcc")
-        subprocess.run(
-            [compiler, "-std=c11", "-D_GNU_SOURCE", "-O2", "-o", program, _SOURCE], check=True
-        )
+        flags = ["-std=c11", "-D_GNU_SOURCE", "-O2", *options]
+        subprocess.run([os.environ.get("CC", "gcc"), *flags, "-o", program, source], check=True)
     return program
 
 

@@ -1,6 +1,7 @@
 """Objects as libraries of bench/end.py: each message is a Python object.
 
-A size of up to 8 bytes stands for a small dictionary, every other one for an array of doubles.
+A size of up to 8 bytes stands for a small dictionary, every other one for an array of doubles. A
+window of more than one stands for a list of that many arrays.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 
@@ -25,8 +27,11 @@ if TYPE_CHECKING:
 SMALL = {"step": 7, "time": 2.5, "name": "text", "parts": [1, 2, 3]}
 
 
-def made(job: Job) -> Any:
-    return SMALL if job.size <= 8 else np.ones(job.size // 8)
+def made(job: Job, array: Callable[[int], Any] = np.ones) -> Any:
+    if job.size <= 8:
+        return SMALL
+    arrays = [array(job.size // 8) for _ in range(job.window)]
+    return arrays if job.window > 1 else arrays[0]
 
 
 def calls(send: Callable[[], Any], recv: Callable[[], Any]) -> Calls:
@@ -41,6 +46,14 @@ def plain(comm: Communicator, peer: Connection, job: Job) -> Calls:
     return calls(partial(peer.send_obj, made(job)), peer.recv_obj)
 
 
+def apart(comm: Communicator, peer: Connection, job: Job) -> Calls:
+    """Each long buffer is a message of its own, as if the peer could not take offers."""
+    from pscompy.parcel.objects import Objects
+
+    mock.patch.object(Objects, "_offer", return_value=b"").start()
+    return plain(comm, peer, job)
+
+
 def in_band(comm: Communicator, peer: Connection, job: Job) -> Calls:
     """The whole object in one pickle, as the base of comparison for the other ways."""
     obj = made(job)
@@ -52,16 +65,12 @@ def in_band(comm: Communicator, peer: Connection, job: Job) -> Calls:
 
 def registered(comm: Communicator, peer: Connection, job: Job) -> Calls:
     """Arrays in memory of the pool, which the transports have registered."""
-    return calls(partial(peer.send_obj, _in_pool(comm, job)), peer.recv_obj)
+    return calls(partial(peer.send_obj, made(job, comm.empty)), peer.recv_obj)
 
 
 def lent(comm: Communicator, peer: Connection, job: Job) -> Calls:
     """Each array is a new block of the pool, which is lent and not waited for."""
-    return calls(lambda: peer.isend_obj(_in_pool(comm, job), lend=True), peer.recv_obj)
-
-
-def _in_pool(comm: Communicator, job: Job) -> Any:
-    return SMALL if job.size <= 8 else comm.empty(job.size // 8)
+    return calls(lambda: peer.isend_obj(made(job, comm.empty), lend=True), peer.recv_obj)
 
 
 # ---- others -------------------------------------------------------------------------------------
@@ -112,7 +121,7 @@ def zmq(folder: Path, role: int) -> Iterator[End]:
         yield role, lambda job: calls(partial(send, made(job)), recv)
 
 
-_UCXX_BUFFERS = 6  # most buffers that the pickle of an object may leave out
+_UCXX_BUFFERS = 10  # most buffers that the pickle of an object may leave out
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def one_way_us(taken: Sample) -> float:
     return taken.one_way_us
 
 
-def _gigabytes(taken: Sample) -> float:
+def gigabytes(taken: Sample) -> float:
     return taken.megabytes_per_second / 1e3
 
 
@@ -153,7 +153,7 @@ def _bandwidth(transport: str, bars: dict[int, float]) -> Group:
         Test(
             Cell(f"{transport} bandwidth, {with_unit(size)}", "GB/s", bar, against, size),
             Job(STREAM, size, 1, 64 if size < 64 * M else 8),
-            _gigabytes,
+            gigabytes,
         )
         for size, bar in bars.items()
     ]

@@ -20,7 +20,10 @@ from pscompy.cli.sizes import with_unit
 
 _PICKLE = tuple(f"{peer} pickle" for peer in MPI)
 _PKL5 = tuple(f"{peer} pkl5" for peer in MPI)
+_APART = f"{OWN} apart"
 _SIZES = (64 * K, M, 4 * M)
+_PARTS = 10
+_TOGETHER = 0.77  # bar of one offer for all arrays, of the time with a message for each
 _FIGURE_SIZES = tuple(K << power for power in range(0, 18, 2))  # to 64 MiB
 _PROGRAM_SECONDS = 60.0
 
@@ -36,7 +39,11 @@ def _objects(transport: str, bars: dict[int, float]) -> Group:
     for size in _SIZES:
         cell = Cell(f"array of {with_unit(size)}, one way", "us", bars[size], _PKL5, size)
         tests.append(pairs.Test(cell, job(size), pairs.one_way_us))
-    launches: dict[str, Launch] = {}
+    cell = Cell(f"list of {_PARTS} arrays of 64 KiB, one way", "us", _TOGETHER, (_APART,))
+    parts = pairs.Test(cell, job(64 * K, window=_PARTS), pairs.one_way_us)
+    tests.append(parts)
+    apart = partial(pairs.own_end, f"pscompy-{transport}-apart", transport)
+    launches: dict[str, Launch] = {_APART: partial(pairs.launch, apart, [parts])}
     # Memory cannot be lent over tcp: the last message would wait for a sender that has gone on.
     for name in ("objects", "in-band", *(["objects-lent"] if transport == "shm" else [])):
         own = partial(pairs.own_end, f"pscompy-{transport}-{name}", transport)
@@ -44,7 +51,7 @@ def _objects(transport: str, bars: dict[int, float]) -> Group:
         launches[label] = partial(pairs.launch, own, tests)
     launches |= _peers(transport, tests)
     if transport == "shm":
-        launches["limit"] = pairs.limit("shm", tests[1:])
+        launches["limit"] = pairs.limit("shm", tests[1:-1])
     title = f"{transport}: Python objects, one-way latency"
     return pairs.grouped(f"{transport}-objects", title, tests, launches)
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.results import Document
+from bench.rows import TRIALS
 from pscompy.cli import plot
 from pscompy.errors import Unsupported
 
 _LIMITS = ("limit",)
+_SHARES = ("%", TRIALS)  # beginnings of the units of shares
 
 
 def draw(path: Path, title: str, documents: Sequence[Document]) -> None:
@@ -42,4 +44,5 @@ def _panel(libraries: list[str], over: str, cells: list[Document]) -> plot.Panel
     for cell in cells:
         for name, value in cell["medians"].items():
             lines[name][cell["size"]] = value
-    return plot.Panel(cells[0]["unit"], lines, _LIMITS, over)
+    unit = cells[0]["unit"]
+    return plot.Panel(unit, lines, _LIMITS, over, share=unit.startswith(_SHARES))

@@ -1,0 +1,121 @@
+"""A rank whose threads have endpoints: FOLDER SHARING SECONDS LIBRARY.so. Rank 0 has all figures.
+SHARING is a value of PSP_ENDPOINTS, "everywhere" (a World for each thread), or "mpi4py"."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.many_threads import THREADS, Ranks, measure, mpi4py, rate
+
+if TYPE_CHECKING:
+    from pscompy import Communicator
+
+LONG, HUGE, HUGE_MESSAGES = 1 << 20, 64 << 20, 10
+EXCHANGE = "1 MiB there and back by 2 threads"
+LOOP = "8 B by 2 C threads over loop"
+ALONE = "8 B by 1 C thread over loop"
+BESIDE = "8 B by a C thread over loop beside one with 64 MiB"
+LONGEST = "the longest of these messages of 8 B"
+MEMORY = "PSS per endpoint"
+
+
+def pss_mib() -> float:
+    lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+@contextlib.contextmanager
+def opened(sharing: str, number: int) -> Iterator[list[Communicator]]:
+    """Communicators of the World for as many threads."""
+    from pscompy import World
+
+    with contextlib.ExitStack() as stack:
+        if sharing == "everywhere":
+            yield [stack.enter_context(World()) for _ in range(number)]
+        else:
+            yield stack.enter_context(World({"ENDPOINTS": sharing})).endpoints(number)
+
+
+def connected(endpoints: list[Communicator]) -> None:
+    """Use the connection of each endpoint once."""
+    for endpoint in endpoints:
+        endpoint.sendrecv(b"", 1 - endpoint.rank)
+    endpoints[0].barrier()
+
+
+def of_messages(ranks: Ranks, seconds: float) -> dict[str, float]:
+    """Figures of two ranks' threads in Python."""
+    measure(ranks, 1, 0)
+    figures = {rate(number): measure(ranks, number, seconds) for number in THREADS}
+    figures[EXCHANGE] = measure(ranks, 2, seconds, LONG) * LONG
+    return figures
+
+
+def of_c_threads(endpoints: list[Communicator], path: str, seconds: float) -> dict[str, float]:
+    """Figures of threads in C that exchange messages with themselves."""
+    from pscompy import capi
+
+    library = ctypes.CDLL(path)
+    library.endpoints_rate.restype = library.endpoints_beside.restype = ctypes.c_double
+    for endpoint in endpoints:
+        endpoint[endpoint.rank].open()
+    pointers = ctypes.c_void_p * len(endpoints)
+    workers = pointers(*(capi.worker(it.session) for it in endpoints))
+    conns = pointers(*(capi.connection(it[it.rank]) for it in endpoints))
+    table, longest = ctypes.c_void_p(capi.table()), ctypes.c_double()
+
+    def taken(threads: int, count: int) -> float:
+        return float(library.endpoints_rate(table, threads, workers, conns, ctypes.c_long(count)))
+
+    def fastest(threads: int) -> float:
+        count = max(1000, int(seconds * 10_000 / taken(threads, 10_000)))
+        return threads * count / taken(threads, count) / 1e6
+
+    figures = {ALONE: fastest(1), LOOP: fastest(2)}
+    beside = library.endpoints_beside(
+        *(table, workers, conns, ctypes.c_size_t(HUGE), ctypes.c_long(HUGE_MESSAGES)),
+        ctypes.byref(longest),
+    )
+    return {**figures, BESIDE: beside / 1e6, LONGEST: longest.value * 1e6}
+
+
+def of_endpoints(sharing: str, seconds: float, path: str) -> tuple[int, dict[str, float]]:
+    number = max(THREADS)
+    with opened(sharing, 1) as before:
+        connected(before)
+        start = pss_mib()
+        with opened(sharing, number) as endpoints:
+            connected(endpoints)
+            memory = (pss_mib() - start) / number
+            endpoints[0].barrier()
+            peer = 1 - endpoints[0].rank
+            ranks = Ranks(
+                endpoints[0].rank,
+                lambda it, tag: endpoints[tag].send(it, peer, tag),
+                lambda it, tag: endpoints[tag].recv(it, peer, tag),
+            )
+            figures = {MEMORY: memory, **of_messages(ranks, seconds)}
+            if ranks.rank == 0:
+                figures |= of_c_threads(endpoints[:2], path, seconds)
+            endpoints[0].barrier()
+        return ranks.rank, figures
+
+
+def main(folder: str, sharing: str, seconds: str, path: str) -> None:
+    share = float(seconds) / (len(THREADS) + 3)
+    if sharing == "mpi4py":
+        with mpi4py() as ranks:
+            rank, figures = ranks.rank, of_messages(ranks, share)
+    else:
+        rank, figures = of_endpoints(sharing, share, path)
+    (Path(folder) / str(rank)).write_text(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
