@@ -45,8 +45,8 @@ FLOORS = {
         *("state", "link", "active", "source", "board", "ring"),
     ),
     "pscompy/plugins/tcp": (
-        *("transport", "listen", "connect", "dial", "ep", "receive", "send", "stage", "pace"),
-        *("sleep", "network", "address", "settings"),
+        *("transport", "listen", "connect", "dial", "ep", "receive", "send", "pace", "rail"),
+        *("stage", "sleep", "network", "address", "settings"),
     ),
     "pscompy/transport/python": ("pump", "transport", "ep", "queue", "proof"),
     "pscompy/binding": (
@@ -124,7 +124,7 @@ CORE_ROWS = (
     "memory/pool memory/access lane conn conn_flush lane_upcalls",
     "progress/progress progress/stand_in progress/sleeper progress/thread progress/wait iface",
     "conn_control",
-    "proto/credit proto/rates proto/stripe proto/am_node proto/tag_post",
+    "proto/credit proto/rates proto/stripe proto/rail proto/am_node proto/tag_post",
     "proto/match_list proto/match_queue",
     "proto/tuple proto/match proto/describe",
     "proto/am proto/eager proto/region proto/rndv_keys proto/rndv",

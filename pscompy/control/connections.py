@@ -246,6 +246,18 @@ class Connections:
         record.report = report._replace(params=params, estimates=corrected)
         logger.debug("%s: eager up to %d bytes", record.label, params.eager_max)
 
+    def _note_lost_rails(self, record: Record) -> None:
+        report = record.report
+        if report.lanes < 2:
+            return
+        lost = self._engine.lost_rails(record.handle, report.lanes)
+        for rail in lost.keys() - report.lost.keys():
+            logger.error(
+                "%s: rail %d of %s is lost (%s); the connection goes on over the others",
+                *(record.label, rail, report.choice, lost[rail]),
+            )
+        record.report = report._replace(lost=lost)
+
     def _settings(self, option: selection.Option) -> selection.Settings:
         threshold = f"{option.name.upper()}_RENDEZVOUS"
         name = threshold if threshold in self._config else "RENDEZVOUS"
@@ -273,6 +285,7 @@ class Connections:
         state = self._engine.connection_state(record.handle)
         if state == ConnState.UP and record.phase is Phase.UP:
             self._correct(record)
+            self._note_lost_rails(record)
         if (
             state in (ConnState.UP, ConnState.CLOSING)
             and record.phase is Phase.UP

@@ -30,8 +30,9 @@ class Explanation(NamedTuple):
 
     candidates: tuple[str, ...] = ()
     choice: str = ""
-    lanes: int = 0
+    lanes: int = 0  # with which the connection was made
     reasons: Mapping[str, str] = MappingProxyType({})
+    lost: Mapping[int, str] = MappingProxyType({})  # rails lost since, and why
     params: Params | None = None
     matching: str | None = ""  # why software matches messages, if known; None if the fabric does
     estimates: Estimates | None = None
@@ -52,6 +53,7 @@ class Explanation(NamedTuple):
             "candidates": list(self.candidates),
             "choice": self.choice,
             "lanes": self.lanes,
+            "lost": dict(self.lost),
             "reasons": dict(self.reasons),
             "eager_max": self.eager_max,
             "zcopy_min": params and params.zcopy_min,
@@ -101,6 +103,7 @@ class Explanation(NamedTuple):
             if name == self.choice:
                 fate = f"chosen {fate}".strip()
             lines.append(f"  {name}: {fate}")
+        lines += [f"  rail {rail} is lost: {why}" for rail, why in self.lost.items()]
         if self.params is not None:
             lines += _threshold_lines(self.params)
             lines += _cost_lines(self.table())
@@ -116,7 +119,8 @@ class Explanation(NamedTuple):
     def _head(self) -> str:
         to = f" to {self.peer}" if self.peer else ""
         if self.choice:
-            rails = f", {self.lanes} rails" if self.lanes > 1 else ""
+            left = self.lanes - len(self.lost)
+            rails = f", {left} rail{'s' * (left > 1)}" if self.lanes > 1 else ""
             return f"connection{to} over {self.choice}{rails}"
         return f"connection{to}: {self.note or 'not connected yet'}"
 

@@ -381,8 +381,17 @@ class Engine:
         return bool(lib.psc_conn_peer_ended(handle, last) <= lib.PSC_OK)
 
     def lane_lost(self, handle: Any) -> bool:
-        """Whether a lane of the connection has failed, but not yet the connection."""
+        """Whether a lane of the connection has failed, and the connection is going to."""
         return bool(lib.psc_conn_lane_lost(handle))
+
+    def lost_rails(self, handle: Any, lanes: int) -> dict[int, str]:
+        """Return the rails that the connection has lost and goes on without, with the reasons."""
+        rail, reason = ffi.new("uint32_t *"), ffi.new("char[]", REASON_MAX)
+        lost: dict[int, str] = {}
+        for lane in range(lanes):
+            if lib.psc_conn_rail_lost(handle, lane, rail, reason):
+                lost[rail[0]] = text(reason)
+        return lost
 
     def close_connection(self, handle: Any) -> None:
         """Close the connection after the data that is queued was sent."""

@@ -159,9 +159,26 @@ int psc_conn_lane_lost(psc_conn_t *conn)
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return 0;
     for (uint32_t i = 0; i < conn->n_lanes; i++)
-        lost |= conn->lanes[i]->state == PSC_LANE_FAILED;
+        lost |= conn->lanes[i]->state == PSC_LANE_FAILED &&
+                !conn->lanes[i]->closing;
     psc_worker_leave(conn->worker);
     return lost;
+}
+
+int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
+                       char *reason)
+{
+    int lost;
+
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return 0;
+    lost = conn->lost.sealed & conn->lost.told & 1u << lane;
+    if (lost) {
+        *rail_p = conn->lanes[lane]->slot->attr.rail;
+        memcpy(reason, conn->lanes[lane]->reason, PSC_REASON_MAX);
+    }
+    psc_worker_leave(conn->worker);
+    return lost != 0;
 }
 
 /* Passes that are made to receive a dead peer's last messages. */

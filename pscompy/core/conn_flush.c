@@ -31,6 +31,16 @@ static bool conn_flush_queue(psc_conn_t *conn, psc_work_kind_t kind)
     return moved;
 }
 
+/* A lane's loss takes back what had arrived over it, but not of messages that
+ * are complete, so their FINs go first. */
+static void conn_flush_lost(psc_conn_t *conn)
+{
+    while (conn->lost.due && psc_list_empty(&conn->work.fins) &&
+           psc_list_empty(&conn->work.queues[PSC_WORK_CONTROL]) &&
+           conn->worker->up->send_control(conn, PSC_WIRE_LANE_DOWN))
+        conn->lost.due &= (uint8_t)(conn->lost.due - 1);
+}
+
 /* Send the CLOSE or CLOSE_ACK of a connection that ends normally. */
 static void conn_flush_close(psc_conn_t *conn)
 {
@@ -58,7 +68,7 @@ static bool conn_idle(const psc_conn_t *conn)
     /* CLOSE_ACK was sent, nothing else is pending */
     if (conn->state == PSC_CONN_CLOSED)
         return true;
-    return psc_work_empty(&conn->work) && !conn->flow.due;
+    return psc_work_empty(&conn->work) && !conn->flow.due && !conn->lost.due;
 }
 
 bool psc_conn_flush(psc_conn_t *conn)
@@ -72,6 +82,7 @@ bool psc_conn_flush(psc_conn_t *conn)
         if (!psc_list_empty(&conn->work.fins)) /* of gets that are complete */
             moved |= conn->worker->up->send_fins(conn);
         moved |= conn_flush_queue(conn, PSC_WORK_ORDERED);
+        conn_flush_lost(conn);
         if (conn->flow.due && !psc_conn_ended(conn) &&
             conn->worker->up->send_control(conn, PSC_WIRE_CREDIT)) {
             psc_count(conn, PSC_COUNTER_credit_messages, 1);

@@ -247,8 +247,12 @@ void psc_conn_fail(psc_conn_t *conn, int status);
  * with `last` after the grace period (a child of the peer may keep its stream
  * open). */
 int psc_conn_peer_ended(psc_conn_t *conn, int last);
-/* Returns 1 if one of the lanes has failed, but not yet the connection. */
+/* Returns 1 if one of the lanes has failed, and the connection is going to. */
 int psc_conn_lane_lost(psc_conn_t *conn);
+/* Returns 1 if the connection has lost this lane and goes on without it. rail,
+ * reason (PSC_REASON_MAX bytes): of that lane. */
+int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
+                       char *reason);
 /* The transport's reason why the connection failed; empty if it has given none.
  * text: PSC_REASON_MAX bytes. */
 void psc_conn_reason(psc_conn_t *conn, char *text);

@@ -23,6 +23,8 @@
     X(rndv_fallback)       /* put or get was preferred but impossible */       \
     X(rndv_fin)            /* FIN messages, each for one or more requests */   \
     X(fragments)           /* puts, gets and FRAGs issued */                   \
+    X(fragments_again)     /* FRAGs sent again after a rail was lost */        \
+    X(rails_lost)          /* lanes lost by connections that went on */        \
     X(unexpected)          /* messages that arrived before their receive */    \
     X(unexpected_copied)   /* bytes of unexpected messages, copied */          \
     X(unexpected_held)     /* messages left in the fabric's buffer instead */  \

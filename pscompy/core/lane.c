@@ -9,6 +9,7 @@
 #include "memory/access.h"
 #include "progress/pace.h"
 #include "progress/sleep.h"
+#include "upward.h"
 #include "worker.h"
 
 void psc_lane_state_set(psc_lane_t *lane, psc_lane_state_t state)
@@ -133,7 +134,7 @@ void psc_lane_retire(psc_lane_t *lane)
     if (lane->closing)
         return;
     lane->closing = true;
-    if (lane->conn) /* no control message can be sent any more */
+    if (lane->conn && lane->index == 0) /* no control message can be sent */
         lane->conn->closing.ack_due = lane->conn->flow.due = false;
     psc_early_drop(lane);
     psc_landing_drop(lane);
@@ -141,6 +142,12 @@ void psc_lane_retire(psc_lane_t *lane)
     psc_ends_add(&lane->worker->ends, &lane->worker->ends.retiring,
                  &lane->link);
     psc_notices_ring(&lane->worker->notices); /* the program may not poll */
+}
+
+void psc_lane_lose(psc_lane_t *lane)
+{
+    lane->worker->up->lane_lost(lane);
+    psc_lane_retire(lane);
 }
 
 void psc_lane_abandon(psc_lane_t *lane)
@@ -163,6 +170,8 @@ static void lane_fini(psc_lane_t *lane)
     if (!lane->conn) {
         psc_notice_end(&lane->notice);
         free(lane);
+    } else if (psc_lane_spare(lane) && !psc_conn_ended(lane->conn)) {
+        worker->up->lane_sealed(lane);
     }
 }
 
@@ -172,7 +181,8 @@ void psc_lane_progress_retiring(psc_worker_t *worker, bool force)
         psc_status_t written = psc_access_lane_end(lane);
         psc_status_t sent = lane->slot->ops->ep_stop(lane->ep);
 
-        if ((written != PSC_INPROGRESS && sent != PSC_INPROGRESS) || force)
+        if ((written != PSC_INPROGRESS && sent != PSC_INPROGRESS) || force ||
+            lane->useless)
             lane_fini(lane);
     }
 }

@@ -13,6 +13,8 @@ psc_lane_t *psc_lane_open(psc_worker_t *worker, psc_iface_slot_t *slot,
 void psc_lane_state_set(psc_lane_t *lane, psc_lane_state_t state);
 void psc_lane_fail(psc_lane_t *lane, psc_status_t status);
 void psc_lane_retire(psc_lane_t *lane);
+/* A spare lane has failed: the connection goes on without it. */
+void psc_lane_lose(psc_lane_t *lane);
 /* Retire a lane that was not installed. */
 void psc_lane_abandon(psc_lane_t *lane);
 /* Finish retiring lanes that the fabric has released. force: finish all. */

@@ -50,6 +50,10 @@ static void lane_fail_conn(psc_lane_t *lane)
 
     if (!conn || lane->closing)
         return;
+    if (psc_lane_spare(lane) && !psc_conn_ended(conn) && !conn->closing.sent) {
+        psc_lane_lose(lane);
+        return;
+    }
     if (lane_before_main(lane)) { /* the control plane gives lane 0 time */
         psc_notice_post(&conn->worker->notices, &conn->notice);
         return;

@@ -45,6 +45,8 @@ static void req_shrink(psc_req_t *req)
 {
     if (psc_req_extended(req)) {
         free(req->bulk->parts);
+        free(req->bulk->taken.at);
+        free(req->bulk->again.at);
         free(req->bulk);
     }
     req->bulk = req_no_bulk();

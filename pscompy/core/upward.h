@@ -20,7 +20,8 @@ struct psc_upward {
 
     /* ---- control messages ---- */
 
-    /* Send CREDIT, CLOSE or CLOSE_ACK. Returns false if the lane is full. */
+    /* Send CREDIT, CLOSE, CLOSE_ACK, or LANE_DOWN for the first lane in
+     * conn->lost.due. Returns false if the lane is full. */
     bool (*send_control)(psc_conn_t *conn, psc_wire_id_t id);
     /* Send the FINs of the requests in conn->work.fins. Returns true if any
      * request was ended. */
@@ -34,6 +35,10 @@ struct psc_upward {
     /* The connection's lanes are known, and nothing has arrived over them
      * yet. */
     void (*conn_lanes)(psc_conn_t *conn);
+    /* A spare lane was lost: nothing arrives over it from now on. */
+    void (*lane_lost)(psc_lane_t *lane);
+    /* The fabric has released it. */
+    void (*lane_sealed)(psc_lane_t *lane);
     /* The connection's lanes are installed. */
     void (*conn_up)(psc_conn_t *conn);
     /* End all outstanding operations with the status. Messages that have

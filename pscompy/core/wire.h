@@ -26,6 +26,7 @@
     X(RMA_PUT, psc_wire_rma_t)     /* no payload */                            \
     X(RMA_GET, psc_wire_rma_t)                                                 \
     X(TAKEN, psc_wire_taken_t)                                                 \
+    X(LANE_DOWN, psc_wire_lane_t)  /* nothing arrives over it any more */      \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place    \
                                       of an RTS; see tag.h */                  \
     X(MISSED, psc_wire_eager_t)    /* mark without receive; RTS follows */     \
@@ -116,6 +117,12 @@ typedef struct psc_wire_taken {
     uint32_t reserved;
     uint64_t request_id;
 } psc_wire_taken_t;
+
+/* A lane that the connection has lost; see proto/rail.h. */
+typedef struct psc_wire_lane {
+    uint32_t credit;
+    uint32_t index;
+} psc_wire_lane_t;
 
 typedef struct psc_wire_rma {
     uint32_t credit;

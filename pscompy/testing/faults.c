@@ -32,7 +32,8 @@ static psc_status_t faults_before(faults_t *faults, faults_ep_t *ep)
     faults->operations++;
     if (faults->operations == faults->knobs.kill_at)
         kill(getpid(), SIGKILL);
-    if (faults->operations == faults->knobs.fail_at) {
+    if (faults->operations == faults->knobs.fail_at &&
+        (faults->knobs.path == 0 || faults->knobs.path == faults->path + 1)) {
         ep->broken = true;
         psc_list_push(&faults->breaking, &ep->link);
         return PSC_ERR_TRANSPORT;
@@ -286,6 +287,7 @@ static faults_t *faults_of_path(faults_t *first, uint32_t path)
     faults = faults_create((uintptr_t)first->inner_ops, &first->knobs);
     if (!faults)
         return NULL;
+    faults->path = path;
     faults->dice += path;
     faults->next = first->next;
     first->next = faults;

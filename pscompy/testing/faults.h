@@ -13,6 +13,7 @@ typedef struct faults_knobs {
     uint32_t shuffle; /* most further ones, at random on each path */
     uint64_t fail_at; /* number of the operation that breaks its endpoint,
                          or 0 */
+    uint32_t path;    /* on which that is, from 1 on; 0: any */
     uint64_t kill_at; /* number of the operation that kills the process,
                          or 0 */
     uint32_t refuse;  /* number of registrations that are refused */

@@ -23,6 +23,7 @@ KNOBS = (
     Var("FAULT_DELAY", "0", count, "Passes without progress before each one with."),
     Var("FAULT_SHUFFLE", "0", count, "Most further passes without, at random on each path."),
     Var("FAULT_FAIL_AT", "0", count, "Number of the operation that breaks its endpoint."),
+    Var("FAULT_PATH", "0", count, "The path on which that is, from 1 on; 0: any."),
     Var("FAULT_KILL_AT", "0", count, "Number of the operation that kills the process."),
     Var("FAULT_REFUSE", "0", count, "Registrations of memory that find no room."),
 )

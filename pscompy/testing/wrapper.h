@@ -14,6 +14,7 @@ struct faults {
     const psc_transport_ops_t *inner_ops;
     psc_iface_t *inner;
     faults_knobs_t knobs;
+    uint32_t path;
     psc_list_t breaking; /* endpoints whose failure is not reported yet */
     uint64_t operations;
     uint32_t busy_left, delay_left;

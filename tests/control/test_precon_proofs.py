@@ -11,7 +11,13 @@ from pscompy.control.handshake.auth import Seal, Secrets
 from pscompy.control.handshake.events import (
     Refused,
 )
-from pscompy.control.handshake.frames import Kind, Offer, RefuseCode
+from pscompy.control.handshake.frames import (
+    VERSION_MAX,
+    VERSION_MIN,
+    Kind,
+    Offer,
+    RefuseCode,
+)
 from pscompy.control.handshake.handshake import Handshake, Side, frames, full_greeting
 from pscompy.control.handshake.states import LinkState, RemoteProtocolError
 from pscompy.errors import AuthError, VersionMismatch
@@ -26,12 +32,15 @@ def test_another_key_is_told_on_both_sides() -> None:
     assert pair.dialer.output() == pair.listener.output() == b""
 
 
+OURS = rf"{VERSION_MIN}\.\.\.{VERSION_MAX}"
+
+
 def test_versions_that_do_not_overlap_are_told_on_both_sides() -> None:
     pair = Pair()
-    pair.listener = Handshake(Side.LISTENER, KEY, identity("b"), versions=(3, 4))
-    with pytest.raises(VersionMismatch, match=r"3\.\.\.4.*2\.\.\.2"):
+    pair.listener = Handshake(Side.LISTENER, KEY, identity("b"), versions=(7, 9))
+    with pytest.raises(VersionMismatch, match=rf"7\.\.\.9.*{OURS}"):
         pair.listener.receive(pair.dialer.output())
-    with pytest.raises(VersionMismatch, match=r"2\.\.\.2.*3\.\.\.4"):
+    with pytest.raises(VersionMismatch, match=rf"{OURS}.*7\.\.\.9"):
         pair.dialer.receive(pair.listener.output())
 
 

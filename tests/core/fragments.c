@@ -2,6 +2,7 @@
 #include "harness.h"
 #include "pscompy/core/conn.h"
 #include "pscompy/core/proto/stripe.h"
+#include "pscompy/core/worker.h"
 
 enum { MESSAGES = 5 };
 
@@ -48,6 +49,15 @@ static void lanes_open(lanes_t *lanes)
     }
 }
 
+static void lanes_close(lanes_t *lanes)
+{
+    for (int i = 0; i < MESSAGES; i++) {
+        free(lanes->out[i]);
+        free(lanes->in[i]);
+    }
+    pair_close(&lanes->pair);
+}
+
 /* Bytes of fragments on this lane. */
 static uint64_t given(const side_t *side, unsigned lane)
 {
@@ -62,15 +72,65 @@ CASE(fragments_over_lanes)
     lanes_open(&lanes);
     lanes_exchange(&lanes, &lanes.a, &lanes.b);
     lanes_exchange(&lanes, &lanes.b, &lanes.a);
-    for (int i = 0; i < MESSAGES; i++) {
+    for (int i = 0; i < MESSAGES; i++)
         sum += lengths[i];
-        free(lanes.out[i]);
-        free(lanes.in[i]);
-    }
     check(given(&lanes.a, 0) + given(&lanes.a, 1) == sum);
     check(given(&lanes.a, 0) > 0 && given(&lanes.a, 1) > 0);
     check(lanes.a.conn->lanes[0]->stripe.queued == 0);
-    pair_close(&lanes.pair);
+    lanes_close(&lanes);
+}
+
+/* ---- a lane that fails ---- */
+
+static void lane_fail(psc_lane_t *lane)
+{
+    psc_iface_t *iface = lane->slot->iface;
+
+    check(psc_worker_enter(lane->worker, 0) == PSC_OK);
+    if (lane->state == PSC_LANE_UP)
+        iface->up->ep_failed(lane->ep, PSC_ERR_TRANSPORT, "the test says so");
+    psc_worker_leave(lane->worker);
+}
+
+/* One side's lane fails after so many passes of a message from a to b. Returns
+ * true if lanes of this transport may fail; then both sides go on. */
+static bool lane_fails(int passes, bool senders)
+{
+    enum { LAST = MESSAGES - 1 };
+    lanes_t lanes;
+    psc_request_t *send, *recv;
+    psc_result_t result;
+    psc_lane_t *lane;
+    bool spare;
+
+    lanes_open(&lanes);
+    lane = (senders ? lanes.a : lanes.b).conn->lanes[1];
+    spare = psc_lane_spare(lane);
+    send = post_send(&lanes.a, lanes.out[LAST], lengths[LAST], LAST);
+    recv = post_recv(&lanes.b, lanes.b.conn, lanes.in[LAST], lengths[LAST],
+                     LAST, &result);
+    for (int i = 0; i < passes; i++)
+        pair_progress(&lanes.pair);
+    lane_fail(lane);
+    result = finish(&lanes.pair, recv);
+    check((finish(&lanes.pair, send).status == PSC_OK) == spare);
+    check((result.status == PSC_OK) == spare);
+    check(!spare || filled(lanes.in[LAST], lengths[LAST], LAST));
+    if (spare) {
+        until(&lanes.pair, lanes.a.conn->lost.told && lanes.b.conn->lost.told);
+        lanes_exchange(&lanes, &lanes.a, &lanes.b);
+        lanes_exchange(&lanes, &lanes.b, &lanes.a);
+    }
+    lanes_close(&lanes);
+    return spare;
+}
+
+CASE(a_lane_fails_amid_fragments)
+{
+    for (int passes = 2; passes < 60; passes += 8) {
+        if (!lane_fails(passes, passes % 16 < 8))
+            break;
+    }
 }
 
 /* ---- the lane of a piece ---- */

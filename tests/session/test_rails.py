@@ -134,22 +134,81 @@ def test_messages_of_a_dead_peer_arrive_before_its_end(connect: Connect) -> None
         link.c.recv(timeout=BOUND)
 
 
-def test_a_connection_ends_with_any_of_its_rails(connect: Connect) -> None:
+def shut_rail(here, address):
+    """Shut the socket of the connection that has this address."""
+    for fd in range(1024):
+        if is_stream(fd):
+            with socket.socket(fileno=os.dup(fd)) as sock:
+                if sock.getsockname()[0] == address:
+                    sock.shutdown(socket.SHUT_RDWR)
+
+
+def echo(here, count):
+    for _ in range(count):
+        here.c.send(here.c.recv())
+
+
+def test_a_connection_goes_on_without_a_rail(
+    connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2,127.0.0.3")
+    link.peer(shut_rail, "127.0.0.2")
+    link.peer.begin(echo, 3)
+    data = bytes(range(256)) * (LONG // 256)
+    for _ in range(3):
+        link.c.send(data, timeout=BOUND)
+        assert link.c.recv(timeout=BOUND) == data
+    link.peer.result()
+    assert link.c.stats["rails_lost"] == 1
+    text = str(link.c.explain())
+    assert "over tcp, 2 rails" in text
+    assert "rail 1 is lost: " in text
+    assert link.c.explain().as_dict()["lost"].keys() == {1}
+    assert "rail 1 of tcp is lost" in caplog.text
+
+
+def test_a_connection_ends_with_its_first_rail(connect: Connect) -> None:
     link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2")
-    link.peer(shut_second_rail)
+    link.peer(shut_rail, "127.0.0.1")
     with pytest.raises(pscompy.PeerLost):
         link.c.recv(timeout=BOUND)
 
 
-def shut_second_rail(here):
-    for fd in range(1024):
-        if is_stream(fd):
-            with socket.socket(fileno=os.dup(fd)) as sock:
-                if sock.getsockname()[0] == "127.0.0.2":
-                    sock.shutdown(socket.SHUT_RDWR)
+def shut_amid(here, size, seconds):
+    """Receive a message, and shut the second rail after so many seconds."""
+    request = here.c.irecv()
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        request.test()
+    shut_rail(here, "127.0.0.2")
+    got = request.wait(BOUND)
+    here.c.send(bytes([got == payload(size, 1)]))
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1, 3, 10, 20])
+def test_a_rail_is_lost_amid_a_message(connect: Connect, milliseconds: int) -> None:
+    size = 64 << 20
+    link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2")
+    link.peer.begin(shut_amid, size, milliseconds / 1000)
+    link.c.send(payload(size, 1), timeout=BOUND)
+    assert link.c.recv(timeout=BOUND) == b"\1"
+    link.peer.result()
+    check_echo(link)
 
 
 sizes = st.lists(st.integers(1, 1 << 20), min_size=1, max_size=8)
+deaths = st.tuples(st.integers(2, 3), st.integers(1, 40))  # path, number of the operation
+
+
+def exchanged(link: Joined, far: Far, sizes: list[int]) -> None:
+    """Exchange messages of these sizes with the far side, and compare them."""
+    far.begin(remote_side.exchange, sizes)
+    sends = [link.c.isend(payload(n, i), tag=i) for i, n in enumerate(sizes)]
+    receives = [link.c.irecv(tag=i) for i in reversed(range(len(sizes)))]
+    came = pscompy.wait_all(receives, timeout=BOUND)[::-1]
+    pscompy.wait_all(sends, timeout=BOUND)
+    far.result()
+    assert came == [payload(n, i) for i, n in enumerate(sizes)]
 
 
 @pytest.fixture
@@ -171,10 +230,33 @@ def test_messages_are_whole_whatever_the_order_of_the_rails(
     knobs = [{"TCP_FAULT_SHUFFLE": passes, "TCP_FAULT_BUSY": busy} for passes in (here, there)]
     with Joined("tcp", far, {**config, **knobs[0]}, {**config, **knobs[1]}) as link:
         assert link.c.explain().lanes == 3
-        far.begin(remote_side.exchange, sizes)
-        sends = [link.c.isend(payload(n, i), tag=i) for i, n in enumerate(sizes)]
-        receives = [link.c.irecv(tag=i) for i in reversed(range(len(sizes)))]
-        came = pscompy.wait_all(receives, timeout=BOUND)[::-1]
-        pscompy.wait_all(sends, timeout=BOUND)
-        far.result()
-        assert came == [payload(n, i) for i, n in enumerate(sizes)]
+        exchanged(link, far, sizes)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[*HealthCheck])
+@given(sizes, deaths, deaths, st.integers(0, 10), st.integers(0, 2))
+def test_messages_are_whole_whenever_rails_die(
+    tmp_path: Path,
+    far: Far,
+    sizes: list[int],
+    here: tuple[int, int],
+    there: tuple[int, int],
+    shuffle: int,
+    busy: int,
+) -> None:
+    """Both sides exchange messages of these sizes at once; on each, one rail but the first breaks
+    with a certain operation."""
+    wrapped = {"PLUGINDIR": faults.make_folder(tmp_path, "tcp", "")}
+    config = {**TWO, **wrapped, "TCP_RAILS": "127.0.0.1,127.0.0.2,127.0.0.3"}
+    knobs = [
+        {
+            "TCP_FAULT_PATH": path,
+            "TCP_FAULT_FAIL_AT": operation,
+            "TCP_FAULT_SHUFFLE": shuffle,
+            "TCP_FAULT_BUSY": busy,
+        }
+        for path, operation in (here, there)
+    ]
+    with Joined("tcp", far, {**config, **knobs[0]}, {**config, **knobs[1]}) as link:
+        exchanged(link, far, sizes)
+        exchanged(link, far, sizes)

@@ -12,6 +12,7 @@
 #include "lend.h"
 #include "match.h"
 #include "message.h"
+#include "rail.h"
 #include "rma.h"
 #include "rndv.h"
 #include "rndv_am.h"
@@ -94,6 +95,7 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_MISSED] = {psc_tag_missed_arrived, sizeof(psc_wire_eager_t)},
     [PSC_WIRE_WHOLE] = {psc_tag_whole_arrived, sizeof(psc_wire_eager_t)},
     [PSC_WIRE_TAKEN] = {psc_lend_taken_arrived, sizeof(psc_wire_taken_t)},
+    [PSC_WIRE_LANE_DOWN] = {psc_rail_down_arrived, sizeof(psc_wire_lane_t)},
 };
 
 static const arrival_t *proto_check(uint8_t id, uint8_t header_len)

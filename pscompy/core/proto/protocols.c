@@ -13,6 +13,7 @@
 #include "lend.h"
 #include "match.h"
 #include "proto.h"
+#include "rail.h"
 #include "rates.h"
 #include "region.h"
 #include "rndv_fin.h"
@@ -55,6 +56,8 @@ static bool send_control(psc_conn_t *conn, psc_wire_id_t id)
 {
     psc_wire_credit_t wire;
 
+    if (id == PSC_WIRE_LANE_DOWN)
+        return psc_rail_send_down(conn) == PSC_OK;
     return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0) == PSC_OK;
 }
 
@@ -108,6 +111,17 @@ static void conn_ended(psc_conn_t *conn, psc_status_t status)
     receives_ended(conn, status);
 }
 
+static void lane_lost(psc_lane_t *lane)
+{
+    psc_incoming_t *in = &lane->incoming;
+    psc_req_t *req = in->kind == PSC_INCOMING_FRAG ? in->req : NULL;
+
+    psc_proto_abort(lane);
+    if (req && req->stage == PSC_STAGE_ENDING)
+        psc_access_settle(req);
+    psc_rail_lost(lane);
+}
+
 static bool sends_pending(const psc_conn_t *conn)
 {
     psc_list_for_each(req, (psc_list_t *)&conn->active, psc_req_t, link) {
@@ -140,6 +154,8 @@ const psc_upward_t psc_protocols = {
     .send_fins = psc_rndv_send_fins,
     .conn_params = conn_params,
     .conn_lanes = conn_lanes,
+    .lane_lost = lane_lost,
+    .lane_sealed = psc_rail_sealed,
     .conn_up = conn_up,
     .conn_ended = conn_ended,
     .receives_ended = receives_ended,

@@ -6,6 +6,7 @@
 #include "../memory/access.h"
 #include "../pieces.h"
 #include "../request.h"
+#include "rail.h"
 #include "rndv.h"
 #include "stripe.h"
 
@@ -31,7 +32,7 @@ static bool frag_striped(const psc_req_t *req)
 static size_t frag_limit(const psc_req_t *req, const psc_lane_t *lane)
 {
     const psc_iface_attr_t *attr = &lane->slot->attr;
-    uint64_t left = req->bulk->len - req->bulk->issued;
+    uint64_t left = psc_rail_next(req->bulk).len;
     uint64_t limit = frag_zcopy(lane, left)
                          ? attr->max_zcopy
                          : attr->max_bcopy - sizeof(psc_wire_frag_t);
@@ -52,10 +53,10 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane,
     psc_wire_frag_t wire = {
         .credit = psc_flow_stamp(flow, psc_req_worker(req)->room.window),
         .recv_id = req->bulk->remote_id,
-        .offset = req->bulk->issued};
+        .offset = psc_rail_next(req->bulk).offset};
     psc_iov_t pieces[FRAG_IOV];
-    size_t n = psc_iov_slice(psc_req_iov(req), req->n_iov, req->bulk->issued,
-                             len_p, pieces, FRAG_IOV);
+    size_t n = psc_iov_slice(psc_req_iov(req), req->n_iov, wire.offset, len_p,
+                             pieces, FRAG_IOV);
     psc_status_t status;
 
     *copied_p = !frag_zcopy(lane, *len_p);
@@ -82,15 +83,17 @@ static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
     req->bulk->comp.func = psc_rndv_comp;
     if (piece)
         comp->func = psc_stripe_comp;
+    if (psc_lane_spare(lane) && !psc_rail_reserve(req->bulk))
+        return PSC_ERR_NO_MEMORY;
     status = frag_send(req, lane, comp, &len, &copied);
     if (status < 0)
-        return status;
+        return psc_lane_spare(lane) ? PSC_ERR_NO_RESOURCE : status;
     if (status == PSC_INPROGRESS)
         req->bulk->inflight++;
     if (piece)
         psc_stripe_sent(lane, status == PSC_INPROGRESS ? piece : NULL, req,
                         len);
-    req->bulk->issued += len;
+    psc_rail_taken(req, lane, len);
     *moved_p += len;
     psc_count(req->conn, PSC_COUNTER_fragments, 1);
     psc_count(req->conn, PSC_COUNTER_copied_bytes, copied ? len : 0);
@@ -102,7 +105,7 @@ static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
 static psc_status_t frag_next_striped(psc_req_t *req, size_t *moved_p)
 {
     psc_status_t status = PSC_ERR_NO_RESOURCE;
-    uint64_t left = req->bulk->len - req->bulk->issued;
+    uint64_t left = psc_rail_next(req->bulk).len;
     size_t piece = psc_stripe_size(req->conn, req->bulk->len);
     uint32_t full = 0;
     psc_lane_t *lane;
@@ -121,7 +124,7 @@ psc_status_t psc_rndv_frag(psc_req_t *req)
     bool striped = frag_striped(req);
     size_t moved = 0;
 
-    while (req->bulk->issued < req->bulk->len) {
+    while (!psc_rail_all_taken(req->bulk)) {
         psc_status_t status;
 
         if (!striped && req->bulk->inflight >= PSC_BULK_INFLIGHT)
@@ -179,6 +182,12 @@ static bool frag_homeless(const psc_req_t *req)
     return req->error != PSC_OK;
 }
 
+static void frag_count(psc_req_t *req, const psc_lane_t *lane, uint64_t len)
+{
+    req->bulk->arrived += len;
+    req->bulk->arrived_by[lane->index] += len;
+}
+
 psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_frag_t *wire = am->header;
@@ -188,7 +197,7 @@ psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_PROTOCOL;
     psc_iov_write(psc_req_iov(req), req->n_iov, wire->offset, am->payload,
                   am->len);
-    req->bulk->arrived += am->len;
+    frag_count(req, lane, am->len);
     frag_ended(req, am->len);
     return PSC_OK;
 }
@@ -212,7 +221,7 @@ psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
     in->kind = PSC_INCOMING_FRAG;
     in->req = req;
     req->bulk->inflight++;
-    req->bulk->arrived += len;
+    frag_count(req, lane, len);
     return PSC_OK;
 }
 

@@ -10,6 +10,7 @@
 #include "../memory/access.h"
 #include "../request.h"
 #include "credit.h"
+#include "rail.h"
 #include "rndv.h"
 
 #define FINS_MAX 16u /* FINs in one message */
@@ -114,7 +115,7 @@ static psc_status_t fin_of_one(psc_lane_t *lane, uint64_t id,
     case PSC_STAGE_AWAIT_FIN: /* the peer has the data */
         break;
     case PSC_STAGE_FRAG: /* the FIN came before the local sends completed */
-        if (!req->confirm || req->bulk->issued < req->bulk->len)
+        if (!req->confirm || !psc_rail_all_taken(req->bulk))
             return PSC_ERR_PROTOCOL;
         req->confirm = false;
         req->error = result;

@@ -72,6 +72,11 @@ static double stripe_rate(const psc_stripe_t *stripe)
     return stripe->ns > 0 ? stripe->bytes / stripe->ns : 0;
 }
 
+static bool stripe_usable(const psc_lane_t *lane)
+{
+    return lane->state != PSC_LANE_FAILED;
+}
+
 static double stripe_fastest(const psc_conn_t *conn)
 {
     double fastest = 0;
@@ -79,7 +84,7 @@ static double stripe_fastest(const psc_conn_t *conn)
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         double rate = stripe_rate(&conn->lanes[i]->stripe);
 
-        if (rate > fastest)
+        if (stripe_usable(conn->lanes[i]) && rate > fastest)
             fastest = rate;
     }
     return fastest > 0 ? fastest : 1;
@@ -134,6 +139,8 @@ static double stripe_together(const psc_conn_t *conn, uint64_t left,
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         const psc_stripe_t *stripe = &conn->lanes[i]->stripe;
 
+        if (!stripe_usable(conn->lanes[i]))
+            continue;
         rates += stripe_guess(stripe, fastest);
         left += stripe->queued;
     }
@@ -159,7 +166,7 @@ psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
         psc_lane_t *lane = conn->lanes[i];
         const psc_stripe_t *stripe = &lane->stripe;
 
-        if (full & 1u << i || lane->state == PSC_LANE_FAILED ||
+        if (full & 1u << i || !stripe_usable(lane) ||
             stripe_without(stripe, fastest))
             continue;
         if (!best || stripe_before(stripe, &best->stripe, fastest, len))
@@ -189,12 +196,23 @@ void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
     lane->stripe.queued += len;
 }
 
+void psc_stripe_drop(psc_lane_t *lane)
+{
+    for (uint32_t i = 0; i < PSC_PIECES_MAX; i++) {
+        if (lane->stripe.pieces[i].req)
+            psc_stripe_comp(&lane->stripe.pieces[i].comp, PSC_ERR_PEER_LOST);
+    }
+}
+
 void psc_stripe_comp(psc_comp_t *comp, psc_status_t status)
 {
     psc_piece_t *piece = psc_container_of(comp, psc_piece_t, comp);
     psc_req_t *req = piece->req;
 
-    if (status == PSC_ERR_CLOSED) /* of the lane, not of the connection */
+    if (status != PSC_OK && psc_lane_spare(piece->lane) &&
+        !psc_conn_ended(piece->lane->conn))
+        status = PSC_OK; /* rail.c sends it again */
+    else if (status == PSC_ERR_CLOSED) /* of the lane, not of the connection */
         status = PSC_ERR_PEER_LOST;
     stripe_measure(&piece->lane->stripe, piece->len);
     piece->req = NULL;

@@ -35,7 +35,10 @@ psc_piece_t *psc_stripe_piece(psc_lane_t *lane);
  * until psc_stripe_comp is called, or, if that is NULL, completely. */
 void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
                      size_t len);
-/* Completion function of pieces. */
+/* The lane is gone: complete the pieces that it had in flight. */
+void psc_stripe_drop(psc_lane_t *lane);
+/* Completion function of pieces. A lost spare lane's are completed without an
+ * error. */
 void psc_stripe_comp(psc_comp_t *comp, psc_status_t status);
 
 #endif

@@ -35,6 +35,14 @@ typedef struct psc_rates {
 } psc_rates_t;
 typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
 
+/* Lanes that are lost while the connection goes on, as bits by their indices;
+ * see proto/rail.h. */
+typedef struct psc_lost {
+    uint8_t due;    /* LANE_DOWN is to be sent */
+    uint8_t sealed; /* the fabric has released the lane here */
+    uint8_t told;   /* LANE_DOWN has arrived */
+} psc_lost_t;
+
 struct psc_conn {
     psc_worker_t *worker;
     uint64_t id;
@@ -53,6 +61,7 @@ struct psc_conn {
     uint32_t rts_out;    /* rendezvous that the peer has not matched yet */
     uint32_t rts_in;     /* announcements that we have not matched yet */
     psc_closing_t closing;
+    psc_lost_t lost;
     psc_tagging_t tagging;
     psc_rates_t rates;
     psc_tuple_t *tuple; /* NULL unless receives are shown to the peer */
@@ -90,6 +99,14 @@ static inline void psc_conn_sign(const psc_conn_t *conn, psc_result_t *result)
 static inline psc_lane_t *psc_conn_main_lane(psc_conn_t *conn)
 {
     return conn->lanes[0];
+}
+
+/* Returns true for a lane that carries only fragments of long messages, which
+ * can be sent again over the others. */
+static inline bool psc_lane_spare(const psc_lane_t *lane)
+{
+    return lane->conn && lane->index > 0 &&
+           !(lane->slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET));
 }
 
 static inline bool psc_conn_ended(const psc_conn_t *conn)

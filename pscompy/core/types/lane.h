@@ -85,6 +85,7 @@ struct psc_lane {
     psc_status_t status; /* why the lane is FAILED */
     psc_role_t role;
     bool closing;
+    bool useless; /* the peer has lost the lane: nothing is to be awaited */
     /* A message keeps one of the transport's buffers. At most one may, because
      * messages that wait for a receive must not starve those that do not. */
     bool held;

@@ -69,6 +69,17 @@ typedef struct psc_part {
     psc_keys_t keys;
 } psc_part_t;
 
+/* Some bytes of a message, and the lane that has taken them. */
+typedef struct psc_span {
+    uint64_t offset, len;
+    uint8_t lane;
+} psc_span_t;
+
+typedef struct psc_spans {
+    psc_span_t *at;
+    uint32_t n, room;
+} psc_spans_t;
+
 /* A transfer in flight, the same for put, get and FRAG, and the state of other
  * operations that are more than an eager message into the buffer of a posted
  * receive. */
@@ -79,6 +90,10 @@ typedef struct psc_bulk {
     uint64_t len; /* bytes to move */
     uint64_t issued; /* bytes handed to lanes */
     uint64_t arrived; /* receiving: bytes in place */
+    uint64_t arrived_by[PSC_LANES_MAX]; /* those of FRAGs, by lane */
+    /* FRAG: what spare lanes have taken, and of that what is to be sent again;
+     * see proto/rail.h */
+    psc_spans_t taken, again;
     int64_t began; /* GET: see proto/rates.h */
     uint32_t inflight; /* operations that their lanes have not completed */
     bool one_lane; /* one-sided: use lane 0 only */

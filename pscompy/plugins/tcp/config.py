@@ -81,6 +81,13 @@ VARIABLES = (
         selects=True,
     ),
     Var(
+        "RAIL_TIMEOUT",
+        "1.5",
+        seconds,
+        "How long a rail other than the first may leave what was sent unanswered; then the"
+        " connection goes on without it.",
+    ),
+    Var(
         "PORT",
         "0",
         ports,

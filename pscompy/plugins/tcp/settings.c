@@ -57,6 +57,7 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
         .backlog = tcp_setting_int(params, "BACKLOG"),
         .accept_ns = psc_setting_number(params, "ACCEPT_TIMEOUT"),
         .connect_ns = psc_setting_number(params, "CONNECT_TIMEOUT"),
+        .rail_ns = psc_setting_number(params, "RAIL_TIMEOUT"),
         .buffer_size = (size_t)buffer_size,
     };
     return tcp_settings_ports(settings_p, psc_setting_text(params, "PORT"),

@@ -87,6 +87,7 @@ typedef struct tcp_settings {
     bool nodelay;
     int backlog;
     int64_t accept_ns, connect_ns;
+    int64_t rail_ns; /* a spare rail fails after so long without an answer */
     size_t buffer_size;
 } tcp_settings_t;
 
@@ -121,6 +122,7 @@ struct tcp_iface {
     unsigned n_addresses;
     unsigned path, paths; /* index among the rails of this host; their number */
     unsigned rail; /* id of this rail, the same on both sides */
+    int64_t rests_until; /* see tcp_rail_rests */
     psc_list_t connecting; /* endpoints that are not up or failing */
     psc_list_t settled; /* endpoints that are up, failed or closed */
     psc_list_t graveyard; /* endpoints to free when progress returns */
@@ -329,6 +331,18 @@ void tcp_out_finish(tcp_ep_t *ep);
 /* Called when a long message was sent: sets how much the kernel takes of the
  * next ones. */
 void tcp_pace(tcp_ep_t *ep);
+
+/* ---- rail.c ---- */
+
+/* Called after long messages were sent: looks from time to time whether the
+ * peer acknowledges them. */
+void tcp_rail_sent(tcp_iface_t *iface, int64_t now);
+/* Called by progress: fails endpoints of silent rails. Returns the time of the
+ * next look. */
+int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now);
+/* Called at the begin of progress: returns true if the rail need not be polled
+ * yet. */
+bool tcp_rail_rests(tcp_iface_t *iface);
 
 /* ---- stage.c ---- */
 

@@ -25,6 +25,7 @@ static void tcp_alarm_ready(tcp_source_t *source, uint32_t events)
     iface->alarm_at = TCP_NEVER;
     tcp_iface_wake_at(iface, tcp_listener_expire(iface, now));
     tcp_iface_wake_at(iface, tcp_connect_expire(iface, now));
+    tcp_iface_wake_at(iface, tcp_rails_expire(iface, now));
 }
 
 static psc_status_t tcp_alarm_open(tcp_iface_t *iface)
@@ -180,7 +181,7 @@ static unsigned tcp_progress(psc_iface_t *self)
 {
     tcp_iface_t *iface = (tcp_iface_t *)self;
 
-    if (iface->in_progress)
+    if (iface->in_progress || tcp_rail_rests(iface))
         return 0;
     iface->in_progress = true;
     iface->handled = 0;

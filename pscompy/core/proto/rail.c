@@ -1,0 +1,184 @@
+#include "rail.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../conn.h"
+#include "../conn_queue.h"
+#include "../lane.h"
+#include "../request.h"
+#include "credit.h"
+#include "stripe.h"
+
+/* ---- spans ---- */
+
+static bool spans_reserve(psc_spans_t *spans)
+{
+    uint32_t room = spans->room ? 2 * spans->room : 16;
+    psc_span_t *at;
+
+    if (spans->n < spans->room)
+        return true;
+    at = realloc(spans->at, room * sizeof *at);
+    if (!at)
+        return false;
+    spans->at = at;
+    spans->room = room;
+    return true;
+}
+
+/* ---- the fragments of a message ---- */
+
+psc_span_t psc_rail_next(const psc_bulk_t *bulk)
+{
+    if (bulk->again.n > 0)
+        return bulk->again.at[bulk->again.n - 1];
+    return (psc_span_t){.offset = bulk->issued,
+                        .len = bulk->len - bulk->issued};
+}
+
+bool psc_rail_reserve(psc_bulk_t *bulk)
+{
+    return spans_reserve(&bulk->taken);
+}
+
+static void rail_advance(psc_req_t *req, size_t len)
+{
+    psc_bulk_t *bulk = req->bulk;
+    psc_span_t *again;
+
+    if (bulk->again.n == 0) {
+        bulk->issued += len;
+        return;
+    }
+    again = &bulk->again.at[bulk->again.n - 1];
+    again->offset += len;
+    again->len -= len;
+    if (again->len == 0)
+        bulk->again.n--;
+    psc_count(req->conn, PSC_COUNTER_fragments_again, 1);
+}
+
+void psc_rail_taken(psc_req_t *req, const psc_lane_t *lane, size_t len)
+{
+    psc_spans_t *taken = &req->bulk->taken;
+    uint64_t offset = psc_rail_next(req->bulk).offset;
+
+    rail_advance(req, len);
+    if (psc_lane_spare(lane))
+        taken->at[taken->n++] = (psc_span_t){offset, len, lane->index};
+}
+
+bool psc_rail_all_taken(const psc_bulk_t *bulk)
+{
+    return bulk->issued == bulk->len && bulk->again.n == 0;
+}
+
+/* ---- sending again ---- */
+
+/* Move the lane's spans from `taken` to `again`. Returns false if there is no
+ * memory. */
+static bool rail_take_back(psc_bulk_t *bulk, uint8_t lane)
+{
+    psc_spans_t *taken = &bulk->taken, *again = &bulk->again;
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < taken->n; i++) {
+        if (taken->at[i].lane != lane)
+            taken->at[kept++] = taken->at[i];
+        else if (spans_reserve(again))
+            again->at[again->n++] = taken->at[i];
+        else
+            return false;
+    }
+    taken->n = kept;
+    return true;
+}
+
+/* Returns true for a message in fragments that its receiver has not
+ * confirmed. */
+static bool rail_unconfirmed(const psc_req_t *req)
+{
+    return req->kind == PSC_REQ_SEND && req->confirm &&
+           (req->stage == PSC_STAGE_FRAG || req->stage == PSC_STAGE_AWAIT_FIN);
+}
+
+static psc_status_t rail_send_again(psc_conn_t *conn, uint8_t lane)
+{
+    psc_list_for_each(req, &conn->active, psc_req_t, link) {
+        if (!rail_unconfirmed(req))
+            continue;
+        if (!rail_take_back(req->bulk, lane))
+            return PSC_ERR_NO_MEMORY;
+        if (req->bulk->again.n == 0)
+            continue;
+        psc_req_stage_set(req, PSC_STAGE_FRAG);
+        psc_conn_queue(conn, req);
+    }
+    psc_count(conn, PSC_COUNTER_rails_lost, 1);
+    psc_notice_post(&conn->worker->notices, &conn->notice);
+    return PSC_OK;
+}
+
+/* ---- the end of a lane ---- */
+
+static uint8_t rail_bit(const psc_lane_t *lane)
+{
+    return (uint8_t)(1u << lane->index);
+}
+
+void psc_rail_lost(psc_lane_t *lane)
+{
+    psc_list_for_each(req, &lane->conn->active, psc_req_t, link) {
+        if (req->stage != PSC_STAGE_AWAIT_DATA)
+            continue;
+        req->bulk->arrived -= req->bulk->arrived_by[lane->index];
+        req->bulk->arrived_by[lane->index] = 0;
+    }
+}
+
+void psc_rail_sealed(psc_lane_t *lane)
+{
+    psc_conn_t *conn = lane->conn;
+
+    psc_stripe_drop(lane);
+    conn->lost.sealed |= rail_bit(lane);
+    conn->lost.due |= rail_bit(lane);
+    psc_conn_mark_busy(conn);
+    if (conn->lost.told & rail_bit(lane) &&
+        rail_send_again(conn, lane->index) != PSC_OK)
+        psc_conn_fail_locked(conn, PSC_ERR_NO_MEMORY);
+}
+
+psc_status_t psc_rail_send_down(psc_conn_t *conn)
+{
+    psc_wire_lane_t wire = {.index = (uint32_t)__builtin_ctz(conn->lost.due)};
+
+    return psc_credit_send(conn, PSC_WIRE_LANE_DOWN, &wire, sizeof wire, NULL,
+                           0);
+}
+
+psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_lane_t *wire = am->header;
+    psc_conn_t *conn = lane->conn;
+    psc_lane_t *lost;
+
+    if (am->len > 0 || lane->index > 0 || wire->index >= conn->n_lanes)
+        return PSC_ERR_PROTOCOL;
+    lost = conn->lanes[wire->index];
+    if (!psc_lane_spare(lost) || conn->lost.told & rail_bit(lost))
+        return PSC_ERR_PROTOCOL;
+    conn->lost.told |= rail_bit(lost);
+    if (conn->lost.sealed & rail_bit(lost))
+        return rail_send_again(conn, lost->index);
+    lost->useless = true;
+    if (lost->closing)
+        return PSC_OK;
+    if (lost->state != PSC_LANE_FAILED) {
+        snprintf(lost->reason, sizeof lost->reason, "the peer has lost it");
+        psc_lane_fail(lost, PSC_ERR_PEER_LOST);
+    }
+    psc_lane_lose(lost);
+    return PSC_OK;
+}

@@ -1,0 +1,38 @@
+/* The loss of a rail: a lane that carries only fragments of long messages may
+ * fail, and its connection goes on over the others.
+ *
+ * Either side may notice the loss first. Each side then
+ *   1. delivers nothing from the lane any more, and takes back what has arrived
+ *      over it of messages that are not complete;
+ *   2. waits until the fabric has released the lane, so that no late write can
+ *      reach memory that the program has back, and sends LANE_DOWN on lane 0;
+ *   3. once the peer's LANE_DOWN has arrived too, sends again, over the other
+ *      lanes, what the lane had taken of messages that their receiver has not
+ *      confirmed.
+ * The FIN of a message that is complete goes before LANE_DOWN, so nothing of it
+ * is sent again. */
+#ifndef PSCOMPY_CORE_PROTO_RAIL_H
+#define PSCOMPY_CORE_PROTO_RAIL_H
+
+#include "../types/conn.h"
+
+/* ---- the fragments of a message ---- */
+
+/* The bytes that come next: those to be sent again first. */
+psc_span_t psc_rail_next(const psc_bulk_t *bulk);
+/* Make room to note one more span. Returns false if there is no memory. */
+bool psc_rail_reserve(psc_bulk_t *bulk);
+/* The lane has taken the first `len` bytes of psc_rail_next. */
+void psc_rail_taken(psc_req_t *req, const psc_lane_t *lane, size_t len);
+/* Returns true if the lanes have taken all bytes. */
+bool psc_rail_all_taken(const psc_bulk_t *bulk);
+
+/* ---- the end of a lane ---- */
+
+void psc_rail_lost(psc_lane_t *lane);
+void psc_rail_sealed(psc_lane_t *lane);
+/* Send LANE_DOWN for the first lane in conn->lost.due. */
+psc_status_t psc_rail_send_down(psc_conn_t *conn);
+psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am);
+
+#endif

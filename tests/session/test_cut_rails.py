@@ -1,0 +1,153 @@
+"""A rail that is cut amid long messages, between two hosts, which are network namespaces."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import pscompy
+from tests.names import A_KEY
+from tests.program import program
+
+ROOT = str(Path(pscompy.__file__).parents[1])
+TIMEOUT = 300  # seconds; a guard against hanging
+RAILS = 2
+CUTS = int(os.environ.get("PSCOMPY_TEST_CUTS", "1"))
+OF_NOBODY = "02:00:00:00:00:99"
+SIZE = 16 << 20
+
+
+def exchange(address, size):
+    """Send and receive messages of this size until the other one says that it is enough. Prints
+    the longest time of one."""
+    import sys
+    import time
+
+    import pscompy
+
+    def other():
+        if address:
+            return session.connect(address)
+        with session.listen("10.77.0.1") as socket:
+            print(socket.address, flush=True)
+            return socket.accept()
+
+    with pscompy.Session() as session, other() as c:
+        longest, number, enough = 0.0, 0, False
+        while not enough:
+            begun = time.monotonic()
+            data = bytes([number % 251]) * size
+            sent, got = c.isend(data), c.irecv()
+            assert got.wait() == data, number
+            sent.wait()
+            longest = max(longest, time.monotonic() - begun)
+            number += 1
+            if address:
+                enough = bytes(c.recv()) == b"enough"
+            else:
+                print(number, flush=True)
+                enough = not sys.stdin.readline().strip()
+                c.send(b"enough" if enough else b"on")
+        print(c.stats["rails_lost"], f"{longest:.3f} s", flush=True)
+
+
+class Hosts:
+    """Two namespaces with RAILS links: 10.77.I.1 and 10.77.I.2 on link I."""
+
+    def __init__(self) -> None:
+        self.names = [f"psc{os.getpid()}c{end}" for end in (1, 2)]
+        self._started: list[subprocess.Popen[str]] = []
+
+    def make(self) -> str:
+        """Create both namespaces. Returns the reason if that is not possible."""
+        if os.geteuid() != 0 or shutil.which("ip") is None:
+            return "network namespaces need root, and `ip`"
+        here, there = self.names
+        try:
+            for name in self.names:
+                self.ip("netns", "add", name)
+            for i in range(RAILS):
+                self.ip("-n", here, "link", "add", f"rail{i}", "type", "veth", "peer", "name",
+                        f"rail{i}", "netns", there)  # fmt: skip
+                for host, name in enumerate(self.names, 1):
+                    self.ip("-n", name, "addr", "add", f"10.77.{i}.{host}/24", "dev", f"rail{i}")
+                    self.ip("-n", name, "link", "set", f"rail{i}", "up")
+        except subprocess.CalledProcessError as error:
+            return f"no network namespaces here: {error.stderr.strip()}"
+        return ""
+
+    def ip(self, *words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+
+    def start(self, end: int, text: str) -> subprocess.Popen[str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("PSP_")}
+        rails = ",".join(f"10.77.{i}.0/24" for i in range(RAILS))
+        own = {"PSP_KEY": A_KEY, "PSP_SHM": "0", "PSP_TCP_RAILS": rails, "PYTHONPATH": ROOT}
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", self.names[end], sys.executable, "-c", text],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=kept | own,
+        )
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def take_down(hosts: Hosts) -> None:
+    hosts.ip("-n", hosts.names[0], "link", "set", "rail1", "down")
+
+
+def drop_silently(hosts: Hosts) -> None:
+    """Packets go to a station that does not exist, in both directions."""
+    for host, name in enumerate(hosts.names, 1):
+        hosts.ip("-n", name, "neigh", "replace", f"10.77.1.{3 - host}", "lladdr", OF_NOBODY, "dev",
+                 "rail1", "nud", "permanent")  # fmt: skip
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    made = Hosts()
+    try:
+        if reason := made.make():
+            pytest.skip(reason)
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("number", range(CUTS))
+@pytest.mark.parametrize("cut", [take_down, drop_silently])
+def test_messages_are_whole_although_a_rail_is_cut(
+    cut: Callable[[Hosts], None], number: int, hosts: Hosts
+) -> None:
+    one = hosts.start(0, program(exchange, None, SIZE))
+    assert one.stdin
+    assert one.stdout
+    address = one.stdout.readline().strip()
+    two = hosts.start(1, program(exchange, address, SIZE))
+    for done in range(6):
+        assert one.stdout.readline(), one.communicate(timeout=TIMEOUT)
+        one.stdin.write("on\n" if done < 5 else "\n")
+        one.stdin.flush()
+        if done == 2:
+            cut(hosts)
+    for process in (one, two):
+        out, err = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 0, err
+        assert out.split()[0] == "1", out
+        print(f"longest message: {out.split(maxsplit=1)[1].strip()}")
