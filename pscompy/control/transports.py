@@ -109,7 +109,7 @@ class Transports:
             try:
                 iface = self._open_path(carrier, path)
             except PscomError as error:
-                logger.warning("path %d cannot be used: %s", path, error)
+                logger.error("path %d cannot be used: %s", path, error)
             else:
                 rails[self._attr(iface).rail] = iface
         return rails

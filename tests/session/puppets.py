@@ -20,7 +20,12 @@ import pscompy
 from pscompy.testing.process import BOUND, Far
 from tests.waiting import asleep, state_of
 
-ONLY = {"shm": {"TCP": 0}, "tcp": {"SHM": 0}}  # configurations that leave one transport enabled
+# Configurations that leave one transport enabled.
+ONLY = {
+    "shm": {"TCP": 0},
+    "tcp": {"SHM": 0},
+    "portals": {"SHM": 0, "TCP": 0, "PORTALS": 1},
+}
 
 
 HELPERS = {"helpers", "archives", "forged", "pooled", "puppets", "actions"}

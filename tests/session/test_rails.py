@@ -58,6 +58,34 @@ def test_rail_i_joins_rail_i_and_a_long_message_goes_over_all(connect: Connect) 
     assert min(given) > 0, given
 
 
+def test_rails_of_portals(connect: Connect) -> None:
+    """The interface of the first rail matches messages; long ones go over all."""
+    link = connect("portals", PORTALS_INTERFACE="127.0.0.1,127.0.0.2,127.0.0.3")
+    assert link.c.explain().lanes == 3
+    assert link.c.explain().matching is None
+    check_echo(link)
+    assert lane_bytes(link.c) == [0, 0, 0]
+    link.peer.begin(echo, 1)
+    data = bytes(range(256)) * (LONG // 256)
+    link.c.send(data, timeout=BOUND)
+    assert link.c.recv(timeout=BOUND) == data
+    link.peer.result()
+    got = lane_bytes(link.c)
+    assert sum(got) == LONG
+    assert min(got) > 0, got
+
+
+def test_an_interface_of_portals_that_is_missing_is_left_out(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {**ONLY["portals"], "PORTALS_INTERFACE": "127.0.0.1,203.0.113.7,127.0.0.3"}
+    with pscompy.Session(config=config) as session:
+        link = attach(session, session.listen("127.0.0.1"), start(config))
+        assert link.c.explain().lanes == 2
+        check_echo(link)
+    assert "path 1 cannot be used" in caplog.text
+
+
 def test_short_messages_go_over_the_first_rail(connect: Connect) -> None:
     link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2")
     check_echo(link)

@@ -18,8 +18,9 @@ VARIABLES = (
         "INTERFACE",
         "",
         text,
-        "Network interface: its number for a library, an IPv4 address for the software NI; empty:"
-        " the default one, which for the software NI reaches this machine only.",
+        "Network interfaces, separated by commas, each a rail: numbers for a library, IPv4"
+        " addresses for the software NI; empty: the default one, which for the software NI reaches"
+        " this machine only.",
         selects=True,
     ),
     Var(

@@ -35,8 +35,12 @@ _Static_assert(PSPTL_REASON_MAX <= PSC_REASON_MAX, "the same buffers");
 
 /* ---- settings ---- */
 
+#define PORTALS_NAME_MAX 64 /* of an interface */
+
 typedef struct portals_settings {
     psptl_settings_t driver;
+    char interface[PORTALS_NAME_MAX]; /* of this path */
+    unsigned path, paths; /* which of how many interfaces */
     int64_t connect_ns, keepalive_ns;
 } portals_settings_t;
 

@@ -16,6 +16,23 @@ static psptl_choice_t portals_setting_provider(const psc_open_params_t *params)
                                          : PSPTL_CHOICE_AUTO;
 }
 
+/* Each item of the list is a path. Its place is the rail's id. */
+static void portals_settings_path(const psc_open_params_t *params,
+                                  portals_settings_t *settings)
+{
+    const char *list = psc_setting_text(params, "INTERFACE");
+    char item[PORTALS_NAME_MAX];
+    unsigned n = 0;
+
+    for (; psc_setting_item(&list, item, sizeof(item)); n++) {
+        if (n == params->path)
+            memcpy(settings->interface, item, sizeof(item));
+    }
+    settings->path = params->path;
+    settings->paths = n > 0 ? n : 1;
+    settings->driver.interface = settings->interface;
+}
+
 psc_status_t portals_settings_read(const psc_open_params_t *params,
                                    portals_settings_t *settings_p)
 {
@@ -25,7 +42,6 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
         .driver =
             {
                 .provider = portals_setting_provider(params),
-                .interface = psc_setting_text(params, "INTERFACE"),
                 .buffer_size =
                     (size_t)psc_setting_number(params, "BUFFER_SIZE"),
                 .sendq = psc_setting_count(params, "SENDQ_SIZE"),
@@ -41,6 +57,7 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
         .connect_ns = psc_setting_number(params, "CONNECT_TIMEOUT"),
         .keepalive_ns = psc_setting_number(params, "KEEPALIVE"),
     };
+    portals_settings_path(params, settings_p);
     driver->overflows = psc_setting_count(params, "OVERFLOW_SIZE");
     if (driver->overflows == 0 || driver->overflows > driver->recvq)
         driver->overflows = driver->recvq;

@@ -49,8 +49,6 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
                                       params->reason);
     if (!iface->device)
         return PSC_ERR_TRANSPORT;
-    /* the text is valid during open only */
-    iface->settings.driver.interface = "";
     if (portals_sleep_open(iface) != PSC_OK) {
         snprintf(params->reason, PSC_REASON_MAX,
                  "no descriptors to wait with: %s", strerror(errno));
@@ -85,7 +83,8 @@ static psc_status_t portals_open(const psc_open_params_t *params,
 
 static void portals_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 {
-    const psptl_settings_t *settings = &portals_iface(self)->settings.driver;
+    const portals_settings_t *paths = &portals_iface(self)->settings;
+    const psptl_settings_t *settings = &paths->driver;
 
     *attr_p = (psc_iface_attr_t){
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
@@ -103,7 +102,8 @@ static void portals_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .copy_bandwidth = 1e9,
         .reg_ns = 1000,
         .poll_ns = 300,
-        .paths = 1,
+        .paths = paths->paths,
+        .rail = paths->path,
     };
 }
 

@@ -3,6 +3,8 @@
 #ifndef PSCOMPY_TRANSPORT_KIT_SETTINGS_H
 #define PSCOMPY_TRANSPORT_KIT_SETTINGS_H
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "pscompy/transport/transport.h"
@@ -35,6 +37,20 @@ static inline uint32_t psc_setting_count(const psc_open_params_t *params,
                                          const char *name)
 {
     return (uint32_t)psc_setting_number(params, name);
+}
+
+/* Take the next item off a list. Returns false if there is none; an item that
+ * does not fit is cut. */
+static inline bool psc_setting_item(const char **list_p, char *item,
+                                    size_t room)
+{
+    static const char separators[] = " ,;\t\n";
+    const char *at = *list_p + strspn(*list_p, separators);
+    size_t len = strcspn(at, separators);
+
+    snprintf(item, room, "%.*s", (int)len, at);
+    *list_p = at + len;
+    return len > 0;
 }
 
 #endif
