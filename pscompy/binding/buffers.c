@@ -74,17 +74,20 @@ static bool buffer_has_objects(const char *format)
 
 /* ---- one object ---- */
 
+/* Most buffers are one row of items; for those the function of Python costs
+ * more than the question. */
+static bool buffer_contiguous(const Py_buffer *view)
+{
+    if (view->ndim == 1 && view->strides && !view->suboffsets &&
+        view->strides[0] == view->itemsize)
+        return true;
+    return PyBuffer_IsContiguous(view, 'C') != 0;
+}
+
 static int buffer_get(Py_buffer *view, PyObject *object, psb_needs_t needs)
 {
     psb_raised_t raised;
-    psc_iov_t piece;
 
-    if (psb_array_get(&piece, object, needs.writable)) {
-        view->buf = piece.base;
-        view->len = (Py_ssize_t)piece.len;
-        view->obj = Py_NewRef(object);
-        return 0;
-    }
     if (PSB_UNLIKELY(!PyObject_CheckBuffer(object))) {
         buffer_refuse_type(object);
         return -1;
@@ -111,7 +114,7 @@ static int buffer_get(Py_buffer *view, PyObject *object, psb_needs_t needs)
         PyBuffer_Release(view);
         return -1;
     }
-    if (PSB_UNLIKELY(needs.contiguous && !PyBuffer_IsContiguous(view, 'C'))) {
+    if (PSB_UNLIKELY(needs.contiguous && !buffer_contiguous(view))) {
         buffer_explain(object, false, (psb_raised_t){0});
         PyBuffer_Release(view);
         return -1;
@@ -147,19 +150,42 @@ static int buffers_allocate(psb_buffers_t *buffers, size_t n)
     return 0;
 }
 
+static void buffers_count(psb_views_t *views)
+{
+    const Py_buffer *view = &views->view[views->n];
+
+    views->pieces[views->n++] = (psc_iov_t){view->buf, (size_t)view->len};
+    views->nbytes += (uint64_t)view->len;
+}
+
 static int buffers_add(psb_buffers_t *buffers, PyObject *object,
                        psb_needs_t needs)
 {
     psb_views_t *views = psb_buffers_views(buffers);
-    Py_buffer *view = &views->view[views->n];
 
-    if (buffer_get(view, object, needs) < 0) {
+    if (buffer_get(&views->view[views->n], object, needs) < 0) {
         psb_buffers_release(buffers);
         return -1;
     }
-    views->pieces[views->n++] = (psc_iov_t){view->buf, (size_t)view->len};
-    views->nbytes += (uint64_t)view->len;
+    buffers_count(views);
     return 0;
+}
+
+/* Returns false for anything but an array of plain numbers. */
+static bool buffers_add_array(psb_buffers_t *buffers, PyObject *object,
+                              bool writable)
+{
+    psb_views_t *views = psb_buffers_views(buffers);
+    Py_buffer *view = &views->view[views->n];
+    psc_iov_t piece;
+
+    if (!psb_array_get(&piece, object, writable))
+        return false;
+    view->buf = piece.base;
+    view->len = (Py_ssize_t)piece.len;
+    view->obj = Py_NewRef(object);
+    buffers_count(views);
+    return true;
 }
 
 static int buffers_get_pieces(psb_buffers_t *buffers, PyObject *tuple,
@@ -171,7 +197,10 @@ static int buffers_get_pieces(psb_buffers_t *buffers, PyObject *tuple,
     if (buffers_allocate(buffers, (size_t)n) < 0)
         return -1;
     for (Py_ssize_t i = 0; i < n; i++) {
-        if (buffers_add(buffers, PyTuple_GET_ITEM(tuple, i), needs) < 0)
+        PyObject *object = PyTuple_GET_ITEM(tuple, i);
+
+        if (!buffers_add_array(buffers, object, needs.writable) &&
+            buffers_add(buffers, object, needs) < 0)
             return -1;
     }
     return 0;
@@ -181,6 +210,8 @@ static int buffers_get_pieces(psb_buffers_t *buffers, PyObject *tuple,
 static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
                              bool writable)
 {
+    if (PyByteArray_CheckExact(object)) /* may be resized */
+        return false;
     if (PyBytes_CheckExact(object) && !writable)
         buffers->piece = (psc_iov_t){PyBytes_AS_STRING(object),
                                      (size_t)PyBytes_GET_SIZE(object)};
@@ -222,7 +253,7 @@ static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
     buffers->keeper = (uintptr_t)&room->views;
     if (buffers_add(buffers, object, needs) < 0)
         return -1;
-    if (PSB_UNLIKELY(!PyBuffer_IsContiguous(&room->view, 'C')))
+    if (PSB_UNLIKELY(!buffer_contiguous(&room->view)))
         return buffers_stride(buffers, needs.writable);
     buffers->piece = room->piece;
     return 0;
