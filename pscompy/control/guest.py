@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pscompy.control.event_loop import Callback, ControlThread, Timer, _nothing
+from pscompy.errors import Closed
 
 
 class Guest(ControlThread):
@@ -27,7 +28,25 @@ class Guest(ControlThread):
     # ---- any thread ----
 
     def start(self, begin: Callback = _nothing) -> None:
-        self.root.run(begin)
+        """Call `begin` on the thread, and raise here what it raises. `stop` ends what it began.
+
+        `Closed` if the thread ends meanwhile.
+        """
+        outcome: list[BaseException | None] = []
+
+        def guarded() -> None:
+            try:
+                begin()
+            except BaseException as error:
+                outcome.append(error)
+            else:
+                outcome.append(None)
+
+        self.root.run(guarded)
+        if not outcome:
+            raise Closed("the session is closed")
+        if outcome[0] is not None:
+            raise outcome[0]
 
     def call(self, function: Callback, *args: Any) -> None:
         self.root.call(self._unless_left, function, *args)

@@ -13,6 +13,7 @@ import pytest
 
 from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.guest import Guest
+from pscompy.errors import Closed
 from tests.program import program
 from tests.waiting import expect_soon
 
@@ -216,6 +217,29 @@ def test_nothing_is_called_after_its_end(thread: ControlThread, pipe: tuple[int,
     thread.run(thread.register, pipe[0], READ, lambda _: called.append("another's"))
     expect_soon(lambda: "another's" in called)
     thread.run(thread.unregister, pipe[0])
+
+
+def test_a_guest_that_cannot_begin_raises_in_its_starter(
+    thread: ControlThread, pipe: tuple[int, int]
+) -> None:
+    guest = Guest(thread)
+
+    def fails() -> None:
+        guest.register(pipe[0], READ, lambda _: None)
+        raise OSError("on purpose")
+
+    with pytest.raises(OSError, match="on purpose"):
+        guest.start(fails)
+    assert guest.stop(60)
+    thread.run(thread.register, pipe[0], READ, lambda _: None)  # not registered any more
+    thread.run(thread.unregister, pipe[0])
+
+
+def test_a_guest_whose_thread_ends_meanwhile_is_refused(thread: ControlThread) -> None:
+    thread.call(thread._stop)  # as `stop` begins
+    thread._thread.join(60)
+    with pytest.raises(Closed):
+        Guest(thread).start()
 
 
 def test_guests_of_one_thread_end_apart(thread: ControlThread) -> None:

@@ -14,6 +14,7 @@ from collections import Counter
 import pytest
 
 import pscompy
+from pscompy.control.progress import Progress
 
 MESSAGES = int(os.environ.get("PSCOMPY_TEST_ENDPOINT_MESSAGES", "200"))
 CATEGORIES = ("dynamic", "shared", "single")
@@ -177,6 +178,34 @@ def fail_on_one_rank():
 def test_one_rank_without_descriptors_fails_on_all(run, script):
     expected = ["0", "0 True", "1", "1 False"]
     assert sorted(run.lines(2, *run.python(script(fail_on_one_rank)))) == expected
+
+
+def fail_to_begin():
+    with pscompy.World() as world:
+        begin = Progress.start
+        world.barrier()  # they are connected
+        descriptors = len(os.listdir("/proc/self/fd"))
+
+        def fail(self):
+            begin(self)
+            raise OSError("on purpose")
+
+        if world.rank == 1:
+            Progress.start = fail
+        try:
+            world.endpoints(2)
+        except (pscompy.PscomError, OSError) as error:
+            print(world.rank, error)
+        Progress.start = begin
+        print(world.rank, world.stats["workers"], len(os.listdir("/proc/self/fd")) - descriptors)
+        endpoint = world.endpoints(1)[0]
+        endpoint.barrier()
+
+
+def test_a_worker_that_cannot_begin_fails_on_all(run, script):
+    lines = run.lines(2, *run.python(script(fail_to_begin)))
+    told = ["0 another rank could not make its endpoints", "1 on purpose"]
+    assert sorted(lines) == sorted([*told, "0 1 0", "1 1 0"])
 
 
 def leave_at_once():
