@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
 from pscompy.api import process
+from pscompy.api.beside import Beside
 from pscompy.api.connection import Connection
 from pscompy.api.context import Context
 from pscompy.api.listener import Socket
@@ -118,7 +119,7 @@ class Session:
             self.name, self._identity.rank, job, self._config["MSA_MODULE_ID"]
         )
         made._open_worker(find_peer, self)
-        self._beside.append(made)
+        self._beside.add(made)
         made._on_closed = self._beside.remove
         made._users = f" of {users}"
         try:
@@ -137,7 +138,7 @@ class Session:
         self._closing = False
         self._sockets: set[Socket] = set()
         self._regions: set[MemoryRegion | Pin] = set()
-        self._beside: list[Session] = []  # sessions that end with this one
+        self._beside = Beside()
         self._on_closed: Callable[[Session], object] = id
         with descriptors.typed():
             self._engine = Engine(self._config)
@@ -188,15 +189,15 @@ class Session:
         """Counters of the session, by name; `connections_up` counts the connections that came up,
         `connections_made` those among them that this side has begun. Also what the caches and pools
         hold now, such as `requests_used`; see the page on troubleshooting. A World's session counts
-        its open endpoints, too."""
+        its endpoints, too, also what those have counted that were closed."""
         self._check()
+        return self._stats()
+
+    def _stats(self) -> dict[str, int]:
         rooms = {"rooms_used": self._binding.rooms_used, "rooms_kept": self._binding.rooms_kept}
-        counted = self._engine.counters() | rooms | {"workers": 1}
-        for beside in list(self._beside):
-            with contextlib.suppress(Closed):
-                for name, value in beside.stats.items():
-                    counted[name] = counted.get(name, 0) + value
-        return counted
+        counted = self._beside.stats()
+        counted.update(self._engine.counters() | rooms | {"workers": 1})
+        return dict(counted)
 
     @property
     def transports(self) -> dict[str, str]:
@@ -414,7 +415,7 @@ class Session:
 
         with contextlib.ExitStack() as ends:  # all of them, though one raises; our own last
             ends.callback(in_time, self._close_worker)
-            for beside in list(self._beside):
+            for beside in self._beside:
                 ends.callback(in_time, beside._shut)
 
     def _close_worker(self, timeout: float) -> None:
@@ -426,7 +427,7 @@ class Session:
         finally:
             ended = self._control.stop()
             if self._config["DEBUG_STATS"]:
-                logs.notice("%s: %s", self.name, _figures(self._engine.counters()))
+                logs.notice("%s%s: %s", self.name, self._users, _figures(self._engine.counters()))
             regions = list(self._regions)
             for region in regions:
                 region._forget()
@@ -437,9 +438,8 @@ class Session:
 
     def _drive_besides(self) -> None:
         """Have the control thread make progress for all sessions that end with this one."""
-        for beside in list(self._beside):
+        for beside in self._beside.everyone():
             beside._control.drive()
-            beside._drive_besides()
 
     def _stop_listening(self, sock: Socket) -> None:
         self._sockets.discard(sock)

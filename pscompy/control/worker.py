@@ -89,6 +89,7 @@ class Engine:
         self.address = self.address_of(self._worker)
         self._transports = Transports(self._worker)
         self._events = ffi.new("psc_control_event_t[]", EVENTS_MAX)
+        self._totals = ffi.new("uint64_t[]", lib.psc_counter_count())
         self._passes = ffi.new("uint32_t *")
         self._attended = ffi.new("int *")
         self._log: CoreLog | None = None
@@ -132,16 +133,19 @@ class Engine:
             if not self._destroyed:
                 lib.psc_worker_secret(self._worker, secret)
 
-    def counters(self) -> dict[str, int]:
-        """Return the counters of the worker, all zero once it is destroyed, and what its caches and
-        pools hold."""
-        values = ffi.new("uint64_t[]", lib.psc_counter_count())
-        held: dict[str, int] = {}
+    def totals(self) -> dict[str, int]:
+        """Return the counters of the worker: the last ones once it is destroyed."""
         with self._guard:
             if not self._destroyed:
-                lib.psc_worker_counters(self._worker, values)
-                held = _summed(partial(lib.psc_worker_holdings, self._worker))
-        return _named_counters(values) | held
+                lib.psc_worker_counters(self._worker, self._totals)
+            return _named_counters(self._totals)
+
+    def counters(self) -> dict[str, int]:
+        """Return the counters of the worker, and what its caches and pools hold."""
+        with self._guard:
+            if self._destroyed:
+                return self.totals()
+            return self.totals() | _summed(partial(lib.psc_worker_holdings, self._worker))
 
     def items(self) -> list[Item]:
         """Return the requests that are not done, then the messages without a receive; at most
@@ -169,6 +173,7 @@ class Engine:
         """Destroy the worker; no thread may be inside one of its calls, and no handle is valid
         afterwards. Returns True if a peer may still write into memory that it was given."""
         with self._guard:
+            self.totals()  # which stay
             self._destroyed = True
         reached = bool(lib.psc_worker_destroy(self._worker))
         self._transports.close()

@@ -360,6 +360,30 @@ def test_a_peer_that_has_closed_its_endpoint_is_no_peer(run, script):
     assert told == ["ConnectError"]
 
 
+def count_what_was_sent():
+    with pscompy.World() as world:
+        peer = 1 - world.rank
+        outer = world.endpoints(2)
+        inner = outer[1].endpoints(1)[0]
+        for endpoint in (world, *outer, inner):
+            endpoint.isend(bytes(1000), peer)
+            endpoint.recv(source=peer)
+            world.barrier()
+        names = ("sent_bytes", "received_messages", "connections_up")
+        before = [world.stats[name] for name in names]
+        for endpoint in (outer[0], inner, outer[1]):
+            endpoint.session.close()
+            after = [world.stats[name] for name in names]
+            assert all(new >= old for new, old in zip(after, before, strict=True)), (before, after)
+            print(world.rank, world.stats["workers"])
+        assert before[0] >= 4000
+
+
+def test_what_closed_endpoints_have_counted_stays(run, script):
+    lines = run.lines(2, *run.python(script(count_what_was_sent)))
+    assert sorted(lines) == sorted(f"{r} {told}" for r in range(2) for told in (3, 2, 1))
+
+
 def close_often():
     with pscompy.World() as world:
         peer = 1 - world.rank
