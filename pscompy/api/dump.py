@@ -58,6 +58,11 @@ class Operation(NamedTuple):
 
 def dump(session: Session) -> str:
     """See `Session.dump`."""
+    return "\n".join(map(_dump_one, (session, *session._beside.everyone())))
+
+
+def _dump_one(session: Session) -> str:
+    """The dump of a session without those beside it."""
     found = operations(session)
     requests = [it.text + ("  <- waited for" * it.awaited) for it in found if not it.is_message]
     messages = [it.text for it in found if it.is_message]
@@ -77,23 +82,25 @@ def operations(session: Session) -> list[Operation]:
     items = session._engine.items()
     labels = {it.id: it.label for it in session._control.records()}
     collective = tuple({it.rank for it in items if _is_collective(it)})
-    return [_operation(it, it.request in awaited, labels, collective) for it in items]
+    texts = (_text(it, labels, _endpoint(session, it)) for it in items)
+    return [
+        _operation(it, text, it.request in awaited, collective)
+        for it, text in zip(items, texts, strict=True)
+    ]
 
 
-def _operation(
-    item: Item, awaited: bool, labels: dict[int, str], collective: tuple[int, ...]
-) -> Operation:
+def _operation(item: Item, text: str, awaited: bool, collective: tuple[int, ...]) -> Operation:
     if item.kind == lib.PSC_ITEM_EVENT:
         ranks = collective
     else:
         ranks = (item.rank,) if item.rank >= 0 else ()
     is_message = item.kind == lib.PSC_ITEM_MESSAGE
-    return Operation(item.id, _text(item, labels), awaited, is_message, ranks)
+    return Operation(item.id, text, awaited, is_message, ranks)
 
 
-def _text(item: Item, labels: dict[int, str]) -> str:
+def _text(item: Item, labels: dict[int, str], endpoint: str) -> str:
     if item.kind == lib.PSC_ITEM_EVENT:
-        return "barrier, connection or other event"
+        return "barrier, connection or other event" + f", {endpoint}" * bool(endpoint)
     if item.rank >= 0:
         peer = f"rank {item.rank}"
     else:
@@ -102,7 +109,7 @@ def _text(item: Item, labels: dict[int, str]) -> str:
     words.append("any tag" if item.tag == ANY_TAG else f"tag {item.tag}")
     if item.kind in (lib.PSC_ITEM_SEND, lib.PSC_ITEM_MESSAGE):
         words.append(f"{item.nbytes} bytes")
-    words += [it for it in (_context(item.context), item.state) if it]
+    words += [it for it in (_context(item.context), endpoint, item.state) if it]
     return ", ".join(words)
 
 
@@ -120,6 +127,15 @@ def _context(number: int) -> str:
     communicator = f"communicator {own_numbers // 2}" if own_numbers > 1 else ""
     kind = service or ("collective operation" if own_numbers % 2 else "")
     return ", ".join(filter(None, (kind, communicator)))
+
+
+def _endpoint(session: Session, item: Item) -> str:
+    """The endpoint that an item belongs to, or those that share its worker if that is all that is
+    known; "" if it belongs to none."""
+    base = item.context % lib.PSC_CONTEXT_OBJECTS
+    own_number = base - lib.PSC_CONTEXT_USER
+    users = session._users.removeprefix(" of ")
+    return session._endpoints.get(base - own_number % 2, users) if own_number >= 0 else users
 
 
 def _is_collective(item: Item) -> bool:
@@ -221,5 +237,5 @@ def _serve(reader: int) -> None:
     with contextlib.suppress(OSError):
         while data := os.read(reader, 1 << 16):
             if b"Stack (" in data:
-                text = "\n".join([*map(dump, process.sessions()), *_threads()])
+                text = "\n".join([*map(_dump_one, process.sessions()), *_threads()])
                 os.write(2, f"{text}\n".encode(errors="replace"))

@@ -67,6 +67,7 @@ class Session:
     """
 
     _users = ""  # the endpoints that the session belongs to, for people
+    _endpoints: dict[int, str]  # by the numbers of their communicators' contexts, for people
 
     def __init__(self, name: str | None = None, config: Mapping[str, object] | None = None) -> None:
         self._open(name, config)
@@ -139,6 +140,7 @@ class Session:
         self._sockets: set[Socket] = set()
         self._regions: set[MemoryRegion | Pin] = set()
         self._beside = Beside()
+        self._endpoints = {}
         self._on_closed: Callable[[Session], object] = id
         with descriptors.typed():
             self._engine = Engine(self._config)
@@ -207,8 +209,8 @@ class Session:
 
     def dump(self) -> str:
         """A text for people who look for the cause of a hang: the connections that were used, with
-        their lanes, the requests that are not done, and the messages that have no receive yet. Any
-        thread may call it.
+        their lanes, the requests that are not done, and the messages that have no receive yet. The
+        endpoints' sessions follow that of their World. Any thread may call it.
 
         SIGQUIT writes it to stderr, for every session of the process, if PSP_SIGQUIT=1.
         """

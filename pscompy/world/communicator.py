@@ -40,6 +40,14 @@ def _worker_of(users: Sequence[int]) -> str:
     return f"endpoint {users[0]}" if len(users) == 1 else f"endpoints {users[0]} and {users[-1]}"
 
 
+def _origin_of(number: int, endpoint: str) -> str:
+    """What distinguishes endpoints from those of other calls: nothing for the first ones of a
+    World. `number` is the context on which the ranks have agreed, `endpoint` names the caller if it
+    is one."""
+    taken: int = (number - lib.PSC_CONTEXT_USER) // 2
+    return f" of set {taken}" * (taken > 1) + f" of {endpoint}" * bool(endpoint)
+
+
 class Communicator(Ranks):
     """Some ranks of a job. Made by `World`, and by `dup`, `split_by_module` and `endpoints` of
     another one.
@@ -49,8 +57,11 @@ class Communicator(Ranks):
     session.
     """
 
-    def __init__(self, job: Job, members: Sequence[int], number: int) -> None:
+    def __init__(self, job: Job, members: Sequence[int], number: int, endpoint: str = "") -> None:
         super().__init__(job, members, number)
+        self._endpoint = endpoint  # that it is, or was made of, in words
+        if endpoint:
+            job.session._endpoints[number] = endpoint
         self._collectives = Collectives(job, members, number + 1)
         self._objects_from_any: AnyObjects | None = None
         self._served: Request[None] | None = None  # the barrier of a `serve` that timed out
@@ -92,14 +103,14 @@ class Communicator(Ranks):
     def dup(self) -> Communicator:
         """The same ranks with a context of their own: what a library should use inside. Collective:
         all ranks call it in the same order."""
-        return Communicator(self._job, self._members, self._agree_on_contexts())
+        return Communicator(self._job, self._members, self._agree_on_contexts(), self._endpoint)
 
     def split_by_module(self) -> Communicator:
         """The ranks of this one's module, in the same order. Collective."""
         number = self._agree_on_contexts()
         together = zip(self._members, self.modules, strict=True)
         here = [member for member, module in together if module == self.module]
-        return Communicator(self._job, here, number)
+        return Communicator(self._job, here, number, self._endpoint)
 
     def endpoints(self, number: int) -> list[Communicator]:
         """`number` communicators of the same ranks, for as many threads or event loops: endpoint k
@@ -119,24 +130,30 @@ class Communicator(Ranks):
             raise ValueError(f"a communicator has 1 to {ENDPOINTS_MAX} endpoints, not {number}")
         sharers = _SHARERS[self.session.config["ENDPOINTS"]]
         self._require_same(number * _SHARERS["single"] + sharers)
-        if sharers > 2:
-            return [self.dup() for _ in range(number)]
         name = self._agree_on_contexts()
+        origin = _origin_of(name, self._endpoint)
+        if sharers > 2:
+            contexts = [name, *(self._agree_on_contexts() for _ in range(1, number))]
+            return [
+                Communicator(self._job, self._members, context, f"endpoint {k}{origin}")
+                for k, context in enumerate(contexts)
+            ]
         made: list[Communicator] = []
         error: Exception | None = None
         try:
             for first in range(0, number, sharers):
                 users = range(first, min(first + sharers, number))
-                job = self._job.beside(f"{name}.{first}", _worker_of(users))
-                for _ in users:
+                job = self._job.beside(f"{name}.{first}", _worker_of(users) + origin)
+                for k in users:
                     context = job.take_contexts(job.next_context)
-                    made.append(Communicator(job, self._members, context))
+                    endpoint = f"endpoint {k}{origin}"
+                    made.append(Communicator(job, self._members, context, endpoint))
         except (PscomError, OSError) as failed:
             error = failed
         # From here on peers may connect to these workers.
         if maximum(self._collectives, int(error is not None)):
-            for endpoint in made:
-                endpoint.session.close()
+            for it in made:
+                it.session.close()
             raise error or PscomError("another rank could not make its endpoints")
         return made
 

@@ -15,6 +15,7 @@ import pytest
 
 import pscompy
 from pscompy.control.progress import Progress
+from tests.launch.ranks import lines_until
 
 MESSAGES = int(os.environ.get("PSCOMPY_TEST_ENDPOINT_MESSAGES", "200"))
 CATEGORIES = ("dynamic", "shared", "single")
@@ -279,6 +280,71 @@ def loops():
 
 def test_an_event_loop_for_each_endpoint(run, script):
     assert run.lines(2, *run.python(script(loops, uses=[in_threads, echo]))) == ["all"] * 2
+
+
+# ---- for people ----
+
+
+def wait_on_all():
+    with pscompy.World() as world:
+        peer = 1 - world.rank
+        outer = world.endpoints(2)
+        named = [*outer, *outer[1].endpoints(1), *world.endpoints(1)]
+        for k, endpoint in enumerate(named):
+            endpoint.irecv(source=peer, tag=100 + k)
+            endpoint.dup().irecv(source=peer, tag=200 + k)
+        if world.rank == 0:
+            print(world.session.dump())
+        world.barrier()
+        world.close()
+
+
+LABELS = {  # of the first two endpoints, of one of the second, and of another call of the World
+    "dynamic": ["endpoint 0", "endpoint 1", "endpoint 0 of endpoint 1", "endpoint 0 of set 2"],
+    "shared": [
+        *("endpoint 0", "endpoint 1"),
+        *("endpoint 0 of set 2 of endpoint 1", "endpoint 0 of set 2"),
+    ],
+    "single": [
+        *("endpoint 0", "endpoint 1"),
+        *("endpoint 0 of set 3 of endpoint 1", "endpoint 0 of set 4"),
+    ],
+}
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_a_dump_names_the_endpoint_of_each_request(run, script, category):
+    lines = run.lines(2, *run.python(script(wait_on_all)), PSP_ENDPOINTS=category)
+    for k, label in enumerate(LABELS[category]):
+        for tag in (100 + k, 200 + k):
+            (line,) = (it.strip() for it in lines if f"tag {tag}" in it)
+            assert line.startswith(f"receive from rank 1, tag {tag}"), line
+            assert line.endswith(f", {label}"), line
+    sessions = sum("<Session 0" in it for it in lines)
+    assert sessions == {"dynamic": 5, "shared": 4, "single": 1}[category]
+
+
+def wait_on_the_second():
+    with pscompy.World() as world:
+        endpoint = world.endpoints(2)[1]
+        if world.rank == 1:
+            endpoint.isend(b"nobody wants this", dest=0, tag=8)
+        endpoint.recv(source=1 - world.rank, tag=7)
+
+
+def last_dump(lines):
+    """The last dump of rank 0 that is complete, "" if there is none."""
+    dumps = "".join(it for it in lines if it.startswith("[0] ")).split("<Session 0> ")
+    return dumps[-2] if len(dumps) > 2 else ""
+
+
+def test_the_dump_of_a_job_has_each_endpoint_once(run, script):
+    process = run.start("-n", 2, "--label", "--dump-after", 1, script(wait_on_the_second))
+    enough = ("waited for", "message from")
+    text = last_dump(lines_until(process, lambda it: all(map(last_dump(it).count, enough))))
+    assert "receive from rank 1, tag 7, endpoint 1  <- waited for" in text, text
+    assert "message from rank 1, tag 8, 17 bytes, endpoint 1, arrived" in text, text
+    assert [text.count(f"<Session 0 of endpoint {k}> ") for k in range(2)] == [1, 1], text
 
 
 # ---- ends ----
