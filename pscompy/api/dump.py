@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pscompy.api.session import Session
 
 LINES_MAX = 100  # requests, or messages, that a dump shows
+PLACES_MAX = 3  # lines among which the one of a wait is
 _STACK_MAX = 8  # innermost calls of a thread that a dump shows
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _VERBS = {
@@ -172,7 +173,18 @@ def _section(title: str, lines: list[str]) -> list[str]:
 
 def place() -> str:
     """The line of the program that the main thread executes, "" if it is not known."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return _line(sys._current_frames().get(threading.main_thread().ident or 0))
+
+
+def places() -> str:
+    """The lines that the program's threads execute, without those that wait for other threads; ""
+    if they are too many to tell which one is meant."""
+    frames = (frame for _, frame in _frames() if frame.f_globals.get("__name__") != "threading")
+    lines = sorted(set(filter(None, map(_line, frames))))
+    return " or ".join(lines) if len(lines) <= PLACES_MAX else ""
+
+
+def _line(frame: FrameType | None) -> str:
     for outer, line in traceback.walk_stack(frame):
         name = outer.f_code.co_filename
         if (
@@ -185,12 +197,18 @@ def place() -> str:
 
 def _threads() -> Iterator[str]:
     """The calls of each thread of the program, the innermost first."""
+    for name, frame in _frames():
+        yield f"  thread {name}:"
+        yield from _calls(frame)
+
+
+def _frames() -> Iterator[tuple[str, FrameType]]:
+    """The names of the program's threads, and their innermost calls."""
     frames = sys._current_frames()
     for thread in threading.enumerate():
         frame = frames.get(thread.ident or 0)
         if frame is not None and not thread.name.startswith("pscompy"):
-            yield f"  thread {thread.name}:"
-            yield from _calls(frame)
+            yield thread.name, frame
 
 
 def _calls(frame: FrameType) -> Iterable[str]:

@@ -5,6 +5,9 @@ logs it, publishes it at the launcher, and reads there what the ranks wait for t
 this leads back to itself, the ranks wait for each other: the lowest one of them logs the cycle.
 Only a rank that waits that long costs anything.
 
+Endpoints with workers of their own are looked at one worker after the other. A cycle is one of
+waits on the same worker of all its ranks, because messages of one never end a wait on another.
+
 A published wait has a number of beats, which grows while the wait goes on. A cycle is logged when
 two looks find the same waits with more beats: then all of them lasted at the time of the first.
 """
@@ -15,14 +18,16 @@ import contextlib
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pscompy.api.dump import Operation, operations, place
+from pscompy.api.dump import Operation, operations, place, places
 from pscompy.config import logs
 from pscompy.errors import PscomError
 from pscompy.world.bootstrap import waits
 
 if TYPE_CHECKING:
+    from pscompy.api.session import Session
     from pscompy.world.job import Job
 
 logger = logging.getLogger(__name__)
@@ -56,11 +61,7 @@ class Watch:
     def __init__(self, job: Job, seconds: float) -> None:
         self._job = job
         self._limit = seconds
-        self._since: dict[int, float] = {}  # operation that is waited for -> time of the first look
-        self._reported: set[int] = set()  # operations that were logged
-        self._wait: waits.Wait | None = None  # as published
-        self._cycle: Cycle | None = None  # as found by the last look
-        self._logged: tuple[int, ...] = ()  # waits of the cycle that was logged last
+        self._workers: dict[Session, WorkerWatch] = {}
         threading.Thread(target=self._run, name="pscompy watch", daemon=True).start()
 
     def _run(self) -> None:
@@ -72,23 +73,56 @@ class Watch:
                 logger.info("the watch for deadlocks ends: %s", error)
                 return
         with contextlib.suppress(PscomError):
-            self._publish(None)
+            for worker in self._workers.values():
+                worker.publish(None)
 
     def _look(self) -> None:
+        session = self._job.session
+        besides = list(session._beside.everyone())
+        for closed in self._workers.keys() - {session, *besides}:
+            self._workers.pop(closed).publish(None)
+        found = [self._worker_of(it).look() for it in besides]
+        self._worker_of(session).look(next(filter(None, found), None))
+
+    def _worker_of(self, session: Session) -> WorkerWatch:
+        if session not in self._workers:
+            self._workers[session] = WorkerWatch(self._job, session, self._limit)
+        return self._workers[session]
+
+
+class WorkerWatch:
+    """The watch of the worker of one session, on which the World or some endpoints wait."""
+
+    def __init__(self, job: Job, session: Session, seconds: float) -> None:
+        self._job = job
+        self._session = session
+        self._limit = seconds
+        self._name = session._identity.job.removeprefix(job.session._identity.job)
+        self._place: Callable[[], str] = places if self._name else place
+        self._since: dict[int, float] = {}  # operation that is waited for -> time of the first look
+        self._reported: set[int] = set()  # operations that were logged
+        self._wait: waits.Wait | None = None  # as published
+        self._cycle: Cycle | None = None  # as found by the last look
+        self._logged: tuple[int, ...] = ()  # waits of the cycle that was logged last
+
+    def look(self, elsewhere: waits.Wait | None = None) -> waits.Wait | None:
+        """Report and publish what is waited for here. `elsewhere` is published if that is nothing,
+        for the summary at the end of the job; it leads to no other rank."""
         now = time.monotonic()
-        waited = [it for it in operations(self._job.session) if it.awaited]
+        waited = [it for it in operations(self._session) if it.awaited]
         self._since = {it.id: self._since.get(it.id, now) for it in waited}
         self._reported &= self._since.keys()
         late = [it for it in waited if now - self._since[it.id] >= self._limit]
         self._report([it for it in late if it.id not in self._reported], now)
-        self._publish(self._wait_of(late, now))
+        self.publish(self._wait_of(late, now) or (elsewhere and elsewhere._replace(ranks=())))
         self._look_for_cycle()
+        return self._wait
 
     def _report(self, late: list[Operation], now: float) -> None:
         for it in late:
             self._reported.add(it.id)
             waited = now - self._since[it.id]
-            logs.notice("rank %d has waited %.3g s: %s", self._job.rank, waited, _located(it))
+            logs.notice("rank %d has waited %.3g s: %s", self._job.rank, waited, self._located(it))
 
     def _wait_of(self, late: list[Operation], now: float) -> waits.Wait | None:
         """The wait to publish. If there are several, one of them may be enough to go on, so none of
@@ -98,12 +132,16 @@ class Watch:
         first = late[0]
         beats = self._wait.beats + 1 if self._wait and self._wait.id == first.id else 0
         ranks = first.ranks if len(late) == 1 else ()
-        return waits.Wait(first.id, beats, now - self._since[first.id], ranks, _located(first))
+        return waits.Wait(first.id, beats, now - self._since[first.id], ranks, self._located(first))
 
-    def _publish(self, wait: waits.Wait | None) -> None:
+    def publish(self, wait: waits.Wait | None) -> None:
         if wait is not None or self._wait is not None:
             self._wait = wait
-            waits.publish(self._job.bootstrap, wait)
+            waits.publish(self._job.bootstrap, self._name, wait)
+
+    def _located(self, operation: Operation) -> str:
+        line = self._place()
+        return f"{operation.text} ({line})" if line else operation.text
 
     # ---- cycles ----
 
@@ -128,13 +166,8 @@ class Watch:
             for rank in path.found[-1].ranks:
                 if rank == self._job.rank:
                     return path
-                wait = None if rank in seen else waits.read(self._job.bootstrap, rank)
+                wait = None if rank in seen else waits.read(self._job.bootstrap, self._name, rank)
                 seen.add(rank)
                 if wait is not None:
                     paths.append(Cycle((*path.ranks, rank), (*path.found, wait)))
         return None
-
-
-def _located(operation: Operation) -> str:
-    line = place()
-    return f"{operation.text} ({line})" if line else operation.text

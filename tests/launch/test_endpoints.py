@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import signal
 import struct
 import sys
 import threading
@@ -345,6 +346,44 @@ def test_the_dump_of_a_job_has_each_endpoint_once(run, script):
     assert "receive from rank 1, tag 7, endpoint 1  <- waited for" in text, text
     assert "message from rank 1, tag 8, 17 bytes, endpoint 1, arrived" in text, text
     assert [text.count(f"<Session 0 of endpoint {k}> ") for k in range(2)] == [1, 1], text
+
+
+def wait_in_threads():
+    """The ranks wait for each other on endpoint 0, and rank 0 alone on endpoint 1."""
+    with pscompy.World() as world:
+        endpoints = world.endpoints(2)[: 2 - world.rank]
+        in_threads(lambda k, it: it.recv(source=1 - it.rank, tag=7 + k), endpoints)
+
+
+@pytest.mark.parametrize("category", CATEGORIES)
+def test_long_waits_on_endpoints_are_told(run, script, category):
+    env = {"PSP_DEADLOCK_WARNINGS": "0.4", "PSP_ENDPOINTS": category}
+    process = run.start("-n", 2, script(wait_in_threads, uses=[in_threads]), env=env)
+    told = [(0, "1, tag 7", 0), (0, "1, tag 8", 1), (1, "0, tag 7", 0)]
+
+    def enough(lines):
+        return all(any(tells(line, *it) for line in lines) for it in told)
+
+    def tells(line, rank, what, k):
+        waits = f"rank {rank} has waited" in line and f"receive from rank {what}" in line
+        return waits and f"endpoint {k}" in line and "deadlock" not in line
+
+    lines_until(process, enough)
+
+
+def test_ranks_that_wait_for_each_other_on_an_endpoint(run, script):
+    program = script(wait_in_threads, uses=[in_threads])
+    process = run.start("-n", 2, program, env={"PSP_DEADLOCK_WARNINGS": "0.4"})
+    line = lines_until(process, lambda it: "deadlock" in "".join(it[-1:]))[-1]
+    assert "deadlock: ranks 0, 1 wait for each other" in line
+    for rank in range(2):
+        assert f"receive from rank {1 - rank}, tag 7, endpoint 0 (wait_in_threads.py:" in line
+    assert "endpoint 1" not in line
+    process.send_signal(signal.SIGTERM)
+    rest = process.communicate(timeout=100)[1]
+    for rank in range(2):
+        end = f"rank {rank} was ended by SIGTERM; has waited"
+        assert sum(f"pscompy run: {end}" in it for it in rest.splitlines()) == 1, rest
 
 
 # ---- ends ----

@@ -14,6 +14,7 @@ from pscompy.world.bootstrap.launcher import Bootstrap
 
 TEXT_MAX = 200  # characters of a wait's text: a value is one piece at the launcher
 RANKS_MAX = 8
+WORKER_MAX = 32  # characters of a worker's name: names of values are short at the launcher
 _NONE = "-"  # value of a rank that waits no longer
 
 
@@ -31,9 +32,10 @@ class Wait(NamedTuple):
         return f"has waited {self.seconds:.3g} s: {self.text}"
 
 
-def key(rank: int) -> str:
-    """The name of the value that a rank publishes."""
-    return f"pscompy.wait.{rank}"
+def key(rank: int, worker: str = "") -> str:
+    """The name of the value that a rank publishes. `worker` is that of some endpoints, "" that of
+    the World."""
+    return f"pscompy.wait.{rank}{worker[-WORKER_MAX:]}"
 
 
 def pack(wait: Wait | None) -> str:
@@ -52,16 +54,16 @@ def unpack(value: str) -> Wait | None:
         return None
 
 
-def publish(bootstrap: Bootstrap, wait: Wait | None) -> None:
+def publish(bootstrap: Bootstrap, worker: str, wait: Wait | None) -> None:
     if bootstrap.live:
-        bootstrap.put(key(bootstrap.rank), pack(wait))
+        bootstrap.put(key(bootstrap.rank, worker), pack(wait))
 
 
-def read(bootstrap: Bootstrap, rank: int) -> Wait | None:
-    """The wait that this rank has published last, None if it does not wait."""
+def read(bootstrap: Bootstrap, worker: str, rank: int) -> Wait | None:
+    """The wait on this worker that a rank has published last, None if it does not wait."""
     if not bootstrap.live:
         return None
     try:
-        return unpack(bootstrap.get(key(rank), rank))
+        return unpack(bootstrap.get(key(rank, worker), rank))
     except KeyError:
         return None
