@@ -221,6 +221,42 @@ static void tcp_host_add(tcp_iface_t *iface, const struct ifaddrs *entries,
 
 /* ---- PSP_TCP_RAILS ---- */
 
+/* True if the interface has the address; a loopback interface has all IPv4
+ * addresses of its network. */
+static bool tcp_ifaddr_has(const struct ifaddrs *entry,
+                           const tcp_sockaddr_t *address)
+{
+    tcp_net_t own = {.family = entry->ifa_addr->sa_family};
+
+    own.bits = 8 * tcp_family_bytes(own.family);
+    memcpy(own.ip, tcp_sockaddr_ip(entry->ifa_addr), own.bits / 8);
+    if (own.family == AF_INET && entry->ifa_flags & IFF_LOOPBACK)
+        own.bits = tcp_netmask_bits(entry->ifa_netmask);
+    return tcp_net_holds(&own, &address->any);
+}
+
+static bool tcp_host_has(const struct ifaddrs *entries,
+                         const tcp_sockaddr_t *address)
+{
+    for (const struct ifaddrs *e = entries; e; e = e->ifa_next) {
+        if (tcp_ifaddr_usable(e) && tcp_ifaddr_has(e, address))
+            return true;
+    }
+    return false;
+}
+
+/* An address is that of a rail only if this host has it: the listener could not
+ * bind to another one. */
+static void tcp_rail_find(tcp_iface_t *found, const struct ifaddrs *entries,
+                          char *item)
+{
+    tcp_host_add(found, entries, item);
+    if (found->n_addresses == 0)
+        tcp_network_add(found, entries, item);
+    else if (!tcp_host_has(entries, &found->addresses[0]))
+        found->n_addresses = 0;
+}
+
 /* Counts a rail of this host. The interface gets the addresses of the rail that
  * it was opened for. */
 static void tcp_rail_add(tcp_iface_t *iface, const tcp_iface_t *found,
@@ -243,9 +279,7 @@ static void tcp_rails_named(tcp_iface_t *iface, const struct ifaddrs *entries,
     for (unsigned place = 0; tcp_item_next(&list, item); place++) {
         tcp_iface_t found = {.n_addresses = 0};
 
-        tcp_host_add(&found, entries, item);
-        if (found.n_addresses == 0)
-            tcp_network_add(&found, entries, item);
+        tcp_rail_find(&found, entries, item);
         tcp_rail_add(iface, &found, place);
         if (found.n_addresses == 0 && iface->path == 0)
             psc_iface_log(&iface->super, 1,
