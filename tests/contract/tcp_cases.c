@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
 
@@ -61,6 +62,20 @@ int tcp_dial_from(const char *source, uint16_t port)
     ct_check(connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0, "connect");
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return fd;
+}
+
+int tcp_dial_at(const char *ip, uint16_t port)
+{
+    struct sockaddr_in to = tcp_loopback(port);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ct_check(fd >= 0, "socket");
+    inet_pton(AF_INET, ip, &to.sin_addr);
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0)
+        return fd;
+    ct_check(errno == ECONNREFUSED, "connect");
+    close(fd);
+    return -1;
 }
 
 int tcp_listen(uint16_t *port_p, int backlog)

@@ -23,6 +23,8 @@ void tcp_target_of(ct_end_t *end, tcp_target_t *target_p);
 void tcp_await_call(ct_end_t *end, ct_end_t *caller);
 int tcp_dial(uint16_t port);
 int tcp_dial_from(const char *source, uint16_t port);
+/* Returns -1 if nobody listens there. */
+int tcp_dial_at(const char *ip, uint16_t port);
 /* tcp_listen opens a listener on loopback; tcp_address_with makes an address
  * that offers these ports there. */
 int tcp_listen(uint16_t *port_p, int backlog);

@@ -249,6 +249,29 @@ CASE(wrong_protocol_is_noticed)
     ct_pair_down(&pair);
 }
 
+/* The rail lo has ::1 too, where there is IPv6, but not 127.0.0.2. */
+CASE(a_rail_is_called_at_its_own_addresses)
+{
+    ct_pair_t pair;
+    tcp_target_t target;
+    uint8_t challenge[TCP_CHALLENGE_SIZE];
+    int fd;
+
+    tcp_set("RAILS", 0, "lo");
+    tcp_set("ACCEPT_TIMEOUT", INT64_MAX, "inf");
+    ct_pair_open(&pair);
+    tcp_target_of(&pair.y, &target);
+    fd = tcp_dial_at("127.0.0.2", target.port);
+    if (fd >= 0)
+        expect_hang_up(&pair, fd);
+    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
+                   target.len);
+    fd = call(&target);
+    ct_check(tcp_take(pair.b, fd, challenge, sizeof(challenge)), "hung up");
+    close(fd);
+    ct_pair_down(&pair);
+}
+
 /* ---- acceptors that are not what they say ---- */
 
 /* Accepts x's call at a port of the test, and reads the hello. */

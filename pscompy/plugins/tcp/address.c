@@ -66,6 +66,43 @@ bool tcp_address_bind(const tcp_iface_t *iface, int fd, sa_family_t family)
     return false;
 }
 
+/* Writes an IPv4 address that stands in an IPv6 one as what it is. */
+static void tcp_address_unmap(tcp_sockaddr_t *address)
+{
+    tcp_sockaddr_t plain = {.v4.sin_family = AF_INET};
+
+    if (address->any.sa_family != AF_INET6 ||
+        !IN6_IS_ADDR_V4MAPPED(&address->v6.sin6_addr))
+        return;
+    plain.v4.sin_port = address->v6.sin6_port;
+    memcpy(&plain.v4.sin_addr, address->v6.sin6_addr.s6_addr + 12, 4);
+    *address = plain;
+}
+
+static bool tcp_address_equal(const tcp_sockaddr_t *one,
+                              const tcp_sockaddr_t *other)
+{
+    if (one->any.sa_family != other->any.sa_family)
+        return false;
+    if (one->any.sa_family == AF_INET6)
+        return memcmp(&one->v6.sin6_addr, &other->v6.sin6_addr, 16) == 0;
+    return one->v4.sin_addr.s_addr == other->v4.sin_addr.s_addr;
+}
+
+bool tcp_address_ours(const tcp_iface_t *iface, int fd)
+{
+    tcp_sockaddr_t here = {0};
+    socklen_t len = sizeof(here);
+
+    getsockname(fd, &here.any, &len);
+    tcp_address_unmap(&here);
+    for (unsigned i = 0; i < iface->n_addresses; i++) {
+        if (tcp_address_equal(&here, &iface->addresses[i]))
+            return true;
+    }
+    return false;
+}
+
 /* ---- as bytes ---- */
 
 static size_t tcp_address_put(uint8_t *p, const tcp_sockaddr_t *address)

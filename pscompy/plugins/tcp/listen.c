@@ -199,6 +199,17 @@ static void tcp_listener_failed(tcp_iface_t *iface, int error)
     tcp_iface_wake_at(iface, psc_clock_deadline(TCP_ACCEPT_RETRY_NS));
 }
 
+/* A rail with several addresses listens on the wildcard address, and turns away
+ * callers that have dialled an address which is not its own. */
+static bool tcp_listener_means(tcp_iface_t *iface, int fd)
+{
+    if (!iface->settings.bound || tcp_address_ours(iface, fd))
+        return true;
+    psc_iface_log(&iface->super, 4,
+                  "a caller is turned away: it dialled another interface");
+    return false;
+}
+
 static void tcp_listener_ready(tcp_source_t *source, uint32_t events)
 {
     tcp_iface_t *iface = psc_container_of(source, tcp_iface_t, listener);
@@ -216,6 +227,10 @@ static void tcp_listener_ready(tcp_source_t *source, uint32_t events)
             return;
         }
         iface->handled++;
+        if (!tcp_listener_means(iface, fd)) {
+            close(fd);
+            continue;
+        }
         if (iface->n_callers == iface->n_places)
             tcp_caller_push_out(iface);
         tcp_caller_admit(iface, fd, tcp_caller_bucket(&from));
@@ -223,7 +238,7 @@ static void tcp_listener_ready(tcp_source_t *source, uint32_t events)
 }
 
 /* With one address the listener binds to it. With several it binds to the
- * wildcard address, of IPv6 if any of them is IPv6. */
+ * wildcard address, of IPv6 if any of them is IPv6 (tcp_listener_means). */
 static void tcp_listener_address(const tcp_iface_t *iface,
                                  tcp_sockaddr_t *address_p)
 {

@@ -383,6 +383,8 @@ socklen_t tcp_address_len(const tcp_sockaddr_t *address);
 /* Binds a socket of this family to the interface's address, without a port.
  * Returns false if the interface has none, or if that fails. */
 bool tcp_address_bind(const tcp_iface_t *iface, int fd, sa_family_t family);
+/* True if the socket's own address is one of the interface's. */
+bool tcp_address_ours(const tcp_iface_t *iface, int fd);
 void tcp_address_print(const tcp_sockaddr_t *address, char *text, size_t room);
 psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes,
                               size_t *len_p);
