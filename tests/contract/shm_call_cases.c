@@ -1,4 +1,5 @@
 /* Cases of shm alone: ranks of a job that call each other by their numbers. */
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "pscompy/plugins/shm/inbox.h"
@@ -144,6 +145,69 @@ CASE(a_card_that_was_changed, .two_sides = true)
     }
     job_call(&pair.x, pair.a, 1);
     job_talk(&pair);
+}
+
+static void card_prove(shm_iface_t *iface)
+{
+    shm_card_t *card = &iface->inbox->card;
+
+    psc_siphash(iface->key, card, offsetof(shm_card_t, proof), card->proof);
+}
+
+static void stranger_child(const other_t *other, const shm_iface_t *iface)
+{
+    int pipe = shm_pipe_open();
+    char byte = 0;
+
+    close(iface->inbox_fd);
+    dup2(pipe, iface->bell.fd);
+    dup2(pipe, iface->knock.fd);
+    ct_check(send(other->link, &byte, 1, 0) == 1, "link");
+    ct_check(recv(other->link, &byte, 1, 0) == 1, "link");
+    _exit(read(pipe, &byte, 1) < 0 ? 0 : 1);
+}
+
+/* The process of rank 1 has ended, and its id is that of another process, which
+ * has pipes of its own under the same numbers. */
+CASE(a_process_with_the_id_of_a_rank, .two_sides = true)
+{
+    ct_pair_t pair;
+    shm_iface_t *iface;
+    other_t other;
+    char byte;
+
+    job_open(&pair);
+    iface = side_iface(pair.b);
+    if (other_fork(&other))
+        stranger_child(&other, iface);
+    ct_check(recv(other.link, &byte, 1, 0) == 1, "link");
+    iface->inbox->card.pid = other.pid;
+    card_prove(iface);
+    job_call(&pair.x, pair.a, 1);
+    ct_check(send(other.link, &byte, 1, 0) == 1, "link");
+    other_check(&other);
+    ct_until(&pair, pair.x.failed);
+    ct_check(strstr(pair.x.reason, "No such process"), "%s", pair.x.reason);
+    ct_pair_down(&pair);
+}
+
+/* The card of a rank whose call is refused names a pipe that is not its own. */
+CASE(a_refusal_does_not_trust_the_card, .two_sides = true)
+{
+    ct_pair_t pair;
+    shm_card_t *card;
+    int pipe = shm_pipe_open();
+    char byte;
+
+    job_open(&pair);
+    card = &side_iface(pair.a)->inbox->card;
+    card->knock = pipe;
+    job_call(&pair.x, pair.a, 1);
+    ct_until(&pair,
+             shm_offer_state(&end_ep(&pair.x)->tx.ring) == SHM_CALL_REFUSED);
+    ct_check(read(pipe, &byte, 1) < 0, "it was knocked at");
+    close(pipe);
+    ct_pair_down(&pair);
 }
 
 /* Rank 1 answers only after rank 0 has given up. */

@@ -46,6 +46,7 @@ static void shm_inbox_write_card(shm_iface_t *iface)
     card->pid = getpid();
     card->bell = iface->bell.fd;
     card->knock = iface->knock.fd;
+    card->inbox = iface->inbox_fd;
     card->geometry = iface->geometry;
     card->cma = (uint8_t)iface->cma;
     card->expedited = iface->expedited;
@@ -93,18 +94,49 @@ bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name)
                             iface->listener.job, rank) < SHM_PATH_MAX;
 }
 
-/* Opens a pipe of the rank for reading and writing: without a reader, a write
- * to it would raise SIGPIPE. */
-static int shm_card_open_pipe(const shm_card_t *card, int number)
+/* True if this descriptor of the process is the inbox. */
+static bool shm_process_holds(int process, int number, int inbox_fd)
+{
+    struct stat here, there;
+    char name[24];
+
+    snprintf(name, sizeof name, "fd/%d", number);
+    return fstat(inbox_fd, &here) == 0 &&
+           fstatat(process, name, &there, 0) == 0 &&
+           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+/* Opens the folder in /proc of the process that has the inbox. Once it has
+ * ended, its id may be another process's, but not this folder: nothing can be
+ * opened there any more. Returns -1 with errno if no such process is there. */
+static int shm_card_open_process(const shm_card_t *card, int inbox_fd)
+{
+    char path[24];
+    int process;
+
+    snprintf(path, sizeof path, "/proc/%d", (int)card->pid);
+    process = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (process >= 0 && !shm_process_holds(process, card->inbox, inbox_fd)) {
+        close(process);
+        errno = ESRCH;
+        return -1;
+    }
+    return process;
+}
+
+/* Opens a pipe of the process for reading and writing: without a reader, a
+ * write to it would raise SIGPIPE. */
+static int shm_process_open_pipe(int process, int number)
 {
     struct stat status;
-    char path[48];
+    char name[24];
     int fd;
 
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)card->pid, number);
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    snprintf(name, sizeof name, "fd/%d", number);
+    fd = openat(process, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode))) {
         close(fd);
+        errno = EPROTO;
         fd = -1;
     }
     return fd;
@@ -149,19 +181,22 @@ static const char *shm_card_check(const shm_iface_t *iface, int rank,
     return NULL;
 }
 
-/* Makes the rank's control thread, or whoever polls there, look at its
- * board. */
+/* Makes the rank's control thread, or whoever polls there, look at its board.
+ * `fd` is the inbox. */
 static void shm_inbox_knock(const shm_iface_t *iface, shm_inbox_t *inbox,
-                            const shm_card_t *card)
+                            int fd, const shm_card_t *card)
 {
-    int fd;
+    int process = shm_card_open_process(card, fd), knock;
 
     shm_board_set(&inbox->board, (uint32_t)iface->rank);
-    fd = shm_card_open_pipe(card, card->knock);
-    if (fd < 0)
+    if (process < 0)
         return;
-    shm_bell_ring(fd);
-    close(fd);
+    knock = shm_process_open_pipe(process, card->knock);
+    close(process);
+    if (knock < 0)
+        return;
+    shm_bell_ring(knock);
+    close(knock);
 }
 
 /* ---- offers ---- */
@@ -180,29 +215,58 @@ void shm_call_check(shm_ep_t *ep)
                     ep->rank);
 }
 
+/* Makes a rank whose call was refused look at its board. */
+static void shm_call_tell(shm_iface_t *iface, int rank)
+{
+    shm_inbox_t *there;
+    shm_card_t card;
+    int fd = shm_inbox_open(iface, rank, &there);
+
+    if (fd < 0)
+        return;
+    memcpy(&card, &there->card, sizeof card);
+    if (shm_card_check(iface, rank, &card) == NULL)
+        shm_inbox_knock(iface, there, fd, &card);
+    shm_board_unmap(&there->board);
+    close(fd);
+}
+
 /* Refuse the call of a rank to which no endpoint leads. */
 static void shm_call_refuse(shm_iface_t *iface, int rank)
 {
     shm_ring_t ring = {0};
-    shm_inbox_t *there;
-    shm_card_t card;
     uint32_t was;
-    int fd;
 
     if (shm_ring_map_own(&ring, &iface->geometry, iface->inbox_fd,
                          shm_inbox_at(&iface->geometry, rank)) != PSC_OK)
         return;
-    if (shm_offer_step(&ring, SHM_CALL_REFUSED, &was) &&
-        (fd = shm_inbox_open(iface, rank, &there)) >= 0) {
-        memcpy(&card, &there->card, sizeof card);
-        shm_inbox_knock(iface, there, &card);
-        shm_board_unmap(&there->board);
-        close(fd);
-    }
+    if (shm_offer_step(&ring, SHM_CALL_REFUSED, &was))
+        shm_call_tell(iface, rank);
     shm_ring_unmap(&ring);
 }
 
 /* ---- calling ---- */
+
+/* Watches the rank's process and opens its bell, in this order: the bell opens
+ * only if the process has not ended, so no other one can have had its id when
+ * the watch began. Returns NULL, or the reason of a failure. */
+static const char *shm_call_watch(shm_ep_t *ep, int fd, const shm_card_t *card)
+{
+    const char *why = NULL;
+    int process = shm_card_open_process(card, fd);
+
+    if (process < 0)
+        return shm_link_why(errno);
+    ep->link->pid = ep->pid = card->pid;
+    shm_link_guard(ep->link);
+    ep->bell = shm_process_open_pipe(process, card->bell);
+    if (ep->bell < 0)
+        why = shm_link_why(errno);
+    else if (ep->link->process.fd < 0)
+        why = "the process of the rank cannot be watched";
+    close(process);
+    return why;
+}
 
 /* Maps both rings, and everything else that the endpoint needs of the rank.
  * Takes ownership of `there`. Returns NULL, or the reason of a failure. */
@@ -220,19 +284,16 @@ static const char *shm_call_map(shm_ep_t *ep, shm_inbox_t *there, int fd,
     if (ep->link == NULL)
         return "no memory is left";
     ep->link->ep = ep;
-    ep->bell = shm_card_open_pipe(card, card->bell);
-    if (ep->bell < 0 ||
-        shm_ring_map_own(&ep->tx.ring, geometry, fd,
+    why = shm_call_watch(ep, fd, card);
+    if (why != NULL)
+        return why;
+    if (shm_ring_map_own(&ep->tx.ring, geometry, fd,
                          shm_inbox_at(geometry, iface->rank)) != PSC_OK ||
         shm_ring_map_own(&ep->rx.ring, geometry, iface->inbox_fd,
                          shm_inbox_at(geometry, ep->rank)) != PSC_OK)
         return shm_link_why(errno);
-    ep->link->pid = ep->pid = card->pid;
     ep->link->guarded = true;
     ep->link->forced = card->cma == SHM_CMA_FORCE;
-    shm_link_guard(ep->link);
-    if (ep->link->process.fd < 0)
-        return "the process of the rank cannot be watched";
     ep->fenced = !(iface->expedited && card->expedited);
     ep->peer_bit = (uint32_t)iface->rank;
     memcpy(ep->peer.process, card->process, SHM_ID_SIZE);
@@ -243,7 +304,7 @@ static const char *shm_call_map(shm_ep_t *ep, shm_inbox_t *there, int fd,
 
 /* Offers the connection. If the rank has called before, the next pass takes its
  * offer; else it is called. */
-static void shm_call_offer(shm_ep_t *ep, const shm_card_t *card)
+static void shm_call_offer(shm_ep_t *ep, int fd, const shm_card_t *card)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
     shm_inbox_t *there = (shm_inbox_t *)(void *)ep->peer_board;
@@ -259,7 +320,7 @@ static void shm_call_offer(shm_ep_t *ep, const shm_card_t *card)
                     "shm: rank %d was connected before and needs a link",
                     ep->rank);
     } else if (shm_offer_state(&ep->rx.ring) == SHM_CALL_NONE) {
-        shm_inbox_knock(iface, there, card);
+        shm_inbox_knock(iface, there, fd, card);
     } else {
         shm_ep_tell(ep);
         shm_board_set(&iface->inbox->board, (uint32_t)ep->rank);
@@ -290,13 +351,13 @@ psc_status_t shm_ep_call(psc_ep_t *super, int rank)
     iface->ranks[rank] = ep;
     shm_ep_enter(ep, SHM_EP_CONNECTING);
     why = shm_call_map(ep, there, fd, &card);
-    close(fd);
     if (why != NULL) {
         shm_ep_fail(ep, PSC_ERR_CONNECT, "shm: rank %d: %s", rank, why);
-        return PSC_INPROGRESS;
+    } else {
+        shm_link_enter(ep->link, SHM_STAGE_VERDICT);
+        shm_call_offer(ep, fd, &card);
     }
-    shm_link_enter(ep->link, SHM_STAGE_VERDICT);
-    shm_call_offer(ep, &card);
+    close(fd);
     return PSC_INPROGRESS;
 }
 

@@ -18,14 +18,15 @@
 #include "call.h"
 
 #define SHM_INBOX_RANKS SHM_BOARD_BITS
-#define SHM_CARD_MAGIC 0x31786f62u /* "box1" */
+#define SHM_CARD_MAGIC 0x32786f62u /* "box2" */
 
 /* Written once, by the owner. */
 typedef struct shm_card {
     uint32_t magic;
     int32_t rank;
     int32_t pid;
-    int32_t bell, knock; /* descriptors of pipes of that process */
+    int32_t bell, knock; /* descriptors of pipes of that process, */
+    int32_t inbox; /* and of the inbox */
     shm_geometry_t geometry; /* of all rings in the inbox */
     uint8_t cma; /* shm_cma_mode_t */
     uint8_t expedited; /* the process is registered for membarrier */
