@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "pscompy/transport/kit/settings.h"
 #include "tcp.h"
 
-#define TCP_SEPARATORS ", ;\t"
 #define TCP_ITEM_MAX 256
 
 /* An IP address as bytes, and the length of its network prefix. */
@@ -179,17 +179,6 @@ static void tcp_network_add(tcp_iface_t *iface, const struct ifaddrs *entries,
         tcp_network_add_host(iface, entries, item);
 }
 
-/* Takes the next item off a list. Returns false if there is none. */
-static bool tcp_item_next(const char **list_p, char item[TCP_ITEM_MAX])
-{
-    const char *at = *list_p + strspn(*list_p, TCP_SEPARATORS);
-    size_t len = strcspn(at, TCP_SEPARATORS);
-
-    snprintf(item, TCP_ITEM_MAX, "%.*s", (int)len, at);
-    *list_p = at + len;
-    return len > 0;
-}
-
 /* Calls `add` for each item of a list. */
 static void tcp_items(const char *list,
                       void (*add)(tcp_iface_t *, const struct ifaddrs *,
@@ -198,7 +187,7 @@ static void tcp_items(const char *list,
 {
     char item[TCP_ITEM_MAX];
 
-    while (tcp_item_next(&list, item))
+    while (psc_setting_item(&list, item, sizeof(item)))
         add(iface, entries, item);
 }
 
@@ -276,7 +265,8 @@ static void tcp_rails_named(tcp_iface_t *iface, const struct ifaddrs *entries,
 {
     char item[TCP_ITEM_MAX];
 
-    for (unsigned place = 0; tcp_item_next(&list, item); place++) {
+    for (unsigned place = 0; psc_setting_item(&list, item, sizeof(item));
+         place++) {
         tcp_iface_t found = {.n_addresses = 0};
 
         tcp_rail_find(&found, entries, item);
