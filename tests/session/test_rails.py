@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from puppets import BOUND, ONLY, Connect, Start, attach, check_echo
+from puppets import BOUND, ONLY, Connect, Link, Start, attach, check_echo
 
 import pscompy
 from pscompy.testing import faults, remote_side
@@ -48,14 +48,19 @@ def test_rail_i_joins_rail_i_and_a_long_message_goes_over_all(connect: Connect) 
     link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2,127.0.0.3")
     assert link.c.explain().lanes == 3
     assert {(f"127.0.0.{i}",) * 2 for i in (1, 2, 3)} <= ends_of_streams()
-    link.peer.begin(lambda here: here.c.send(here.c.recv()))
+    check_long(link)
+
+
+def check_long(link: Link) -> None:
+    """A long message and its answer, of whose bytes each rail carries some."""
+    link.peer.begin(echo, 1)
     data = bytes(range(256)) * (LONG // 256)
     link.c.send(data, timeout=BOUND)
     assert link.c.recv(timeout=BOUND) == data
     link.peer.result()
-    given = lane_bytes(link.c)
-    assert sum(given) == LONG
-    assert min(given) > 0, given
+    carried = lane_bytes(link.c)
+    assert sum(carried) == LONG
+    assert min(carried) > 0, carried
 
 
 def test_rails_of_portals(connect: Connect) -> None:
@@ -65,14 +70,7 @@ def test_rails_of_portals(connect: Connect) -> None:
     assert link.c.explain().matching is None
     check_echo(link)
     assert lane_bytes(link.c) == [0, 0, 0]
-    link.peer.begin(echo, 1)
-    data = bytes(range(256)) * (LONG // 256)
-    link.c.send(data, timeout=BOUND)
-    assert link.c.recv(timeout=BOUND) == data
-    link.peer.result()
-    got = lane_bytes(link.c)
-    assert sum(got) == LONG
-    assert min(got) > 0, got
+    check_long(link)
 
 
 def test_an_interface_of_portals_that_is_missing_is_left_out(
