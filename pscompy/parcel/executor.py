@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import itertools
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pscompy.errors import PeerLost, PscomError
@@ -128,7 +129,7 @@ class Executor(concurrent.futures.Executor):
         known = registered(function)
         target = known.name if known else function
         chunks = zip(itertools.repeat(target), _chunks(iterables, chunksize), strict=False)
-        return itertools.chain.from_iterable(_results(self._map(call_many, chunks), end))
+        return _items(_results(self._map(call_many, chunks), end))
 
     def _map(self, function: Callable[..., Any], calls: Iterator[tuple[Any, ...]]) -> list[_Task]:
         """Add a task for each call. Tasks are added together as long as the calls come fast."""
@@ -291,7 +292,7 @@ class _Message:
             self._executor._send(self._rank, [task])
 
 
-def _results(tasks: list[_Task], end: float | None) -> Iterator[Any]:
+def _results(tasks: list[_Task], end: float | None) -> Generator[Any, None, None]:
     """Yield the results in order, until the time `end`; cancel all tasks that are left over."""
     tasks.reverse()
     try:
@@ -306,6 +307,13 @@ def _next_result(tasks: list[_Task], end: float | None) -> Any:
     result = tasks[-1].result(None if end is None else end - time.monotonic())
     tasks.pop()
     return result
+
+
+def _items(results: Generator[Any, None, None]) -> Generator[Any, None, None]:
+    """Yield the items of chunks. Closing it closes `results`; an itertools.chain cannot do so."""
+    with contextlib.closing(results):
+        for chunk in results:
+            yield from chunk
 
 
 def _chunks(iterables: Sequence[Iterable[Any]], size: int) -> Iterator[list[tuple[Any, ...]]]:

@@ -224,8 +224,9 @@ def test_a_call_goes_to_the_rank_that_has_fewer(run, script):
     assert run.lines(3, script(submits_one)) == ["2"]
 
 
-def test_map_cancels_the_calls_that_are_not_wanted_any_more(run, script):
-    def stops_early():
+@pytest.mark.parametrize("chunksize", [1, 7])
+def test_map_cancels_the_calls_that_are_not_wanted_any_more(run, script, chunksize):
+    def stops_early(chunksize):
         @pscompy.action
         def waits(first):
             while not first and not pscompy.current_action().cancelled:
@@ -234,12 +235,13 @@ def test_map_cancels_the_calls_that_are_not_wanted_any_more(run, script):
 
         with pscompy.World() as world, pscompy.Executor(world) as executor:
             if executor is not None:
-                results = executor.map(waits, [True] + [False] * 100)
+                wanted = [True] * chunksize + [False] * 100
+                results = executor.map(waits, wanted, chunksize=chunksize)
                 print(next(results))
                 results.close()
-                print(executor.submit(waits, True).result(60))
+                print(list(results), executor.submit(waits, True).result(60))
 
-    assert run.lines(2, script(stops_early)) == ["True", "True"]
+    assert run.lines(2, script(stops_early, chunksize)) == ["True", "[] True"]
 
 
 def test_a_cancelled_chunk_begins_no_more_items(run, script):
