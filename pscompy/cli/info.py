@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from pscompy import __version__, get_include
+from pscompy import Session, __version__, get_include
 from pscompy.cli.arguments import ArgumentParser
 from pscompy.cli.capabilities import Probe, describe
 from pscompy.config.config import Config, Row
@@ -31,6 +31,9 @@ class _Entry:
 def main(arguments: list[str]) -> int:
     """Show the transports, their capabilities, and every variable."""
     options = _parse(arguments)
+    if options.peer is not None:
+        print(_explain(options.peer, options.timeout, options.json))
+        return 0
     config, found = registry.load()
     entries = _examine(config, found)
     rows = [row for row in config.rows() if row.changed or not options.changed]
@@ -44,7 +47,27 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--changed", action="store_true", help="show only variables whose value is not the default"
     )
+    parser.add_argument(
+        "--peer",
+        metavar="ADDRESS",
+        help="instead, connect to a session that listens there, and explain which transport the"
+        " connection takes and why",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="for the connection to the peer (%(default)g)",
+    )
     return parser.parse_args(arguments)
+
+
+def _explain(address: str, timeout: float, as_json: bool) -> str:
+    with Session() as session, session.connect(address) as connection:
+        connection.open(timeout)
+        explanation = connection.explain()
+    return json.dumps(explanation.as_dict(), indent=2) if as_json else str(explanation)
 
 
 def _examine(config: Config, found: Iterable[registry.Found]) -> list[_Entry]:

@@ -210,17 +210,31 @@ class Connections:
     ) -> Explanation:
         """Explain a connection over this transport; most connections of a session share it."""
         option = next(option for option in self._engine.options if option.name == choice)
+        params = self.parameters(option, lanes)
         return explain(
             self._engine.options,
             offered,
             dict(reasons),
             choice=choice,
             lanes=lanes,
-            params=self.parameters(option, lanes),
+            params=params,
+            faster=self._faster(option, params, {choice, *dict(reasons)}),
             matching=matching,
             estimates=option.estimates,
             shown_from=self._shown_from(option, lanes),
         )
+
+    def _faster(
+        self, option: selection.Option, params: selection.Params, excluded: set[str]
+    ) -> dict[str, tuple[float, int]]:
+        """The transports that would do, and are estimated to be faster than this one."""
+        found: dict[str, tuple[float, int]] = {}
+        for other in self._engine.options:
+            if other.name in excluded or other.estimates is None or option.estimates is None:
+                continue
+            if gain := selection.faster(option.estimates, params, other.estimates):
+                found[other.name] = gain
+        return found
 
     def _shown_from(self, option: selection.Option, lanes: int) -> int | None:
         """The length from which on receives are shown to the peer; None if they are not."""

@@ -32,6 +32,9 @@ class Explanation(NamedTuple):
     choice: str = ""
     lanes: int = 0  # with which the connection was made
     reasons: Mapping[str, str] = MappingProxyType({})
+    # transports of lower priority that are estimated to be faster: how many times, and the length
+    # of the message for which they gain most
+    faster: Mapping[str, tuple[float, int]] = MappingProxyType({})
     lost: Mapping[int, str] = MappingProxyType({})  # rails lost since, and why
     params: Params | None = None
     matching: str | None = ""  # why software matches messages, if known; None if the fabric does
@@ -53,6 +56,7 @@ class Explanation(NamedTuple):
             "candidates": list(self.candidates),
             "choice": self.choice,
             "lanes": self.lanes,
+            "faster": dict(self.faster),
             "lost": dict(self.lost),
             "reasons": dict(self.reasons),
             "eager_max": self.eager_max,
@@ -99,7 +103,7 @@ class Explanation(NamedTuple):
     def __str__(self) -> str:
         lines = [self._head()]
         for name in self.candidates:
-            fate = self.reasons.get(name, "" if name == self.choice else "not needed")
+            fate = self.reasons.get(name, "" if name == self.choice else self._unneeded(name))
             if name == self.choice:
                 fate = f"chosen {fate}".strip()
             lines.append(f"  {name}: {fate}")
@@ -115,6 +119,15 @@ class Explanation(NamedTuple):
             lines.append(f"  worker: of {self.worker}")
         lines += [f"  {name} sets: {effect}" for name, effect in self.variables().items()]
         return "\n".join(lines)
+
+    def _unneeded(self, name: str) -> str:
+        if name not in self.faster:
+            return "not needed"
+        factor, nbytes = self.faster[name]
+        return (
+            f"not needed, although estimated to be {factor:.2g} times as fast for {nbytes} bytes"
+            f" (PSP_{name.upper()} sets its priority)"
+        )
 
     def _head(self) -> str:
         to = f" to {self.peer}" if self.peer else ""

@@ -336,6 +336,19 @@ def cost_table(estimates: Estimates, params: Params) -> list[Cost]:
     return [_cost(estimates, params, nbytes) for nbytes in sorted(sizes)]
 
 
+FASTER = 2.0  # times as fast, above which `explain()` names a transport of lower priority
+
+
+def faster(chosen: Estimates, params: Params, other: Estimates) -> tuple[float, int] | None:
+    """Return how many times as fast as the chosen transport another one is estimated to be, and the
+    length of the message for which it gains most; None unless that is more than FASTER."""
+    theirs = parameters(other)
+    factor, nbytes = max(
+        (it.ns / _cost(other, theirs, it.nbytes).ns, it.nbytes) for it in cost_table(chosen, params)
+    )
+    return (factor, nbytes) if factor > FASTER else None
+
+
 def _cost(estimates: Estimates, params: Params, nbytes: int) -> Cost:
     rendezvous = f"rendezvous {params.rendezvous}"
     costs = {rendezvous: rendezvous_ns(estimates, nbytes, params.rendezvous)}

@@ -226,3 +226,17 @@ def test_the_table_tells_what_a_message_of_each_size_does() -> None:
     for it in table:
         if it.nbytes not in (params.eager_max, params.eager_max + 1):
             assert it.ns <= min(it.others.values(), default=it.ns), it
+
+
+def test_a_transport_of_lower_priority_that_is_faster() -> None:
+    gain = selection.faster(PLAIN, parameters(PLAIN), NODE)
+    assert gain is not None
+    factor, nbytes = gain
+    ours = {it.nbytes: it.ns for it in selection.cost_table(PLAIN, parameters(PLAIN))}
+    assert nbytes == parameters(PLAIN).eager_max + 1  # from there on, a rendezvous by messages
+    theirs = selection.eager_ns(NODE, nbytes), selection.rendezvous_ns(NODE, nbytes, "get")
+    assert factor == pytest.approx(ours[nbytes] / min(theirs))
+    assert factor > selection.FASTER
+    assert selection.faster(NODE, parameters(NODE), PLAIN) is None
+    slightly = PLAIN._replace(latency_ns=6_000)
+    assert selection.faster(PLAIN, parameters(PLAIN), slightly) is None

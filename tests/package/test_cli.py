@@ -12,6 +12,7 @@ import pscompy
 from pscompy.cli.capabilities import capability_words
 from pscompy.config.variables import VARIABLES
 from pscompy.plugin import Transport, Var, count, hookimpl
+from tests.names import A_KEY
 from tests.program import module, program
 
 
@@ -166,3 +167,23 @@ def test_the_capabilities_are_those_of_the_header():
     assert capability_words((1 << 64) - 1) == [name.lower() for name, _ in bits]
     for name, bit in bits:
         assert capability_words(int(bit, 16)) == [name.lower()]
+
+
+def test_info_explains_the_connection_to_a_peer(site):
+    with pscompy.Session(config={"KEY": A_KEY}) as session, session.listen("127.0.0.1") as socket:
+        address = ("--peer", socket.address)
+        text = info(site, *address, KEY=A_KEY, TCP="9", SHM="1")
+        document = json.loads(info(site, *address, "--json", KEY=A_KEY, TCP="9", SHM="1"))
+    assert "  tcp: chosen\n" in text
+    assert re.search(
+        r"  shm: not needed, although estimated to be \S+ times as fast for \d+ bytes"
+        r" \(PSP_SHM sets its priority\)\n",
+        text,
+    )
+    assert document["faster"]["shm"][0] > 2
+
+
+def test_info_about_a_peer_that_is_not_there(site):
+    ended = site.run("-m", "pscompy", "info", "--peer", "127.0.0.1:1")
+    assert ended.returncode == 1
+    assert "127.0.0.1:1 cannot be reached" in ended.stderr
