@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from bench import peers
-from bench.endpoints_rank import ALONE, BESIDE, EXCHANGE, LONGEST, LOOP, MEMORY
+from bench.endpoints_rank import ALONE, BESIDE, EXCHANGE, LOCKED, LONGEST, LOOP, MEMORY
 from bench.jobs import run_ranks
 from bench.many_threads import THREADS, rate
 from bench.native import FOLDER
@@ -46,6 +46,7 @@ def group() -> Group:
         Cell(LOOP, "M/s", 1.8, ("single",)),
         Cell(BESIDE, "M/s", None, ("single",)),
         Cell(LONGEST, "µs", None, ("single",)),
+        Cell(LOCKED, "µs", None, ("single",)),
         Cell(MEMORY, "MiB", 1 / 3, ("everywhere",)),
     )
     ours = partial(partial, _launch, partial(peers.pscompy, _RANKS))

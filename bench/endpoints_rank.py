@@ -22,6 +22,7 @@ LOOP = "8 B by 2 C threads over loop"
 ALONE = "8 B by 1 C thread over loop"
 BESIDE = "8 B by a C thread over loop beside one with 64 MiB"
 LONGEST = "the longest of these messages of 8 B"
+LOCKED = "the longest wait of its thread for a lock"
 MEMORY = "PSS per endpoint"
 
 
@@ -82,7 +83,8 @@ def of_c_threads(endpoints: list[Communicator], path: str, seconds: float) -> di
         *(table, workers, conns, ctypes.c_size_t(HUGE), ctypes.c_long(HUGE_MESSAGES)),
         ctypes.byref(longest),
     )
-    return {**figures, BESIDE: beside / 1e6, LONGEST: longest.value * 1e6}
+    locked = endpoints[0].stats["lock_longest_ns"] / 1e3
+    return {**figures, BESIDE: beside / 1e6, LONGEST: longest.value * 1e6, LOCKED: locked}
 
 
 def of_endpoints(sharing: str, seconds: float, path: str) -> tuple[int, dict[str, float]]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pscompy.api.session import Session
+
+LONGEST = ("lock_longest_ns",)  # counters that are no sums
 
 
 class Beside:
@@ -31,8 +33,8 @@ class Beside:
         """The session was closed: keep its counters."""
         with self._lock:
             self._open.remove(session)
-            self._closed.update(session._engine.totals())
-            self._closed.update(session._beside._closed)
+            _add(self._closed, session._engine.totals())
+            _add(self._closed, session._beside._closed)
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._open))
@@ -43,10 +45,20 @@ class Beside:
             yield session
             yield from session._beside.everyone()
 
-    def stats(self) -> Counter[str]:
-        """The sums of all sessions' counters, and of what the open ones hold."""
+    def stats(self, own: Mapping[str, int]) -> Counter[str]:
+        """The sums of all sessions' counters, and of what the open ones hold; `own` are those of
+        the session itself."""
         with self._lock:
             counted = self._closed.copy()
+            _add(counted, own)
             for session in self._open:
-                counted.update(session._stats())
+                _add(counted, session._stats())
         return counted
+
+
+def _add(counted: Counter[str], more: Mapping[str, int]) -> None:
+    """Add counters; of those that are a longest time, keep the longest."""
+    longest = {name: max(counted[name], more.get(name, 0)) for name in LONGEST}
+    counted.update(more)  # adds
+    for name, value in longest.items():
+        counted[name] = value

@@ -197,9 +197,7 @@ class Session:
 
     def _stats(self) -> dict[str, int]:
         rooms = {"rooms_used": self._binding.rooms_used, "rooms_kept": self._binding.rooms_kept}
-        counted = self._beside.stats()
-        counted.update(self._engine.counters() | rooms | {"workers": 1})
-        return dict(counted)
+        return dict(self._beside.stats(self._engine.counters() | rooms | {"workers": 1}))
 
     @property
     def transports(self) -> dict[str, str]:

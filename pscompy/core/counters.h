@@ -62,6 +62,8 @@
     X(views_kept)          /* mapped views, copied because the peer ended */   \
     X(segments_mapped)     /* segments of peers' pools, per connection */      \
     X(pool_exhausted)      /* blocks that did not fit into the pool */         \
+    X(lock_waits)          /* calls that met another thread in the library */  \
+    X(lock_longest_ns)     /* the longest that one of them waited */           \
     X(late_wakeups)        /* sleeps that ended by their time limit although   \
                               an event was pending */                          \
     X(connections_up)      /* connections that reached state UP */             \

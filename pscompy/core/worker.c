@@ -4,9 +4,24 @@
 #include <string.h>
 
 #include "progress/sleep.h"
+#include "pscompy/transport/kit/clock.h"
 #include "upward.h"
 
 /* ---- the lock ---- */
+
+/* Take the lock that another thread holds, and count the wait. */
+static void worker_wait_for_lock(psc_worker_t *worker)
+{
+    uint64_t *values = worker->counters.value;
+    int64_t begun = psc_clock_now();
+    uint64_t waited;
+
+    psc_lock_acquire(&worker->lock);
+    waited = (uint64_t)(psc_clock_now() - begun);
+    values[PSC_COUNTER_lock_waits]++;
+    if (waited > values[PSC_COUNTER_lock_longest_ns])
+        values[PSC_COUNTER_lock_longest_ns] = waited;
+}
 
 psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags)
 {
@@ -16,7 +31,7 @@ psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags)
         return PSC_OK;
     if (flags & PSC_FLAG_TRY)
         return PSC_ERR_NO_RESOURCE;
-    psc_lock_acquire(&worker->lock);
+    worker_wait_for_lock(worker);
     return PSC_OK;
 }
 

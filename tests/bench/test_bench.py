@@ -89,6 +89,7 @@ def test_threads_with_endpoints():
         figures = launches[sharing](0.02)
         assert {cell.name for cell in groups()["endpoints"].cells} == {*figures}
         del figures["PSS per endpoint"]  # of `single` it may be nothing
+        del figures["the longest wait of its thread for a lock"]  # on its own worker, too
         assert min(figures.values()) > 0
 
 

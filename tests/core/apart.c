@@ -1,8 +1,10 @@
 /* Threads with workers of their own, which share nothing but the process: their
  * messages do not mix, and workers are opened and closed beside them. */
 #include <pthread.h>
+#include <sched.h>
 
 #include "harness.h"
+#include "pscompy/core/worker.h"
 
 enum { THREADS = 4, SHORT = 40, LONG = 400, ROOM = 70000 };
 
@@ -69,4 +71,45 @@ CASE(a_worker_for_each_thread)
     apart_start(&all[0], 7, SHORT);
     for (unsigned i = 0; i < THREADS; i++)
         apart_end(&all[i]);
+}
+
+/* ---- waits for the lock ---- */
+
+static void *lock_taken(void *arg)
+{
+    psc_worker_t *worker = arg;
+
+    check(psc_worker_enter(worker, 0) == PSC_OK);
+    psc_worker_leave(worker);
+    return NULL;
+}
+
+CASE(a_wait_for_the_lock_is_counted)
+{
+    enum { HELD_NS = 2000000 };
+    pair_t pair;
+    psc_worker_t *worker;
+    pthread_t thread;
+    uint64_t waits, longest;
+    int64_t begun;
+
+    pair_open(&pair);
+    worker = pair.a.worker;
+    waits = count(worker, PSC_COUNTER_lock_waits);
+    check(psc_worker_enter(worker, 0) == PSC_OK);
+    check(!pthread_create(&thread, NULL, lock_taken, worker));
+    while (!psc_lock_wanted(&worker->lock))
+        sched_yield();
+    begun = psc_clock_now();
+    while (psc_clock_now() < begun + HELD_NS)
+        sched_yield();
+    psc_worker_leave(worker);
+    check(!pthread_join(thread, NULL));
+    longest = count(worker, PSC_COUNTER_lock_longest_ns);
+    check(count(worker, PSC_COUNTER_lock_waits) == waits + 1);
+    check(longest >= HELD_NS);
+    lock_taken(worker);
+    check(count(worker, PSC_COUNTER_lock_waits) == waits + 1);
+    check(count(worker, PSC_COUNTER_lock_longest_ns) == longest);
+    pair_close(&pair);
 }
