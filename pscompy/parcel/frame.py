@@ -136,9 +136,10 @@ class Frame:
             self._ended()
         for index, (one, given) in enumerate(zip(self._calls, asked, strict=True)):
             self._begin_one(index, one, given)
-        if self._waiting:
-            put(self._run_some)
-        if len(self._waiting) > 1 and threads > 1:
+        waiting = len(self._waiting)
+        if waiting:
+            put(self._run_some)  # another thread may begin a call before this one goes on
+        if waiting > 1 and threads > 1:
             self._delayed(partial(self._spread, put, threads - 1))
 
     def _begin_one(self, index: int, call: Called, asked: Any) -> None:

@@ -6,8 +6,12 @@ import queue
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pscompy
+from pscompy.parcel.action import Registered
+from pscompy.parcel.frame import Called, Frame
 from tests import waiting
 from tests.jobs import Launcher
 
@@ -47,6 +51,32 @@ def test_results_do_not_wait_for_a_long_call(run: Launcher, script: Script) -> N
     expected = [(1, 1, None), (2, 2, None)], [(0, "long", None)]
     printed = run.lines(2, script(calls_together), PSP_PARCEL_THREADS="2")
     assert printed == [" ".join(str(one) for one in expected)]
+
+
+def test_the_next_call_is_spread_although_the_first_has_begun_at_once() -> None:
+    begun, go = threading.Event(), threading.Event()
+    spread: list[Callable[[], object]] = []
+    threads: list[threading.Thread] = []
+
+    def waits() -> None:
+        begun.set()
+        assert go.wait(60)
+
+    def put(work: Callable[[], object]) -> None:
+        threads.append(threading.Thread(target=work))
+        threads[-1].start()
+        assert begun.wait(60)
+
+    answers: Any = SimpleNamespace(take_apart=lambda value: b"")
+    made = Registered(waits, "waits", False)
+    frame = Frame(answers, lambda packed: None, spread.append, lambda: None)
+    frame.begin([("waits", (), {})] * 2, lambda: Called(None, lambda target: made), put, 2)
+    assert len(spread) == 1
+    spread[0]()
+    assert len(threads) == 2
+    go.set()
+    for thread in threads:
+        thread.join()
 
 
 def test_a_thread_takes_one_call_of_a_frame_after_the_other(run: Launcher, script: Script) -> None:
