@@ -17,6 +17,7 @@ SOAK = Path(__file__).with_name("soak.py")
 ENDLESS = 1_000_000  # rounds
 RANKS = 3  # in each module
 SAMPLES = 60
+IN_FLIGHT = 4_000_000  # bytes: two of the longest messages of soak.py
 
 # Seconds that the test takes; 600 show a slow leak.
 SECONDS = float(os.environ.get("PSCOMPY_TEST_SOAK_SECONDS", "8"))
@@ -90,5 +91,7 @@ def test_memory_reaches_a_plateau(machine: Machine, gate: Gate) -> None:
         print(name, *(f"{size / 1e6:.1f}" for size in sizes))
     for name, sizes in samples.items():
         early, late = sizes[SAMPLES // 4 : SAMPLES // 2], sizes[-SAMPLES // 4 :]
-        # The least of each, because samples may be taken while long messages are in flight.
-        assert min(late) - min(early) < 2_000_000 + 0.1 * min(early), (name, sizes)
+        # The least of each, because samples may be taken while long messages are in flight. A few
+        # samples may all have one.
+        allowed = 2_000_000 + 0.1 * min(early) + (IN_FLIGHT if SECONDS < 60 else 0)
+        assert min(late) - min(early) < allowed, (name, sizes)
