@@ -91,7 +91,7 @@ class Control:
     def records(self) -> list[Record]:
         """Return the records of the connections that were used."""
         if self._started and not self._connections.closing:
-            self._thread.run(self._on_demand.note_calls, seconds=NOTE_SECONDS)
+            self._thread.run(self._note_calls, seconds=NOTE_SECONDS)
         return self._connections.records()
 
     # ---- connections ----
@@ -113,7 +113,7 @@ class Control:
         """Connect, and call `on_settled` on the control thread: with None once the connection is
         up, with the reason if it fails."""
         self.begin_open(record, connection)
-        self._thread.call(self._on_demand.note_calls)
+        self._thread.call(self._note_calls)
         self._thread.call(self._connections.when_settled, record, on_settled)
 
     def close_connection(self, record: Record) -> None:
@@ -213,7 +213,7 @@ class Control:
 
     def catch_up(self) -> None:
         """Wait until the control thread has noted which ranks are connected by calls so far."""
-        self._thread.run(self._on_demand.note_calls)
+        self._thread.run(self._note_calls)
 
     # ---- on the control thread ----
 
@@ -228,6 +228,12 @@ class Control:
         for conn_id in changed.connections:
             self._connections.on_core_event(conn_id)
         self._progress.check_background()
+
+    def _note_calls(self) -> None:
+        """Note all calls so far. One that has failed is among the core's events, no longer among
+        the new calls."""
+        self._on_core_events(READ)
+        self._on_demand.note_calls()
 
     def _begin_closing(self) -> None:
         self._on_demand.end_calls()
