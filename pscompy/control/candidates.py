@@ -101,7 +101,7 @@ class Candidates:
         try:
             for number, (lane, address) in enumerate(zip(lanes, addresses, strict=True)):
                 lane.on_change = self._on_change
-                lane.connect(role, self._link.machine.lane_token(number), address)
+                lane.connect(role, self._link.machine.lane_token(number), address, number)
         except PscomError as error:
             self._link.deliver(self._link.machine.lane_failed(str(error)))
             return

@@ -40,9 +40,10 @@ class Lane:
         self._check(status, "address")
         return bytes(ffi.buffer(room, length[0]))
 
-    def connect(self, role: int, token: bytes, address: bytes) -> None:
-        """Begin to connect. `on_change` follows, also if the lane is up or has failed at once."""
-        status = lib.psc_lane_connect(self.handle, role, token, address, len(address))
+    def connect(self, role: int, token: bytes, address: bytes, number: int = 0) -> None:
+        """Begin to connect, as the lane with this number in its connection. `on_change` follows,
+        also if the lane is up or has failed at once."""
+        status = lib.psc_lane_connect(self.handle, number, role, token, address, len(address))
         self._check(status, "connect")
 
     @property

@@ -219,8 +219,10 @@ void psc_conn_reason(psc_conn_t *conn, char *text)
     text[0] = '\0';
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return;
-    for (uint32_t i = 0; i < conn->n_lanes && !text[0]; i++)
-        memcpy(text, conn->lanes[i]->reason, PSC_REASON_MAX);
+    for (uint32_t i = 0; i < conn->n_lanes && !text[0]; i++) {
+        if (!psc_lane_spare(conn->lanes[i]))
+            memcpy(text, conn->lanes[i]->reason, PSC_REASON_MAX);
+    }
     if (conn->call)
         memcpy(text, conn->call->reason, PSC_REASON_MAX);
     psc_worker_leave(conn->worker);

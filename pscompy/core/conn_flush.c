@@ -9,19 +9,21 @@ static bool conn_flush_queue(psc_conn_t *conn, psc_work_kind_t kind)
 {
     psc_list_t *queue = &conn->work.queues[kind];
     const psc_link_t *last = queue->prev;
+    const uint64_t *fragments = &conn->counters->value[PSC_COUNTER_fragments];
     psc_link_t *link = NULL;
     bool moved = false;
 
     while (link != last && (link = psc_list_pop(queue))) {
         psc_req_t *req = psc_container_of(link, psc_bulk_t, work_link)->req;
-        uint64_t issued = req->bulk->issued;
+        uint64_t issued = req->bulk->issued, sent = *fragments;
         psc_stage_t stage = req->stage;
 
         if (conn->worker->up->advance(req) == PSC_ERR_NO_RESOURCE) {
             psc_work_kind_t full = psc_work_kind(req->stage);
 
             psc_list_push_front(&conn->work.queues[full], link);
-            moved |= req->bulk->issued != issued || req->stage != stage;
+            moved |= req->bulk->issued != issued || *fragments != sent ||
+                     req->stage != stage;
             if (full == kind)
                 break;
         } else {
@@ -31,8 +33,8 @@ static bool conn_flush_queue(psc_conn_t *conn, psc_work_kind_t kind)
     return moved;
 }
 
-/* A lane's loss takes back what had arrived over it, but not of messages that
- * are complete, so their FINs go first. */
+/* A receiver that has lost a lane takes back what had arrived over it, but not
+ * of messages that are complete. The FINs of those go before LANE_DOWN. */
 static void conn_flush_lost(psc_conn_t *conn)
 {
     while (conn->lost.due && psc_list_empty(&conn->work.fins) &&

@@ -71,10 +71,11 @@ int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p)
         lane->worker, 0, lane->slot->ops->ep_address(lane->ep, address, len_p));
 }
 
-int psc_lane_connect(psc_lane_t *lane, int role, const uint8_t *token,
-                     const uint8_t *address, size_t len)
+int psc_lane_connect(psc_lane_t *lane, uint32_t number, int role,
+                     const uint8_t *token, const uint8_t *address, size_t len)
 {
-    psc_connect_params_t params = {.role = (psc_role_t)role,
+    psc_connect_params_t params = {.lane = number,
+                                   .role = (psc_role_t)role,
                                    .token = token,
                                    .address = address,
                                    .address_len = len};
@@ -170,7 +171,7 @@ static void lane_fini(psc_lane_t *lane)
     if (!lane->conn) {
         psc_notice_end(&lane->notice);
         free(lane);
-    } else if (psc_lane_spare(lane) && !psc_conn_ended(lane->conn)) {
+    } else if (psc_lane_spare(lane)) {
         worker->up->lane_sealed(lane);
     }
 }

@@ -31,7 +31,7 @@
 
 #include "status.h"
 
-#define PSC_TRANSPORT_ABI 7u
+#define PSC_TRANSPORT_ABI 8u
 
 #define PSC_TOKEN_SIZE 32u       /* one-time secret that opens a lane */
 #define PSC_ADDRESS_MAX 1024u    /* longest endpoint address, bytes */
@@ -213,6 +213,9 @@ typedef struct psc_connect_params {
                              copied during the call; never logged */
     const uint8_t *address; /* the peer's ep_address */
     size_t address_len;
+    /* Number of the lane in its connection. Lane 0 carries everything that must
+     * stay in order; over other lanes only pieces of long messages go. */
+    uint32_t lane;
 } psc_connect_params_t;
 
 /* An active message: an id, a header, a payload. */

@@ -1,6 +1,7 @@
 /* Long messages in fragments over several lanes. */
 #include "harness.h"
 #include "pscompy/core/conn.h"
+#include "pscompy/core/lane.h"
 #include "pscompy/core/proto/stripe.h"
 #include "pscompy/core/worker.h"
 
@@ -131,6 +132,63 @@ CASE(a_lane_fails_amid_fragments)
         if (!lane_fails(passes, passes % 16 < 8))
             break;
     }
+}
+
+/* b loses its lane and closes before a has heard of either. The message from a
+ * to b ends with an error, also the pieces that the lane had in flight. */
+static bool lane_fails_and_peer_closes(int passes)
+{
+    enum { LEN = 64 << 20 }; /* more than sockets hold */
+    char *out = calloc(1, LEN), *in = malloc(LEN);
+    lanes_t lanes;
+    psc_request_t *send, *recv;
+    psc_result_t result;
+    bool spare;
+
+    lanes_open(&lanes);
+    spare = psc_lane_spare(lanes.b.conn->lanes[1]);
+    send = post_send(&lanes.a, out, LEN, 1);
+    recv = post_recv(&lanes.b, lanes.b.conn, in, LEN, 1, &result);
+    for (int i = 0; i < passes; i++)
+        pair_progress(&lanes.pair);
+    for (int i = 0; i < 100; i++)
+        psc_worker_progress(lanes.a.worker);
+    lane_fail(lanes.b.conn->lanes[1]);
+    psc_conn_close(lanes.b.conn);
+    for (int i = 0; i < 10; i++)
+        psc_worker_progress(lanes.b.worker);
+    check(finish(&lanes.pair, send).status != PSC_OK);
+    check(finish(&lanes.pair, recv).status != PSC_OK);
+    lanes_close(&lanes);
+    free(out);
+    free(in);
+    return spare;
+}
+
+CASE(a_lane_fails_and_the_peer_closes)
+{
+    for (int passes = 2; passes < 20; passes += 3) {
+        if (!lane_fails_and_peer_closes(passes))
+            break;
+    }
+}
+
+CASE(a_lane_for_fragments_carries_nothing_else)
+{
+    static const psc_wire_eager_t eager = {.tag = 1};
+    lanes_t lanes;
+    psc_lane_t *lane;
+
+    lanes_open(&lanes);
+    lane = lanes.a.conn->lanes[1];
+    if (psc_lane_spare(lane)) {
+        check(psc_worker_enter(lane->worker, 0) == PSC_OK);
+        check(psc_lane_send(lane, PSC_WIRE_EAGER, &eager, sizeof eager, "x",
+                            1) == PSC_OK);
+        psc_worker_leave(lane->worker);
+        until(&lanes.pair, psc_conn_state(lanes.b.conn) == PSC_CONN_FAILED);
+    }
+    lanes_close(&lanes);
 }
 
 /* ---- the lane of a piece ---- */

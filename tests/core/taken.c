@@ -313,7 +313,15 @@ CASE(landing_beside_fragments)
     }
 }
 
-/* b closes, over lane 0, while lane 1 is receiving a payload: into a bounce
+/* A spare lane takes fragments only. */
+static psc_lane_t *landing_lane(const waiting_t *waiting)
+{
+    psc_lane_t *lane = waiting->a->lanes[1];
+
+    return psc_lane_spare(lane) ? waiting->a->lanes[0] : lane;
+}
+
+/* b closes, over lane 0, while a lane is receiving a payload: into a bounce
  * buffer, and into its final place. */
 CASE(landing_when_a_peer_closes)
 {
@@ -326,10 +334,10 @@ CASE(landing_when_a_peer_closes)
         landing_t landing;
 
         waiting_open(&waiting, PSC_RNDV_AM);
-        landing = kind ? landing_begin(waiting.a->lanes[1], PSC_WIRE_EAGER,
+        landing = kind ? landing_begin(landing_lane(&waiting), PSC_WIRE_EAGER,
                                        &eager, sizeof eager, 900)
-                       : landing_begin(waiting.a->lanes[1], PSC_WIRE_RTS, &rts,
-                                       sizeof rts, 200);
+                       : landing_begin(landing_lane(&waiting), PSC_WIRE_RTS,
+                                       &rts, sizeof rts, 200);
         check(landing_write(&landing) == (kind ? 900 : 200));
         hear(waiting.a->lanes[0], PSC_WIRE_CLOSE, &farewell, sizeof farewell);
         check(psc_conn_state(waiting.a) == PSC_CONN_CLOSED);

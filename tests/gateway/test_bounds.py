@@ -215,8 +215,8 @@ def forges(address):
     """Connect as a process that has the key, but not the token of the gateway's lane."""
     connect = Lane.connect
 
-    def connect_forged(lane, role, token, where):
-        connect(lane, role, bytes(32) if lane.option.name == "gateway" else token, where)
+    def connect_forged(lane, role, token, *where):
+        connect(lane, role, bytes(32) if lane.option.name == "gateway" else token, *where)
 
     Lane.connect = connect_forged
     with pscompy.Session() as session:

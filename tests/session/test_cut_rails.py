@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from tests.program import program
 ROOT = str(Path(pscompy.__file__).parents[1])
 TIMEOUT = 300  # seconds; a guard against hanging
 RAILS = 2
+NETS = ",".join(f"10.77.{i}.0/24" for i in range(RAILS))
+IDLE = 2  # seconds before a rail is cut that carries nothing
 CUTS = int(os.environ.get("PSCOMPY_TEST_CUTS", "1"))
 OF_NOBODY = "02:00:00:00:00:99"
 SIZE = 16 << 20
@@ -85,10 +88,10 @@ class Hosts:
     def ip(self, *words: str) -> None:
         subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
 
-    def start(self, end: int, text: str) -> subprocess.Popen[str]:
+    def start(self, end: int, text: str, **config: str) -> subprocess.Popen[str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PSP_")}
-        rails = ",".join(f"10.77.{i}.0/24" for i in range(RAILS))
-        own = {"PSP_KEY": A_KEY, "PSP_SHM": "0", "PSP_TCP_RAILS": rails, "PYTHONPATH": ROOT}
+        own = {"PSP_KEY": A_KEY, "PSP_SHM": "0", "PSP_TCP_RAILS": NETS, "PYTHONPATH": ROOT}
+        own |= {f"PSP_{name}": text for name, text in config.items()}
         process = subprocess.Popen(
             ["ip", "netns", "exec", self.names[end], sys.executable, "-c", text],
             stdin=subprocess.PIPE,
@@ -130,24 +133,70 @@ def hosts() -> Iterator[Hosts]:
         made.close()
 
 
+def restore(hosts: Hosts) -> None:
+    for host, name in enumerate(hosts.names, 1):
+        hosts.ip("-n", name, "neigh", "del", f"10.77.1.{3 - host}", "dev", "rail1")
+
+
+class Exchange:
+    """Two processes that exchange messages; each waits for the next `go`."""
+
+    def __init__(self, hosts: Hosts, there: dict[str, str], **config: str) -> None:
+        one = hosts.start(0, program(exchange, None, SIZE), **config)
+        assert one.stdout
+        address = one.stdout.readline().strip()
+        two = hosts.start(1, program(exchange, address, SIZE), **config, **there)
+        self.one, self.both = one, (one, two)
+
+    def finish_one(self) -> None:
+        assert self.one.stdout
+        assert self.one.stdout.readline(), self.one.communicate(timeout=TIMEOUT)
+
+    def go(self, last: bool = False) -> None:
+        assert self.one.stdin
+        self.one.stdin.write("\n" if last else "on\n")
+        self.one.stdin.flush()
+
+    def end(self) -> list[str]:
+        """The numbers of rails that the two have lost."""
+        self.finish_one()
+        self.go(last=True)
+        ended = [(it.communicate(timeout=TIMEOUT), it.returncode) for it in self.both]
+        assert [code for _, code in ended] == [0, 0], ended
+        for (out, _), _ in ended:
+            print(f"longest message: {out.split(maxsplit=1)[1].strip()}")
+        return [out.split()[0] for (out, _), _ in ended]
+
+
 @pytest.mark.parametrize("number", range(CUTS))
+@pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("cut", [take_down, drop_silently])
 def test_messages_are_whole_although_a_rail_is_cut(
-    cut: Callable[[Hosts], None], number: int, hosts: Hosts
+    cut: Callable[[Hosts], None], idle: bool, number: int, hosts: Hosts
 ) -> None:
-    one = hosts.start(0, program(exchange, None, SIZE))
-    assert one.stdin
-    assert one.stdout
-    address = one.stdout.readline().strip()
-    two = hosts.start(1, program(exchange, address, SIZE))
-    for done in range(6):
-        assert one.stdout.readline(), one.communicate(timeout=TIMEOUT)
-        one.stdin.write("on\n" if done < 5 else "\n")
-        one.stdin.flush()
-        if done == 2:
-            cut(hosts)
-    for process in (one, two):
-        out, err = process.communicate(timeout=TIMEOUT)
-        assert process.returncode == 0, err
-        assert out.split()[0] == "1", out
-        print(f"longest message: {out.split(maxsplit=1)[1].strip()}")
+    run = Exchange(hosts, {})
+    for _ in range(3):
+        run.finish_one()
+        run.go()
+    run.finish_one()
+    if idle:
+        time.sleep(IDLE)
+        cut(hosts)
+    run.go()
+    if not idle:
+        cut(hosts)
+    run.finish_one()
+    run.go()
+    assert run.end() == ["1", "1"]
+
+
+def test_the_first_lane_is_patient(hosts: Hosts) -> None:
+    """The host in `two` has the second rail only, so it carries everything."""
+    run = Exchange(hosts, {"TCP_RAILS": "203.0.113.0/24,10.77.1.0/24"}, TCP_RAIL_TIMEOUT="0.2")
+    run.finish_one()
+    time.sleep(IDLE)
+    drop_silently(hosts)
+    run.go()
+    time.sleep(1.5)
+    restore(hosts)
+    assert run.end() == ["0", "0"]

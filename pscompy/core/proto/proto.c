@@ -98,16 +98,19 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_LANE_DOWN] = {psc_rail_down_arrived, sizeof(psc_wire_lane_t)},
 };
 
-static const arrival_t *proto_check(uint8_t id, uint8_t header_len)
+/* Returns NULL for a message that must not arrive on this lane. */
+static const arrival_t *proto_check(const psc_lane_t *lane, uint8_t id,
+                                    uint8_t header_len)
 {
-    if (id >= PSC_WIRE_COUNT || header_len != arrivals[id].header_len)
+    if (id >= PSC_WIRE_COUNT || header_len != arrivals[id].header_len ||
+        (psc_lane_spare(lane) && id != PSC_WIRE_FRAG))
         return NULL;
     return &arrivals[id];
 }
 
 psc_status_t psc_proto_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
-    const arrival_t *arrival = proto_check(am->id, am->header_len);
+    const arrival_t *arrival = proto_check(lane, am->id, am->header_len);
 
     if (!arrival)
         return PSC_ERR_PROTOCOL;
@@ -128,7 +131,8 @@ void psc_proto_begin(psc_lane_t *lane, const void *header, psc_dest_t *dest)
     psc_status_t status = PSC_ERR_UNSUPPORTED;
 
     in->status = PSC_OK;
-    if (!proto_check(in->id, in->header_len) || in->id >= PSC_WIRE_MATCHED)
+    if (!proto_check(lane, in->id, in->header_len) ||
+        in->id >= PSC_WIRE_MATCHED)
         status = PSC_ERR_PROTOCOL;
     else if (in->id == PSC_WIRE_FRAG)
         status = psc_rndv_frag_begin(lane, header, in->len, dest);

@@ -142,6 +142,8 @@ void psc_rail_sealed(psc_lane_t *lane)
     psc_conn_t *conn = lane->conn;
 
     psc_stripe_drop(lane);
+    if (psc_conn_ended(conn))
+        return;
     conn->lost.sealed |= rail_bit(lane);
     conn->lost.due |= rail_bit(lane);
     psc_conn_mark_busy(conn);

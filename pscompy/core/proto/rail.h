@@ -5,7 +5,10 @@
  *   1. delivers nothing from the lane any more, and takes back what has arrived
  *      over it of messages that are not complete;
  *   2. waits until the fabric has released the lane, so that no late write can
- *      reach memory that the program has back, and sends LANE_DOWN on lane 0;
+ *      reach memory that the program has back, and sends LANE_DOWN on lane 0.
+ *      If the peer's LANE_DOWN has arrived before, there is nothing to wait
+ *      for: the endpoint delivers nothing after ep_close, and what it has not
+ *      sent yet nobody reads;
  *   3. once the peer's LANE_DOWN has arrived too, sends again, over the other
  *      lanes, what the lane had taken of messages that their receiver has not
  *      confirmed.

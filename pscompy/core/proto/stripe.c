@@ -1,5 +1,8 @@
 #include "stripe.h"
 
+#include <stdio.h>
+
+#include "../lane.h"
 #include "pscompy/transport/kit/clock.h"
 
 #define PIECE_MIN (64u << 10)
@@ -196,6 +199,22 @@ void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
     lane->stripe.queued += len;
 }
 
+/* Returns the status that the request of a failed piece gets. A spare lane is
+ * lost with any of its pieces, and rail.c sends the piece's bytes again. */
+static psc_status_t stripe_failed(psc_lane_t *lane, psc_status_t status)
+{
+    if (!psc_lane_spare(lane) || psc_conn_ended(lane->conn))
+        /* CLOSED is the lane, not the connection */
+        return status == PSC_ERR_CLOSED ? PSC_ERR_PEER_LOST : status;
+    if (lane->state != PSC_LANE_FAILED) {
+        snprintf(lane->reason, sizeof lane->reason, "a fragment failed: %s",
+                 psc_status_string(status));
+        psc_lane_fail(lane, status);
+        psc_lane_lose(lane);
+    }
+    return PSC_OK;
+}
+
 void psc_stripe_drop(psc_lane_t *lane)
 {
     for (uint32_t i = 0; i < PSC_PIECES_MAX; i++) {
@@ -209,12 +228,9 @@ void psc_stripe_comp(psc_comp_t *comp, psc_status_t status)
     psc_piece_t *piece = psc_container_of(comp, psc_piece_t, comp);
     psc_req_t *req = piece->req;
 
-    if (status != PSC_OK && psc_lane_spare(piece->lane) &&
-        !psc_conn_ended(piece->lane->conn))
-        status = PSC_OK; /* rail.c sends it again */
-    else if (status == PSC_ERR_CLOSED) /* of the lane, not of the connection */
-        status = PSC_ERR_PEER_LOST;
     stripe_measure(&piece->lane->stripe, piece->len);
     piece->req = NULL;
+    if (status != PSC_OK)
+        status = stripe_failed(piece->lane, status);
     req->bulk->comp.func(&req->bulk->comp, status);
 }

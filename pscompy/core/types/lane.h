@@ -85,7 +85,9 @@ struct psc_lane {
     psc_status_t status; /* why the lane is FAILED */
     psc_role_t role;
     bool closing;
-    bool useless; /* the peer has lost the lane: nothing is to be awaited */
+    /* LANE_DOWN has arrived: ep_fini is called without waiting for ep_stop,
+     * because the peer reads nothing from this lane any more. */
+    bool useless;
     /* A message keeps one of the transport's buffers. At most one may, because
      * messages that wait for a receive must not starve those that do not. */
     bool held;

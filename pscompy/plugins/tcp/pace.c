@@ -41,7 +41,6 @@ void tcp_pace(tcp_ep_t *ep)
         return;
     acked = tcp_pace_acked(ep->rx.fd);
     since = acked - ep->pace_acked;
-    tcp_rail_sent(tcp_ep_iface(ep), now);
     ep->pace_at = now;
     ep->pace_acked = acked;
     if (taken > TCP_PACE_IDLE_NS)

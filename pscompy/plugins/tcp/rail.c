@@ -1,70 +1,103 @@
-/* Rails other than the first. Their connection goes on without them, so they
- * may fail early. They carry only pieces of long messages, so they are polled
- * less often while they bring nothing. */
+/* Spare endpoints: the lanes of a connection other than lane 0. The connection
+ * goes on without them, so they may fail early. They carry only pieces of long
+ * messages, so an interface that has no others is polled less often while it
+ * brings nothing. */
 #include <linux/tcp.h>
 
 #include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
-#define TCP_RAIL_LOOK_NS 250000000 /* between two looks at an endpoint */
+#define TCP_RAIL_LOOK_NS 200000000 /* between two looks at an endpoint */
 #define TCP_RAIL_POLL_NS 20000
 /* Segments that were sent so often without an answer are not merely late. */
 #define TCP_RAIL_RETRIES 2
 
-static bool tcp_rail_spare(const tcp_iface_t *iface)
+void tcp_rail_begin(tcp_ep_t *ep, uint32_t lane)
 {
-    return iface->settings.paced && iface->path > 0;
+    ep->first = lane == 0;
+    ep->spare = lane > 0;
+    tcp_ep_iface(ep)->n_first += ep->first;
 }
 
-/* A peer that does not read still acknowledges what it has no room for, so it
- * is not silent. */
-static bool tcp_rail_silent(const tcp_ep_t *ep, const struct tcp_info *info)
+void tcp_rail_end(tcp_ep_t *ep)
 {
-    int64_t most = tcp_ep_iface(ep)->settings.rail_ns / 1000000;
+    tcp_ep_iface(ep)->n_first -= ep->first;
+    ep->first = false;
+}
 
-    return info->tcpi_last_ack_recv >= most &&
+/* ---- silence ---- */
+
+static bool tcp_rail_due(const tcp_ep_t *ep, const struct tcp_info *info)
+{
+    return info->tcpi_unacked > 0 || info->tcpi_notsent_bytes > 0 ||
+           !tcp_out_empty(&ep->out);
+}
+
+/* Returns how long nothing has been acknowledged although something is due. */
+static int64_t tcp_rail_silence(tcp_ep_t *ep, const struct tcp_info *info,
+                                int64_t now)
+{
+    if (ep->silent_since == 0 || info->tcpi_bytes_acked != ep->rail_acked)
+        ep->silent_since = now;
+    ep->rail_acked = info->tcpi_bytes_acked;
+    return now - ep->silent_since;
+}
+
+/* A peer that does not read still answers when it is asked for room, so it is
+ * not silent. */
+static bool tcp_rail_silent(tcp_ep_t *ep, const struct tcp_info *info,
+                            int64_t now)
+{
+    int64_t most = tcp_ep_iface(ep)->settings.rail_ns;
+
+    return tcp_rail_silence(ep, info, now) >= most &&
+           info->tcpi_last_ack_recv >= most / 1000000 &&
            (info->tcpi_retransmits >= TCP_RAIL_RETRIES ||
             info->tcpi_probes >= TCP_RAIL_RETRIES);
 }
 
 /* Returns true if the endpoint is to be looked at again. */
-static bool tcp_rail_look(tcp_ep_t *ep)
+static bool tcp_rail_look(tcp_ep_t *ep, int64_t now)
 {
     struct tcp_info info = {.tcpi_unacked = 0};
     socklen_t len = sizeof(info);
 
-    if (ep->stage != TCP_EP_UP ||
+    if (!ep->spare || ep->stage != TCP_EP_UP ||
         getsockopt(ep->rx.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
         return false;
-    if (tcp_rail_silent(ep, &info))
+    if (!tcp_rail_due(ep, &info)) {
+        ep->silent_since = 0;
+        return false;
+    }
+    if (tcp_rail_silent(ep, &info, now))
         tcp_ep_break(ep, PSC_ERR_PEER_LOST,
                      "%s has not answered in time (PSP_TCP_RAIL_TIMEOUT)",
                      ep->peer);
-    return info.tcpi_unacked > 0 || info.tcpi_notsent_bytes > 0;
+    return true;
 }
 
-void tcp_rail_sent(tcp_iface_t *iface, int64_t now)
+void tcp_rail_sends(const tcp_ep_t *ep)
 {
-    if (tcp_rail_spare(iface))
-        tcp_iface_wake_at(iface, now + TCP_RAIL_LOOK_NS);
+    if (ep->spare)
+        tcp_iface_wake_at(tcp_ep_iface(ep), psc_clock_now() + TCP_RAIL_LOOK_NS);
 }
 
 int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now)
 {
     bool again = false;
 
-    if (!tcp_rail_spare(iface))
-        return TCP_NEVER;
     psc_list_for_each(ep, &iface->settled, tcp_ep_t, link)
-        again |= tcp_rail_look(ep);
+        again |= tcp_rail_look(ep, now);
     return again ? now + TCP_RAIL_LOOK_NS : TCP_NEVER;
 }
+
+/* ---- polling ---- */
 
 bool tcp_rail_rests(tcp_iface_t *iface)
 {
     int64_t now;
 
-    if (!tcp_rail_spare(iface) || iface->handled > 0)
+    if (iface->path == 0 || iface->n_first > 0 || iface->handled > 0)
         return false;
     now = psc_clock_now();
     if (now < iface->rests_until)

@@ -293,6 +293,7 @@ psc_status_t tcp_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     }
     if (header_len + len > iface->settings.buffer_size)
         return PSC_ERR_INVALID;
+    tcp_rail_sends(ep);
     prefix_len = tcp_prefix_make(prefix, id, header, header_len, len);
     pieces[0] = (struct iovec){prefix, prefix_len};
     return tcp_send_copied(ep, pieces, 1 + (unsigned)n_iov, prefix_len + len);
@@ -370,6 +371,7 @@ psc_status_t tcp_am_zcopy(psc_ep_t *self, uint8_t id, const void *header,
     if (out->last_send - out->first_send == TCP_SENDS_MAX ||
         !tcp_out_has_room(out, TCP_PREFIX_MAX))
         return PSC_ERR_NO_RESOURCE;
+    tcp_rail_sends(ep);
     tcp_out_copy(out, prefix,
                  tcp_prefix_make(prefix, id, header, header_len, len));
     tcp_send_queue(out, iov, n_iov, comp);

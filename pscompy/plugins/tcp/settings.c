@@ -66,8 +66,9 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
 
 /* ---- sockets ---- */
 
-/* Nobody else notices that a rail has become silent: the precon link may run
- * over another one. Its sockets fail after about 30 s. */
+/* Nobody else notices that a rail is silent while nothing is sent on it: the
+ * precon link may run over another one. Its sockets then fail after about
+ * 30 s. */
 static void tcp_socket_watch(int fd)
 {
     static const int on = 1, idle = 10, pause = 5, probes = 4; /* s, s */
