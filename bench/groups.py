@@ -25,7 +25,7 @@ README = {
 
 def groups() -> dict[str, Group]:
     found = (*pairs.groups(), *parcels.groups(), *overlap.groups(), *jobs.groups())
-    found = (*found, rails.group(), endpoints.group(), *_growth())
+    found = (*found, *rails.groups(), endpoints.group(), *_growth())
     return {group.name: group for group in found}
 
 

@@ -1,5 +1,6 @@
-"""Several rails of tcp: two network namespaces that are joined by links of known rates (veth pairs,
-shaped by tbf), far below what the cores can move. Needs root."""
+"""Several rails of tcp, or of portals over its interface in software: two network namespaces that
+are joined by links of known rates (veth pairs, shaped by tbf), far below what the cores can move.
+Needs root."""
 
 from __future__ import annotations
 
@@ -56,19 +57,25 @@ class Links:
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
-    def start(self, end: int, rails: int, *arguments: object) -> subprocess.Popen[str]:
+    def start(self, end: int, fabric: str, rails: int, *arguments: object) -> subprocess.Popen[str]:
         """Start rails_end.py in one of the namespaces, with the first `rails` rails."""
-        nets = ",".join(f"10.77.{i}.0/24" for i in range(rails))
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PSP_")}
-        own = {"PSP_KEY": self.key, "PSP_SHM": "0", "PSP_TCP": "9"}
+        own = {"PSP_KEY": self.key, "PSP_SHM": "0", f"PSP_{fabric.upper()}": "9"}
         return subprocess.Popen(
             ["ip", "netns", "exec", self.names[end], sys.executable, "-m", "bench.rails_end",
              *map(str, arguments)],
             cwd=Path(__file__).parents[1],
-            env=kept | own | {"PSP_TCP_RAILS": nets},
+            env=kept | own | dict([_rails(fabric, end, rails)]),
             stdout=subprocess.PIPE,
             text=True,
         )  # fmt: skip
+
+
+def _rails(fabric: str, end: int, number: int) -> tuple[str, str]:
+    """The variable that names the rails of one end, and its value."""
+    if fabric == "portals":
+        return "PSP_PORTALS_INTERFACE", ",".join(f"10.77.{i}.{end + 1}" for i in range(number))
+    return "PSP_TCP_RAILS", ",".join(f"10.77.{i}.0/24" for i in range(number))
 
 
 def _ip(*words: str) -> None:
@@ -90,13 +97,15 @@ def links(rates: Sequence[float]) -> Iterator[Links]:
         made.close()
 
 
-def one_way(rates: Sequence[float], seconds: float, sizes: Sequence[int]) -> dict[int, float]:
+def one_way(
+    rates: Sequence[float], seconds: float, sizes: Sequence[int], fabric: str = "tcp"
+) -> dict[int, float]:
     """The seconds of a message of each size one way, over links of these rates in Mbit/s."""
     with links(rates) as made:
-        server = made.start(1, len(rates), "serve", "10.77.0.2")
+        server = made.start(1, fabric, len(rates), "serve", "10.77.0.2")
         assert server.stdout is not None
         address = server.stdout.readline().strip()
-        client = made.start(0, len(rates), "call", address, seconds, *sizes)
+        client = made.start(0, fabric, len(rates), "call", address, seconds, *sizes)
         try:
             out, _ = client.communicate(timeout=TIMEOUT)
             server.communicate(timeout=TIMEOUT)
@@ -111,9 +120,9 @@ def one_way(rates: Sequence[float], seconds: float, sizes: Sequence[int]) -> dic
     return {int(size): taken for size, taken in told["seconds"].items()}
 
 
-def rate(rates: Sequence[float], seconds: float, size: int) -> float:
+def rate(rates: Sequence[float], seconds: float, size: int, fabric: str = "tcp") -> float:
     """MB/s of messages of this size."""
-    return size / one_way(rates, seconds, [size])[size] / 1e6
+    return size / one_way(rates, seconds, [size], fabric)[size] / 1e6
 
 
 # ---- figure 9 -----------------------------------------------------------------------------------
@@ -126,8 +135,8 @@ def _label(size: int) -> str:
     return f"{size} B"
 
 
-def _line(number: int, seconds: float) -> Figures:
-    taken = one_way([RATE] * number, seconds, SIZES)
+def _line(number: int, fabric: str, seconds: float) -> Figures:
+    taken = one_way([RATE] * number, seconds, SIZES, fabric)
     return {_label(size): size / each / 1e6 for size, each in taken.items()}
 
 
@@ -146,21 +155,21 @@ LATENCY = "8 B, 4 rails of one"
 FULL = 0.1  # seconds; shorter launches leave out the messages of GiB, which take a minute
 
 
-def _table(seconds: float) -> Figures:
-    one = rate([RATE], seconds, LONG)
-    alone = {it: rate([it], seconds, LONG) for it in {*UNEQUAL, *QUARTER} - {RATE}} | {RATE: one}
+def _table(fabric: str, seconds: float) -> Figures:
+    of = partial(rate, seconds=seconds, fabric=fabric)
+    alone = {it: of([it], size=LONG) for it in {RATE, *UNEQUAL, *QUARTER}}
     figures = {
-        EFFICIENCY: rate([RATE] * 4, seconds, LONG) / (4 * one),
-        THREE: rate([RATE] * 3, seconds, 256 * M) / rate([RATE] * 2, seconds, 256 * M),
-        SUM: rate(UNEQUAL, seconds, LONG) / sum(alone[it] for it in UNEQUAL),
-        SLOW: rate(QUARTER, seconds, LONG) / sum(alone[it] for it in QUARTER),
-        LATENCY: _small(4, seconds) / _small(1, seconds),
+        EFFICIENCY: of([RATE] * 4, size=LONG) / (4 * alone[RATE]),
+        THREE: of([RATE] * 3, size=256 * M) / of([RATE] * 2, size=256 * M),
+        SUM: of(UNEQUAL, size=LONG) / sum(alone[it] for it in UNEQUAL),
+        SLOW: of(QUARTER, size=LONG) / sum(alone[it] for it in QUARTER),
+        LATENCY: _small(4, fabric, seconds) / _small(1, fabric, seconds),
     }
-    return figures | (_dips(seconds) if seconds >= FULL else {})
+    return figures | (_dips(seconds) if seconds >= FULL and fabric == "tcp" else {})
 
 
-def _small(number: int, seconds: float) -> float:
-    return one_way([FAST] * number, max(seconds, SMALL_SECONDS), [SMALL])[SMALL]
+def _small(number: int, fabric: str, seconds: float) -> float:
+    return one_way([FAST] * number, max(seconds, SMALL_SECONDS), [SMALL], fabric)[SMALL]
 
 
 def _dips(seconds: float) -> Figures:
@@ -173,17 +182,22 @@ def _dips(seconds: float) -> Figures:
     return figures
 
 
-def group() -> Group:
+def groups() -> tuple[Group, Group]:
+    return _group("rails", "tcp"), _group("rails-portals", "portals")
+
+
+def _group(name: str, fabric: str) -> Group:
+    dips = DIPS.values() if fabric == "tcp" else ()
     ratio = "of/s"  # more is better
     cells = (
         Cell(EFFICIENCY, ratio, 0.95, ()),
         Cell(THREE, ratio, 1.45, ()),
         Cell(SUM, ratio, 0.93, ()),
         Cell(SLOW, ratio, 0.90, ()),
-        *(Cell(name, ratio, 0.98, ()) for name in DIPS.values()),
+        *(Cell(it, ratio, 0.98, ()) for it in dips),
         Cell(LATENCY, "times", 1.05, ()),
         *(Cell(_label(size), "MB/s", size=size) for size in SIZES),
     )
-    lines = {f"{n} rail{'s' * (n > 1)}": partial(_line, n) for n in NUMBERS}
-    title = f"tcp: rails of {RATE} Mbit/s"
-    return Group("rails", title, cells, {OWN: _table, **lines})
+    lines = {f"{n} rail{'s' * (n > 1)}": partial(_line, n, fabric) for n in NUMBERS}
+    title = f"{fabric}: rails of {RATE} Mbit/s"
+    return Group(name, title, cells, {OWN: partial(_table, fabric), **lines})

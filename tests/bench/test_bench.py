@@ -112,9 +112,10 @@ def test_help_names_every_group():
         assert name in said
 
 
-def test_rails_between_two_namespaces():
+@pytest.mark.parametrize("fabric", ["tcp", "portals"])
+def test_rails_between_two_namespaces(fabric):
     try:
-        taken = rails.one_way((200, 200), 0.01, (8, 4 << 20))  # checks the number of lanes
+        taken = rails.one_way((200, 200), 0.01, (8, 4 << 20), fabric)  # checks the lanes' number
     except NotMeasured as error:
         pytest.skip(str(error))
     assert set(taken) == {8, 4 << 20}
