@@ -41,7 +41,7 @@ def _worker_of(users: Sequence[int]) -> str:
 
 
 def _origin_of(number: int, endpoint: str) -> str:
-    """What distinguishes endpoints from those of other calls: nothing for the first ones of a
+    """The words that distinguish endpoints from those of other calls; "" for the first ones of a
     World. `number` is the context on which the ranks have agreed, `endpoint` names the caller if it
     is one."""
     taken: int = (number - lib.PSC_CONTEXT_USER) // 2

@@ -1,4 +1,4 @@
-"""What dumps and PSP_DEADLOCK_WARNINGS tell about endpoints; by real jobs."""
+"""Dumps and PSP_DEADLOCK_WARNINGS name endpoints; by real jobs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ def test_long_waits_on_endpoints_are_told(run, script, category):
         waits = f"rank {rank} has waited" in line and f"receive from rank {what}" in line
         return waits and f"endpoint {k}" in line and "deadlock" not in line
 
-    lines_until(process, enough)
+    lines = lines_until(process, enough)
+    assert enough(lines), lines
 
 
 def test_ranks_that_wait_for_each_other_on_an_endpoint(run, script):

@@ -1,4 +1,4 @@
-"""What the entries of PSP_TCP_RAILS name: addresses, networks and interfaces of this host."""
+"""Entries of PSP_TCP_RAILS: addresses, networks and interfaces of this host."""
 
 from __future__ import annotations
 
