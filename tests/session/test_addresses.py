@@ -10,23 +10,20 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 import pscompy
-from tests.names import A_KEY, ANOTHER_KEY
+from tests.names import ANOTHER_KEY
 from tests.program import program
+from tests.two_hosts import Namespaces
 
-ROOT = str(Path(pscompy.__file__).parents[1])
 TIMEOUT = 120  # seconds; a guard against hanging
 BRIDGE = "172.31.0.1"
 
 
 def listener(port):
-    import pscompy
 
     with pscompy.Session() as session, session.listen(port=port) as sock:
         print(sock.address, flush=True)
@@ -41,8 +38,6 @@ def listener(port):
 
 def caller(address, stays=False):
     import time
-
-    import pscompy
 
     with pscompy.Session() as session:
         c = session.connect(address)
@@ -71,12 +66,12 @@ def addresses(**options):
     print(*advertised("", **options))
 
 
-class Hosts:
+class Hosts(Namespaces):
     """Two network namespaces: the process in `one` connects, the process in `two` listens."""
 
     def __init__(self) -> None:
         self.one, self.two = (f"psc{os.getpid()}h{n}" for n in (1, 2))
-        self._started: list[subprocess.Popen[str]] = []
+        super().__init__(self.one, self.two)
 
     def make(self) -> str:
         """Create both namespaces; returns the reason if that is not possible, else an empty
@@ -103,26 +98,6 @@ class Hosts:
 
     def ip(self, host: str, words: str) -> None:
         subprocess.run(["ip", "-n", host, *words.split()], check=True)
-
-    def start(self, host: str, text: str, **env: object) -> subprocess.Popen[str]:
-        environ = {**os.environ, "PYTHONPATH": ROOT, "PSP_KEY": A_KEY}
-        environ |= {name: str(value) for name, value in env.items()}
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", host, sys.executable, "-c", text],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environ,
-        )
-        self._started.append(process)
-        return process
-
-    def close(self) -> None:
-        for process in self._started:
-            process.kill()
-            process.communicate()
-        for host in (self.one, self.two):
-            subprocess.run(["ip", "netns", "del", host], capture_output=True, check=False)
 
 
 @pytest.fixture

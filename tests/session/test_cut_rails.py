@@ -8,16 +8,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 import pscompy
-from tests.names import A_KEY
 from tests.program import program
+from tests.two_hosts import Namespaces
 from tests.waiting import expect_soon
 
-ROOT = str(Path(pscompy.__file__).parents[1])
 TIMEOUT = 300  # seconds; a guard against hanging
 RAILS = 2
 NETS = ",".join(f"10.77.{i}.0/24" for i in range(RAILS))
@@ -30,10 +28,7 @@ SIZE = 16 << 20
 def exchange(address, size):
     """Send and receive messages of this size until the other one says that it is enough. Prints
     the longest time of one."""
-    import sys
     import time
-
-    import pscompy
 
     def other():
         if address:
@@ -61,12 +56,11 @@ def exchange(address, size):
         print(c.stats["rails_lost"], f"{longest:.3f} s", flush=True)
 
 
-class Hosts:
+class Hosts(Namespaces):
     """Two namespaces with RAILS links: 10.77.I.1 and 10.77.I.2 on link I."""
 
     def __init__(self) -> None:
-        self.names = [f"psc{os.getpid()}c{end}" for end in (1, 2)]
-        self._started: list[subprocess.Popen[str]] = []
+        super().__init__(*(f"psc{os.getpid()}c{end}" for end in (1, 2)))
 
     def make(self) -> str:
         """Create both namespaces. Returns the reason if that is not possible."""
@@ -88,28 +82,6 @@ class Hosts:
 
     def ip(self, *words: str) -> None:
         subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
-
-    def start(self, end: int, text: str, **config: str) -> subprocess.Popen[str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("PSP_")}
-        own = {"PSP_KEY": A_KEY, "PSP_SHM": "0", "PSP_TCP_RAILS": NETS, "PYTHONPATH": ROOT}
-        own |= {f"PSP_{name}": text for name, text in config.items()}
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", self.names[end], sys.executable, "-c", text],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=kept | own,
-        )
-        self._started.append(process)
-        return process
-
-    def close(self) -> None:
-        for process in self._started:
-            process.kill()
-            process.communicate()
-        for name in self.names:
-            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
 
 
 def take_down(hosts: Hosts) -> None:
@@ -151,10 +123,12 @@ class Exchange:
     """Two processes that exchange messages; each waits for the next `go`."""
 
     def __init__(self, hosts: Hosts, there: dict[str, str], **config: str) -> None:
-        one = hosts.start(0, program(exchange, None, SIZE), **config)
+        env = {"PSP_SHM": "0", "PSP_TCP_RAILS": NETS, **config}
+        here, other = hosts.names
+        one = hosts.start(here, program(exchange, None, SIZE), **env)
         assert one.stdout
         address = one.stdout.readline().strip()
-        two = hosts.start(1, program(exchange, address, SIZE), **config, **there)
+        two = hosts.start(other, program(exchange, address, SIZE), **env | there)
         self.one, self.both = one, (one, two)
 
     def finish_one(self) -> None:
@@ -201,7 +175,9 @@ def test_messages_are_whole_although_a_rail_is_cut(
 
 def test_the_first_lane_is_patient(hosts: Hosts) -> None:
     """The host in `two` has the second rail only, so it carries everything."""
-    run = Exchange(hosts, {"TCP_RAILS": "203.0.113.0/24,10.77.1.0/24"}, TCP_RAIL_TIMEOUT="0.2")
+    run = Exchange(
+        hosts, {"PSP_TCP_RAILS": "203.0.113.0/24,10.77.1.0/24"}, PSP_TCP_RAIL_TIMEOUT="0.2"
+    )
     run.finish_one()
     before = retransmissions(hosts.names[0])
     drop_silently(hosts)
