@@ -84,10 +84,23 @@ static bool buffer_contiguous(const Py_buffer *view)
     return PyBuffer_IsContiguous(view, 'C') != 0;
 }
 
-static int buffer_get(Py_buffer *view, PyObject *object, psb_needs_t needs)
+/* Explains why the object's memory cannot be had, unless its exporter does. */
+static void buffer_fail(PyObject *object, psb_needs_t needs)
 {
     psb_raised_t raised;
 
+    if (!PyErr_ExceptionMatches(PyExc_ValueError) &&
+        !PyErr_ExceptionMatches(PyExc_BufferError))
+        return;
+    raised = psb_raised_take();
+    buffer_explain(object, needs.writable, raised);
+    Py_XDECREF(raised.type);
+    Py_XDECREF(raised.value);
+    Py_XDECREF(raised.traceback);
+}
+
+static int buffer_get(Py_buffer *view, PyObject *object, psb_needs_t needs)
+{
     if (PSB_UNLIKELY(!PyObject_CheckBuffer(object))) {
         buffer_refuse_type(object);
         return -1;
@@ -96,14 +109,7 @@ static int buffer_get(Py_buffer *view, PyObject *object, psb_needs_t needs)
                                         needs.writable
                                             ? BUFFER_FLAGS | PyBUF_WRITABLE
                                             : BUFFER_FLAGS) < 0)) {
-        if (!PyErr_ExceptionMatches(PyExc_ValueError) &&
-            !PyErr_ExceptionMatches(PyExc_BufferError))
-            return -1;
-        raised = psb_raised_take();
-        buffer_explain(object, needs.writable, raised);
-        Py_XDECREF(raised.type);
-        Py_XDECREF(raised.value);
-        Py_XDECREF(raised.traceback);
+        buffer_fail(object, needs);
         return -1;
     }
     if (PSB_UNLIKELY(buffer_has_objects(view->format))) {
@@ -206,12 +212,36 @@ static int buffers_get_pieces(psb_buffers_t *buffers, PyObject *tuple,
     return 0;
 }
 
+/* An export keeps a bytearray from being resized. It is counted here as
+ * PyObject_GetBuffer and PyBuffer_Release count it, which take several times as
+ * long; with the GIL only, because the count is not atomic. */
+static bool buffers_get_bytearray(psb_buffers_t *buffers, PyObject *object)
+{
+#ifdef Py_GIL_DISABLED
+    (void)buffers;
+    (void)object;
+    return false;
+#else
+    ((PyByteArrayObject *)object)->ob_exports++;
+    buffers->piece = (psc_iov_t){PyByteArray_AS_STRING(object),
+                                 (size_t)PyByteArray_GET_SIZE(object)};
+    buffers->keeper = (uintptr_t)Py_NewRef(object) | PSB_KEPT_BY_EXPORT;
+    return true;
+#endif
+}
+
+static void buffers_release_bytearray(PyObject *object)
+{
+    ((PyByteArrayObject *)object)->ob_exports--;
+    Py_DECREF(object);
+}
+
 /* Memory that a reference to the object keeps in its place. */
 static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
                              bool writable)
 {
-    if (PyByteArray_CheckExact(object)) /* may be resized */
-        return false;
+    if (PyByteArray_CheckExact(object))
+        return buffers_get_bytearray(buffers, object);
     if (PyBytes_CheckExact(object) && !writable)
         buffers->piece = (psc_iov_t){PyBytes_AS_STRING(object),
                                      (size_t)PyBytes_GET_SIZE(object)};
@@ -246,16 +276,18 @@ static int buffers_stride(psb_buffers_t *buffers, bool writable)
 static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
                            psb_needs_t needs, psb_view_room_t *room)
 {
+    Py_buffer *view = &room->view;
+
     if (buffers_get_kept(buffers, object, needs.writable))
         return 0;
-    room->views = (psb_views_t){
-        .view = &room->view, .pieces = &room->piece, .in_room = true};
-    buffers->keeper = (uintptr_t)&room->views;
-    if (buffers_add(buffers, object, needs) < 0)
+    if (buffer_get(view, object, needs) < 0)
         return -1;
-    if (PSB_UNLIKELY(!buffer_contiguous(&room->view)))
+    room->views = (psb_views_t){
+        .view = view, .nbytes = (uint64_t)view->len, .n = 1, .in_room = true};
+    buffers->keeper = (uintptr_t)&room->views;
+    if (PSB_UNLIKELY(!buffer_contiguous(view)))
         return buffers_stride(buffers, needs.writable);
-    buffers->piece = room->piece;
+    buffers->piece = (psc_iov_t){view->buf, (size_t)view->len};
     return 0;
 }
 
@@ -270,7 +302,7 @@ int psb_buffers_keep(psb_buffers_t *buffers)
         return -1;
     views = psb_buffers_views(buffers);
     *views->view = *room->view;
-    *views->pieces = *room->pieces;
+    *views->pieces = buffers->piece;
     views->nbytes = room->nbytes;
     views->n = room->n;
     views->lease = room->lease;
@@ -341,6 +373,8 @@ void psb_buffers_release(psb_buffers_t *buffers)
     psb_buffers_init(buffers);
     if (kept_by == PSB_KEPT_BY_OWNER)
         Py_DECREF((PyObject *)keeper);
+    else if (kept_by == PSB_KEPT_BY_EXPORT)
+        buffers_release_bytearray(keeper);
     else if (PSB_UNLIKELY(kept_by == PSB_KEPT_BY_LEASE))
         psb_lease_end(keeper);
     else if (keeper)
@@ -351,7 +385,7 @@ int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg)
 {
     const psb_views_t *views = psb_buffers_views(buffers);
 
-    if (psb_buffers_kept_by(buffers) == PSB_KEPT_BY_OWNER)
+    if (psb_buffers_kept_by(buffers) & PSB_KEPT_BY_OWNER) /* or an export */
         Py_VISIT((PyObject *)psb_buffers_keeper(buffers));
     for (uint32_t i = 0; views && i < views->n; i++)
         Py_VISIT(views->view[i].obj);

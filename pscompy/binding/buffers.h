@@ -6,7 +6,7 @@
 /* Views of the buffer protocol, and the pieces of memory that they show. */
 typedef struct psb_views {
     Py_buffer *view;
-    psc_iov_t *pieces;
+    psc_iov_t *pieces; /* not of a view in room, which has one */
     psc_layout_t *layout; /* the pieces are those of this layout; or NULL */
     uint64_t nbytes;
     uint32_t n;
@@ -18,7 +18,6 @@ typedef struct psb_views {
 typedef struct psb_view_room {
     psb_views_t views;
     Py_buffer view;
-    psc_iov_t piece;
 } psb_view_room_t;
 
 /* Small, because each outstanding request has one: `keeper` is an address whose
@@ -31,6 +30,7 @@ typedef struct psb_buffers {
 #define PSB_KEPT_BY_VIEWS 0u /* psb_views_t */
 #define PSB_KEPT_BY_OWNER 1u /* PyObject: an array or bytes, of `piece` */
 #define PSB_KEPT_BY_LEASE 2u /* psb_lease_t, of the array of `piece` */
+#define PSB_KEPT_BY_EXPORT 3u /* PyObject: a bytearray, of `piece` */
 #define PSB_KEPT_MASK 3u
 
 static inline unsigned psb_buffers_kept_by(const psb_buffers_t *buffers)
