@@ -94,46 +94,48 @@ bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name)
                             iface->listener.job, rank) < SHM_PATH_MAX;
 }
 
-/* True if this descriptor of the process is the inbox. */
-static bool shm_process_holds(int process, int number, int inbox_fd)
+/* Another rank's inbox, while that rank is called. */
+typedef struct shm_there {
+    int pid, number; /* the process and its descriptor, as the name says */
+    /* The process's folder in /proc. Once the process has ended, its id may be
+     * another process's, but not this folder: nothing can be opened there any
+     * more. */
+    int process;
+    int fd; /* the inbox, */
+    shm_inbox_t *inbox; /* its first page, */
+    shm_card_t card; /* and a copy of its card */
+} shm_there_t;
+
+static bool shm_there_locate(const shm_iface_t *iface, int rank,
+                             shm_there_t *there)
 {
-    struct stat here, there;
+    char name[SHM_PATH_MAX], place[SHM_PLACE_SIZE];
+    ssize_t n;
+
+    shm_inbox_name(iface, rank, name);
+    n = readlink(name, place, sizeof place - 1);
+    if (n < 0)
+        return false;
+    place[n] = '\0';
+    return sscanf(place, SHM_PLACE, &there->pid, &there->number) == 2;
+}
+
+/* Opens a descriptor of the process. Returns -1 with errno. */
+static int shm_process_open(int process, int number)
+{
     char name[24];
 
     snprintf(name, sizeof name, "fd/%d", number);
-    return fstat(inbox_fd, &here) == 0 &&
-           fstatat(process, name, &there, 0) == 0 &&
-           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
-}
-
-/* Opens the folder in /proc of the process that has the inbox. Once it has
- * ended, its id may be another process's, but not this folder: nothing can be
- * opened there any more. Returns -1 with errno if no such process is there. */
-static int shm_card_open_process(const shm_card_t *card, int inbox_fd)
-{
-    char path[24];
-    int process;
-
-    snprintf(path, sizeof path, "/proc/%d", (int)card->pid);
-    process = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (process >= 0 && !shm_process_holds(process, card->inbox, inbox_fd)) {
-        close(process);
-        errno = ESRCH;
-        return -1;
-    }
-    return process;
+    return openat(process, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
 /* Opens a pipe of the process for reading and writing: without a reader, a
  * write to it would raise SIGPIPE. */
 static int shm_process_open_pipe(int process, int number)
 {
+    int fd = shm_process_open(process, number);
     struct stat status;
-    char name[24];
-    int fd;
 
-    snprintf(name, sizeof name, "fd/%d", number);
-    fd = openat(process, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode))) {
         close(fd);
         errno = EPROTO;
@@ -142,32 +144,51 @@ static int shm_process_open_pipe(int process, int number)
     return fd;
 }
 
-/* Opens the rank's inbox and maps its first page. Returns the descriptor, or -1
- * with errno. */
-static int shm_inbox_open(const shm_iface_t *iface, int rank,
-                          shm_inbox_t **inbox_p)
+static bool shm_there_map(const shm_iface_t *iface, shm_there_t *there)
 {
-    char name[SHM_PATH_MAX];
     shm_board_t *board;
-    int fd;
 
-    shm_inbox_name(iface, rank, name);
-    fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return -1;
-    if (shm_board_map(&board, fd, shm_inbox_size(&iface->geometry)) == PSC_OK) {
-        *inbox_p = (shm_inbox_t *)(void *)board;
-        return fd;
-    }
-    close(fd);
-    errno = EPROTO;
-    return -1;
+    if (shm_board_map(&board, there->fd, shm_inbox_size(&iface->geometry)) !=
+        PSC_OK)
+        return false;
+    there->inbox = (shm_inbox_t *)(void *)board;
+    memcpy(&there->card, &there->inbox->card, sizeof there->card);
+    return true;
+}
+
+static void shm_there_close(shm_there_t *there)
+{
+    if (there->fd >= 0)
+        close(there->fd);
+    if (there->process >= 0)
+        close(there->process);
+}
+
+/* Opens the rank's inbox, which its process holds. Returns false if there is
+ * none. */
+static bool shm_there_open(const shm_iface_t *iface, int rank,
+                           shm_there_t *there)
+{
+    char folder[24];
+
+    *there = (shm_there_t){.process = -1, .fd = -1};
+    if (!shm_there_locate(iface, rank, there))
+        return false;
+    snprintf(folder, sizeof folder, "/proc/%d", there->pid);
+    there->process = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (there->process >= 0)
+        there->fd = shm_process_open(there->process, there->number);
+    if (there->fd >= 0 && shm_there_map(iface, there))
+        return true;
+    shm_there_close(there);
+    return false;
 }
 
 /* Returns NULL, or the reason why no connection by this card is possible. */
 static const char *shm_card_check(const shm_iface_t *iface, int rank,
-                                  const shm_card_t *card)
+                                  const shm_there_t *there)
 {
+    const shm_card_t *card = &there->card;
     uint8_t proof[PSC_SIPHASH_SIZE];
 
     shm_card_prove(card, iface->key, proof);
@@ -175,24 +196,22 @@ static const char *shm_card_check(const shm_iface_t *iface, int rank,
         return "another version of pscompy, or another rank";
     if (!psc_siphash_equal(proof, card->proof))
         return "the rank does not hold the key of the job";
+    if (card->pid != there->pid || card->inbox != there->number)
+        return "the rank has ended, and another process holds its inbox";
     if (memcmp(&card->geometry, &iface->geometry, sizeof card->geometry) != 0)
         return "the rank has rings of another size (PSP_SHM_BUFFER_SIZE, "
                "PSP_SHM_RECVQ_SIZE)";
     return NULL;
 }
 
-/* Makes the rank's control thread, or whoever polls there, look at its board.
- * `fd` is the inbox. */
-static void shm_inbox_knock(const shm_iface_t *iface, shm_inbox_t *inbox,
-                            int fd, const shm_card_t *card)
+/* Makes the rank's control thread, or whoever polls there, look at its
+ * board. */
+static void shm_there_knock(const shm_iface_t *iface, const shm_there_t *there)
 {
-    int process = shm_card_open_process(card, fd), knock;
+    int knock;
 
-    shm_board_set(&inbox->board, (uint32_t)iface->rank);
-    if (process < 0)
-        return;
-    knock = shm_process_open_pipe(process, card->knock);
-    close(process);
+    shm_board_set(&there->inbox->board, (uint32_t)iface->rank);
+    knock = shm_process_open_pipe(there->process, there->card.knock);
     if (knock < 0)
         return;
     shm_bell_ring(knock);
@@ -218,17 +237,14 @@ void shm_call_check(shm_ep_t *ep)
 /* Makes a rank whose call was refused look at its board. */
 static void shm_call_tell(shm_iface_t *iface, int rank)
 {
-    shm_inbox_t *there;
-    shm_card_t card;
-    int fd = shm_inbox_open(iface, rank, &there);
+    shm_there_t there;
 
-    if (fd < 0)
+    if (!shm_there_open(iface, rank, &there))
         return;
-    memcpy(&card, &there->card, sizeof card);
-    if (shm_card_check(iface, rank, &card) == NULL)
-        shm_inbox_knock(iface, there, fd, &card);
-    shm_board_unmap(&there->board);
-    close(fd);
+    if (shm_card_check(iface, rank, &there) == NULL)
+        shm_there_knock(iface, &there);
+    shm_board_unmap(&there.inbox->board);
+    shm_there_close(&there);
 }
 
 /* Refuse the call of a rank to which no endpoint leads. */
@@ -250,44 +266,39 @@ static void shm_call_refuse(shm_iface_t *iface, int rank)
 /* Watches the rank's process and opens its bell, in this order: the bell opens
  * only if the process has not ended, so no other one can have had its id when
  * the watch began. Returns NULL, or the reason of a failure. */
-static const char *shm_call_watch(shm_ep_t *ep, int fd, const shm_card_t *card)
+static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
 {
-    const char *why = NULL;
-    int process = shm_card_open_process(card, fd);
-
-    if (process < 0)
-        return shm_link_why(errno);
-    ep->link->pid = ep->pid = card->pid;
+    ep->link->pid = ep->pid = there->pid;
     shm_link_guard(ep->link);
-    ep->bell = shm_process_open_pipe(process, card->bell);
+    ep->bell = shm_process_open_pipe(there->process, there->card.bell);
     if (ep->bell < 0)
-        why = shm_link_why(errno);
-    else if (ep->link->process.fd < 0)
-        why = "the process of the rank cannot be watched";
-    close(process);
-    return why;
+        return shm_link_why(errno);
+    return ep->link->process.fd < 0
+               ? "the process of the rank cannot be watched"
+               : NULL;
 }
 
 /* Maps both rings, and everything else that the endpoint needs of the rank.
- * Takes ownership of `there`. Returns NULL, or the reason of a failure. */
-static const char *shm_call_map(shm_ep_t *ep, shm_inbox_t *there, int fd,
-                                const shm_card_t *card)
+ * Takes ownership of the inbox's first page. Returns NULL, or the reason of a
+ * failure. */
+static const char *shm_call_map(shm_ep_t *ep, const shm_there_t *there)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
     const shm_geometry_t *geometry = &iface->geometry;
-    const char *why = shm_card_check(iface, ep->rank, card);
+    const shm_card_t *card = &there->card;
+    const char *why = shm_card_check(iface, ep->rank, there);
 
-    ep->peer_board = &there->board;
+    ep->peer_board = &there->inbox->board;
     if (why != NULL)
         return why;
     ep->link = shm_link_create(iface, -1);
     if (ep->link == NULL)
         return "no memory is left";
     ep->link->ep = ep;
-    why = shm_call_watch(ep, fd, card);
+    why = shm_call_watch(ep, there);
     if (why != NULL)
         return why;
-    if (shm_ring_map_own(&ep->tx.ring, geometry, fd,
+    if (shm_ring_map_own(&ep->tx.ring, geometry, there->fd,
                          shm_inbox_at(geometry, iface->rank)) != PSC_OK ||
         shm_ring_map_own(&ep->rx.ring, geometry, iface->inbox_fd,
                          shm_inbox_at(geometry, ep->rank)) != PSC_OK)
@@ -304,10 +315,9 @@ static const char *shm_call_map(shm_ep_t *ep, shm_inbox_t *there, int fd,
 
 /* Offers the connection. If the rank has called before, the next pass takes its
  * offer; else it is called. */
-static void shm_call_offer(shm_ep_t *ep, int fd, const shm_card_t *card)
+static void shm_call_offer(shm_ep_t *ep, const shm_there_t *there)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
-    shm_inbox_t *there = (shm_inbox_t *)(void *)ep->peer_board;
     uint32_t offer = SHM_CALL_OFFERED, none = SHM_CALL_NONE;
 
     if (ep->link->verdict)
@@ -320,7 +330,7 @@ static void shm_call_offer(shm_ep_t *ep, int fd, const shm_card_t *card)
                     "shm: rank %d was connected before and needs a link",
                     ep->rank);
     } else if (shm_offer_state(&ep->rx.ring) == SHM_CALL_NONE) {
-        shm_inbox_knock(iface, there, fd, card);
+        shm_there_knock(iface, there);
     } else {
         shm_ep_tell(ep);
         shm_board_set(&iface->inbox->board, (uint32_t)ep->rank);
@@ -332,32 +342,28 @@ psc_status_t shm_ep_call(psc_ep_t *super, int rank)
 {
     shm_ep_t *ep = shm_ep(super);
     shm_iface_t *iface = shm_ep_iface(ep);
-    shm_inbox_t *there;
-    shm_card_t card;
+    shm_there_t there;
     const char *why;
-    int fd;
 
     if (ep->state != SHM_EP_NEW || iface->inbox == NULL || rank < 0 ||
         rank >= (int)SHM_INBOX_RANKS || rank == iface->rank ||
         iface->ranks[rank] != NULL)
         return PSC_ERR_INVALID;
-    fd = shm_inbox_open(iface, rank, &there);
-    if (fd < 0)
+    if (!shm_there_open(iface, rank, &there))
         return PSC_ERR_CONNECT;
-    memcpy(&card, &there->card, sizeof card);
     ep->rank = rank;
     ep->role = iface->rank < rank ? PSC_ROLE_CONNECTOR : PSC_ROLE_ACCEPTOR;
     ep->bit = (uint32_t)rank;
     iface->ranks[rank] = ep;
     shm_ep_enter(ep, SHM_EP_CONNECTING);
-    why = shm_call_map(ep, there, fd, &card);
+    why = shm_call_map(ep, &there);
     if (why != NULL) {
         shm_ep_fail(ep, PSC_ERR_CONNECT, "shm: rank %d: %s", rank, why);
     } else {
         shm_link_enter(ep->link, SHM_STAGE_VERDICT);
-        shm_call_offer(ep, fd, &card);
+        shm_call_offer(ep, &there);
     }
-    close(fd);
+    shm_there_close(&there);
     return PSC_INPROGRESS;
 }
 

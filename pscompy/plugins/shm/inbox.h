@@ -18,6 +18,9 @@
 #include "call.h"
 
 #define SHM_INBOX_RANKS SHM_BOARD_BITS
+/* Where an inbox's name leads: to a process and its descriptor. */
+#define SHM_PLACE "/proc/%d/fd/%d"
+#define SHM_PLACE_SIZE 40u
 #define SHM_CARD_MAGIC 0x32786f62u /* "box2" */
 
 /* Written once, by the owner. */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "pscompy/transport/kit/clock.h"
-#include "shm.h"
+#include "inbox.h"
 
 #define SHM_FOLDER "pscompy-"
 #define SHM_BACKLOG 4096
@@ -291,10 +291,9 @@ psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
 static bool shm_listener_link(const shm_iface_t *iface, const char *name)
 {
     const shm_listener_t *listener = &iface->listener;
-    char file[48];
+    char file[SHM_PLACE_SIZE];
 
-    snprintf(file, sizeof file, "/proc/%ld/fd/%d", (long)getpid(),
-             iface->inbox_fd);
+    snprintf(file, sizeof file, SHM_PLACE, (int)getpid(), iface->inbox_fd);
     for (int tries = 0; tries < 100; tries++) {
         if (mkdir(listener->job, 0700) != 0 && errno != EEXIST)
             return false;
