@@ -101,11 +101,11 @@ class Control:
         held as long as it is in use. A failure of the network ends what was queued, and raises
         nothing here. Raises `AuthError` if there is no usable key."""
         self._start()
-        self._connections.register(record)
         if record.phase is Phase.LAZY:
             self._connections.retain(connection)
         if self._on_demand.call(record):
             return
+        self._connections.register(record)
         self.engine.begin_connecting(record.handle)
         self._thread.call(self._on_demand.begin, record)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import math
+import select
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -34,7 +35,8 @@ from pscompy.errors import Closed, PscomError
 
 logger = logging.getLogger(__name__)
 
-CALLERS_PAUSE = 0.02  # seconds
+CALLERS_PAUSE = 0.02  # seconds between two looks for callers
+ANSWER_PAUSE = 0.005  # seconds that the program has to answer a caller itself
 
 
 class Introduction:
@@ -227,11 +229,18 @@ class Neighbours:
         self._thread.register(self._callers, READ, self._on_callers)
 
     def _on_callers(self, _events: int) -> None:
-        """A rank calls or has ended: make progress if the program does not. For CALLERS_PAUSE this
-        thread does not wake for it again, because most programs make progress themselves."""
+        """A rank calls or has ended. For CALLERS_PAUSE this thread does not wake for it again,
+        because most programs make progress themselves."""
         self._thread.unregister(self._callers)
-        self._progress.stand_in(self, True)
+        self._thread.later(ANSWER_PAUSE, self._answer_late)
         self._thread.later(CALLERS_PAUSE, self._watch_callers)
+
+    def _answer_late(self) -> None:
+        """Make progress if the program has not looked since a rank called."""
+        unseen = select.poll()
+        unseen.register(self._callers, select.POLLIN)
+        if unseen.poll(0):
+            self._progress.stand_in(self, True)
 
 
 def _stays_in_node(option: Option) -> bool:
