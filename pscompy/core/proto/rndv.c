@@ -294,48 +294,74 @@ static const psc_part_t *rndv_part(psc_bulk_t *bulk)
     return &bulk->parts[bulk->part];
 }
 
-static psc_status_t rndv_move_one(psc_req_t *req, bool is_put, size_t *moved_p)
+static size_t rndv_limit(const psc_req_t *req, size_t most, uint64_t left)
 {
-    psc_conn_t *conn = req->conn;
+    const psc_conn_t *conn = req->conn;
+    size_t limit = psc_striped(req) ? psc_stripe_size(conn, req->bulk->len)
+                                    : conn->params.fragment;
+
+    if (limit > most)
+        limit = most;
+    return left < limit ? left : limit;
+}
+
+static psc_status_t rndv_move_on(psc_req_t *req, psc_lane_t *lane, bool is_put,
+                                 size_t *moved_p)
+{
     const psc_part_t *part = req->bulk->parts ? rndv_part(req->bulk) : NULL;
     uint64_t left = (part ? part->end : req->bulk->len) - req->bulk->issued;
     uint64_t done = req->bulk->issued - (part ? part->begin : 0);
-    size_t want = left < conn->params.fragment ? left : conn->params.fragment;
-    psc_lane_t *lane =
-        psc_stripe_next(conn, req->bulk->one_lane ? 1 : conn->n_lanes, want);
     const psc_transport_ops_t *ops = lane->slot->ops;
     psc_mem_t *mem = (part ? part->mem : req->bulk->mem)[lane->index];
     psc_rkey_t *key = (part ? &part->keys : &req->bulk->keys)->key[lane->index];
     uint64_t at = (part ? part->offset : req->bulk->rma.offset) + done;
     size_t most = is_put ? lane->slot->attr.max_put : lane->slot->attr.max_get;
+    size_t want = rndv_limit(req, most, left);
+    psc_piece_t *own = psc_striped(req) ? psc_stripe_piece(lane) : NULL;
+    psc_comp_t *comp = own ? &own->comp : &req->bulk->comp;
     psc_iov_t piece;
     psc_status_t status;
 
-    if (want > most)
-        want = most;
     psc_iov_slice(psc_req_iov(req) + (part ? req->bulk->part : 0),
                   part ? 1 : req->n_iov, done, &want, &piece, 1);
     req->bulk->comp.func = psc_rndv_comp;
-    status = is_put ? ops->put(lane->ep, piece.base, piece.len, mem, key, at,
-                               &req->bulk->comp)
-                    : ops->get(lane->ep, piece.base, piece.len, mem, key, at,
-                               &req->bulk->comp);
+    if (own)
+        comp->func = psc_stripe_comp;
+    status =
+        is_put
+            ? ops->put(lane->ep, piece.base, piece.len, mem, key, at, comp)
+            : ops->get(lane->ep, piece.base, piece.len, mem, key, at, comp);
     if (status < 0)
         return status;
     if (status == PSC_INPROGRESS) {
         req->bulk->inflight++;
         req->bulk->waited = true;
     }
+    psc_stripe_sent(lane, status == PSC_INPROGRESS ? own : NULL, req,
+                    piece.len);
     req->bulk->issued += piece.len;
     *moved_p += piece.len;
-    psc_stripe_charge(lane, piece.len);
-    psc_count(conn, PSC_COUNTER_fragments, 1);
-    psc_count(conn, PSC_COUNTER_copied_bytes, piece.len);
+    psc_count(req->conn, PSC_COUNTER_fragments, 1);
+    psc_count(req->conn, PSC_COUNTER_copied_bytes, piece.len);
     return PSC_OK;
+}
+
+static psc_status_t rndv_put_on(psc_req_t *req, psc_lane_t *lane,
+                                size_t *moved_p)
+{
+    return rndv_move_on(req, lane, true, moved_p);
+}
+
+static psc_status_t rndv_get_on(psc_req_t *req, psc_lane_t *lane,
+                                size_t *moved_p)
+{
+    return rndv_move_on(req, lane, false, moved_p);
 }
 
 psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
 {
+    psc_stripe_move_t move = is_put ? rndv_put_on : rndv_get_on;
+    bool striped = psc_striped(req);
     size_t moved = 0;
 
     while (req->bulk->issued < req->bulk->len && req->error == PSC_OK) {
@@ -343,11 +369,15 @@ psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
 
         if (moved >= PSC_BULK_BURST)
             return psc_rndv_pause(req);
-        if (req->bulk->inflight >= PSC_BULK_INFLIGHT)
+        if (!striped && req->bulk->inflight >= PSC_BULK_INFLIGHT)
             return PSC_INPROGRESS;
-        status = rndv_move_one(req, is_put, &moved);
+        if (striped)
+            status = psc_stripe_move(req, req->bulk->len - req->bulk->issued,
+                                     move, &moved);
+        else
+            status = move(req, psc_conn_main_lane(req->conn), &moved);
         if (status == PSC_ERR_NO_RESOURCE)
-            return req->bulk->inflight ? PSC_INPROGRESS : status;
+            return req->bulk->inflight && !striped ? PSC_INPROGRESS : status;
         if (status < 0)
             req->error = status;
     }

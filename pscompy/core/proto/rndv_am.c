@@ -21,14 +21,6 @@ static bool frag_zcopy(const psc_lane_t *lane, size_t len)
     return attr->caps & PSC_CAP_AM_ZCOPY && len >= attr->min_zcopy;
 }
 
-/* Returns true if the message goes over all lanes. Then its sender waits until
- * the receiver has confirmed it, because what the sender does next on lane 0
- * may overtake the fragments on other lanes. */
-static bool frag_striped(const psc_req_t *req)
-{
-    return req->conn->n_lanes > 1 && !req->bulk->one_lane;
-}
-
 static size_t frag_limit(const psc_req_t *req, const psc_lane_t *lane)
 {
     const psc_iface_attr_t *attr = &lane->slot->attr;
@@ -36,7 +28,7 @@ static size_t frag_limit(const psc_req_t *req, const psc_lane_t *lane)
     uint64_t limit = frag_zcopy(lane, left)
                          ? attr->max_zcopy
                          : attr->max_bcopy - sizeof(psc_wire_frag_t);
-    uint64_t most = frag_striped(req)
+    uint64_t most = psc_striped(req)
                         ? psc_stripe_size(req->conn, req->bulk->len)
                         : req->conn->params.fragment;
 
@@ -74,7 +66,7 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane,
 /* Send the next fragment on this lane. */
 static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
 {
-    psc_piece_t *piece = frag_striped(req) ? psc_stripe_piece(lane) : NULL;
+    psc_piece_t *piece = psc_striped(req) ? psc_stripe_piece(lane) : NULL;
     psc_comp_t *comp = piece ? &piece->comp : &req->bulk->comp;
     size_t len = frag_limit(req, lane);
     psc_status_t status;
@@ -100,28 +92,19 @@ static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
     return PSC_OK;
 }
 
-/* Send the next fragment on the lane that gets it, or, if that is full, on
- * another one. */
+/* The sender of a message that goes over all lanes waits until the receiver has
+ * confirmed it, because what it does next on lane 0 may overtake the fragments
+ * on other lanes. */
 static psc_status_t frag_next_striped(psc_req_t *req, size_t *moved_p)
 {
-    psc_status_t status = PSC_ERR_NO_RESOURCE;
-    uint64_t left = psc_rail_next(req->bulk).len;
-    size_t piece = psc_stripe_size(req->conn, req->bulk->len);
-    uint32_t full = 0;
-    psc_lane_t *lane;
-
     req->confirm |= req->bulk->issued == 0;
-    while (status == PSC_ERR_NO_RESOURCE &&
-           (lane = psc_stripe_lane(req->conn, left, piece, full))) {
-        status = frag_next(req, lane, moved_p);
-        full |= 1u << lane->index;
-    }
-    return status;
+    return psc_stripe_move(req, psc_rail_next(req->bulk).len, frag_next,
+                           moved_p);
 }
 
 psc_status_t psc_rndv_frag(psc_req_t *req)
 {
-    bool striped = frag_striped(req);
+    bool striped = psc_striped(req);
     size_t moved = 0;
 
     while (!psc_rail_all_taken(req->bulk)) {
@@ -171,7 +154,7 @@ static void frag_ended(psc_req_t *req, uint64_t len)
     psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
     if (req->bulk->arrived < req->bulk->len || req->bulk->inflight > 0)
         return;
-    req->confirm |= frag_striped(req);
+    req->confirm |= psc_striped(req);
     psc_rndv_received(req);
 }
 

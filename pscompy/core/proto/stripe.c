@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "../lane.h"
+#include "../types/request.h"
 #include "pscompy/transport/kit/clock.h"
 
 #define PIECE_MIN (64u << 10)
@@ -15,39 +16,12 @@
 #define SLOWER 10.0
 #define WITHOUT_MAX (64u << 20)
 
-/* ---- puts and gets ---- */
+/* ---- pieces ---- */
 
-static double stripe_cost(const psc_lane_t *lane, size_t len)
+bool psc_striped(const psc_req_t *req)
 {
-    double bandwidth = lane->slot->attr.bandwidth;
-
-    return bandwidth > 0 ? (double)len / bandwidth : 0;
+    return req->conn->n_lanes > 1 && !req->bulk->one_lane;
 }
-
-/* busy_until is virtual time: only differences between lanes matter. This gives
- * a split proportional to bandwidth for pieces of any size (equal fragments
- * would leave a third lane idle; D4.3, figure "3 rails = 2 rails"). */
-psc_lane_t *psc_stripe_next(psc_conn_t *conn, uint32_t n_lanes, size_t len)
-{
-    psc_lane_t *best = conn->lanes[0];
-
-    for (uint32_t i = 1; i < n_lanes; i++) {
-        psc_lane_t *lane = conn->lanes[i];
-
-        if (lane->stripe.busy_until + stripe_cost(lane, len) <
-            best->stripe.busy_until + stripe_cost(best, len))
-            best = lane;
-    }
-    return best;
-}
-
-void psc_stripe_charge(psc_lane_t *lane, size_t len)
-{
-    lane->stripe.busy_until += stripe_cost(lane, len);
-    lane->stripe.given += len;
-}
-
-/* ---- fragments ---- */
 
 size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len)
 {
@@ -183,6 +157,22 @@ psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
             stripe_together(conn, left, fastest))
         return free;
     return NULL;
+}
+
+psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
+                             psc_stripe_move_t move, size_t *moved_p)
+{
+    size_t len = psc_stripe_size(req->conn, req->bulk->len);
+    psc_status_t status = PSC_ERR_NO_RESOURCE;
+    uint32_t full = 0;
+    psc_lane_t *lane;
+
+    while (status == PSC_ERR_NO_RESOURCE &&
+           (lane = psc_stripe_lane(req->conn, left, len, full))) {
+        status = move(req, lane, moved_p);
+        full |= 1u << lane->index;
+    }
+    return status;
 }
 
 void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,

@@ -1,10 +1,9 @@
 /* Striping: large data is spread over a connection's lanes, from lane i to lane
  * i, in pieces with offsets.
  *
- * Puts and gets are spread by the bandwidth that the transports declare.
- * Fragments are spread by what the lanes really carry: of a message's pieces,
- * each lane has at most PSC_PIECES_MAX in flight, and gets the next one when it
- * has completed one. How long that takes is the lane's rate, by which the last
+ * Bytes are spread by what the lanes really carry: of a message's pieces, each
+ * lane has at most PSC_PIECES_MAX in flight, and gets the next one when it has
+ * completed one. How long that takes is the lane's rate, by which the last
  * pieces of a message are kept off lanes that would end later than the others,
  * and a lane is left out that is ten times slower than another. */
 #ifndef PSCOMPY_CORE_PROTO_STRIPE_H
@@ -12,16 +11,18 @@
 
 #include "../types/conn.h"
 
-/* ---- puts and gets ---- */
+/* Moves the request's next piece over the lane, and adds its length to *moved_p.
+ * Returns PSC_ERR_NO_RESOURCE if the lane is full. */
+typedef psc_status_t (*psc_stripe_move_t)(psc_req_t *req, psc_lane_t *lane,
+                                          size_t *moved_p);
 
-/* Returns that lane of the first n_lanes which would finish `len` bytes first.
- */
-psc_lane_t *psc_stripe_next(psc_conn_t *conn, uint32_t n_lanes, size_t len);
-/* Add `len` bytes to the lane's load. */
-void psc_stripe_charge(psc_lane_t *lane, size_t len);
-
-/* ---- fragments ---- */
-
+/* True if the request's bytes go over all lanes. */
+bool psc_striped(const psc_req_t *req);
+/* Calls `move` with the lane that gets the next piece, or, if that one is full,
+ * with others. `left`: bytes of the message that have not been moved. Returns
+ * PSC_ERR_NO_RESOURCE if the piece has to wait for a lane. */
+psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
+                             psc_stripe_move_t move, size_t *moved_p);
 /* The length of the pieces of a message of `len` bytes. */
 size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len);
 /* Returns the lane for the next piece, of `len` bytes, of a message of which

@@ -64,7 +64,6 @@ typedef struct psc_piece {
 
 /* See proto/stripe.h. */
 typedef struct psc_stripe {
-    double busy_until; /* when bytes put or got will have moved, in ns */
     psc_piece_t pieces[PSC_PIECES_MAX];
     uint64_t queued; /* bytes of the pieces in flight */
     uint64_t given; /* bytes of all pieces until now */
