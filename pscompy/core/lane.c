@@ -167,6 +167,7 @@ static void lane_fini(psc_lane_t *lane)
     lane->slot->ops->ep_fini(lane->ep);
     lane->ep = NULL;
     lane->slot->lanes--;
+    lane->slot->spare -= lane->index > 0;
     psc_interfaces_pace(&worker->interfaces, worker->config.spin_ns);
     if (!lane->conn) {
         psc_notice_end(&lane->notice);

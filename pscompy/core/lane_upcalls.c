@@ -11,6 +11,7 @@
 #include "lane.h"
 #include "lane_early.h"
 #include "memory/access.h"
+#include "progress/pace.h"
 #include "progress/sleep.h"
 #include "upward.h"
 
@@ -244,7 +245,11 @@ psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
         conn->lanes[i] = lanes[i];
         lanes[i]->index = (uint8_t)i;
         lanes[i]->conn = conn;
+        lanes[i]->slot->spare += i > 0;
     }
+    if (n_lanes > 1)
+        psc_interfaces_pace(&conn->worker->interfaces,
+                            conn->worker->config.spin_ns);
     conn->worker->up->conn_lanes(conn);
     psc_conn_state_set(conn, PSC_CONN_UP);
     psc_count(conn, PSC_COUNTER_connections_up, 1);

@@ -258,26 +258,28 @@ CASE(room_of_worker)
 
 CASE(pace)
 {
-    static const psc_transport_ops_t ops;
     psc_interfaces_t interfaces = {.n = 3};
     psc_iface_slot_t *cheap = &interfaces.slots[0];
     psc_iface_slot_t *dear = &interfaces.slots[1];
-    psc_iface_slot_t *rail = &interfaces.slots[2]; /* another one of dear's */
+    psc_iface_slot_t *rail = &interfaces.slots[2];
 
     cheap->attr.poll_ns = 20;
     dear->attr.poll_ns = rail->attr.poll_ns = 700;
-    dear->ops = rail->ops = &ops;
     psc_interfaces_pace(&interfaces, 50000);
     check(cheap->every == 1 && dear->every == 1);
     dear->lanes = 1;
     psc_interfaces_pace(&interfaces, 50000);
     check(dear->every == 1 && atomic_load(&interfaces.stride) == 2);
-    rail->lanes = 1;
+    rail->lanes = 2;
+    rail->spare = 1;
     psc_interfaces_pace(&interfaces, 50000);
-    check(dear->every == 1 && rail->every == 4);
+    check(dear->every == 1 && rail->every == 1 && rail->linger == 0);
+    rail->spare = 2;
+    psc_interfaces_pace(&interfaces, 50000);
+    check(dear->every == 1 && rail->every == 64 && rail->linger > 0);
     cheap->lanes = 1;
     psc_interfaces_pace(&interfaces, 50000);
-    check(cheap->every == 1 && dear->every == 16 && rail->every == 16);
+    check(cheap->every == 1 && dear->every == 16 && rail->every == 64);
     check(atomic_load(&interfaces.stride) > 10);
     psc_interfaces_pace(&interfaces, 0);
     check(atomic_load(&interfaces.stride) == 1);

@@ -6,9 +6,11 @@
 #define PACE_CHEAP_NS 100
 #define PACE_RARELY 16u
 
-/* So is one on every PACE_RAIL-th pass whose transport has lanes on an earlier
- * interface, because further rails mostly carry long messages only. */
-#define PACE_RAIL 4u
+/* An interface that has further lanes of connections only, which carry pieces
+ * of long messages, is polled on every PACE_SPARE-th pass, and on each for
+ * PACE_LINGER passes after it has brought something or was given a piece. */
+#define PACE_SPARE 64u
+#define PACE_LINGER 1024u
 
 #define PACE_LOOK_NS 2000.0 /* between two clock reads while spinning */
 #define PACE_PASS_NS 30.0   /* cost of a pass without its interfaces */
@@ -28,24 +30,21 @@ static unsigned pace_stride(const psc_interfaces_t *interfaces, int64_t spin_ns)
     return ns < look ? (unsigned)(look / ns) : 1;
 }
 
-static bool pace_further_rail(const psc_interfaces_t *interfaces,
-                              const psc_iface_slot_t *slot)
+static bool pace_dear(const psc_iface_slot_t *slot)
 {
-    const psc_iface_slot_t *earlier = interfaces->slots;
-
-    while (earlier < slot && (earlier->lanes == 0 || earlier->ops != slot->ops))
-        earlier++;
-    return slot->ops && earlier < slot;
+    return slot->attr.poll_ns > PACE_CHEAP_NS;
 }
 
-static unsigned pace_every(const psc_interfaces_t *interfaces,
-                           const psc_iface_slot_t *slot, bool cheap)
+static bool pace_spare(const psc_iface_slot_t *slot)
 {
-    if (slot->attr.poll_ns <= PACE_CHEAP_NS)
-        return 1;
-    if (cheap)
-        return PACE_RARELY;
-    return pace_further_rail(interfaces, slot) ? PACE_RAIL : 1;
+    return pace_dear(slot) && slot->spare > 0 && slot->spare == slot->lanes;
+}
+
+static unsigned pace_every(const psc_iface_slot_t *slot, bool cheap)
+{
+    if (pace_spare(slot))
+        return PACE_SPARE;
+    return cheap && pace_dear(slot) ? PACE_RARELY : 1;
 }
 
 void psc_interfaces_pace(psc_interfaces_t *interfaces, int64_t spin_ns)
@@ -53,9 +52,11 @@ void psc_interfaces_pace(psc_interfaces_t *interfaces, int64_t spin_ns)
     bool cheap = false;
 
     psc_iface_for_each(slot, interfaces)
-        cheap |= slot->lanes > 0 && slot->attr.poll_ns <= PACE_CHEAP_NS;
-    psc_iface_for_each(slot, interfaces)
-        slot->every = pace_every(interfaces, slot, cheap);
+        cheap |= slot->lanes > 0 && !pace_dear(slot);
+    psc_iface_for_each(slot, interfaces) {
+        slot->every = pace_every(slot, cheap);
+        slot->linger = pace_spare(slot) ? PACE_LINGER : 0;
+    }
     atomic_store_explicit(&interfaces->stride, pace_stride(interfaces, spin_ns),
                           memory_order_relaxed);
 }

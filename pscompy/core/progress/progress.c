@@ -9,9 +9,24 @@
 
 /* ---- passes ---- */
 
-static bool progress_due(const psc_iface_slot_t *slot, uint32_t pass)
+/* The index keeps interfaces that are polled rarely out of the same pass. */
+static bool progress_due(psc_iface_slot_t *slot, uint32_t pass)
 {
-    return slot->lanes > 0 && (pass & (slot->every - 1)) == 0;
+    if (((pass + slot->index) & (slot->every - 1)) == 0)
+        return slot->lanes > 0;
+    if (slot->awake == 0)
+        return false;
+    slot->awake--;
+    return slot->lanes > 0;
+}
+
+static unsigned progress_poll(psc_iface_slot_t *slot)
+{
+    unsigned n = slot->ops->progress(slot->iface);
+
+    if (n > 0)
+        slot->awake = slot->linger;
+    return n;
 }
 
 /* The order matters: a lane is freed after the requests that wait for its peer,
@@ -32,7 +47,7 @@ unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces)
     psc_iface_for_each(slot, &worker->interfaces) {
         if (ifaces.bits ? ifaces.bits & psc_iface_bit(slot).bits
                         : progress_due(slot, worker->pass))
-            n += slot->ops->progress(slot->iface);
+            n += progress_poll(slot);
     }
     if (!psc_list_empty(&worker->busy)) {
         psc_list_for_each(conn, &worker->busy, psc_conn_t, work.busy_link)

@@ -328,9 +328,8 @@ static psc_status_t rndv_move_on(psc_req_t *req, psc_lane_t *lane, bool is_put,
     if (own)
         comp->func = psc_stripe_comp;
     status =
-        is_put
-            ? ops->put(lane->ep, piece.base, piece.len, mem, key, at, comp)
-            : ops->get(lane->ep, piece.base, piece.len, mem, key, at, comp);
+        is_put ? ops->put(lane->ep, piece.base, piece.len, mem, key, at, comp)
+               : ops->get(lane->ep, piece.base, piece.len, mem, key, at, comp);
     if (status < 0)
         return status;
     if (status == PSC_INPROGRESS) {

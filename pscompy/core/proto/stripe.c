@@ -183,6 +183,7 @@ void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
     lane->stripe.given += len;
     if (!piece)
         return;
+    lane->slot->awake = lane->slot->linger;
     piece->lane = lane;
     piece->req = req;
     piece->len = len;

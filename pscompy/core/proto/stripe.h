@@ -11,8 +11,8 @@
 
 #include "../types/conn.h"
 
-/* Moves the request's next piece over the lane, and adds its length to *moved_p.
- * Returns PSC_ERR_NO_RESOURCE if the lane is full. */
+/* Moves the request's next piece over the lane, and adds its length to
+ * *moved_p. Returns PSC_ERR_NO_RESOURCE if the lane is full. */
 typedef psc_status_t (*psc_stripe_move_t)(psc_req_t *req, psc_lane_t *lane,
                                           size_t *moved_p);
 

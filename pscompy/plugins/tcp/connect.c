@@ -170,7 +170,7 @@ psc_status_t tcp_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     if (ep->stage != TCP_EP_NEW && !called)
         return PSC_ERR_INVALID;
     ep->role = params->role;
-    tcp_rail_begin(ep, params->lane);
+    ep->spare = params->lane > 0;
     if (called && ep->role != PSC_ROLE_ACCEPTOR)
         tcp_stage_lost(ep);
     if (ep->role == PSC_ROLE_SELF)

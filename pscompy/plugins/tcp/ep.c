@@ -180,7 +180,6 @@ void tcp_ep_fini(psc_ep_t *self)
     tcp_iface_t *iface = tcp_ep_iface(ep);
 
     tcp_ep_end(ep);
-    tcp_rail_end(ep);
     psc_list_remove(&ep->link);
     if (iface->in_progress)
         psc_list_push(&iface->graveyard, &ep->link);

@@ -1,29 +1,13 @@
 /* Spare endpoints: the lanes of a connection other than lane 0. The connection
- * goes on without them, so they may fail early. They carry only pieces of long
- * messages, so an interface that has no others is polled less often while it
- * brings nothing. */
+ * goes on without them, so they may fail early. */
 #include <linux/tcp.h>
 
 #include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
 #define TCP_RAIL_LOOK_NS 200000000 /* between two looks at an endpoint */
-#define TCP_RAIL_POLL_NS 20000
 /* Segments that were sent so often without an answer are not merely late. */
 #define TCP_RAIL_RETRIES 2
-
-void tcp_rail_begin(tcp_ep_t *ep, uint32_t lane)
-{
-    ep->first = lane == 0;
-    ep->spare = lane > 0;
-    tcp_ep_iface(ep)->n_first += ep->first;
-}
-
-void tcp_rail_end(tcp_ep_t *ep)
-{
-    tcp_ep_iface(ep)->n_first -= ep->first;
-    ep->first = false;
-}
 
 /* ---- silence ---- */
 
@@ -89,19 +73,4 @@ int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now)
     psc_list_for_each(ep, &iface->settled, tcp_ep_t, link)
         again |= tcp_rail_look(ep, now);
     return again ? now + TCP_RAIL_LOOK_NS : TCP_NEVER;
-}
-
-/* ---- polling ---- */
-
-bool tcp_rail_rests(tcp_iface_t *iface)
-{
-    int64_t now;
-
-    if (iface->path == 0 || iface->n_first > 0 || iface->handled > 0)
-        return false;
-    now = psc_clock_now();
-    if (now < iface->rests_until)
-        return true;
-    iface->rests_until = now + TCP_RAIL_POLL_NS;
-    return false;
 }

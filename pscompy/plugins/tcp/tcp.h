@@ -123,8 +123,6 @@ struct tcp_iface {
     unsigned n_addresses;
     unsigned path, paths; /* index among the rails of this host; their number */
     unsigned rail; /* id of this rail, the same on both sides */
-    int64_t rests_until; /* see tcp_rail_rests */
-    unsigned n_first; /* endpoints that are lane 0 of their connections */
     psc_list_t connecting; /* endpoints that are not up or failing */
     psc_list_t settled; /* endpoints that are up, failed or closed */
     psc_list_t graveyard; /* endpoints to free when progress returns */
@@ -230,8 +228,7 @@ struct tcp_ep {
     int unsent; /* TCP_NOTSENT_LOWAT of its socket, if the rails are paced */
     int64_t pace_at; /* see pace.c: the last measurement, */
     uint64_t pace_acked; /* and the bytes acknowledged by then */
-    bool first; /* lane 0 of its connection */
-    bool spare; /* another lane: see rail.c */
+    bool spare; /* not lane 0 of its connection: see rail.c */
     int64_t silent_since; /* nothing is acknowledged; 0: nothing is due */
     uint64_t rail_acked; /* bytes that were acknowledged by then */
     tcp_in_t in;
@@ -343,14 +340,9 @@ void tcp_pace(tcp_ep_t *ep);
 /* Called before something is sent: looks from time to time whether the peer
  * acknowledges it. */
 void tcp_rail_sends(const tcp_ep_t *ep);
-void tcp_rail_begin(tcp_ep_t *ep, uint32_t lane);
-void tcp_rail_end(tcp_ep_t *ep);
 /* Called by progress: fails endpoints of silent rails. Returns the time of the
  * next look. */
 int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now);
-/* Called at the begin of progress: returns true if the rail need not be polled
- * yet. */
-bool tcp_rail_rests(tcp_iface_t *iface);
 
 /* ---- stage.c ---- */
 

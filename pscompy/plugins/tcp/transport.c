@@ -181,7 +181,7 @@ static unsigned tcp_progress(psc_iface_t *self)
 {
     tcp_iface_t *iface = (tcp_iface_t *)self;
 
-    if (iface->in_progress || tcp_rail_rests(iface))
+    if (iface->in_progress)
         return 0;
     iface->in_progress = true;
     iface->handled = 0;
