@@ -19,7 +19,6 @@ from pscompy.control import selection
 from pscompy.control.event_loop import Timer
 from pscompy.control.handshake.events import TrialFailed
 from pscompy.control.handshake.frames import Answer, Candidate, Choice, Identity, Offer
-from pscompy.control.handshake.states import LinkState
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, Lane
 from pscompy.control.precon import Link
 from pscompy.control.progress import Progress
@@ -40,9 +39,11 @@ class LaneFactory(NamedTuple):
 
 
 class Candidates:
-    """State of both halves: the lanes of the current attempt, and the reasons for rejected ones."""
+    """State of both halves: the lanes of the current attempt, and the reasons for rejected ones.
+    `first` is the place of the first lane among those of the connection."""
 
-    def __init__(self, factory: LaneFactory, link: Link, there: Identity) -> None:
+    def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
+        self.rails: tuple[int, ...] = ()  # of the lanes of the current attempt
         self.reasons: dict[str, str] = {}
         self.offered: tuple[str, ...] = ()
         self._engine = factory.engine
@@ -51,6 +52,7 @@ class Candidates:
         self._seconds = factory.candidate_seconds
         self._link = link
         self._there = there
+        self._first = first
         self._lanes: list[Lane] = []  # lanes of the current attempt, one for each rail
         self._reported_up = False
         self._ticks = 0
@@ -86,9 +88,9 @@ class Candidates:
         reason = reason.removeprefix(f"{transport}: ")
         self.reasons[transport] = f"{reason} ({'here' if here else 'there'})"
 
-    def _leave_out(self, option: Option, rails: set[int]) -> None:
-        """The attempt uses these rails: keep that it does without this side's others."""
-        if others := sorted(option.rails.keys() - rails):
+    def _leave_out(self, option: Option) -> None:
+        """Keep that the attempt does without some of this side's rails."""
+        if others := sorted(option.rails.keys() - set(self.rails)):
             numbers = " and ".join(map(str, others))
             self.reasons[option.name] = f"without rail {numbers}, which is not on both sides"
 
@@ -99,7 +101,8 @@ class Candidates:
         self._ticks = 0
         self._start_timer()
         try:
-            for number, (lane, address) in enumerate(zip(lanes, addresses, strict=True)):
+            pairs = zip(lanes, addresses, strict=True)
+            for number, (lane, address) in enumerate(pairs, self._first):
                 lane.on_change = self._on_change
                 lane.connect(role, self._link.machine.lane_token(number), address, number)
         except PscomError as error:
@@ -121,7 +124,7 @@ class Candidates:
 
     def _on_tick(self) -> None:
         self._ticks += 1
-        if not self._lanes or self._link.machine.state is not LinkState.TRIAL:
+        if not self._lanes or not self._link.machine.trying:
             return
         if self._ticks < TICKS:
             self._start_timer()
@@ -156,7 +159,7 @@ class Candidates:
         return failed.reason or "no reason given" if failed is not None else ""
 
     def _on_change(self) -> None:
-        if not self._lanes or self._link.machine.state is not LinkState.TRIAL:
+        if not self._lanes or not self._link.machine.trying:
             return
         if reason := self._failure():
             self._link.deliver(self._link.machine.lane_failed(reason))
@@ -168,8 +171,8 @@ class Candidates:
 class Offering(Candidates):
     """The connector's half: creates the lanes of every candidate beforehand, one for each rail."""
 
-    def __init__(self, factory: LaneFactory, link: Link, there: Identity) -> None:
-        super().__init__(factory, link, there)
+    def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
+        super().__init__(factory, link, there, first)
         self._candidates: list[Lane] = []
         self._offer = Offer(())
 
@@ -178,17 +181,36 @@ class Offering(Candidates):
         usable, absent = selection.candidates(self._engine.options, self._here, self._there)
         candidates: list[Candidate] = []
         for option in usable:
-            made, reason = self._create_lanes(option, option.rails)
-            for rail, lane, address in made:
-                self._candidates.append(lane)
-                candidates.append(Candidate(option.name, option.user_priority, address, lane=rail))
+            made, reason = self._create_candidates(option, option.rails)
+            candidates += made
             if not made:
                 absent[option.name] = reason
         for name, reason in absent.items():
             self._reject(name, reason, here=True)
         self.offered = tuple(dict.fromkeys(candidate.transport for candidate in candidates))
-        self._offer = Offer(tuple(candidates), tuple(absent.items()))
-        self._link.machine.offer(self._offer)
+        self._send(Offer(tuple(candidates), tuple(absent.items())))
+
+    def offer_rail(self, option: Option, rail: int) -> bool:
+        """Send a candidate for one rail. Returns False if this side has none."""
+        made, _ = self._create_candidates(option, (rail,))
+        if made:
+            self._send(Offer(tuple(made)))
+        return bool(made)
+
+    def _create_candidates(
+        self, option: Option, rails: Iterable[int]
+    ) -> tuple[list[Candidate], str]:
+        made, reason = self._create_lanes(option, rails)
+        self._candidates += [lane for _, lane, _ in made]
+        candidates = [
+            Candidate(option.name, option.user_priority, address, lane=rail)
+            for rail, _, address in made
+        ]
+        return candidates, reason
+
+    def _send(self, offer: Offer) -> None:
+        self._offer = offer
+        self._link.machine.offer(offer)
         self._link.flush()
 
     def answered(self, answer: Answer) -> None:
@@ -197,8 +219,9 @@ class Offering(Candidates):
             self._reject(name, reason, here=False)
         if answer.lanes:
             lanes = [self._candidates[choice.candidate] for choice in answer.lanes]
-            rails = {self._offer.candidates[choice.candidate].lane for choice in answer.lanes}
-            self._leave_out(lanes[0].option, rails)
+            chosen = (self._offer.candidates[choice.candidate] for choice in answer.lanes)
+            self.rails = tuple(candidate.lane for candidate in chosen)
+            self._leave_out(lanes[0].option)
             self._try(ROLE_CONNECTOR, lanes, [choice.address for choice in answer.lanes])
 
     def undo(self) -> None:
@@ -215,8 +238,8 @@ class Offering(Candidates):
 class Answering(Candidates):
     """The acceptor's half: goes through the offer until a candidate comes up."""
 
-    def __init__(self, factory: LaneFactory, link: Link, there: Identity) -> None:
-        super().__init__(factory, link, there)
+    def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
+        super().__init__(factory, link, there, first)
         self._choices: Iterator[tuple[list[int], Option | None, str]] = iter(())
         self._rejected: dict[str, str] = {}  # reasons for rejections since the last answer
         self._offer = Offer(())
@@ -241,7 +264,8 @@ class Answering(Candidates):
             if not made:
                 self._reject_offered(indices[0], reason)
                 continue
-            self._leave_out(option, {rail for rail, _, _ in made})
+            self.rails = tuple(rail for rail, _, _ in made)
+            self._leave_out(option)
             rejected, self._rejected = tuple(self._rejected.items()), {}
             chosen = tuple(Choice(offered[rail], address) for rail, _, address in made)
             self._link.machine.answer(chosen, rejected)

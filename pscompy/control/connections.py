@@ -160,7 +160,9 @@ class Connections:
         record.link = negotiation
         record.peer = negotiation.peer
         offered = negotiation.lanes.offered
-        self.install(record, negotiation.take_lanes(), offered, negotiation.reasons)
+        lanes = negotiation.take_lanes()
+        negotiation.guard(record.handle, lanes)
+        self.install(record, lanes, offered, negotiation.reasons)
 
     def install(
         self, record: Record, lanes: list[Lane], offered: tuple[str, ...], reasons: dict[str, str]
@@ -271,6 +273,8 @@ class Connections:
                 *(record.label, rail, report.choice, lost[rail]),
             )
         record.report = report._replace(lost=lost)
+        if isinstance(record.link, Negotiation) and record.link.rejoining is not None:
+            record.link.rejoining.lose(lost)
 
     def _settings(self, option: selection.Option) -> selection.Settings:
         threshold = f"{option.name.upper()}_RENDEZVOUS"

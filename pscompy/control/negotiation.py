@@ -30,6 +30,7 @@ from pscompy.control.handshake.handshake import Handshake
 from pscompy.control.handshake.states import LinkState
 from pscompy.control.lane import Lane
 from pscompy.control.precon import Link
+from pscompy.control.rejoining import Rejoining
 from pscompy.errors import ConnectError, NameInUse, ProtocolError, PscomError
 
 logger = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class Negotiation(Generic[R]):
         self.record = record
         self.peer: Identity | None = None
         self.lanes: Offering | Answering | None = None
+        self.rejoining: Rejoining | None = None  # once several rails are up
         self.crossed = False
         self.established = False
         self._owner = owner
@@ -141,16 +143,24 @@ class Negotiation(Generic[R]):
 
     def dissolve(self) -> None:
         """Drop all references, after the link is closed and its last event was delivered."""
-        self.record = self.lanes = None
+        self.record = self.lanes = self.rejoining = None
         self.link.disown()
 
     def take_lanes(self) -> list[Lane]:
         """Return the lanes that came up; they are the caller's."""
         return self.lanes.take() if self.lanes else []
 
+    def guard(self, handle: Any, lanes: list[Lane]) -> None:
+        """These lanes carry the connection: join those again that it loses."""
+        assert self.peer is not None
+        assert self.lanes is not None
+        option, rails = lanes[0].option, self.lanes.rails
+        if len(rails) > 1:
+            self.rejoining = Rejoining(self._factory, self.link, self.peer, handle, option, rails)
+
     def announce_close(self) -> None:
         """Let the peer know that this side's last message is in flight on the lanes."""
-        if self.link.machine.state is LinkState.GUARD:
+        if self.link.machine.guards:
             self.link.machine.closing()
             self.link.flush()
 
@@ -160,17 +170,27 @@ class Negotiation(Generic[R]):
         if self._ended:
             return
         try:
-            _HANDLERS[type(event)](self, event)
+            self._handle(event)
         except Exception as error:  # other links go on, and the peer must not wait for this one
             logger.exception("the link with %s is broken off", self.peer_label)
             self.break_off()
             failure = ConnectError(f"{self.peer_label}: {error!r}", peer=self.peer_label)
             self._owner.failed(self, failure, again=False)
 
+    def _handle(self, event: HandshakeEvent) -> None:
+        if self.established and type(event) in _REJOINING:
+            if self.rejoining is not None:
+                _REJOINING[type(event)](self.rejoining, event)
+            else:
+                self.link.machine.answer((), ())  # no rail was lost: there is only one
+        else:
+            _HANDLERS[type(event)](self, event)
+
     def on_link_error(self, link: Link, error: PscomError) -> None:
         logger.warning("%s: %s: %s", self.peer_label, type(error).__name__, error)
         if self.established:
             self._ended = True
+            self._undo()
             self._owner.guard_ended(self, bye=False)
             return
         if isinstance(error, ProtocolError):
@@ -243,6 +263,7 @@ class Negotiation(Generic[R]):
     def _on_ended(self, event: Ended) -> None:
         if self.established:
             self._ended = True
+            self._undo()
             self._owner.guard_ended(self, event.bye)
             return
         waited = event.state.name.lower()
@@ -263,6 +284,8 @@ class Negotiation(Generic[R]):
     def _undo(self) -> None:
         if self.lanes is not None:
             self.lanes.undo()
+        if self.rejoining is not None:
+            self.rejoining.undo()
 
 
 _HANDLERS: dict[type[HandshakeEvent], Callable[[Negotiation[Any], Any], None]] = {
@@ -275,4 +298,11 @@ _HANDLERS: dict[type[HandshakeEvent], Callable[[Negotiation[Any], Any], None]] =
     PeerClosing: Negotiation._on_peer_closing,
     Refused: Negotiation._on_refused,
     Ended: Negotiation._on_ended,
+}
+
+_REJOINING: dict[type[HandshakeEvent], Callable[[Rejoining, Any], None]] = {
+    Offered: Rejoining.on_offered,
+    Answered: Rejoining.on_answered,
+    TrialFailed: Rejoining.on_trial_failed,
+    Established: Rejoining.on_established,
 }

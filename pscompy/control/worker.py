@@ -398,6 +398,20 @@ class Engine:
                 lost[rail[0]] = text(reason)
         return lost
 
+    def rejoin_begin(self, handle: Any, lane: int) -> bool:
+        """Begin to connect a new lane in place of this lost one. Returns False if that one has not
+        ended on this side yet."""
+        return bool(lib.psc_conn_join_begin(handle, lane) == lib.PSC_OK)
+
+    def rejoin(self, handle: Any, lane: int, joined: Lane) -> None:
+        """Let the new lane, which is up, take its place."""
+        check(lib.psc_conn_join(handle, lane, joined.handle), "join a rail again")
+        joined.installed()
+
+    def rejoin_fail(self, handle: Any, lane: int) -> None:
+        """The new lane has not come up."""
+        lib.psc_conn_join_fail(handle, lane)
+
     def close_connection(self, handle: Any) -> None:
         """Close the connection after the data that is queued was sent."""
         with self._guard:

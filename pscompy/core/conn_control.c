@@ -172,13 +172,48 @@ int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
 
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return 0;
-    lost = conn->lost.sealed & conn->lost.told & 1u << lane;
+    lost = (conn->lost.gone | conn->lost.joining) & 1u << lane;
     if (lost) {
         *rail_p = conn->lanes[lane]->slot->attr.rail;
         memcpy(reason, conn->lanes[lane]->reason, PSC_REASON_MAX);
     }
     psc_worker_leave(conn->worker);
     return lost != 0;
+}
+
+static psc_status_t conn_join_begin(psc_conn_t *conn, uint8_t bit)
+{
+    if (!(conn->lost.gone & bit) || conn->lost.due & bit ||
+        conn->state != PSC_CONN_UP)
+        return PSC_ERR_NO_RESOURCE;
+    conn->lost.gone &= (uint8_t)~bit;
+    conn->lost.joining |= bit;
+    return PSC_OK;
+}
+
+int psc_conn_join_begin(psc_conn_t *conn, uint32_t lane)
+{
+    return psc_worker_locked(conn->worker, 0,
+                             conn_join_begin(conn, (uint8_t)(1u << lane)));
+}
+
+int psc_conn_join(psc_conn_t *conn, uint32_t lane, psc_lane_t *joined)
+{
+    return psc_worker_locked(conn->worker, 0,
+                             psc_lane_join(conn, lane, joined));
+}
+
+void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane)
+{
+    uint8_t bit = (uint8_t)(1u << lane);
+
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return;
+    if (conn->lost.joining & bit)
+        conn->lost.gone |= bit;
+    conn->lost.joining &= (uint8_t)~bit;
+    conn->lost.told &= (uint8_t)~conn->lost.gone;
+    psc_worker_leave(conn->worker);
 }
 
 /* Passes that are made to receive a dead peer's last messages. */

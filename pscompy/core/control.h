@@ -253,6 +253,13 @@ int psc_conn_lane_lost(psc_conn_t *conn);
  * reason (PSC_REASON_MAX bytes): of that lane. */
 int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
                        char *reason);
+/* Begin to connect a new lane in place of this lost one. Returns
+ * PSC_ERR_NO_RESOURCE if that one is not gone on this side yet. */
+int psc_conn_join_begin(psc_conn_t *conn, uint32_t lane);
+/* Let the new lane, which is up, take its place. */
+int psc_conn_join(psc_conn_t *conn, uint32_t lane, psc_lane_t *joined);
+/* The new lane has not come up. */
+void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane);
 /* The transport's reason why the connection failed; empty if it has given none.
  * text: PSC_REASON_MAX bytes. */
 void psc_conn_reason(psc_conn_t *conn, char *text);

@@ -25,6 +25,7 @@
     X(fragments)           /* puts, gets and FRAGs issued */                   \
     X(fragments_again)     /* FRAGs sent again after a rail was lost */        \
     X(rails_lost)          /* lanes lost by connections that went on */        \
+    X(rails_joined)        /* lanes that took the place of lost ones */        \
     X(unexpected)          /* messages that arrived before their receive */    \
     X(unexpected_copied)   /* bytes of unexpected messages, copied */          \
     X(unexpected_held)     /* messages left in the fabric's buffer instead */  \

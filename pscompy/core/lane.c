@@ -151,6 +151,18 @@ void psc_lane_lose(psc_lane_t *lane)
     psc_lane_retire(lane);
 }
 
+void psc_lane_useless(psc_lane_t *lane)
+{
+    lane->useless = true;
+    if (lane->closing)
+        return;
+    if (lane->state != PSC_LANE_FAILED) {
+        snprintf(lane->reason, sizeof lane->reason, "the peer has lost it");
+        psc_lane_fail(lane, PSC_ERR_PEER_LOST);
+    }
+    psc_lane_lose(lane);
+}
+
 void psc_lane_abandon(psc_lane_t *lane)
 {
     lane->caller = NULL;

@@ -15,6 +15,9 @@ void psc_lane_fail(psc_lane_t *lane, psc_status_t status);
 void psc_lane_retire(psc_lane_t *lane);
 /* A spare lane has failed: the connection goes on without it. */
 void psc_lane_lose(psc_lane_t *lane);
+/* The peer has lost this spare lane, and reads nothing from it any more: lose
+ * it here, too. */
+void psc_lane_useless(psc_lane_t *lane);
 /* Retire a lane that was not installed. */
 void psc_lane_abandon(psc_lane_t *lane);
 /* Finish retiring lanes that the fabric has released. force: finish all. */

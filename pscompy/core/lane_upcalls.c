@@ -269,6 +269,35 @@ psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
     return PSC_OK;
 }
 
+psc_status_t psc_lane_join(psc_conn_t *conn, uint32_t index, psc_lane_t *lane)
+{
+    uint8_t bit = (uint8_t)(1u << index);
+    psc_lane_t *old;
+
+    if (index >= conn->n_lanes || !(conn->lost.joining & bit) ||
+        conn->state != PSC_CONN_UP || lane->conn)
+        return PSC_ERR_INVALID;
+    old = conn->lanes[index];
+    lane->index = (uint8_t)index;
+    lane->conn = conn;
+    lane->stripe.given = old->stripe.given;
+    lane->slot->spare++;
+    conn->lanes[index] = lane;
+    psc_notice_end(&old->notice);
+    free(old);
+    psc_interfaces_pace(&conn->worker->interfaces,
+                        conn->worker->config.spin_ns);
+    conn->lost.joining &= (uint8_t)~bit;
+    psc_count(conn, PSC_COUNTER_rails_joined, 1);
+    psc_notice_post(&conn->worker->notices, &conn->notice);
+    if (conn->lost.told & bit)
+        psc_lane_useless(lane);
+    lane_replay(lane);
+    if (lane->state == PSC_LANE_FAILED)
+        lane_fail_conn(lane);
+    return PSC_OK;
+}
+
 /* ---- calls ---- */
 
 psc_status_t psc_call_begin(psc_conn_t *conn)

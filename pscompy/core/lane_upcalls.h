@@ -10,6 +10,8 @@ extern const psc_upcalls_t psc_lane_upcalls;
 psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
                                uint32_t n_lanes,
                                const psc_proto_params_t *params);
+/* Put a new lane into the place of a lost one: psc_conn_join. */
+psc_status_t psc_lane_join(psc_conn_t *conn, uint32_t index, psc_lane_t *lane);
 /* Call the connection's rank: psc_conn_call. */
 psc_status_t psc_call_begin(psc_conn_t *conn);
 /* The peer has violated the protocol on this lane: end the connection. */

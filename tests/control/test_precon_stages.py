@@ -24,8 +24,9 @@ Make = Callable[..., Session]
 STEPS = range(9)
 
 # A peer without lanes never reaches GUARD nor, outside a World, PARKED. test_session_processes.py
-# and test_ondemand.py let peers die in these states.
-ELSEWHERE = {LinkState.PARKED, LinkState.GUARD, LinkState.CLOSED}
+# and test_ondemand.py let peers die in these states, test_rejoining.py in those of lost rails.
+AGAIN = {LinkState.ANSWER_AGAIN, LinkState.TRIAL_AGAIN}
+ELSEWHERE = {LinkState.PARKED, LinkState.GUARD, LinkState.CLOSED} | AGAIN
 
 
 def play(link: sockets.socket, machine: Handshake, steps: int) -> set[LinkState]:

@@ -50,7 +50,7 @@ def exchange(address, size):
             if address:
                 enough = bytes(c.recv()) == b"enough"
             else:
-                print(number, flush=True)
+                print(number, c.stats["rails_joined"], flush=True)
                 enough = not sys.stdin.readline().strip()
                 c.send(b"enough" if enough else b"on")
         print(c.stats["rails_lost"], f"{longest:.3f} s", flush=True)
@@ -86,6 +86,10 @@ class Hosts(Namespaces):
 
 def take_down(hosts: Hosts) -> None:
     hosts.ip("-n", hosts.names[0], "link", "set", "rail1", "down")
+
+
+def bring_up(hosts: Hosts) -> None:
+    hosts.ip("-n", hosts.names[0], "link", "set", "rail1", "up")
 
 
 def drop_silently(hosts: Hosts) -> None:
@@ -131,9 +135,12 @@ class Exchange:
         two = hosts.start(other, program(exchange, address, SIZE), **env | there)
         self.one, self.both = one, (one, two)
 
-    def finish_one(self) -> None:
+    def finish_one(self) -> int:
+        """Wait for the next message. Returns how many rails were joined again."""
         assert self.one.stdout
-        assert self.one.stdout.readline(), self.one.communicate(timeout=TIMEOUT)
+        line = self.one.stdout.readline()
+        assert line, self.one.communicate(timeout=TIMEOUT)
+        return int(line.split()[1])
 
     def go(self, last: bool = False) -> None:
         assert self.one.stdin
@@ -169,6 +176,26 @@ def test_messages_are_whole_although_a_rail_is_cut(
     if not idle:
         cut(hosts)
     run.finish_one()
+    run.go()
+    assert run.end() == ["1", "1"]
+
+
+@pytest.mark.parametrize("number", range(CUTS))
+@pytest.mark.parametrize(("cut", "mend"), [(take_down, bring_up), (drop_silently, restore)])
+def test_a_rail_that_comes_back_is_joined_again(
+    cut: Callable[[Hosts], None], mend: Callable[[Hosts], None], number: int, hosts: Hosts
+) -> None:
+    run = Exchange(hosts, {}, PSP_CANDIDATE_TIMEOUT="1")
+    run.finish_one()
+    run.go()
+    cut(hosts)
+    run.finish_one()
+    mend(hosts)
+    deadline = time.monotonic() + TIMEOUT
+    run.go()
+    while run.finish_one() == 0:
+        assert time.monotonic() < deadline
+        run.go()
     run.go()
     assert run.end() == ["1", "1"]
 

@@ -18,6 +18,8 @@ from tests.waiting import expect_soon
 STAGES = sorted({after.name for moves in LINK.values() for after in moves.values()})
 STAGES.remove(LinkState.CLOSED.name)  # the last state of every link
 STAGES.remove(LinkState.PARKED.name)  # a state of links between the ranks of a world only
+STAGES.remove(LinkState.ANSWER_AGAIN.name)  # of connections that have lost a rail:
+STAGES.remove(LinkState.TRIAL_AGAIN.name)  # test_rejoining.py
 
 
 def die_at(here, stage):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cut import is_stream, lane_bytes, pause_before_joining, shut_rail
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from puppets import BOUND, ONLY, Connect, Link, Start, attach, check_echo
@@ -38,10 +39,6 @@ def ends_of_streams() -> set[tuple[str, str]]:
 
 def _address(text: str) -> str:
     return socket.inet_ntoa(struct.pack("<I", int(text.partition(":")[0], 16)))
-
-
-def lane_bytes(c: pscompy.Connection) -> list[int]:
-    return [value for name, value in sorted(c.stats.items()) if name.startswith("lane")]
 
 
 def test_rail_i_joins_rail_i_and_a_long_message_goes_over_all(connect: Connect) -> None:
@@ -141,14 +138,6 @@ def send_and_die(here):
     os._exit(0)
 
 
-def is_stream(fd: int) -> bool:
-    try:
-        with socket.socket(fileno=os.dup(fd)) as sock:
-            return sock.family == socket.AF_INET and sock.getpeername() is not None
-    except OSError:
-        return False
-
-
 def test_messages_of_a_dead_peer_arrive_before_its_end(connect: Connect) -> None:
     """The other rails say first that the peer has ended."""
     link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2,127.0.0.3")
@@ -160,15 +149,6 @@ def test_messages_of_a_dead_peer_arrive_before_its_end(connect: Connect) -> None
         link.c.recv(timeout=BOUND)
 
 
-def shut_rail(here, address):
-    """Shut the socket of the connection that has this address."""
-    for fd in range(1024):
-        if is_stream(fd):
-            with socket.socket(fileno=os.dup(fd)) as sock:
-                if sock.getsockname()[0] == address:
-                    sock.shutdown(socket.SHUT_RDWR)
-
-
 def echo(here, count):
     for _ in range(count):
         here.c.send(here.c.recv())
@@ -178,6 +158,7 @@ def test_a_connection_goes_on_without_a_rail(
     connect: Connect, caplog: pytest.LogCaptureFixture
 ) -> None:
     link = connect("tcp", TCP_RAILS="127.0.0.1,127.0.0.2,127.0.0.3")
+    link.peer(pause_before_joining, BOUND)
     link.peer(shut_rail, "127.0.0.2")
     link.peer.begin(echo, 3)
     data = bytes(range(256)) * (LONG // 256)

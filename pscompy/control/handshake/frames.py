@@ -27,8 +27,8 @@ MAGIC = b"\x93pscompy"
 # Versions of the whole wire: of these frames, the neighbours' datagrams, the core's messages
 # (core/wire.h) and those of the transports of pscompy. Any change of one of them that a peer of
 # another release would misunderstand takes a new number; see docs/versions.md.
-VERSION_MIN = 3
-VERSION_MAX = 3
+VERSION_MIN = 4
+VERSION_MAX = 4
 
 NONCE_SIZE = 32
 MAC_SIZE = 32

@@ -17,6 +17,9 @@ kind of the link decides which side offers candidates (the *connector*) and whic
     Report n GO        <->          Report n GO       from both: the lanes carry messages
     Closing, Bye       <->          Closing, Bye      the link stays open as the guard until then
 
+While the link is the guard, the connector may offer a lane in place of one that the connection has
+lost. An answer and reports follow as above; without an answer the link stays the guard.
+
 `receive` raises a `PscomError` if the peer breaks the protocol or holds another key. The link has
 ended then, but `output()` may still return bytes by which the peer learns the reason.
 """
@@ -101,6 +104,16 @@ class Handshake:
         return self.state not in (LinkState.HELLO, LinkState.PROOF)
 
     @property
+    def trying(self) -> bool:
+        """Whether lanes are coming up."""
+        return self.state in (LinkState.TRIAL, LinkState.TRIAL_AGAIN)
+
+    @property
+    def guards(self) -> bool:
+        """Whether the lanes of the connection have come up."""
+        return self.state in _GUARDS
+
+    @property
     def connector(self) -> bool:
         """Whether this side offers candidates; known once `kind` is."""
         return (self.kind is not Kind.CALL) == (self.side is Side.DIALER)
@@ -152,7 +165,7 @@ class Handshake:
         lanes: tuple[frames.Choice, ...],
         rejected: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """Choose lanes of the offer. Without lanes the link ends."""
+        """Choose lanes of the offer. Without lanes the link ends, unless it guards a connection."""
         if self.connector:
             raise LocalProtocolError("only the acceptor answers")
         self._step(LinkEvent.ANSWER if lanes else LinkEvent.NO_ANSWER)
@@ -322,9 +335,11 @@ class Handshake:
             raise LocalProtocolError(f"not for the {self.side.name.lower()}")
 
     def _require_trial(self) -> None:
-        if self.state is not LinkState.TRIAL:
+        if not self.trying:
             raise LocalProtocolError(f"no lanes to report on in state {self.state.name}")
 
+
+_GUARDS = (LinkState.GUARD, LinkState.ANSWER_AGAIN, LinkState.TRIAL_AGAIN)
 
 # How a piece is taken from the channel and handled, by state; in all other states it is a frame.
 _Piece = tuple[Callable[[Channel], Any], Callable[[Handshake, Any], Iterator[HandshakeEvent]]]

@@ -44,6 +44,8 @@ class LinkState(_Row):
     ANSWER = auto()  # the acceptor's choice of lanes, or none
     TRIAL = auto()  # the reports of both sides on their lanes
     GUARD = auto()  # nothing; if the link breaks, the peer has died
+    ANSWER_AGAIN = auto()  # as ANSWER, for a lane in place of one that the connection has lost
+    TRIAL_AGAIN = auto()  # as TRIAL, for that lane
     CLOSED = auto()
 
 
@@ -84,7 +86,21 @@ LINK: Mapping[LinkState, Mapping[LinkEvent, LinkState]] = {
         LinkEvent.TRIAL_FAILED: LinkState.ANSWER,
         LinkEvent.ESTABLISHED: LinkState.GUARD,
     },
-    LinkState.GUARD: {LinkEvent.CLOSING: LinkState.GUARD},
+    LinkState.GUARD: {
+        LinkEvent.CLOSING: LinkState.GUARD,
+        LinkEvent.OFFER: LinkState.ANSWER_AGAIN,
+    },
+    LinkState.ANSWER_AGAIN: {
+        LinkEvent.CLOSING: LinkState.ANSWER_AGAIN,
+        LinkEvent.ANSWER: LinkState.TRIAL_AGAIN,
+        LinkEvent.NO_ANSWER: LinkState.GUARD,
+    },
+    LinkState.TRIAL_AGAIN: {
+        LinkEvent.CLOSING: LinkState.TRIAL_AGAIN,
+        LinkEvent.REPORT: LinkState.TRIAL_AGAIN,
+        LinkEvent.TRIAL_FAILED: LinkState.GUARD,
+        LinkEvent.ESTABLISHED: LinkState.GUARD,
+    },
     LinkState.CLOSED: {},
 }
 

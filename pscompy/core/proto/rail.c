@@ -105,6 +105,9 @@ static bool rail_unconfirmed(const psc_req_t *req)
 
 static psc_status_t rail_send_again(psc_conn_t *conn, uint8_t lane)
 {
+    conn->lost.sealed &= (uint8_t)~(1u << lane);
+    conn->lost.told &= (uint8_t)~(1u << lane);
+    conn->lost.gone |= (uint8_t)(1u << lane);
     psc_list_for_each(req, &conn->active, psc_req_t, link) {
         if (!rail_unconfirmed(req))
             continue;
@@ -169,18 +172,14 @@ psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (am->len > 0 || lane->index > 0 || wire->index >= conn->n_lanes)
         return PSC_ERR_PROTOCOL;
     lost = conn->lanes[wire->index];
-    if (!psc_lane_spare(lost) || conn->lost.told & rail_bit(lost))
+    if (!psc_lane_spare(lost) ||
+        (conn->lost.told | conn->lost.gone) & rail_bit(lost))
         return PSC_ERR_PROTOCOL;
     conn->lost.told |= rail_bit(lost);
+    if (conn->lost.joining & rail_bit(lost))
+        return PSC_OK; /* the peer's new lane; psc_lane_join loses ours */
     if (conn->lost.sealed & rail_bit(lost))
         return rail_send_again(conn, lost->index);
-    lost->useless = true;
-    if (lost->closing)
-        return PSC_OK;
-    if (lost->state != PSC_LANE_FAILED) {
-        snprintf(lost->reason, sizeof lost->reason, "the peer has lost it");
-        psc_lane_fail(lost, PSC_ERR_PEER_LOST);
-    }
-    psc_lane_lose(lost);
+    psc_lane_useless(lost);
     return PSC_OK;
 }

@@ -13,7 +13,11 @@
  *      lanes, what the lane had taken of messages that their receiver has not
  *      confirmed.
  * The FIN of a message that is complete goes before LANE_DOWN, so nothing of it
- * is sent again. */
+ * is sent again.
+ *
+ * After that the control planes may connect a new lane in its place. Whichever
+ * side has it first sends on it; the other keeps what arrives until it has it,
+ * too. The new lane may be lost by one side before the other has it. */
 #ifndef PSCOMPY_CORE_PROTO_RAIL_H
 #define PSCOMPY_CORE_PROTO_RAIL_H
 

@@ -41,6 +41,8 @@ typedef struct psc_lost {
     uint8_t due;    /* LANE_DOWN is to be sent */
     uint8_t sealed; /* the fabric has released the lane here */
     uint8_t told;   /* LANE_DOWN has arrived */
+    uint8_t gone;   /* both; what the lane had taken is sent again */
+    uint8_t joining; /* gone, and a new lane is being connected */
 } psc_lost_t;
 
 struct psc_conn {

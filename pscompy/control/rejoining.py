@@ -1,0 +1,145 @@
+"""Joining rails again: a connection that goes on without a rail connects a new lane in its place.
+
+The connector offers one rail at a time, over the link that guards the connection. What follows is
+a trial as for the first lanes. If it fails, the next one begins after a pause, which is doubled
+each time. Everything here runs on the control thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from pscompy.control.candidates import Answering, LaneFactory, Offering
+from pscompy.control.event_loop import Timer
+from pscompy.control.handshake.events import Answered, Established, Offered, TrialFailed
+from pscompy.control.handshake.frames import Identity
+from pscompy.control.handshake.states import LinkState
+from pscompy.control.precon import Link
+from pscompy.control.selection import Option
+from pscompy.errors import PscomError
+
+logger = logging.getLogger(__name__)
+
+PAUSE = 1.0  # seconds between two attempts
+PAUSE_MAX = 30.0
+FAILURES_MAX = 10  # that are counted
+
+
+class Rejoining:
+    """The rails of one connection that is up, `rails[i]` for lane i, over one transport."""
+
+    def __init__(
+        self,
+        factory: LaneFactory,
+        link: Link,
+        there: Identity,
+        handle: Any,
+        option: Option,
+        rails: tuple[int, ...],
+    ) -> None:
+        self._factory = factory
+        self._link = link
+        self._there = there
+        self._handle = handle
+        self._option = option
+        self._rails = rails
+        self._lost: list[int] = []  # rails that are to be joined again
+        self._turn = 0
+        self._lane = 0  # the lane of the attempt
+        self._half: Offering | Answering | None = None  # of the attempt, if there is one
+        self._failures = 0  # attempts that have failed since the last success
+        self._timer: Timer | None = None
+
+    def lose(self, rails: Iterable[int]) -> None:
+        """The connection goes on without these rails."""
+        self._lost = sorted(rails)
+        self._continue()
+
+    def undo(self) -> None:
+        """The link ends: break off."""
+        self._lost = []
+        if self._timer is not None:
+            self._timer.cancel()
+        self._drop()
+
+    # ---- the connector ----
+
+    def _continue(self) -> None:
+        busy = self._half is not None or self._timer is not None
+        if self._lost and not busy and self._link.machine.connector:
+            pause = min(PAUSE * 2**self._failures, PAUSE_MAX)
+            self._timer = self._link.later(pause, self._offer)
+
+    def _offer(self) -> None:
+        self._timer = None
+        if not self._lost or self._link.machine.state is not LinkState.GUARD:
+            return
+        self._turn += 1
+        rail = self._lost[self._turn % len(self._lost)]
+        if not self._begin(rail):
+            self._continue()
+            return
+        half = self._half = Offering(self._factory, self._link, self._there, self._lane)
+        if not half.offer_rail(self._option, rail):
+            self._fail()
+
+    def on_answered(self, event: Answered) -> None:
+        """The acceptor has the rail, too, or has not."""
+        assert isinstance(self._half, Offering)
+        self._half.answered(event.answer)
+        if not event.answer.lanes:
+            self._fail()
+
+    # ---- the acceptor ----
+
+    def on_offered(self, event: Offered) -> None:
+        """The connector has a rail again."""
+        (first, *more) = event.offer.candidates or (None,)
+        known = first is not None and first.transport == self._option.name and not more
+        if first is None or not known or not self._begin(first.lane):
+            self._link.machine.answer((), ((self._option.name, "the rail is not lost"),))
+            return
+        half = self._half = Answering(self._factory, self._link, self._there, self._lane)
+        half.on_offer(event.offer)
+        if self._link.machine.state is LinkState.GUARD:  # there was no lane to answer with
+            self._fail()
+
+    # ---- both ----
+
+    def _begin(self, rail: int) -> bool:
+        if rail not in self._rails[1:]:
+            return False
+        self._lane = self._rails.index(rail)
+        return self._factory.engine.rejoin_begin(self._handle, self._lane)
+
+    def on_trial_failed(self, event: TrialFailed) -> None:
+        """The lane has not come up on both sides."""
+        logger.debug("rail %d is not joined again: %s", self._rails[self._lane], event.reason)
+        self._fail()
+
+    def on_established(self, event: Established) -> None:
+        """The lane has come up on both sides."""
+        assert self._half is not None
+        (lane,) = self._half.take()
+        try:
+            self._factory.engine.rejoin(self._handle, self._lane, lane)
+        except PscomError:  # the program has closed the connection
+            lane.destroy()
+            self._fail()
+            return
+        self._half = None
+        self._failures = 0
+        logger.warning("rail %d of %s is joined again", self._rails[self._lane], self._there)
+
+    def _fail(self) -> None:
+        self._drop()
+        self._failures = min(self._failures + 1, FAILURES_MAX)
+        self._continue()
+
+    def _drop(self) -> None:
+        half, self._half = self._half, None
+        if half is not None:
+            half.undo()
+            self._factory.engine.rejoin_fail(self._handle, self._lane)

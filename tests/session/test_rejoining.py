@@ -1,0 +1,163 @@
+"""Rails of tcp that a connection has lost, and joins again."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from cut import lane_bytes, pause_before_joining, shut_rail
+from puppets import BOUND, Connect, Link, check_echo
+
+import pscompy
+from pscompy.control.handshake import handshake
+from pscompy.control.handshake.states import LinkState
+from pscompy.testing.remote_side import payload
+from tests.waiting import expect_soon
+
+RAILS = "127.0.0.1,127.0.0.2,127.0.0.3"
+LONG = 8 << 20
+SOON = 0.05  # seconds until a rail is joined again
+
+
+def echo(here, count):
+    for _ in range(count):
+        here.c.send(here.c.recv())
+
+
+def exchange(link: Link, count: int) -> None:
+    link.peer.begin(echo, count)
+    for number in range(count):
+        data = payload(LONG, number)
+        link.c.send(data, timeout=BOUND)
+        assert link.c.recv(timeout=BOUND) == data
+    link.peer.result()
+
+
+def stats(here):
+    return here.c.stats
+
+
+def joined(link: Link, times: int) -> bool:
+    both = (link.c.stats, link.peer(stats))
+    return all(each["rails_joined"] == times for each in both)
+
+
+@pytest.fixture
+def link(connect: Connect) -> Link:
+    """The far process is the one that offers rails again."""
+    made = connect("tcp", TCP_RAILS=RAILS, DEBUG=2)
+    made.peer(pause_before_joining, SOON)
+    return made
+
+
+def test_a_lost_rail_is_joined_again_and_carries_messages(
+    link: Link, caplog: pytest.LogCaptureFixture
+) -> None:
+    for times in (1, 2, 3):
+        link.peer(shut_rail, "127.0.0.2")
+        exchange(link, 1)
+        expect_soon(lambda times=times: joined(link, times))
+        expect_soon(lambda: not link.c.explain().as_dict()["lost"])
+        carried = lane_bytes(link.c)[1]
+        exchange(link, 5)
+        assert lane_bytes(link.c)[1] > carried
+    assert link.c.stats["rails_lost"] == 3
+    assert "rail 1 of " in caplog.text
+    assert "is joined again" in caplog.text
+
+
+def test_several_rails_are_joined_again(link: Link) -> None:
+    link.peer(shut_rail, "127.0.0.2")
+    link.peer(shut_rail, "127.0.0.3")
+    exchange(link, 1)
+    expect_soon(lambda: joined(link, 2))
+    exchange(link, 2)
+
+
+def exchange_and_shut(here, rails, sizes):
+    for number, size in enumerate(sizes):
+        request = here.c.irecv()
+        shut_rail(here, rails[number % len(rails)])
+        assert request.wait(BOUND) == payload(size, number)
+        here.c.send(payload(size, number))
+
+
+def test_messages_are_whole_while_rails_come_and_go(link: Link) -> None:
+    """A rail is shut amid each message, and perhaps while it is being joined again."""
+    sizes = [(1 + number % 5) << 20 for number in range(60)]
+    link.peer.begin(exchange_and_shut, ("127.0.0.2", "127.0.0.3"), sizes)
+    for number, size in enumerate(sizes):
+        link.c.send(payload(size, number), timeout=BOUND)
+        assert link.c.recv(timeout=BOUND) == payload(size, number)
+    link.peer.result()
+    assert link.c.stats["rails_joined"] > 0
+    check_echo(link)
+
+
+def die_at(here, stage):
+    step = handshake.step
+
+    def die_at_stage(table, state, event):
+        after = step(table, state, event)
+        if table is handshake.LINK and after.name == stage:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return after
+
+    handshake.step = die_at_stage
+
+
+@pytest.mark.parametrize("stage", [LinkState.ANSWER_AGAIN.name, LinkState.TRIAL_AGAIN.name])
+def test_the_peer_dies_while_a_rail_is_joined(link: Link, stage: str) -> None:
+    link.peer(die_at, stage)
+    link.peer(shut_rail, "127.0.0.2")
+    link.peer.begin(echo, 1)
+    link.c.send(payload(LONG, 1), timeout=BOUND)
+    link.peer.wait()
+    with pytest.raises(pscompy.PeerLost):
+        link.c.recv(timeout=BOUND)
+
+
+@pytest.mark.parametrize("stage", [LinkState.ANSWER_AGAIN.name, LinkState.TRIAL_AGAIN.name])
+def test_the_connection_is_closed_while_a_rail_is_joined(link: Link, stage: str) -> None:
+    link.peer(close_at, stage)
+    link.peer(shut_rail, "127.0.0.2")
+    link.peer.begin(echo, 1)
+    link.c.send(payload(LONG, 1), timeout=BOUND)
+    with pytest.raises(pscompy.Closed):
+        while True:
+            link.c.recv(timeout=BOUND)
+    expect_soon(lambda: link.session._engine.lanes == {})
+
+
+def close_at(here, stage):
+    step = handshake.step
+
+    def close_at_stage(table, state, event):
+        after = step(table, state, event)
+        if table is handshake.LINK and after.name == stage:
+            handshake.step = step
+            here.c.close()
+        return after
+
+    handshake.step = close_at_stage
+
+
+def test_an_offer_of_a_rail_that_is_not_lost_is_refused(link: Link) -> None:
+    link.peer(offer_a_rail)
+    exchange(link, 1)
+    assert link.c.stats["rails_joined"] == 0
+    link.peer(shut_rail, "127.0.0.2")
+    exchange(link, 1)
+    expect_soon(lambda: joined(link, 1))
+
+
+def offer_a_rail(here):
+    """Offer the second rail, as if it were lost."""
+    (record,) = here.session._control.records()
+    rejoining = record.link.rejoining
+    rejoining._begin = lambda rail: True
+    here.session._control._thread.run(lambda: rejoining.lose([1]))
+    expect_soon(lambda: rejoining._failures == 1)
+    del rejoining._begin
+    rejoining._lost = []
