@@ -75,6 +75,7 @@ CONTROL = (
     ("worker",),
     ("progress",),
     ("candidates",),
+    ("rejoining",),
     ("negotiation",),
     ("attempt",),
     ("peer",),
