@@ -93,6 +93,60 @@ static void lane_fail(psc_lane_t *lane)
     psc_worker_leave(lane->worker);
 }
 
+static void lanes_are_gone(lanes_t *lanes)
+{
+    until(&lanes->pair, lanes->a.conn->lost.gone && lanes->b.conn->lost.gone &&
+                            !lanes->a.conn->lost.due &&
+                            !lanes->b.conn->lost.due);
+}
+
+/* New lanes in place of the lost ones. Side a has its lane first, and perhaps
+ * loses it before b has the other. */
+static void lanes_join(lanes_t *lanes, bool lost)
+{
+    psc_conn_t *a_conn = lanes->a.conn, *b_conn = lanes->b.conn;
+    psc_lane_t *a, *b;
+
+    check(psc_conn_join_begin(a_conn, 0) == PSC_ERR_NO_RESOURCE);
+    check(psc_conn_join_begin(a_conn, 1) == PSC_OK);
+    check(psc_conn_join_begin(a_conn, 1) == PSC_ERR_NO_RESOURCE);
+    psc_conn_join_fail(a_conn, 1);
+    check(psc_conn_join_begin(a_conn, 1) == PSC_OK);
+    check(psc_conn_join_begin(b_conn, 1) == PSC_OK);
+    pair_lanes(&lanes->pair, &a, &b);
+    check(psc_conn_join(a_conn, 0, a) == PSC_ERR_INVALID);
+    check(psc_conn_join(a_conn, 1, a) == PSC_OK);
+    if (lost) {
+        lane_fail(a);
+        until(&lanes->pair, b_conn->lost.told);
+        check(psc_conn_join(b_conn, 1, b) == PSC_OK);
+        lanes_are_gone(lanes);
+    } else {
+        psc_request_t *send, *recv;
+        psc_result_t result;
+
+        send = post_send(&lanes->a, lanes->out[4], lengths[4], 4);
+        recv =
+            post_recv(&lanes->b, b_conn, lanes->in[4], lengths[4], 4, &result);
+        for (int i = 0; i < 20; i++)
+            pair_progress(&lanes->pair);
+        check(psc_conn_join(b_conn, 1, b) == PSC_OK);
+        check(finish(&lanes->pair, recv).status == PSC_OK);
+        check(finish(&lanes->pair, send).status == PSC_OK);
+        check(filled(lanes->in[4], lengths[4], 4));
+    }
+}
+
+static void lanes_come_and_go(lanes_t *lanes)
+{
+    lanes_join(lanes, true);
+    lanes_exchange(lanes, &lanes->a, &lanes->b);
+    lanes_join(lanes, false);
+    lanes_exchange(lanes, &lanes->a, &lanes->b);
+    lanes_exchange(lanes, &lanes->b, &lanes->a);
+    check(count(lanes->a.worker, PSC_COUNTER_rails_joined) >= 2);
+}
+
 /* One side's lane fails after so many passes of a message from a to b. Returns
  * true if lanes of this transport may fail; then both sides go on. */
 static bool lane_fails(int passes, bool senders)
@@ -118,9 +172,10 @@ static bool lane_fails(int passes, bool senders)
     check((result.status == PSC_OK) == spare);
     check(!spare || filled(lanes.in[LAST], lengths[LAST], LAST));
     if (spare) {
-        until(&lanes.pair, lanes.a.conn->lost.told && lanes.b.conn->lost.told);
+        lanes_are_gone(&lanes);
         lanes_exchange(&lanes, &lanes.a, &lanes.b);
         lanes_exchange(&lanes, &lanes.b, &lanes.a);
+        lanes_come_and_go(&lanes);
     }
     lanes_close(&lanes);
     return spare;

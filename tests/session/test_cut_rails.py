@@ -50,7 +50,7 @@ def exchange(address, size):
             if address:
                 enough = bytes(c.recv()) == b"enough"
             else:
-                print(number, c.stats["rails_joined"], flush=True)
+                print(c.stats["rails_lost"], c.stats["rails_joined"], flush=True)
                 enough = not sys.stdin.readline().strip()
                 c.send(b"enough" if enough else b"on")
         print(c.stats["rails_lost"], f"{longest:.3f} s", flush=True)
@@ -135,12 +135,20 @@ class Exchange:
         two = hosts.start(other, program(exchange, address, SIZE), **env | there)
         self.one, self.both = one, (one, two)
 
-    def finish_one(self) -> int:
-        """Wait for the next message. Returns how many rails were joined again."""
+    def finish_one(self) -> list[int]:
+        """Wait for the next message. Returns how many rails are lost, and joined again."""
         assert self.one.stdout
         line = self.one.stdout.readline()
         assert line, self.one.communicate(timeout=TIMEOUT)
-        return int(line.split()[1])
+        return [int(number) for number in line.split()]
+
+    def go_on_until(self, wanted: list[int]) -> None:
+        """Exchange messages until so many rails are lost, and joined again. Not every message has
+        pieces on every rail: one that seems to be slow is left out for a while."""
+        deadline = time.monotonic() + TIMEOUT
+        while self.finish_one() != wanted:
+            assert time.monotonic() < deadline
+            self.go()
 
     def go(self, last: bool = False) -> None:
         assert self.one.stdin
@@ -175,7 +183,7 @@ def test_messages_are_whole_although_a_rail_is_cut(
     run.go()
     if not idle:
         cut(hosts)
-    run.finish_one()
+    run.go_on_until([1, 0])
     run.go()
     assert run.end() == ["1", "1"]
 
@@ -189,13 +197,10 @@ def test_a_rail_that_comes_back_is_joined_again(
     run.finish_one()
     run.go()
     cut(hosts)
-    run.finish_one()
+    run.go_on_until([1, 0])
     mend(hosts)
-    deadline = time.monotonic() + TIMEOUT
     run.go()
-    while run.finish_one() == 0:
-        assert time.monotonic() < deadline
-        run.go()
+    run.go_on_until([1, 1])
     run.go()
     assert run.end() == ["1", "1"]
 

@@ -11,6 +11,8 @@
 #define PIECES 16u
 /* Weight of the older measurements. */
 #define DECAY 0.875
+/* A piece that takes longer than so many at the lane's rate was held up. */
+#define OUTLIER 4.0
 /* A lane that is so much slower than another is left out, and measured again
  * after WITHOUT_MAX bytes. */
 #define SLOWER 10.0
@@ -75,6 +77,14 @@ static double stripe_guess(const psc_stripe_t *stripe, double fastest)
     return rate > 0 ? rate : fastest;
 }
 
+/* The time of a piece, of which one retransmission counts only so much. */
+static double stripe_time(const psc_stripe_t *stripe, size_t len, int64_t taken)
+{
+    double rate = stripe_rate(stripe), most = OUTLIER * (double)len / rate;
+
+    return rate > 0 && (double)taken > most ? most : (double)taken;
+}
+
 /* The first of several pieces in flight only fills the lane's buffers, and is
  * not measured. */
 static void stripe_measure(psc_stripe_t *stripe, size_t len)
@@ -82,8 +92,10 @@ static void stripe_measure(psc_stripe_t *stripe, size_t len)
     int64_t now = psc_clock_now();
 
     if (stripe->since) {
+        double ns = stripe_time(stripe, len, now - stripe->since);
+
         stripe->bytes = DECAY * stripe->bytes + (double)len;
-        stripe->ns = DECAY * stripe->ns + (double)(now - stripe->since);
+        stripe->ns = DECAY * stripe->ns + ns;
         stripe->without = 0;
     }
     stripe->queued -= len;
