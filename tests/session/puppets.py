@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pscompy
+from pscompy.control.handshake import handshake
 from pscompy.testing.process import BOUND, Far
 from tests.waiting import asleep, state_of
 
@@ -222,3 +223,21 @@ def check_echo(link: Link) -> None:
     link.c.send(b"still there")
     assert link.c.recv(timeout=BOUND) == b"<still there>"
     link.peer.result()
+
+
+def at_stage(stage: str, act: Callable[[], object]) -> None:
+    """Call `act` once a precon link of this process comes to this state."""
+    step = handshake.step
+
+    def step_and_act(table: Any, state: Any, event: Any) -> Any:
+        after = step(table, state, event)
+        if table is handshake.LINK and after.name == stage:
+            handshake.step = step
+            act()
+        return after
+
+    handshake.step = step_and_act
+
+
+def die_at(here: Any, stage: str) -> None:
+    at_stage(stage, lambda: os.kill(os.getpid(), signal.SIGKILL))

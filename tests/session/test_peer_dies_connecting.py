@@ -4,14 +4,10 @@ from the table of states.
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
-from puppets import BOUND, ONLY, check_echo, listen, own_descriptors
+from puppets import BOUND, ONLY, check_echo, die_at, listen, own_descriptors
 
 import pscompy
-from pscompy.control.handshake import handshake
 from pscompy.control.handshake.states import LINK, LinkState
 from tests.waiting import expect_soon
 
@@ -20,18 +16,6 @@ STAGES.remove(LinkState.CLOSED.name)  # the last state of every link
 STAGES.remove(LinkState.PARKED.name)  # a state of links between the ranks of a world only
 STAGES.remove(LinkState.ANSWER_AGAIN.name)  # of connections that have lost a rail:
 STAGES.remove(LinkState.TRIAL_AGAIN.name)  # test_rejoining.py
-
-
-def die_at(here, stage):
-    step = handshake.step
-
-    def die_at_stage(table, state, event):
-        after = step(table, state, event)
-        if table is handshake.LINK and after.name == stage:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return after
-
-    handshake.step = die_at_stage
 
 
 @pytest.mark.parametrize("stage", STAGES)

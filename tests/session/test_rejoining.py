@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 import pytest
 from cut import lane_bytes, pause_before_joining, shut_rail
-from puppets import BOUND, Connect, Link, check_echo
+from puppets import BOUND, Connect, Link, at_stage, check_echo, die_at
 
 import pscompy
-from pscompy.control.handshake import handshake
 from pscompy.control.handshake.states import LinkState
 from pscompy.testing.remote_side import payload
 from tests.waiting import expect_soon
@@ -95,18 +91,6 @@ def test_messages_are_whole_while_rails_come_and_go(link: Link) -> None:
     check_echo(link)
 
 
-def die_at(here, stage):
-    step = handshake.step
-
-    def die_at_stage(table, state, event):
-        after = step(table, state, event)
-        if table is handshake.LINK and after.name == stage:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return after
-
-    handshake.step = die_at_stage
-
-
 @pytest.mark.parametrize("stage", [LinkState.ANSWER_AGAIN.name, LinkState.TRIAL_AGAIN.name])
 def test_the_peer_dies_while_a_rail_is_joined(link: Link, stage: str) -> None:
     link.peer(die_at, stage)
@@ -131,16 +115,7 @@ def test_the_connection_is_closed_while_a_rail_is_joined(link: Link, stage: str)
 
 
 def close_at(here, stage):
-    step = handshake.step
-
-    def close_at_stage(table, state, event):
-        after = step(table, state, event)
-        if table is handshake.LINK and after.name == stage:
-            handshake.step = step
-            here.c.close()
-        return after
-
-    handshake.step = close_at_stage
+    at_stage(stage, here.c.close)
 
 
 def test_an_offer_of_a_rail_that_is_not_lost_is_refused(link: Link) -> None:
