@@ -6,7 +6,7 @@
 /* Views of the buffer protocol, and the pieces of memory that they show. */
 typedef struct psb_views {
     Py_buffer *view;
-    psc_iov_t *pieces; /* not of a view in room, which has one */
+    psc_iov_t *pieces; /* NULL if in_room: see psb_buffers_t.piece */
     psc_layout_t *layout; /* the pieces are those of this layout; or NULL */
     uint64_t nbytes;
     uint32_t n;
@@ -43,7 +43,7 @@ static inline void *psb_buffers_keeper(const psb_buffers_t *buffers)
     return (void *)(buffers->keeper & ~(uintptr_t)PSB_KEPT_MASK);
 }
 
-/* The views of objects that neither an owner nor a lease keeps; or NULL. */
+/* The views, or NULL if an owner, a lease or an export keeps the memory. */
 static inline psb_views_t *psb_buffers_views(const psb_buffers_t *buffers)
 {
     return psb_buffers_kept_by(buffers) ? NULL : psb_buffers_keeper(buffers);

@@ -48,7 +48,6 @@ class Candidates:
         self.offered: tuple[str, ...] = ()
         self._engine = factory.engine
         self._here = factory.here
-        self._progress = factory.progress
         self._seconds = factory.candidate_seconds
         self._link = link
         self._there = there
@@ -58,7 +57,9 @@ class Candidates:
         self._ticks = 0
         self._timer: Timer | None = None
         link.machine.check_lanes = self._failure
-        self._progress.need(self, True)
+        # A connection that lacks a rail has a program that makes progress.
+        self._drive = factory.progress.stand_in if first > 0 else factory.progress.need
+        self._drive(self, True)
 
     def take(self) -> list[Lane]:
         """Return the lanes of the established attempt, and destroy all others."""
@@ -70,7 +71,7 @@ class Candidates:
         """Destroy the lanes that were not taken."""
         self._link.machine.check_lanes = str
         self._drop()
-        self._progress.need(self, False)
+        self._drive(self, False)
 
     def trial_failed(self, event: TrialFailed) -> None:
         """The attempt failed on both sides: destroy its lanes and keep the reason."""
@@ -264,13 +265,14 @@ class Answering(Candidates):
             if not made:
                 self._reject_offered(indices[0], reason)
                 continue
+            self._lanes = [lane for _, lane, _ in made]
             self.rails = tuple(rail for rail, _, _ in made)
             self._leave_out(option)
             rejected, self._rejected = tuple(self._rejected.items()), {}
             chosen = tuple(Choice(offered[rail], address) for rail, _, address in made)
             self._link.machine.answer(chosen, rejected)
             theirs = [self._offer.candidates[choice.candidate].address for choice in chosen]
-            self._try(ROLE_ACCEPTOR, [lane for _, lane, _ in made], theirs)
+            self._try(ROLE_ACCEPTOR, self._lanes, theirs)
             return True
         self._link.machine.answer((), tuple(self._rejected.items()))
         self._link.flush()

@@ -103,7 +103,7 @@ class Control:
         self._start()
         if record.phase is Phase.LAZY:
             self._connections.retain(connection)
-        if self._on_demand.call(record):
+        if self._on_demand.call(record):  # its record is registered when the call is noted
             return
         self._connections.register(record)
         self.engine.begin_connecting(record.handle)

@@ -174,24 +174,26 @@ class Negotiation(Generic[R]):
         except Exception as error:  # other links go on, and the peer must not wait for this one
             logger.exception("the link with %s is broken off", self.peer_label)
             self.break_off()
+            if self.established:
+                self._owner.guard_ended(self, bye=False)
+                return
             failure = ConnectError(f"{self.peer_label}: {error!r}", peer=self.peer_label)
             self._owner.failed(self, failure, again=False)
 
     def _handle(self, event: HandshakeEvent) -> None:
-        if self.established and type(event) in _REJOINING:
-            if self.rejoining is not None:
-                _REJOINING[type(event)](self.rejoining, event)
-            else:
-                self.link.machine.answer((), ())  # no rail was lost: there is only one
-        else:
+        if not self.established or type(event) not in _REJOINING:
             _HANDLERS[type(event)](self, event)
+        elif self.link.machine.state is LinkState.CLOSED:
+            pass  # the event that ends the link follows
+        elif self.rejoining is not None:
+            _REJOINING[type(event)](self.rejoining, event)
+        else:
+            self.link.machine.answer(())  # this connection has one rail only
 
     def on_link_error(self, link: Link, error: PscomError) -> None:
         logger.warning("%s: %s: %s", self.peer_label, type(error).__name__, error)
         if self.established:
-            self._ended = True
-            self._undo()
-            self._owner.guard_ended(self, bye=False)
+            self._end_guard(bye=False)
             return
         if isinstance(error, ProtocolError):
             error = ConnectError(f"{self.peer_label}: {error}")
@@ -256,15 +258,16 @@ class Negotiation(Generic[R]):
         self._owner.peer_closing(self)
 
     def _on_refused(self, event: Refused) -> None:
+        if self.established:
+            self._end_guard(bye=False)
+            return
         kind = NameInUse if event.code is RefuseCode.NAME_IN_USE else ConnectError
         error = kind(f"{self.peer_label} refused: {event.reason}")
         self._fail(error, again=event.code in (RefuseCode.LATER, RefuseCode.FULL))
 
     def _on_ended(self, event: Ended) -> None:
         if self.established:
-            self._ended = True
-            self._undo()
-            self._owner.guard_ended(self, event.bye)
+            self._end_guard(event.bye)
             return
         waited = event.state.name.lower()
         outage = self.link.outage
@@ -273,6 +276,13 @@ class Negotiation(Generic[R]):
             ConnectError(f"{self.peer_label} {how} while its {waited} was awaited"),
             again=not event.bye,
         )
+
+    def _end_guard(self, bye: bool) -> None:
+        """The link of an established connection has ended."""
+        self._ended = True
+        self._undo()
+        self.link.close()
+        self._owner.guard_ended(self, bye)
 
     def _fail(self, error: PscomError, again: bool) -> None:
         error.peer = error.peer or (self.peer.name if self.peer else self.link.peer_address)

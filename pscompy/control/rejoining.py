@@ -1,13 +1,15 @@
 """Joining rails again: a connection that goes on without a rail connects a new lane in its place.
 
 The connector offers one rail at a time, over the link that guards the connection. What follows is
-a trial as for the first lanes. If it fails, the next one begins after a pause, which is doubled
-each time. Everything here runs on the control thread.
+a trial as for the first lanes. If the trial fails, or the rail is lost again soon, the next trial
+begins after a pause, which is doubled each time. Everything here runs on the control thread.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 PAUSE = 1.0  # seconds between two attempts
 PAUSE_MAX = 30.0
-FAILURES_MAX = 10  # that are counted
+SOON = 30.0  # seconds within which a rail that is lost again has not really come back
+FAILURES_MAX = 10  # more of them do not lengthen the pause
 
 
 class Rejoining:
@@ -46,15 +49,19 @@ class Rejoining:
         self._option = option
         self._rails = rails
         self._lost: list[int] = []  # rails that are to be joined again
-        self._turn = 0
+        self._turn = 0  # attempts so far: the lost rails take turns
         self._lane = 0  # the lane of the attempt
         self._half: Offering | Answering | None = None  # of the attempt, if there is one
-        self._failures = 0  # attempts that have failed since the last success
+        self._failures = 0  # in a row: trials that failed, and rails that were lost again soon
+        self._joined = -math.inf  # when a rail was joined again last
         self._timer: Timer | None = None
 
     def lose(self, rails: Iterable[int]) -> None:
         """The connection goes on without these rails."""
-        self._lost = sorted(rails)
+        before, self._lost = self._lost, sorted(rails)
+        if len(self._lost) > len(before):
+            late = time.monotonic() - self._joined > SOON
+            self._failures = 0 if late else min(self._failures + 1, FAILURES_MAX)
         self._continue()
 
     def undo(self) -> None:
@@ -116,7 +123,8 @@ class Rejoining:
 
     def on_trial_failed(self, event: TrialFailed) -> None:
         """The lane has not come up on both sides."""
-        logger.debug("rail %d is not joined again: %s", self._rails[self._lane], event.reason)
+        assert self._half is not None
+        self._half.trial_failed(event)
         self._fail()
 
     def on_established(self, event: Established) -> None:
@@ -130,10 +138,14 @@ class Rejoining:
             self._fail()
             return
         self._half = None
-        self._failures = 0
+        self._joined = time.monotonic()
         logger.warning("rail %d of %s is joined again", self._rails[self._lane], self._there)
 
     def _fail(self) -> None:
+        if self._half is not None and self._half.reasons:
+            logger.debug(
+                "rail %d is not joined again: %s", self._rails[self._lane], self._half.reasons
+            )
         self._drop()
         self._failures = min(self._failures + 1, FAILURES_MAX)
         self._continue()

@@ -183,7 +183,7 @@ int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
 
 static psc_status_t conn_join_begin(psc_conn_t *conn, uint8_t bit)
 {
-    if (!(conn->lost.gone & bit) || conn->lost.due & bit ||
+    if (!(conn->lost.gone & bit) || conn->lost.down_due & bit ||
         conn->state != PSC_CONN_UP)
         return PSC_ERR_NO_RESOURCE;
     conn->lost.gone &= (uint8_t)~bit;
@@ -209,10 +209,14 @@ void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane)
 
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return;
-    if (conn->lost.joining & bit)
+    if (conn->lost.joining & ~conn->lost.joined & bit) {
+        if (conn->lost.told & bit) { /* the peer has lost its new lane */
+            conn->lost.down_due |= bit;
+            psc_conn_mark_busy(conn);
+        }
+        psc_lost_forget(&conn->lost, bit);
         conn->lost.gone |= bit;
-    conn->lost.joining &= (uint8_t)~bit;
-    conn->lost.told &= (uint8_t)~conn->lost.gone;
+    }
     psc_worker_leave(conn->worker);
 }
 

@@ -37,10 +37,16 @@ static bool conn_flush_queue(psc_conn_t *conn, psc_work_kind_t kind)
  * of messages that are complete. The FINs of those go before LANE_DOWN. */
 static void conn_flush_lost(psc_conn_t *conn)
 {
-    while (conn->lost.due && psc_list_empty(&conn->work.fins) &&
+    psc_lost_t *lost = &conn->lost;
+
+    while (lost->up_due &&
+           conn->worker->up->send_control(conn, PSC_WIRE_LANE_UP))
+        lost->up_due &= (uint8_t)(lost->up_due - 1);
+    while (!lost->up_due && lost->down_due &&
+           psc_list_empty(&conn->work.fins) &&
            psc_list_empty(&conn->work.queues[PSC_WORK_CONTROL]) &&
            conn->worker->up->send_control(conn, PSC_WIRE_LANE_DOWN))
-        conn->lost.due &= (uint8_t)(conn->lost.due - 1);
+        lost->down_due &= (uint8_t)(lost->down_due - 1);
 }
 
 /* Send the CLOSE or CLOSE_ACK of a connection that ends normally. */
@@ -70,7 +76,8 @@ static bool conn_idle(const psc_conn_t *conn)
     /* CLOSE_ACK was sent, nothing else is pending */
     if (conn->state == PSC_CONN_CLOSED)
         return true;
-    return psc_work_empty(&conn->work) && !conn->flow.due && !conn->lost.due;
+    return psc_work_empty(&conn->work) && !conn->flow.due &&
+           !conn->lost.up_due && !conn->lost.down_due;
 }
 
 bool psc_conn_flush(psc_conn_t *conn)

@@ -253,12 +253,15 @@ int psc_conn_lane_lost(psc_conn_t *conn);
  * reason (PSC_REASON_MAX bytes): of that lane. */
 int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
                        char *reason);
-/* Begin to connect a new lane in place of this lost one. Returns
- * PSC_ERR_NO_RESOURCE if that one is not gone on this side yet. */
+/* Begin to connect a new lane in place of this one, which the connection has
+ * lost. Returns PSC_ERR_NO_RESOURCE if both sides have not sealed it yet, or
+ * the connection is not UP. */
 int psc_conn_join_begin(psc_conn_t *conn, uint32_t lane);
-/* Let the new lane, which is up, take its place. */
+/* Put the new lane, which is up, into the place of the lost one. It is used
+ * once the peer has done the same. Returns PSC_ERR_INVALID, and leaves the lane
+ * to the caller, if the connection is not UP any more. */
 int psc_conn_join(psc_conn_t *conn, uint32_t lane, psc_lane_t *joined);
-/* The new lane has not come up. */
+/* The new lane has not come up; psc_conn_join_begin may be called again. */
 void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane);
 /* The transport's reason why the connection failed; empty if it has given none.
  * text: PSC_REASON_MAX bytes. */

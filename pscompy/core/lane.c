@@ -163,6 +163,18 @@ void psc_lane_useless(psc_lane_t *lane)
     psc_lane_lose(lane);
 }
 
+void psc_lane_met(psc_lane_t *lane)
+{
+    psc_conn_t *conn = lane->conn;
+    uint8_t bit = (uint8_t)(1u << lane->index);
+
+    if (!(conn->lost.joined & conn->lost.met & bit) || lane->closing)
+        return;
+    psc_lost_forget(&conn->lost, bit);
+    psc_count(conn, PSC_COUNTER_rails_joined, 1);
+    psc_notice_post(&conn->worker->notices, &conn->notice);
+}
+
 void psc_lane_abandon(psc_lane_t *lane)
 {
     lane->caller = NULL;
@@ -179,7 +191,7 @@ static void lane_fini(psc_lane_t *lane)
     lane->slot->ops->ep_fini(lane->ep);
     lane->ep = NULL;
     lane->slot->lanes--;
-    lane->slot->spare -= lane->index > 0;
+    lane->slot->further -= lane->index > 0;
     psc_interfaces_pace(&worker->interfaces, worker->config.spin_ns);
     if (!lane->conn) {
         psc_notice_end(&lane->notice);

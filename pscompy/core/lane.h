@@ -18,6 +18,8 @@ void psc_lane_lose(psc_lane_t *lane);
 /* The peer has lost this spare lane, and reads nothing from it any more: lose
  * it here, too. */
 void psc_lane_useless(psc_lane_t *lane);
+/* A lane is used in its lost one's place once it is there on both sides. */
+void psc_lane_met(psc_lane_t *lane);
 /* Retire a lane that was not installed. */
 void psc_lane_abandon(psc_lane_t *lane);
 /* Finish retiring lanes that the fabric has released. force: finish all. */

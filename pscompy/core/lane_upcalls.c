@@ -245,7 +245,7 @@ psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
         conn->lanes[i] = lanes[i];
         lanes[i]->index = (uint8_t)i;
         lanes[i]->conn = conn;
-        lanes[i]->slot->spare += i > 0;
+        lanes[i]->slot->further += i > 0;
     }
     if (n_lanes > 1)
         psc_interfaces_pace(&conn->worker->interfaces,
@@ -281,20 +281,23 @@ psc_status_t psc_lane_join(psc_conn_t *conn, uint32_t index, psc_lane_t *lane)
     lane->index = (uint8_t)index;
     lane->conn = conn;
     lane->stripe.given = old->stripe.given;
-    lane->slot->spare++;
+    lane->slot->further++;
     conn->lanes[index] = lane;
     psc_notice_end(&old->notice);
     free(old);
     psc_interfaces_pace(&conn->worker->interfaces,
                         conn->worker->config.spin_ns);
-    conn->lost.joining &= (uint8_t)~bit;
-    psc_count(conn, PSC_COUNTER_rails_joined, 1);
-    psc_notice_post(&conn->worker->notices, &conn->notice);
+    conn->lost.joined |= bit;
+    conn->lost.up_due |= bit;
+    psc_conn_mark_busy(conn);
     if (conn->lost.told & bit)
         psc_lane_useless(lane);
+    psc_lane_met(lane);
     lane_replay(lane);
     if (lane->state == PSC_LANE_FAILED)
         lane_fail_conn(lane);
+    psc_conn_flush(conn);
+    psc_wake(conn->worker, PSC_WAKE_SPENT);
     return PSC_OK;
 }
 

@@ -20,8 +20,8 @@ struct psc_upward {
 
     /* ---- control messages ---- */
 
-    /* Send CREDIT, CLOSE, CLOSE_ACK, or LANE_DOWN for the first lane in
-     * conn->lost.due. Returns false if the lane is full. */
+    /* Send CREDIT, CLOSE, CLOSE_ACK, or LANE_DOWN or LANE_UP for the first
+     * lane that is due. Returns false if lane 0 is full. */
     bool (*send_control)(psc_conn_t *conn, psc_wire_id_t id);
     /* Send the FINs of the requests in conn->work.fins. Returns true if any
      * request was ended. */

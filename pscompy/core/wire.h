@@ -27,6 +27,7 @@
     X(RMA_GET, psc_wire_rma_t)                                                 \
     X(TAKEN, psc_wire_taken_t)                                                 \
     X(LANE_DOWN, psc_wire_lane_t)  /* nothing arrives over it any more */      \
+    X(LANE_UP, psc_wire_lane_t)    /* a new lane is in its place */            \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place    \
                                       of an RTS; see tag.h */                  \
     X(MISSED, psc_wire_eager_t)    /* mark without receive; RTS follows */     \
@@ -118,7 +119,7 @@ typedef struct psc_wire_taken {
     uint64_t request_id;
 } psc_wire_taken_t;
 
-/* A lane that the connection has lost; see proto/rail.h. */
+/* A lane that was lost, or has taken the place of one; see proto/rail.h. */
 typedef struct psc_wire_lane {
     uint32_t credit;
     uint32_t index;

@@ -271,10 +271,10 @@ CASE(pace)
     psc_interfaces_pace(&interfaces, 50000);
     check(dear->every == 1 && atomic_load(&interfaces.stride) == 2);
     rail->lanes = 2;
-    rail->spare = 1;
+    rail->further = 1;
     psc_interfaces_pace(&interfaces, 50000);
     check(dear->every == 1 && rail->every == 1 && rail->linger == 0);
-    rail->spare = 2;
+    rail->further = 2;
     psc_interfaces_pace(&interfaces, 50000);
     check(dear->every == 1 && rail->every == 64 && rail->linger > 0);
     cheap->lanes = 1;

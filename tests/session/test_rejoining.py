@@ -35,6 +35,8 @@ def stats(here):
 
 
 def joined(link: Link, times: int) -> bool:
+    """Both sides notice it in calls only, so let them make some."""
+    exchange(link, 1)
     both = (link.c.stats, link.peer(stats))
     return all(each["rails_joined"] == times for each in both)
 
@@ -56,8 +58,10 @@ def test_a_lost_rail_is_joined_again_and_carries_messages(
         expect_soon(lambda times=times: joined(link, times))
         expect_soon(lambda: not link.c.explain().as_dict()["lost"])
         carried = lane_bytes(link.c)[1]
-        exchange(link, 5)
-        assert lane_bytes(link.c)[1] > carried
+        while (
+            lane_bytes(link.c)[1] == carried
+        ):  # a rail that seems to be slow is left out for 64 MiB
+            exchange(link, 1)
     assert link.c.stats["rails_lost"] == 3
     assert "rail 1 of " in caplog.text
     assert "is joined again" in caplog.text

@@ -18,7 +18,8 @@ kind of the link decides which side offers candidates (the *connector*) and whic
     Closing, Bye       <->          Closing, Bye      the link stays open as the guard until then
 
 While the link is the guard, the connector may offer a lane in place of one that the connection has
-lost. An answer and reports follow as above; without an answer the link stays the guard.
+lost. An answer and reports follow as above; after an answer without lanes, or a trial that fails,
+the link is the guard again.
 
 `receive` raises a `PscomError` if the peer breaks the protocol or holds another key. The link has
 ended then, but `output()` may still return bytes by which the peer learns the reason.

@@ -7,9 +7,9 @@
 #define PACE_RARELY 16u
 
 /* An interface that has further lanes of connections only, which carry pieces
- * of long messages, is polled on every PACE_SPARE-th pass, and on each for
+ * of long messages, is polled on every PACE_FURTHER-th pass, and on each for
  * PACE_LINGER passes after it has brought something or was given a piece. */
-#define PACE_SPARE 64u
+#define PACE_FURTHER 64u
 #define PACE_LINGER 1024u
 
 #define PACE_LOOK_NS 2000.0 /* between two clock reads while spinning */
@@ -35,15 +35,15 @@ static bool pace_dear(const psc_iface_slot_t *slot)
     return slot->attr.poll_ns > PACE_CHEAP_NS;
 }
 
-static bool pace_spare(const psc_iface_slot_t *slot)
+static bool pace_further(const psc_iface_slot_t *slot)
 {
-    return pace_dear(slot) && slot->spare > 0 && slot->spare == slot->lanes;
+    return pace_dear(slot) && slot->further > 0 && slot->further == slot->lanes;
 }
 
 static unsigned pace_every(const psc_iface_slot_t *slot, bool cheap)
 {
-    if (pace_spare(slot))
-        return PACE_SPARE;
+    if (pace_further(slot))
+        return PACE_FURTHER;
     return cheap && pace_dear(slot) ? PACE_RARELY : 1;
 }
 
@@ -55,7 +55,7 @@ void psc_interfaces_pace(psc_interfaces_t *interfaces, int64_t spin_ns)
         cheap |= slot->lanes > 0 && !pace_dear(slot);
     psc_iface_for_each(slot, interfaces) {
         slot->every = pace_every(slot, cheap);
-        slot->linger = pace_spare(slot) ? PACE_LINGER : 0;
+        slot->linger = pace_further(slot) ? PACE_LINGER : 0;
     }
     atomic_store_explicit(&interfaces->stride, pace_stride(interfaces, spin_ns),
                           memory_order_relaxed);

@@ -56,8 +56,8 @@ static bool send_control(psc_conn_t *conn, psc_wire_id_t id)
 {
     psc_wire_credit_t wire;
 
-    if (id == PSC_WIRE_LANE_DOWN)
-        return psc_rail_send_down(conn) == PSC_OK;
+    if (id == PSC_WIRE_LANE_DOWN || id == PSC_WIRE_LANE_UP)
+        return psc_rail_send(conn, id) == PSC_OK;
     return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0) == PSC_OK;
 }
 

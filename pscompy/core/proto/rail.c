@@ -105,8 +105,7 @@ static bool rail_unconfirmed(const psc_req_t *req)
 
 static psc_status_t rail_send_again(psc_conn_t *conn, uint8_t lane)
 {
-    conn->lost.sealed &= (uint8_t)~(1u << lane);
-    conn->lost.told &= (uint8_t)~(1u << lane);
+    psc_lost_forget(&conn->lost, (uint8_t)(1u << lane));
     conn->lost.gone |= (uint8_t)(1u << lane);
     psc_list_for_each(req, &conn->active, psc_req_t, link) {
         if (!rail_unconfirmed(req))
@@ -148,38 +147,69 @@ void psc_rail_sealed(psc_lane_t *lane)
     if (psc_conn_ended(conn))
         return;
     conn->lost.sealed |= rail_bit(lane);
-    conn->lost.due |= rail_bit(lane);
+    conn->lost.down_due |= rail_bit(lane);
     psc_conn_mark_busy(conn);
     if (conn->lost.told & rail_bit(lane) &&
         rail_send_again(conn, lane->index) != PSC_OK)
         psc_conn_fail_locked(conn, PSC_ERR_NO_MEMORY);
 }
 
-psc_status_t psc_rail_send_down(psc_conn_t *conn)
+psc_status_t psc_rail_send(psc_conn_t *conn, psc_wire_id_t id)
 {
-    psc_wire_lane_t wire = {.index = (uint32_t)__builtin_ctz(conn->lost.due)};
+    uint8_t due =
+        id == PSC_WIRE_LANE_UP ? conn->lost.up_due : conn->lost.down_due;
+    psc_wire_lane_t wire = {.index = (uint32_t)__builtin_ctz(due)};
 
-    return psc_credit_send(conn, PSC_WIRE_LANE_DOWN, &wire, sizeof wire, NULL,
-                           0);
+    return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0);
+}
+
+/* Returns NULL if the message names no spare lane. */
+static psc_lane_t *rail_named(const psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_lane_t *wire = am->header;
+    const psc_conn_t *conn = lane->conn;
+
+    if (am->len > 0 || lane->index > 0 || wire->index >= conn->n_lanes ||
+        !psc_lane_spare(conn->lanes[wire->index]))
+        return NULL;
+    return conn->lanes[wire->index];
 }
 
 psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
-    const psc_wire_lane_t *wire = am->header;
+    psc_lane_t *named = rail_named(lane, am);
     psc_conn_t *conn = lane->conn;
-    psc_lane_t *lost;
+    psc_lost_t *lost = &conn->lost;
+    uint8_t bit;
 
-    if (am->len > 0 || lane->index > 0 || wire->index >= conn->n_lanes)
+    if (!named)
         return PSC_ERR_PROTOCOL;
-    lost = conn->lanes[wire->index];
-    if (!psc_lane_spare(lost) ||
-        (conn->lost.told | conn->lost.gone) & rail_bit(lost))
+    bit = rail_bit(named);
+    if (lost->gone & bit) { /* the peer's new lane, which has failed here */
+        lost->down_due |= bit;
+        psc_conn_mark_busy(conn);
+        return PSC_OK;
+    }
+    if (lost->told & bit)
         return PSC_ERR_PROTOCOL;
-    conn->lost.told |= rail_bit(lost);
-    if (conn->lost.joining & rail_bit(lost))
-        return PSC_OK; /* the peer's new lane; psc_lane_join loses ours */
-    if (conn->lost.sealed & rail_bit(lost))
-        return rail_send_again(conn, lost->index);
-    psc_lane_useless(lost);
+    lost->told |= bit;
+    if (lost->joining & ~lost->joined & bit)
+        return PSC_OK; /* see psc_lane_join and psc_conn_join_fail */
+    if (lost->sealed & bit)
+        return rail_send_again(conn, named->index);
+    psc_lane_useless(named);
+    return PSC_OK;
+}
+
+psc_status_t psc_rail_up_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    psc_lane_t *named = rail_named(lane, am);
+
+    if (!named)
+        return PSC_ERR_PROTOCOL;
+    if (lane->conn->lost.joining & rail_bit(named)) {
+        lane->conn->lost.met |= rail_bit(named);
+        psc_lane_met(named);
+    }
     return PSC_OK;
 }

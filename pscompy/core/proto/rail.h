@@ -15,9 +15,11 @@
  * The FIN of a message that is complete goes before LANE_DOWN, so nothing of it
  * is sent again.
  *
- * After that the control planes may connect a new lane in its place. Whichever
- * side has it first sends on it; the other keeps what arrives until it has it,
- * too. The new lane may be lost by one side before the other has it. */
+ * After that the control planes may connect a new lane in its place. Each side
+ * sends LANE_UP on lane 0 once it has put the lane there, and sends fragments
+ * over it once the peer's LANE_UP has arrived, too. One side may lose the new
+ * lane before the other has it; the other then loses it as soon as it has it,
+ * or, if the new lane does not come up there, answers LANE_DOWN. */
 #ifndef PSCOMPY_CORE_PROTO_RAIL_H
 #define PSCOMPY_CORE_PROTO_RAIL_H
 
@@ -38,8 +40,9 @@ bool psc_rail_all_taken(const psc_bulk_t *bulk);
 
 void psc_rail_lost(psc_lane_t *lane);
 void psc_rail_sealed(psc_lane_t *lane);
-/* Send LANE_DOWN for the first lane in conn->lost.due. */
-psc_status_t psc_rail_send_down(psc_conn_t *conn);
+/* Send LANE_DOWN or LANE_UP for the first lane that is due. */
+psc_status_t psc_rail_send(psc_conn_t *conn, psc_wire_id_t id);
 psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am);
+psc_status_t psc_rail_up_arrived(psc_lane_t *lane, const psc_am_t *am);
 
 #endif

@@ -11,7 +11,7 @@
 #define PIECES 16u
 /* Weight of the older measurements. */
 #define DECAY 0.875
-/* A piece that takes longer than so many at the lane's rate was held up. */
+/* Times the duration of a piece at its lane's rate. */
 #define OUTLIER 4.0
 /* A lane that is so much slower than another is left out, and measured again
  * after WITHOUT_MAX bytes. */
@@ -53,7 +53,8 @@ static double stripe_rate(const psc_stripe_t *stripe)
 
 static bool stripe_usable(const psc_lane_t *lane)
 {
-    return lane->state != PSC_LANE_FAILED;
+    return lane->state != PSC_LANE_FAILED &&
+           !(lane->conn->lost.joining & 1u << lane->index);
 }
 
 static double stripe_fastest(const psc_conn_t *conn)
@@ -77,21 +78,25 @@ static double stripe_guess(const psc_stripe_t *stripe, double fastest)
     return rate > 0 ? rate : fastest;
 }
 
-/* The time of a piece, of which one retransmission counts only so much. */
-static double stripe_time(const psc_stripe_t *stripe, size_t len, int64_t taken)
+/* The time that a piece counts. One that takes far longer than the lane's rate
+ * suggests may have been held up by a retransmission; if the next one takes as
+ * long, the lane has become slow. */
+static double stripe_time(psc_stripe_t *stripe, size_t len, int64_t taken)
 {
     double rate = stripe_rate(stripe), most = OUTLIER * (double)len / rate;
 
-    return rate > 0 && (double)taken > most ? most : (double)taken;
+    stripe->late = rate > 0 && (double)taken > most && !stripe->late;
+    return stripe->late ? most : (double)taken;
 }
 
 /* The first of several pieces in flight only fills the lane's buffers, and is
- * not measured. */
-static void stripe_measure(psc_stripe_t *stripe, size_t len)
+ * not measured; nor is one that has completed in the same pass as the one
+ * before. */
+static void stripe_measure(psc_stripe_t *stripe, size_t len, uint32_t pass)
 {
     int64_t now = psc_clock_now();
 
-    if (stripe->since) {
+    if (stripe->since && stripe->pass != pass) {
         double ns = stripe_time(stripe, len, now - stripe->since);
 
         stripe->bytes = DECAY * stripe->bytes + (double)len;
@@ -100,6 +105,7 @@ static void stripe_measure(psc_stripe_t *stripe, size_t len)
     }
     stripe->queued -= len;
     stripe->since = stripe->queued > 0 ? now : 0;
+    stripe->pass = pass;
 }
 
 /* ---- the lane of a piece ---- */
@@ -231,7 +237,7 @@ void psc_stripe_comp(psc_comp_t *comp, psc_status_t status)
     psc_piece_t *piece = psc_container_of(comp, psc_piece_t, comp);
     psc_req_t *req = piece->req;
 
-    stripe_measure(&piece->lane->stripe, piece->len);
+    stripe_measure(&piece->lane->stripe, piece->len, piece->lane->worker->pass);
     piece->req = NULL;
     if (status != PSC_OK)
         status = stripe_failed(piece->lane, status);

@@ -35,15 +35,29 @@ typedef struct psc_rates {
 } psc_rates_t;
 typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
 
-/* Lanes that are lost while the connection goes on, as bits by their indices;
- * see proto/rail.h. */
+/* Lanes that are lost while the connection goes on, and those that take their
+ * places, as bits by their indices; see proto/rail.h. */
 typedef struct psc_lost {
-    uint8_t due;    /* LANE_DOWN is to be sent */
-    uint8_t sealed; /* the fabric has released the lane here */
-    uint8_t told;   /* LANE_DOWN has arrived */
-    uint8_t gone;   /* both; what the lane had taken is sent again */
-    uint8_t joining; /* gone, and a new lane is being connected */
+    uint8_t down_due; /* LANE_DOWN is to be sent */
+    uint8_t sealed;   /* the fabric has released the lane here */
+    uint8_t told;     /* LANE_DOWN has arrived */
+    uint8_t gone;     /* sealed and told; no new lane is being connected */
+    uint8_t joining;  /* a new lane is being connected, and is not used yet */
+    uint8_t joined;   /* it is in its place here */
+    uint8_t up_due;   /* LANE_UP is to be sent */
+    uint8_t met;      /* LANE_UP has arrived */
 } psc_lost_t;
+
+/* Clear the lane's bits but those of messages that are due. */
+static inline void psc_lost_forget(psc_lost_t *lost, uint8_t bit)
+{
+    lost->sealed &= (uint8_t)~bit;
+    lost->told &= (uint8_t)~bit;
+    lost->gone &= (uint8_t)~bit;
+    lost->joining &= (uint8_t)~bit;
+    lost->joined &= (uint8_t)~bit;
+    lost->met &= (uint8_t)~bit;
+}
 
 struct psc_conn {
     psc_worker_t *worker;

@@ -16,10 +16,12 @@ typedef struct psc_iface_slot {
     psc_iface_attr_t attr;
     uint32_t index;
     unsigned every; /* polled on every n-th pass; a power of two */
-    unsigned linger; /* passes with a poll after one that brought something */
-    unsigned awake; /* how many of these are left */
+    /* After a poll that has found something, the interface is polled on each of
+     * this number of passes; */
+    unsigned linger;
+    unsigned awake; /* how many of them are left */
     uint32_t lanes; /* number of lanes */
-    uint32_t spare; /* how many of them are not lane 0 of their connections */
+    uint32_t further; /* how many of them are not lane 0 of their connections */
 } psc_iface_slot_t;
 
 typedef struct psc_interfaces {

@@ -70,6 +70,8 @@ typedef struct psc_stripe {
     /* bytes of completed pieces, and the time that they took; both decay */
     double bytes, ns;
     int64_t since; /* when the piece in flight began to be sent; 0: not known */
+    uint32_t pass; /* in which the last piece completed */
+    bool late; /* the last piece took much longer than expected */
     uint64_t without; /* bytes on other lanes since the last measurement */
 } psc_stripe_t;
 

@@ -96,14 +96,14 @@ bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name)
 
 /* Another rank's inbox, while that rank is called. */
 typedef struct shm_there {
-    int pid, number; /* the process and its descriptor, as the name says */
+    int pid, number; /* the rank's process and its descriptor of the inbox */
     /* The process's folder in /proc. Once the process has ended, its id may be
      * another process's, but not this folder: nothing can be opened there any
      * more. */
     int process;
-    int fd; /* the inbox, */
-    shm_inbox_t *inbox; /* its first page, */
-    shm_card_t card; /* and a copy of its card */
+    int fd; /* our descriptor of the inbox */
+    shm_inbox_t *inbox; /* its first page */
+    shm_card_t card; /* a copy of the card in that page */
 } shm_there_t;
 
 static bool shm_there_locate(const shm_iface_t *iface, int rank,

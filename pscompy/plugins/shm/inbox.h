@@ -18,7 +18,8 @@
 #include "call.h"
 
 #define SHM_INBOX_RANKS SHM_BOARD_BITS
-/* Where an inbox's name leads: to a process and its descriptor. */
+/* The target of the symbolic link: a process's id, and its descriptor of the
+ * inbox. */
 #define SHM_PLACE "/proc/%d/fd/%d"
 #define SHM_PLACE_SIZE 40u
 #define SHM_CARD_MAGIC 0x32786f62u /* "box2" */
