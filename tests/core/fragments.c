@@ -254,6 +254,7 @@ typedef struct measured {
     psc_conn_t conn;
     psc_lane_t lanes[2];
     psc_req_t req; /* of the pieces in flight */
+    psc_iface_slot_t slot;
 } measured_t;
 
 /* Two lanes that were measured to carry so many bytes per ns. */
@@ -265,6 +266,7 @@ static measured_t *measured_new(double first, double second)
     for (uint32_t i = 0; i < 2; i++) {
         it->conn.lanes[i] = &it->lanes[i];
         it->lanes[i].conn = &it->conn;
+        it->lanes[i].slot = &it->slot;
         it->lanes[i].index = (uint8_t)i;
         it->lanes[i].stripe.bytes = (i ? second : first) * 1000;
         it->lanes[i].stripe.ns = 1000;
