@@ -137,9 +137,12 @@ class Rejoining:
             lane.destroy()
             self._fail()
             return
+        rail = self._rails[self._lane]
         self._half = None
+        self._lost = [it for it in self._lost if it != rail]
         self._joined = time.monotonic()
-        logger.warning("rail %d of %s is joined again", self._rails[self._lane], self._there)
+        logger.warning("rail %d of %s is joined again", rail, self._there)
+        self._continue()
 
     def _fail(self) -> None:
         if self._half is not None and self._half.reasons:

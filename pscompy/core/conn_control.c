@@ -172,7 +172,8 @@ int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
 
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return 0;
-    lost = (conn->lost.gone | conn->lost.joining) & 1u << lane;
+    lost = (conn->lost.gone | (conn->lost.joining & ~conn->lost.joined)) &
+           1u << lane;
     if (lost) {
         *rail_p = conn->lanes[lane]->slot->attr.rail;
         memcpy(reason, conn->lanes[lane]->reason, PSC_REASON_MAX);
