@@ -15,7 +15,7 @@ import pytest
 from cut import is_stream, lane_bytes, pause_before_joining, shut_rail
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from puppets import BOUND, ONLY, Connect, Link, Start, attach, check_echo
+from puppets import BOUND, ONLY, Connect, Link, Start, attach, check_echo, echo
 
 import pscompy
 from pscompy.testing import faults, remote_side
@@ -147,11 +147,6 @@ def test_messages_of_a_dead_peer_arrive_before_its_end(connect: Connect) -> None
         assert link.c.recv(timeout=BOUND) == bytes([i % 256]) * 1000
     with pytest.raises(pscompy.PeerLost):
         link.c.recv(timeout=BOUND)
-
-
-def echo(here, count):
-    for _ in range(count):
-        here.c.send(here.c.recv())
 
 
 def test_a_connection_goes_on_without_a_rail(

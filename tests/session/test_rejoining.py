@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from cut import lane_bytes, pause_before_joining, shut_rail
-from puppets import BOUND, Connect, Link, at_stage, check_echo, die_at
+from puppets import BOUND, Connect, Link, at_stage, check_echo, die_at, echo
 
 import pscompy
 from pscompy.control.handshake.states import LinkState
@@ -14,11 +16,6 @@ from tests.waiting import expect_soon
 RAILS = "127.0.0.1,127.0.0.2,127.0.0.3"
 LONG = 8 << 20
 SOON = 0.05  # seconds until a rail is joined again
-
-
-def echo(here, count):
-    for _ in range(count):
-        here.c.send(here.c.recv())
 
 
 def exchange(link: Link, count: int) -> None:
@@ -58,9 +55,8 @@ def test_a_lost_rail_is_joined_again_and_carries_messages(
         expect_soon(lambda times=times: joined(link, times))
         expect_soon(lambda: not link.c.explain().as_dict()["lost"])
         carried = lane_bytes(link.c)[1]
-        while (
-            lane_bytes(link.c)[1] == carried
-        ):  # a rail that seems to be slow is left out for 64 MiB
+        # A rail that seems to be slow is left out for 64 MiB.
+        while lane_bytes(link.c)[1] == carried:
             exchange(link, 1)
     assert link.c.stats["rails_lost"] == 3
     assert "rail 1 of " in caplog.text
@@ -95,31 +91,23 @@ def test_messages_are_whole_while_rails_come_and_go(link: Link) -> None:
     check_echo(link)
 
 
-@pytest.mark.parametrize("stage", [LinkState.ANSWER_AGAIN.name, LinkState.TRIAL_AGAIN.name])
-def test_the_peer_dies_while_a_rail_is_joined(link: Link, stage: str) -> None:
-    link.peer(die_at, stage)
-    link.peer(shut_rail, "127.0.0.2")
-    link.peer.begin(echo, 1)
-    link.c.send(payload(LONG, 1), timeout=BOUND)
-    link.peer.wait()
-    with pytest.raises(pscompy.PeerLost):
-        link.c.recv(timeout=BOUND)
+def close_at(here, stage):
+    at_stage(stage, here.c.close)
 
 
 @pytest.mark.parametrize("stage", [LinkState.ANSWER_AGAIN.name, LinkState.TRIAL_AGAIN.name])
-def test_the_connection_is_closed_while_a_rail_is_joined(link: Link, stage: str) -> None:
-    link.peer(close_at, stage)
+@pytest.mark.parametrize(("end", "error"), [(die_at, pscompy.PeerLost), (close_at, pscompy.Closed)])
+def test_the_connection_ends_while_a_rail_is_joined(
+    link: Link, end: Callable[..., None], error: type[Exception], stage: str
+) -> None:
+    link.peer(end, stage)
     link.peer(shut_rail, "127.0.0.2")
     link.peer.begin(echo, 1)
     link.c.send(payload(LONG, 1), timeout=BOUND)
-    with pytest.raises(pscompy.Closed):
+    with pytest.raises(error):
         while True:
             link.c.recv(timeout=BOUND)
     expect_soon(lambda: link.session._engine.lanes == {})
-
-
-def close_at(here, stage):
-    at_stage(stage, here.c.close)
 
 
 def test_an_offer_of_a_rail_that_is_not_lost_is_refused(link: Link) -> None:
