@@ -8,7 +8,7 @@ from ..errors import from_status
 try:
     from ._core import ffi, lib
 except ModuleNotFoundError as error:
-    if error.name != f"{__name__}._core":  # it needs cffi
+    if error.name != f"{__name__}._core":  # another module, such as cffi
         raise
     _folder = Path(__file__).absolute().parents[2]
     raise ImportError(
@@ -20,7 +20,7 @@ __all__ = ["check", "ffi", "lib"]
 
 
 def check(status: int, what: str) -> int:
-    """The status, or the exception that it stands for if it is an error."""
+    """Returns the status; raises the exception that it stands for if it is an error."""
     if status < 0:
         raise from_status(status, what)
     return status

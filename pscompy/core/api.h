@@ -102,8 +102,8 @@ typedef struct psc_block {
     size_t nbytes;
 } psc_block_t;
 
-/* A message in its sender's memory, which is not written while the view
- * exists. */
+/* A view of a message in its sender's memory, which nobody writes while the
+ * view exists. */
 typedef struct psc_view {
     const void *base;
     size_t nbytes;
@@ -226,16 +226,17 @@ typedef struct psc_api {
      * Returns PSC_ERR_INVALID if it is too late. */
     psc_status_t (*cancel)(psc_request_t *request);
     /* Cancel a receive, even while its message is being received into the
-     * buffer. Returns as cancel, or PSC_INPROGRESS: the message is back at its
-     * old place in the queue, where it completes later; the buffer belongs to
-     * the library until the request is done, with CANCELLED. Returns
+     * buffer. Returns what cancel returns, or PSC_INPROGRESS: the message is
+     * back at its old place in the queue, where it completes later; the buffer
+     * belongs to the library until the request is done, with CANCELLED. Returns
      * PSC_ERR_INVALID if the request has ended (see recv_return), is not a
      * receive, or was matched by a fabric that has not reported its message
      * yet. */
     psc_status_t (*recv_give_up)(psc_request_t *request);
-    /* Put the message of a receive that has ended back to its old place, as a
-     * copy of the bytes in iov. result and context are the receive's. Returns
-     * PSC_ERR_CLOSED if its connection was destroyed, with all its messages. */
+    /* Put the message of a receive that has ended back to its old place in the
+     * queue of unexpected messages, as a copy of the bytes in iov. result and
+     * context are the receive's. Returns PSC_ERR_CLOSED if its connection was
+     * destroyed, with all its messages. */
     psc_status_t (*recv_return)(psc_worker_t *worker, uint32_t context,
                                 const psc_result_t *result,
                                 const psc_iov_t *iov, size_t n_iov);
@@ -282,8 +283,8 @@ typedef struct psc_api {
      * message_poll has something; call again afterwards). */
     psc_status_t (*wait)(psc_worker_t *worker, psc_request_t *const *requests,
                          size_t n, psc_wait_mode_t mode, int64_t timeout_ns);
-    /* The next request with PSC_FLAG_NOTIFY that is done or matched, or NULL.
-     * Takes no lock; only one thread at a time may call it. */
+    /* Returns the next request with PSC_FLAG_NOTIFY that is done or matched, or
+     * NULL. Takes no lock; only one thread at a time may call it. */
     psc_request_t *(*completion_poll)(psc_worker_t *worker);
     /* End all calls of `wait` with PSC_ERR_INTERRUPTED, and make `descriptor`
      * readable if it is armed. */
@@ -309,7 +310,8 @@ typedef struct psc_api {
      * queue the messages for message_poll. */
     psc_status_t (*am_handler)(psc_worker_t *worker, uint32_t id,
                                psc_am_handler_t handler, void *arg);
-    /* The next queued message, or NULL; free it with message_free. */
+    /* Returns the next queued active message, or NULL; free it with
+     * message_free. */
     psc_message_t *(*message_poll)(psc_worker_t *worker);
     void (*message_free)(psc_worker_t *worker, psc_message_t *message);
 
@@ -337,7 +339,8 @@ typedef struct psc_api {
 
     /* ---- connections ---- */
     int (*conn_state)(const psc_conn_t *conn); /* psc_conn_state_t */
-    uint64_t (*conn_id)(const psc_conn_t *conn); /* set by its creator */
+    /* Returns the id that the connection's creator has chosen. */
+    uint64_t (*conn_id)(const psc_conn_t *conn);
     int (*conn_rank)(const psc_conn_t *conn); /* -1 outside a World */
     /* Number of queued or polled active messages from this connection, until
      * message_free. */
@@ -374,13 +377,14 @@ typedef struct psc_api {
      * ended. */
     void (*sleeper_release)(psc_worker_t *worker, psc_sleeper_t *sleeper);
     int (*sleeper_descriptor)(const psc_sleeper_t *sleeper);
-    psc_status_t (*sleeper_arm)(psc_sleeper_t *sleeper); /* like `arm` */
+    /* As `arm`, for this sleeper's descriptor. */
+    psc_status_t (*sleeper_arm)(psc_sleeper_t *sleeper);
     /* Like progress, for the sleeper's own thread: the thread checks its
      * requests afterwards, and this pass does not wake it. */
     unsigned (*sleeper_progress)(psc_sleeper_t *sleeper);
 
-    /* Length of a region according to its packed key, which is not
-     * authenticated. */
+    /* Returns the length of a region according to its packed key, which is not
+     * authenticated here. */
     uint64_t (*region_size)(const uint8_t *packed, size_t len);
 
     /* Block until the request is not ACTIVE, as `wait` does, for a thread that

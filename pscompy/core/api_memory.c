@@ -1,5 +1,5 @@
-/* psc_api_t: memory that peers access, and memory registered with the
- * transports; also for control.h. */
+/* The functions of psc_api_t for memory that peers access and for memory
+ * registered with the transports; control.h offers some of them, too. */
 #include <time.h>
 
 #include "api_table.h"

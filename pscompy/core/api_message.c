@@ -1,4 +1,4 @@
-/* psc_api_t: messages, requests, and active messages. */
+/* The functions of psc_api_t for messages, requests and active messages. */
 #include <stdlib.h>
 
 #include "pscompy/transport/kit/clock.h"
@@ -189,7 +189,7 @@ psc_status_t psc_api_iprobe(psc_worker_t *worker, const psc_recv_args_t *args,
     return psc_worker_left(worker, psc_message_iprobe(worker, args, result_p));
 }
 
-/* ---- giving back ---- */
+/* ---- cancelling, and putting messages back ---- */
 
 psc_status_t psc_api_cancel(psc_request_t *request)
 {
@@ -215,7 +215,7 @@ psc_status_t psc_api_recv_return(psc_worker_t *worker, uint32_t context,
 
 /* ---- active messages ---- */
 
-/* The header travels as the first piece of the payload. */
+/* Pieces of an active message; its header travels as the first of them. */
 #define API_AM_PIECES 16
 
 psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id, const void *header,

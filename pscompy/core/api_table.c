@@ -1,5 +1,5 @@
-/* psc_api_t: the table, and the functions on requests, progress and
- * connections. */
+/* The table of the functions of psc_api_t, and those of them that concern
+ * requests, progress and connections. */
 #include "api_table.h"
 
 #include "pscompy/transport/kit/clock.h"
@@ -81,8 +81,8 @@ static unsigned api_progress(psc_worker_t *worker, uint32_t flags)
     return n;
 }
 
-/* Settle after a spin. If another thread has the lock, it settles when it reads
- * its mail. */
+/* Arm or wake the sleeping threads again after a spin (psc_settle). If another
+ * thread holds the lock, that thread does so before it releases the lock. */
 static void api_spin_settle(psc_worker_t *worker)
 {
     const uint32_t reasons = PSC_WAKE_SPENT | PSC_WAKE_POLLED;

@@ -20,7 +20,8 @@
 
 typedef struct psc_completions {
     _Atomic(psc_req_t *) added; /* newest first */
-    psc_req_t *taken;           /* the consumer's part, oldest first */
+    /* requests that completion_poll has moved out of `added`, oldest first */
+    psc_req_t *taken;
     _Atomic(psc_req_t *) freed; /* for the pool to take when the lock is held */
     atomic_uint n; /* queued requests that a consumer holds */
     atomic_uint n_freed; /* queued requests that no consumer holds */
@@ -38,7 +39,8 @@ unsigned psc_completion_let_go(psc_completions_t *queue, psc_req_t *req);
 /* Take the requests that were freed without the lock, as a chain. Returns NULL
  * if there are none. */
 psc_req_t *psc_completion_take_freed(psc_completions_t *queue);
-/* Add the requests that were freed while they were queued to that chain. */
+/* Move the requests that were freed while they were in the queue to the chain
+ * of freed requests. */
 void psc_completion_sift(psc_completions_t *queue);
 
 /* ---- without the lock ---- */

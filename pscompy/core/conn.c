@@ -34,7 +34,7 @@ psc_status_t psc_conn_usable(const psc_conn_t *conn)
     return conn->state == PSC_CONN_LAZY ? PSC_ERR_NO_RESOURCE : PSC_OK;
 }
 
-/* ---- life ---- */
+/* ---- creation and destruction ---- */
 
 psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank)
 {
@@ -118,7 +118,7 @@ void psc_conn_destroy(psc_conn_t *conn)
     psc_worker_leave(worker);
 }
 
-/* ---- ends ---- */
+/* ---- how connections end ---- */
 
 void psc_call_drop(psc_conn_t *conn)
 {

@@ -1,4 +1,4 @@
-/* The control plane's operations on connections: control.h. */
+/* The control plane's operations on connections, which control.h declares. */
 #include <string.h>
 
 #include "conn.h"
@@ -24,7 +24,7 @@ int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
     return psc_worker_left(conn->worker, status);
 }
 
-/* ---- calls ---- */
+/* ---- connecting ranks on one node by calls (control.h) ---- */
 
 int psc_worker_join(psc_worker_t *worker, int iface, const uint8_t *key,
                     int rank, const psc_proto_params_t *params)
@@ -94,7 +94,7 @@ void psc_conn_hang_up(psc_conn_t *conn)
     psc_worker_leave(conn->worker);
 }
 
-/* ---- protocols that fit ---- */
+/* ---- protocol parameters that fit what was measured ---- */
 
 void psc_conn_rates(psc_conn_t *conn, psc_moved_t *copies, psc_moved_t *gets)
 {
@@ -211,7 +211,9 @@ void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane)
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return;
     if (conn->lost.joining & ~conn->lost.joined & bit) {
-        if (conn->lost.told & bit) { /* the peer has lost its new lane */
+        /* If the peer has lost the new lane on its side, answer with LANE_DOWN.
+         */
+        if (conn->lost.told & bit) {
             conn->lost.down_due |= bit;
             psc_conn_mark_busy(conn);
         }
@@ -224,7 +226,7 @@ void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane)
 /* Passes that are made to receive a dead peer's last messages. */
 #define CONN_DRAIN_PASSES 10000
 
-/* Returns true if the lane reports the peer's end itself, after its last
+/* Returns true if lane 0 reports the peer's end itself, after the peer's last
  * message. The report over the precon link may arrive earlier than messages. */
 static bool conn_will_say(const psc_conn_t *conn)
 {

@@ -33,8 +33,9 @@ static bool conn_flush_queue(psc_conn_t *conn, psc_work_kind_t kind)
     return moved;
 }
 
-/* A receiver that has lost a lane takes back what had arrived over it, but not
- * of messages that are complete. The FINs of those go before LANE_DOWN. */
+/* Send the LANE_UP and LANE_DOWN messages that are due. After LANE_DOWN the
+ * peer sends again what a lost lane had taken of messages without FIN, so the
+ * FINs of complete messages are sent first. */
 static void conn_flush_lost(psc_conn_t *conn)
 {
     psc_lost_t *lost = &conn->lost;
@@ -88,7 +89,8 @@ bool psc_conn_flush(psc_conn_t *conn)
         moved |= conn_flush_queue(conn, PSC_WORK_CONTROL);
         moved |= conn_flush_queue(conn, PSC_WORK_FRAGS);
         moved |= conn_flush_queue(conn, PSC_WORK_MOVES);
-        if (!psc_list_empty(&conn->work.fins)) /* of gets that are complete */
+        /* The FINs of gets that are complete are sent together. */
+        if (!psc_list_empty(&conn->work.fins))
             moved |= conn->worker->up->send_fins(conn);
         moved |= conn_flush_queue(conn, PSC_WORK_ORDERED);
         conn_flush_lost(conn);

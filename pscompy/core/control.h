@@ -47,7 +47,8 @@ typedef struct psc_proto_params {
     uint64_t fragment; /* longest FRAG, put or get */
 } psc_proto_params_t;
 
-/* Long messages that were timed as they arrived in one way. */
+/* Sums over the long messages that were timed as they arrived by copies, or by
+ * gets. */
 typedef struct psc_moved {
     uint64_t messages, bytes, ns;
     uint64_t fastest; /* ns per KiB of the fastest one */
@@ -76,7 +77,7 @@ typedef struct psc_control_event {
     uint64_t id;
 } psc_control_event_t;
 
-/* The first ones are those of psc_req_kind_t. */
+/* The kinds before MESSAGE are those of psc_req_kind_t. */
 typedef enum psc_item_kind {
     PSC_ITEM_SEND,
     PSC_ITEM_RECV,
@@ -100,7 +101,8 @@ typedef struct psc_item {
 } psc_item_t;
 
 /* ---- workers ---- */
-/* Returns NULL with errno if memory or descriptors are short. */
+/* Create a worker. Returns NULL with errno if memory or descriptors are short.
+ */
 psc_worker_t *psc_worker_create(const psc_worker_config_t *config);
 /* Fail all connections, close the transports, free the worker. No other thread
  * may be inside a call, and no request or connection may be used afterwards.
@@ -150,15 +152,16 @@ int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p,
 int psc_worker_control_fd(psc_worker_t *worker);
 int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
                             int max);
-/* The same for calls that have begun or come up since, which do not make
- * control_fd readable: most need nothing of the control plane. A call that is
- * returned here while it is in flight, and one that fails, is posted as other
- * events are. */
+/* As psc_worker_control_poll, for calls of ranks that have begun or come up
+ * since, which do not make control_fd readable: most need nothing of the
+ * control plane. A call that is returned here while it is in flight, and one
+ * that fails, is posted as other events are. */
 int psc_worker_calls_poll(psc_worker_t *worker, psc_control_event_t *events,
                           int max);
-/* The same for ranks that call and have no connection: create it and call them,
- * too. Take them a moment after control_fd has become readable, because most
- * programs are about to use these connections themselves. */
+/* As psc_worker_control_poll, for ranks that call and to which there is no
+ * connection: the control plane creates one and calls the rank, too. It polls
+ * them a moment after control_fd has become readable, because most programs are
+ * about to use these connections themselves. */
 int psc_worker_callers_poll(psc_worker_t *worker, psc_control_event_t *events,
                             int max);
 /* Counters: their names, and their values for a worker or one connection. */
@@ -166,9 +169,9 @@ int psc_counter_count(void);
 const char *psc_counter_name(int index);
 void psc_worker_counters(psc_worker_t *worker, uint64_t *values);
 void psc_conn_counters(psc_conn_t *conn, uint64_t *values);
-/* Contents of the caches and pools of a worker and its transports now. Fills
- * in at most `room`; returns the number. Each visits its requests and
- * connections: for a program that looks now and then. */
+/* Contents of the caches and pools of a worker and its transports now. Fills in
+ * at most `room`; returns the number. Each call visits all requests and
+ * connections, so call it only now and then. */
 uint32_t psc_worker_holdings(psc_worker_t *worker, psc_counted_t *counted,
                              uint32_t room);
 /* The transports' own counters of a connection that is up; several lanes yield
@@ -197,8 +200,8 @@ int psc_lane_state(psc_lane_t *lane);
 int psc_lane_matching(psc_lane_t *lane, char *reason);
 /* Why the lane failed; valid until the lane is destroyed. */
 const char *psc_lane_reason(psc_lane_t *lane);
-/* For a lane that was not installed; an installed lane is destroyed with its
- * connection. */
+/* Destroy a lane that was not installed; an installed lane is destroyed with
+ * its connection. */
 void psc_lane_destroy(psc_lane_t *lane);
 
 /* ---- calls: ranks of a job on one node connect without the control plane ----
@@ -226,15 +229,16 @@ void psc_conn_hang_up(psc_conn_t *conn);
 /* ---- connections ---- */
 psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank);
 int psc_conn_state(const psc_conn_t *conn);
-/* LAZY or FAILED to connect -> CONNECTING. */
+/* LAZY (also after connecting has failed) -> CONNECTING. */
 int psc_conn_connecting(psc_conn_t *conn);
 /* CONNECTING -> UP: the lanes carry messages from now on. Lane 0 carries all
  * messages that are matched, the others help with large data. */
 int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
                      const psc_proto_params_t *params);
-/* Take the messages that were timed since the last call: those that were copied
- * out of a ring, and those that this side got. It takes twice as many until the
- * control plane is notified again. */
+/* Take the sums over the messages that were timed since the last call: those
+ * that were copied out of a ring, and those that this side got. After that,
+ * twice as many messages are timed before the control plane is notified
+ * again. */
 void psc_conn_rates(psc_conn_t *conn, psc_moved_t *copies, psc_moved_t *gets);
 /* Use other parameters for the messages that are sent from now on. */
 void psc_conn_adapt(psc_conn_t *conn, const psc_proto_params_t *params);
@@ -247,19 +251,20 @@ void psc_conn_fail(psc_conn_t *conn, int status);
  * with `last` after the grace period (a child of the peer may keep its stream
  * open). */
 int psc_conn_peer_ended(psc_conn_t *conn, int last);
-/* Returns 1 if one of the lanes has failed, and the connection is going to. */
+/* Returns 1 if one of the lanes has failed, and the connection is going to
+ * fail. */
 int psc_conn_lane_lost(psc_conn_t *conn);
-/* Returns 1 if the connection has lost this lane and goes on without it. rail,
- * reason (PSC_REASON_MAX bytes): of that lane. */
+/* Returns 1 if the connection has lost this lane and goes on without it.
+ * *rail_p and reason (PSC_REASON_MAX bytes) are that lane's. */
 int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
                        char *reason);
 /* Begin to connect a new lane in place of this one, which the connection has
  * lost. Returns PSC_ERR_NO_RESOURCE if both sides have not sealed it yet, or
  * the connection is not UP. */
 int psc_conn_join_begin(psc_conn_t *conn, uint32_t lane);
-/* Put the new lane, which is up, into the place of the lost one. It is used
- * once the peer has done the same. Returns PSC_ERR_INVALID, and leaves the lane
- * to the caller, if the connection is not UP any more. */
+/* Put the new lane, which is up, into the place of the lost one. The new lane
+ * is used once the peer has done the same. Returns PSC_ERR_INVALID, and leaves
+ * the lane to the caller, if the connection is not UP any more. */
 int psc_conn_join(psc_conn_t *conn, uint32_t lane, psc_lane_t *joined);
 /* The new lane has not come up; psc_conn_join_begin may be called again. */
 void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane);

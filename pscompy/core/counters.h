@@ -13,7 +13,7 @@
     X(copied_bytes)        /* payload written from one memory to another, by   \
                               this side or by the fabric for it */             \
     X(registrations)       /* memory registered for one message */             \
-    X(eager_short)         /* sent in one small piece */                       \
+    X(eager_short)         /* sent in one small piece, am_short */             \
     X(eager_bcopy)         /* sent through a copy */                           \
     X(eager_zcopy)         /* sent from the user's buffer */                   \
     X(rndv_rts)            /* rendezvous begun by this side */                 \
@@ -34,8 +34,8 @@
     X(tag_matched)         /* posted receives that the fabric matched */       \
     X(tag_put_matched)     /* long messages put into posted receives */        \
     X(tag_put_missed)      /* long messages put without a posted receive */    \
-    X(tuple_exposed)       /* receives shown to the peer */                    \
-    X(tuple_hidden)        /* receives that could not be shown when posted */  \
+    X(tuple_exposed)       /* receives that the peer could see */              \
+    X(tuple_hidden)        /* receives that were not shown when posted */      \
     X(tuple_placed)        /* long messages put into receives of the peer */   \
     X(tuple_taken)         /* receives that the peer took */                   \
     X(tuple_unseen)        /* a receive fitted, but an earlier message may     \
@@ -52,7 +52,7 @@
     X(am_dropped)          /* received without a handler */                    \
     X(am_unsent)           /* posted, but their connection ended first */      \
     X(offered)             /* buffers whose keys a message carried */          \
-    X(fetched)             /* buffers that such an offer brought here */       \
+    X(fetched)             /* buffers got by the keys of an offer */           \
     X(rma_put)             /* one-sided by the fabric */                       \
     X(rma_get)                                                                 \
     X(rma_emulated)        /* one-sided by messages */                         \
@@ -64,7 +64,7 @@
     X(segments_mapped)     /* segments of peers' pools, per connection */      \
     X(pool_exhausted)      /* blocks that did not fit into the pool */         \
     X(lock_waits)          /* calls that met another thread in the library */  \
-    X(lock_longest_ns)     /* the longest that one of them waited */           \
+    X(lock_longest_ns)     /* the longest such wait */                         \
     X(late_wakeups)        /* sleeps that ended by their time limit although   \
                               an event was pending */                          \
     X(connections_up)      /* connections that reached state UP */             \

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* Make an eventfd readable, and clear it again. */
+/* Make an eventfd readable; psc_descriptor_clear makes it unreadable again. */
 void psc_descriptor_signal(int fd);
 void psc_descriptor_clear(int fd);
 /* Add a descriptor to an epoll set. Returns 0, or -1 with errno. ifaces: the

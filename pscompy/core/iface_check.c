@@ -6,7 +6,8 @@
 
 /* ---- calls ---- */
 
-/* A transport that has `cap`, and not `unless`, must have the call. */
+/* A transport with the capability `cap`, and without `unless`, must have the
+ * call. */
 typedef struct iface_need {
     uint64_t cap, unless;
     const char *name;

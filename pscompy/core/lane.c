@@ -27,7 +27,7 @@ void psc_lane_fail(psc_lane_t *lane, psc_status_t status)
     psc_lane_state_set(lane, PSC_LANE_FAILED);
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 psc_lane_t *psc_lane_open(psc_worker_t *worker, psc_iface_slot_t *slot,
                           psc_control_kind_t kind, uint64_t id)
@@ -135,14 +135,16 @@ void psc_lane_retire(psc_lane_t *lane)
     if (lane->closing)
         return;
     lane->closing = true;
-    if (lane->conn && lane->index == 0) /* no control message can be sent */
+    /* Without lane 0 no control message of the connection can be sent. */
+    if (lane->conn && lane->index == 0)
         lane->conn->closing.ack_due = lane->conn->flow.due = false;
     psc_early_drop(lane);
     psc_landing_drop(lane);
     lane->slot->ops->ep_close(lane->ep);
     psc_ends_add(&lane->worker->ends, &lane->worker->ends.retiring,
                  &lane->link);
-    psc_notices_ring(&lane->worker->notices); /* the program may not poll */
+    /* the control thread drives progress if the program does not poll */
+    psc_notices_ring(&lane->worker->notices);
 }
 
 void psc_lane_lose(psc_lane_t *lane)

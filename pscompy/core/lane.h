@@ -5,24 +5,26 @@
 
 #include "types/conn.h"
 
-/* Create a lane whose changes are posted as this event. Returns NULL if memory
- * or endpoints are short. */
+/* Create a lane whose changes of state are posted to the control plane as
+ * events of this kind and id. Returns NULL if memory or endpoints are short. */
 psc_lane_t *psc_lane_open(psc_worker_t *worker, psc_iface_slot_t *slot,
                           psc_control_kind_t kind, uint64_t id);
 /* The only function that changes a lane's state. */
 void psc_lane_state_set(psc_lane_t *lane, psc_lane_state_t state);
 void psc_lane_fail(psc_lane_t *lane, psc_status_t status);
 void psc_lane_retire(psc_lane_t *lane);
-/* A spare lane has failed: the connection goes on without it. */
+/* A spare lane has failed: retire it; the connection goes on without it. */
 void psc_lane_lose(psc_lane_t *lane);
 /* The peer has lost this spare lane, and reads nothing from it any more: lose
  * it here, too. */
 void psc_lane_useless(psc_lane_t *lane);
-/* A lane is used in its lost one's place once it is there on both sides. */
+/* Begin to use a lane that has replaced a lost one, once it is in place on both
+ * sides. */
 void psc_lane_met(psc_lane_t *lane);
 /* Retire a lane that was not installed. */
 void psc_lane_abandon(psc_lane_t *lane);
-/* Finish retiring lanes that the fabric has released. force: finish all. */
+/* Finish retiring lanes that the fabric has released. force: finish all
+ * retiring lanes. */
 void psc_lane_progress_retiring(psc_worker_t *worker, bool force);
 /* Returns true if the fabric matches the lane's messages. reason:
  * PSC_REASON_MAX bytes. */

@@ -4,8 +4,9 @@
 
 #include "types/lane.h"
 
-/* Limit of early bytes. A correct peer stays below it: before our first answer
- * it may send only control messages and what the initial credit allows. */
+/* Most bytes that are kept for a lane that is not installed. A correct peer
+ * sends less: before our first answer it may send only control messages and
+ * what the initial credit allows. */
 #define PSC_EARLY_MAX (1u << 20)
 
 typedef struct psc_early {
@@ -17,8 +18,8 @@ typedef struct psc_early {
 /* Keep a copy of a message. Returns false if there are too many bytes, or
  * memory is short. */
 bool psc_early_keep(psc_lane_t *lane, const psc_am_t *am);
-/* The earliest message, which the caller frees. Returns NULL if there is
- * none. */
+/* Take out the earliest message that was kept; the caller frees it. Returns
+ * NULL if none is left. */
 psc_early_t *psc_early_pop(psc_lane_t *lane);
 void psc_early_drop(psc_lane_t *lane);
 

@@ -55,16 +55,17 @@ static void lane_fail_conn(psc_lane_t *lane)
         psc_lane_lose(lane);
         return;
     }
-    if (lane_before_main(lane)) { /* the control plane gives lane 0 time */
+    /* If lane 0 still has to report the end, the control plane waits for it. */
+    if (lane_before_main(lane)) {
         psc_notice_post(&conn->worker->notices, &conn->notice);
         return;
     }
     if (conn->closing.sent || conn->closing.received)
         status = PSC_ERR_CLOSED;
-    else if (status == PSC_ERR_CLOSED) /* only CLOSE ends it normally */
+    else if (status == PSC_ERR_CLOSED) /* a normal end needs a CLOSE */
         status = PSC_ERR_PEER_LOST;
     psc_conn_fail_locked(conn, status);
-    /* the connection had ended before; its ack cannot be sent */
+    /* the connection had ended before; its CLOSE_ACK cannot be sent any more */
     if (!lane->closing)
         psc_lane_retire(lane);
 }
@@ -118,8 +119,8 @@ static psc_status_t lane_deliver(psc_ep_t *ep, const psc_am_t *am)
     return status;
 }
 
-/* A frame with an id from PSC_WIRE_MATCHED on is made by the fabric; a peer
- * must not send one. */
+/* Active messages with an id from PSC_WIRE_MATCHED on are made from tagged
+ * messages on this side; a peer must not send one. */
 static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)
 {
     if (am->id < PSC_WIRE_MATCHED)
@@ -128,7 +129,8 @@ static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)
     return PSC_OK;
 }
 
-/* Deliver a tagged message as the active message that corresponds to it. */
+/* Deliver a message that the fabric could not match as the active message that
+ * corresponds to it. */
 static void lane_tag_goes_on(psc_ep_t *ep, uint64_t bits, uint8_t id,
                              const void *payload, size_t len)
 {
@@ -165,7 +167,7 @@ static void lane_tag_missed(psc_ep_t *ep, uint64_t bits, size_t len,
     lane_tag_goes_on(ep, bits, PSC_WIRE_MISSED, &missed, sizeof missed);
 }
 
-/* ---- header first ---- */
+/* ---- messages whose header arrives before their payload ---- */
 
 static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, uint64_t len, psc_dest_t *dest_p)
@@ -186,8 +188,8 @@ static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
     dest_p->cookie = lane->conn;
 }
 
-/* End a payload that began before the lane was installed; it may be installed
- * now. */
+/* End a payload that began before the lane was installed; the lane may be
+ * installed now. */
 static psc_status_t lane_end_early(psc_lane_t *lane)
 {
     psc_incoming_t *in = &lane->incoming;
@@ -219,8 +221,8 @@ static void lane_am_end(psc_ep_t *ep, void *cookie)
 
 /* ---- installing lanes ---- */
 
-/* Allocate the connection's counters. Done only when it is installed, because
- * there may be very many lazy connections. */
+/* Allocate the connection's counters. Done only when its lanes are installed,
+ * because there may be very many lazy connections. */
 static bool conn_counters_make(psc_conn_t *conn)
 {
     psc_counters_t *counters = calloc(1, sizeof *counters);
@@ -301,7 +303,7 @@ psc_status_t psc_lane_join(psc_conn_t *conn, uint32_t index, psc_lane_t *lane)
     return PSC_OK;
 }
 
-/* ---- calls ---- */
+/* ---- calls between ranks on one node (control.h) ---- */
 
 psc_status_t psc_call_begin(psc_conn_t *conn)
 {
@@ -370,7 +372,7 @@ static psc_status_t lane_rank_calls(psc_iface_t *iface, int rank)
 {
     psc_worker_t *worker = ((psc_iface_slot_t *)iface->user)->worker;
 
-    if (!worker->interfaces.calls) /* psc_worker_part */
+    if (!worker->interfaces.calls) /* psc_worker_part was called */
         return PSC_ERR_INVALID;
     psc_list_for_each(conn, &worker->conns, psc_conn_t, link)
         if (conn->rank == rank)

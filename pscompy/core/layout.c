@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-/* Inlined for each length of short runs, whose copy is then one move. */
+/* Inlined for each short run length, so that the copy of a run is one move
+ * instruction. */
 static inline __attribute__((always_inline)) void
 layout_copy_runs(char *at, int64_t stride, char *flat, size_t run, uint64_t n,
                  bool pack)
@@ -37,7 +38,7 @@ layout_copy_row(char *at, int64_t stride, char *flat, size_t run, uint64_t n,
     }
 }
 
-/* The address of a run. */
+/* Returns the address of the run with this index. */
 static char *layout_at(const psc_layout_t *layout, uint64_t index)
 {
     char *at = layout->base;

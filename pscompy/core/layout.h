@@ -1,6 +1,6 @@
 /* Copies between the memory of a layout and contiguous memory. `offset` counts
- * bytes of the message. Both return the number of bytes copied, less than `len`
- * if the layout ends. */
+ * bytes of the message. Both functions return the number of bytes copied, less
+ * than `len` if the layout ends. */
 #ifndef PSCOMPY_CORE_LAYOUT_H
 #define PSCOMPY_CORE_LAYOUT_H
 
@@ -11,7 +11,8 @@ size_t psc_layout_pack(const psc_layout_t *layout, uint64_t offset, void *to,
 size_t psc_layout_unpack(const psc_layout_t *layout, uint64_t offset,
                          const void *from, size_t len);
 
-/* The layout that these pieces stand for, or NULL if they are memory. */
+/* Returns the layout that these pieces stand for, or NULL if they are
+ * memory. */
 static inline const psc_layout_t *psc_layout_of(const psc_iov_t *iov,
                                                 size_t n_iov)
 {

@@ -12,7 +12,9 @@
 typedef struct psc_notice {
     psc_link_t link;
     psc_control_event_t event;
-    bool quiet; /* listed in `quiet`: it waits until the thread asks for it */
+    /* listed in `quiet`: it waits until the control thread asks for quiet
+     * notices */
+    bool quiet;
     bool ended; /* never posted again */
 } psc_notice_t;
 
@@ -20,36 +22,40 @@ typedef struct psc_notices {
     int fd; /* readable while there is something to read */
     psc_list_t posted;
     psc_list_t quiet; /* notices that do not make fd readable */
-    psc_list_t callers; /* notices without an owner, of ranks that call */
-    /* interfaces that hold sent messages back, calls in flight, and 1 if
-     * callers wait */
+    /* notices of ranks that call and to which there is no connection */
+    psc_list_t callers;
+    /* number of interfaces that hold sent messages back, and of calls in
+     * flight, plus 1 if callers wait */
     uint32_t n_holding;
     bool holding_reported; /* the control thread was notified of n_holding */
     int log_fd, log_level;
 } psc_notices_t;
 
-/* Returns 0, or -1 with errno. psc_notices_close may follow either. */
+/* Returns 0, or -1 with errno. psc_notices_close may be called in either
+ * case. */
 int psc_notices_open(psc_notices_t *notices);
 void psc_notices_close(psc_notices_t *notices);
 void psc_notice_init(psc_notice_t *notice, psc_control_kind_t kind,
                      uint64_t id);
 void psc_notice_post(psc_notices_t *notices, psc_notice_t *notice);
-/* List a rank that calls, to which there is no connection. Most programs use
- * one soon, which then answers the call. */
+/* List a rank that calls, to which there is no connection. Most programs soon
+ * use such a connection, which then answers the call. */
 psc_status_t psc_notice_caller(psc_notices_t *notices, int rank);
 int psc_notices_take_callers(psc_notices_t *notices,
                              psc_control_event_t *events, int max);
-/* Post it quietly, unless the control thread has read it before. */
+/* Post the notice; if its `quiet` is set, without making fd readable. */
 void psc_notice_post_quietly(psc_notices_t *notices, psc_notice_t *notice);
-/* The notice's owner is being destroyed: take the notice back for ever. */
+/* The notice's owner is being destroyed: take the notice out of its list, and
+ * never post it again. */
 void psc_notice_end(psc_notice_t *notice);
-/* Take out the earliest notices. Returns their number, at most `max`. */
+/* Take out the earliest posted notices. Returns their number, at most `max`. */
 int psc_notices_take(psc_notices_t *notices, psc_control_event_t *events,
                      int max);
-/* The same for those that were posted quietly. */
+/* As psc_notices_take, for notices that were posted quietly. */
 int psc_notices_take_quiet(psc_notices_t *notices, psc_control_event_t *events,
                            int max);
-/* Make the control thread call although no notice is posted. */
+/* Make fd readable although no notice is posted, so that the control thread
+ * wakes and looks. */
 void psc_notices_ring(psc_notices_t *notices);
 /* Count the interfaces that hold sent messages, and the calls in flight; change
  * is +1 or -1. */

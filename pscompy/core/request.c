@@ -3,9 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what only some requests need ---- */
+/* ---- the bulk: state that only some requests need ---- */
 
-/* The bulk of a request that has none: all zero, and never written. */
+/* The bulk of all requests that have none of their own: all zero, and never
+ * written. */
 static psc_bulk_t *req_no_bulk(void)
 {
     static const psc_bulk_t none;
@@ -24,7 +25,8 @@ bool psc_req_extend(psc_req_t *req)
 
     if (psc_req_extended(req))
         return true;
-    /* malloc: calloc of the C library does not use its cache of a thread */
+    /* malloc, because calloc of the C library does not use the thread's
+     * cache */
     bulk = malloc(sizeof *bulk);
     if (!bulk)
         return false;
@@ -65,7 +67,7 @@ static psc_status_t req_pool_grow(psc_requests_t *requests)
     uint32_t n = requests->n_chunks;
     psc_req_chunk_t **chunks = requests->chunks, *chunk;
 
-    if ((n & (n - 1)) == 0) { /* all of the array's power of two is used */
+    if ((n & (n - 1)) == 0) { /* full: the capacity is a power of two */
         chunks = realloc(chunks, (n ? 2 * n : 1) * sizeof *chunks);
         if (!chunks)
             return PSC_ERR_NO_MEMORY;
@@ -88,7 +90,7 @@ static psc_status_t req_pool_grow(psc_requests_t *requests)
     return PSC_OK;
 }
 
-/* Free the copy of the pieces. */
+/* Free the request's copy of the iov. */
 static void req_drop_iov(psc_req_t *req)
 {
     if (req->n_iov > 1)
@@ -117,8 +119,8 @@ static void req_reclaim(psc_requests_t *requests)
     }
 }
 
-/* Recycle also those that were freed while they were in the completion
- * queue. */
+/* Recycle all freed requests, also those that were freed while they were in the
+ * completion queue. */
 static void req_reclaim_all(psc_requests_t *requests)
 {
     psc_completion_sift(&requests->completions);
@@ -131,7 +133,8 @@ uint32_t psc_requests_used(psc_requests_t *requests)
     return requests->n_used;
 }
 
-/* Before the pool grows, reuse its requests. */
+/* Make a request of the pool free: recycle those that were freed, and let the
+ * pool grow only if there are none. */
 static psc_status_t req_pool_extend(psc_requests_t *requests)
 {
     req_reclaim_all(requests);

@@ -27,22 +27,24 @@ static inline uint32_t psc_requests_count(const psc_requests_t *requests)
 uint32_t psc_requests_used(psc_requests_t *requests);
 /* Take a request from the pool. Returns NULL if memory is short. */
 psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind);
-/* The same with memory for `bulk`: for all that may be more than an eager
- * message into a posted receive. */
+/* As psc_req_create, with memory for `bulk`: for operations that may be more
+ * than an eager message into a posted receive. */
 psc_req_t *psc_req_create_bulk(psc_requests_t *requests, psc_req_kind_t kind);
-/* Give the request memory for `bulk`, unless it has some; until then all of
- * `bulk` is zero and must not be written. Returns false if memory is short. */
+/* Give the request memory for `bulk`, unless it has some. Without it, all of
+ * `bulk` reads as zero and must not be written. Returns false if memory is
+ * short. */
 bool psc_req_extend(psc_req_t *req);
 bool psc_req_extended(const psc_req_t *req);
 /* Take the request out of the connection's work queue, if it is there. */
 void psc_req_unqueue(psc_req_t *req);
 /* Put a request back into the pool. */
 void psc_req_recycle(psc_requests_t *requests, psc_req_t *req);
-/* Replace the request's pieces by a copy of iov (not of the bytes). */
+/* Replace the request's pieces by a copy of the array iov (not of the
+ * bytes). */
 psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov,
                              size_t n_iov);
 uint64_t psc_req_id(const psc_req_t *req);
-/* The request with this index in the pool, even if it is free. */
+/* Returns the request with this index in the pool, even if it is free. */
 psc_req_t *psc_req_at(const psc_requests_t *requests, uint32_t index);
 /* Returns NULL if the id does not identify a request in use. */
 psc_req_t *psc_req_find(const psc_requests_t *requests, uint64_t id);

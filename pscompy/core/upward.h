@@ -11,7 +11,8 @@ struct psc_upward {
 
     /* Dispatch a message that a lane delivers. An error breaks the lane. */
     psc_status_t (*arrived)(psc_lane_t *lane, const psc_am_t *am);
-    /* A payload begins; lane->incoming has its id and its lengths. */
+    /* The payload of a message begins to arrive; lane->incoming has the
+     * message's id and lengths. */
     void (*begin)(psc_lane_t *lane, const void *header, psc_dest_t *dest);
     psc_status_t (*end)(psc_lane_t *lane);
     /* Advance a request as far as possible: until it waits for the peer or the
@@ -37,9 +38,10 @@ struct psc_upward {
     void (*conn_lanes)(psc_conn_t *conn);
     /* A spare lane was lost: nothing arrives over it from now on. */
     void (*lane_lost)(psc_lane_t *lane);
-    /* The fabric has released it. */
+    /* The fabric has released a spare lane that was lost. */
     void (*lane_sealed)(psc_lane_t *lane);
-    /* The connection's lanes are installed. */
+    /* The connection's lanes are installed, and early messages are
+     * delivered. */
     void (*conn_up)(psc_conn_t *conn);
     /* End all outstanding operations with the status. Messages that have
      * arrived completely may still be received. */
@@ -50,12 +52,13 @@ struct psc_upward {
     void (*conn_closing)(psc_conn_t *conn);
     /* Returns true if the connection has sends that are not complete. */
     bool (*sends_pending)(const psc_conn_t *conn);
-    /* Free the unreceived messages. */
+    /* Free the connection's unreceived messages. */
     void (*conn_destroy)(psc_conn_t *conn);
 
     /* ---- a worker ---- */
 
-    /* Handle what other threads have queued for the holder of the lock. */
+    /* Handle what other threads have queued without the lock: posted active
+     * messages and released views. */
     void (*inbox_drain)(psc_worker_t *worker);
 };
 

@@ -26,11 +26,11 @@
     X(RMA_PUT, psc_wire_rma_t)     /* no payload */                            \
     X(RMA_GET, psc_wire_rma_t)                                                 \
     X(TAKEN, psc_wire_taken_t)                                                 \
-    X(LANE_DOWN, psc_wire_lane_t)  /* nothing arrives over it any more */      \
-    X(LANE_UP, psc_wire_lane_t)    /* a new lane is in its place */            \
+    X(LANE_DOWN, psc_wire_lane_t)  /* a lane is lost, and read no more */      \
+    X(LANE_UP, psc_wire_lane_t)    /* a new lane replaces a lost one */        \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place    \
                                       of an RTS; see tag.h */                  \
-    X(MISSED, psc_wire_eager_t)    /* mark without receive; RTS follows */     \
+    X(MISSED, psc_wire_eager_t)    /* mark met no receive; RTS follows */      \
     X(WHOLE, psc_wire_eager_t)     /* mark with the message as payload */
 
 typedef enum psc_wire_id {
@@ -55,7 +55,7 @@ typedef struct psc_wire_eager {
     uint16_t aux;     /* length of an active message's header */
 } psc_wire_eager_t;
 
-/* The payload of MISSED. */
+/* The payload of MISSED, from which a placeholder is made. */
 typedef struct psc_wire_missed {
     uint64_t len;
     uint32_t number, reserved;
@@ -73,9 +73,11 @@ typedef struct psc_wire_rts {
     uint64_t offset;  /* offset of the message in the memory of the keys */
 } psc_wire_rts_t;
 
-/* The receiver may read the sender's memory until its FIN. */
+/* Flag of an RTS: the message is lent; the receiver may read the sender's
+ * memory until it sends FIN. */
 #define PSC_RTS_LENT 0x1u
-/* The receiver has a placeholder of this message already; aux is its number. */
+/* Flag of an RTS: the receiver has a placeholder of this message already; aux
+ * is the placeholder's number. */
 #define PSC_RTS_LATE 0x2u
 
 /* An offer, which a message of the program contains: this head; then for each

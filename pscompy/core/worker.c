@@ -1,4 +1,5 @@
-/* The lock of a worker, and the mail for its holder. */
+/* The lock of a worker, and its mail: work that other threads leave for the
+ * lock's holder. */
 #include "worker.h"
 
 #include <string.h>
@@ -35,7 +36,8 @@ psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags)
     return PSC_OK;
 }
 
-/* Returns PSC_WAKE_END if psc_worker_wake was called since the last time. */
+/* Returns PSC_WAKE_END if psc_worker_wake was called since this function was
+ * last called. */
 static uint32_t worker_wait_ends(psc_worker_t *worker)
 {
     unsigned wakes = atomic_load(&worker->wait.wakes);
@@ -53,8 +55,8 @@ static void worker_read_mail(psc_worker_t *worker)
              PSC_WAKE_EVENT | PSC_WAKE_SPENT | worker_wait_ends(worker));
 }
 
-/* Read the mail that other threads have left because they could not take the
- * lock. Then release the lock, and wake the followers. */
+/* Do what other threads have queued because they could not take the lock. Then
+ * release the lock, and wake the followers (threads that wait). */
 static void worker_leave_slowly(psc_worker_t *worker)
 {
     atomic_uint *woken[PSC_WOKEN_MAX];
@@ -70,7 +72,7 @@ static void worker_leave_slowly(psc_worker_t *worker)
         psc_futex_wake(woken[--n], 1);
 }
 
-/* Mail that arrives just before the release is read, too. */
+/* Work that another thread queues just before the release is done, too. */
 void psc_worker_leave(psc_worker_t *worker)
 {
     do {

@@ -1,4 +1,5 @@
-/* The lock of a worker, and the mail for its holder. */
+/* The lock of a worker, and its mail: work that other threads leave for the
+ * lock's holder. */
 #ifndef PSCOMPY_CORE_WORKER_H
 #define PSCOMPY_CORE_WORKER_H
 
@@ -8,15 +9,15 @@
  * and the lock is held; PSC_ERR_FORKED in a forked child. */
 psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags);
 void psc_worker_leave(psc_worker_t *worker);
-/* Leave, and return what was done with the lock held. */
+/* Release the lock, and return the status of what was done with it held. */
 static inline psc_status_t psc_worker_left(psc_worker_t *worker,
                                            psc_status_t status)
 {
     psc_worker_leave(worker);
     return status;
 }
-/* Make the lock's holder read the mail, or read it here if the lock is free.
- * Never waits. */
+/* Have the lock's holder do what other threads have queued (PSC_MAIL_OUTSIDE),
+ * or do it here if the lock is free. Never waits. */
 void psc_worker_mail(psc_worker_t *worker);
 /* The status of a call that is made with the lock held, or why the lock was not
  * taken. */

@@ -1,4 +1,4 @@
-/* The control plane's operations on workers: control.h. */
+/* The control plane's operations on workers, which control.h declares. */
 #include <string.h>
 
 #include "worker.h"

@@ -9,7 +9,7 @@
 
 /* ---- the payload that is arriving on a lane ---- */
 
-/* Discard the rest of the payload. */
+/* Discard the rest of the payload that is arriving on the lane. */
 static void landing_cut(psc_lane_t *lane)
 {
     for (size_t i = 0; i < PSC_INCOMING_IOV; i++)
@@ -55,7 +55,8 @@ void psc_target_leave(psc_req_t *req)
     psc_list_remove(&req->bulk->access_link);
 }
 
-/* The payload may be arriving on any lane of the connection. Cut it there. */
+/* Discard the rest of the request's payload on each lane where it is arriving,
+ * and take its memory away. */
 static void access_cut(psc_req_t *req)
 {
     for (uint32_t i = 0; i < req->conn->n_lanes; i++) {

@@ -79,7 +79,9 @@ static bool pool_split(psc_pool_t *pool, unsigned wanted)
         if (!psc_pool_block_add(pool, block->segment,
                                 psc_pool_offset(block) + block->len, order,
                                 block->len))
-            break; /* the other half is lost until its segment is freed */
+            /* no memory for a record: the other half is unused until the
+             * segment is freed */
+            break;
     }
     psc_list_push_front(&pool->free[order], &block->link);
     return order == wanted;
@@ -87,8 +89,8 @@ static bool pool_split(psc_pool_t *pool, unsigned wanted)
 
 /* ---- joining ---- */
 
-/* The block that this one was split from had another half. Returns that half if
- * it is free and not split itself, else NULL. */
+/* Returns the other half of the block that this one was split from, if that
+ * half is free and not split itself; else NULL. */
 static psc_pool_block_t *pool_buddy(const psc_pool_block_t *block)
 {
     size_t at = psc_pool_offset(block) ^ block->len;

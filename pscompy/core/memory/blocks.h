@@ -6,8 +6,9 @@
 
 #include "segment.h"
 
-#define PSC_POOL_TOP 14u /* a shared segment has 4 KiB << 14 */
-/* Order of a block that fills its segment. */
+/* Highest order of a shared segment, which has up to 4 KiB << 14. */
+#define PSC_POOL_TOP 14u
+/* Order of a large block, which has a segment of its own. */
 #define PSC_POOL_LARGE (PSC_POOL_TOP + 1)
 
 typedef struct psc_pool_block {
@@ -22,7 +23,7 @@ typedef struct psc_pool_block {
 
 typedef struct psc_pool {
     psc_lock_t lock;
-    atomic_uint refs;    /* by the worker, blocks in use, and views */
+    atomic_uint refs; /* references by the worker, blocks in use, and views */
     atomic_bool forked;
     psc_lock_t gate; /* protects `worker`: it is not freed while this is held */
     psc_worker_t *worker; /* NULL after the worker has ended */
@@ -32,7 +33,8 @@ typedef struct psc_pool {
     psc_list_t free[PSC_POOL_LARGE + 1];
 } psc_pool_t;
 
-/* The length of a block of this order, and the order for a length. */
+/* Return the length of a block of this order, and the order of a block for this
+ * length. */
 size_t psc_pool_order_len(unsigned order);
 unsigned psc_pool_order(size_t nbytes);
 /* Offset of the block in its segment. */
@@ -41,10 +43,10 @@ size_t psc_pool_offset(const psc_pool_block_t *block);
 psc_pool_block_t *psc_pool_block_add(psc_pool_t *pool, psc_segment_t *segment,
                                      size_t offset, unsigned order, size_t len);
 void psc_pool_block_forget(psc_pool_block_t *block);
-/* Join all pairs of free halves. */
+/* Join every two free blocks that are the halves of one. */
 void psc_pool_join_all(psc_pool_t *pool);
 /* Find a free block for this many bytes; splits a longer one if necessary.
- * Returns NULL if there is none. The block stays in its free list. */
+ * Returns NULL if no block is long enough. The block stays in its free list. */
 psc_pool_block_t *psc_pool_find_free(psc_pool_t *pool, size_t nbytes);
 /* The block that contains this offset, or NULL. Blocks are aligned to their
  * length. */

@@ -7,12 +7,13 @@
 #include "blocks.h"
 #include "segment.h"
 
-#define POOL_ROUND ((size_t)2 << 20) /* rounds up lengths of large blocks */
-/* Smaller blocks are not warmed: a huge page would be too much for them, so
- * their pages are made one by one. */
+/* The lengths of large blocks are rounded up to a multiple of this. */
+#define POOL_ROUND ((size_t)2 << 20)
+/* The pages of smaller blocks are not created in advance (psc_segment_warm): a
+ * huge page would be too much for them, so they get pages one by one. */
 #define POOL_WARM_MIN ((size_t)64 << 10)
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 psc_pool_t *psc_pool_create(psc_worker_t *worker, uint64_t max)
 {
@@ -74,8 +75,8 @@ void psc_pool_detach(psc_pool_t *pool)
 
 /* ---- pinned memory ---- */
 
-/* Register the segment now rather than at its first message. An interface that
- * fails here is tried again at that message. */
+/* Register the pinned segment now rather than at its first message. An
+ * interface that fails here is tried again at that message. */
 static void pool_register(psc_segment_t *segment, psc_worker_t *worker)
 {
     psc_iface_for_each(slot, &worker->interfaces) {
@@ -130,7 +131,7 @@ void psc_pool_unpin(psc_pool_t *pool, psc_block_t *head)
     psc_lock_release(&pool->lock);
 }
 
-/* ---- taking ---- */
+/* ---- taking blocks, and giving them back ---- */
 
 /* Take a free block. Returns NULL if there is none. */
 static psc_pool_block_t *pool_take(psc_pool_t *pool, size_t nbytes)
@@ -165,7 +166,7 @@ void psc_pool_give(psc_block_t *head)
     psc_pool_drop(pool);
 }
 
-/* ---- growing ---- */
+/* ---- adding segments ---- */
 
 static void pool_make_room(psc_pool_t *pool, size_t len)
 {
@@ -267,7 +268,7 @@ psc_status_t psc_pool_alloc(psc_worker_t *worker, size_t nbytes, uint32_t flags,
     return PSC_OK;
 }
 
-/* ---- finding ---- */
+/* ---- finding the segment of a buffer ---- */
 
 static psc_segment_t *pool_find_locked(psc_pool_t *pool, const uint8_t *base,
                                        size_t len, uint64_t *offset_p)

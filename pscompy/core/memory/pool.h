@@ -12,7 +12,7 @@
 
 #include "blocks.h"
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 psc_pool_t *psc_pool_create(psc_worker_t *worker, uint64_t max);
 /* The worker ends (its lock is held): undo the registrations with its
  * interfaces. */

@@ -1,5 +1,5 @@
 /* Segments of a pool: sealed memory files, mapped at addresses where huge pages
- * fit, with an identity in their last page. */
+ * fit, with an identity (psc_segment_identity_t) in their last page. */
 #include "segment.h"
 
 #include <fcntl.h>

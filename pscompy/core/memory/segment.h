@@ -10,19 +10,21 @@ typedef struct psc_segment psc_segment_t;
 struct psc_segment {
     psc_link_t link; /* in the pool's segments */
     uint8_t *base;
-    size_t len;      /* including its last page, the identity */
+    size_t len;      /* including the last page, which has the identity */
     int fd;          /* -1: pinned memory, owned by its user */
     unsigned top;    /* order of the whole segment, or PSC_POOL_LARGE */
     uint32_t used;   /* number of blocks in use */
     struct psc_pool_block **places; /* the block that begins at each page */
-    atomic_bool *warm; /* for each huge page, whether it was warmed */
-    /* registrations, guarded by the worker's lock */
+    /* for each huge page, whether it was created in advance
+     * (psc_segment_warm) */
+    atomic_bool *warm;
+    /* registrations by interface, guarded by the worker's lock */
     psc_mem_t *mem[PSC_IFACES_MAX];
 };
 
 /* Create a segment. Blocks are whole pages, so that keeping a view of one
- * (psc_map_t) does not touch its neighbours. The identity is the page behind
- * the blocks. */
+ * (psc_map_t) does not touch its neighbours. The page behind the blocks has the
+ * identity: a random id, and whether the segment is retired. */
 psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p);
 psc_status_t psc_segment_create_pinned(void *base, size_t len,
                                        psc_segment_t **segment_p);

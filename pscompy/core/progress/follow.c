@@ -1,7 +1,7 @@
 #include "follow.h"
 
 /* A request that two threads wait for wakes the first of them; the second is
- * woken by every change. */
+ * woken by every change of any request. */
 void psc_follower_arm(psc_worker_t *worker, psc_follower_t *follower,
                       psc_request_t *const *requests, size_t n)
 {
@@ -34,8 +34,9 @@ bool psc_follower_disarm(psc_follower_t *follower)
     return true;
 }
 
-/* The follower's stack may be used for something else by the time of the system
- * call; then the call wakes nobody, or a thread that checks why. */
+/* By the time of the futex call the follower's stack may be used for
+ * something else; then the call wakes nobody, or a thread that checks why it
+ * was woken. */
 void psc_follower_wake(psc_worker_t *worker, psc_follower_t *follower)
 {
     psc_wait_state_t *wait = &worker->wait;

@@ -14,11 +14,11 @@ void psc_follower_arm(psc_worker_t *worker, psc_follower_t *follower,
 /* Disarm a follower that was perhaps woken, and no longer sleeps. Returns false
  * if it was woken. */
 bool psc_follower_disarm(psc_follower_t *follower);
-/* Wake a follower; it may be gone as soon as this returns. It is awake at the
- * latest when the lock has been released. */
+/* Wake a follower; its memory may be gone as soon as this returns. The thread
+ * is awake at the latest when the lock has been released. */
 void psc_follower_wake(psc_worker_t *worker, psc_follower_t *follower);
-/* Wake followers for these PSC_WAKE_ reasons: the earliest if the role is free,
- * all if every wait ends. */
+/* Wake followers for these PSC_WAKE_ reasons: the earliest one if the poller's
+ * role is free, all if every wait ends. */
 void psc_followers_wake(psc_worker_t *worker, uint32_t reasons);
 
 static inline bool psc_follower_woken(psc_follower_t *follower)

@@ -12,7 +12,7 @@
 #define PACE_FURTHER 64u
 #define PACE_LINGER 1024u
 
-#define PACE_LOOK_NS 2000.0 /* between two clock reads while spinning */
+#define PACE_LOOK_NS 2000.0 /* time between two clock reads while spinning */
 #define PACE_PASS_NS 30.0   /* cost of a pass without its interfaces */
 
 static unsigned pace_stride(const psc_interfaces_t *interfaces, int64_t spin_ns)

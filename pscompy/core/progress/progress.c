@@ -9,7 +9,8 @@
 
 /* ---- passes ---- */
 
-/* The index keeps interfaces that are polled rarely out of the same pass. */
+/* Returns true if the interface is to be polled in this pass. Adding the index
+ * spreads interfaces that are polled rarely over different passes. */
 static bool progress_due(psc_iface_slot_t *slot, uint32_t pass)
 {
     if (((pass + slot->index) & (slot->every - 1)) == 0)

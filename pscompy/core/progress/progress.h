@@ -4,7 +4,8 @@
 
 #include "../types/worker.h"
 
-#define PSC_PASS_DUE ((psc_ifaces_t){0}) /* interfaces due in this pass */
+/* Poll the interfaces that are due in this pass. */
+#define PSC_PASS_DUE ((psc_ifaces_t){0})
 #define PSC_PASS_ALL ((psc_ifaces_t){UINT32_MAX})
 
 /* With the lock held: poll these interfaces once. The pass uses up what the

@@ -10,7 +10,7 @@
 #include "../descriptor.h"
 #include "follow.h"
 
-/* ---- bells ---- */
+/* ---- bells (the eventfds of sleepers) ---- */
 
 static void sleeper_ring(psc_sleeper_t *sleeper)
 {
@@ -109,7 +109,7 @@ psc_status_t psc_sleeper_try(psc_sleeper_t *sleeper, uint32_t wants)
     return PSC_OK;
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 static int sleeper_watch(const psc_sleeper_t *sleeper,
                          const psc_iface_slot_t *slot)
@@ -185,7 +185,8 @@ bool psc_sleeper_drop(psc_sleeper_t *sleeper)
 static void sleeper_end(psc_sleeper_t *sleeper)
 {
     psc_list_remove(&sleeper->link);
-    psc_descriptor_signal(sleeper->bell); /* never cleared again */
+    /* the eventfd is never cleared again */
+    psc_descriptor_signal(sleeper->bell);
     if (atomic_exchange(&sleeper->life, PSC_SLEEPER_ENDED) ==
         PSC_SLEEPER_RELEASED)
         psc_sleeper_free(sleeper);
@@ -201,7 +202,7 @@ void psc_sleepers_close(psc_worker_t *worker)
         sleeper_end(sleeper);
 }
 
-/* ---- ended sleepers ---- */
+/* ---- released sleepers ---- */
 
 void psc_sleepers_bury(psc_worker_t *worker)
 {

@@ -47,15 +47,16 @@ void psc_sleeper_free(psc_sleeper_t *sleeper);
 /* Release a sleeper by its owner: the owner or the worker frees it, whichever
  * ends last. Returns true if the sleeper was freed here. Needs no lock. */
 bool psc_sleeper_drop(psc_sleeper_t *sleeper);
-/* Record the current generation: the owner looks now, or will look before it
- * sleeps. */
+/* Record the current wake generation: the owner looks at its requests now, or
+ * will look before it sleeps. */
 void psc_sleeper_look(psc_sleeper_t *sleeper);
 /* Arm a sleeper. Returns PSC_ERR_NO_RESOURCE if something is pending already;
  * the arming of other sleepers may then be used up, so call psc_settle. */
 psc_status_t psc_sleeper_try(psc_sleeper_t *sleeper, uint32_t wants);
 /* Disarm a sleeper whose owner is awake, and clear its bell. */
 void psc_sleeper_disarm(psc_sleeper_t *sleeper);
-/* Ring the sleepers that want one of these reasons. */
+/* Wake the sleepers (by their bells) and the followers that want one of these
+ * reasons. */
 void psc_wake_sleepers(psc_worker_t *worker, uint32_t reasons);
 /* Wake the sleepers that want PSC_WAKE_POLLED. Then arm the fabrics again on
  * behalf of the others, or ring them if something is pending. Called by
@@ -63,7 +64,7 @@ void psc_wake_sleepers(psc_worker_t *worker, uint32_t reasons);
 void psc_sleepers_settle(psc_worker_t *worker);
 /* Let all sleepers watch an interface. Returns 0, or -1 with errno. */
 int psc_sleepers_watch(psc_worker_t *worker, const psc_iface_slot_t *slot);
-/* Free the ended sleepers that their owners have released. */
+/* Free the sleepers that their owners have released. */
 void psc_sleepers_bury(psc_worker_t *worker);
 /* Open the poller's and the control thread's sleeper when the worker is
  * created; returns 0, or -1 with errno. psc_sleepers_close ends all sleepers of
@@ -71,8 +72,8 @@ void psc_sleepers_bury(psc_worker_t *worker);
 int psc_sleepers_open(psc_worker_t *worker);
 void psc_sleepers_close(psc_worker_t *worker);
 
-/* Needs no lock. Returns true if completion_poll or message_poll has something.
- */
+/* Needs no lock. Returns true if completion_poll or message_poll has
+ * something. */
 static inline bool psc_worker_pending(const psc_worker_t *worker)
 {
     return atomic_load_explicit(&worker->requests.completions.n,

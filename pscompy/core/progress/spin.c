@@ -11,17 +11,19 @@
 
 #include "pscompy/transport/kit/clock.h"
 
-/* An offer that no thread takes returns within this time, about 1 us. */
+/* sched_yield returns within this time, about 1 us, if no other thread takes
+ * the processor. */
 #define SPIN_ALONE_CYCLES 3000u
 
-/* If all offers together took less than this, only pollers like this one have
- * taken them. */
+/* If all calls of sched_yield together took less than this, only pollers like
+ * this one have run in them. */
 #define SPIN_UNSEEN_CYCLES 100000u
 
-/* The scheduler may refuse an offer although other threads wait. Only this many
- * refusals in a row mean that the processor is not crowded. */
+/* sched_yield may return at once although other threads wait. Only this many
+ * such returns in a row mean that the processor is not crowded. */
 #define SPIN_CROWDED 16u
-/* A sleep and its wake-up cost about as much as this many taken offers. */
+/* A sleep and its wake-up cost about as much as this many calls of sched_yield
+ * in which another thread runs. */
 #define SPIN_TURNS 8u
 
 static unsigned spin_passes(psc_worker_t *worker)
@@ -89,9 +91,10 @@ static int64_t spin_end(psc_worker_t *worker, int64_t now)
     return (moving > now ? moving : now) + worker->config.spin_ns;
 }
 
-/* In a crowd the first offers are made without reading the clock: the awaited
- * event has usually happened after them, and where the kernel does not export
- * its clock (vDSO) each read is a system call. */
+/* While pollers share the processor, the first calls of sched_yield are made
+ * without reading the clock: the awaited event has usually happened after them,
+ * and where the kernel does not export its clock (vDSO) each read is a system
+ * call. */
 static bool spin_in_time(psc_worker_t *worker, psc_spin_t *spin)
 {
     int64_t now;

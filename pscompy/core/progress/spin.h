@@ -6,22 +6,24 @@
 
 /* State of one stretch of polling. */
 typedef struct psc_spin {
-    int64_t until;    /* 0: the clock has not been read yet */
+    /* when to stop spinning; 0: the clock has not been read yet */
+    int64_t until;
     int64_t deadline; /* when the wait times out */
-    unsigned passes;  /* left until the next clock read */
-    uint64_t away;    /* cycles spent in offers of the processor */
-    unsigned taken;   /* offers that another thread took */
+    unsigned passes;  /* passes left until the next clock read */
+    uint64_t away;    /* cycles spent in sched_yield */
+    unsigned taken;   /* calls of sched_yield in which another thread ran */
 } psc_spin_t;
 
-/* A peer is expected to copy for this long from now, and to report the end:
- * sleeping meanwhile, to be woken soon, would cost more than it saves. */
+/* Let waiting threads spin for this long from now, because a peer is expected
+ * to copy for so long and to report the end: sleeping meanwhile, to be woken
+ * soon, would cost more than it saves. */
 void psc_spin_expect(psc_worker_t *worker, double ns);
 void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline);
 /* Call after a pass that found nothing. Returns false if it is time to
  * sleep. */
 bool psc_spin_on(psc_worker_t *worker, psc_spin_t *spin);
-/* How many of these passes to make with the GIL held, which keeps other Python
- * threads from running. */
+/* Returns how many of these passes to make with the GIL held, which keeps other
+ * Python threads from running. */
 unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes);
 
 #endif

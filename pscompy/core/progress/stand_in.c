@@ -8,8 +8,8 @@
 #include "pscompy/transport/kit/clock.h"
 #include "sleep.h"
 
-/* Failures to arm, each followed by a pass that finds nothing, after which a
- * stand-in rests. One is usual after a pass that found something. */
+/* A stand-in rests after this many failures to arm in a row, each followed by a
+ * pass that finds nothing. One is usual after a pass that found something. */
 #define STAND_IN_VAIN 2u
 #define STAND_IN_NS_MAX 1000000000000 /* longest sleep with a deadline */
 
@@ -18,7 +18,7 @@ static psc_worker_t *stand_in_worker(const psc_stand_in_t *self)
     return self->sleeper->worker;
 }
 
-/* Nanoseconds until the deadline, `most` or less. */
+/* Returns the nanoseconds until the deadline, at most `most`. */
 static int64_t stand_in_time(const psc_stand_in_t *self, int64_t most)
 {
     int64_t left = most;
@@ -30,7 +30,8 @@ static int64_t stand_in_time(const psc_stand_in_t *self, int64_t most)
     return left > 0 ? left : 0;
 }
 
-/* The same for epoll_wait, rounded up. */
+/* Milliseconds until the deadline for epoll_wait, rounded up; -1 if there is no
+ * deadline. */
 static int stand_in_milliseconds(const psc_stand_in_t *self)
 {
     return self->deadline == INT64_MAX
@@ -62,8 +63,8 @@ static uint32_t stand_in_passes(psc_worker_t *worker)
 }
 
 /* Arm the bell for the moment at which the poller's role becomes free or, with
- * PSC_WAKE_EVENT, something changes. Returns false unless the role's holder is
- * asleep. */
+ * PSC_WAKE_EVENT, something changes. Returns false unless the holder of the
+ * role sleeps. */
 static bool stand_in_by(psc_stand_in_t *self)
 {
     psc_worker_t *worker = stand_in_worker(self);
@@ -81,8 +82,8 @@ static bool stand_in_by(psc_stand_in_t *self)
     return asleep;
 }
 
-/* Wait until no thread has polled for the time of patience, or completions have
- * waited so long for a thread that takes them. */
+/* Wait until no thread has polled for patience_ns, or completions have waited
+ * so long for a thread that takes them. */
 static void stand_in_rest(psc_stand_in_t *self)
 {
     psc_worker_t *worker = stand_in_worker(self);
@@ -121,7 +122,7 @@ static psc_status_t stand_in_arm(psc_stand_in_t *self)
     psc_status_t status;
 
     psc_lock_acquire(&worker->lock);
-    psc_sleeper_look(self->sleeper); /* looks again after arming */
+    psc_sleeper_look(self->sleeper); /* the stand-in looks again after arming */
     status = psc_sleeper_try(self->sleeper, self->wants);
     if (status != PSC_OK)
         psc_settle(worker);
@@ -171,7 +172,7 @@ static void stand_in_drive(psc_stand_in_t *self)
             return;
         if (armed)
             ready = stand_in_doze(self);
-        if (!ready.bits) { /* rung */
+        if (!ready.bits) { /* the bell was rung */
             if (self->wants & PSC_WAKE_POLLED || !stand_in_needed(self))
                 return;
             ready = PSC_PASS_ALL;

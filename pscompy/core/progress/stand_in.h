@@ -21,8 +21,8 @@ struct psc_stand_in {
     /* If no thread has polled for so long, assume that the program is
      * computing. */
     int64_t patience_ns;
-    int64_t deadline; /* of all sleeps; INT64_MAX: none */
-    bool (*ended)(psc_stand_in_t *self); /* true: stand in no longer */
+    int64_t deadline; /* deadline of all sleeps; INT64_MAX: none */
+    bool (*ended)(psc_stand_in_t *self); /* returns true to end psc_stand_in */
 };
 
 /* Stand in until ended() is true. With PSC_WAKE_EVENT it also returns if

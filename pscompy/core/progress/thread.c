@@ -38,7 +38,7 @@ static void *thread_run(void *arg)
     return NULL;
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 static void thread_free(psc_worker_t *worker, psc_thread_t *thread)
 {
@@ -90,8 +90,8 @@ int psc_worker_thread_start(psc_worker_t *worker)
     return PSC_ERR_NO_MEMORY;
 }
 
-/* The bell stays rung, so that the thread cannot sleep again before it
- * exits. */
+/* The thread's bell (eventfd) stays readable, so that the thread cannot sleep
+ * again before it exits. */
 void psc_thread_stop(psc_worker_t *worker)
 {
     psc_thread_t *thread = worker->thread;

@@ -109,7 +109,7 @@ static psc_status_t wait_arm(psc_worker_t *worker)
     psc_status_t status;
 
     psc_lock_acquire(&worker->lock);
-    psc_sleeper_look(self); /* looks at its requests after arming */
+    psc_sleeper_look(self); /* the poller looks at its requests after arming */
     status = psc_sleeper_try(self, PSC_WAKE_SPENT | PSC_WAKE_EVENT);
     if (status != PSC_OK)
         psc_worker_pass(worker, PSC_PASS_ALL);
@@ -179,7 +179,7 @@ static psc_status_t wait_sleep(psc_worker_t *worker, wait_goal_t *goal,
     return PSC_OK;
 }
 
-/* Poll as the holder of the role until there is a reason to return. */
+/* Poll as the holder of the poller's role until there is a reason to return. */
 static psc_status_t wait_poll(psc_worker_t *worker, wait_goal_t *goal)
 {
     psc_status_t result = PSC_OK;
@@ -230,7 +230,7 @@ static psc_status_t wait_with_role(psc_worker_t *worker, wait_goal_t *goal)
     return result;
 }
 
-/* ---- without the role ---- */
+/* ---- threads that do not hold the poller's role ---- */
 
 /* The poller takes and releases the lock all the time. Trying again for a
  * moment is cheaper than sleeping on the lock, which the poller would have to
@@ -311,7 +311,8 @@ static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
     return asleep ? PSC_INPROGRESS : PSC_OK;
 }
 
-/* This thread may have been woken because the role is free, and returns. */
+/* Wake another follower if the poller's role is free: this thread, which
+ * returns, may have been woken to take it. */
 static void wait_pass_role(psc_worker_t *worker)
 {
     if (atomic_load(&worker->wait.polling) ||

@@ -180,7 +180,7 @@ void psc_am_abort(psc_lane_t *lane)
                      psc_container_of(message, am_node_t, message));
 }
 
-/* ---- end ---- */
+/* ---- the end of a worker ---- */
 
 void psc_am_handlers_destroy(psc_worker_t *worker)
 {

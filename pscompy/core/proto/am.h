@@ -24,17 +24,17 @@ am_node_t *psc_am_node_create(psc_conn_t *conn, uint32_t id, size_t header_len,
                               uint64_t len);
 /* Stop counting the message as unexpected, and return its credit. */
 void psc_am_node_release(psc_worker_t *worker, am_node_t *node);
-/* Release the message and free it. */
+/* Stop counting the message (psc_am_node_release), and free it. */
 void psc_am_node_drop(psc_worker_t *worker, am_node_t *node);
 /* Pass the message to its handler. Returns true if it was queued for
  * psc_am_poll instead. */
 bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node);
-/* A complete eager message has arrived. Its credit is returned here, or when
- * the message is polled. */
+/* Handle a complete eager message that has arrived. Its credit is returned
+ * here, or when the message is polled. */
 psc_status_t psc_am_deliver(psc_conn_t *conn, uint32_t id, uint16_t header_len,
                             const void *data, uint64_t len);
-/* A message whose payload is still arriving, into memory of its own: begin,
- * end, or give up. */
+/* Receive a message whose payload is still arriving into memory of its own;
+ * psc_am_end or psc_am_abort follows. */
 psc_status_t psc_am_begin(psc_lane_t *lane, uint32_t id, uint16_t header_len,
                           uint64_t len, psc_dest_t *dest);
 void psc_am_end(psc_lane_t *lane);

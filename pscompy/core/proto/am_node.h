@@ -11,7 +11,7 @@ typedef struct am_node {
     psc_link_t link;
     psc_conn_t *conn;
     struct am_node *next; /* in the worker's am.inbox or am.idle */
-    uint64_t kept; /* bytes counted in the worker's unexpected */
+    uint64_t kept; /* bytes counted in worker->room.kept */
     uint32_t owed; /* credit to return when the message is polled */
     uint8_t size_class; /* PSC_AM_CLASSES: not kept for reuse */
     _Alignas(16) uint8_t data[];

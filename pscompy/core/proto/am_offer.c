@@ -181,7 +181,7 @@ void psc_am_message_free(psc_message_t *message)
     psc_am_node_free(&node->conn->worker->am.idle, node);
 }
 
-/* ---- ends ---- */
+/* ---- the end of a connection or worker ---- */
 
 static void am_offers_end(psc_worker_t *worker, const psc_conn_t *conn)
 {

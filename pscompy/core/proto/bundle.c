@@ -93,7 +93,8 @@ static bool part_pack(psc_req_t *req, uint32_t i, uint8_t *packed,
     return true;
 }
 
-/* Returns false if a part cannot have keys; then none has. */
+/* Pack an offer of the request's parts. Returns false if a part cannot have
+ * keys; the caller then packs all without keys. */
 static bool bundle_pack(psc_req_t *req, uint8_t *packed, size_t *len_p,
                         bool with_keys)
 {
@@ -112,8 +113,8 @@ static bool bundle_pack(psc_req_t *req, uint8_t *packed, size_t *len_p,
     return true;
 }
 
-/* Have the sender spin for twice the time that the transport estimates, because
- * a peer may copy more slowly. */
+/* Have the sender spin for twice the time that the transport estimates for the
+ * copy, because a peer may copy more slowly. */
 static void bundle_expect(psc_conn_t *conn, uint64_t nbytes)
 {
     double bandwidth = psc_conn_main_lane(conn)->slot->attr.bandwidth;
@@ -199,7 +200,8 @@ static psc_status_t bundle_unpack(psc_req_t *req, const uint8_t *packed,
     return status;
 }
 
-/* The sender's request ends with the error that the FIN carries. */
+/* Refuse an offer: the sender's request ends with the error that the FIN
+ * carries. */
 static psc_status_t bundle_refuse(psc_conn_t *conn, const psc_send_args_t *args,
                                   const uint8_t *packed, size_t len,
                                   psc_request_t **request_p)

@@ -12,7 +12,7 @@
 
 #include "../types/conn.h"
 
-/* psc_api_t.offer and fetch. */
+/* The functions offer and fetch of psc_api_t. */
 psc_status_t psc_bundle_offer(psc_conn_t *conn, const psc_send_args_t *args,
                               uint8_t *packed, size_t *len_p,
                               psc_request_t **request_p);

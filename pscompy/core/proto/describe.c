@@ -1,10 +1,10 @@
-/* Items in flight on a worker, for people who look for the cause of a hang:
- * control.h. */
+/* psc_worker_items of control.h: describes what is in flight on a worker, for
+ * people who look for the cause of a hang. */
 #include "../request.h"
 #include "../worker.h"
 #include "match_queue.h"
 
-/* The event that a request waits for, in words. */
+/* Returns in words what a request in this stage waits for. */
 static const char *describe_stage(psc_stage_t stage)
 {
     switch (stage) {

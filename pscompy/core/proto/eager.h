@@ -24,17 +24,18 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
 /* Count a message that was sent as am_short or am_bcopy; spend its credit. */
 void psc_eager_left(psc_conn_t *conn, psc_counter_t how, uint64_t len);
 
-/* Arrivals (see psc_upcalls_t). */
+/* Handle an eager message that arrives, whole or header first (see
+ * psc_upcalls_t). */
 psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest);
-/* The payload has arrived completely: in the memory of its receive, or in a
- * record. */
+/* The payload has arrived completely: in the memory of its receive, or in the
+ * record of an unexpected message (psc_unexp_t). */
 void psc_eager_end_receive(psc_lane_t *lane);
 void psc_eager_end_record(psc_lane_t *lane);
 
-/* Finish a receive whose buffer has a message of this length; its tag is
- * set. */
+/* Finish a receive whose buffer has a message of this length; the result's tag
+ * is set. */
 void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len);
 /* The record of a message is complete: finish the receive that has claimed it,
  * if there is one. */

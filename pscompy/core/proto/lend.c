@@ -31,11 +31,12 @@ typedef struct lend_map {
  * request and its worker. */
 typedef struct psc_loan {
     psc_view_t view; /* first: view_free gets a pointer to it */
-    struct psc_loan *next; /* in the worker's returned */
+    struct psc_loan *next; /* in the worker's memory.returned */
     psc_pool_t *pool;
     psc_map_t *map;
     uint64_t offset;
-    uint64_t request_id; /* id of its request; stale once that has ended */
+    /* id of the loan's request; finds nothing once that request has ended */
+    uint64_t request_id;
     bool kept;
 } psc_loan_t;
 
@@ -149,8 +150,8 @@ static psc_map_t *lend_map_find(psc_conn_t *conn, const uint8_t *key,
     return entry ? entry->map : NULL;
 }
 
-/* The mapped segment that holds the message. Returns NULL if it cannot be
- * mapped, or the message is not lent or violates its bounds. */
+/* Returns the mapped segment that holds the message. Returns NULL if it cannot
+ * be mapped, or the message is not lent or violates its bounds. */
 static psc_map_t *lend_locate(const psc_unexp_t *unexp)
 {
     psc_wire_key_t head;
@@ -327,7 +328,7 @@ void psc_lend_drain(psc_worker_t *worker)
     }
 }
 
-/* ---- ends ---- */
+/* ---- the end of a connection or worker ---- */
 
 void psc_lend_conn_closing(psc_conn_t *conn)
 {

@@ -31,7 +31,8 @@ psc_status_t psc_lend_outcome(const psc_req_t *req, psc_status_t status);
 
 /* ---- the receiver ---- */
 psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p);
-psc_status_t psc_lend_send_taken(psc_req_t *req); /* stage SEND_TAKEN */
+/* Runs stage SEND_TAKEN: notifies the sender that its message is in use. */
+psc_status_t psc_lend_send_taken(psc_req_t *req);
 /* Release a view. Any thread; the worker may have ended. */
 void psc_lend_return(psc_view_t *view);
 /* Notify the owners of released views (FIN). */

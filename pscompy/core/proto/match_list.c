@@ -6,18 +6,18 @@
 /* A search that passes so many entries makes an index. */
 #define SEARCH_STEPS 8u
 #define SEGMENT 64u /* buckets that are allocated together */
-/* Entries of a bucket, on average, above which there is one bucket more ... */
+/* With more entries per bucket than this, on average, a bucket is added. */
 #define BUCKET_LOAD 2u
-/* ... and buckets per entry above which there are fewer. */
+/* With more buckets per entry than this, buckets are removed. */
 #define BUCKET_SPARE 8u
 #define MERGES 16u /* most merges when an entry is removed */
 
 struct psc_match_index {
     uint64_t seed[2];
-    psc_list_t any; /* entries with PSC_ANY_TAG, by their `bucket` */
+    psc_list_t any; /* entries with PSC_ANY_TAG, linked by `bucket` */
     uint32_t n;     /* entries in buckets */
     uint32_t n_buckets;
-    uint32_t mask; /* of hashes: the power of two >= n_buckets, minus 1 */
+    uint32_t mask; /* mask of hashes: the power of two >= n_buckets, minus 1 */
     uint32_t peak; /* entries that were added since the list was empty */
     uint32_t n_segments;
     psc_list_t **segments;
@@ -40,7 +40,7 @@ static psc_link_t *entry_bucket(const psc_match_list_t *list, psc_link_t *link)
     return entry_field(link, list->shape->bucket);
 }
 
-/* The entry whose `bucket` this is. */
+/* Returns the link in `all` of the entry whose `bucket` this is. */
 static psc_link_t *bucket_entry(const psc_match_list_t *list,
                                 psc_link_t *bucket)
 {
@@ -84,8 +84,8 @@ static uint32_t index_hash(const psc_match_index_t *index, int32_t tag)
            index->mask;
 }
 
-/* A bucket that does not exist yet is part of the one without the highest
- * bit. */
+/* The entries of a bucket that does not exist yet are in the bucket whose
+ * number lacks the highest bit. */
 static psc_list_t *index_bucket_of(const psc_match_index_t *index, int32_t tag)
 {
     uint32_t place = index_hash(index, tag);
@@ -94,7 +94,7 @@ static psc_list_t *index_bucket_of(const psc_match_index_t *index, int32_t tag)
         index, place < index->n_buckets ? place : place & (index->mask >> 1));
 }
 
-/* The list of the index that has entries with this tag. */
+/* Returns the list of the index that has the entries with this tag. */
 static psc_list_t *index_list(psc_match_index_t *index, int32_t tag)
 {
     return tag == PSC_ANY_TAG ? &index->any : index_bucket_of(index, tag);
@@ -106,7 +106,7 @@ static bool index_add_segment(psc_match_index_t *index)
     uint32_t n = index->n_segments;
     psc_list_t **segments = index->segments;
 
-    if ((n & (n - 1)) == 0) { /* all of the array's power of two is used */
+    if ((n & (n - 1)) == 0) { /* full: the capacity is a power of two */
         segments = realloc(segments, (n ? 2 * n : 1) * sizeof *segments);
         if (!segments)
             return false;
@@ -228,7 +228,7 @@ void psc_match_index_remove(psc_match_list_t *list, psc_link_t *link)
                          index->n_buckets > BUCKET_SPARE * index->n;
          i++)
         index_merge(list);
-    if (link->next == link->prev) /* the last entry */
+    if (link->next == link->prev) /* it was the last entry */
         index_settle(list);
 }
 

@@ -42,11 +42,12 @@ void psc_match_list_init(psc_match_list_t *list,
 void psc_match_list_clear(psc_match_list_t *list);
 /* The number of buckets of the index, 0 without one. */
 uint32_t psc_match_list_buckets(const psc_match_list_t *list);
-/* The earliest entry of a list, not empty, that fits this tag; PSC_ANY_TAG fits
- * all, and an entry with PSC_ANY_TAG fits every tag. Returns NULL if there is
- * none. */
+/* Returns the earliest entry of a list, which is not empty, that fits this tag;
+ * PSC_ANY_TAG fits all, and an entry with PSC_ANY_TAG fits every tag. Returns
+ * NULL if no entry fits. */
 psc_link_t *psc_match_list_search(psc_match_list_t *list, int32_t tag);
-/* Enter an entry that is in `all` into the index, and take it out. */
+/* Enter an entry that is in `all` into the index; psc_match_index_remove takes
+ * it out. */
 void psc_match_index_add(psc_match_list_t *list, psc_link_t *link);
 void psc_match_index_remove(psc_match_list_t *list, psc_link_t *link);
 /* Add an entry at the place that its order demands. */

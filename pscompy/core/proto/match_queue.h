@@ -20,7 +20,7 @@ typedef struct psc_context {
     psc_match_lists_t lists;
 } psc_context_t;
 
-/* Those of one source. */
+/* Receives, probes and messages of one source (a connection) in a context. */
 typedef struct psc_match_queue {
     psc_context_t *context;
     psc_link_t link; /* in the connection's queues */
@@ -39,14 +39,14 @@ struct psc_unexp {
     uint64_t len; /* length of the message */
     uint64_t order; /* order of arrival (the clock of psc_matching_t); 0: not
                        set yet */
-    bool rts; /* only its announcement has arrived */
+    bool rts; /* only the message's announcement (RTS) has arrived */
     bool arriving; /* the payload is still arriving */
     bool lent; /* rts: the receiver may map the sender's pages */
     /* rts: a placeholder, its RTS has not arrived; send_id is its number; see
      * tag.h */
     bool promised;
-    uint32_t owed; /* credit to return when it is freed */
-    uint64_t kept; /* bytes counted in the worker's unexpected */
+    uint32_t owed; /* credit to return to the peer when the record is freed */
+    uint64_t kept; /* bytes counted in worker->room.kept */
     /* The receive that claimed this message while it was arriving or promised;
      * `unexp` of that receive is this record. */
     psc_req_t *req;
@@ -60,7 +60,8 @@ struct psc_unexp {
         uint64_t lost;
     };
     uint32_t n_keys, keys_len;
-    psc_desc_t *desc; /* the transport's buffer that holds it, or NULL */
+    /* the transport's buffer that holds the payload, or NULL */
+    psc_desc_t *desc;
     psc_lane_t *lane; /* the lane that `desc` belongs to */
     const uint8_t *data;
     uint8_t room[]; /* copied payload, or packed keys */
@@ -71,8 +72,8 @@ struct psc_unexp {
 psc_context_t *psc_match_context(psc_worker_t *worker, uint32_t id,
                                  bool create);
 psc_match_queue_t *psc_match_queue(psc_conn_t *conn, uint32_t id, bool create);
-/* The lists of a source in a context; of the context itself if source is
- * NULL. */
+/* Returns the lists of a source in a context; those of the context itself, for
+ * receives from any source, if source is NULL. */
 psc_match_lists_t *psc_match_lists(psc_worker_t *worker, psc_conn_t *source,
                                    uint32_t id, bool create);
 /* Free a queue without messages. */

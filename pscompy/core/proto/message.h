@@ -7,16 +7,17 @@
 
 /* In the next functions `aux` is the header length of an active message, 0 for
  * other messages. */
-/* The fast path: nothing is queued, there is credit, and the message is small
- * enough to be copied. Creates no request. Returns PSC_ERR_NO_RESOURCE if
- * psc_message_send must be used. */
+/* Send by the fast path, if nothing is queued, there is credit, and the message
+ * is small enough to be copied. Creates no request. Returns PSC_ERR_NO_RESOURCE
+ * if psc_message_send must be used. */
 psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
                                   uint16_t aux);
 psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
                               uint16_t aux, psc_request_t **request_p);
 /* Returns true if only missing credit keeps this message from being eager. */
 bool psc_message_starved(const psc_conn_t *conn, const psc_send_args_t *args);
-psc_status_t psc_message_send_progress(psc_req_t *req); /* stage SEND */
+/* Runs stage SEND: sends or announces the message. */
+psc_status_t psc_message_send_progress(psc_req_t *req);
 psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
                               psc_result_t *result_p,
                               psc_request_t **request_p);
@@ -30,8 +31,8 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
                                psc_result_t *result_p,
                                psc_request_t **request_p);
 /* Cancel a request that has not begun, or a receive whose message has not
- * reached its buffer; that message is put back. Returns PSC_ERR_INVALID if it
- * is too late. */
+ * reached its buffer; that message is put back. Returns PSC_ERR_INVALID if the
+ * operation has gone too far. */
 psc_status_t psc_message_cancel(psc_req_t *req);
 /* Put a message back to its old place, or give it to a receive that waits for
  * it. Returns PSC_ERR_NO_MEMORY if the message was lost. */

@@ -120,7 +120,7 @@ psc_status_t psc_proto_arrived(psc_lane_t *lane, const psc_am_t *am)
     return arrival->func(lane, am);
 }
 
-/* ---- header first ---- */
+/* ---- messages whose header arrives before their payload ---- */
 
 /* Longest payload for which a bounce buffer is allocated: an eager message,
  * also of a user's active message. FRAGs go directly to their receive. */

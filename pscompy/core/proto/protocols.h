@@ -5,7 +5,7 @@
 #include "../upward.h"
 
 extern const psc_upward_t psc_protocols;
-/* The worker's configuration is known. */
+/* Initialize the protocols' state of a worker whose configuration is known. */
 void psc_protocols_init(psc_worker_t *worker);
 /* The worker ends: stop before its connections are freed, destroy
  * afterwards. */

@@ -185,7 +185,9 @@ psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (!named)
         return PSC_ERR_PROTOCOL;
     bit = rail_bit(named);
-    if (lost->gone & bit) { /* the peer's new lane, which has failed here */
+    /* If the lane is gone here, the peer has lost its new one: answer
+     * LANE_DOWN. */
+    if (lost->gone & bit) {
         lost->down_due |= bit;
         psc_conn_mark_busy(conn);
         return PSC_OK;

@@ -27,7 +27,7 @@
 
 /* ---- the fragments of a message ---- */
 
-/* The bytes that come next: those to be sent again first. */
+/* Returns the bytes to send next; bytes that must be sent again come first. */
 psc_span_t psc_rail_next(const psc_bulk_t *bulk);
 /* Make room to note one more span. Returns false if there is no memory. */
 bool psc_rail_reserve(psc_bulk_t *bulk);

@@ -2,10 +2,11 @@
 
 #include "pscompy/transport/kit/clock.h"
 
-/* Lengths near which protocols may be equally fast. */
+/* Only messages between these lengths are timed: there, two protocols may be
+ * equally fast. */
 #define RATES_MIN (12u << 10)
 #define RATES_MAX (256u << 10)
-#define RATES_EVERY 4u /* messages of which one is timed */
+#define RATES_EVERY 4u /* one of so many messages is timed */
 #define RATES_FIRST 16u /* timed messages before the first notice */
 /* A message was interrupted if a byte of it took so many times as long as one
  * of the fastest message. */
@@ -40,7 +41,8 @@ static bool rates_outlier(psc_moved_t *moved, uint64_t len, uint64_t ns)
 {
     uint64_t pace = ns * 1024 / len;
 
-    if (pace * RATES_SPREAD < moved->fastest) /* all before were interrupted */
+    /* If this one is so much faster, all messages before were interrupted. */
+    if (pace * RATES_SPREAD < moved->fastest)
         *moved = (psc_moved_t){0};
     if (moved->messages == 0 || pace < moved->fastest)
         moved->fastest = pace;

@@ -1,6 +1,6 @@
 /* The times of long messages as they arrive. The cost model's estimates are
  * measured by a process alone; how far the peer's core is, and whether a
- * message is still in the peer's cache, only shows in them. */
+ * message is still in the peer's cache, only shows in these times. */
 #ifndef PSCOMPY_CORE_PROTO_RATES_H
 #define PSCOMPY_CORE_PROTO_RATES_H
 
@@ -12,7 +12,7 @@ void psc_rates_start(psc_conn_t *conn);
  * message is not timed: a get is timed only if no other is in flight. */
 int64_t psc_rates_begin_copy(psc_conn_t *conn, uint64_t len);
 int64_t psc_rates_begin_get(psc_conn_t *conn, uint64_t len);
-/* The message that began then has arrived. */
+/* The message that began to arrive at this time has arrived completely. */
 void psc_rates_end_copy(psc_conn_t *conn, uint64_t len, int64_t began);
 void psc_rates_end_get(psc_conn_t *conn, uint64_t len, int64_t began);
 

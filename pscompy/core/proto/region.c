@@ -6,7 +6,7 @@
 
 #include "../memory/access.h"
 
-#define REGION_MAGIC 0x33524d50u /* "PMR3" */
+#define REGION_MAGIC 0x33524d50u /* the bytes "PMR3" */
 
 /* ---- beginning and end ---- */
 
@@ -44,7 +44,7 @@ psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
 }
 
 /* Revoke the region's keys. Returns PSC_INPROGRESS while a peer is writing by
- * one. */
+ * one of the keys. */
 static psc_status_t region_revoke(psc_region_t *region)
 {
     psc_status_t status = PSC_OK;
@@ -98,7 +98,7 @@ void psc_regions_destroy(psc_worker_t *worker)
         region_free(region);
 }
 
-/* ---- packed ---- */
+/* ---- packed keys ---- */
 
 static psc_status_t region_pack_key(psc_region_t *region,
                                     const psc_iface_slot_t *slot,

@@ -48,7 +48,7 @@ uint64_t psc_region_size(const uint8_t *packed, size_t len);
 psc_status_t psc_region_parse(const psc_worker_t *worker, const uint8_t *packed,
                               size_t packed_len, uint64_t offset, uint64_t len,
                               psc_region_packed_t *head);
-/* The open region that a peer's request names. Returns NULL if there is none or
+/* Returns the open region that a peer's request names; NULL if there is none or
  * the access exceeds its bounds. */
 psc_region_t *psc_region_find(psc_worker_t *worker, const psc_wire_rma_t *wire);
 /* The worker ends: revoke the keys of all regions. Returns the number of

@@ -20,7 +20,7 @@
  * and the number of operations that may be in flight. */
 #define PSC_BULK_BURST (1u << 20)
 #define PSC_BULK_INFLIGHT 16u
-/* Announcements of one peer that may wait here. */
+/* Most RTSs of one peer that may wait here without a receive. */
 #define PSC_RTS_LIMIT 65536u
 
 /* Returns true if the connection's configuration allows to get. */
@@ -57,11 +57,12 @@ void psc_rndv_recv_landed(psc_req_t *req, psc_conn_t *conn, int32_t tag,
                           uint64_t len);
 /* Store an RTS in a message's record, which has room for the keys. */
 void psc_rndv_fill(psc_unexp_t *unexp, const psc_am_t *am);
-psc_status_t psc_rndv_send_rtr(psc_req_t *req);   /* stage SEND_RTR */
+/* Runs stage SEND_RTR: asks the sender for the data. */
+psc_status_t psc_rndv_send_rtr(psc_req_t *req);
 
 /* ---- moving data ---- */
 
-/* A request has issued PSC_BULK_BURST bytes: let others go first. */
+/* A request has issued PSC_BULK_BURST bytes: queue it behind other requests. */
 psc_status_t psc_rndv_pause(psc_req_t *req);
 /* Issue the next pieces by put or get until all are complete. */
 psc_status_t psc_rndv_move(psc_req_t *req, bool is_put);

@@ -76,7 +76,8 @@ static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
     if (piece)
         comp->func = psc_stripe_comp;
     if (psc_lane_spare(lane) && !psc_rail_reserve(req->bulk))
-        return PSC_ERR_NO_RESOURCE; /* lane 0 needs none */
+        /* no memory for the span, which lane 0 does not need */
+        return PSC_ERR_NO_RESOURCE;
     status = frag_send(req, lane, comp, &len, &copied);
     if (status < 0)
         return psc_lane_spare(lane) ? PSC_ERR_NO_RESOURCE : status;

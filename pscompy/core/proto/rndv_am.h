@@ -1,10 +1,11 @@
-/* FRAG: see rndv.h. */
+/* FRAG, the rendezvous by active messages; see rndv.h. */
 #ifndef PSCOMPY_CORE_PROTO_RNDV_AM_H
 #define PSCOMPY_CORE_PROTO_RNDV_AM_H
 
 #include "../types/conn.h"
 
-psc_status_t psc_rndv_frag(psc_req_t *req); /* stage FRAG */
+/* Runs stage FRAG: sends the next fragments. */
+psc_status_t psc_rndv_frag(psc_req_t *req);
 psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am);
 /* Returns PSC_ERR_UNSUPPORTED if the payload covers too many pieces to be
  * received in place; the caller uses a bounce buffer. */

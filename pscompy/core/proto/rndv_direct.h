@@ -1,11 +1,14 @@
-/* RPUT and RGET: see rndv.h. */
+/* RPUT and RGET, the rendezvous by put and by get; see rndv.h. */
 #ifndef PSCOMPY_CORE_PROTO_RNDV_DIRECT_H
 #define PSCOMPY_CORE_PROTO_RNDV_DIRECT_H
 
 #include "../types/conn.h"
 
-psc_status_t psc_rndv_put(psc_req_t *req);   /* stage PUT */
-psc_status_t psc_rndv_flush(psc_req_t *req); /* stage FLUSH */
-psc_status_t psc_rndv_get(psc_req_t *req);   /* stage GET */
+/* Runs stage PUT: puts the next pieces. */
+psc_status_t psc_rndv_put(psc_req_t *req);
+/* Runs stage FLUSH: waits until all puts are visible at the target. */
+psc_status_t psc_rndv_flush(psc_req_t *req);
+/* Runs stage GET: gets the next pieces. */
+psc_status_t psc_rndv_get(psc_req_t *req);
 
 #endif

@@ -1,10 +1,11 @@
-/* FIN: see rndv.h. */
+/* FIN, the message that ends a rendezvous; see rndv.h. */
 #ifndef PSCOMPY_CORE_PROTO_RNDV_FIN_H
 #define PSCOMPY_CORE_PROTO_RNDV_FIN_H
 
 #include "../types/conn.h"
 
-psc_status_t psc_rndv_send_fin(psc_req_t *req); /* stage SEND_FIN */
+/* Runs stage SEND_FIN: sends the FIN, or queues it for psc_rndv_send_fins. */
+psc_status_t psc_rndv_send_fin(psc_req_t *req);
 /* Send the FINs of the requests in conn->work.fins. Returns true if any request
  * was ended. */
 bool psc_rndv_send_fins(psc_conn_t *conn);

@@ -88,7 +88,8 @@ uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
     return conn->n_lanes;
 }
 
-/* Take `n` bytes off the front of what is packed; NULL if there are fewer. */
+/* Take `n` bytes off the front of the packed keys. Returns NULL if there are
+ * fewer. */
 static const uint8_t *keys_take(const uint8_t **packed, size_t *len, size_t n)
 {
     const uint8_t *at = *packed;

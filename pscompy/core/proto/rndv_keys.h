@@ -16,7 +16,8 @@ typedef struct psc_keyed {
     psc_rkey_t **keys;
 } psc_keyed_t;
 
-/* The buffer of a request; of length 0 if the request has several pieces. */
+/* Returns the buffer of a request, with its registrations and keys; of length 0
+ * if the request has several pieces. */
 static inline psc_keyed_t psc_rndv_keyed(psc_req_t *req)
 {
     psc_iov_t none = {NULL, 0};

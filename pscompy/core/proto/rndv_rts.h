@@ -1,12 +1,16 @@
 /* RTS: the start of a rendezvous on either side; see rndv.h. A message that a
- * fabric matches may be sent without it; see tag.h. */
+ * fabric matches may be sent without an RTS; see tag.h. */
 #ifndef PSCOMPY_CORE_PROTO_RNDV_RTS_H
 #define PSCOMPY_CORE_PROTO_RNDV_RTS_H
 
 #include "../types/conn.h"
 
-psc_status_t psc_rndv_send_rts(psc_req_t *req);  /* stage SEND */
-psc_status_t psc_rndv_send_late(psc_req_t *req); /* stage SEND_LATE */
+/* In stage SEND: announces the message by an RTS, unless it can be put with its
+ * mark. */
+psc_status_t psc_rndv_send_rts(psc_req_t *req);
+/* Runs stage SEND_LATE: announces by RTS a message whose mark met no
+ * receive. */
+psc_status_t psc_rndv_send_late(psc_req_t *req);
 psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am);
 
 #endif

@@ -7,14 +7,16 @@
 #include "pscompy/transport/kit/clock.h"
 
 #define PIECE_MIN (64u << 10)
-/* Pieces of a message on each lane, at least. */
+/* Least number of pieces of a message for each lane, unless they would be
+ * shorter than PIECE_MIN. */
 #define PIECES 16u
-/* Weight of the older measurements. */
+/* Weight of the older measurements of a lane's rate at each new one. */
 #define DECAY 0.875
-/* Times the duration of a piece at its lane's rate. */
+/* A piece is an outlier if it takes more than so many times the duration that
+ * its lane's rate suggests. */
 #define OUTLIER 4.0
-/* A lane that is so much slower than another is left out, and measured again
- * after WITHOUT_MAX bytes. */
+/* A lane that is so many times slower than another gets no pieces, and is
+ * measured again after WITHOUT_MAX bytes. */
 #define SLOWER 10.0
 #define WITHOUT_MAX (64u << 20)
 
@@ -45,7 +47,7 @@ psc_piece_t *psc_stripe_piece(psc_lane_t *lane)
 
 /* ---- rates ---- */
 
-/* Bytes per ns; 0 if not known. */
+/* Returns the lane's rate in bytes per ns; 0 if it is not known. */
 static double stripe_rate(const psc_stripe_t *stripe)
 {
     return stripe->ns > 0 ? stripe->bytes / stripe->ns : 0;
@@ -70,7 +72,8 @@ static double stripe_fastest(const psc_conn_t *conn)
     return fastest > 0 ? fastest : 1;
 }
 
-/* A lane that was not measured yet may be as fast as any other. */
+/* Returns the lane's rate. A lane that was not measured yet may be as fast as
+ * any other. */
 static double stripe_guess(const psc_stripe_t *stripe, double fastest)
 {
     double rate = stripe_rate(stripe);
@@ -78,9 +81,9 @@ static double stripe_guess(const psc_stripe_t *stripe, double fastest)
     return rate > 0 ? rate : fastest;
 }
 
-/* The time that a piece counts. One that takes far longer than the lane's rate
- * suggests may have been held up by a retransmission; if the next one takes as
- * long, the lane has become slow. */
+/* Returns the time that is counted for a piece. A piece that takes far longer
+ * than the lane's rate suggests may have been held up by a retransmission; if
+ * the next piece takes as long, the lane has become slow. */
 static double stripe_time(psc_stripe_t *stripe, size_t len, int64_t taken)
 {
     double rate = stripe_rate(stripe), most = OUTLIER * (double)len / rate;
@@ -125,7 +128,8 @@ static bool stripe_before(const psc_stripe_t *one, const psc_stripe_t *other,
     return end < others || (end == others && one->given < other->given);
 }
 
-/* When all lanes would finish, if they shared what is left of the message. */
+/* Returns when all lanes would finish, if they shared what is left of the
+ * message. */
 static double stripe_together(const psc_conn_t *conn, uint64_t left,
                               double fastest)
 {
@@ -142,7 +146,8 @@ static double stripe_together(const psc_conn_t *conn, uint64_t left,
     return (double)left / rates;
 }
 
-/* A slow lane is measured again now and then. */
+/* Returns true if the lane gets no piece, because it is slow. It is measured
+ * again now and then. */
 static bool stripe_without(const psc_stripe_t *stripe, double fastest)
 {
     return SLOWER * stripe_guess(stripe, fastest) < fastest &&
@@ -213,7 +218,8 @@ void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
 static psc_status_t stripe_failed(psc_lane_t *lane, psc_status_t status)
 {
     if (!psc_lane_spare(lane) || psc_conn_ended(lane->conn))
-        /* CLOSED is the lane, not the connection */
+        /* CLOSED means the lane here; to the request it would mean the
+         * connection */
         return status == PSC_ERR_CLOSED ? PSC_ERR_PEER_LOST : status;
     if (lane->state != PSC_LANE_FAILED) {
         snprintf(lane->reason, sizeof lane->reason, "a fragment failed: %s",

@@ -16,7 +16,7 @@
 typedef psc_status_t (*psc_stripe_move_t)(psc_req_t *req, psc_lane_t *lane,
                                           size_t *moved_p);
 
-/* True if the request's bytes go over all lanes. */
+/* Returns true if the request's bytes are spread over all lanes. */
 bool psc_striped(const psc_req_t *req);
 /* Calls `move` with the lane that gets the next piece, or, if that one is full,
  * with others. `left`: bytes of the message that have not been moved. Returns
@@ -27,7 +27,7 @@ psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
 size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len);
 /* Returns the lane for the next piece, of `len` bytes, of a message of which
  * `left` bytes are left; or NULL if it is to wait until a lane has completed a
- * piece. full: bits of lanes that have refused it. */
+ * piece. full: bits of lanes that have refused the piece. */
 psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
                             uint32_t full);
 /* Returns a piece of the lane that is not in use, or NULL. */
@@ -38,8 +38,8 @@ void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
                      size_t len);
 /* The lane is gone: complete the pieces that it had in flight. */
 void psc_stripe_drop(psc_lane_t *lane);
-/* Completion function of pieces. A lost spare lane's are completed without an
- * error. */
+/* Completion function of pieces. The pieces of a lost spare lane are completed
+ * without an error. */
 void psc_stripe_comp(psc_comp_t *comp, psc_status_t status);
 
 #endif

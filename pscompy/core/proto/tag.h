@@ -39,13 +39,13 @@ bool psc_tag_recv(psc_req_t *req);
 psc_status_t psc_tag_recv_cancel(psc_req_t *req);
 /* The connection ends: finish the receive, once the fabric has released it. */
 void psc_tag_recv_end(psc_req_t *req, psc_status_t status);
-/* Arrivals: an RTS that waits for its mark, and a mark that no receive
- * matched. */
+/* Handle what arrives: an RTS, which waits for its mark, and a mark that
+ * matched no receive. */
 void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp);
 psc_status_t psc_tag_mark_arrived(psc_lane_t *lane, const psc_am_t *am);
-/* More arrivals: a mark without receive whose RTS will follow; a complete
- * message that was taken back from the receive that it had matched; and the RTS
- * that completes a placeholder. */
+/* Handle what arrives: a mark that matched no receive and whose RTS will
+ * follow; a complete message that was taken back from the receive that it had
+ * matched; and the RTS that completes a placeholder. */
 psc_status_t psc_tag_missed_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am);

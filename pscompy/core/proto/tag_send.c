@@ -8,7 +8,8 @@
 
 /* Longest payload to put without knowing that a receive is posted. */
 #define TAG_PUT_MAX (4u << 20)
-#define TAG_PAUSE_MAX 63u /* longest pause, in messages */
+/* Most messages that are announced by RTS after a put that met no receive. */
+#define TAG_PAUSE_MAX 63u
 
 static uint64_t tag_mark(const psc_req_t *req)
 {
@@ -55,8 +56,8 @@ psc_status_t psc_tag_send_mark(psc_req_t *req)
 
 /* ---- puts into posted receives ---- */
 
-/* Over several lanes, a long message is announced, so that it can be striped.
- */
+/* Over several lanes, a long message is announced, so that it can be
+ * striped. */
 static bool tag_may_put(const psc_req_t *req)
 {
     psc_conn_t *conn = req->conn;

@@ -6,8 +6,8 @@
 #include "../memory/access.h"
 #include "tag_post.h"
 
-/* After so many tries in vain the next occasion is skipped; after each further
- * one twice as many, up to MISSES_MAX. */
+/* After MISSES_MIN tries in vain the next occasion is skipped; after each
+ * further try twice as many occasions, until MISSES_MAX tries. */
 #define MISSES_MIN 8u
 #define MISSES_MAX 13u
 
@@ -38,8 +38,9 @@ static psc_tuple_pause_t *tuple_shows(const psc_req_t *req)
 
 /* ---- a connection ---- */
 
-/* A placement has one lane, so FRAGs on another lane could overtake it. A
- * scheme that was demanded is used for all long messages. */
+/* Returns true if receives may be exposed. A placement has one lane, so FRAGs
+ * on another lane could overtake it. A scheme that the user has demanded is
+ * used for all long messages. */
 static bool tuple_fits(psc_conn_t *conn)
 {
     return conn->worker->config.tuple_min > 0 && conn->n_lanes == 1 &&
@@ -101,7 +102,7 @@ static psc_place_t tuple_seen(const psc_conn_t *conn)
     return psc_tuple_place(conn->flow.got, conn->tuple->rts_in);
 }
 
-/* End a request whose bytes nobody copies any more. If they are all there, a
+/* End a request whose bytes nobody copies any more. If all bytes are there, a
  * connection that has ended meanwhile does no harm: the peer has completed its
  * request, and may have closed. */
 static void tuple_finish(psc_req_t *req, psc_status_t status)
@@ -167,7 +168,7 @@ void psc_tuple_detach(psc_req_t *req)
 
     conn->tuple->n_exposed--;
     tuple_shows(req)->misses = 0;
-    req->unexp = NULL; /* in the place of source */
+    req->unexp = NULL; /* unexp shares its place with source */
     req->bulk->inflight = 1;
     psc_req_stage_set(req, PSC_STAGE_LANDING);
     psc_req_attach(req, conn);
@@ -199,7 +200,7 @@ static bool tuple_covers(psc_place_t seen, psc_place_t place)
            (int32_t)((uint32_t)(seen >> 32) - (uint32_t)(place >> 32)) >= 0;
 }
 
-/* The place of the last message that this receive fits. */
+/* Returns the place of the last message that this receive fits. */
 static psc_place_t tuple_need(const psc_req_t *req, const psc_sighted_t *recv)
 {
     psc_tuple_t *tuple = req->conn->tuple;

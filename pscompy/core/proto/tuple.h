@@ -31,11 +31,13 @@
 
 #define PSC_TUPLE_BUCKETS 64u
 
-/* A place among the messages of one direction that are not placed: eager bytes
- * (psc_flow_t) and announcements, each modulo 2^32. */
+/* A place among the messages of one direction that are not copied into an
+ * exposed receive ("placed"): eager bytes (psc_flow_t) and announcements, each
+ * modulo 2^32. */
 typedef uint64_t psc_place_t;
 
-/* Looks that are in vain time after time become rarer. */
+/* Makes it rarer that a sender looks for receives, or a receiver shows them,
+ * while that is in vain time after time. */
 typedef struct psc_tuple_pause {
     uint8_t misses; /* tries in a row that were in vain */
     uint8_t skips;  /* occasions to skip before the next try */
@@ -53,11 +55,13 @@ typedef struct psc_tuple_bucket {
 } psc_tuple_bucket_t;
 
 struct psc_tuple {
-    uint64_t min; /* shortest receive and shortest message */
+    /* least length of a receive that is exposed, and of a message that looks
+     * for one */
+    uint64_t min;
     uint32_t rts_out, rts_in;
-    uint32_t n_exposed; /* receives */
+    uint32_t n_exposed; /* receives that are exposed now */
     psc_tuple_bucket_t buckets[PSC_TUPLE_BUCKETS];
-    /* match.c's part of psc_exposed_t.taken */
+    /* called when the peer has taken a receive; match.c implements it */
     void (*taken)(psc_exposed_t *shown, uint64_t bits, uint64_t len);
 };
 
@@ -72,7 +76,8 @@ psc_tuple_bucket(psc_tuple_t *tuple, uint32_t context, int32_t tag)
     return &tuple->buckets[(context * 7 + (uint32_t)tag) % PSC_TUPLE_BUCKETS];
 }
 
-/* A message with this context and tag was sent, and not placed. */
+/* Note that a message with this context and tag was sent otherwise than into a
+ * receive that the peer shows. */
 static inline void psc_tuple_note(psc_conn_t *conn, uint32_t context,
                                   int32_t tag)
 {
@@ -81,10 +86,12 @@ static inline void psc_tuple_note(psc_conn_t *conn, uint32_t context,
             psc_tuple_place(conn->flow.sent, conn->tuple->rts_out);
 }
 
-/* A long message has arrived, and was not placed: end pauses. */
+/* A long message has arrived otherwise than into an exposed receive: show
+ * receives for such messages again. */
 void psc_tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag);
 
-/* A message of this length would look for a receive. */
+/* Returns true if a message of this length looks for a receive that the peer
+ * shows. */
 static inline bool psc_tuple_is_long(const psc_conn_t *conn, uint64_t len)
 {
     return __builtin_expect(conn->tuple != NULL, 0) && len >= conn->tuple->min;
@@ -113,7 +120,7 @@ bool psc_tuple_expose(psc_req_t *req);
 bool psc_tuple_conceal(psc_req_t *req);
 /* The peer has taken a receive, which has left its queue: stage LANDING. */
 void psc_tuple_detach(psc_req_t *req);
-/* The record of that has arrived. */
+/* The record of the peer's claim has arrived. */
 void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len);
 
 static inline psc_req_t *psc_tuple_req(psc_exposed_t *shown)
@@ -123,7 +130,8 @@ static inline psc_req_t *psc_tuple_req(psc_exposed_t *shown)
 
 /* ---- sending ---- */
 
-/* Claim a receive for this message. UNSUPPORTED: send it otherwise. */
+/* Look for a receive that the peer shows, and claim it for this message.
+ * Returns PSC_ERR_UNSUPPORTED if the message must be sent otherwise. */
 psc_status_t psc_tuple_send(psc_req_t *req);
 
 #endif

@@ -1,5 +1,6 @@
-/* A worker's active messages: the handlers, what has arrived and waits, and
- * what other threads have posted. proto/am*.c use it. */
+/* The state of a worker's active messages: the handlers, the messages that have
+ * arrived and wait to be polled, and those that other threads have posted.
+ * proto/am*.c use it. */
 #ifndef PSCOMPY_CORE_TYPES_AM_H
 #define PSCOMPY_CORE_TYPES_AM_H
 
@@ -12,7 +13,7 @@
 /* Number of size classes of messages whose memory is kept for reuse */
 #define PSC_AM_CLASSES 8
 
-/* Memory of released messages, by size. */
+/* Memory of released messages, kept for reuse, by size class. */
 typedef struct psc_am_idle {
     struct am_node *nodes[PSC_AM_CLASSES];
     size_t bytes;
@@ -20,10 +21,10 @@ typedef struct psc_am_idle {
 
 typedef struct psc_am_state {
     psc_list_t handlers[PSC_HANDLER_BUCKETS];
-    psc_list_t queued;    /* for psc_am_poll */
+    psc_list_t queued; /* messages for psc_am_poll */
     atomic_uint n_queued;
-    psc_list_t offers;    /* announced messages that wait for room */
-    uint64_t unpolled;    /* bytes of messages that have not been polled */
+    psc_list_t offers; /* messages whose RTS waits for room; proto/am_offer.h */
+    uint64_t unpolled; /* bytes of messages that have not been polled */
     _Atomic(struct am_node *) inbox; /* messages of am_post */
     psc_am_idle_t idle;
 } psc_am_state_t;

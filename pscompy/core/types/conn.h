@@ -12,23 +12,24 @@ typedef struct psc_closing {
     bool ack_due;        /* CLOSE_ACK is to be sent */
 } psc_closing_t;
 
-/* Matching in the fabric; see proto/tag.h. */
+/* The state of tag matching by the connection's fabric; see proto/tag.h. */
 typedef struct psc_tagging {
     bool on; /* the fabric matches the connection's messages */
     /* Called when the fabric has matched a receive; psc_tag_recv_t has the
      * result. */
     void (*done)(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
                  size_t len);
-    /* Long messages that are announced by RTS after a put that met no receive:
-     * the length of the last such pause, 0 after a success, and how many are
-     * left of it. */
+    /* After a put that met no posted receive, the next long messages are
+     * announced by RTS instead: how many (0 after a put that met one), and how
+     * many of them are left. */
     uint32_t pause, pause_left;
 } psc_tagging_t;
 
-/* The times of long messages; see proto/rates.h. */
+/* Measured durations of the connection's long messages; see proto/rates.h. */
 typedef struct psc_rates {
-    bool on; /* the interface measures its estimates */
-    uint32_t passed; /* messages that could be timed */
+    /* messages are timed, because the interface has measured its estimates */
+    bool on;
+    uint32_t passed; /* messages of a length that is timed */
     uint32_t due; /* notify the control plane after so many are timed */
     uint32_t getting; /* gets in flight */
     psc_moved_t copies, gets;
@@ -39,16 +40,18 @@ typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
  * places, as bits by their indices; see proto/rail.h. */
 typedef struct psc_lost {
     uint8_t down_due; /* LANE_DOWN is to be sent */
-    uint8_t sealed;   /* the fabric has released the lane here */
+    uint8_t sealed;   /* the fabric has released the lane on this side */
     uint8_t told;     /* LANE_DOWN has arrived */
     uint8_t gone;     /* sealed and told; no new lane is being connected */
     uint8_t joining;  /* a new lane is being connected, and is not used yet */
-    uint8_t joined;   /* it is in its place here */
+    uint8_t joined;   /* the new lane is in its place on this side */
     uint8_t up_due;   /* LANE_UP is to be sent */
-    uint8_t met;      /* LANE_UP has arrived */
+    /* LANE_UP has arrived: the new lane is in its place at the peer */
+    uint8_t met;
 } psc_lost_t;
 
-/* Clear the lane's bits but those of messages that are due. */
+/* Clear the lane's bit in all members except down_due and up_due, whose
+ * messages are still to be sent. */
 static inline void psc_lost_forget(psc_lost_t *lost, uint8_t bit)
 {
     lost->sealed &= (uint8_t)~bit;
@@ -67,25 +70,29 @@ struct psc_conn {
     psc_status_t status; /* why the connection ended */
     uint32_t n_lanes;
     psc_lane_t *lanes[PSC_LANES_MAX];
-    psc_lane_t *call; /* the lane of a call until it is installed, or NULL */
+    /* the lane over which the rank is called (psc_conn_call), until it is
+     * installed; else NULL */
+    psc_lane_t *call;
     psc_proto_params_t params;
     psc_flow_t flow;
     psc_work_t work;
     psc_list_t queues;   /* match queues, one per context */
     psc_list_t active;   /* outstanding requests */
-    psc_list_t maps;     /* mapped segments of the peer: lend.c */
+    psc_list_t maps;     /* mapped segments of the peer's pool: lend.c */
     uint32_t rts_out;    /* rendezvous that the peer has not matched yet */
     uint32_t rts_in;     /* announcements that we have not matched yet */
     psc_closing_t closing;
     psc_lost_t lost;
     psc_tagging_t tagging;
     psc_rates_t rates;
-    psc_tuple_t *tuple; /* NULL unless receives are shown to the peer */
-    psc_link_t link;     /* in the worker's conns or ends.doomed */
-    psc_notice_t notice; /* the state has changed */
+    /* NULL unless the peer can see posted receives; proto/tuple.h */
+    psc_tuple_t *tuple;
+    psc_link_t link;     /* in the worker's list conns or ends.doomed */
+    psc_notice_t notice; /* posted when the connection's state has changed */
     /* active messages from this peer, queued or polled and not yet released */
     atomic_uint messages;
-    /* own counters once it is up; before, worker's unowned */
+    /* the connection's own counters once it is up; until then
+     * worker->unowned */
     psc_counters_t *counters;
 };
 
@@ -118,7 +125,7 @@ static inline psc_lane_t *psc_conn_main_lane(psc_conn_t *conn)
 }
 
 /* Returns true for a lane that carries only fragments of long messages, which
- * can be sent again over the others. */
+ * can be sent again over the connection's other lanes. */
 static inline bool psc_lane_spare(const psc_lane_t *lane)
 {
     return lane->conn && lane->index > 0 &&

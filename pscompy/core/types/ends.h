@@ -1,5 +1,5 @@
-/* What is ending in a worker: a pass of progress frees it as soon as no peer
- * and no lane needs it. */
+/* The requests, lanes and connections of a worker that are ending: a pass of
+ * progress frees each as soon as no peer and no lane needs it. */
 #ifndef PSCOMPY_CORE_TYPES_ENDS_H
 #define PSCOMPY_CORE_TYPES_ENDS_H
 
@@ -22,7 +22,7 @@ static inline void psc_ends_init(psc_ends_t *ends)
     psc_list_init(&ends->doomed);
 }
 
-/* Add to one of the three lists. */
+/* Add the object with this link to one of the three lists. */
 static inline void psc_ends_add(psc_ends_t *ends, psc_list_t *list,
                                 psc_link_t *link)
 {
@@ -30,7 +30,7 @@ static inline void psc_ends_add(psc_ends_t *ends, psc_list_t *list,
     ends->any = true;
 }
 
-/* Call after the lists were walked. */
+/* Recompute `any`; call after objects were removed from the lists. */
 static inline void psc_ends_update(psc_ends_t *ends)
 {
     ends->any = !psc_list_empty(&ends->revoking) ||

@@ -16,7 +16,7 @@ typedef struct psc_room {
     uint64_t kept; /* bytes of unexpected and of unpolled messages */
     uint64_t window_max;
     uint32_t n_up;   /* connections that are up */
-    uint32_t window; /* eager bytes that each may have in flight */
+    uint32_t window; /* eager bytes that each connection may have in flight */
 } psc_room_t;
 
 static inline bool psc_room_left(const psc_room_t *room)
@@ -48,7 +48,7 @@ typedef struct psc_flow {
     uint32_t consumed;
     uint32_t got;      /* received from the peer; at most `told` */
     uint32_t told;     /* the limit last reported to the peer */
-    bool due;          /* a report should be sent by itself */
+    bool due; /* the limit is to be reported by a message of its own (CREDIT) */
 } psc_flow_t;
 
 static inline void psc_flow_init(psc_flow_t *flow)
@@ -74,15 +74,16 @@ static inline uint32_t psc_flow_stamp(psc_flow_t *flow, uint32_t window)
     return flow->told;
 }
 
-/* The header was not sent after all; `before` is a copy of the flow from before
- * it was stamped. */
+/* Undo psc_flow_stamp, because the header was not sent; `before` is a copy of
+ * the flow from before the call. */
 static inline void psc_flow_unstamp(psc_flow_t *flow, const psc_flow_t *before)
 {
     flow->told = before->told;
     flow->due = before->due;
 }
 
-/* Take over the peer's limit from a header. Returns true if it is new. */
+/* Take over the limit that the peer has reported in a header. Returns true if
+ * it is higher than the one before. */
 static inline bool psc_flow_heard(psc_flow_t *flow, uint32_t limit)
 {
     if ((int32_t)(limit - flow->limit) <= 0)

@@ -15,20 +15,25 @@ typedef struct psc_iface_slot {
     const psc_transport_ops_t *ops;
     psc_iface_attr_t attr;
     uint32_t index;
-    unsigned every; /* polled on every n-th pass; a power of two */
+    /* n: the interface is polled on every n-th pass; a power of two */
+    unsigned every;
     /* After a poll that has found something, the interface is polled on each of
      * this number of passes; */
     unsigned linger;
-    unsigned awake; /* how many of them are left */
+    unsigned awake; /* how many of these passes are left */
     uint32_t lanes; /* number of lanes */
-    uint32_t further; /* how many of them are not lane 0 of their connections */
+    /* how many of these lanes are not lane 0 of their connections */
+    uint32_t further;
 } psc_iface_slot_t;
 
 typedef struct psc_interfaces {
     psc_iface_slot_t slots[PSC_IFACES_MAX];
     uint32_t n;
-    psc_iface_slot_t *calls; /* over which ranks are called, or NULL */
-    psc_proto_params_t call_params; /* of connections that come up by a call */
+    /* the interface over which ranks of the job are called (psc_conn_call), or
+     * NULL */
+    psc_iface_slot_t *calls;
+    /* parameters of connections that come up by such a call */
+    psc_proto_params_t call_params;
     atomic_uint stride; /* passes between two clock reads; see spin.c */
 } psc_interfaces_t;
 

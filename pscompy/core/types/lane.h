@@ -16,7 +16,8 @@ typedef enum psc_incoming_kind {
     PSC_INCOMING_BOUNCE
 } psc_incoming_kind_t;
 
-/* The message whose payload is arriving on a lane (am_begin ... am_end). */
+/* The message whose payload is arriving on a lane, between the transport's
+ * upcalls am_begin and am_end. */
 typedef struct psc_incoming {
     psc_incoming_kind_t kind;
     uint8_t id;
@@ -28,13 +29,14 @@ typedef struct psc_incoming {
         void *bounce;
     };
     uint64_t len;
-    int64_t began; /* kind RECEIVE: see proto/rates.h */
+    /* kind RECEIVE: when the payload began to arrive; see proto/rates.h */
+    int64_t began;
     psc_status_t status; /* not PSC_OK: the peer violated the protocol */
     psc_iov_t iov[PSC_INCOMING_IOV];
     _Alignas(8) uint8_t header[PSC_AM_HEADER_MAX];
 } psc_incoming_t;
 
-/* The message that is complete in `bounce`. */
+/* Returns the message whose payload is complete in `bounce`. */
 static inline psc_am_t psc_incoming_bounced(const psc_incoming_t *in)
 {
     return (psc_am_t){.id = in->id,
@@ -62,7 +64,8 @@ typedef struct psc_piece {
     size_t len;
 } psc_piece_t;
 
-/* See proto/stripe.h. */
+/* What striping measures of a lane, and the lane's pieces in flight; see
+ * proto/stripe.h. */
 typedef struct psc_stripe {
     psc_piece_t pieces[PSC_PIECES_MAX];
     uint64_t queued; /* bytes of the pieces in flight */
@@ -70,7 +73,7 @@ typedef struct psc_stripe {
     /* bytes of completed pieces, and the time that they took; both decay */
     double bytes, ns;
     int64_t since; /* when the piece in flight began to be sent; 0: not known */
-    uint32_t pass; /* in which the last piece completed */
+    uint32_t pass; /* the progress pass in which the last piece completed */
     bool late; /* the last piece took much longer than expected */
     uint64_t without; /* bytes on other lanes since the last measurement */
 } psc_stripe_t;
@@ -79,8 +82,10 @@ struct psc_lane {
     psc_worker_t *worker;
     psc_iface_slot_t *slot;
     psc_ep_t *ep;
-    psc_conn_t *conn; /* NULL until installed */
-    psc_conn_t *caller; /* whose call it is, until it is installed */
+    psc_conn_t *conn; /* NULL until the lane is installed */
+    /* the connection that calls its rank over this lane, until the lane is
+     * installed; else NULL */
+    psc_conn_t *caller;
     uint8_t index; /* index in its connection */
     psc_lane_state_t state;
     psc_status_t status; /* why the lane is FAILED */
@@ -89,16 +94,18 @@ struct psc_lane {
     /* LANE_DOWN has arrived: ep_fini is called without waiting for ep_stop,
      * because the peer reads nothing from this lane any more. */
     bool useless;
-    /* A message keeps one of the transport's buffers. At most one may, because
-     * messages that wait for a receive must not starve those that do not. */
+    /* An unexpected message keeps one of the transport's buffers. At most one
+     * may, because messages that wait for a receive must not starve those that
+     * do not. */
     bool held;
     psc_stripe_t stripe;
     psc_link_t link; /* in the worker's ends.retiring */
-    psc_notice_t notice; /* the state has changed */
-    psc_list_t early; /* messages received before it was installed */
+    psc_notice_t notice; /* posted when the lane's state has changed */
+    psc_list_t early; /* messages received before the lane was installed */
     size_t early_bytes;
     psc_list_t announced; /* RTSs whose mark is missing; see proto/tag.h */
-    psc_unexp_t *promised, **promised_end; /* marks whose RTS is missing */
+    /* placeholders of marks whose RTS is missing; see proto/tag.h */
+    psc_unexp_t *promised, **promised_end;
     psc_incoming_t incoming;
     char reason[PSC_REASON_MAX];
 };

@@ -11,7 +11,8 @@ typedef struct psc_memory {
     uint64_t last_region; /* the id of the newest region */
     uint8_t secret[PSC_SECRET_SIZE]; /* authenticates remote keys */
     struct psc_pool *pool;
-    _Atomic(struct psc_loan *) returned; /* views that were released */
+    /* views of lent messages that were released */
+    _Atomic(struct psc_loan *) returned;
 } psc_memory_t;
 
 #endif

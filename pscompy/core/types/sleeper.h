@@ -1,5 +1,5 @@
-/* A sleeper, and the worker's state of its sleepers. progress/sleep.h has the
- * rule by which they are woken. */
+/* A sleeper (what a thread sleeps on), and the worker's state of its sleepers.
+ * progress/sleep.h has the rule by which they are woken. */
 #ifndef PSCOMPY_CORE_TYPES_SLEEPER_H
 #define PSCOMPY_CORE_TYPES_SLEEPER_H
 
@@ -8,10 +8,10 @@
 #include "../api.h"
 #include "pscompy/transport/kit/list.h"
 
-/* Why a bell is rung. */
-#define PSC_WAKE_SPENT 1u /* the arming is used up or insufficient */
-/* a request, the completions or the messages changed, or psc_worker_wake was
- * called */
+/* Reasons to ring a bell, the eventfd that wakes a sleeper's thread. */
+#define PSC_WAKE_SPENT 1u /* the arming is used up or does not suffice */
+/* a request, the completion queue or the queue of active messages changed, or
+ * psc_worker_wake was called */
 #define PSC_WAKE_EVENT 2u
 #define PSC_WAKE_FREE 4u  /* the poller's role is free */
 #define PSC_WAKE_TAKEN 8u /* a thread has taken the poller's role */
@@ -23,7 +23,8 @@ struct psc_sleeper {
     psc_link_t link;   /* in the worker's list of sleepers */
     int set, bell;
     uint32_t wants;    /* PSC_WAKE_ bits that ring the bell; 0: not armed */
-    uint32_t seen;     /* the generation when its owner last looked */
+    /* the wake generation when the owner last looked at its requests */
+    uint32_t seen;
     bool rung;         /* the bell is readable */
     atomic_int life;   /* psc_sleeper_life_t; only of a created sleeper */
 };
@@ -45,18 +46,21 @@ struct psc_follower {
 
 #define PSC_WOKEN_MAX 16u
 
-/* The wake generation, and the threads that sleep. */
+/* The wake generation (the number of changes that a thread may wait for), and
+ * the threads that sleep. */
 typedef struct psc_wait_state {
     atomic_uint generation;
-    atomic_uint wanted;  /* union of what the armed sleepers want */
+    /* PSC_WAKE_ bits that any armed sleeper or follower wants */
+    atomic_uint wanted;
     atomic_uint polling; /* 1: a thread holds the poller's role */
-    atomic_uint wakes;   /* calls of psc_worker_wake: each ends all waits */
+    /* number of calls of psc_worker_wake; each ends all waits */
+    atomic_uint wakes;
     atomic_uint crowded; /* not 0: pollers share this processor; see spin.c */
     atomic_llong moving; /* time until which a peer may be copying; spin.h */
     unsigned wakes_seen; /* `wakes` when the followers were last woken */
     psc_list_t followers, sleepers;
-    /* Words of woken followers. The system calls are made when the lock has
-     * been released, because a woken thread soon wants it. */
+    /* Futex words of woken followers. The system calls are made when the lock
+     * has been released, because a woken thread soon wants the lock. */
     atomic_uint *woken[PSC_WOKEN_MAX];
     uint32_t n_woken;
     psc_sleeper_t poller, control;

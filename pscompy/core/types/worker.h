@@ -1,4 +1,4 @@
-/* A worker: what one lock guards. */
+/* A worker: all state that one lock guards. */
 #ifndef PSCOMPY_CORE_TYPES_WORKER_H
 #define PSCOMPY_CORE_TYPES_WORKER_H
 
@@ -17,8 +17,9 @@
 typedef struct psc_thread psc_thread_t;
 typedef struct psc_upward psc_upward_t; /* defined in upward.h */
 
-/* Other threads have put something into am.inbox or memory.returned, or want
- * all waiting threads to look. */
+/* Bits of psc_worker_t.mail. OUTSIDE: other threads have put something into
+ * am.inbox or memory.returned, or want all waiting threads to check their
+ * requests. */
 #define PSC_MAIL_OUTSIDE 1u
 #define PSC_MAIL_WOKEN 2u /* wait.woken is not empty */
 
@@ -31,7 +32,9 @@ struct psc_worker {
     /* True if the last pass made progress or work was queued since: more may be
      * pending although no descriptor is readable. */
     bool restless;
-    atomic_uint mail; /* PSC_MAIL_ bits: what to do before the lock is free */
+    /* PSC_MAIL_ bits: what the lock's holder has to do before it releases the
+     * lock */
+    atomic_uint mail;
     psc_ends_t ends;
     psc_interfaces_t interfaces;
     psc_wait_state_t wait;
