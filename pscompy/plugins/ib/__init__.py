@@ -1,4 +1,4 @@
-"""ib: InfiniBand and RoCE, by verbs."""
+"""The ib transport: InfiniBand and RoCE, by libibverbs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ native = Native(__name__)
 
 
 def unavailable() -> str | None:
-    """Why ib cannot be used, or None. Without a device the library of verbs and the libraries that
-    it needs are not loaded."""
+    """Why ib cannot be used, or None if it can. Without a device the library of verbs and the
+    libraries that it needs are not loaded."""
     return native.unavailable() if DEVICES.exists() else "no RDMA device"
 
 

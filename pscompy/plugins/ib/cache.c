@@ -54,7 +54,8 @@ void ib_cache_give_up(ib_cache_t *cache, ib_reg_t *reg)
     ib_cache_settle(reg);
 }
 
-/* Removes a registration from the list `regs`; it is freed when it is idle. */
+/* Removes a registration from the list `regs`. The registration is freed when
+ * it is idle. */
 static void ib_cache_drop(ib_cache_t *cache, ib_reg_t *reg)
 {
     cache->n--;
@@ -90,8 +91,8 @@ static bool ib_reg_covers(const ib_reg_t *reg, const uint8_t *base, size_t len)
            (size_t)(base - reg->base) <= reg->len - len;
 }
 
-/* Returns true if an operation in flight uses this memory. The program may not
- * unmap it then, so it needs no proof. */
+/* Returns true if an operation in flight uses this memory. Then the program may
+ * not unmap the memory, so no proof is needed that it is still mapped. */
 static bool ib_reg_in_flight(const ib_reg_t *reg, const uint8_t *base,
                              size_t len)
 {
@@ -205,8 +206,9 @@ static ib_reg_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
     return reg;
 }
 
-/* Finds a registration for all peers. It needs no proof: the user that
- * registered the region deregisters it before unmapping the memory. */
+/* Finds a registration for all peers. No proof is needed that its memory is
+ * still mapped: the user that registered the region deregisters it before
+ * unmapping the memory. */
 static ib_reg_t *ib_cache_region(ib_cache_t *cache, const uint8_t *base,
                                  size_t len)
 {
@@ -234,7 +236,7 @@ ib_reg_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len)
     return reg;
 }
 
-/* Memory that cannot be written is registered for reading only. */
+/* Memory that the process may not write is registered for reading only. */
 ib_reg_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
                             bool region)
 {

@@ -1,6 +1,6 @@
-/* Registrations, and the memory windows that give peers access to them. A
- * registration may outlive its message, because the same memory is often sent
- * again.
+/* Memory registrations, and the memory windows that give peers access to them.
+ * A registration may be kept after its message, because the same memory is
+ * often sent again.
  *
  *   cache.c   keeps a bounded number of registrations and finds them again
  *   proof.c   checks whether the memory of a registration is still mapped
@@ -12,20 +12,22 @@
 
 #define IB_PAGE 4096u
 
-/* Bytes that a psc_mem_t uses of a registration. */
+/* The part of a registration that one psc_mem_t (a memory handle of the
+ * transport) uses. */
 typedef struct ib_user {
-    psc_link_t link; /* in the registration's users */
+    psc_link_t link; /* in the list `users` of the registration */
     uint64_t address, len;
 } ib_user_t;
 
-/* One registration. */
+/* One registered block of memory. */
 struct ib_reg {
-    psc_link_t link;  /* in one of the cache's lists */
-    psc_list_t users; /* of ib_user_t */
+    psc_link_t link; /* in one of the three lists of ib_cache_t */
+    /* list of ib_user_t: the psc_mem_t that use the registration */
+    psc_list_t users;
     struct ibv_mr *mr;
     uint8_t *base;
     size_t len;
-    /* ib_cache_get() no longer finds it; freed when it is idle */
+    /* ib_cache_get() no longer finds the registration; it is freed when idle */
     bool given_up;
     bool used;        /* the registration was used since the last sweep */
     /* Page frames of the memory when it was registered; see proof.c. */
@@ -42,26 +44,29 @@ struct ib_reg {
 };
 
 typedef struct ib_cache {
-    psc_list_t regs; /* least recently used first */
-    /* registrations for all peers; deregistered by their user */
+    psc_list_t regs; /* kept registrations, least recently used first */
+    /* registrations whose key any peer may use; their user deregisters them */
     psc_list_t regions;
-    psc_list_t given_up; /* freed when no psc_mem_t uses them */
+    /* registrations to be freed when no psc_mem_t uses them */
+    psc_list_t given_up;
     struct ibv_pd *pd;
     bool windows; /* the device supports memory windows */
-    /* /proc/self/pagemap; -1 if frames cannot be read, then nothing is kept */
+    /* descriptor of /proc/self/pagemap; -1 if page frames cannot be read, so
+     * that no registration is kept */
     int proof;
     uint32_t n, n_max;
     uint64_t bytes, bytes_max;
-    uint64_t registered, found, stale, not_kept; /* counters for the log */
+    /* counters of registrations, for the log */
+    uint64_t registered, found, stale, not_kept;
 } ib_cache_t;
 
 void ib_cache_open(ib_cache_t *cache, ib_device_t *device, uint32_t n_max,
                    uint64_t bytes_max);
 /* Called after all endpoints have been freed. */
 void ib_cache_close(ib_cache_t *cache);
-/* Returns a registration that covers this memory and that only windows open to
- * peers: a kept one, or a new one that is kept from now on. Returns NULL if
- * there is neither. */
+/* Returns a registration that covers this memory: one that was kept, or a new
+ * one that is kept from now on. The caller gives peers access to it through a
+ * window only. Returns NULL if there is neither. */
 ib_reg_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len);
 /* Makes a new registration whose key peers may use. If `region` is set,
  * ib_cache_get() finds it until it is given up. Returns NULL and sets errno on
@@ -70,17 +75,18 @@ ib_reg_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
                             bool region);
 void ib_cache_give_up(ib_cache_t *cache, ib_reg_t *reg);
 /* Called when a user or a bind request of the registration has ended: frees the
- * registration if it is given up and idle. */
+ * registration if it is given up and nothing uses it. */
 void ib_cache_settle(ib_reg_t *reg);
 /* Gives up the registrations that were not used since the last sweep. */
 void ib_cache_sweep(ib_cache_t *cache);
 
 /* ---- proof.c ---- */
 
-/* Returns -1 if page frames cannot be read on this system. */
+/* Opens /proc/self/pagemap. Returns -1 if page frames cannot be read on this
+ * system. */
 int ib_proof_open(void);
-/* Reads the frames of whole pages, which must be pinned. Returns false if they
- * cannot be read. */
+/* Reads the numbers of the page frames of whole pages, which must be pinned.
+ * Returns false if they cannot be read. */
 bool ib_proof_take(int proof, const uint8_t *base, size_t len,
                    uint64_t *frames);
 bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
@@ -88,15 +94,16 @@ bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
 
 /* ---- window.c ---- */
 
-/* Opens these bytes to peers for one more user. The bind request is posted to
- * `queue`; requests that are posted to it later find the window open. Returns
- * false if this is not possible now. */
+/* Opens these bytes to peers through the registration's window, for one more
+ * user. The bind request is posted to `queue`; requests that are posted to this
+ * queue later find the window open. Returns false if this is not possible
+ * now. */
 bool ib_window_open(ib_cache_t *cache, ib_reg_t *reg, ib_queue_t *queue,
                     uint64_t address, uint64_t len);
 void ib_window_close(ib_reg_t *reg, ib_queue_t *queue);
-/* Closes the window at once for one of its users. The window is freed now, or,
- * if one of its bind requests is in flight, when that request completes
- * (`invalid`). */
+/* Closes the window at once for one of its users. If that was the last user,
+ * the window is freed now, or, if one of its bind requests is in flight, when
+ * that request completes (`invalid`). */
 void ib_window_revoke(ib_reg_t *reg);
 /* Called when a bind request of the registration's window has completed. May
  * free the registration. */

@@ -11,7 +11,7 @@ static psc_status_t ib_status_of(enum ibv_wc_status status)
     case IBV_WC_RNR_RETRY_EXC_ERR:
     case IBV_WC_RESP_TIMEOUT_ERR:
         return PSC_ERR_PEER_LOST;
-    /* the key, or the memory that it refers to, is not valid */
+    /* the remote key, or the memory that it refers to, is not valid */
     case IBV_WC_REM_ACCESS_ERR:
     case IBV_WC_REM_INV_REQ_ERR:
         return PSC_ERR_INVALID;

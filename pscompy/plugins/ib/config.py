@@ -1,5 +1,5 @@
-"""The variables PSP_IB_*. ParaStation's PSP_OPENIB_* are their aliases; docs/from-parastation.md
-lists those of ParaStation's that have no effect here."""
+"""The environment variables PSP_IB_*. ParaStation's PSP_OPENIB_* are their aliases;
+docs/from-parastation.md lists the variables of ParaStation that have no effect here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-/* Connecting: each side's queue pairs are connected to the location in the
- * peer's address, then the token is proved (transport/kit/token_proof.h).
+/* Connecting: each side connects its queue pairs to those named in the peer's
+ * address, then both prove that they know the token
+ * (transport/kit/token_proof.h).
  *
  * The acceptor sends nothing before the connector's hello has arrived. If the
  * hello is not acknowledged because the acceptor is late, the connector may
@@ -44,7 +45,8 @@ void ib_connect_again(ib_ep_t *ep)
                         strerror(errno));
 }
 
-/* An endpoint that is its own peer needs no proof. */
+/* Connects an endpoint that is its own peer, which needs no proof of the
+ * token. */
 static psc_status_t ib_connect_self(ib_ep_t *ep)
 {
     if (ep->peer.messages.qpn != ep->messages.qp->qp_num)

@@ -49,7 +49,7 @@ static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
 }
 
 /* Returns false if there are several rails and the port of this one is down:
- * the connection would fail on the other rails too. */
+ * with it the connection would fail on all rails. */
 static bool ib_ep_useful(ib_iface_t *iface)
 {
     char name[PSC_REASON_MAX];
@@ -141,13 +141,15 @@ void ib_ep_close(psc_ep_t *self)
     psc_kit_ep_close(&ep->kit);
 }
 
-/* Waits until all messages have completed, which means that they have arrived.
- * Then stops the queues, so that the peer no longer accesses our memory. */
+/* Returns PSC_INPROGRESS until all messages have completed, which means that
+ * they have arrived. Then stops the queues, so that the peer no longer accesses
+ * our memory. */
 psc_status_t ib_ep_stop(psc_ep_t *self)
 {
     ib_ep_t *ep = ib_ep(self);
 
-    if (ep->kit.goodbye) /* the peer accepts no more messages */
+    /* the peer has said goodbye and accepts no more messages */
+    if (ep->kit.goodbye)
         ib_queue_abort(&ep->messages);
     if (ep->messages.broken || ep->kit.goodbye)
         ib_queue_abort(&ep->bulk);
@@ -199,7 +201,8 @@ void ib_ep_fini(psc_ep_t *self)
     psc_list_remove(&ep->ringing);
     iface->n_starving -= ep->n_flushed;
     ep->n_flushed = 0;
-    /* The buffers may be reused only after the queue pair is destroyed. */
+    /* Stop the queues: their buffers are reused only after the queue pair is
+     * destroyed. */
     ib_queue_abort(&ep->messages);
     ib_queue_abort(&ep->bulk);
     if (!iface->in_progress)

@@ -12,9 +12,9 @@
  *   memory.c     registration, put and get
  *   recover.c    recovery of the bulk queue after a put or get was refused
  *   send.c       sending messages
- *   ring.c       rings: slots into which a busy peer writes its messages
+ *   ring.c       rings: slots into which a peer that sends much writes by RDMA
  *   post.c       posting to an endpoint's queues, control messages
- *   cache.h      registrations that are kept
+ *   cache.h      memory registrations that are kept for reuse
  *   driver.h     verbs, independent of the files above
  *
  * An endpoint has two queues. The first carries messages. A message arrives in
@@ -31,10 +31,11 @@
 #include "pscompy/transport/kit/operations.h"
 #include "pscompy/transport/transport.h"
 
-/* Requests reserved for control messages: credits, greetings, the goodbye, and
- * the marker of the end. */
+/* Send requests that are reserved for control messages (credits, greetings, the
+ * goodbye) and the marker of ib_queue_abort. */
 #define IB_RESERVE 4u
-#define IB_QUIET_POLLS 4096u /* passes between two polls of the clock */
+/* calls of progress between two polls of the clock */
+#define IB_QUIET_POLLS 4096u
 
 typedef struct ib_iface ib_iface_t;
 typedef struct ib_ep ib_ep_t;
@@ -42,26 +43,29 @@ typedef struct ib_ep ib_ep_t;
 /* ---- settings ---- */
 
 typedef struct ib_settings {
-    ib_choice_t choice; /* hca is valid during open only */
+    ib_choice_t choice; /* its member hca is valid during ib_open only */
     ib_path_t path;
     int64_t connect_ns, keepalive_ns;
     size_t buffer_size;
-    uint32_t window;    /* RECVQ_SIZE as a power of two */
+    /* messages that a peer may have in flight: RECVQ_SIZE, as a power of two */
+    uint32_t window;
     uint32_t sendq, send_buffers;
     uint32_t pending;
-    uint32_t busy;  /* a peer receives a ring after this many messages */
-    uint32_t rings; /* upper bound of rings */
+    /* a peer is offered a ring (ring.c) after it has sent this many messages */
+    uint32_t busy;
+    uint32_t rings; /* most rings of this interface */
     uint64_t ring_slots; /* upper bound of the slots of all rings together */
     uint32_t cache_regions;
     uint64_t cache_bytes;
-    bool fallbacks; /* use messages if memory cannot be registered */
+    /* send payload in messages if its memory cannot be registered */
+    bool fallbacks;
 } ib_settings_t;
 
 /* ---- the interface ---- */
 
 typedef enum ib_notice {
     IB_NOTICE_NONE,
-    IB_NOTICE_ERRORS, /* an event for failed completions only */
+    IB_NOTICE_ERRORS, /* only failed completions raise an event */
     IB_NOTICE_ALL
 } ib_notice_t;
 
@@ -74,7 +78,7 @@ struct ib_iface {
     ib_queues_t queues;
     psc_kit_eps_t eps;
     psc_list_t recovering;   /* endpoints whose bulk queue is recovering */
-    psc_list_t ringing;   /* endpoints whose ring is in use */
+    psc_list_t ringing; /* endpoints whose peer writes into its ring */
     uint32_t n_rings;
     /* Endpoints without room to send, plus operations in flight: while there
      * are any, send completions must wake us. */
@@ -83,8 +87,9 @@ struct ib_iface {
     unsigned polls;
     bool in_progress;
     bool armed;
-    bool drained;         /* The last pass has taken all arrivals. */
-    /* completions that raise an event: receiving, sending */
+    bool drained; /* the last pass has taken all messages that had arrived */
+    /* which completions raise an event: of the receive queue, of the send
+     * queue */
     ib_notice_t notices[2];
     /* a completion that ib_arm() took from this queue, or NULL; the next
      * progress processes it */
@@ -97,10 +102,11 @@ struct ib_iface {
 
 /* The path that an endpoint's messages take. */
 typedef enum ib_way {
-    IB_WAY_QUEUE,   /* to the peer's shared receive queue */
-    /* to the peer's shared receive queue, but the peer has offered a ring */
+    IB_WAY_QUEUE, /* messages are sent to the peer's shared receive queue */
+    /* messages are sent to the peer's shared receive queue, but the peer has
+     * offered a ring */
     IB_WAY_OFFERED,
-    IB_WAY_RING /* into the peer's ring */
+    IB_WAY_RING /* messages are written into the peer's ring */
 } ib_way_t;
 
 /* Format of the address that ep_address returns. */
@@ -114,14 +120,14 @@ typedef struct ib_address {
 
 struct ib_ep {
     psc_kit_ep_t kit;
-    psc_link_t recovering; /* in the interface's recovering */
-    psc_link_t ringing; /* in the interface's ringing */
+    psc_link_t recovering; /* in the interface's list `recovering` */
+    psc_link_t ringing; /* in the interface's list `ringing` */
     ib_queue_t messages, bulk;
     ib_way_t way;
     uint64_t slots; /* remote address of the ring that the peer has offered */
     uint32_t slots_rkey;
     ib_pool_t ring; /* our ring for the peer; `base` is NULL if there is none */
-    /* how often each side's bulk queue was reconnected */
+    /* how often this side, and the peer, has reconnected its bulk queue */
     uint32_t epoch, peer_epoch;
     ib_post_t
         *flushed; /* puts and gets that were flushed, to be posted again */
@@ -135,13 +141,16 @@ struct ib_ep {
 /* ---- a message ---- */
 
 typedef enum ib_kind {
-    IB_KIND_OFFER = PSC_N_KIT_EP_KINDS, /* a ring for the peer's messages */
-    IB_KIND_SWITCH, /* the next message is written into the ring */
-    /* the bulk queue was reconnected; body: its epoch (4 bytes) */
+    /* offers a ring for the peer's messages */
+    IB_KIND_OFFER = PSC_N_KIT_EP_KINDS,
+    /* announces that later messages are written into the ring */
+    IB_KIND_SWITCH,
+    /* announces that the bulk queue was reconnected; body: its epoch (4
+     * bytes) */
     IB_KIND_RECOVER
 } ib_kind_t;
 
-/* bytes of a slot besides the message: tail and alignment */
+/* bytes of a ring's slot besides the message: tail and alignment */
 #define IB_TAIL_ROOM 15u
 
 static inline ib_iface_t *ib_iface(psc_iface_t *iface)
@@ -178,7 +187,8 @@ void ib_settings_fit(ib_settings_t *settings, uint32_t recvs);
 
 psc_status_t ib_sleep_open(ib_iface_t *iface);
 void ib_sleep_close(ib_iface_t *iface);
-/* Called by progress: handles the events of the descriptor, and the clock. */
+/* Called by progress: handles the events of the epoll descriptor, including the
+ * clock. */
 void ib_sleep_look(ib_iface_t *iface);
 
 /* ---- ep.c ---- */
@@ -187,24 +197,26 @@ void ib_ep_free(psc_kit_ep_t *kit);
 /* Returns false if the bytes are not a valid address. */
 bool ib_address_unpack(const uint8_t *bytes, size_t len,
                        ib_address_t *address_p);
-/* Asks the peer whether it is alive. */
+/* Asks by an empty RDMA write whether the peer is alive. */
 void ib_ep_ask(psc_kit_ep_t *kit);
 
 /* ---- connect.c ---- */
 
-/* Connects again after the connector's hello was not acknowledged. */
+/* Resets and connects the queues again, because the connector's hello was not
+ * acknowledged. */
 void ib_connect_again(ib_ep_t *ep);
 
 /* ---- post.c ---- */
 
-/* Returns PSC_ERR_NO_RESOURCE if the device's queue is full. */
+/* Posts a request to one of the endpoint's queues. Returns PSC_ERR_NO_RESOURCE
+ * if the device's queue is full. */
 psc_status_t ib_ep_post(ib_ep_t *ep, ib_queue_t *queue, const ib_post_t *post);
 /* Sends a control message, which is short enough to be copied inline. `kit`
  * is that of an ib_ep_t. */
 psc_status_t ib_control_send(psc_kit_ep_t *kit, uint8_t kind, const void *body,
                              size_t len);
-/* The endpoint found no room; its next completion must wake us. Always returns
- * PSC_ERR_NO_RESOURCE. */
+/* Notes that the endpoint found no room to send, so that its next completion
+ * must wake us. Always returns PSC_ERR_NO_RESOURCE. */
 psc_status_t ib_ep_starve(ib_ep_t *ep);
 void ib_ep_feed(ib_ep_t *ep);
 
@@ -218,32 +230,35 @@ void ib_ring_poll(ib_iface_t *iface);
 
 void ib_complete_poll(ib_iface_t *iface);
 /* Takes up to IB_BATCH completions of the queue, first the one that ib_arm()
- * has taken. */
+ * has polled, if any. */
 int ib_completions_take(ib_iface_t *iface, struct ibv_cq *cq,
                         struct ibv_wc wcs[IB_BATCH]);
 
 /* ---- ring.c ---- */
 
-/* Offers a ring to a busy peer, unless the limit of rings is reached. */
+/* Offers a ring to a peer that sends many messages, unless the limit of rings
+ * is reached. */
 void ib_ring_offer(ib_ep_t *ep);
-/* Called after the queue pair is destroyed, so that the peer can no longer
- * write. */
+/* Frees the ring. Called after the queue pair is destroyed, so that the peer
+ * can no longer write. */
 void ib_ring_close(ib_ep_t *ep);
 void ib_ring_offered(ib_ep_t *ep, const uint8_t *body, size_t len);
 void ib_ring_begun(ib_ep_t *ep);
-/* Writes the tail behind a message of `len` bytes, for which the image has
- * IB_TAIL_ROOM bytes left. Returns the length with the tail. */
+/* Writes the tail of a ring's slot behind a message of `len` bytes, after which
+ * `image` has IB_TAIL_ROOM bytes left. Returns the length with the tail. */
 size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len);
-/* Sets the remote address of the write so that its last byte is the last byte
- * of the next slot. */
+/* Sets the remote address of a write so that the last byte written is the last
+ * byte of the next slot of the peer's ring. */
 void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post);
-/* Returns the next message in the ring, or NULL if it has not arrived. */
+/* Returns the next message in the endpoint's ring, or NULL if it has not
+ * arrived. */
 const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p);
 
 /* ---- recover.c ---- */
 
 bool ib_bulk_usable(const ib_ep_t *ep);
-/* The bulk queue is broken on this side or at the peer: start its recovery. */
+/* Starts the recovery of the bulk queue, which is broken on this side or at the
+ * peer. */
 void ib_recover_start(ib_ep_t *ep);
 /* Keeps a request that was flushed, to be posted again. */
 void ib_recover_keep(ib_ep_t *ep, const ib_post_t *post);

@@ -11,8 +11,10 @@
 struct psc_mem {
     ib_user_t user;
     ib_reg_t *reg;
-    ib_ep_t *ep;  /* the only peer that uses the memory, or NULL */
-    bool own;     /* `reg` has no other user */
+    /* endpoint of the only peer that uses the memory; NULL: any peer may */
+    ib_ep_t *ep;
+    /* `reg` was registered for this psc_mem_t, not taken from the cache */
+    bool own;
     bool exposed; /* the peer accesses the memory through the window of `reg` */
 };
 
@@ -47,7 +49,7 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
     status = ib_ep_post(ep, &ep->bulk, post);
     if (status != PSC_OK)
         return status;
-    /* counted until the operation has completed */
+    /* the operation counts in n_starving until it has completed */
     ib_ep_iface(ep)->n_starving++;
     return PSC_INPROGRESS;
 }
@@ -101,8 +103,9 @@ static void ib_mem_leave(psc_mem_t *mem)
     ib_cache_settle(mem->reg);
 }
 
-/* Memory for one peer and one message may use a kept registration; memory for
- * all peers is registered separately. */
+/* Returns a registration of the memory. Memory for one peer and one message may
+ * use a registration of the cache; memory for all peers is registered
+ * separately. */
 static ib_reg_t *ib_mem_reg(ib_cache_t *cache, psc_mem_t *mem, void *base)
 {
     ib_reg_t *reg = mem->ep ? ib_cache_get(cache, base, mem->user.len) : NULL;
@@ -158,8 +161,9 @@ void ib_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
     free(mem);
 }
 
-/* A registration for all peers also serves messages that are sent from the same
- * memory. Its key stays valid until they have completed. */
+/* Returns true if no message uses the registration. One for all peers also
+ * serves messages that are sent from the same memory, and its key stays valid
+ * until these have completed. */
 static bool ib_mem_alone(const psc_mem_t *mem)
 {
     return mem->user.link.next == mem->user.link.prev &&
@@ -179,8 +183,8 @@ psc_status_t ib_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
 
 /* ---- keys ---- */
 
-/* If no window can be opened, the memory is registered separately for the
- * peer. */
+/* Opens the memory to the peer through a window. If this is not possible, the
+ * memory is registered separately for the peer. */
 static bool ib_mem_expose(ib_iface_t *iface, psc_mem_t *mem)
 {
     ib_reg_t *reg;

@@ -4,9 +4,10 @@
 
 #include "ib.h"
 
-/* A report that was overtaken by a later one is valid too, however old it is:
- * while a message waits in the ring, any number of reports may arrive through
- * the queue. Returns false if the report is impossible. */
+/* Processes the peer's report of how many messages it has received. A report
+ * that was overtaken by a later one is valid too, however old it is: while a
+ * message waits in the ring, any number of reports may arrive through the
+ * queue. Returns false if the report is impossible. */
 static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 {
     psc_credit_verdict_t verdict = psc_credit_confirm(&ep->kit.credit, taken);
@@ -18,8 +19,9 @@ static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 
 /* ---- messages ---- */
 
-/* A message counts as received after its upcall has returned, because the peer
- * may then overwrite its slot. */
+/* Counts a message as received after its upcall has returned, because the peer
+ * may then overwrite its slot in the ring. A peer that sends much is offered a
+ * ring. */
 static void ib_am_taken(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
@@ -65,9 +67,9 @@ static void ib_control_arrived(ib_ep_t *ep, const psc_head_t *head,
         psc_kit_ep_control(&ep->kit, head->kind, body, len);
 }
 
-/* Active messages arrive through the ring or through the queue, all others
- * through the queue only. A message that was written into the ring before the
- * goodbye may be read after it. */
+/* Handles a message. Active messages arrive through the ring or through the
+ * queue, all others through the queue only. A message that was written into the
+ * ring before the goodbye may be read after it. */
 static void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len,
                        bool by_ring)
 {
@@ -91,8 +93,8 @@ static void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len,
 
 /* ---- receive buffers ---- */
 
-/* Handles one completion. That of a write into a ring carries no message; it
- * only consumed a receive buffer. */
+/* Handles one completion of a receive. That of a write into a ring carries no
+ * message; it only consumed a receive buffer. */
 static void ib_receive_one(ib_iface_t *iface, const struct ibv_wc *wc)
 {
     ib_queue_t *queue = ib_queue_find(&iface->queues, wc->qp_num);
@@ -121,9 +123,9 @@ static void ib_receive_all(ib_iface_t *iface, const struct ibv_wc *wcs, int n)
                       (unsigned)n - taken);
 }
 
-/* Takes up to as many completions as there are buffers. Messages in rings are
- * read before their completions, and each of these holds a receive buffer until
- * it is taken. */
+/* Takes up to as many completions as there are receive buffers. Messages in
+ * rings are read before their completions, and each completion keeps a receive
+ * buffer from being posted again until it is taken. */
 void ib_receive_poll(ib_iface_t *iface)
 {
     struct ibv_wc wcs[IB_BATCH];

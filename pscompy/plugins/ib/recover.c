@@ -84,8 +84,8 @@ static void ib_recover_repost(ib_ep_t *ep)
     }
 }
 
-/* Completes the flushed requests of an ended endpoint with the endpoint's
- * error. */
+/* Completes the flushed puts and gets of an endpoint that has ended, with the
+ * endpoint's error. */
 static void ib_recover_drop(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
@@ -118,8 +118,8 @@ static void ib_recover_step(ib_ep_t *ep)
     }
 }
 
-/* A completion may end any endpoint, so the pass stops after an endpoint whose
- * requests were dropped. */
+/* A completion callback may end any endpoint, so the loop stops after an
+ * endpoint whose requests were completed with an error. */
 void ib_recover_poll(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->recovering, ib_ep_t, recovering) {

@@ -1,5 +1,6 @@
-/* Rings: a busy peer writes its messages into slots that are reserved for it,
- * and we find them by polling memory, before the adapter reports a completion.
+/* Rings: a peer that sends many messages writes them by RDMA into slots that
+ * are reserved for it, and we find them by polling memory, before the adapter
+ * reports a completion.
  *
  *   receiver  OFFER(address, key) ->
  *             <- SWITCH    sender: later messages are written into the ring
@@ -51,7 +52,7 @@ void ib_ring_offer(ib_ep_t *ep)
                       "no ring for a peer: %s (ulimit -l; "
                       "PSP_IB_RDMA_PEERS)",
                       strerror(errno));
-        /* no more memory can be locked */
+        /* offer no further rings, because no more memory can be locked */
         iface->settings.rings = iface->n_rings;
         return;
     }
@@ -121,7 +122,8 @@ void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post)
 
 /* ---- reading ---- */
 
-/* The acquire load of the serial orders the reads of the message after it. */
+/* Reads the serial with acquire order, so that the message is read after the
+ * serial. */
 const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p)
 {
     const ib_pool_t *ring = &ep->ring;

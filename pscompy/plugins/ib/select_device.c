@@ -49,8 +49,8 @@ static bool ib_port_choose(ib_device_t *device, const ib_choice_t *choice,
 
 /* ---- the GID ---- */
 
-/* RoCE v2 can be routed. Global addresses rank above link-local ones, and IPv4
- * addresses highest. */
+/* Ranks a GID. RoCE v2 is above v1, because it can be routed; then global
+ * addresses are above link-local ones, and IPv4 addresses highest. */
 static int ib_gid_merit(const struct ibv_gid_entry *entry)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -73,7 +73,8 @@ static bool ib_gid_best(ib_device_t *device, struct ibv_gid_entry *best_p)
                              0) != 0)
             continue;
         if (!ib_device_ethernet(device)) {
-            *best_p = entry; /* entry 0 is the port's own GID */
+            /* on InfiniBand the first entry is the port's own GID */
+            *best_p = entry;
             return true;
         }
         if (ib_gid_merit(&entry) > best) {
@@ -154,8 +155,8 @@ typedef struct ib_search {
     char *reason;
     struct ibv_device **list;
     int n;
-    ib_device_t found; /* the path with the wanted index */
-    unsigned paths;    /* usable paths found so far */
+    ib_device_t found; /* the device and port with the wanted index */
+    unsigned paths; /* number of usable ports found so far */
 } ib_search_t;
 
 static bool ib_search_try(ib_search_t *search, struct ibv_device *it, int port,
@@ -207,7 +208,7 @@ static void ib_search_all(ib_search_t *search)
     }
 }
 
-/* An entry is a device with an optional port. */
+/* Tries one entry of PSP_IB_HCA: the name of a device with an optional port. */
 static void ib_search_entry(ib_search_t *search, const char *text, int len,
                             unsigned rail)
 {
@@ -270,7 +271,7 @@ bool ib_device_select(ib_device_t *device, const ib_choice_t *choice,
     *device = search.found;
     device->paths = search.paths;
     if (device->context && !ib_choice_named(choice))
-        /* the other devices were not named by the user */
+        /* no report about devices that failed, because the user named none */
         reason[0] = '\0';
     return device->context != NULL;
 }

@@ -3,11 +3,12 @@
 
 #include "driver.h"
 
-/* Writes the reason (PSC_REASON_MAX bytes). Always returns false. */
+/* Writes the formatted text to `reason`, which has PSC_REASON_MAX bytes. Always
+ * returns false. */
 bool ib_refuse(char *reason, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Opens the path that the choice asks for. Returns false if there is none;
- * `reason` says why, and nothing stays open. */
+/* Opens the device and port of the path that the choice asks for. Returns false
+ * if there is none; `reason` says why, and nothing stays open. */
 bool ib_device_select(ib_device_t *device, const ib_choice_t *choice,
                       char *reason);

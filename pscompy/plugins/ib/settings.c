@@ -7,13 +7,16 @@
 #include "ib.h"
 #include "pscompy/transport/kit/settings.h"
 
-#define IB_BUSY_MESSAGES 64u /* after this many messages a peer is busy */
+/* a peer counts as busy, and is offered a ring, after this many messages */
+#define IB_BUSY_MESSAGES 64u
 #define IB_RECVS_LEAST 16u
 #define IB_SENDS_LEAST 4u
 #define IB_WINDOW_LEAST 4u
-#define IB_UNCOUNTED 8u /* receive buffers for messages outside the window */
+/* receive buffers for control messages, which the window does not count */
+#define IB_UNCOUNTED 8u
 
-/* Returns 0 for "auto". Numbers up to 5 are values of enum ibv_mtu. */
+/* Returns the MTU in bytes; 0 for "auto". Numbers up to 5 are values of enum
+ * ibv_mtu. */
 static unsigned ib_settings_mtu(const char *text)
 {
     unsigned mtu = (unsigned)strtoul(text, NULL, 10);
@@ -34,8 +37,9 @@ static ib_choice_t ib_settings_choice(const psc_open_params_t *params)
     };
 }
 
-/* A request is stored at its serial number modulo the queue's size; the size is
- * a power of two so that the serial number may wrap around. */
+/* Rounds n up to a power of two. Requests and messages are stored at their
+ * serial number modulo a size; if the size is a power of two, the number may
+ * wrap around. */
 static uint32_t ib_power_of_two(uint32_t n)
 {
     uint32_t power = 1;
@@ -45,7 +49,8 @@ static uint32_t ib_power_of_two(uint32_t n)
     return power;
 }
 
-/* Sets when a peer receives a ring, and how many rings there may be. */
+/* Sets after how many messages a peer is offered a ring, and how many rings
+ * there may be. */
 static void ib_settings_rings(const psc_open_params_t *params,
                               ib_settings_t *settings)
 {
@@ -80,8 +85,9 @@ static void ib_settings_bound(ib_settings_t *settings, uint64_t bytes)
     settings->ring_slots = most;
 }
 
-/* Receipt of a message in a ring is reported before its receive buffer is
- * posted again, so twice the window may be in use. */
+/* Returns the number of receive buffers that the window needs. Receipt of a
+ * message in a ring is reported before its receive buffer is posted again, so
+ * twice the window may be in use. */
 static uint32_t ib_settings_needed(const ib_settings_t *settings)
 {
     return settings->window * (settings->rings > 0 ? 2 : 1) + IB_UNCOUNTED;

@@ -9,7 +9,7 @@
 
 enum { IB_RECEIVING, IB_SENDING };
 
-/* Descriptors in the epoll set. */
+/* The descriptors in the epoll set, which wake us. */
 typedef enum ib_bell {
     IB_BELL_COMPLETIONS,
     IB_BELL_DEVICE,
@@ -54,7 +54,8 @@ static void ib_sleep_tick(ib_iface_t *iface)
 
 /* ---- events ---- */
 
-/* Takes one event; if there is another, the descriptor stays readable. */
+/* Takes one event of the completion channel. If there is another, the
+ * descriptor stays readable. */
 static void ib_sleep_completions(ib_iface_t *iface)
 {
     struct ibv_cq *cq;
@@ -66,15 +67,15 @@ static void ib_sleep_completions(ib_iface_t *iface)
     ibv_ack_cq_events(cq, 1);
 }
 
-/* A failed device ends its connections. */
+/* Fails all connections of a device that has failed. */
 static void ib_sleep_lost(ib_iface_t *iface)
 {
     psc_list_for_each(kit, &iface->eps.endpoints, psc_kit_ep_t, link)
         psc_kit_ep_fail(kit, PSC_ERR_TRANSPORT, "the device has failed");
 }
 
-/* Only a fatal event ends connections: while a port is down, the retries of
- * each queue decide. */
+/* Logs the device's events. Only a fatal one ends connections: while a port is
+ * down, a connection ends when its queue pair has used up its retries. */
 static void ib_sleep_device(ib_iface_t *iface)
 {
     struct ibv_async_event event;

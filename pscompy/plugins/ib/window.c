@@ -1,7 +1,7 @@
 /* Windows: a window gives a key for a part of a registration, valid until the
  * window is closed. Thus memory can stay registered although peers can no
- * longer access it. Windows of type 1 are opened and closed by requests of any
- * queue, in the order of that queue. */
+ * longer access it. Windows of type 1 are opened and closed by requests to any
+ * queue pair, in the order of its other requests. */
 #include "cache.h"
 
 static bool ib_window_bind(ib_reg_t *reg, ib_queue_t *queue, uint64_t address,
@@ -24,8 +24,8 @@ static bool ib_window_bind(ib_reg_t *reg, ib_queue_t *queue, uint64_t address,
     return true;
 }
 
-/* True if all bind requests in flight are in this queue; requests of different
- * queues are not ordered. */
+/* Returns true if all bind requests in flight are in this queue; requests of
+ * different queues are not ordered. */
 static bool ib_window_orderly(const ib_reg_t *reg, const ib_queue_t *queue)
 {
     return reg->bindings == 0 || reg->queue == queue;

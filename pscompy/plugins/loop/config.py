@@ -1,4 +1,4 @@
-"""The variables of loop: PSP_LOOP_*."""
+"""The environment variables PSP_LOOP_*, the settings of the transport loop."""
 
 from __future__ import annotations
 

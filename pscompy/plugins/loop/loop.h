@@ -23,13 +23,14 @@
 #include "pscompy/transport/transport.h"
 
 #define LOOP_IOV_MAX 64u
-#define LOOP_DELIVER_MAX 64u     /* messages delivered by one progress */
-#define LOOP_RMA_MAX (1u << 20) /* holds the worker's lock while it copies */
-#define LOOP_ADDRESS_SIZE 16u /* the interface's nonce, the endpoint's id */
+#define LOOP_DELIVER_MAX 64u     /* most messages in one progress */
+/* most bytes of one put or get, because it holds the worker's lock */
+#define LOOP_RMA_MAX (1u << 20)
+#define LOOP_ADDRESS_SIZE 16u /* interface's nonce 8, endpoint's id 8 */
 
 typedef struct loop_ep loop_ep_t;
 
-/* A message in flight; the protocol may hold it as a psc_desc_t. */
+/* A copied message in flight; the protocol may hold it as a psc_desc_t. */
 typedef struct loop_slot {
     psc_link_t link; /* in the interface's queue or its spare slots */
     loop_ep_t *to;
@@ -56,14 +57,16 @@ typedef struct loop_iface {
     psc_iface_t super;
     size_t buffer_size; /* longest header plus payload */
     uint32_t sendq_size; /* slots per receiving endpoint */
-    uint64_t nonce; /* marks our addresses and keys */
+    uint64_t nonce; /* random; identifies this interface's addresses and keys */
     uint64_t next_id;
     psc_list_t eps;
     psc_list_t queue; /* slots to deliver */
     psc_list_t spare; /* slots for reuse */
-    unsigned n_notices; /* endpoints with a notice */
+    /* endpoints with a notice: an upcall still to be made */
+    unsigned n_notices;
     int event_fd;
-    bool armed, rung; /* the core may sleep; event_fd is readable */
+    /* armed: the core may sleep; rung: event_fd is readable */
+    bool armed, rung;
     loop_place_t *places;
     uint32_t n_places;
 } loop_iface_t;
@@ -78,11 +81,12 @@ struct loop_ep {
     bool closed;
     uint8_t token[PSC_TOKEN_SIZE];
     uint64_t wanted; /* id of the peer that ep_connect named */
-    loop_ep_t *peer; /* while connected; NULL before and after */
+    loop_ep_t *peer; /* the connected peer; NULL before and after */
     uint32_t queued; /* slots in use, including those that the protocol holds */
-    uint32_t waiting; /* slots of these that are not delivered yet */
+    uint32_t waiting; /* `queued` slots that are not delivered yet */
     loop_notice_t notice;
-    psc_status_t status; /* with reason: valid with LOOP_FAILS */
+    /* the failure, with `reason`; valid if notice is LOOP_FAILS */
+    psc_status_t status;
     const char *reason;
     bool finished; /* fini was called; freed when the last slot is returned */
 };
@@ -94,22 +98,23 @@ static inline loop_iface_t *loop_ep_iface(const loop_ep_t *ep)
 
 PSC_OPERATIONS(loop);
 
-/* transport.c */
+/* Functions of transport.c. */
 uintptr_t loop_transport(void);
 
-/* receive.c */
-/* Called by progress; returns the number of messages. */
+/* Functions of receive.c. */
+/* Called by progress: delivers queued messages, and returns their number. */
 unsigned loop_iface_deliver(loop_iface_t *iface);
 
-/* ep.c */
-/* Called by progress; returns the number of upcalls. */
+/* Functions of ep.c. */
+/* Called by progress: makes the upcalls that endpoints have noted, and returns
+ * their number. */
 unsigned loop_iface_notify(loop_iface_t *iface);
 /* Frees the endpoint if it is finished and no slot refers to it. */
 void loop_ep_free_if_idle(loop_ep_t *ep);
 
-/* memory.c */
+/* Functions of memory.c. */
 /* Deregisters all remaining regions. */
 void loop_mem_end(loop_iface_t *iface);
 
-/* sleep.c */
+/* Functions of sleep.c. */
 void loop_iface_wake(loop_iface_t *iface);

@@ -4,7 +4,8 @@
 
 #include "loop.h"
 
-/* The interface's nonce, the region's id, length */
+/* A packed key: the interface's nonce, the region's id and length, 8 bytes
+ * each */
 #define LOOP_RKEY_SIZE 24u
 
 struct psc_rkey {

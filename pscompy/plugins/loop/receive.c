@@ -1,4 +1,5 @@
-/* Slots are delivered, and returned when the protocol has read them. */
+/* Receiving: slots with copied messages are delivered, and returned when the
+ * protocol has read them. */
 #include "loop.h"
 
 static void loop_slot_give_back(loop_iface_t *iface, loop_slot_t *slot)

@@ -1,4 +1,4 @@
-/* Messages are copied into slots. */
+/* Sending: messages are copied into slots, which progress delivers. */
 #include <stdlib.h>
 
 #include "loop.h"

@@ -3,8 +3,8 @@
 
 #include "loop.h"
 
-/* Called when progress has work; costs a system call only if the core may
- * sleep. */
+/* Wakes the core, because progress has work. Makes a system call only if the
+ * core may sleep. */
 void loop_iface_wake(loop_iface_t *iface)
 {
     const uint64_t one = 1;

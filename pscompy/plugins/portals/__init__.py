@@ -1,5 +1,5 @@
-"""portals: Portals 4, over a library of the machine or over the software NI of this package. A
-library is used wherever there is one, the software NI only on request."""
+"""The portals transport: Portals 4, over a library of the machine or over the software NI (network
+interface) of this package. A library is used wherever there is one, the software NI on request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ native = Native(__name__)
 
 
 def asked(values: Mapping[str, object]) -> bool:
-    """Whether a variable selects a provider, or the machine has a library."""
+    """Whether to enable this transport if PSP_PORTALS is not set: if PSP_PORTALS_PROVIDER selects
+    an implementation of Portals 4, or the machine has a library of it."""
     return values["PROVIDER"] != "auto" or has_library()
 
 

@@ -1,4 +1,4 @@
-"""The variables PSP_PORTALS_*."""
+"""The environment variables PSP_PORTALS_*: their defaults, ranges and help texts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-/* Connecting: each side names the other's place to its channel, and both prove
- * the token (transport/kit/token_proof.h). A hello that arrives before the
- * acceptor knows its peer is kept by the channel. */
+/* Connecting: each side gives its channel the address of the peer's channel,
+ * and both prove that they know the token (transport/kit/token_proof.h). The
+ * channel keeps a hello, the first message of that proof, which arrives before
+ * the acceptor knows its peer. */
 #include "portals.h"
 #include "pscompy/transport/kit/clock.h"
 
@@ -13,7 +14,8 @@ static void portals_connect_open(portals_ep_t *ep)
     psptl_channel_connect(ep->channel, &ep->peer.place);
 }
 
-/* Connects an endpoint that is its own peer; it needs no proof. */
+/* Connects an endpoint that is its own peer, which needs no proof of the
+ * token. */
 static psc_status_t portals_connect_self(portals_ep_t *ep)
 {
     if (ep->peer.place.bits != ep->kit.id)

@@ -77,12 +77,13 @@ void portals_ep_close(psc_ep_t *self)
     (void)portals_ep_stop(self);
 }
 
-/* Returns PSC_OK when every message has been acknowledged, the goodbye last. */
+/* Returns PSC_OK when every message has been acknowledged, the goodbye last,
+ * and PSC_INPROGRESS before that. */
 psc_status_t portals_ep_stop(psc_ep_t *self)
 {
     portals_ep_t *ep = portals_ep(self);
 
-    if (ep->kit.goodbye || ep->cut) { /* nothing can be delivered */
+    if (ep->kit.goodbye || ep->cut) { /* no message can be delivered */
         psptl_channel_abort(ep->channel);
         ep->parting = false;
     }

@@ -1,6 +1,7 @@
-/* Messages that the interface matches: posting receives, sending, receiving.
- * They take part in the window like active messages; their word is the count of
- * received messages, which active messages carry in their head. */
+/* Messages that the interface matches to posted receives: posting, sending,
+ * receiving. They take credits like active messages; their `word` (half of the
+ * header data of Portals) is the number of received messages, which active
+ * messages carry in their head. */
 #include <stdio.h>
 
 #include "portals.h"
@@ -93,7 +94,7 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
 
 /* ---- receiving ---- */
 
-/* A receive that has matched is reported in every state of the endpoint. */
+/* Reports a receive that has matched, whatever the state of the endpoint is. */
 static void portals_tag_report(psc_tag_recv_t *recv,
                                const psptl_tagged_t *message,
                                psc_status_t status)

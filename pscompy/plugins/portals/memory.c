@@ -102,7 +102,7 @@ psc_status_t portals_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
 
     if (psptl_region_revoke(iface->device, (psptl_region_t *)mem))
         return PSC_OK;
-    /* the thread that sleeps on the descriptor must be woken */
+    /* a thread may sleep on the descriptor: the alarm wakes it to ask again */
     if (iface->armed)
         portals_sleep_until(iface);
     return PSC_INPROGRESS;

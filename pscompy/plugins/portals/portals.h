@@ -1,5 +1,5 @@
-/* The interface and its endpoints, and the bytes of a message. The files of the
- * transport share this header.
+/* Declarations that the files of this transport share: its interface, its
+ * endpoints, and the format of their addresses.
  *
  *   transport.c  the operations table; opening, polling, closing
  *   settings.c   PSP_PORTALS_*
@@ -14,11 +14,13 @@
  *   softni/      a library of Portals 4 in software
  *
  * An endpoint is a channel of the driver. A peer may have RECVQ_SIZE messages
- * in flight that this side has not reported as taken. Every message carries
- * that count; if no message goes back, a credit message does. Credits and the
- * goodbye are outside the window. At most two credits can be unread, because
- * each answers half a window. So the receive ring has room for these three, for
- * the message that is being read, and for two of the driver's own. */
+ * in flight that this side has not reported as taken. Every message carries the
+ * number of messages that its sender has taken; if no message goes back, a
+ * credit message does. Credits and the goodbye are outside the window. At most
+ * two credits can be unread, because each answers half a window. So the receive
+ * ring has room for these three, for the message that is being read, and for
+ * two messages of the driver itself (a fence and its answer, see
+ * psptl/deferred.h). */
 #pragma once
 
 #include "psptl/psptl.h"
@@ -28,19 +30,23 @@
 
 _Static_assert(PSPTL_REASON_MAX <= PSC_REASON_MAX, "the same buffers");
 
-#define PORTALS_QUIET_POLLS 4096u /* passes between two polls of the clock */
-/* nanoseconds between two polls of a library without descriptors */
+/* calls of progress between two polls of the clock */
+#define PORTALS_QUIET_POLLS 4096u
+/* nanoseconds between two polls of a Portals library that has no file
+ * descriptors to sleep on */
 #define PORTALS_POLL_NS 200000ll
 #define PORTALS_BULK_MAX ((size_t)1 << 30)
 
 /* ---- settings ---- */
 
-#define PORTALS_NAME_MAX 64 /* of an interface */
+#define PORTALS_NAME_MAX 64 /* size of the name of an interface, in bytes */
 
 typedef struct portals_settings {
     psptl_settings_t driver;
-    char interface[PORTALS_NAME_MAX]; /* of this path */
-    unsigned path, paths; /* which of how many interfaces */
+    /* name of the interface that this path uses */
+    char interface[PORTALS_NAME_MAX];
+    /* index of this path; number of paths (one per configured interface) */
+    unsigned path, paths;
     int64_t connect_ns, keepalive_ns;
 } portals_settings_t;
 
@@ -56,7 +62,9 @@ typedef struct portals_iface {
     bool in_progress;
     bool armed;
     int epoll, alarm;
-    unsigned n_fds; /* event queues with descriptors; 0: none has one */
+    /* number of event queues with a file descriptor; 0 if the library has
+     * none */
+    unsigned n_fds;
     int64_t alarm_ns; /* when the alarm expires; INT64_MAX: never */
 } portals_iface_t;
 
@@ -110,23 +118,23 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
 
 psc_status_t portals_sleep_open(portals_iface_t *iface);
 void portals_sleep_close(portals_iface_t *iface);
-/* Called by progress: resets the alarm and checks the timer of the
- * endpoints. */
+/* Called by progress: resets the alarm, and does what is due at the timer of
+ * the endpoints. */
 void portals_sleep_look(portals_iface_t *iface);
 /* Sets the alarm to the time of the next resend or poll. */
 void portals_sleep_until(portals_iface_t *iface);
 
 /* ---- ep.c ---- */
 
-/* Returns false if the bytes are no address. */
+/* Returns false if the bytes are not a valid address. */
 bool portals_address_unpack(const uint8_t *bytes, size_t len,
                             portals_address_t *address_p);
 void portals_ep_free(psc_kit_ep_t *kit);
 
 /* ---- send.c ---- */
 
-/* Sends a message of the transport itself. `kit` is that of a
- * portals_ep_t. */
+/* Sends a control message of this `kind`, such as a credit report. `kit` is the
+ * member of a portals_ep_t. */
 psc_status_t portals_control_send(psc_kit_ep_t *kit, uint8_t kind,
                                   const void *body, size_t len);
 /* Returns PSC_OK if a message of this length may be sent now. */

@@ -22,8 +22,8 @@ static uint8_t *portals_put_bytes(uint8_t *to, const void *bytes, size_t len)
     return to + len;
 }
 
-/* Writes the head. Returns the place of the payload, or NULL if the send ring
- * is full. */
+/* Writes a message's head and header into the next send buffer. Returns the
+ * address for the payload, or NULL if the send ring is full. */
 static uint8_t *portals_begin(portals_ep_t *ep, uint8_t kind, uint8_t id,
                               const void *header, uint8_t header_len)
 {

@@ -16,7 +16,8 @@ static psptl_choice_t portals_setting_provider(const psc_open_params_t *params)
                                          : PSPTL_CHOICE_AUTO;
 }
 
-/* Each item of the list is a path. Its place is the rail's id. */
+/* Finds the interface of this path in PSP_PORTALS_INTERFACE: each item of the
+ * list is a path, and its index is the rail's id. */
 static void portals_settings_path(const psc_open_params_t *params,
                                   portals_settings_t *settings)
 {

@@ -1,6 +1,6 @@
 /* Sleeping: one epoll descriptor, which contains the descriptors of the event
- * queues, a ticker for the endpoints, and an alarm for resends and revocations.
- */
+ * queues, a periodic timer for the endpoints, and an alarm for resends and
+ * revocations. */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -46,14 +46,15 @@ void portals_sleep_close(portals_iface_t *iface)
 
 /* ---- timers ---- */
 
-/* The peer's interface acknowledges a ping while its process is alive, whatever
- * the process does. */
+/* Asks whether the peer is alive: its interface acknowledges a ping as long as
+ * its process exists, even while the process computes. */
 static void portals_ep_ask(psc_kit_ep_t *kit)
 {
     psptl_channel_ping(portals_ep(&kit->super)->channel);
 }
 
-/* A library without descriptors is polled every PORTALS_POLL_NS. */
+/* Sets the alarm to the driver's next deadline. A library without file
+ * descriptors is polled every PORTALS_POLL_NS, too. */
 void portals_sleep_until(portals_iface_t *iface)
 {
     int64_t due = psptl_device_deadline(iface->device);

@@ -166,7 +166,8 @@ static unsigned portals_progress(psc_iface_t *self)
         portals_sleep_look(iface);
     iface->handled += psptl_device_poll(iface->device);
     psc_kit_eps_send_credit(&iface->eps);
-    /* Messages are delivered before the end of their endpoint is reported. */
+    /* Messages were delivered above, before the end of their endpoint is
+     * reported. */
     if (!psc_list_empty(&iface->eps.failing))
         iface->handled += psc_kit_eps_report(&iface->eps);
     iface->in_progress = false;
@@ -231,8 +232,8 @@ static const psc_transport_ops_t portals_ops = {
     .iface_counters = portals_iface_counters,
 };
 
-/* The address of the operations table. This function and the next one are the
- * exported symbols. */
+/* Returns the address of the operations table. Only this function and
+ * portals_has_library are exported symbols. */
 uintptr_t portals_transport(void)
 {
     return (uintptr_t)&portals_ops;

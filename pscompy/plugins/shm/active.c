@@ -82,8 +82,8 @@ void shm_active_add(shm_ep_t *ep)
     ep->watch = SHM_WATCH_POLLED;
 }
 
-/* A bit that was set before this call has been ignored; its record is in the
- * ring. */
+/* Makes the endpoint active or idle. A bit of the board that was set before
+ * this call has been ignored; its record is in the ring. */
 void shm_active_begin(shm_ep_t *ep)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -196,7 +196,8 @@ static void shm_active_age(shm_ep_t *ep)
     iface->n_idle++;
 }
 
-/* The endpoints that became active first become idle first. */
+/* Makes endpoints idle that have received nothing since the last look; those
+ * that became active first become idle first. */
 void shm_active_look(shm_iface_t *iface)
 {
     uint32_t n, kept = 0, may_leave;

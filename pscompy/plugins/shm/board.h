@@ -16,7 +16,7 @@
 
 #define SHM_BOARD_WORDS 64u
 #define SHM_BOARD_BITS (64u * SHM_BOARD_WORDS)
-#define SHM_NO_BIT SHM_BOARD_BITS /* all bits are taken */
+#define SHM_NO_BIT SHM_BOARD_BITS /* given if all bits of a board are taken */
 
 typedef struct shm_board {
     _Alignas(128) _Atomic uint64_t groups; /* bit w: words[w] is not 0 */

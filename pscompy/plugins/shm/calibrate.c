@@ -1,7 +1,7 @@
 /* Calibration: how fast this process copies through a record of a ring and how
- * fast it attaches to memory, measured once when an interface opens, in less
- * than 100 us. One core does all of it, so the time that lines take between two
- * cores is added as it is on cores near each other. */
+ * fast it copies by cross-memory attach, measured once when an interface opens,
+ * in less than 100 us. One core does all of it, so the time that cache lines
+ * take to another core is added (SHM_NEAR_NS_PER_BYTE). */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -13,10 +13,11 @@
 #define SHM_TRIAL_LONG (32u << 10)
 #define SHM_TRIAL_SHORT (8u << 10)
 #define SHM_TRIAL_ROUNDS 16
-/* Rounds that are always made: the first attach of a process takes four times
- * as long as later ones. */
+/* Rounds that are always made: the first cross-memory attach of a process takes
+ * four times as long as later ones. */
 #define SHM_TRIAL_LEAST 4
-#define SHM_TRIAL_NS 50000 /* no round follows, if the times are plausible */
+/* time after which no further round begins, if the times are plausible */
+#define SHM_TRIAL_NS 50000
 /* The time that a byte of a stream of cache lines takes to a near core. */
 #define SHM_NEAR_NS_PER_BYTE 0.1
 
@@ -24,9 +25,11 @@ typedef struct shm_trial {
     uint8_t from[SHM_TRIAL_LONG], to[SHM_TRIAL_LONG], record[SHM_PIECE];
 } shm_trial_t;
 
-/* The shortest times in ns; an interruption lengthens single rounds. */
+/* The shortest times of all rounds, in ns; an interruption lengthens single
+ * rounds. */
 typedef struct shm_times {
-    int64_t copies; /* of SHM_TRIAL_LONG bytes, in and out */
+    /* two copies of SHM_TRIAL_LONG bytes: into a record and out of it */
+    int64_t copies;
     int64_t long_attach, short_attach;
 } shm_times_t;
 
@@ -72,7 +75,8 @@ static bool shm_trial_round(shm_trial_t *trial, bool cma, shm_times_t *times)
     return true;
 }
 
-/* Returns false if interruptions have made the times absurd. */
+/* Computes the rates from the times. Returns false if interruptions have made
+ * the times absurd. */
 static bool shm_rates_set(shm_rates_t *rates, const shm_times_t *times,
                           bool cma)
 {
@@ -101,7 +105,8 @@ void shm_iface_calibrate(shm_iface_t *iface)
     iface->rates = (shm_rates_t){8e9, 14e9, 1500, false};
     if (trial == NULL)
         return;
-    memset(trial, 1, sizeof *trial); /* the pages exist from now on */
+    /* touch the pages, so that no page fault is measured */
+    memset(trial, 1, sizeof *trial);
     for (int i = 0; i < SHM_TRIAL_ROUNDS && !done; i++) {
         if (!shm_trial_round(trial, cma, &times))
             break;

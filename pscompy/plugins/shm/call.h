@@ -24,7 +24,7 @@ typedef enum shm_call {
     SHM_CALL_WITHDRAWN
 } shm_call_t;
 
-/* set in an offer of a rank that can read the other's memory */
+/* flag of an offer: the rank that offers can read the other rank's memory */
 #define SHM_CALL_CMA 0x100u
 
 static inline shm_call_t shm_offer_state(const shm_ring_t *ring)
@@ -32,7 +32,8 @@ static inline shm_call_t shm_offer_state(const shm_ring_t *ring)
     return (shm_call_t)(atomic_load(&ring->control->offer) & ~SHM_CALL_CMA);
 }
 
-/* OFFERED -> `to`. Returns false in any other state. *was_p: the offer. */
+/* Changes an offer from OFFERED to `to`. Returns false in any other state.
+ * *was_p: the offer before the change. */
 static inline bool shm_offer_step(const shm_ring_t *ring, shm_call_t to,
                                   uint32_t *was_p)
 {
@@ -46,7 +47,8 @@ static inline bool shm_offer_step(const shm_ring_t *ring, shm_call_t to,
     return false;
 }
 
-/* True if the rank has taken the endpoint's offer, so that it may be up. */
+/* True if the called rank has taken the endpoint's offer; the rank may then be
+ * up already. */
 static inline bool shm_call_taken(const shm_ep_t *ep)
 {
     return shm_offer_state(&ep->tx.ring) == SHM_CALL_TAKEN;

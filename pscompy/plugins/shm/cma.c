@@ -35,8 +35,8 @@ static psc_status_t shm_cma_error(int error)
     return error == ESRCH ? PSC_ERR_PEER_LOST : PSC_ERR_TRANSPORT;
 }
 
-/* The kernel may stop half way at the end of a mapping; continuing from there
- * either succeeds or returns the error. */
+/* Copies all pieces. The kernel may stop half way at the end of a mapping;
+ * continuing from there either succeeds or returns the error. */
 static psc_status_t shm_cma_move(shm_cma_fn_t move, pid_t pid,
                                  struct iovec *local, struct iovec *remote,
                                  unsigned long n)
@@ -87,7 +87,7 @@ static psc_status_t shm_cma_read_seal(const shm_ep_t *ep,
     return status == PSC_OK && seal != rkey->seal ? PSC_ERR_INVALID : status;
 }
 
-/* The seal is read last, so the data before it was read while the seal was
+/* The seal is read after the data, so the data was read while the seal was
  * valid. If the memory cannot be read, the cause may be a broken seal. */
 psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                           const psc_rkey_t *rkey, uint64_t offset)
@@ -107,7 +107,8 @@ psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                                                           : status;
 }
 
-/* True if the peer has closed the link; it may have freed its memory. */
+/* True if the peer has closed the link; the peer may then have freed its
+ * memory. */
 static bool shm_link_ended(const shm_link_t *link)
 {
     uint32_t kind = shm_link_letter(link);
@@ -115,9 +116,9 @@ static bool shm_link_ended(const shm_link_t *link)
     return kind != 0 && kind != (SHM_LETTER | SHM_PACKET_GOODBYE);
 }
 
-/* Process ids are reused. `pid` is still the peer's as long as neither the
- * socket nor the pidfd reports its end; the poll costs little compared with the
- * copy. */
+/* Returns true if `pid` still denotes the peer. Process ids are reused; `pid`
+ * is still the peer's as long as neither the socket nor the pidfd reports its
+ * end; the poll costs little compared with the copy. */
 bool shm_cma_guarded(const shm_ep_t *ep)
 {
     struct pollfd guards[2] = {
@@ -182,8 +183,8 @@ psc_status_t shm_cma_self(const shm_iface_t *iface, void *to, const void *from,
     return PSC_OK;
 }
 
-/* Tries the calls on this process. Returns false if the kernel or a filter
- * lacks them. */
+/* Tries process_vm_readv() and process_vm_writev() on this process. Returns
+ * false if the kernel lacks them or a filter refuses them. */
 bool shm_cma_available(void)
 {
     uint64_t from = 1, to = 0;
@@ -207,8 +208,8 @@ bool shm_cma_reads(const shm_ep_t *ep, uint8_t mode, uint64_t probe,
            memcmp(seen, nonce, sizeof seen) == 0;
 }
 
-/* The probe is read before the echo is written. A process id of another name
- * space, or one that was reused, is detected by the read. */
+/* Reads the peer's probe, and then writes the peer's echo. A process id of
+ * another name space, or one that was reused, is detected by the read. */
 bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer)
 {
     return shm_cma_reads(ep, offer->cma, offer->probe, offer->nonce) &&

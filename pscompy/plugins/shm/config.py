@@ -1,4 +1,4 @@
-"""The variables PSP_SHM_*."""
+"""The environment variables PSP_SHM_*, the settings of the transport shm."""
 
 from pscompy.plugin import Var, choice, integer, size, text
 

@@ -1,6 +1,5 @@
-/* Connecting two endpoints: the address that the peer was given, the socket to
- * it, and the packets that arrive there. trial.c defines the packets'
- * meaning. */
+/* Connecting two endpoints: the peer's address, the socket to the peer, and the
+ * packets that arrive there. trial.c defines the packets' meaning. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,7 +22,8 @@ static bool shm_address_unpack(const uint8_t *from, size_t len,
            strlen(address->path) == address->path_len;
 }
 
-/* Maps both ends of one ring in one process; no trial is needed. */
+/* Connects an endpoint to itself: maps both ends of one ring in one process. No
+ * trial is needed. */
 static psc_status_t shm_ep_connect_self(shm_ep_t *ep)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -48,7 +48,8 @@ static psc_status_t shm_ep_connect_self(shm_ep_t *ep)
     return PSC_OK;
 }
 
-/* If the peer's backlog is full, every tick dials again. */
+/* Connects the socket to the peer. If the peer's backlog is full, every tick of
+ * the timer tries again. */
 void shm_link_dial(shm_link_t *link)
 {
     shm_ep_t *ep = link->ep;
@@ -142,8 +143,8 @@ static bool shm_packet_valid(const shm_packet_t *packet, ssize_t len)
     return len == (ssize_t)sizeof *packet && packet->magic == SHM_PACKET_MAGIC;
 }
 
-/* Receives one packet. Returns false if there is none, or if the link is
- * dead. */
+/* Receives and processes one packet. Returns false if there is none, or if the
+ * link is dead. */
 static bool shm_link_step(shm_link_t *link)
 {
     shm_packet_t packet;
@@ -175,8 +176,8 @@ void shm_link_ready(shm_source_t *socket, uint32_t events)
     shm_link_step(psc_container_of(socket, shm_link_t, socket));
 }
 
-/* Processes the letter as the packet that it stands for. The link ends with
- * it. */
+/* Processes the peer's letter like the packet that it replaces. The link ends
+ * with the letter. */
 static void shm_letter_take(shm_link_t *link)
 {
     shm_packet_t packet = {.version = SHM_PACKET_VERSION};

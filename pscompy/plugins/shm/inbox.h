@@ -24,15 +24,15 @@
 #define SHM_PLACE_SIZE 40u
 #define SHM_CARD_MAGIC 0x32786f62u /* "box2" */
 
-/* Written once, by the owner. */
+/* How to reach a rank. Written once, by the owner of the inbox. */
 typedef struct shm_card {
     uint32_t magic;
     int32_t rank;
     int32_t pid;
-    int32_t bell, knock; /* descriptors of pipes of that process, */
-    int32_t inbox; /* and of the inbox */
-    shm_geometry_t geometry; /* of all rings in the inbox */
-    uint8_t cma; /* shm_cma_mode_t */
+    int32_t bell, knock; /* descriptors of pipes in that process */
+    int32_t inbox; /* descriptor of the inbox in that process */
+    shm_geometry_t geometry; /* size of each ring in the inbox */
+    uint8_t cma; /* shm_cma_mode_t of the rank */
     uint8_t expedited; /* the process is registered for membarrier */
     uint8_t process[SHM_ID_SIZE];
     uint64_t probe; /* address of `process` in that process */
@@ -40,14 +40,15 @@ typedef struct shm_card {
 } shm_card_t;
 
 struct shm_inbox {
-    /* Bit r: rank r calls, has answered, or has written into its ring. */
+    /* Bit r: rank r asks for a connection, has answered, or has written into
+     * its ring. */
     shm_board_t board;
     _Alignas(128) shm_card_t card;
 };
 
 _Static_assert(sizeof(struct shm_inbox) <= 4096, "one page");
 
-/* True if a bit of the board is set. */
+/* True if a rank has set a bit on the board of our inbox. */
 static inline bool shm_inbox_pending(const shm_iface_t *iface)
 {
     return iface->inbox != NULL &&

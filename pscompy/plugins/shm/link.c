@@ -31,16 +31,17 @@ const char *shm_link_why(int error)
 
 /* ---- sending ---- */
 
-/* Before the last packet of the trial only the socket is used; after it the
- * peer may have closed its socket. */
+/* Returns true if the last packet may be written as a letter. Before the last
+ * packet of the trial only the socket is used; after it the peer may have
+ * closed its socket. */
 static bool shm_letter_usable(const shm_link_t *link)
 {
     return link->ep != NULL && link->ep->bell >= 0 &&
            (link->stage == SHM_STAGE_VERDICT || link->stage == SHM_STAGE_OPEN);
 }
 
-/* Write the packet as a letter too, because the peer may have closed its
- * socket. */
+/* Write the packet as a letter (into the ring's control page) too, because the
+ * peer may have closed its socket. */
 static void shm_letter_post(shm_link_t *link, const shm_packet_t *packet)
 {
     shm_letter_t *letter;
@@ -151,7 +152,7 @@ ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
 
 /* ---- creating and closing ---- */
 
-/* Takes ownership of `fd`, also if it fails. */
+/* Takes ownership of `fd`, also if the function fails. */
 shm_link_t *shm_link_create(shm_iface_t *iface, int fd)
 {
     shm_link_t *link = calloc(1, sizeof *link);
@@ -210,7 +211,8 @@ psc_status_t shm_link_identify(shm_link_t *link, char *reason)
     return PSC_OK;
 }
 
-/* A process that answers later is the one that is watched. */
+/* If the peer answers after this call, the pidfd denotes the peer: its process
+ * id was not reused before. */
 void shm_link_guard(shm_link_t *link)
 {
     if (link->pid <= 0 || link->process.fd >= 0)

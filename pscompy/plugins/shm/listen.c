@@ -20,7 +20,7 @@
 #define SHM_FOLDER "pscompy-"
 #define SHM_BACKLOG 4096
 #define SHM_SWEEP_AGE_S 60
-#define SHM_ACCEPT_MAX 64 /* accepted sockets per pass */
+#define SHM_ACCEPT_MAX 64 /* accepted sockets per pass of progress */
 
 static bool shm_folder_stat(const char *path, uid_t uid, struct stat *status)
 {
@@ -37,8 +37,9 @@ static bool shm_folder_private(const char *path, uid_t uid)
 
 /* ---- folders of killed processes ---- */
 
-/* A socket that refuses connections has no process behind it: a running process
- * gives it this name only after listen(). */
+/* Returns true if no process listens on the socket. A socket that refuses
+ * connections has no process behind it: a running process gives it this name
+ * only after listen(). */
 static bool shm_listener_deserted(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -53,8 +54,8 @@ static bool shm_listener_deserted(const struct sockaddr_un *address)
     return refused;
 }
 
-/* An inbox's name leads into /proc, where a process that has ended has no
- * files. */
+/* Returns true if the process that made this entry has ended. An inbox's name
+ * leads into /proc, where a process that has ended has no files. */
 static bool shm_entry_deserted(const char *name,
                                const struct sockaddr_un *address)
 {
@@ -64,8 +65,9 @@ static bool shm_entry_deserted(const char *name,
            shm_listener_deserted(address);
 }
 
-/* Recent folders are skipped, so that hundreds of processes that start together
- * do not dial each other's sockets. */
+/* Returns true if the folder is private and not recent. Recent folders are
+ * skipped, so that hundreds of processes that start together do not dial each
+ * other's sockets. */
 static bool shm_folder_old(const char *path, uid_t uid)
 {
     struct stat status;
@@ -114,7 +116,8 @@ static void shm_listener_sweep(const char *base, uid_t uid)
 
 /* ---- opening ---- */
 
-/* The user's run-time folder, else the folder for temporary files. */
+/* Chooses the folder for sockets: `base` if it is set, else the user's run-time
+ * folder, else the folder for temporary files. */
 static void shm_listener_base(shm_iface_t *iface, const char *base, char *found,
                               size_t room)
 {
@@ -204,7 +207,7 @@ static void shm_listener_pause(shm_iface_t *iface)
     shm_timer_run(iface, +1);
 }
 
-/* Called by every tick. Tries to accept again. */
+/* Called by every tick of the timer. Tries to accept again. */
 void shm_listener_resume(shm_iface_t *iface)
 {
     if (!iface->listener.paused)
@@ -287,7 +290,7 @@ psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
 /* ---- ranks of a job ---- */
 
 /* Gives the inbox a name, which follows from the key and the rank. The folder
- * is removed by its last rank, perhaps between the two calls. */
+ * is removed by its last rank, perhaps between mkdir() and symlink(). */
 static bool shm_listener_link(const shm_iface_t *iface, const char *name)
 {
     const shm_listener_t *listener = &iface->listener;
@@ -299,7 +302,7 @@ static bool shm_listener_link(const shm_iface_t *iface, const char *name)
             return false;
         if (!shm_folder_private(listener->job, iface->uid) && errno != ENOENT)
             return false;
-        unlink(name); /* of a process with the same key that was killed */
+        unlink(name); /* the name left by a killed process with the same key */
         if (symlink(file, name) == 0)
             return true;
         if (errno != ENOENT)

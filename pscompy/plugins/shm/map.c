@@ -1,4 +1,4 @@
-/* Segments of a peer's pool, mapped for reading.
+/* Memory segments of a peer's buffer pool, mapped for reading.
  *
  * The segment's descriptor is opened through /proc/<pid>/fd of the peer. This
  * needs fewer rights than cross-memory attach (reading another process of the

@@ -7,7 +7,7 @@
 
 struct psc_mem {
     _Atomic uint64_t seal; /* 0 if deregistered or revoked */
-    uint64_t revoked; /* the seal before it was revoked, or 0 */
+    uint64_t revoked; /* the seal before the memory was revoked, or 0 */
     /* A peer is writing into the memory; the timer runs to check again. */
     bool awaited;
     uint64_t address, len;
@@ -21,7 +21,7 @@ struct psc_mem {
 typedef struct shm_packed_rkey {
     uint64_t address, len, seal, seal_address;
     uint8_t process[SHM_ID_SIZE];
-    /* `fd` and `id` are present only for memory that can be mapped */
+    /* `fd` and `id` are sent only for memory that can be mapped */
     int64_t fd;
     uint8_t id[SHM_ID_SIZE];
 } shm_packed_rkey_t;
@@ -30,15 +30,15 @@ struct psc_rkey {
     uint64_t address, len, seal, seal_address;
 };
 
-/* cma.c */
+/* Functions of cma.c. */
 /* True if the peer's process id still denotes the peer. */
 bool shm_cma_guarded(const shm_ep_t *ep);
 /* Returns the registration whose seal has this address and this value, or
  * NULL. */
 const psc_mem_t *shm_mem_find(const shm_iface_t *iface, uint64_t seal_address,
                               uint64_t seal);
-/* Reads the peer's bytes. Returns PSC_ERR_INVALID if the key's seal is
- * broken. */
+/* Reads bytes of the peer's memory. Returns PSC_ERR_INVALID if the key's seal
+ * is broken. */
 psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                           const psc_rkey_t *rkey, uint64_t offset);
 /* Writes to an address that the peer has sent. */
@@ -49,7 +49,7 @@ psc_status_t shm_cma_fetch(shm_ep_t *ep, void *buffer, size_t len,
                            uint64_t address);
 psc_status_t shm_cma_put(shm_ep_t *ep, const void *buffer, size_t len,
                          const psc_rkey_t *rkey, uint64_t offset);
-/* Copies within this process. */
+/* Copies within this process, if the key's seal is valid. */
 psc_status_t shm_cma_self(const shm_iface_t *iface, void *to, const void *from,
                           size_t len, const psc_rkey_t *rkey);
 bool shm_cma_available(void);
@@ -60,7 +60,7 @@ bool shm_cma_reads(const shm_ep_t *ep, uint8_t mode, uint64_t probe,
 /* Part of the trial: read the peer's probe and write it to the peer's echo. */
 bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer);
 
-/* memory.c */
+/* Functions of memory.c. */
 psc_status_t shm_put(psc_ep_t *ep, const void *buffer, size_t len,
                      psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
                      psc_comp_t *comp);
@@ -79,12 +79,13 @@ psc_status_t shm_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
                              psc_rkey_t **rkey_p);
 void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 
-/* share.c */
+/* Functions of share.c. */
 #define SHM_OFFSET_BITS 40u
 #define SHM_OFFSET_MASK ((1ull << SHM_OFFSET_BITS) - 1)
-#define SHM_HELP_FAILED UINT64_MAX /* in the place of a number of bytes */
-/* Take the next piece. Returns 0 if none is left, or if the cursor has another
- * turn. */
+/* instead of a number of bytes: a copy has failed */
+#define SHM_HELP_FAILED UINT64_MAX
+/* Take the next piece to copy, and return its length; 0 if none is left, or if
+ * the cursor has another turn. */
 uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn, uint64_t len,
                          uint64_t *at_p);
 psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
@@ -99,18 +100,20 @@ unsigned shm_share_poll(shm_ep_t *ep);
 void shm_share_drop(shm_ep_t *ep);
 void shm_share_close(shm_iface_t *iface);
 
-/* show.c */
+/* Functions of show.c. */
 psc_status_t shm_expose(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
 psc_status_t shm_conceal(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
 uint32_t shm_exposed(psc_ep_t *ep, psc_sighted_t *sighted, uint64_t *seen_p);
 psc_status_t shm_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
                        uint64_t bits, const void *buffer, size_t len,
                        psc_comp_t *comp);
-/* The peer has taken a receive. Returns false if the record is invalid. */
+/* Handles the peer's record that it has taken a receive of ours. Returns false
+ * if the record is invalid. */
 bool shm_show_taken(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
 
-/* place.c */
-/* Copy a piece of a placement, or complete it. */
+/* Functions of place.c. */
+/* Copy a piece of a placement (a message into a receive that was taken), or
+ * complete the placement. */
 unsigned shm_show_poll(shm_ep_t *ep);
 /* True if a piece can be copied, or a placement completed. */
 bool shm_show_pending(const shm_ep_t *ep);
@@ -119,7 +122,7 @@ void shm_show_close(shm_ep_t *ep);
 bool shm_show_idle(const shm_ep_t *ep);
 void shm_show_drop(shm_ep_t *ep);
 
-/* map.c */
+/* Functions of map.c. */
 _Static_assert(SHM_ID_SIZE == PSC_SEGMENT_ID_SIZE, "one size of ids");
 psc_status_t shm_mem_share(psc_iface_t *iface, void *base, size_t len, int fd,
                            psc_mem_t **mem_p);

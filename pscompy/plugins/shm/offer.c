@@ -1,5 +1,6 @@
-/* The offers that two endpoints exchange in the trial: a ring to write to, a
- * bell to ring, a bit on a board, and a probe of cross-memory attach. */
+/* The offers that two endpoints exchange while they connect (trial.c): a ring
+ * to write to, a bell to ring, a bit on a board, and a probe of cross-memory
+ * attach. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -86,7 +87,7 @@ bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds)
                     psc_status_string(status));
         return false;
     }
-    /* before the peer is up, so that its first record sets the bit */
+    /* set before the peer is up: its first record must set the bit */
     atomic_store_explicit(&ep->rx.ring.control->sleeping, SHM_WAKE_BOARD,
                           memory_order_relaxed);
     ep->peer_bit = offer->bit;

@@ -1,4 +1,4 @@
-/* Copying into receives that were taken (show.c).
+/* Copying messages into receives that the sender has taken (show.c).
  *
  * The bytes are copied in pieces, by whichever side calls progress: the claimer
  * writes into the receive, the owner reads from the claimer's buffer. A piece
@@ -17,7 +17,8 @@
 
 #include <stdlib.h>
 
-#define SHM_STOP (1ull << SHM_OFFSET_BITS) /* in the cursor */
+/* bit of the cursor: the placement is stopped */
+#define SHM_STOP (1ull << SHM_OFFSET_BITS)
 #define SHM_TURN_MASK (UINT64_MAX >> (SHM_OFFSET_BITS + 1))
 
 static uint64_t shm_entry_turn(uint64_t generation)
@@ -43,7 +44,7 @@ void shm_show_count(shm_ep_t *ep, int change)
 
 /* ---- copying ---- */
 
-/* Take no more pieces, on either side. */
+/* From now on neither side takes a piece of this placement. */
 static void shm_placement_stop(shm_placement_t *it, shm_entry_t *entry)
 {
     if (!it->stopped)
@@ -63,7 +64,7 @@ static uint64_t shm_placement_take(shm_placement_t *it, shm_entry_t *entry,
     return piece;
 }
 
-/* Report the pieces that this side has copied. */
+/* Report to the other side how many bytes this side has copied. */
 static void shm_placement_report(shm_ep_t *ep, shm_placement_t *it,
                                  shm_entry_t *entry, _Atomic uint64_t *count,
                                  psc_status_t status)
@@ -76,7 +77,7 @@ static void shm_placement_report(shm_ep_t *ep, shm_placement_t *it,
     shm_ep_wake(ep);
 }
 
-/* Returns true if a piece could be taken. */
+/* Returns true if a piece is left that this side could copy. */
 static bool shm_placement_has(const shm_placement_t *it, shm_entry_t *entry)
 {
     uint64_t now = atomic_load_explicit(&entry->cursor, memory_order_acquire);
@@ -87,8 +88,8 @@ static bool shm_placement_has(const shm_placement_t *it, shm_entry_t *entry)
 }
 
 /* Returns true if all bytes have been copied, also if a side has stopped since,
- * and sets *status_p to an error if they never will be. `others` is the number
- * of bytes of the other side. */
+ * and sets *status_p to an error if some never will be copied. `others` is the
+ * number of bytes of the other side. */
 static bool shm_placement_whole(const shm_placement_t *it, uint64_t others,
                                 psc_status_t *status_p)
 {
@@ -140,8 +141,8 @@ static void shm_placement_judge(shm_ep_t *ep, psc_status_t status)
         shm_ep_fail(ep, status, "shm: the peer counts bytes that do not exist");
 }
 
-/* A placement that was stopped is looked at with every tick of the timer,
- * because a closed endpoint is not woken. */
+/* Stops a placement into a receive of ours. From now on it is checked with
+ * every tick of the timer, because a closed endpoint is not woken. */
 static void shm_recv_stop(shm_ep_t *ep, shm_placement_t *it, shm_entry_t *entry)
 {
     if (!it->stopped)
@@ -178,7 +179,7 @@ static unsigned shm_recv_move(shm_ep_t *ep, uint32_t i)
         status = shm_cma_fetch(ep, it->buffer + at, piece, it->there + at);
         atomic_thread_fence(memory_order_seq_cst);
         if (status == PSC_OK && (atomic_load(&entry->cursor) & SHM_STOP) != 0)
-            status = PSC_ERR_PEER_LOST; /* it may have reused its buffer */
+            status = PSC_ERR_PEER_LOST; /* the claimer may have reused it */
         if (status != PSC_OK)
             shm_recv_stop(ep, it, entry);
         shm_placement_report(ep, it, entry, &entry->got, status);
@@ -269,8 +270,8 @@ bool shm_show_pending(const shm_ep_t *ep)
 
 /* ---- the end ---- */
 
-/* The core has concealed all receives that the peer had not taken. The records
- * of the others are not read any more. */
+/* The core has concealed all receives that the peer had not taken. The peer's
+ * records about the other receives are not read any more. */
 void shm_show_close(shm_ep_t *ep)
 {
     shm_show_t *show = ep->show;

@@ -12,26 +12,27 @@ typedef enum shm_entry_state {
     SHM_ENTRY_ENDED
 } shm_entry_state_t;
 
-/* A placement as one of its sides sees it: an exposed receive of ours, or a
- * receive of the peer that was claimed for a message of ours. */
+/* A placement (the copy of a message into a receive that was taken) as one of
+ * its sides sees it: an exposed receive of ours, or a receive of the peer that
+ * was claimed for a message of ours. */
 typedef struct shm_placement {
-    psc_exposed_t *recv; /* ours */
-    psc_comp_t *comp; /* of our claim */
+    psc_exposed_t *recv; /* our exposed receive, or NULL */
+    psc_comp_t *comp; /* completion of our claim */
     uint64_t generation;
     uint8_t *buffer;
     uint64_t there; /* address in the peer's process */
     uint64_t len; /* bytes to copy */
-    uint64_t own; /* bytes that this side took */
-    bool stopped; /* by this side */
-    psc_status_t status; /* of this side's copies */
+    uint64_t own; /* bytes that this side has taken to copy */
+    bool stopped; /* this side has stopped the placement */
+    psc_status_t status; /* result of this side's copies */
 } shm_placement_t;
 
 struct shm_show {
     uint64_t generation;
     uint32_t used; /* bit set of our entries that are not free */
-    uint32_t landing; /* our entries into which bytes are copied */
-    uint32_t landed; /* our entries that their claimers may still look at */
-    uint32_t placing; /* entries of the peer that we have taken */
+    uint32_t landing; /* bit set: our entries into which bytes are copied */
+    uint32_t landed; /* bit set: our entries at which claimers may still look */
+    uint32_t placing; /* bit set: entries of the peer that we have taken */
     shm_placement_t recvs[SHM_ENTRIES];
     shm_placement_t sends[SHM_ENTRIES];
 };
@@ -63,11 +64,12 @@ static inline shm_table_t *shm_table_peer(const shm_ep_t *ep)
     return &ep->rx.ring.control->table;
 }
 
-/* Value of a cursor at which the pieces of this generation begin. */
+/* Returns the first value of the cursor of an entry with this generation. */
 uint64_t shm_cursor_first(uint64_t generation);
-/* An endpoint stays active while it has a placement. */
+/* Adds `change` to the number of placements. An endpoint stays active while it
+ * has one. */
 void shm_show_count(shm_ep_t *ep, int change);
-/* The peer has taken this receive of ours: copy, and end it. */
+/* The peer has taken receive `i` of ours: begin to copy into it. */
 void shm_recv_begin(shm_ep_t *ep, uint32_t i);
 
 #endif

@@ -3,10 +3,10 @@
 
 #include "memory.h"
 
-#define SHM_POLL_MAX 32u /* records per endpoint and pass */
+#define SHM_POLL_MAX 32u /* most records per endpoint and pass of progress */
 
-/* Copy into the pieces that the protocol has supplied; bytes beyond them are
- * dropped. */
+/* Copy payload bytes into the pieces that the protocol has supplied; bytes
+ * beyond them are dropped. */
 static void shm_incoming_copy(shm_incoming_t *in, const uint8_t *from,
                               size_t len)
 {

@@ -1,5 +1,5 @@
-/* Creating, verifying and mapping rings, and the rare paths of producer and
- * consumer. */
+/* Creating, verifying and mapping rings, and the rarely called functions of
+ * producer and consumer. */
 #include "ring.h"
 
 #include <errno.h>
@@ -68,7 +68,8 @@ static uint8_t *shm_ring_map_at(uint8_t *at, size_t len, int flags, int fd,
                 (off_t)offset);
 }
 
-/* The first mapping reserves the addresses of the second copy of the row. */
+/* Maps the control page and the lines, and the lines a second time behind them;
+ * the first mapping reserves the addresses of that copy. */
 psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
                               int fd, size_t offset)
 {
@@ -128,20 +129,21 @@ bool shm_producer_release(shm_producer_t *p)
     uint64_t from = p->kept, to;
 
     if (shm_producer_refresh(p) != PSC_OK)
-        return false; /* the next send reports it */
+        return false; /* the next send reports the error */
     if (from + n < p->produced)
         from = (p->produced - n + page - 1) / page * page;
     to = (p->mark < p->consumed ? p->mark : p->consumed) / page * page;
     p->kept = from < to ? to : from;
-    /* The next record on another page calls shm_producer_refresh. */
+    /* Lower `limit`, so that the next record on another page calls
+     * shm_producer_refresh. */
     if (p->limit > (p->produced / page + 1) * page)
         p->limit = (p->produced / page + 1) * page;
     p->mark = p->produced;
     if (from < to)
         madvise(p->ring.lines + from % n * SHM_LINE, (to - from) * SHM_LINE,
                 MADV_REMOVE);
-    /* One page is in use, and the consumer may not have freed all of the one
-     * before. */
+    /* True if more pages may be given back later: one page is in use, and the
+     * consumer may not have freed all of the page before. */
     return p->produced >= p->kept + 2 * page;
 }
 

@@ -46,19 +46,21 @@
  * that the producer knows all but a page of what has been freed. */
 #define SHM_BATCH_LINES (2 * SHM_SLOT_MIN / SHM_LINE / 4)
 
-/* Kinds of records. A message is one WHOLE, or a FIRST and its NEXTs. */
+/* Kinds of records. A message is one record WHOLE, or a record FIRST and
+ * records NEXT. */
 typedef enum shm_kind {
     SHM_KIND_NONE,
-    SHM_KIND_WHOLE, /* header, payload */
-    SHM_KIND_FIRST, /* total payload length (8 bytes), header, payload */
-    SHM_KIND_NEXT,  /* payload */
-    SHM_KIND_ASK,   /* a request to help with a get (share.c) */
+    SHM_KIND_WHOLE, /* whole message: header, payload */
+    SHM_KIND_FIRST, /* start: total payload length (8 bytes), header, payload */
+    SHM_KIND_NEXT, /* continuation: payload */
+    SHM_KIND_ASK, /* a request to help with a get (share.c) */
     SHM_KIND_TAKEN, /* an exposed receive was taken (show.c) */
     SHM_N_KINDS
 } shm_kind_t;
 
-/* The word: kind 8, header_len 8, id 8, reserved 8, len 32 bits, high to low;
- * len counts the record's bytes behind the word. */
+/* The word at the start of a record: 8 bits kind, 8 header_len, 8 id, 8
+ * reserved, 32 len, from high to low; len counts the record's bytes behind the
+ * word. */
 typedef struct shm_word {
     uint8_t kind, header_len, id, reserved;
     uint32_t len;
@@ -82,7 +84,7 @@ static inline shm_word_t shm_word_unpack(uint64_t word)
     };
 }
 
-/* gets of one side in which both sides copy at once */
+/* most gets of one side in which both sides copy at once */
 #define SHM_SHARE_SLOTS 4u
 
 /* State of a large get that both sides share (share.c). */
@@ -97,9 +99,11 @@ typedef struct shm_share_slot {
  * of its word. All fields but the word, `cursor`, `put` and `got` are written
  * while the entry is free. */
 typedef struct shm_entry {
-    _Alignas(SHM_LINE) _Atomic uint64_t word; /* 56 bits generation, 8 state */
+    /* 56 bits generation, 8 bits state */
+    _Alignas(SHM_LINE) _Atomic uint64_t word;
     _Atomic uint64_t match, ignore, address, len;
-    _Atomic uint64_t cursor; /* as in shm_share_slot_t */
+    /* offset up to which bytes are taken, see shm_share_slot_t */
+    _Atomic uint64_t cursor;
     _Atomic uint64_t put; /* bytes that the claimer has written */
     _Atomic uint64_t got; /* bytes that the owner has read */
 } shm_entry_t;
@@ -107,26 +111,27 @@ typedef struct shm_entry {
 #define SHM_ENTRIES PSC_EXPOSED_MAX
 
 typedef struct shm_table {
-    _Alignas(128) _Atomic uint64_t last; /* generation of the last entry */
+    /* generation of the entry exposed last */
+    _Alignas(128) _Atomic uint64_t last;
     _Atomic uint64_t seen; /* see psc_transport_ops_t.expose */
-    _Atomic uint32_t mask; /* entries that may be exposed */
+    _Atomic uint32_t mask; /* bit set of the entries that may be exposed */
     shm_entry_t entries[SHM_ENTRIES];
 } shm_table_t;
 
-#define SHM_WAKE_BELL 1u /* rings the consumer's bell */
-#define SHM_WAKE_BOARD 2u /* sets its bit on the consumer's board */
+#define SHM_WAKE_BELL 1u /* to wake: ring the consumer's bell (a pipe) */
+#define SHM_WAKE_BOARD 2u /* to wake: set a bit on the consumer's board */
 
 #define SHM_LETTER_SIZE 200u
 #define SHM_LETTER 0x10000u /* set in `kind` if a letter is present */
 
-/* The producer's last packet (link.c). */
+/* The last packet that the producer sends on its link (link.c). */
 typedef struct shm_letter {
     _Atomic uint32_t kind; /* 0 until the letter is written */
     char text[SHM_LETTER_SIZE];
 } shm_letter_t;
 
-/* The first page of a ring. Each field has one usual writer and two lines to
- * itself, because processors fetch lines in pairs. */
+/* The first page of a ring. Each field has one usual writer and two cache lines
+ * to itself, because processors fetch lines in pairs. */
 typedef struct shm_control {
     /* Written by the consumer: lines freed so far, updated once per
      * SHM_BATCH_LINES. */
@@ -134,16 +139,17 @@ typedef struct shm_control {
     /* Set by the consumer, SHM_WAKE_*: what the producer does after it has
      * published a record; the producer clears it. */
     _Alignas(128) _Atomic uint32_t sleeping;
-    /* Set by the producer: wake it when lines become free. */
+    /* Set by the producer: asks to be woken when lines become free. */
     _Alignas(128) _Atomic uint32_t starving;
-    shm_share_slot_t shares[SHM_SHARE_SLOTS]; /* gets of the producer */
-    _Alignas(128) shm_letter_t letter; /* the producer's */
+    /* gets that the producer has started */
+    shm_share_slot_t shares[SHM_SHARE_SLOTS];
+    _Alignas(128) shm_letter_t letter; /* the producer's last packet */
     /* Written by the producer: seal of the consumer's registration into which a
      * put is being written at this moment, or 0 (memory.c). */
     _Alignas(128) _Atomic uint64_t writing;
-    /* The producer's, in an inbox: inbox.h. */
+    /* The producer's offer of a connection, in an inbox only (call.h). */
     _Alignas(128) _Atomic uint32_t offer;
-    shm_table_t table; /* receives of the producer */
+    shm_table_t table; /* receives that the producer exposes */
 } shm_control_t;
 
 _Static_assert(sizeof(shm_control_t) <= 4096, "one page");
@@ -153,7 +159,7 @@ typedef struct shm_geometry {
     uint32_t slots;
 } shm_geometry_t;
 
-/* One mapping of a ring. */
+/* A ring as it is mapped in this process. */
 typedef struct shm_ring {
     shm_control_t *control; /* NULL: not mapped */
     uint8_t *lines;
@@ -165,8 +171,8 @@ typedef struct shm_ring {
 typedef struct shm_producer {
     shm_ring_t ring;
     uint32_t at; /* next line to write */
-    uint32_t need; /* lines of the last message that was refused, or 0 */
-    uint64_t produced; /* lines since the start */
+    uint32_t need; /* lines that the last refused message needs, or 0 */
+    uint64_t produced; /* lines written since the start */
     uint64_t consumed; /* control->consumed as last read */
     uint64_t limit; /* end of the lines that shm_producer_fits() allows */
     uint64_t kept; /* pages before this line have been given back */
@@ -232,8 +238,9 @@ static inline uint32_t shm_ring_piece(const shm_ring_t *ring)
     return ring->slot_size < SHM_PIECE ? ring->slot_size : SHM_PIECE;
 }
 
-/* Copies in steps for which memcpy uses no string instruction: those take up to
- * three times as long if the two addresses are not aligned alike. */
+/* Copies in steps for which memcpy uses no string instruction (rep movs): those
+ * instructions take up to three times as long if the two addresses are not
+ * aligned alike. */
 static inline void shm_ring_copy(uint8_t *to, const uint8_t *from, size_t len)
 {
     for (; len > SHM_COPY_STEP; len -= SHM_COPY_STEP) {
@@ -249,8 +256,8 @@ static inline void shm_ring_copy(uint8_t *to, const uint8_t *from, size_t len)
 /* Reads how many lines the consumer has freed. Returns PSC_ERR_PROTOCOL if the
  * number is impossible. */
 psc_status_t shm_producer_refresh(shm_producer_t *p);
-/* Gives back the freed pages that were not written since the last call. Returns
- * true if a later call may find more. */
+/* Gives back to the system the freed pages that were not written since the last
+ * call. Returns true if a later call may find more. */
 bool shm_producer_release(shm_producer_t *p);
 
 /* True if the lines may be written without a look at `consumed`. One line more
@@ -309,8 +316,8 @@ static inline const uint8_t *shm_consumer_bytes(const shm_consumer_t *c)
     return c->ring.lines + (size_t)c->at * SHM_LINE + SHM_WORD_SIZE;
 }
 
-/* Returns the lines to the producer. True if the producer sleeps and waits for
- * them. */
+/* Returns the consumed lines to the producer. True if the producer sleeps and
+ * waits for them. */
 bool shm_consumer_publish(shm_consumer_t *c);
 
 static inline bool shm_consumer_advance(shm_consumer_t *c, uint32_t lines)

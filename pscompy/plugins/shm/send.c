@@ -4,7 +4,7 @@
 #include "pscompy/transport/kit/iov.h"
 #include "shm.h"
 
-/* Position in a gathered payload. */
+/* Position in the pieces of a payload that is being copied. */
 typedef struct shm_gather {
     const psc_iov_t *iov;
     size_t filled;
@@ -29,16 +29,16 @@ static void shm_gather_copy(shm_gather_t *from, uint8_t *to, size_t len)
     }
 }
 
-/* Half of the ring, so that a message fits although the consumer reports freed
- * lines late (see shm_consumer_advance). */
+/* The longest message takes half of the ring, so that a message fits although
+ * the consumer reports freed lines late (see shm_consumer_advance). */
 size_t shm_am_max(const shm_geometry_t *geometry)
 {
     size_t records = geometry->slots / 2;
     return records * (geometry->slot_size - SHM_WORD_SIZE) - sizeof(uint64_t);
 }
 
-/* Lines of a message that needs several records; all but the last record are
- * full. */
+/* Returns the number of lines of a message that needs several records; all but
+ * the last record are full. */
 static uint32_t shm_am_lines(const shm_ring_t *ring, size_t len)
 {
     size_t piece = shm_ring_piece(ring), room = piece - SHM_WORD_SIZE;
@@ -59,7 +59,8 @@ static __attribute__((noinline)) psc_status_t shm_am_make_room(shm_ep_t *ep,
     if (status == PSC_ERR_PROTOCOL)
         shm_ep_fail(ep, status, "shm: the peer freed lines it never had");
     else if (status != PSC_OK)
-        shm_active_add(ep); /* sleep.c asks to be woken for active ones */
+        /* sleep.c asks for wake-ups by active endpoints only */
+        shm_active_add(ep);
     return status;
 }
 
@@ -72,9 +73,9 @@ psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
     return shm_am_make_room(ep, lines);
 }
 
-/* Does what the receiver asks for. The board is set after the record was
- * published (board.h). Not inlined, so that the fast path saves no registers.
- */
+/* Wakes the receiver in the way that its flag `sleeping` asks for. The board is
+ * set after the record was published (board.h). Not inlined, so that the fast
+ * path saves no registers. */
 __attribute__((noinline)) void shm_ep_tell(shm_ep_t *ep)
 {
     uint32_t asked = atomic_exchange_explicit(&ep->tx.ring.control->sleeping, 0,

@@ -16,9 +16,9 @@
 
 #include "memory.h"
 
-/* A piece is half of the rest, within these bounds and in whole pages, so that
- * both sides finish at about the same time. A get that is shorter than two of
- * the shortest pieces is halved, too. */
+/* A piece is half of the bytes that are left, within these bounds and in whole
+ * pages, so that both sides finish at about the same time. A get that is
+ * shorter than two of the shortest pieces is halved, too. */
 #define SHM_PIECE_MIN (32u << 10)
 #define SHM_PIECE_MAX SHM_PUT_MAX
 #define SHM_PIECE_PAGE 4096u
@@ -31,16 +31,16 @@ typedef struct shm_share {
     psc_link_t listed; /* in ep->shares or iface->free_shares */
     uint8_t *buffer;
     psc_rkey_t key;
-    uint64_t offset; /* in the key's region */
+    uint64_t offset; /* offset in the key's region */
     uint64_t len; /* after a failure, the bytes that were taken until then */
-    uint64_t own;    /* bytes that this process took */
+    uint64_t own;    /* bytes that this process has taken to copy */
     uint64_t turn;
-    int slot; /* -1 if the owner has not been asked */
+    int slot; /* -1 if the owner has not been asked to help */
     psc_status_t status;
     psc_comp_t *comp;
 } shm_share_t;
 
-/* Body of a record of kind ASK. */
+/* Body of a record of kind ASK: a request to help with a get. */
 typedef struct shm_ask {
     uint32_t slot, turn;
     /* address in the owner's memory, and in the getter's buffer */
@@ -51,7 +51,8 @@ typedef struct shm_ask {
 
 _Static_assert(sizeof(shm_ask_t) + SHM_WORD_SIZE <= SHM_LINE, "one line");
 
-/* An endpoint stays active while it shares a get. */
+/* Adds `change` to the number of shared gets. An endpoint stays active while it
+ * shares one. */
 static void shm_share_count(shm_ep_t *ep, int change)
 {
     shm_ep_iface(ep)->n_sharing += (uint32_t)change;
@@ -95,8 +96,8 @@ static shm_share_slot_t *shm_share_slot(const shm_ep_t *ep,
     return &ep->tx.ring.control->shares[share->slot];
 }
 
-/* If neither a slot nor room in the ring is free, the get continues without
- * help and asks again later. */
+/* Asks the owner to help. If no slot or no room in the ring is free, the get
+ * continues without help and asks again later. */
 static void shm_share_ask(shm_ep_t *ep, shm_share_t *share)
 {
     int slot = __builtin_ffs((int)~ep->share_slots) - 1;
@@ -148,7 +149,8 @@ psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
     return PSC_INPROGRESS;
 }
 
-/* Take no more pieces. The pieces that were taken are still being copied. */
+/* Take no more pieces of this get. Pieces that were taken before may still be
+ * copied. */
 static void shm_share_stop(shm_ep_t *ep, shm_share_t *share,
                            psc_status_t status)
 {
@@ -260,8 +262,9 @@ static void shm_help_end(shm_ep_t *ep, shm_help_t *help)
     shm_share_count(ep, -1);
 }
 
-/* The previous get of the slot has completed. If the registration is gone, our
- * side has cancelled the get and the request is ignored. */
+/* The peer asks for help with a get. The previous get of its slot has
+ * completed. If the registration is gone, our side has cancelled the get and
+ * the request is ignored. */
 bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -292,8 +295,8 @@ bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes)
     return true;
 }
 
-/* If a taken piece cannot be written, report it in `helped`, so that the getter
- * does not wait for it. */
+/* Copy a piece of a get of the peer. If the piece cannot be written, report the
+ * failure in `helped`, so that the getter does not wait for the piece. */
 static unsigned shm_help_move(shm_ep_t *ep, shm_help_t *help,
                               shm_share_slot_t *shared)
 {

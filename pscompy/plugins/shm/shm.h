@@ -13,18 +13,18 @@
  *   inbox.[ch]   calls between the ranks of a job
  *   trial.c      the stages in which two endpoints come to trust each other
  *   ep.c         endpoints: creating, addresses, closing
- *   offer.c      the rings, bells and probes that they offer each other
+ *   offer.c      the rings, bells and probes that endpoints offer each other
  *   receive.c    messages out of the rings
  *   map.c        a peer's segments as memory of ours
- *   show.c       receives that peers see and take
- *   place.c      copying into them
+ *   show.c       posted receives that peers see and take
+ *   place.c      copying into those receives
  *   memory.c     registration, put and get (memory.h)
  *   share.c      large gets, at which both processes copy
  *   cma.c        copies by cross-memory attach
  *   send.c       messages into the rings
  *   sleep.c      how this process falls asleep, and how peers wake it
  *   state.c      the states of endpoints, and how they fail
- *   link.c       one Unix socket to one peer: packets (wire.h), letters
+ *   link.c       one Unix socket to one peer: packets, and the last packet
  *   active.c     the endpoints whose rings are read in every pass
  *   source.c     descriptors that wake us
  *   board.[ch]   the bits by which peers tell which ring has something
@@ -45,9 +45,9 @@
 #define SHM_LISTENER "listener" /* prefix of a socket's name in its folder */
 #define SHM_INBOX "inbox" /* prefix of an inbox's name in the job's folder */
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
-/* A single put holds the worker's lock while it copies. */
+/* Most bytes of one put, because it holds the worker's lock while it copies. */
 #define SHM_PUT_MAX (1u << 20)
-/* A get is divided into many copies, so it may be long. */
+/* Most bytes of one get, which is divided into many copies. */
 #define SHM_GET_MAX (1u << 30)
 /* Gets below this length are not shared, because asking the peer would cost
  * more than its help gains. */
@@ -55,8 +55,10 @@
 /* Messages up to this length are copied out of the ring before the upcall reads
  * them. */
 #define SHM_PRIVATE_MAX 256u
-#define SHM_ANONYMOUS_MAX 64u /* accepted links without an endpoint */
-#define SHM_ANONYMOUS_NS 10000000000ll /* age at which they are closed */
+/* most accepted links that have not named an endpoint */
+#define SHM_ANONYMOUS_MAX 64u
+/* age at which a link that has named no endpoint is closed */
+#define SHM_ANONYMOUS_NS 10000000000ll
 
 typedef struct shm_iface shm_iface_t;
 typedef struct shm_ep shm_ep_t;
@@ -66,10 +68,11 @@ typedef struct shm_inbox shm_inbox_t;
 
 /* ---- descriptors of the epoll set ---- */
 
-/* Embedded in the structure that owns the descriptor. */
+/* A descriptor in an epoll set, and its handler. Embedded in the structure that
+ * owns the descriptor. */
 typedef struct shm_source {
     void (*ready)(struct shm_source *self, uint32_t events);
-    int fd; /* -1: none */
+    int fd; /* -1: no descriptor */
     int set; /* the epoll set that watches it */
 } shm_source_t;
 
@@ -92,11 +95,13 @@ typedef struct shm_listener {
     char job[SHM_PATH_MAX - 32];
 } shm_listener_t;
 
-/* Estimates of copies, for psc_iface_attr_t. */
+/* Estimated speeds of copies, for psc_iface_attr_t. */
 typedef struct shm_rates {
-    double copy, attach; /* bytes per second, through a record and by attach */
-    double attach_ns; /* the start of an attach */
-    bool measured; /* otherwise declared */
+    /* bytes per second, copied through a ring's record and by cross-memory
+     * attach */
+    double copy, attach;
+    double attach_ns; /* time that starting a cross-memory attach takes */
+    bool measured; /* false: the rates are default values */
 } shm_rates_t;
 
 struct shm_iface {
@@ -104,11 +109,12 @@ struct shm_iface {
     /* Dead endpoints stay in the array until progress returns. */
     shm_ep_t **eps;
     uint32_t n_eps, room;
-    shm_ep_t **active; /* the endpoints that are POLLED or NOTED (active.c) */
+    /* endpoints in state SHM_WATCH_POLLED or SHM_WATCH_NOTED (active.c) */
+    shm_ep_t **active;
     uint32_t n_active;
-    uint32_t n_noted; /* endpoints that are NOTED */
-    uint32_t n_idle; /* endpoints that are IDLE or BELL */
-    uint32_t n_quiet; /* endpoints that are IDLE */
+    uint32_t n_noted; /* endpoints in state SHM_WATCH_NOTED */
+    uint32_t n_idle; /* in state SHM_WATCH_IDLE or SHM_WATCH_BELL */
+    uint32_t n_quiet; /* endpoints in state SHM_WATCH_IDLE */
     uint32_t looks;
     shm_board_t *board;
     int board_fd;
@@ -118,24 +124,27 @@ struct shm_iface {
      * polled more often. */
     uint32_t n_connecting;
     uint32_t n_failing; /* failures that progress has yet to report */
-    uint32_t idle_polls; /* passes since the sockets were last polled */
+    /* passes of progress since the last poll of the sockets */
+    uint32_t idle_polls;
     bool in_progress;
     bool armed; /* The `sleeping` flags are set in the peers' rings. */
-    /* A peer has rung the bell since; it must be drained before the next
-     * arm. */
+    /* A peer has written to the pipe `bell` since the last arm; the pipe must
+     * be drained before the next arm. */
     bool rung;
     bool buried; /* a link or an endpoint waits to be freed */
-    bool mail; /* The bell was rung; a letter may have arrived. */
+    /* The bell was rung; a letter (the last packet of a peer, see link.c) may
+     * have arrived. */
+    bool mail;
     bool closing;
     bool expedited; /* membarrier works, so producers need no fence */
     shm_cma_mode_t cma;
     shm_rates_t rates;
-    shm_geometry_t geometry; /* rings that this interface creates */
+    shm_geometry_t geometry; /* size of the rings that this interface creates */
     int epoll;
-    /* an epoll set within that set: the listening socket and the processes of
+    /* an epoll set inside `epoll`: the listening socket and the processes of
      * peers, for a thread that makes progress only when those need it */
     shm_source_t peers;
-    shm_source_t bell; /* pipe to which peers write */
+    shm_source_t bell; /* pipe to which peers write to wake this process */
     shm_source_t timer; /* ticks while n_ticking > 0 or `releasing` */
     uint32_t n_ticking;
     bool releasing; /* rings may have pages to be given back (source.c) */
@@ -145,22 +154,23 @@ struct shm_iface {
     /* handlers of links, set by transport.c */
     void (*link_ready)(shm_source_t *socket, uint32_t events);
     void (*process_ready)(shm_source_t *process, uint32_t events);
-    /* all registrations, and the unused ones among them */
+    /* lists of all registrations, and of those that are not in use */
     psc_mem_t *mems, *free_mems;
     uint64_t last_seal;
-    /* shared gets in flight, our own and the peers' that we help with, and
-     * placements */
+    /* shared gets in flight (share.c), our own and the peers' that we help
+     * with, and placements (place.c) */
     uint32_t n_sharing;
-    uint32_t n_showing; /* those of n_sharing that are placements (place.c) */
+    uint32_t n_showing; /* part of n_sharing: placements (place.c) */
     psc_list_t free_shares;
     uint8_t boot[SHM_ID_SIZE];
     uint8_t process[SHM_ID_SIZE]; /* random id of this interface */
     uid_t uid;
-    int rank; /* in the job that was joined, or SHM_NO_RANK */
-    uint8_t key[PSC_TOKEN_SIZE]; /* of that job */
-    shm_inbox_t *inbox; /* NULL before that */
+    int rank; /* our rank in the joined job, or SHM_NO_RANK */
+    uint8_t key[PSC_TOKEN_SIZE]; /* key of the joined job */
+    shm_inbox_t *inbox; /* NULL before a job is joined */
     int inbox_fd;
-    shm_source_t knock; /* pipe to which ranks that call write */
+    /* pipe to which ranks write that ask for a connection */
+    shm_source_t knock;
     shm_ep_t **ranks; /* the endpoint of each rank of the job, or NULL */
 };
 
@@ -182,7 +192,7 @@ typedef enum shm_ep_state {
 typedef struct shm_address {
     uint32_t magic;
     uint32_t uid;
-    uint32_t pid; /* shown in messages only */
+    uint32_t pid; /* shown in texts of errors only */
     uint32_t path_len;
     uint64_t ep;
     uint8_t boot[SHM_ID_SIZE];
@@ -193,7 +203,7 @@ typedef struct shm_address {
 #define SHM_ADDRESS_MAGIC 0x6d687361u /* "ashm" */
 #define SHM_ADDRESS_HEAD offsetof(shm_address_t, path)
 
-/* A message in arrival that spans several records. */
+/* A message that consists of several records and is arriving. */
 typedef struct shm_incoming {
     /* bytes that have yet to arrive; 0 if no message is in arrival */
     uint64_t rest;
@@ -211,7 +221,7 @@ typedef struct shm_probe {
     struct shm_probe *next;
 } shm_probe_t;
 
-/* A get of the peer that this process may help with. */
+/* A get of the peer that this process may help with by copying (share.c). */
 typedef struct shm_help {
     const psc_mem_t *mem; /* NULL if the slot is unused */
     uint64_t seal; /* seal of `mem` when the peer asked for help */
@@ -241,21 +251,22 @@ struct shm_ep {
     bool self; /* connected to itself */
     bool failing; /* progress has yet to report status and reason */
     int rank; /* the rank that ep_call has called, or SHM_NO_RANK */
-    int bell; /* the peer's pipe, or -1 */
+    int bell; /* pipe that wakes the peer, or -1 */
     shm_board_t *peer_board;
-    uint32_t peer_bit; /* on the peer's board */
-    uint32_t bit; /* on our board; SHM_NO_BIT if all are taken */
-    uint32_t place; /* in iface->active */
+    uint32_t peer_bit; /* our bit on the peer's board */
+    uint32_t bit; /* the peer's bit on our board; SHM_NO_BIT if all are taken */
+    uint32_t place; /* index in iface->active */
     shm_watch_t watch;
-    uint64_t seen; /* rx.consumed at the last look */
+    uint64_t seen; /* rx.consumed at the last shm_active_look() */
     shm_producer_t tx;
     shm_consumer_t rx;
     shm_incoming_t incoming;
     psc_list_t shares; /* our large gets, in the order of their start */
     uint32_t share_slots; /* bit set of the slots of SHM_SHARE_SLOTS in use */
-    uint32_t n_sharing; /* gets of both sides that are shared; placements */
-    shm_show_t *show; /* NULL until it exposes or claims a receive */
-    uint32_t turn; /* counts how often a slot was taken */
+    /* shared gets of both sides, and placements (place.c) */
+    uint32_t n_sharing;
+    shm_show_t *show; /* NULL until the endpoint exposes or claims a receive */
+    uint32_t turn; /* counts how often a slot of share_slots was taken */
     shm_help_t helps[SHM_SHARE_SLOTS];
     /* the peer's process, from SO_PEERCRED; 0 if it is not visible in our name
      * space */
@@ -268,21 +279,21 @@ struct shm_ep {
     psc_status_t status; /* why the endpoint failed or is leaving */
     char reason[PSC_REASON_MAX];
     shm_probe_t *probe;
-    bool probing; /* The peer may still write the echo. */
+    bool probing; /* The peer may still write to probe->echo. */
 };
 
 /* ---- links ---- */
 
 /* trial.c has the table with the packet that each stage expects. */
 typedef enum shm_stage {
-    SHM_STAGE_DIAL, /* connector: the peer's backlog is full */
+    SHM_STAGE_DIAL, /* connector: the peer's backlog is full; connect again */
     SHM_STAGE_ANONYMOUS, /* acceptor: no hello yet */
     SHM_STAGE_PARKED, /* acceptor: ep_connect is still to be called */
-    SHM_STAGE_CHALLENGE, /* connector */
-    SHM_STAGE_PROOF, /* acceptor */
-    SHM_STAGE_OFFER, /* connector */
-    SHM_STAGE_VERDICT, /* both */
-    SHM_STAGE_OPEN, /* both: guards the connection */
+    SHM_STAGE_CHALLENGE, /* connector: waits for the challenge */
+    SHM_STAGE_PROOF, /* acceptor: waits for the proof and the offer */
+    SHM_STAGE_OFFER, /* connector: waits for the acceptor's offer */
+    SHM_STAGE_VERDICT, /* waits for the verdict on cross-memory attach */
+    SHM_STAGE_OPEN, /* both: connected; the link notices the peer's end */
     SHM_STAGE_PARTING, /* both: we have closed; the peer may not have */
     SHM_STAGE_OVER,
     SHM_N_STAGES
@@ -298,14 +309,14 @@ struct shm_link {
     shm_ep_t *ep; /* NULL in stage ANONYMOUS */
     shm_stage_t stage;
     bool dead;
-    bool verdict; /* The peer's probe could be read here. */
+    bool verdict; /* This side could read the peer's probe. */
     bool forced; /* The peer demands cross-memory attach. */
     /* The peer watches our process and needs no socket to notice its end. */
     bool guarded;
     /* In stage OPEN with the socket closed; the last packet arrives as a
-     * letter. */
+     * letter, in the control page of the peer's ring. */
     bool by_mail;
-    bool posted; /* Our letter is written. */
+    bool posted; /* Our letter to the peer is written. */
     pid_t pid;
     int64_t since; /* time of accept() */
     shm_hello_t hello;
@@ -326,7 +337,8 @@ static inline shm_iface_t *shm_ep_iface(const shm_ep_t *ep)
     return (shm_iface_t *)ep->super.iface;
 }
 
-/* The kind of the peer's letter, or 0 if there is none. */
+/* Returns the kind of the peer's letter (its last packet, written into the
+ * control page of its ring), or 0 if there is none. */
 static inline uint32_t shm_link_letter(const shm_link_t *link)
 {
     return link->by_mail
@@ -335,15 +347,15 @@ static inline uint32_t shm_link_letter(const shm_link_t *link)
                : 0;
 }
 
-/* calibrate.c */
+/* Functions of calibrate.c. */
 void shm_iface_calibrate(shm_iface_t *iface);
 
-/* settings.c */
+/* Functions of settings.c. */
 psc_status_t shm_iface_configure(shm_iface_t *iface,
                                  const psc_open_params_t *params);
 psc_status_t shm_iface_identify(shm_iface_t *iface, char *reason);
 
-/* listen.c */
+/* Functions of listen.c. */
 psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
                                char *reason);
 void shm_listener_close(shm_iface_t *iface);
@@ -351,37 +363,39 @@ psc_status_t shm_join(psc_iface_t *iface, const uint8_t *key, int rank,
                       int *fd_p);
 void shm_listener_resume(shm_iface_t *iface);
 
-/* connect.c */
+/* Functions of connect.c. */
 psc_status_t shm_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
 void shm_link_dial(shm_link_t *link);
 void shm_link_ready(shm_source_t *socket, uint32_t events);
 void shm_process_ready(shm_source_t *process, uint32_t events);
 void shm_letters_take(shm_iface_t *iface);
 
-/* trial.c */
+/* Functions of trial.c. */
 const char *shm_stage_name(shm_stage_t stage);
 void shm_trial_check(shm_link_t *link, psc_status_t status);
-/* Acceptor: continue a parked link after ep_connect was called. */
+/* Acceptor: sends the challenge, once the hello has arrived and ep_connect was
+ * called. */
 void shm_trial_challenge(shm_link_t *link);
-/* Both verdicts on cross-memory attach are known: the endpoint is up, or fails.
- */
+/* Called when both sides have reported whether cross-memory attach works: the
+ * endpoint is then up, or fails. */
 void shm_trial_finish(shm_link_t *link, bool verdict);
 void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
 void shm_trial_hangup(shm_link_t *link);
 
-/* inbox.c */
+/* Functions of inbox.c. */
 psc_status_t shm_inbox_create(shm_iface_t *iface);
 void shm_inbox_close(shm_iface_t *iface);
-/* The name of a rank's inbox, SHM_PATH_MAX bytes. Returns false if it is too
- * long. */
+/* Writes the path of a rank's inbox into `name`, which has SHM_PATH_MAX bytes.
+ * Returns false if it is too long. */
 bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name);
-/* Processes the bits of the inbox's board. */
+/* Handles the ranks that have set their bits on the board of our inbox. */
 void shm_inbox_collect(shm_iface_t *iface);
 psc_status_t shm_ep_call(psc_ep_t *ep, int rank);
-/* Process the rank's answer, if there is one. */
+/* Process the answer of the rank that the endpoint has called, if there is
+ * one. */
 void shm_call_check(shm_ep_t *ep);
 
-/* ep.c */
+/* Functions of ep.c. */
 psc_status_t shm_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
 psc_status_t shm_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
 void shm_ep_close(psc_ep_t *ep);
@@ -392,22 +406,26 @@ int shm_ep_called(const psc_ep_t *ep, int *process_p);
 /* Free dead links and endpoints, unless progress iterates over them. */
 void shm_iface_bury(shm_iface_t *iface);
 
-/* offer.c */
-/* `answer` is the connector's reply to the challenge; NULL for the acceptor. */
+/* Functions of offer.c. */
+/* Sends our ring, bell, board and probe to the peer. `answer` is the
+ * connector's reply to the challenge; NULL for the acceptor. */
 psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer);
-/* Takes the bell out of `fds`. The ring's descriptor stays there and is closed
- * by the caller. Returns false if the endpoint has failed. */
+/* Uses the peer's offer. Takes the bell (a pipe) out of `fds`. The ring's
+ * descriptor stays there and is closed by the caller. Returns false if the
+ * endpoint has failed. */
 bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds);
 shm_probe_t *shm_probe_create(void);
 void shm_probe_drop(shm_probe_t *probe, bool probing);
 
-/* receive.c, send.c */
+/* Functions of receive.c, send.c. */
 unsigned shm_am_poll(shm_ep_t *ep);
 psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines);
-/* Wakes the peer if it sleeps. Called after something was published. */
+/* Wakes the peer if it sleeps. Called after a record or a count was written
+ * that the peer may wait for. */
 void shm_ep_wake(shm_ep_t *ep);
 void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes);
-/* Does what the receiver asks for after a record was published. */
+/* After a record was published: wakes the receiver in the way that its flag
+ * `sleeping` asks for. */
 void shm_ep_tell(shm_ep_t *ep);
 size_t shm_am_max(const shm_geometry_t *geometry);
 psc_status_t shm_am_short(psc_ep_t *ep, uint8_t id, const void *header,
@@ -416,15 +434,15 @@ psc_status_t shm_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, const psc_iov_t *iov,
                           size_t n_iov);
 
-/* sleep.c */
+/* Functions of sleep.c. */
 int shm_sleep_fd(psc_iface_t *iface);
 psc_status_t shm_sleep_arm(psc_iface_t *iface);
 void shm_sleep_disarm(shm_iface_t *iface);
 
-/* state.c */
+/* Functions of state.c. */
 psc_status_t shm_random(void *buffer, size_t len);
 bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state);
-/* Record the failure; progress reports it. */
+/* Record a failure of the endpoint; progress reports it. */
 void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* The peer has closed or is lost: deliver the records that have arrived, then
@@ -432,7 +450,7 @@ void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
 void shm_ep_leave(shm_ep_t *ep, psc_status_t status, const char *reason);
 void shm_iface_report(shm_iface_t *iface);
 
-/* link.c */
+/* Functions of link.c. */
 #define SHM_EXHAUSTED "no descriptor is left (RLIMIT_NOFILE; see ulimit -n)"
 /* Text of errno for log lines. */
 const char *shm_link_why(int error);
@@ -444,9 +462,9 @@ psc_status_t shm_link_identify(shm_link_t *link, char *reason);
 void shm_link_guard(shm_link_t *link);
 psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
                            const int *fds, size_t n_fds);
-/* Returns the length of the packet, 0 if the peer has closed, or -1. Unused
- * entries of `fds` stay -1. Sets *cut_p if the kernel dropped descriptors
- * because this process may open no more. */
+/* Receives a packet. Returns its length, 0 if the peer has closed, or -1.
+ * Unused entries of `fds` stay -1. Sets *cut_p if the kernel dropped
+ * descriptors because this process may open no more. */
 ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
                       bool *cut_p);
 void shm_link_refuse(shm_link_t *link, const char *reason);
@@ -456,48 +474,51 @@ void shm_link_part(shm_link_t *link, shm_packet_t *packet);
 void shm_link_close(shm_link_t *link);
 void shm_link_free(shm_link_t *link);
 
-/* active.c */
-/* Gives the endpoint a bit of the board, if one is left. */
+/* Functions of active.c. */
+/* Gives the endpoint a bit of our board (board.h), if one is left. */
 void shm_active_enrol(shm_ep_t *ep);
-/* Called when the endpoint is up. */
+/* Called when the endpoint is up: makes it active or idle (active.c). */
 void shm_active_begin(shm_ep_t *ep);
 void shm_active_add(shm_ep_t *ep);
-/* Takes back the endpoint's bit, too. */
+/* Removes the endpoint from the active ones, and takes back its bit of the
+ * board. */
 void shm_active_remove(shm_ep_t *ep);
-/* Makes the endpoint active if its ring has something. True if it has. */
+/* Makes the endpoint active if a record has arrived in its ring. Returns true
+ * if so. */
 bool shm_active_notice(shm_ep_t *ep);
 /* Calls `take` for the bits of a board, and clears them. */
 void shm_active_take(shm_iface_t *iface, shm_board_t *board,
                      void (*take)(shm_iface_t *iface, uint32_t bit));
 /* Makes the endpoints active whose bits the board shows. */
 void shm_active_collect(shm_iface_t *iface);
-/* Reads the rings of all idle endpoints. True if one of them has something. */
+/* Looks into the rings of all idle endpoints. Returns true if a record has
+ * arrived in one of them. */
 bool shm_active_scan(shm_iface_t *iface);
 void shm_active_look(shm_iface_t *iface);
 /* Asks the peers of idle endpoints to ring the bell from now on. Returns false
  * if they have been asked before. */
 bool shm_active_ask_bell(shm_iface_t *iface);
 
-/* source.c */
+/* Functions of source.c. */
 psc_status_t shm_sources_open(shm_iface_t *iface);
 void shm_sources_close(shm_iface_t *iface);
 psc_status_t shm_source_watch(int set, shm_source_t *source);
 void shm_source_unwatch(shm_source_t *source);
 void shm_source_close(shm_source_t *source);
-/* A pipe as one descriptor to read and write, or -1. */
+/* Creates a pipe. Returns one descriptor for reading and writing, or -1. */
 int shm_pipe_open(void);
 void shm_source_drain(const shm_source_t *source);
 /* Handles the events of an epoll set; returns their number. */
 unsigned shm_sources_poll(int set);
 void shm_timer_run(shm_iface_t *iface, int change);
 /* Called when a ring is about to use another page: from now on the timer gives
- * back those that are not used for a while. */
+ * back pages that are not used for a while. */
 void shm_release_begin(shm_iface_t *iface);
-/* Called when the timer ticks. */
+/* Called when the timer ticks: gives back unused pages of the rings. */
 void shm_release_step(shm_iface_t *iface);
 void shm_bell_ring(int bell);
-/* Executes a full fence in this process, and in its peers if they leave that to
- * this process. */
+/* Executes a full fence in this process, and by membarrier in those peers that
+ * leave it to this process. */
 void shm_source_barrier(const shm_iface_t *iface);
 
 #endif

@@ -23,11 +23,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Body of a record of kind TAKEN. */
+/* Body of a record of kind TAKEN: the sender has taken a receive. */
 typedef struct shm_taken {
     uint32_t entry, reserved;
     uint64_t generation, bits;
-    uint64_t from, len; /* the claimer's message */
+    uint64_t from, len; /* address and length of the claimer's message */
 } shm_taken_t;
 
 _Static_assert(sizeof(shm_taken_t) + SHM_WORD_SIZE <= SHM_LINE, "one line");
@@ -46,7 +46,7 @@ static bool shm_show_usable(const shm_ep_t *ep)
 
 /* ---- the owner's table ---- */
 
-/* Free the entries that their claimers have done with. */
+/* Free the entries of receives with which their claimers have finished. */
 static void shm_show_reap(shm_ep_t *ep, shm_show_t *show)
 {
     for (uint32_t rest = show->landed; rest != 0; rest &= rest - 1) {
@@ -134,7 +134,7 @@ uint32_t shm_exposed(psc_ep_t *super, psc_sighted_t *sighted, uint64_t *seen_p)
 
     if (!shm_show_usable(ep))
         return 0;
-    /* first, so that all entries up to `last` are visible */
+    /* load `last` first, so that all entries up to it are visible */
     last = atomic_load_explicit(&table->last, memory_order_acquire);
     mask = atomic_load_explicit(&table->mask, memory_order_relaxed);
     for (; mask != 0; mask &= mask - 1) {
@@ -187,7 +187,8 @@ psc_status_t shm_claim(psc_ep_t *super, const psc_sighted_t *sighted,
     if (status != PSC_OK)
         return status;
     show = shm_show_get(ep);
-    /* the last two conditions only if the peer violates the protocol */
+    /* the second and the third condition are met only if the peer violates the
+     * protocol */
     if (show == NULL || (show->placing & 1u << sighted->entry) != 0 ||
         room >= SHM_OFFSET_MASK ||
         !shm_entry_change(entry, sighted->generation, SHM_ENTRY_EXPOSED,

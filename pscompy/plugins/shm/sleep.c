@@ -18,7 +18,7 @@ int shm_sleep_fd(psc_iface_t *iface)
     return shm_iface(iface)->epoll;
 }
 
-/* True if a peer has woken us: it clears the flag. Else the flag becomes
+/* True if a peer has woken us, which clears the flag. Else the flag becomes
  * `awake`. */
 static bool shm_flag_taken(_Atomic uint32_t *flag, uint32_t awake)
 {
@@ -46,7 +46,8 @@ static bool shm_ep_disarm(shm_ep_t *ep)
     return rung;
 }
 
-/* True if the peer relies on our membarrier call instead of its own fence. */
+/* Sets the flags that ask the peer to wake us. True if the peer relies on our
+ * membarrier call instead of its own fence. */
 static bool shm_ep_arm(shm_ep_t *ep)
 {
     if (ep->state != SHM_EP_UP)
@@ -79,8 +80,8 @@ void shm_sleep_disarm(shm_iface_t *iface)
         iface->rung |= shm_ep_disarm(iface->active[i]);
 }
 
-/* The bell may have announced a letter; the next pass polls the sockets and
- * processes it. */
+/* Drains the bell. The bell may have announced a letter, which the next pass of
+ * progress processes. */
 static void shm_bell_silence(shm_iface_t *iface)
 {
     shm_source_drain(&iface->bell);
@@ -89,7 +90,7 @@ static void shm_bell_silence(shm_iface_t *iface)
 }
 
 /* True if the sockets, letters or calls have to be looked at, which the next
- * pass then does. */
+ * pass of progress then does. */
 static bool shm_iface_pending(shm_iface_t *iface)
 {
     bool pending = iface->mail || shm_inbox_pending(iface);

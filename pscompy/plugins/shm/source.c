@@ -13,8 +13,8 @@
 
 /* the timer's period */
 #define SHM_TICK_NS 10000000
-/* its period while only rings wait for it, whose pages are given back after one
- * or two */
+/* the timer's period while it runs only to give back unused pages of rings,
+ * which happens after one or two periods */
 #define SHM_RELEASE_NS 100000000
 #define SHM_EVENTS_MAX 16
 
@@ -35,8 +35,8 @@ void shm_source_unwatch(shm_source_t *source)
     epoll_ctl(source->set, EPOLL_CTL_DEL, source->fd, NULL);
 }
 
-/* Removed from the set explicitly: a forked child may hold a copy of the
- * descriptor, and then close() would not end the watch. */
+/* The descriptor is removed from the epoll set explicitly: a forked child may
+ * hold a copy of the descriptor, and then close() would not end the watch. */
 void shm_source_close(shm_source_t *source)
 {
     if (source->fd < 0)

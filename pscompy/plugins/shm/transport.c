@@ -142,8 +142,8 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
         .bandwidth = cma ? rates->attach : rates->copy,
         .copy_bandwidth = rates->copy,
         .pipeline = SHM_PIECE,
-        /* Nothing is registered, but each attach finds the pages anew; the cost
-         * model counts two registrations. */
+        /* Nothing is registered, but each cross-memory attach looks up the
+         * pages; the cost model counts two registrations. */
         .reg_ns = cma ? rates->attach_ns / 2 : 0,
         .measured = rates->measured,
         .poll_ns = 10,
@@ -159,8 +159,8 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
 
 /* ---- progress ---- */
 
-/* Polls the sockets every `limit` passes, and when the rings hold no reason for
- * the wake-up. */
+/* Returns true if the sockets are to be polled: every `limit` passes, and when
+ * the rings hold no reason for the wake-up. */
 static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
 {
     uint32_t limit =
@@ -172,8 +172,8 @@ static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
     return true;
 }
 
-/* Continues shared gets and placements. Not inlined, so that the fast path
- * saves no registers. */
+/* Continues shared gets (share.c) and placements (place.c). Not inlined, so
+ * that the fast path saves no registers. */
 static __attribute__((noinline)) unsigned shm_iface_copy(shm_iface_t *iface)
 {
     unsigned n = 0;

@@ -114,9 +114,10 @@ static void shm_stage_proof(shm_link_t *link, const shm_packet_t *packet,
     shm_trial_check(link, status);
 }
 
-/* From here on letters replace packets; a letter may be present already. The
- * socket stays if either side cannot watch the other's process (name spaces);
- * its hang-up then shows that the peer has ended. */
+/* From here on letters (in the ring's control page, see link.c) replace
+ * packets; a letter may be present already. The socket stays if either side
+ * cannot watch the other's process (name spaces); its hang-up then shows that
+ * the peer has ended. */
 static void shm_trial_begin_letters(shm_link_t *link)
 {
     if (link->process.fd < 0 || !link->guarded)
@@ -125,7 +126,8 @@ static void shm_trial_begin_letters(shm_link_t *link)
     link->by_mail = link->iface->mail = true;
 }
 
-/* Both probes are decided. Returns false if the endpoint has failed. */
+/* Decides whether cross-memory attach is used, when both sides have tried to
+ * read the other's probe. Returns false if the endpoint has failed. */
 static bool shm_trial_judge(shm_link_t *link, bool verdict)
 {
     shm_ep_t *ep = link->ep;
@@ -172,7 +174,8 @@ void shm_trial_finish(shm_link_t *link, bool verdict)
         shm_trial_open(link);
 }
 
-/* The connector's verdict is the last word: the acceptor is up with it. */
+/* The connector's verdict is the last packet: the acceptor is up when it
+ * arrives. */
 static void shm_stage_offer(shm_link_t *link, const shm_packet_t *packet,
                             int *fds)
 {
@@ -197,7 +200,8 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
     shm_trial_finish(link, packet->u.verdict == 1);
 }
 
-/* The peer sends no more and writes no more into our memory. */
+/* The peer has closed, too: it sends no more and writes no more into our
+ * memory. */
 static void shm_stage_parting(shm_link_t *link, const shm_packet_t *packet,
                               int *fds)
 {
@@ -216,7 +220,7 @@ static void shm_stage_open(shm_link_t *link, const shm_packet_t *packet,
     (void)fds;
     shm_ep_leave(ep, PSC_ERR_CLOSED, "shm: the peer closed the endpoint");
     /* Puts of ours do not touch the peer's memory after this answer; the peer
-     * may free it. */
+     * may then free its memory. */
     shm_link_send(link, &answer, NULL, 0);
     shm_link_close(link);
 }
@@ -225,7 +229,7 @@ static void shm_stage_open(shm_link_t *link, const shm_packet_t *packet,
 
 typedef struct shm_stage_row {
     const char *name;
-    /* the packet that the stage expects, and the descriptors that it carries */
+    /* the packet that the stage expects, and the number of its descriptors */
     shm_packet_kind_t packet;
     size_t n_fds;
     void (*receive)(shm_link_t *link, const shm_packet_t *packet, int *fds);
@@ -260,7 +264,8 @@ static void shm_trial_fail(shm_link_t *link, psc_status_t status,
         shm_link_refuse(link, reason);
 }
 
-/* The peer has given up the connection, or its process has ended. */
+/* Closes the link: the peer has given up the connection, or its process has
+ * ended. */
 static void shm_trial_ended(shm_link_t *link)
 {
     if (link->ep != NULL)

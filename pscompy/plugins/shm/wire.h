@@ -5,7 +5,7 @@
 #include "pscompy/transport/kit/token_proof.h"
 #include "board.h"
 
-#define SHM_ID_SIZE 16u /* boot ids, process ids, nonces */
+#define SHM_ID_SIZE 16u /* bytes of boot ids, process ids, nonces */
 
 #define SHM_NO_RANK (-1)
 
@@ -16,35 +16,37 @@
 
 typedef enum shm_packet_kind {
     SHM_PACKET_NONE,
-    SHM_PACKET_HELLO,     /* the connector's endpoint and the wanted one */
+    SHM_PACKET_HELLO,     /* ids of both endpoints, and a nonce */
     SHM_PACKET_CHALLENGE, /* the acceptor's half of the token proof */
-    /* ring, bell, board and probe; the connector adds its answer to the
-       challenge */
+    /* the sender's ring, bell, board and probe (shm_offer_t); the connector
+     * adds its answer to the challenge */
     SHM_PACKET_OFFER,
-    SHM_PACKET_VERDICT, /* from the connector: whether both could be read */
+    /* from the connector: whether cross-memory attach works */
+    SHM_PACKET_VERDICT,
     SHM_PACKET_GOODBYE, /* the sender has closed; no packet follows */
     SHM_PACKET_REFUSAL /* the sender refuses; with the reason as text */
 } shm_packet_kind_t;
 
 typedef struct shm_hello {
-    uint64_t target, source; /* endpoint ids */
+    /* ids of the wanted and of the sender's endpoint */
+    uint64_t target, source;
     uint8_t process[SHM_ID_SIZE];
     uint8_t nonce[PSC_PROOF_NONCE_SIZE];
 } shm_hello_t;
 
 typedef struct shm_offer {
     shm_geometry_t geometry;
-    uint64_t probe, echo; /* addresses in the offering process */
+    uint64_t probe, echo; /* addresses in the sender's process */
     uint8_t nonce[SHM_ID_SIZE]; /* the bytes at `probe` */
     uint8_t cma; /* the sender's shm_cma_mode_t */
-    uint8_t expedited; /* this process is registered for membarrier */
+    uint8_t expedited; /* the sender is registered for membarrier */
     /* The sender watches the peer's process and does not need the socket. */
     uint8_t guards;
     uint8_t verdict; /* from the acceptor: 1 if it could read the probe */
-    /* on the sender's board, for the receiver to set; SHM_NO_BIT if none */
+    /* bit on the sender's board, for the receiver to set; or SHM_NO_BIT */
     uint32_t bit;
-    uint8_t process[SHM_ID_SIZE]; /* the sender's, as its address has it */
-    /* the connector's answer; 0 from the acceptor */
+    uint8_t process[SHM_ID_SIZE]; /* id of the sender's process */
+    /* the connector's answer to the challenge; 0 from the acceptor */
     uint8_t answer[PSC_PROOF_SIZE];
 } shm_offer_t;
 

@@ -66,7 +66,7 @@ bool tcp_address_bind(const tcp_iface_t *iface, int fd, sa_family_t family)
     return false;
 }
 
-/* Writes an IPv4 address that stands in an IPv6 one as what it is. */
+/* Replaces an IPv4-mapped IPv6 address by the IPv4 address. */
 static void tcp_address_unmap(tcp_sockaddr_t *address)
 {
     tcp_sockaddr_t plain = {.v4.sin_family = AF_INET};
@@ -139,7 +139,8 @@ psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes, size_t *len_p)
     return PSC_OK;
 }
 
-/* Returns the length of the entry, or 0 if the bytes are not a valid entry. */
+/* Reads one address from an endpoint address (wire.h). Returns the bytes read,
+ * or 0 if they are not valid. */
 static size_t tcp_address_get(const uint8_t *p, size_t len,
                               tcp_sockaddr_t *address_p)
 {

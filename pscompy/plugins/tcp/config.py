@@ -1,4 +1,4 @@
-"""The variables of tcp: PSP_TCP_*."""
+"""The environment variables PSP_TCP_*, the settings of the transport tcp."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def _parse_addresses(given: str) -> str:
 
 
 def _parse_networks(given: str) -> str:
-    """A name is an interface's or a host's; the C side finds out which."""
+    """Check a list of networks, addresses and names. Whether a name is that of an interface or of a
+    host is found out by the C code."""
     for item in _items(given):
         if "/" in item:
             _check_network(item)

@@ -58,7 +58,8 @@ static void tcp_stage_answered(tcp_ep_t *ep)
         tcp_ep_break(ep, PSC_ERR_CONNECT, "%s: %s", ep->peer, reply.why);
 }
 
-/* The endpoint that a hello names, if it has no caller yet. */
+/* Returns the endpoint that a hello names, or NULL if there is none without a
+ * caller. */
 static tcp_ep_t *tcp_ep_find(tcp_iface_t *iface, uint64_t id)
 {
     psc_list_for_each(ep, &iface->connecting, tcp_ep_t, link) {
@@ -90,7 +91,7 @@ void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello)
         tcp_ep_tell_failure(ep);
 }
 
-/* The caller may have arrived before ep_connect. */
+/* Starts the acceptor; its caller may have arrived before ep_connect. */
 static void tcp_accept_begin(tcp_ep_t *ep, const uint8_t *token)
 {
     if (!psc_proof_begin(&ep->proof, ep->role, token, ep->id, ep->peer_id))

@@ -61,7 +61,8 @@ static void tcp_dial_name(const tcp_dial_t *dial, char *name, size_t room)
                       room);
 }
 
-/* Closes a dial and notes the reason in ep->tried. */
+/* Closes a dial (an attempt to connect to one address) and notes the reason in
+ * ep->tried. */
 static void tcp_dial_drop(tcp_dial_t *dial, const char *why)
 {
     tcp_ep_t *ep = dial->ep;
@@ -130,7 +131,7 @@ static void tcp_dial_fall(tcp_dial_t *dial, const char *why)
     tcp_connect_next(dial->ep);
 }
 
-/* connect() has succeeded or failed: send the hello. */
+/* connect() has succeeded or failed; after a success, send the hello. */
 static void tcp_dial_greet(tcp_dial_t *dial)
 {
     tcp_ep_t *ep = dial->ep;
@@ -156,7 +157,8 @@ static void tcp_dial_greet(tcp_dial_t *dial)
         ep->deadline = psc_clock_deadline(TCP_DIAL_PATIENCE_NS);
 }
 
-/* This dial's stream becomes the endpoint's; the other dials are closed. */
+/* The connection of this dial becomes the endpoint's; the other dials are
+ * closed. */
 static void tcp_dial_win(tcp_dial_t *dial)
 {
     tcp_ep_t *ep = dial->ep;

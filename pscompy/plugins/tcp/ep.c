@@ -118,8 +118,8 @@ psc_status_t tcp_ep_address(psc_ep_t *self, uint8_t *address, size_t *len_p)
 
 /* ---- closing ---- */
 
-/* Sends in flight that cannot be sent any more are completed by progress, as
- * after a failure. */
+/* Zero-copy sends in flight that cannot be sent any more are completed by
+ * progress, as after a failure. */
 void tcp_ep_close(psc_ep_t *self)
 {
     tcp_ep_t *ep = (tcp_ep_t *)self;

@@ -210,8 +210,8 @@ static void tcp_host_add(tcp_iface_t *iface, const struct ifaddrs *entries,
 
 /* ---- PSP_TCP_RAILS ---- */
 
-/* True if the interface has the address; a loopback interface has all IPv4
- * addresses of its network. */
+/* True if the network interface has the address; a loopback interface has all
+ * IPv4 addresses of its network. */
 static bool tcp_ifaddr_has(const struct ifaddrs *entry,
                            const tcp_sockaddr_t *address)
 {
@@ -234,8 +234,8 @@ static bool tcp_host_has(const struct ifaddrs *entries,
     return false;
 }
 
-/* An address is that of a rail only if this host has it: the listener could not
- * bind to another one. */
+/* Finds the addresses of a rail. An item that is an address is used only if
+ * this host has it: the listener could not bind to another one. */
 static void tcp_rail_find(tcp_iface_t *found, const struct ifaddrs *entries,
                           char *item)
 {
@@ -258,8 +258,8 @@ static void tcp_rail_add(tcp_iface_t *iface, const tcp_iface_t *found,
     iface->rail = place;
 }
 
-/* The place in the list is the rail's id, whether the other items are usable
- * here or not. */
+/* Adds the rails that PSP_TCP_RAILS lists. The place in the list is the rail's
+ * id, whether the other items are usable here or not. */
 static void tcp_rails_named(tcp_iface_t *iface, const struct ifaddrs *entries,
                             const char *list)
 {
@@ -279,8 +279,8 @@ static void tcp_rails_named(tcp_iface_t *iface, const struct ifaddrs *entries,
     }
 }
 
-/* Every interface but loopback, in the kernel's order: each has one entry with
- * its link address. */
+/* Adds every interface but loopback as a rail, in the kernel's order: each
+ * interface has one entry with its link address. */
 static void tcp_rails_all(tcp_iface_t *iface, const struct ifaddrs *entries)
 {
     for (const struct ifaddrs *e = entries; e; e = e->ifa_next) {
@@ -296,8 +296,8 @@ static void tcp_rails_all(tcp_iface_t *iface, const struct ifaddrs *entries)
 
 /* ---- the host's identity ---- */
 
-/* Equal in processes that share a loopback interface: same boot id and same
- * network namespace. */
+/* Returns a number that is equal in processes that share a loopback interface:
+ * same boot id and same network namespace. */
 static uint64_t tcp_host_id(void)
 {
     uint8_t text[64] = {0}, hash[PSC_SIPHASH_SIZE];

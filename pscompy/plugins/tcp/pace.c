@@ -1,14 +1,16 @@
-/* How much the kernel takes of a stream beyond what it has sent: as much as the
+/* Limits the unsent bytes that the kernel takes of a stream: as many as the
  * peer acknowledges in some milliseconds. All rails then end a message at about
- * the same time, and how fast one takes its pieces says how fast it is. */
+ * the same time, and how fast a rail takes pieces of messages shows how fast
+ * the rail is. */
 #include <linux/tcp.h>
 
 #include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
 #define TCP_PACE_MS 20
-#define TCP_PACE_EVERY_NS 10000000 /* between two measurements */
-#define TCP_PACE_IDLE_NS 100000000 /* nothing was sent meanwhile */
+#define TCP_PACE_EVERY_NS 10000000 /* least time between two measurements */
+/* a longer time is not measured: nothing was sent */
+#define TCP_PACE_IDLE_NS 100000000
 #define TCP_UNSENT_MAX (4 << 20)
 
 static uint64_t tcp_pace_acked(int fd)
@@ -21,8 +23,8 @@ static uint64_t tcp_pace_acked(int fd)
     return info.tcpi_bytes_acked;
 }
 
-/* Grows by steps only, because a rail may carry its first bytes faster than it
- * goes on: a shaped one does. */
+/* Returns the new limit of unsent bytes. It grows by steps only, because a rail
+ * may carry its first bytes faster than it goes on: a shaped one does. */
 static int tcp_pace_choose(uint64_t bytes, int before)
 {
     if (bytes > 2 * (uint64_t)before)

@@ -5,8 +5,10 @@
 #include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
-#define TCP_RAIL_LOOK_NS 200000000 /* between two looks at an endpoint */
-/* Segments that were sent so often without an answer are not merely late. */
+/* time between two checks of an endpoint */
+#define TCP_RAIL_LOOK_NS 200000000
+/* Retransmissions without an answer, from which on the peer counts as silent
+ * and not merely as late. */
 #define TCP_RAIL_RETRIES 2
 
 /* ---- silence ---- */
@@ -17,7 +19,7 @@ static bool tcp_rail_due(const tcp_ep_t *ep, const struct tcp_info *info)
            !tcp_out_empty(&ep->out);
 }
 
-/* Returns how long nothing has been acknowledged although something is due. */
+/* Returns how long nothing has been acknowledged although bytes were sent. */
 static int64_t tcp_rail_silence(tcp_ep_t *ep, const struct tcp_info *info,
                                 int64_t now)
 {
@@ -27,8 +29,8 @@ static int64_t tcp_rail_silence(tcp_ep_t *ep, const struct tcp_info *info,
     return now - ep->silent_since;
 }
 
-/* A peer that does not read still answers when it is asked for room, so it is
- * not silent. */
+/* Returns true if the peer's host answers nothing. A peer that does not read is
+ * not silent: its host answers window probes. */
 static bool tcp_rail_silent(tcp_ep_t *ep, const struct tcp_info *info,
                             int64_t now)
 {
@@ -40,7 +42,8 @@ static bool tcp_rail_silent(tcp_ep_t *ep, const struct tcp_info *info,
             info->tcpi_probes >= TCP_RAIL_RETRIES);
 }
 
-/* Returns true if the endpoint is to be looked at again. */
+/* Fails the endpoint if its peer is silent. Returns true if the endpoint is to
+ * be checked again. */
 static bool tcp_rail_look(tcp_ep_t *ep, int64_t now)
 {
     struct tcp_info info = {.tcpi_unacked = 0};

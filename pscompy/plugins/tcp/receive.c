@@ -55,8 +55,8 @@ static size_t tcp_piece_left(const psc_iov_t *piece, size_t filled)
     return piece->len > filled ? piece->len - filled : 0;
 }
 
-/* Stores the unfilled pieces of the destination in `iov`. Returns their
- * bytes. */
+/* Stores the unfilled pieces of the destination in `iov`. Returns their total
+ * length. */
 static size_t tcp_dest_pieces(const tcp_in_t *in, struct iovec *iov,
                               unsigned *n_iov_p)
 {
@@ -174,7 +174,8 @@ static void tcp_frame_deliver(tcp_ep_t *ep, const tcp_frame_t *frame)
     (void)tcp_ep_up(ep)->am_recv(&ep->super, &am);
 }
 
-/* Takes one frame from the buffer. Returns false if none is complete. */
+/* Takes one frame from the buffer and delivers it. Returns false if none is
+ * complete. */
 static bool tcp_frame_take(tcp_ep_t *ep)
 {
     tcp_in_t *in = &ep->in;
@@ -193,7 +194,7 @@ static bool tcp_frame_take(tcp_ep_t *ep)
     prefix = TCP_FRAME_SIZE + frame.header_len;
     if (have < prefix ||
         (frame.len > have - prefix && frame.len <= TCP_WHOLE_MAX))
-        return false; /* wait for the rest */
+        return false; /* the rest of the frame has not arrived yet */
     memcpy(in->header, bytes + TCP_FRAME_SIZE, frame.header_len);
     in->start += prefix;
     if (frame.kind == TCP_KIND_GOODBYE)

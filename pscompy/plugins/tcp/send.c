@@ -8,8 +8,9 @@
 #include "tcp.h"
 
 #define TCP_PREFIX_MAX (TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
-#define TCP_FLUSH_TURNS 4 /* system calls per endpoint and progress */
-#define TCP_RING_IOV 2 /* pieces of the ring: before and after its end */
+#define TCP_FLUSH_TURNS 4 /* most system calls per endpoint in one progress */
+/* pieces of the ring: before and after the wrap-around */
+#define TCP_RING_IOV 2
 
 /* ---- the out-ring ---- */
 
@@ -39,7 +40,8 @@ static void tcp_out_copy(tcp_out_t *out, const void *bytes, size_t len)
     out->tail += len;
 }
 
-/* The ring's bytes up to `end`, as at most TCP_RING_IOV pieces. */
+/* Stores the ring's bytes up to `end` as at most TCP_RING_IOV pieces. Returns
+ * their number. */
 static unsigned tcp_out_pieces(const tcp_out_t *out, uint64_t end,
                                struct iovec *iov)
 {
@@ -142,8 +144,8 @@ static void tcp_out_rest(tcp_ep_t *ep)
     tcp_ep_watch(ep);
 }
 
-/* The next bytes in order: the ring's bytes up to the first zero-copy send,
- * then that send's pieces. */
+/* Collects the next bytes in order: the ring's bytes up to the first zero-copy
+ * send, then the pieces of this send. */
 static unsigned tcp_out_next(tcp_out_t *out, struct iovec *iov)
 {
     tcp_send_t *send;
@@ -159,7 +161,7 @@ static unsigned tcp_out_next(tcp_out_t *out, struct iovec *iov)
 }
 
 /* Accounts for n bytes that the kernel took. Returns the zero-copy send that
- * this completed, or NULL. */
+ * they completed, or NULL. */
 static tcp_send_t *tcp_out_took(tcp_out_t *out, size_t n)
 {
     bool sends = out->first_send != out->last_send;
@@ -244,7 +246,7 @@ static size_t tcp_prefix_make(uint8_t *prefix, uint8_t id, const void *header,
 
 static bool tcp_out_has_room(const tcp_out_t *out, size_t len)
 {
-    /* reserve room for the goodbye */
+    /* keep room for the goodbye, the last frame */
     return len + TCP_FRAME_SIZE <= out->room - (out->tail - out->head);
 }
 
@@ -333,8 +335,8 @@ static tcp_send_t *tcp_send_queue(tcp_out_t *out, const psc_iov_t *iov,
     return send;
 }
 
-/* The queue was empty before this send. If the kernel takes all of it at once,
- * it has completed and PSC_OK is returned. */
+/* Sends the only zero-copy send of the queue. If the kernel takes all of it at
+ * once, the send has completed and PSC_OK is returned. */
 static psc_status_t tcp_send_first(tcp_ep_t *ep)
 {
     tcp_send_t *done;

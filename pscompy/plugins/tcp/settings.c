@@ -66,12 +66,13 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
 
 /* ---- sockets ---- */
 
-/* Nobody else notices that a rail is silent while nothing is sent on it: the
- * precon link may run over another one. Its sockets then fail after about
- * 30 s. */
+/* Turns on TCP keepalive. Nothing else notices that a rail is dead while
+ * nothing is sent on it: the precon link may run over another rail. The sockets
+ * of a dead rail then fail after about 30 s. */
 static void tcp_socket_watch(int fd)
 {
-    static const int on = 1, idle = 10, pause = 5, probes = 4; /* s, s */
+    /* idle and pause in seconds */
+    static const int on = 1, idle = 10, pause = 5, probes = 4;
 
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));

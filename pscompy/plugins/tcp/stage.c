@@ -13,7 +13,8 @@
 
 #include "tcp.h"
 
-/* consecutive receives before the hot socket leaves the set */
+/* consecutive receives before the hot socket (it received last) is taken out of
+ * the epoll set */
 #define TCP_HOT_STREAK 16u
 
 /* ---- stages ---- */

@@ -1,9 +1,9 @@
-/* The backlog of events, and unlinking. */
+/* The backlog of events, and unlinking of list entries; see backlog.h. */
 #include "backlog.h"
 
 #include <stdlib.h>
 
-#define BACKLOG_ROOM 64u /* events in the first block */
+#define BACKLOG_ROOM 64u /* number of events in the first allocation */
 
 void psptl_backlog_close(psptl_backlog_t *backlog)
 {
@@ -25,7 +25,8 @@ static bool backlog_reserve(psptl_backlog_t *backlog)
     return true;
 }
 
-/* The operation that received a message. Returns NULL for other events. */
+/* Returns the operation whose entry received a message; NULL if the event
+ * reports no such message. */
 static psptl_op_t *backlog_op(const psptl_late_t *late)
 {
     return late->event.type == PTL_EVENT_PUT ||

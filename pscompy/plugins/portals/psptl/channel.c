@@ -17,9 +17,10 @@
 #include "source.h"
 #include "tag.h"
 
-/* How long a zombie stays after all its entries are back. One library returns
- * entries of the overflow list while it still writes to them, and reports their
- * events afterwards. */
+/* How long a zombie (a destroyed channel) stays allocated after the interface
+ * has given back all its entries, in nanoseconds. One library returns entries
+ * of the overflow list while it still writes to them, and reports their events
+ * afterwards. */
 #define CHANNEL_LINGER_NS 100000000ll
 
 /* ---- rings ---- */
@@ -179,8 +180,8 @@ void psptl_channel_part(psptl_channel_t *channel)
     psc_list_remove(&channel->fence.unsettled);
 }
 
-/* Unlinks the entry of pings. It makes no events, so with PTL_OK and with an
- * error it is back. */
+/* Unlinks the entry for pings. Returns false if it is in use. The entry makes
+ * no events, so after PTL_OK or another error it has been given back. */
 static bool channel_ping_back(psptl_channel_t *channel)
 {
     if (channel->ping.me != PTL_INVALID_HANDLE &&
@@ -196,7 +197,8 @@ static bool channel_fetch(psptl_device_t *device)
            psptl_backlog_fetch(device, &device->tag);
 }
 
-/* Returns true if the interface has given back all entries. */
+/* Unlinks the channel's list entries. Returns true if the interface has given
+ * back all of them. */
 static bool channel_withdraw(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
@@ -214,8 +216,8 @@ static bool channel_withdraw(psptl_channel_t *channel)
     return psptl_tags_back(channel) && all;
 }
 
-/* Notes the time at which the interface has given back all entries of a
- * zombie. */
+/* Takes back the entries of a zombie (a destroyed channel), and notes the time
+ * when the interface has given back all of them. */
 static void channel_settle(psptl_channel_t *channel)
 {
     if (channel_withdraw(channel) && channel->n_flying == 0 &&

@@ -1,4 +1,5 @@
-/* Holding receives, sending fences, and rewinding messages. */
+/* Holding receives, sending fences, and rewinding messages; deferred.h explains
+ * these terms. */
 #include "deferred.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 #include "send.h"
 #include "tag.h"
 
-#define HOLD_ANSWER 1u /* the lowest bit of a word: an answer, not a fence */
+/* lowest bit of a word: set in an answer, clear in a fence */
+#define HOLD_ANSWER 1u
 
 static void hold_unsettled(psptl_channel_t *channel)
 {
@@ -60,8 +62,8 @@ static void hold_back(psptl_channel_t *channel)
     }
 }
 
-/* Withdraws all receives. Returns false if some have matched and their events
- * have not arrived. */
+/* Withdraws all receives of the channel from the interface. Returns false if
+ * some have matched and their events have not arrived. */
 static bool hold_suspend(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
@@ -97,7 +99,8 @@ void psptl_hold_ask(psptl_device_t *device)
 
 /* ---- returning messages from their receives ---- */
 
-/* Returns NULL if memory is short; the channel fails then. */
+/* Copies a message into a new buffer. Returns NULL if memory is short; the
+ * channel fails then. */
 static psptl_buffer_t *hold_copy(psptl_channel_t *channel, const void *bytes,
                                  size_t len, const psptl_tagged_t *message)
 {
@@ -166,8 +169,8 @@ static void hold_rewind(psptl_channel_t *channel)
     }
 }
 
-/* Returns true if a later message consumed a matching receive that was posted
- * before this place. */
+/* Returns true if a later message consumed a receive that matches these bits
+ * and was posted before the one numbered `place`. */
 static bool hold_overtaken(const psptl_channel_t *channel, uint64_t bits,
                            uint64_t place)
 {
@@ -197,8 +200,8 @@ static bool hold_late(const psptl_channel_t *channel, const psptl_op_t *op)
            hold_overtaken(channel, buffer->message.bits, UINT64_MAX);
 }
 
-/* Rewinds the channel if `op` is late. Receives whose events have not arrived
- * are withdrawn, too. */
+/* Rewinds the channel (deferred.h) if a later message consumed the receive that
+ * belongs to `op`. Receives that have not matched are withdrawn, too. */
 bool psptl_hold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op)
 {
     if (!psptl_fence_rewound(&channel->fence) && hold_late(channel, op))
@@ -252,8 +255,8 @@ void psptl_hold_word(psptl_channel_t *channel, uint32_t word)
 
 /* ---- settling ---- */
 
-/* Links the held receives in the order of their places, until the interface has
- * no room for another. */
+/* Gives the held receives to the interface in the order of posting, until it
+ * has no room for another. */
 static void hold_give(psptl_channel_t *channel)
 {
     psc_list_for_each(tag, &channel->matching.tags, psptl_tag_t, link) {
@@ -287,7 +290,9 @@ static void hold_ask(psptl_channel_t *channel)
         psptl_fence_step(fence, PSPTL_FENCE_ASK);
 }
 
-/* Returns true if the channel holds no receive and owes no answer or fence. */
+/* Sends answers and fences that are due, and links held receives if possible.
+ * Returns true if the channel then holds no receive and owes no answer or
+ * fence. */
 static bool hold_settled(psptl_channel_t *channel)
 {
     psptl_fence_t *fence = &channel->fence;

@@ -1,20 +1,22 @@
-/* Receives that are withheld from the interface, and get their messages here
- * when these are delivered in the order of their numbers.
+/* Receives that are held, which means that they are posted but withheld from
+ * the interface. The driver itself matches messages to them, when it delivers
+ * the messages in the order of their numbers.
  *
  * A receive is held while a message that it might match is on its way to the
  * owner. All receives are held when flow control has disabled the table entry:
  * the peer sends refused messages again, behind later ones, which must not
- * match the receives of the earlier ones. A fence ends that: the peer answers
- * it within the sequence of numbers. When the answer is delivered, every
- * message that was sent before it has been delivered. A message that was sent
- * after the answer was sent after the entry had been enabled; either it arrives
- * in order, or the entry was disabled once more, and then the fence has another
- * number.
+ * match the receives of the earlier ones. A fence, which is an empty message of
+ * the driver, ends that: the peer answers it within the sequence of numbers.
+ * When the answer is delivered, every message that was sent before it has been
+ * delivered. A message that was sent after the answer was sent after the entry
+ * had been enabled; either it arrives in order, or the entry was disabled once
+ * more, and then the fence has another number.
  *
  * A message that was dropped while the entry was enabled arrives late: a later
  * one may have consumed its receive. The owner does not know of that yet,
- * because the later message waits for its turn. So all later messages return
- * their receives (rewind), and receives are held as above. */
+ * because the later message waits for its turn. So all later messages are
+ * copied out of the receives that they consumed (rewind), and receives are held
+ * as above. */
 #pragma once
 
 #include "driver.h"
@@ -29,17 +31,20 @@ static inline bool psptl_hold_nothing(const psptl_channel_t *channel)
 /* Holds a receive until a message is delivered to it, or until the interface
  * may have it again. */
 void psptl_hold(psptl_tag_t *tag);
-/* The first held receive that matches these bits, or NULL. */
+/* Returns the first held receive that matches these bits; NULL if none does. */
 psptl_tag_t *psptl_hold_find(psptl_channel_t *channel, uint64_t bits);
-/* Withdraws all receives, because the table entry is disabled. Returns false
- * if some have matched and their events have not arrived. */
+/* Withdraws all receives from the interface, because the table entry is
+ * disabled. Returns false if some have matched and their events have not
+ * arrived. */
 bool psptl_hold_all(psptl_device_t *device);
-/* Requests a fence from every channel, because the entry is enabled again. */
+/* Has every channel that holds receives send a new fence to its peer, because
+ * the table entry is enabled again. */
 void psptl_hold_ask(psptl_device_t *device);
-/* `op` is next in the sequence, but later messages overtook it. If one of them
- * consumed its receive, all consumed receives are returned, and their messages
- * are matched again in order. Returns false while receives are still being
- * withdrawn; the next poll tries again. */
+/* Called for `op`, a message that is next in the sequence but was overtaken by
+ * later ones. If one of these consumed the receive that `op` should have, all
+ * consumed receives are held again, and their messages are matched again in
+ * order. Returns false while receives are still being withdrawn; the next poll
+ * tries again. */
 bool psptl_hold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op);
 /* Moves a message from the memory of its receive into a buffer of its own, and
  * holds the receive. Returns NULL if memory is short; the channel has failed
@@ -48,9 +53,10 @@ psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag);
 /* Moves a message from an overflow buffer, which is posted again, into a buffer
  * of its own. Returns NULL like psptl_hold_aside. */
 psptl_buffer_t *psptl_hold_buffer(psptl_buffer_t *buffer);
-/* Handles the fence or the answer in a message of the peer's driver. */
+/* Handles a fence of the peer's driver, or its answer to a fence. */
 void psptl_hold_word(psptl_channel_t *channel, uint32_t word);
-/* Sends fences and answers that are due, and links held receives again. */
+/* Sends fences and answers that are due, and gives held receives to the
+ * interface again. */
 void psptl_hold_settle(psptl_device_t *device);
-/* Frees the messages that wait in buffers of their own. */
+/* Frees the channel's messages that wait in buffers of their own. */
 void psptl_hold_free(psptl_channel_t *channel);

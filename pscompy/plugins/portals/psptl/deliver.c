@@ -1,4 +1,5 @@
-/* The window of a channel, and the calls to the owner. */
+/* Puts the messages of a channel into the order of their numbers, and calls the
+ * channel's owner. */
 #include "deliver.h"
 
 #include <stdlib.h>
@@ -15,8 +16,9 @@ static bool deliver_same(const ptl_process_t *a, const ptl_process_t *b)
     return a->phys.nid == b->phys.nid && a->phys.pid == b->phys.pid;
 }
 
-/* Rejects a message whose initiator is not the peer: the entry was open to all
- * processes before the peer was known (psptl_me_once). */
+/* Hands a message to the owner, or rejects it if its initiator is not the peer:
+ * the entry was open to all processes before the peer was known
+ * (psptl_me_once). */
 static void deliver_buffer(psptl_channel_t *channel, psptl_buffer_t *buffer)
 {
     if (!deliver_same(&buffer->initiator, &channel->peer_id)) {
@@ -48,7 +50,8 @@ static void deliver_tag(psptl_tag_t *tag, psptl_verdict_t verdict)
         device->owner->tagged(channel->owner, cookie, &message, verdict);
 }
 
-/* Delivers a message in a buffer to a held receive. */
+/* Delivers a message in a buffer to a held receive, one that was withheld from
+ * the interface. */
 static void deliver_held(psptl_tag_t *tag, const psptl_buffer_t *buffer)
 {
     size_t len = buffer->message.len < tag->receive.len ? buffer->message.len

@@ -12,9 +12,9 @@
 #include "rma.h"
 #include "tag.h"
 
-/* Nanoseconds that closing waits for the interface to give entries back. */
+/* nanoseconds that closing waits for the interface to give list entries back */
 #define DEVICE_SETTLE_NS 50000000ll
-/* event places of a queue that are never reserved for operations */
+/* places of an event queue that are kept free of events of own operations */
 #define DEVICE_EQ_RESERVE 8u
 
 /* ---- opening ---- */
@@ -220,7 +220,8 @@ psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
 
 /* ---- closing ---- */
 
-/* Returns false if the lists of the entry are not empty. */
+/* Frees a portal table entry and its event queue. Returns false if the lists of
+ * the entry are not empty. */
 static bool device_entry_close(psptl_device_t *device, psptl_entry_t *entry)
 {
     bool empty;
@@ -233,7 +234,8 @@ static bool device_entry_close(psptl_device_t *device, psptl_entry_t *entry)
     return empty;
 }
 
-/* Returns true if the interface has given back all entries. */
+/* Releases the memory descriptor and the portal table entries. Returns true if
+ * the interface has given back all list entries. */
 static bool device_release(psptl_device_t *device)
 {
     bool all = !device->bound || device->ni->PtlMDRelease(device->md) == PTL_OK;
@@ -254,7 +256,7 @@ static void device_settle(psptl_device_t *device)
 }
 
 /* Returns true if other code of this process has opened the same interface,
- * which then continues to write to memory. */
+ * too: then the interface stays open and may still write to memory. */
 static bool device_shared(const psptl_device_t *device)
 {
     ptl_process_t id;

@@ -33,15 +33,18 @@ typedef enum psptl_kind {
     PSPTL_SEND,     /* psptl_send_t: a put of a message */
     PSPTL_BUFFER,   /* psptl_buffer_t of a receive ring */
     PSPTL_FRAGMENT, /* psptl_fragment_t: a put or get of a region */
-    PSPTL_PING,     /* psptl_channel_t, in `ping` */
-    PSPTL_TAG,      /* psptl_tag_t: a posted receive */
+    /* member `ping` of a psptl_channel_t: an empty put that asks whether the
+     * peer is alive */
+    PSPTL_PING,
+    PSPTL_TAG, /* psptl_tag_t: a posted receive */
     PSPTL_OVERFLOW, /* psptl_buffer_t for a message without a receive */
-    /* psptl_channel_t, in `matching`: search of messages without a receive */
+    /* member `matching` of a psptl_channel_t: a PtlMESearch for a message
+     * without a receive */
     PSPTL_SEARCH
 } psptl_kind_t;
 
-/* First member of every object that an event can name. The flags are for
- * entries that one message uses up; see backlog.h. */
+/* First member of every object to which the user_ptr of an event can point. The
+ * flags are for entries that one message uses up; see backlog.h. */
 typedef struct psptl_op {
     psptl_kind_t kind;
     bool fetched; /* an event of the entry is in the backlog */
@@ -50,8 +53,9 @@ typedef struct psptl_op {
 
 typedef enum psptl_send_state {
     PSPTL_SEND_FREE,
-    PSPTL_SEND_WAITING, /* to be put, for the first time or again */
-    PSPTL_SEND_FLYING /* put, and not acknowledged yet */
+    /* the message is to be put, for the first time or again */
+    PSPTL_SEND_WAITING,
+    PSPTL_SEND_FLYING /* the message was put, and is not acknowledged yet */
 } psptl_send_state_t;
 
 /* A buffer of a send ring, with the message in it. */
@@ -62,11 +66,12 @@ typedef struct psptl_send {
     uint8_t *bytes;
     uint32_t len;
     uint32_t number; /* number of the message in its channel */
-    bool again; /* this message was put before */
+    bool again; /* the message was put before */
     bool tagged; /* the target's interface matches the message, by `bits` */
     uint64_t bits;
-    uint32_t word; /* the upper half of the header data */
-    uint32_t drops; /* failed attempts, except attempts at a disabled entry */
+    uint32_t word; /* upper half of the header data of the put */
+    /* failed attempts to put the message, except at a disabled table entry */
+    uint32_t drops;
 } psptl_send_t;
 
 /* A buffer of a receive ring, or for messages without a receive. The members
@@ -77,33 +82,37 @@ typedef struct psptl_buffer {
     psptl_channel_t *channel;
     uint8_t *bytes;
     ptl_handle_me_t me;
-    bool aside; /* allocated for one message, and freed after it */
+    /* the buffer was allocated for one message, and is freed after it */
+    bool aside;
     size_t len;
     ptl_process_t initiator;
-    /* 0 for a message to the owner; otherwise the word of a fence, see
+    /* 0 for a message to the owner; otherwise a fence or an answer to one, see
      * deferred.h */
     uint32_t word;
-    psptl_tagged_t message; /* describes a message without a receive */
+    psptl_tagged_t message; /* the message, if no receive matched it */
 } psptl_buffer_t;
 
 typedef enum psptl_tag_state {
-    PSPTL_TAG_HELD, /* withheld from the interface */
-    PSPTL_TAG_LINKED, /* in a list of the interface */
-    PSPTL_TAG_MATCHED /* a message is here; the owner is to be notified */
+    PSPTL_TAG_HELD, /* the receive is withheld from the interface */
+    PSPTL_TAG_LINKED, /* the receive is in a list of the interface */
+    PSPTL_TAG_MATCHED /* its message has arrived; the owner is to be notified */
 } psptl_tag_state_t;
 
 /* A posted receive. */
 struct psptl_tag {
     psptl_op_t op;
-    psc_link_t link; /* in the channel's tags, then the device's lost_tags, or
-                        its spare_tags */
+    /* in the list `tags` of the channel, or `lost_tags` or `spare_tags` of the
+     * device */
+    psc_link_t link;
     psptl_channel_t *channel;
     psptl_receive_t receive;
     ptl_handle_me_t me;
     psptl_tag_state_t state;
-    /* number of the receive in the channel, by the time of posting */
+    /* number of the receive among the channel's receives, in the order of
+     * posting */
     uint64_t place;
-    psptl_tagged_t message; /* valid in the state MATCHED */
+    /* the message that matched; valid in the state MATCHED */
+    psptl_tagged_t message;
 };
 
 /* A put or get of a region, which is divided into fragments. */
@@ -113,7 +122,8 @@ typedef struct psptl_bulk {
     psptl_channel_t *channel;
     size_t issued; /* bytes for which a fragment was issued */
     uint32_t flying; /* fragments in flight */
-    bool tagged; /* a message that the target's interface matches */
+    /* the put is a message that the target's interface matches to a receive */
+    bool tagged;
     psptl_verdict_t verdict;
 } psptl_bulk_t;
 
@@ -130,14 +140,14 @@ typedef struct psptl_fragment {
 
 /* The send ring. */
 typedef struct psptl_sending {
-    uint32_t n; /* buffers */
+    uint32_t n; /* number of buffers */
     psptl_send_t *ring;
     uint8_t *bytes; /* memory of all buffers */
     uint32_t next; /* number of the next message */
     uint32_t at; /* index of the buffer of the next message */
-    uint32_t n_waiting; /* buffers in the state WAITING */
-    psc_link_t waiting; /* in the device's list, if there are any */
-    unsigned backoff; /* failed attempts in a row */
+    uint32_t n_waiting; /* number of buffers in the state WAITING */
+    psc_link_t waiting; /* in the device's list `waiting` while n_waiting > 0 */
+    unsigned backoff; /* failed attempts in a row, which lengthen the wait */
     int64_t retry_at; /* time at which the waiting buffers are put again */
 } psptl_sending_t;
 
@@ -149,11 +159,13 @@ typedef struct psptl_buffers {
 
 typedef struct psptl_receiving {
     psptl_buffers_t buffers; /* the receive ring */
-    psc_link_t pending; /* in the device's list, if there are messages to
-                           deliver without a further event */
+    /* in the device's list `pending`, if there are messages to deliver without
+     * a further event */
+    psc_link_t pending;
 } psptl_receiving_t;
 
-/* Asks the peer's interface whether it is alive. */
+/* State of the channel's pings: empty puts that ask whether the peer's
+ * interface is alive. */
 typedef struct psptl_pinging {
     psptl_op_t op;
     bool flying;
@@ -161,27 +173,30 @@ typedef struct psptl_pinging {
     ptl_handle_me_t me; /* the entry that the peer's pings are put to */
 } psptl_pinging_t;
 
-/* Messages that the interface matches. */
+/* State of the messages and receives that the interface matches. */
 typedef struct psptl_matching {
-    uint32_t source; /* number in the match bits of every message of the peer;
-                        0: nothing is matched, and `flaw` says why */
+    /* number in the match bits of every message of the peer; 0: the interface
+     * matches nothing on this channel, and `flaw` says why */
+    uint32_t source;
     const char *flaw;
-    psptl_buffers_t overflows; /* for messages without a receive */
-    psc_list_t tags; /* posted receives, in the order of their places */
+    psptl_buffers_t overflows; /* buffers for messages without a receive */
+    psc_list_t tags; /* posted receives, in the order of posting */
     uint64_t places; /* receives posted so far */
     uint32_t n_tags; /* posted receives that have not been reported */
     uint32_t n_held; /* number of receives in the state HELD */
-    uint32_t n_searching; /* searches whose event has not arrived */
-    uint32_t n_between; /* messages that have left the interface's lists and
-                           have not been handed to the owner */
+    uint32_t n_searching; /* number of searches whose event has not arrived */
+    /* number of messages that have left the interface's lists and have not been
+     * handed to the owner */
+    uint32_t n_between;
     psptl_op_t search;
-    bool given_up; /* messages that match from now on are lost */
+    /* matching was given up: messages that match from now on are lost */
+    bool given_up;
 } psptl_matching_t;
 
 struct psptl_channel {
     psptl_device_t *device;
     void *owner; /* NULL after psptl_channel_destroy */
-    psc_link_t link; /* in the device's channels, or its zombies */
+    psc_link_t link; /* in the device's list `channels` or `zombies` */
     psptl_place_t peer;
     ptl_process_t peer_id;
     uint64_t bits; /* match bits of the channel's receive ring */
@@ -189,7 +204,8 @@ struct psptl_channel {
     bool failed;
     psptl_sending_t sending;
     psptl_receiving_t receiving;
-    psc_reorder_t window; /* received messages, by their numbers */
+    /* received messages, to be delivered in the order of their numbers */
+    psc_reorder_t window;
     psptl_matching_t matching;
     psptl_fence_t fence;
     psptl_pinging_t ping;
@@ -197,8 +213,8 @@ struct psptl_channel {
     uint32_t n_regions;
     uint32_t n_bulks; /* puts and gets that have not ended */
     uint32_t n_flying; /* messages, fragments and pings in flight */
-    /* time at which the interface had given back all entries of a zombie; 0 if
-     * it has entries */
+    /* time at which the interface had given back all entries of this channel,
+     * after its destruction; 0 before that */
     int64_t withdrawn_at;
     uint64_t counters[PSPTL_N_COUNTERS];
 };
@@ -234,33 +250,36 @@ struct psptl_device {
     ptl_handle_ni_t handle;
     ptl_ni_limits_t limits;
     ptl_process_t self;
-    /* descriptor of all memory; its events go to the bulk queue */
+    /* memory descriptor that spans all memory; its events go to the bulk
+     * queue */
     ptl_handle_md_t md;
     psptl_entry_t eager, bulk, tag;
     bool opened, bound;
-    bool lossy; /* events were lost, or not understood */
+    bool lossy; /* an event was lost, or was of an unknown type */
     psptl_backlog_t backlog;
-    uint64_t bits; /* counter of psptl_device_bits */
+    uint64_t bits; /* counter from which psptl_device_bits makes match bits */
     uint32_t flying; /* operations whose events have not arrived */
     uint32_t flying_max;
     uint32_t n_bulks; /* puts and gets that have not ended */
     uint64_t n_delivered; /* messages handed to the owner */
     psc_list_t channels;
-    psc_list_t zombies; /* destroyed channels to whose memory the interface
-                           may write, or of which it may report events */
+    /* destroyed channels to whose memory the interface may still write, or of
+     * which it may still report events */
+    psc_list_t zombies;
     psc_list_t waiting; /* channels with messages to be put */
     psc_list_t pending; /* channels with messages to be delivered */
     psc_list_t unsettled; /* channels that hold receives, or owe an answer */
     psc_list_t bulks; /* puts and gets with fragments still to be issued */
-    psc_list_t ended_bulks; /* ended or lost, and to be reported to the owner */
+    psc_list_t ended_bulks; /* puts and gets that have ended, to be reported */
     psc_list_t spare_bulks;
     psc_list_t spare_fragments, late_fragments;
     psptl_fragment_t *fragments;
-    psc_list_t lost_tags; /* ended or lost, and to be reported to the owner */
+    psc_list_t lost_tags; /* receives that are lost, to be reported */
     psc_list_t spare_tags;
     /* regions that were revoked or closed while in use */
     psc_list_t busy_regions;
-    /* number of sources in use; the source given last */
+    /* number of sources in use (see source.h); the source that was assigned
+     * last */
     uint32_t n_sources, last_source;
     uint64_t counters[PSPTL_N_COUNTERS];
 };
@@ -297,15 +316,17 @@ static inline ptl_match_bits_t psptl_source_bits(uint32_t source)
     return (ptl_match_bits_t)source << PSPTL_SOURCE_SHIFT;
 }
 
-/* The header data of a message: the sender's word, and the message's number. */
+/* Returns the header data of a message. Upper half: the sender's word, which is
+ * its count of received messages, a fence, or 0. Lower half: the message's
+ * number. */
 static inline ptl_hdr_data_t psptl_header_data(uint32_t word, uint32_t number)
 {
     return (ptl_hdr_data_t)word << PSPTL_WORD_SHIFT | number;
 }
 
-/* An entry for one message of the channel's peer. Before the peer is known,
- * everybody who knows the bits can write there; the initiator is checked when
- * the message is delivered. */
+/* Returns a list entry that takes one message of the channel's peer. Before the
+ * peer is known, everybody who knows the match bits can write to it; the
+ * initiator is checked when the message is delivered. */
 static inline ptl_me_t psptl_me_once(const psptl_channel_t *channel,
                                      void *start, size_t len,
                                      ptl_match_bits_t bits)

@@ -1,5 +1,5 @@
-/* One pass of the driver: events of the queues, and messages, fragments and
- * reports that are due. */
+/* One pass of the driver: handles the events of the queues, then sends the
+ * messages and fragments, and makes the reports, that are due. */
 #include <stdio.h>
 
 #include "backlog.h"
@@ -14,7 +14,8 @@
 #include "send.h"
 
 #define EVENT_BATCH 64u         /* most events of one pass */
-#define EVENT_REGION_POLL_NS 10000000ll /* period of checks of busy regions */
+/* nanoseconds between two checks of busy regions */
+#define EVENT_REGION_POLL_NS 10000000ll
 
 static void event_fail_all(psptl_device_t *device, const char *reason)
 {
@@ -23,7 +24,7 @@ static void event_fail_all(psptl_device_t *device, const char *reason)
         psptl_channel_fail(channel, PSPTL_BROKEN, "%s", reason);
 }
 
-/* Completes a put or get of this side. */
+/* Handles the event that completes a put or get of this side. */
 static void event_answer(const ptl_event_t *event)
 {
     psptl_op_t *op = event->user_ptr;
@@ -74,7 +75,7 @@ static void event_handle(psptl_device_t *device, psptl_entry_t *entry,
     case PTL_EVENT_REPLY:
         event_answer(event);
         break;
-    case PTL_EVENT_SEND: /* no ACK or REPLY follows a failed one */
+    case PTL_EVENT_SEND: /* after a failed SEND no ACK or REPLY follows */
         if (event->ni_fail_type != PTL_NI_OK)
             event_answer(event);
         break;
@@ -100,7 +101,8 @@ static void event_enable(psptl_device_t *device, psptl_entry_t *entry)
 
 /* Called when all events from before a table entry was disabled have been
  * handled, so it may be enabled. Messages that were refused arrive again; all
- * receives are withdrawn, so that later messages cannot consume theirs. */
+ * receives are withdrawn, so that later messages cannot consume the receives of
+ * the refused ones. */
 static void event_drained(psptl_device_t *device)
 {
     if (device->eager.disabled)
@@ -114,9 +116,10 @@ static void event_drained(psptl_device_t *device)
     psptl_hold_ask(device);
 }
 
-/* Polls the bulk queue first, because the number of its events is bounded by
- * the operations in flight. One call polls all queues, because an interface in
- * software makes a system call for every poll that finds no event. */
+/* Takes one event. Polls the bulk queue first, because the number of its events
+ * is bounded by the operations in flight. One call polls all queues, because an
+ * interface in software makes a system call for every poll that finds no
+ * event. */
 static int event_poll(psptl_device_t *device, psptl_entry_t **entry_p,
                       ptl_event_t *event)
 {
@@ -144,8 +147,8 @@ static int event_next(psptl_device_t *device, psptl_entry_t **entry_p,
     return late.status;
 }
 
-/* Returns to the owner after the first message, before the interface is polled
- * again, which may cost a system call. */
+/* Handles up to EVENT_BATCH events. Stops after the first message, because one
+ * more poll of the interface may cost a system call. */
 static unsigned event_take(psptl_device_t *device)
 {
     uint64_t delivered = device->n_delivered;
@@ -208,7 +211,8 @@ unsigned psptl_device_poll(psptl_device_t *device)
     return n;
 }
 
-/* Checks busy regions from time to time, because the end of a peer's put into a
+/* Returns the time of the next pass that is needed without an event. Busy
+ * regions need one from time to time, because the end of a peer's put into a
  * region makes no event. */
 int64_t psptl_device_deadline(const psptl_device_t *device)
 {

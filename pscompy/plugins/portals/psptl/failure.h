@@ -1,4 +1,4 @@
-/* Failing a channel that cannot continue. */
+/* Declares a channel as failed when it cannot continue. */
 #pragma once
 
 #include "driver.h"
@@ -7,8 +7,8 @@
 void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
                         const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Fails the channel because PtlPut or PtlGet returned `status`, except
- * PTL_NO_SPACE: the operation is tried again. */
+/* Called when PtlPut or PtlGet returned `status`, an error. Fails the channel,
+ * except after PTL_NO_SPACE: then the caller tries the operation again. */
 void psptl_put_failed(psptl_channel_t *channel, int status);
-/* The text of a fault of an event, for error messages. */
+/* Returns the text for the ni_fail_type of an event, for error messages. */
 const char *psptl_fault_name(ptl_ni_fail_t fault);

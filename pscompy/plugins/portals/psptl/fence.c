@@ -1,4 +1,5 @@
-/* The table of fence.h: a row for each state, a column for each event. */
+/* The state machine of fence.h as a table: a row for each state, a column for
+ * each event. */
 #include "fence.h"
 
 /* Number of different fences: 0 means none, and one bit of a word is needed for

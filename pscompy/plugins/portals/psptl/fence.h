@@ -1,4 +1,5 @@
-/* The state of a channel whose receives may be withheld from the interface.
+/* The state of a channel whose receives may be withheld from the interface. A
+ * fence is an empty message that the peer answers; deferred.h says what for.
  *
  *   OPEN       receives go to the interface
  *   SUSPENDED  receives are held here, because the interface has refused
@@ -30,12 +31,12 @@ typedef enum psptl_fence_state {
 } psptl_fence_state_t;
 
 typedef enum psptl_fence_event {
-    PSPTL_FENCE_SUSPEND,  /* the receives are withdrawn */
+    PSPTL_FENCE_SUSPEND, /* the receives were withdrawn from the interface */
     PSPTL_FENCE_REWIND,   /* a message has overtaken an earlier one */
     PSPTL_FENCE_ASK,      /* a fence was sent */
     PSPTL_FENCE_STALE,    /* the peer answered a fence that is out of date */
     PSPTL_FENCE_ANSWERED, /* the peer answered the last fence */
-    PSPTL_FENCE_PART,     /* the owner is about to leave */
+    PSPTL_FENCE_PART, /* the owner sends at most its goodbye from now on */
     PSPTL_N_FENCE_EVENTS
 } psptl_fence_event_t;
 
@@ -44,15 +45,17 @@ typedef struct psptl_fence {
     /* number of the last fence; older fences are out of date */
     uint32_t number;
     uint32_t answer; /* the peer's fence that is to be answered; 0: none */
-    /* in the device's list while receives are held or an answer is due */
+    /* in the device's list `unsettled` while receives are held or an answer is
+     * due */
     psc_link_t unsettled;
 } psptl_fence_t;
 
-/* Makes all changes of state. An event that has no meaning in a state leaves it
- * unchanged. */
+/* Changes the state as the event demands. An event that has no meaning in a
+ * state leaves the state unchanged. */
 void psptl_fence_step(psptl_fence_t *fence, psptl_fence_event_t event);
 
-/* Makes every earlier fence out of date. */
+/* Gives the next fence a new number, so that every earlier fence is out of
+ * date. */
 void psptl_fence_renew(psptl_fence_t *fence);
 
 static inline bool psptl_fence_open(const psptl_fence_t *fence)

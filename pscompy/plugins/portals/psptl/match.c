@@ -65,8 +65,8 @@ bool psptl_tag_cancel(psptl_tag_t *tag)
 
 /* ---- messages with a receive ---- */
 
-/* Delivers the message in the order of its number. Returns false if the number
- * is wrong; the channel fails then. */
+/* Has the message delivered in the order of its number. Returns false if the
+ * number is wrong; the channel fails then. */
 static bool match_in_order(psptl_channel_t *channel, psptl_op_t *op,
                            const ptl_event_t *event)
 {
@@ -106,7 +106,7 @@ static void match_found(psptl_tag_t *tag, const ptl_event_t *event)
         psptl_tag_lose(tag);
 }
 
-/* The overflow buffer that contains the message, or NULL. */
+/* Returns the overflow buffer that contains the message; NULL if none does. */
 static psptl_buffer_t *match_buffer(const psptl_channel_t *channel,
                                     const ptl_event_t *event)
 {
@@ -134,8 +134,9 @@ static void match_claimed(psptl_tag_t *tag, const ptl_event_t *event)
     match_found(tag, event);
 }
 
-/* The interface may report an event for a receive that was withdrawn. Returns
- * false if its memory belongs to another receive by now. */
+/* Returns whether the event belongs to this receive. The interface may report
+ * an event for a receive that was withdrawn, and whose psptl_tag_t another
+ * receive uses by now. */
 static bool match_meant(const psptl_tag_t *tag, const ptl_event_t *event)
 {
     ptl_match_bits_t bits =
@@ -226,8 +227,8 @@ static void overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
 
 /* ---- events ---- */
 
-/* Libraries differ in the type of the event for a message that a search found.
- */
+/* Tells events apart by their operation, because libraries differ in the type
+ * of the event for a message that a search found. */
 void psptl_match_event(const ptl_event_t *event)
 {
     psptl_op_t *op = event->user_ptr;

@@ -1,4 +1,4 @@
-/* Messages that the interface matches: their events.
+/* Events of the messages that the interface matches to posted receives.
  *
  * A message without a receive is searched out of the overflow list as soon as
  * its event arrives, by its exact bits, and delivered in its turn. A receive
@@ -11,7 +11,8 @@
 
 #include "driver.h"
 
-/* Handles an event of the tag entry. */
+/* Handles an event of the portal table entry `tag` (psptl.h). */
 void psptl_match_event(const ptl_event_t *event);
-/* Reports every receive as lost that has matched or will match. */
+/* Gives up matching on the channel: every receive that has matched without
+ * being delivered, or that matches later, is reported as lost. */
 void psptl_match_abort(psptl_channel_t *channel);

@@ -1,4 +1,4 @@
-/* Opens the libraries of Portals 4 and fills their tables. */
+/* Opens the libraries of Portals 4 and fills the tables of their functions. */
 #include "provider.h"
 
 #include <dlfcn.h>
@@ -33,8 +33,9 @@ void psptl_software_path(char *path, size_t room)
 
 /* ---- opening ---- */
 
-/* Fills the table; memcpy, because ISO C has no cast from a data pointer to a
- * function. Returns false if a function is missing; dlerror() names it. */
+/* Fills the table with functions of the library, by memcpy, because ISO C has
+ * no cast from a data pointer to a function. Returns false if a function is
+ * missing; dlerror() names it. */
 static bool provider_resolve(psptl_provider_t *provider, void *library)
 {
     bool all = true;
@@ -72,7 +73,8 @@ static bool provider_open(psptl_provider_t *provider, const char *file,
     return true;
 }
 
-/* A library is used only if the build found its header: their types differ. */
+/* Opens the machine's library. It is used only if the build found its
+ * <portals4.h>, because the types of these libraries differ. */
 static bool provider_open_system(char *reason)
 {
     if (!SOFTNI_SYSTEM_HEADER) {

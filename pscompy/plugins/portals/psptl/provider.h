@@ -37,12 +37,13 @@ typedef struct psptl_provider {
 #undef PSPTL_MEMBER
 } psptl_provider_t;
 
-/* The provider of this choice, opened and started. AUTO is the library of the
- * machine if there is one, also if it has no interface then, else the software
- * NI. Returns NULL with the reason if it cannot be used. */
+/* Opens and starts the provider of this choice, and returns it. AUTO means the
+ * library of the machine if there is one, even if it has no interface, else the
+ * software NI. Returns NULL and stores the reason if the provider cannot be
+ * used. */
 const psptl_provider_t *psptl_provider_start(psptl_choice_t choice,
                                              char *reason);
 
-/* The file of the software NI: softni/libsoftni.so beside the file that this
- * code was loaded from. */
+/* Stores the path of the software NI: softni/libsoftni.so beside the file from
+ * which this code was loaded. */
 void psptl_software_path(char *path, size_t room);

@@ -22,7 +22,7 @@
  * does not count (portals.h); two of them are for the driver's fence and
  * answer. */
 #define PSPTL_EXTRA_BUFFERS 6u
-#define PSPTL_REASON_MAX 256u /* bytes of every `reason` */
+#define PSPTL_REASON_MAX 256u /* size of every `reason`, in bytes */
 #define PSPTL_SECRET_SIZE 16u
 #define PSPTL_FDS 3u /* most event queues of an interface */
 
@@ -51,10 +51,11 @@ typedef struct psptl_settings {
      * interface of the software NI; "": the default interface */
     const char *interface;
     size_t buffer_size;
-    uint32_t sendq, recvq; /* buffers of a channel's rings */
+    /* number of buffers of a channel's send and receive ring */
+    uint32_t sendq, recvq;
     uint32_t overflows;    /* buffers for messages without a receive */
     uint32_t eq_size;
-    uint32_t retries; /* attempts for a message that was dropped */
+    uint32_t retries; /* most resends of a message that was dropped */
     size_t fragment;  /* most bytes of one put or get */
     uint32_t regions; /* most open regions of one channel */
     uint32_t foster;  /* extra polls while puts or gets are in flight */
@@ -74,25 +75,25 @@ typedef struct psptl_settings {
     X(early)            /* messages that overtook an earlier one */            \
     X(duplicates)       /* messages that arrived more than once */             \
     X(ring_full)        /* sends that found no free buffer */                  \
-    X(event_room) /* puts and gets that found no room for their events */      \
+    X(event_room) /* puts and gets for whose events the queue had no room */   \
     X(fragments) /* puts and gets of regions */                                \
     X(fragment_resends) /* puts and gets of regions that were repeated */      \
     X(regions) /* regions opened for peers */                                  \
-    X(regions_refused) /* regions beyond the limit of a channel */             \
-    X(foster_polls) /* additional polls */                                     \
+    X(regions_refused) /* regions refused, because the channel had too many */ \
+    X(foster_polls) /* polls because of PSP_PORTALS_FOSTER_PROGRESS */         \
     X(tag_puts) /* messages put that the target matches */                     \
-    X(tag_direct) /* messages put from the memory of the sender */             \
+    X(tag_direct) /* messages put without a copy, from the sender's memory */  \
     X(tag_posts) /* receives posted */                                         \
     X(tag_refused) /* receives that the interface did not take */              \
-    X(tag_matched) /* messages written into their receive */                   \
-    X(tag_claimed) /* messages that a receive found in a buffer */             \
+    X(tag_matched) /* messages delivered to a receive */                       \
+    X(tag_claimed) /* messages that a receive found in an overflow buffer */   \
     X(tag_overflows) /* messages delivered without a receive */                \
     X(tag_aside) /* messages that waited in a buffer of their own */           \
     X(tag_held) /* receives withheld from the interface */                     \
-    X(tag_kept) /* messages delivered to a held receive */                     \
-    X(tag_copied) /* bytes copied for receives */                              \
-    X(tag_fences) /* answers after which receives were linked */               \
-    X(tag_rewinds) /* times that messages were returned from receives */       \
+    X(tag_kept) /* messages that the driver matched to a held receive */       \
+    X(tag_copied) /* bytes copied between buffers and receives */              \
+    X(tag_fences) /* answers to fences that ended the holding of receives */   \
+    X(tag_rewinds) /* times that messages were taken out of receives again */  \
     X(pings) /* times that the peer was asked if it is alive */
 
 typedef enum psptl_counter {
@@ -104,11 +105,11 @@ typedef enum psptl_counter {
 
 /* ---- the owner of the channels ---- */
 
-/* A message that the interface matches. */
+/* A message that the interface matches to receives. */
 typedef struct psptl_tagged {
     uint64_t bits;
-    uint32_t word; /* the sender's word */
-    const uint8_t *bytes; /* bytes of a message without a receive */
+    uint32_t word; /* the sender's count of received messages */
+    const uint8_t *bytes; /* the payload, if no receive matched the message */
     size_t len; /* length of the message; a receive may be shorter */
     uint32_t number; /* number of the message in the channel's sequence */
     bool missed; /* a put of psptl_tag_put found no receive, so none of
@@ -117,29 +118,34 @@ typedef struct psptl_tagged {
 
 /* Upcalls to the owner, made from psptl_device_poll only, except `failed`. */
 typedef struct psptl_owner {
-    /* The next message of a channel; its bytes are valid during the call. */
+    /* Delivers the next message of a channel; its bytes are valid during the
+     * call. */
     void (*arrived)(void *owner, const uint8_t *bytes, size_t len);
-    /* The next message of a channel is one that the interface matches. `cookie`
-     * belongs to the receive that has it; without a receive `cookie` is NULL,
-     * and the bytes are valid during the call. The verdict is not OK if the
-     * receive is lost. */
+    /* Delivers the next message of a channel if it is one that the interface
+     * matches. `cookie` is that of the receive that got the message; if no
+     * receive matched, `cookie` is NULL, and the bytes are valid during the
+     * call. The verdict is not OK if the receive is lost. */
     void (*tagged)(void *owner, void *cookie, const psptl_tagged_t *message,
                    psptl_verdict_t verdict);
-    /* A buffer of the send ring is free again. */
+    /* Called when a buffer of the send ring is free again. */
     void (*room)(void *owner);
-    /* The channel has failed. Called once, from any function. */
+    /* Called once when the channel has failed, from any function of the
+     * driver. */
     void (*failed)(void *owner, psptl_verdict_t verdict, const char *reason);
-    /* A put or get has ended; `cookie` is that of its order. */
+    /* Called when a put or get has ended; `cookie` is that of its order. */
     void (*done)(void *cookie, psptl_verdict_t verdict);
 } psptl_owner_t;
 
 /* The address of one end of a channel. */
 typedef struct psptl_place {
     uint32_t nid, pid;
-    uint32_t eager, bulk, tag; /* portal table indices */
-    uint32_t source; /* source in the match bits; 0: nothing is matched */
+    /* portal table indices of this end, see the head of this file */
+    uint32_t eager, bulk, tag;
+    /* channel's number in match bits; 0: the interface matches nothing */
+    uint32_t source;
     uint64_t bits; /* match bits of the receive ring */
-    uint8_t secret[PSPTL_SECRET_SIZE]; /* admits a peer to the interface */
+    /* secret of the interface that its peers must know */
+    uint8_t secret[PSPTL_SECRET_SIZE];
 } psptl_place_t;
 
 /* Memory that a peer may put to and get from. */
@@ -149,14 +155,15 @@ typedef struct psptl_region {
     void *base;
 } psptl_region_t;
 
-/* A match bit of messages that psptl_tag_put has put, unless they are empty.
- * Receives ignore it. */
+/* The match bit that marks messages of psptl_tag_put, unless they are empty.
+ * Receives ignore this bit. */
 #define PSPTL_TAG_DIRECT 0x80000000ull
 
 /* A receive that the interface is to match. */
 typedef struct psptl_receive {
     void *cookie;
-    uint64_t match, ignore; /* the driver adds the bits of the source */
+    /* match bits; the driver adds those that name the channel */
+    uint64_t match, ignore;
     void *base;
     size_t len;
 } psptl_receive_t;
@@ -179,8 +186,8 @@ typedef struct psptl_order {
 /* Returns whether the build and this machine have a library of Portals 4. */
 bool psptl_has_library(void);
 
-/* Opens an interface. Returns NULL with the reason, and leaves nothing behind,
- * if that fails. */
+/* Opens an interface. If that fails, returns NULL, stores the reason, and
+ * leaves nothing open. */
 psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
                                   const psptl_owner_t *owner, char *reason);
 /* Closes the interface and frees all channels, except those to whose memory
@@ -188,13 +195,15 @@ psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
 unsigned psptl_device_close(psptl_device_t *device);
 /* The provider's name: "system" or "software". */
 const char *psptl_device_name(const psptl_device_t *device);
-/* Handles events, and sends what is due. Returns the number of events. */
+/* Handles events of the interface, and sends what is due. Returns the number of
+ * events handled. */
 unsigned psptl_device_poll(psptl_device_t *device);
-/* The descriptors of the event queues. They become readable when an event
- * arrives after psptl_device_arm returned true. Returns their number; 0 if the
- * library has none. */
+/* Stores the file descriptors of the event queues. Each becomes readable when
+ * an event arrives after psptl_device_arm returned true. Returns their number;
+ * 0 if the library has none. */
 unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS]);
-/* Returns false if there is an event already. */
+/* Makes the next event signal the file descriptors. Returns false if there is
+ * an event already. */
 bool psptl_device_arm(psptl_device_t *device);
 /* Returns the time at which psptl_device_poll has work to do even without an
  * event; INT64_MAX if never. */
@@ -207,8 +216,10 @@ typedef struct psptl_holdings {
     uint32_t lingering; /* destroyed channels whose buffers the interface may
                            still write */
     uint32_t transfers; /* puts and gets in flight */
-    uint32_t spare; /* records of puts, gets and receives, for the next ones */
-    uint32_t busy_regions; /* given back while a put or get used them */
+    /* unused records of puts, gets and receives, kept for reuse */
+    uint32_t spare;
+    /* regions revoked or closed while a put or get used them */
+    uint32_t busy_regions;
 } psptl_holdings_t;
 
 psptl_holdings_t psptl_device_holdings(const psptl_device_t *device);
@@ -222,8 +233,8 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
 /* Stores the address of the channel's own end, for its peer. */
 void psptl_channel_place(const psptl_channel_t *channel,
                          psptl_place_t *place_p);
-/* Sets the peer. Messages that arrived earlier are delivered by the next
- * poll. */
+/* Sets the peer of the channel. Messages that arrived earlier are delivered by
+ * the next poll. */
 void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer);
 /* Returns true if every message, put and get has been acknowledged or given
  * up. */
@@ -233,8 +244,8 @@ void psptl_channel_abort(psptl_channel_t *channel);
 /* Announces that the owner sends at most one more message, a goodbye: the
  * driver sends no fence after this. */
 void psptl_channel_part(psptl_channel_t *channel);
-/* Ends all calls to the owner. The memory is freed when the interface cannot
- * write to it any more. */
+/* Destroys the channel: its owner is not called any more. Its memory is freed
+ * when the interface cannot write to it any more. */
 void psptl_channel_destroy(psptl_channel_t *channel);
 /* Asks the peer's interface whether it is alive. */
 void psptl_channel_ping(psptl_channel_t *channel);
@@ -246,7 +257,7 @@ void psptl_channel_counters(const psptl_channel_t *channel,
 /* ---- messages ---- */
 
 /* Returns the buffer for the next message, or NULL if the send ring is full.
- * The buffer stays free until psptl_send_end or psptl_tag_send. */
+ * The buffer counts as free until psptl_send_end or psptl_tag_send sends it. */
 uint8_t *psptl_send_begin(psptl_channel_t *channel);
 void psptl_send_end(psptl_channel_t *channel, size_t len);
 
@@ -257,31 +268,33 @@ const char *psptl_tag_flaw(const psptl_channel_t *channel);
  * matches, in one order with the other messages. */
 void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
                     uint32_t word);
-/* Sends a long message from where it is; its bits contain PSPTL_TAG_DIRECT.
- * `done` reports UNCLAIMED if the peer had no receive for it. Returns REFUSED
- * if it cannot be put now, UNCLAIMED if it is too long for one put. */
+/* Sends a long message from the caller's memory, without a copy; its bits
+ * contain PSPTL_TAG_DIRECT. `done` reports UNCLAIMED if the peer had no receive
+ * for the message. Returns REFUSED if the message cannot be put now, UNCLAIMED
+ * if it cannot be sent in this way, such as one too long for one put. */
 psptl_verdict_t psptl_tag_put(psptl_channel_t *channel, psptl_order_t *order);
-/* Posts a receive. Returns NULL if the interface does not take it now; else
- * `tagged` reports it, unless it is cancelled before. */
+/* Posts a receive. Returns NULL if the interface does not take the receive now;
+ * else the upcall `tagged` reports its message, unless it is cancelled
+ * before. */
 psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
                             const psptl_receive_t *receive);
-/* Returns false if the receive has matched. */
+/* Cancels a posted receive. Returns false if the receive has matched. */
 bool psptl_tag_cancel(psptl_tag_t *tag);
 
 /* ---- regions ---- */
 
-/* Opens memory to the peer of the channel, or to everybody if it is NULL.
- * Returns NULL if the channel has too many regions, or if the interface takes
- * no more entries. */
+/* Opens memory to the peer of the channel, or to everybody if `channel` is
+ * NULL. Returns NULL if the channel has too many regions, or if the interface
+ * takes no more entries. */
 psptl_region_t *psptl_region_open(psptl_device_t *device,
                                   psptl_channel_t *channel, void *base,
                                   size_t len);
-/* Closes the memory to new puts and gets. Returns false if one is in progress,
- * which lasts until the peer finishes or is lost: ask again after a poll;
- * psptl_device_deadline provides for one. */
+/* Closes the memory to new puts and gets. Returns false while a put or get is
+ * in progress, which may last until the peer is lost: call again after a poll,
+ * for which psptl_device_deadline gives a time. */
 bool psptl_region_revoke(psptl_device_t *device, psptl_region_t *region);
-/* Revokes the region, waiting a little if necessary; the driver frees it.
- * Returns false if a peer may still use the memory. */
+/* Revokes the region, waiting a little if necessary. The driver frees the
+ * region. Returns false if a peer may still use the memory. */
 bool psptl_region_close(psptl_device_t *device, psptl_region_t *region);
 /* Puts to or gets from a region of the peer. Returns false if memory is
  * short. */

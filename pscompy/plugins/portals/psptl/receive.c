@@ -1,4 +1,4 @@
-/* Posting and unlinking buffers. */
+/* Posting buffers for messages to the interface, and unlinking them. */
 #include "receive.h"
 
 #include <stdlib.h>

@@ -7,21 +7,25 @@
 
 #include "driver.h"
 
-/* Returns n * size bytes, aligned for the interface, or NULL. */
+/* Allocates n * size bytes, aligned for the interface. Returns NULL if memory
+ * is short. */
 void *psptl_ring_bytes(size_t n, size_t size);
-/* Allocates n buffers of this kind. Returns false if memory is short. */
+/* Allocates n buffers of this kind (PSPTL_BUFFER or PSPTL_OVERFLOW). Returns
+ * false if memory is short. */
 bool psptl_buffers_make(psptl_channel_t *channel, psptl_buffers_t *buffers,
                         psptl_kind_t kind, uint32_t n);
-/* Returns false if the interface does not take all entries. */
+/* Posts all buffers to the interface. Returns false if it does not take all
+ * entries. */
 bool psptl_buffers_post(psptl_buffers_t *buffers);
-/* Unlinks the entries, between two fetches of the backlog. */
+/* Unlinks the entries of the buffers. The caller calls psptl_backlog_fetch
+ * before and after. */
 void psptl_buffers_unlink(psptl_buffers_t *buffers);
-/* After the second fetch: returns true if no buffer is the interface's any
- * more. */
+/* To be called after psptl_buffers_unlink and a psptl_backlog_fetch. Returns
+ * true if the interface has given back all buffers. */
 bool psptl_buffers_back(psptl_buffers_t *buffers);
 void psptl_buffers_free(psptl_buffers_t *buffers);
-/* The buffer that contains this address. Returns NULL if there is none. */
+/* Returns the buffer that contains the address `start`; NULL if none does. */
 psptl_buffer_t *psptl_buffers_at(const psptl_buffers_t *buffers, size_t size,
                                  const void *start);
-/* Posts a buffer again whose message is not needed any more. */
+/* Posts a buffer again, because its message is not needed any more. */
 void psptl_buffer_again(psptl_buffer_t *buffer);

@@ -5,7 +5,7 @@
 
 #include "pscompy/transport/kit/clock.h"
 
-/* nanoseconds that closing waits for a peer */
+/* nanoseconds that closing waits for the end of a peer's put or get */
 #define REGION_CLOSE_NS 50000000ll
 
 typedef struct region {
@@ -13,15 +13,15 @@ typedef struct region {
     /* the channel whose peer may use the region; NULL if every peer may, or if
      * the channel was destroyed */
     psptl_channel_t *channel;
-    psc_link_t link;          /* channel's regions */
-    psc_link_t busy;          /* device's busy regions */
+    psc_link_t link; /* in the channel's list `regions` */
+    psc_link_t busy; /* in the device's list `busy_regions` */
     ptl_handle_me_t me;
     bool unlinked;            /* the interface has given the entry back */
-    bool closed;              /* the region is freed when it is unlinked */
+    bool closed; /* the region is to be freed when it is unlinked */
 } region_t;
 
-/* A bijection of a counter that began at random (splitmix64, Steele, Lea and
- * Flood). */
+/* Returns a bijection of a counter that began at a random number (splitmix64,
+ * Steele, Lea and Flood). */
 uint64_t psptl_device_bits(psptl_device_t *device)
 {
     uint64_t z = device->bits += 0x9e3779b97f4a7c15ull;

@@ -7,7 +7,8 @@
 /* Returns new match bits for a region or a channel. They are hard to guess and
  * never repeat. */
 uint64_t psptl_device_bits(psptl_device_t *device);
-/* Detaches the regions of a channel that is destroyed; they stay open. */
+/* Detaches the regions of a channel that is destroyed. The regions stay
+ * open. */
 void psptl_region_detach(psptl_channel_t *channel);
 /* Frees regions that were closed while in use and are no longer in use. */
 void psptl_region_reap(psptl_device_t *device);

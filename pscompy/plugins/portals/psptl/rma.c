@@ -106,7 +106,8 @@ static int bulk_issue(const psptl_fragment_t *fragment)
                               order->offset + fragment->at, op, 0);
 }
 
-/* Returns false if the interface takes no more at present. */
+/* Issues a fragment. Returns false if the interface takes no more operations at
+ * present. */
 static bool bulk_fly(psptl_fragment_t *fragment)
 {
     psptl_bulk_t *bulk = fragment->bulk;
@@ -136,7 +137,8 @@ static size_t bulk_cut(const psptl_bulk_t *bulk)
     return left < most ? left : most;
 }
 
-/* Returns false if there is no room for another fragment. */
+/* Issues the next fragment of a put or get. Returns false if there is no room
+ * for another fragment. */
 static bool bulk_next(psptl_bulk_t *bulk)
 {
     psptl_device_t *device = bulk->channel->device;
@@ -224,8 +226,8 @@ bool psptl_bulk_start(psptl_channel_t *channel, const psptl_order_t *order)
     return true;
 }
 
-/* A message gets its number when it is put, and later messages wait for it; so
- * it is put at once and in one piece, or not at all. */
+/* A message gets its number when it is put, and later messages are delivered
+ * after it; so it is put at once and in one piece, or not at all. */
 psptl_verdict_t psptl_tag_put(psptl_channel_t *channel, psptl_order_t *order)
 {
     psptl_device_t *device = channel->device;
@@ -263,8 +265,9 @@ static void bulk_retry(psptl_fragment_t *fragment, uint32_t attempts)
                   &fragment->link);
 }
 
-/* Returns true if the fragment will be tried again. A message is tried until it
- * arrives, because later ones wait for its number. */
+/* Returns true if the failed fragment will be tried again. A message is tried
+ * until it arrives or the channel fails, because later messages wait for its
+ * number. */
 static bool bulk_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
 {
     psptl_channel_t *channel = fragment->bulk->channel;
@@ -293,7 +296,7 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
     bulk->flying--;
     if (verdict != PSPTL_OK) {
         bulk->verdict = verdict;
-        /* the remaining fragments are not issued */
+        /* so that the remaining fragments are not issued */
         bulk->issued = bulk->order.len;
         psc_list_remove(&bulk->link);
     }

@@ -26,7 +26,8 @@ static void send_wait(psptl_send_t *send)
         psc_list_push(&channel->device->waiting, &channel->sending.waiting);
 }
 
-/* Returns false if the interface takes no more at present. */
+/* Puts a message. Returns false if the interface takes no more operations at
+ * present. */
 static bool send_put(psptl_send_t *send)
 {
     psptl_channel_t *channel = send->channel;
@@ -114,7 +115,8 @@ void psptl_send_again(psptl_device_t *device)
 
 /* ---- acknowledgements ---- */
 
-/* Increases the backoff once for all messages that were in flight together. */
+/* Increases the wait before resends, once for all messages that were in flight
+ * together. */
 static void send_back_off(psptl_channel_t *channel)
 {
     int64_t now = psc_clock_now();

@@ -8,12 +8,13 @@
 #include "driver.h"
 
 void psptl_send_event(psptl_send_t *send, const ptl_event_t *event);
-/* Counts an attempt that failed in `drops`, except at a disabled entry.
- * Returns false if that was the last one; then the channel has failed. */
+/* Counts a failed attempt in *drops, unless it failed at a disabled table
+ * entry. Returns false if it was the last one allowed; then the channel has
+ * failed. */
 bool psptl_send_may_retry(psptl_channel_t *channel, ptl_ni_fail_t fault,
                           uint32_t *drops);
 /* Puts the waiting messages that are due. */
 void psptl_send_again(psptl_device_t *device);
-/* Nanoseconds to wait after so many failed attempts. */
+/* Returns the nanoseconds to wait after this many failed attempts. */
 int64_t psptl_backoff(unsigned attempts);
 void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event);

@@ -1,10 +1,12 @@
-/* Sources: which channels have one, and which of them match. */
+/* Sources, which are numbers of channels in match bits: which channels get one,
+ * and on which the interface matches messages to receives. */
 #include "source.h"
 
 #include "receive.h"
 
 #define SOURCES 0xffffu
-#define SOURCE_EVENTS 3u /* most events of one message */
+/* most events that one message makes at its receiver */
+#define SOURCE_EVENTS 3u
 
 static bool source_used(psptl_device_t *device, uint32_t source)
 {

@@ -72,8 +72,8 @@ bool psptl_tag_link(psptl_tag_t *tag)
     return true;
 }
 
-/* Unlinks the entry of a receive. PTL_IN_USE may also mean that the interface
- * is comparing the entry with a message. */
+/* Unlinks the entry of a receive. Tries several times, because PTL_IN_USE may
+ * only mean that the interface is comparing the entry with a message. */
 void psptl_tag_unlink(psptl_tag_t *tag)
 {
     if (tag->state == PSPTL_TAG_LINKED)

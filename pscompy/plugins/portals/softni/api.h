@@ -22,16 +22,18 @@
 
 enum { SOFTNI_COOKIE_BYTES = 16 };
 
-/* A descriptor that polls readable when the queue may have events. The queue
- * owns it and closes it. To sleep: arm the queue, wait for the descriptor only
- * if that returned PTL_EQ_EMPTY, then call PtlEQGet until the queue is empty.
- * softni_eq_arm returns PTL_OK if the queue has events already. */
+/* softni_eq_fd stores a file descriptor that polls readable when the queue may
+ * have events. The queue owns and closes the descriptor. To sleep: call
+ * softni_eq_arm, wait for the descriptor only if that returned PTL_EQ_EMPTY,
+ * then call PtlEQGet until the queue is empty. softni_eq_arm returns PTL_OK if
+ * the queue has events already. */
 int softni_eq_fd(ptl_handle_eq_t eq_handle, int *fd);
 int softni_eq_arm(ptl_handle_eq_t eq_handle);
 
-/* An NI talks only to peers that know its cookie. Send the own cookie together
- * with the address, and admit a peer with its cookie before the first
- * operation that targets it. */
+/* An NI talks only to peers that know its cookie, a secret. A program sends the
+ * cookie of its NI (softni_cookie) together with the address, and admits a peer
+ * with the cookie of the peer (softni_admit) before the first operation to
+ * it. */
 int softni_cookie(ptl_handle_ni_t ni_handle,
                   uint8_t cookie[SOFTNI_COOKIE_BYTES]);
 int softni_admit(ptl_handle_ni_t ni_handle, ptl_process_t peer,

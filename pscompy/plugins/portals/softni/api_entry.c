@@ -114,7 +114,8 @@ static int psni_request_check(psni_request_t *request, ptl_pt_index_t pt_index,
     return PTL_OK;
 }
 
-/* Returns true if a message that arrived before has used up the entry. */
+/* Assigns messages that arrived before the entry to it. Returns true if one of
+ * them has used up the entry. */
 static bool psni_request_claim(psni_request_t *request, const ptl_me_t *me,
                                void *user_ptr)
 {

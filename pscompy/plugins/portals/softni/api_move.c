@@ -73,7 +73,8 @@ int PtlMDRelease(ptl_handle_md_t md_handle)
 
 /* ---- put and get ---- */
 
-/* Makes an operation of a descriptor, to be queued by the caller. */
+/* Makes an operation on the memory of a descriptor. The caller queues the
+ * operation. */
 static int psni_op_begin(psni_md_t *md, uint64_t offset, ptl_process_t target,
                          const psni_message_t *message, psni_op_t **op_p)
 {
@@ -99,7 +100,8 @@ static int psni_op_begin(psni_md_t *md, uint64_t offset, ptl_process_t target,
     return PTL_OK;
 }
 
-/* Copies short and volatile bytes, so that the user may reuse the buffer. */
+/* Copies the bytes of a short or volatile put, so that the user may reuse the
+ * buffer. */
 static int psni_put_copy(psni_op_t *op)
 {
     uint8_t *copy = op->bytes;

@@ -86,7 +86,7 @@ void psni_pt_close(psni_ni_t *ni, psni_pt_t *pt)
     pt->used = false;
 }
 
-/* Finds an entry of the table, and takes the lock of the NI. */
+/* Finds an entry of the portal table, and takes the lock of the NI. */
 static int psni_pt_enter(ptl_handle_ni_t ni_handle, ptl_pt_index_t pt_index,
                          psni_ni_t **ni_p, psni_pt_t **pt_p)
 {

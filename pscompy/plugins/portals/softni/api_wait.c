@@ -4,8 +4,8 @@
 
 #include "nic.h"
 
-/* After this many datagrams since a bell was armed, more are expected soon, and
- * the caller polls instead of sleeping. */
+/* After this many datagrams since a caller last prepared to sleep, more are
+ * expected soon, and the caller polls instead of sleeping. */
 #define FLOWING 4u
 #define PASSES 64u /* most passes of progress that one call makes */
 
@@ -49,7 +49,8 @@ static int psni_wait_look(psni_wait_t *wait)
     return rc;
 }
 
-/* Handles one datagram at a time, so that an event is returned at once. */
+/* Looks for an event after each datagram that it handles, so that an event is
+ * returned at once. */
 static int psni_wait_pass(psni_wait_t *wait)
 {
     int rc = psni_wait_look(wait);
@@ -91,8 +92,9 @@ static struct timespec psni_until(int64_t deadline)
                              .tv_nsec = left % 1000000000};
 }
 
-/* Releases the lock while it sleeps. No event is missed: the sources were empty
- * when the bells were armed, and every later event rings a bell. */
+/* Sleeps on the bells (wakeup.c) of the sources, and releases the lock
+ * meanwhile. No event is missed: the sources were empty when their bells were
+ * armed, and every later event rings a bell. */
 static int psni_wait_sleep(const psni_wait_t *wait)
 {
     struct pollfd fds[PSNI_PIECES];
@@ -152,7 +154,8 @@ static int psni_wait_enter(psni_wait_t *wait, const ptl_handle_any_t *handles,
     return rc;
 }
 
-/* Returns PTL_EQ_EMPTY if the timeout expires without an event. */
+/* Waits for an event of the sources. Returns PTL_EQ_EMPTY if the timeout
+ * expires without one. */
 static int psni_wait(const ptl_handle_any_t *handles, psni_kind_t kind,
                      const ptl_size_t *tests, unsigned n, ptl_time_t timeout,
                      void *event, unsigned *which)
@@ -202,9 +205,8 @@ int PtlEQPoll(const ptl_handle_eq_t *eq_handles, unsigned int size,
                      which);
 }
 
-/* Reports events, so that the caller does not sleep, while datagrams of a long
- * message arrive: sleeping between its frames would cost more than the frames
- * do. */
+/* Returns PTL_OK, as if there were events, while datagrams of a long message
+ * arrive: sleeping between its frames would cost more than the frames do. */
 int softni_eq_arm(ptl_handle_eq_t eq_handle)
 {
     psni_eq_t *eq;

@@ -1,4 +1,4 @@
-/* Unlinks list entries, and posts the events of unlinking. */
+/* Unlinks list entries, frees them, and posts the events about this. */
 #include "nic.h"
 
 void psni_entry_report(const psni_entry_t *entry, ptl_event_kind_t type)
@@ -14,7 +14,8 @@ void psni_entry_report(const psni_entry_t *entry, ptl_event_kind_t type)
         psni_eq_post(entry->pt->eq, &event);
 }
 
-/* Reports an entry that a claim used up before it was in a list. */
+/* Posts AUTO_UNLINK for an entry that an earlier message used up before the
+ * entry was linked. */
 void psni_entry_report_unlink(psni_pt_t *pt, const psni_claim_t *claim)
 {
     ptl_event_t event = {.type = PTL_EVENT_AUTO_UNLINK,

@@ -1,11 +1,12 @@
-/* Makes frames: the contents of the next one, and its bytes. A frame holds no
- * payload; on a resend the payload is read from its place again. */
+/* Makes frames: decides what the next frame carries, and writes its bytes. A
+ * psni_frame_t has no copy of the payload; a resend reads the payload from the
+ * memory of the operation again. */
 #include <string.h>
 
 #include "nic.h"
 
-/* Memory of a datagram in the socket of its receiver: kernels take the next
- * power of two up to 16 KiB, and pages above. */
+/* How much of its receiver's socket buffer a datagram takes: kernels allocate
+ * the next power of two up to 16 KiB, and whole pages above. */
 #define OVERHEAD 1024u
 #define PAGED 16384u
 #define PAGE 4096u

@@ -1,7 +1,7 @@
-/* The handshake of two NIs. Each sends HELLO, with a token of its own and an
- * echo of the other's token, until it receives its own token back. Every later
- * frame carries the token of its receiver, which only the two know, so only a
- * host that can observe the traffic can inject frames.
+/* The handshake of two NIs. Each sends the frame HELLO, with a token of its own
+ * and an echo of the other's token, until it receives its own token back. Every
+ * later frame carries the token of its receiver, which only the two know, so
+ * only a host that can observe the traffic can inject frames.
  *
  * A HELLO is signed with the cookie of the receiver, or with that of the sender
  * if it does not know the receiver's. A HELLO that is not signed properly gets
@@ -34,8 +34,8 @@ static void psni_handshake_note(psni_peer_t *peer, const psni_hello_t *hello)
         hello->window < PSNI_LEAST_WINDOW ? PSNI_LEAST_WINDOW : hello->window;
 }
 
-/* Ends the operations to a process whose address another process has opened,
- * and connects to the latter. */
+/* Fails the operations to a process whose address another process has opened
+ * since, and connects to the latter. */
 static void psni_handshake_replace(psni_peer_t *peer, uint64_t its_token)
 {
     uint64_t token = peer->next_token;

@@ -97,7 +97,7 @@ static bool psni_interface_random(psni_ni_t *ni)
     else
         ok = ok &&
              getrandom(ni->cookie, sizeof(ni->cookie), 0) == sizeof(ni->cookie);
-    /* xorshift needs a state other than 0 */
+    /* the generator xorshift needs a state other than 0 */
     ni->dice = ni->settings.seed * 2 + 1;
     return ok;
 }
@@ -200,7 +200,7 @@ int PtlGetPhysId(ptl_handle_ni_t ni_handle, ptl_process_t *id)
                                sizeof(*id));
 }
 
-/* The NI has physical addressing only. */
+/* Returns the physical id: this NI has no logical addressing. */
 int PtlGetId(ptl_handle_ni_t ni_handle, ptl_process_t *id)
 {
     return PtlGetPhysId(ni_handle, id);

@@ -1,6 +1,6 @@
-/* The library of a process: its NIs, and the settings of the next one. An NI
- * is opened once per interface and options; opening the same again shares it.
- */
+/* The library in a process: its NIs (network interfaces), and the settings of
+ * NIs to be opened. An NI is opened once per interface and options; opening the
+ * same again shares it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,7 +130,8 @@ int PtlNIInit(ptl_interface_t iface, unsigned int options, ptl_pid_t pid,
     return rc;
 }
 
-/* The caller holds the lock of the library, but not that of the NI. */
+/* Closes an NI. The caller holds the lock of the library, but not that of the
+ * NI. */
 static void psni_library_close(psni_ni_t *ni)
 {
     psni_library_place(ni->object.index, NULL);

@@ -1,18 +1,18 @@
 /* Which of many entries takes a message, and which of many unexpected messages
- * an entry takes, without a look at all of them.
+ * an entry takes, without comparing all of them.
  *
  * Entries that ignore the same bits are a class, which keeps them in a hash of
- * the other bits; a message looks into one bucket of each class, and the
- * earliest entry that fits it there has it (tuple space search: Srinivasan,
- * Suri and Varghese, SIGCOMM 1999). What uses an interface ignores bits in few
- * ways; if there are more, the first class takes the rest and is searched
- * through. Unexpected messages are in one hash, of the bits that no search has
- * ignored yet. */
+ * the other bits; a message is compared with one bucket of each class, and the
+ * earliest entry that fits takes it (tuple space search: Srinivasan, Suri and
+ * Varghese, SIGCOMM 1999). Programs ignore few different sets of bits; if there
+ * are more than PSNI_CLASSES, the first class takes the other entries, and all
+ * of these are compared. Unexpected messages are in one hash, of the bits that
+ * no search has ignored yet. */
 #include <stdlib.h>
 
 #include "nic.h"
 
-/* entries of a bucket, on average, before the number of buckets is doubled */
+/* average number of entries per bucket at which more buckets are made */
 #define HASH_LOAD 4u
 #define HASH_GROWTH 8u
 
@@ -39,7 +39,8 @@ static psc_list_t *psni_hash_bucket(const psni_hash_t *hash, uint64_t key)
                           (hash->size - 1)];
 }
 
-/* Returns true if the hash has more buckets now, all empty. */
+/* Enlarges a full hash. Returns true if it has more buckets now, all empty: the
+ * caller fills them again. */
 static bool psni_hash_grow(psni_hash_t *hash)
 {
     uint32_t size = hash->size * HASH_GROWTH;
@@ -49,7 +50,8 @@ static bool psni_hash_grow(psni_hash_t *hash)
         return false;
     buckets = malloc(size * sizeof(*buckets));
     if (buckets == NULL)
-        return false; /* the hash keeps its buckets and becomes slower */
+        /* memory is short: the hash keeps its buckets and becomes slower */
+        return false;
     for (uint32_t i = 0; i < size; i++)
         psc_list_init(&buckets[i]);
     if (hash->buckets != &hash->one)
@@ -164,8 +166,8 @@ static bool psni_entry_fits(const psni_entry_t *entry,
                arrival->rlength;
 }
 
-/* Returns the first matching entry if its place is before that of `found`; else
- * returns `found`. */
+/* Returns the first entry of the class that takes the message, if its place is
+ * before that of `found`; else NULL. */
 static psni_entry_t *psni_class_find(const psni_class_t *class,
                                      const psni_arrival_t *arrival,
                                      const psni_entry_t *found)
@@ -245,8 +247,8 @@ void psni_headers_remove(psni_headers_t *headers, psni_header_t *header)
     headers->hash.used--;
 }
 
-/* Finds an unexpected message. Bits that the entry `me` ignores are removed
- * from the hash first. */
+/* Finds an unexpected message. Bits that the entry `me` ignores are first
+ * removed from the keys of the hash. */
 psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me)
 {
     psni_headers_t *headers = &pt->unexpected;

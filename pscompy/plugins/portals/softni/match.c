@@ -1,6 +1,6 @@
-/* Finds the entry that takes a message, and reports the message to its owner. A
- * message that only the overflow list takes leaves a header, which a later
- * entry of the priority list or a search may claim. */
+/* Finds the list entry that takes a message, and posts the events of the
+ * message. A message that only the overflow list takes leaves a header, which a
+ * later entry of the priority list or a search may claim. */
 #include <stdlib.h>
 
 #include "nic.h"
@@ -46,8 +46,8 @@ static ptl_ni_fail_t psni_match_table(psni_ni_t *ni, psni_pt_t *pt,
     return PTL_NI_OK;
 }
 
-/* Refuses a message that no entry takes, or for which a resource is
- * exhausted. */
+/* Refuses a message that no entry takes, or for which a resource is exhausted:
+ * drops it, or disables the table by flow control. */
 static ptl_ni_fail_t psni_match_exhausted(psni_ni_t *ni, psni_pt_t *pt,
                                           bool report)
 {
@@ -179,8 +179,8 @@ ptl_event_t psni_arrival_event(const psni_arrival_t *arrival,
                          .ni_fail_type = arrival->fail};
 }
 
-/* Posts an event. With the fault `reorder_events` one event is kept until the
- * next was posted. */
+/* Posts an event. With the injected fault `reorder_events`, one event is kept
+ * until the next one was posted. */
 static void psni_match_post(psni_entry_t *entry, const ptl_event_t *event)
 {
     psni_ni_t *ni = entry->object.ni;

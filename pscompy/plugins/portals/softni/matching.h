@@ -1,14 +1,16 @@
-/* Portal table entries, list entries, and messages as matching sees them. */
+/* Portal table entries, list entries, and the properties of messages that
+ * matching uses. */
 #pragma once
 
 #include "objects.h"
 
 /* ---- list.c ---- */
 
-#define PSNI_CLASSES 8u /* most classes of one list */
+/* most classes of one list: groups of entries that ignore the same bits */
+#define PSNI_CLASSES 8u
 
 typedef struct psni_hash {
-    /* `size` buckets, a power of two; at first only `one` */
+    /* array of `size` buckets, a power of two; at first it is `one` */
     psc_list_t *buckets;
     psc_list_t one;
     uint32_t size, used;
@@ -21,7 +23,8 @@ typedef struct psni_class {
 } psni_class_t;
 
 typedef struct psni_list {
-    psc_list_t entries; /* in the order in which they were added */
+    /* psni_entry_t, in the order in which they were added */
+    psc_list_t entries;
     uint64_t places;
     unsigned n_classes;
     psni_class_t classes[PSNI_CLASSES];
@@ -67,7 +70,7 @@ struct psni_entry {
  * that took it. */
 typedef struct psni_claim {
     bool made, search;
-    unsigned options; /* options of the entry that was appended */
+    unsigned options; /* options of the appended entry, or of the search */
     void *user_ptr;
     psni_ct_t *ct;
 } psni_claim_t;
@@ -87,7 +90,8 @@ typedef struct psni_arrival {
 
 typedef struct psni_header {
     psc_link_t link, bucket;
-    psni_entry_t *entry; /* entry of the overflow list */
+    /* the entry of the overflow list that took the message */
+    psni_entry_t *entry;
     psni_arrival_t arrival;
     psni_claim_t claim;
     bool complete;
@@ -97,23 +101,25 @@ void psni_list_init(psni_list_t *list);
 void psni_list_close(psni_list_t *list);
 void psni_list_add(psni_list_t *list, psni_entry_t *entry);
 void psni_list_remove(psni_entry_t *entry);
-/* The first entry that takes the message, or NULL. */
+/* Returns the first entry that takes the message; NULL if none does. */
 psni_entry_t *psni_list_find(const psni_list_t *list,
                              const psni_arrival_t *arrival);
 void psni_headers_init(psni_headers_t *headers);
 void psni_headers_close(psni_headers_t *headers);
 void psni_headers_add(psni_headers_t *headers, psni_header_t *header);
 void psni_headers_remove(psni_headers_t *headers, psni_header_t *header);
-/* The first unexpected message that the entry would have taken, or NULL. */
+/* Returns the first unexpected message that the entry would have taken; NULL if
+ * there is none. */
 psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me);
 
 psni_pt_t *psni_pt_find(psni_ni_t *ni, ptl_pt_index_t index);
-/* Flow control: refuses messages from now on, with an event if `report`. */
+/* Disables a portal table entry by flow control: it refuses messages from now
+ * on. Posts an event about this if `report` is set. */
 void psni_pt_disable(psni_ni_t *ni, psni_pt_t *pt, bool report);
 void psni_pt_close(psni_ni_t *ni, psni_pt_t *pt);
 
-/* Removes the entry from its list. psni_entry_release frees it after its last
- * event, once nothing is in flight into it. */
+/* Removes the entry from its list. psni_entry_release frees the entry later,
+ * when no message is in flight into it and its last event was posted. */
 void psni_entry_unlink(psni_entry_t *entry);
 void psni_entry_free(psni_entry_t *entry);
 void psni_entry_report(const psni_entry_t *entry, ptl_event_kind_t type);
@@ -130,8 +136,8 @@ void psni_match(psni_ni_t *ni, uint32_t pt_index, psni_arrival_t *arrival,
 void psni_match_end(psni_entry_t *entry, psni_header_t *header,
                     const psni_arrival_t *arrival);
 void psni_match_post_late(psni_ni_t *ni);
-/* The first function returns the offset of a message in the entry, the second
- * one the number of free bytes from an offset on. */
+/* psni_entry_offset returns the offset of a message in the entry,
+ * psni_entry_room the number of bytes of the entry from an offset on. */
 uint64_t psni_entry_offset(const psni_entry_t *entry,
                            const psni_arrival_t *arrival);
 uint64_t psni_entry_room(const psni_entry_t *entry, uint64_t offset);

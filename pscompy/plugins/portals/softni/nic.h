@@ -3,9 +3,9 @@
  *
  *   library     PtlInit, opening NIs of the process, settings
  *   interface   one NI: opening, limits, closing
- *   thread      passes while no caller makes any
+ *   thread      makes progress while no caller does
  *   api_wait    event queues and counters: polling, waiting
- *   progress    one pass: what is due, one datagram
+ *   progress    one pass: expired timers, then one datagram
  *   receive     frames of peers: order, acknowledgements
  *   handshake   how two NIs come to trust each other
  *   api_move    memory descriptors, put and get
@@ -16,18 +16,19 @@
  *   hello       frames of the handshake
  *   wire        the socket
  *   peer        peers by their address, and their times
- *   operation   operations of this side, until their last event
+ *   operation   puts and gets of this side, until their last event
  *   api_entry, api_table   list entries, portal table
  *   match       which entry takes a message, and the events of that
- *   entry, table, list   what matching stands on
+ *   entry, table, list   list entries and tables, as matching uses them
  *   queue, counter       events
  *   fault_injection      faults for tests
  *   wakeup      descriptors that wake sleepers, timers
  *   pool        objects of an NI, and the handles that name them
  *   region      memory in one piece or in several
  *
- * One lock per NI, taken by every function of the specification while it runs,
- * except while it sleeps. The functions below are called with the lock. */
+ * Each NI has one lock. Every function of the specification holds it while it
+ * runs, except while it sleeps. The functions below are called by a thread that
+ * holds the lock. */
 #pragma once
 
 #include "peer.h"
@@ -42,31 +43,34 @@ unsigned psni_wire_send(psni_ni_t *ni, const struct sockaddr_in *to,
                         psni_packet_t *packets, unsigned n);
 /* Sends the first `size` bytes of the head of the NI's first packet. */
 void psni_wire_send_head(psni_peer_t *peer, size_t size);
-/* Handles one datagram or one refusal. Returns false if there was none. */
+/* Handles one datagram, or one error that an earlier datagram caused. Returns
+ * false if there was neither. */
 bool psni_wire_poll(psni_ni_t *ni);
 ptl_process_t psni_process(const struct sockaddr_in *address);
 /* Handles an error of the socket. Returns true if the call is to be repeated.
  */
 bool psni_wire_again(psni_ni_t *ni, int error);
 
-typedef struct psni_held { /* a datagram that a fault delays */
+typedef struct psni_held { /* a datagram that an injected fault delays */
     psc_link_t link;
     struct sockaddr_in to;
     int64_t until;
-    /* sent behind the next datagram, so that the two change their order */
+    /* the datagram is sent behind the next one, so that the two change their
+     * order */
     bool next;
     size_t length;
     uint8_t bytes[];
 } psni_held_t;
 
 bool psni_dice(psni_ni_t *ni, unsigned per_million);
-/* Sets the field that has this name. Returns PTL_ARG_INVALID if there is none,
- * or if the value is out of its range. */
+/* Sets the field of the settings that has this name. Returns PTL_ARG_INVALID if
+ * there is no such field, or if the value is out of its range. */
 int psni_settings_set(psni_settings_t *settings, const char *name,
                       uint64_t value);
 bool psni_settings_sound(const psni_settings_t *settings);
 bool psni_faults_used(const psni_settings_t *settings);
-/* Sends a packet, with faults. Returns false if the socket has no room. */
+/* Sends a packet, and applies the faults that a test has set. Returns false if
+ * the socket has no room. */
 bool psni_faults_send(psni_ni_t *ni, const struct sockaddr_in *to,
                       psni_packet_t *packet);
 void psni_faults_tick(psni_ni_t *ni, int64_t now);
@@ -76,15 +80,15 @@ void psni_faults_close(psni_ni_t *ni);
 
 bool psni_progress(psni_ni_t *ni); /* Returns true if a datagram was handled. */
 bool psni_progress_pass(psni_ni_t *ni);
-/* the next wake-up is at `when` or earlier */
+/* Makes the next wake-up of the NI be at `when` or earlier. */
 void psni_timer(psni_ni_t *ni, int64_t when);
 
 typedef struct psni_thread {
     pthread_t id;
     bool running;
     int epoll_fd, wake_fd;
-    bool watching; /* callers poll the socket */
-    uint64_t seen; /* last value of ni->calls */
+    bool watching; /* callers poll the socket; the thread does not watch it */
+    uint64_t seen; /* value of ni->calls when the thread last looked */
     int64_t sleeps_until;
     atomic_bool stop;
 } psni_thread_t;
@@ -111,20 +115,21 @@ struct psni_ni {
     uint64_t dice;
 
     int socket;
-    /* bytes that the receive buffer of the socket holds for peers */
+    /* bytes of the socket's receive buffer that frames of peers may fill */
     uint64_t room;
-    bool faulty; /* a fault of the wire is set */
+    bool faulty; /* a test has set a fault of the wire (settings.h) */
     psni_packet_t packets[PSNI_BATCH];
     uint8_t datagram[PSNI_FRAME_MAX + 1];
-    psc_list_t held; /* psni_held_t: datagrams that a fault delays */
+    psc_list_t held; /* psni_held_t: datagrams that an injected fault delays */
 
     psni_pool_t pools[PSNI_KINDS];
     psni_pt_t tables[PSNI_TABLES];
     int n_headers;
     psni_peer_t *peers[PSNI_BUCKETS];
-    uint64_t tokens; /* tokens made so far */
-    uint64_t stored; /* bytes of frames that overtook others */
-    psc_list_t answering; /* peers that have answers waiting */
+    uint64_t tokens; /* handshake tokens made so far (handshake.c) */
+    /* bytes of stored frames, which arrived before earlier frames */
+    uint64_t stored;
+    psc_list_t answering; /* peers for which ACKs wait to be sent */
     int64_t answers_by;
     /* passes without a datagram since `answering` is not empty */
     unsigned idle;
@@ -135,17 +140,19 @@ struct psni_ni {
     psni_eq_t *late_eq;
     int64_t late_until;
 
-    uint64_t calls; /* passes that callers made */
-    unsigned armed; /* number of armed bells */
+    /* progress passes that callers made, as opposed to the thread */
+    uint64_t calls;
+    unsigned armed; /* number of armed bells (see wakeup.c) */
     psc_list_t listening;
-    unsigned awake; /* passes of callers since a bell was armed */
+    /* passes of callers since a bell (see wakeup.c) was armed */
+    unsigned awake;
     unsigned flow; /* datagrams that callers received since a bell was armed */
     psni_thread_t thread;
 };
 
 /* ---- pool.c: the NIs of the process ---- */
 
-/* Returns NULL if there is no NI at this index. */
+/* Returns the NI at this index of the process; NULL if there is none. */
 psni_ni_t *psni_library_ni(uint32_t index);
 void psni_library_place(uint32_t index, psni_ni_t *ni);
 /* Returns true between PtlInit and PtlFini. */

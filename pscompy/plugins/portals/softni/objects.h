@@ -1,4 +1,4 @@
-/* The objects of an NI: what handles name, their memory, event queues,
+/* The objects of an NI that have handles, with memory regions, event queues,
  * counters, and the descriptors that wake callers. */
 #pragma once
 
@@ -16,10 +16,10 @@
 #include "settings.h"
 #include "wire.h"
 
-#define PSNI_NIS 8u        /* most NIs of one process */
-#define PSNI_WINDOW 64u    /* most frames in flight to one peer */
-#define PSNI_BATCH 16u     /* datagrams handed to the kernel at a time */
-#define PSNI_PIECES 64u    /* most pieces of a scattered buffer */
+#define PSNI_NIS 8u /* most NIs of one process */
+#define PSNI_WINDOW 64u /* most frames in flight to one peer */
+#define PSNI_BATCH 16u /* datagrams handed to the kernel at a time */
+#define PSNI_PIECES 64u /* most pieces of a scattered buffer */
 /* longest put whose bytes are copied when PtlPut is called */
 #define PSNI_INLINE 256u
 #define PSNI_VOLATILE 8192u
@@ -38,12 +38,14 @@ typedef struct psni_entry psni_entry_t;
 /* ---- pool.c: objects and handles ---- */
 
 typedef enum psni_kind {
-    PSNI_KIND_NI = 1, /* not 0, because 0 means "none" in some headers */
+    /* not 0, because handle 0 means "none" in some versions of portals4.h */
+    PSNI_KIND_NI = 1,
     PSNI_KIND_EQ,
     PSNI_KIND_CT,
     PSNI_KIND_MD,
     PSNI_KIND_ENTRY,
-    PSNI_KIND_OP,     /* named on the wire, never to the user */
+    /* operation; its id is sent to the peer, the user gets no handle */
+    PSNI_KIND_OP,
     PSNI_KIND_ANSWER, /* psni_op_t of a reply or an ACK to a peer's request */
     PSNI_KINDS
 } psni_kind_t;
@@ -52,7 +54,8 @@ typedef struct psni_object {
     psni_ni_t *ni;
     struct psni_object *next; /* next free object of the pool */
     uint32_t index, generation;
-    /* objects that refer to this one; it cannot be closed before them */
+    /* number of objects that refer to this one, which cannot be closed before
+     * them */
     uint32_t users;
     uint8_t kind;
     bool live;
@@ -80,16 +83,18 @@ void psni_pool_drain(psni_pool_t *pool, void (*close)(void *object));
 
 ptl_handle_any_t psni_handle(const psni_object_t *object);
 /* Finds the object that a handle names, and takes the lock of its NI, which
- * psni_leave releases. Returns PTL_NO_INIT or PTL_ARG_INVALID without it. */
+ * psni_leave releases. On failure returns PTL_NO_INIT or PTL_ARG_INVALID, and
+ * does not hold the lock. */
 int psni_enter(ptl_handle_any_t handle, psni_kind_t kind, void *object_p);
-/* Finds the NI of a handle of this kind, even if its object has died, and takes
- * the lock. Returns NULL if there is none. */
+/* Finds the NI of a handle of this kind, even if the object of the handle was
+ * closed, and takes the lock of the NI. Returns NULL if there is no such NI. */
 psni_ni_t *psni_enter_ni(ptl_handle_any_t handle, psni_kind_t kind);
 /* Finds an object while the lock of its NI is held. Returns NULL if the handle
  * names none. */
 void *psni_find(psni_ni_t *ni, ptl_handle_any_t handle, psni_kind_t kind);
 void psni_leave(psni_ni_t *ni);
-/* Closes the object that a handle names. Returns PTL_IN_USE if it has users. */
+/* Closes the object that a handle names. Returns PTL_IN_USE if other objects
+ * refer to it. */
 int psni_release(ptl_handle_any_t handle, psni_kind_t kind,
                  void (*close)(void *object));
 
@@ -100,7 +105,7 @@ typedef struct psni_region {
     uint8_t *start;
     const ptl_iovec_t *pieces; /* array of n_pieces, owned by the user */
     uint32_t n_pieces;
-    uint64_t length; /* bytes */
+    uint64_t length; /* length of the memory in bytes */
 } psni_region_t;
 
 /* Returns false if there are too many pieces, or if the length overflows. */
@@ -128,9 +133,10 @@ typedef struct psni_bell {
 int psni_bell_open(psni_bell_t *bell);
 void psni_bell_close(psni_bell_t *bell, psni_ni_t *ni);
 void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni);
-/* wakes the sleeper if the bell is armed */
+/* Wakes the caller that sleeps on the bell, if the bell is armed. */
 void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni);
-/* Counts a pass of a caller; bells stop listening after many. */
+/* Counts a progress pass of a caller. After many passes without a sleep, bells
+ * stop watching the socket. */
 void psni_bells_rest(psni_ni_t *ni);
 
 /* ---- queue.c, counter.c ---- */
@@ -144,10 +150,11 @@ typedef struct psni_source {
 typedef struct psni_eq {
     psni_source_t source;
     ptl_event_t *ring;
-    uint64_t size;   /* number of events that the user requested */
-    uint64_t spare;  /* additional places, for events of disabled tables */
+    uint64_t size; /* number of events that the user requested */
+    uint64_t spare; /* additional places, for events of disabled tables */
     uint64_t head, tail;
-    uint64_t promised; /* places reserved for messages that are arriving */
+    /* places reserved for events of messages that are arriving */
+    uint64_t promised;
     bool dropped;
 } psni_eq_t;
 
@@ -158,8 +165,8 @@ typedef struct psni_ct {
 
 void psni_eq_post(psni_eq_t *eq, const ptl_event_t *event);
 bool psni_eq_room(const psni_eq_t *eq, unsigned events);
-/* Takes the oldest event. Returns PTL_EQ_EMPTY, or PTL_EQ_DROPPED if events
- * before it were lost. */
+/* Takes the oldest event. Returns PTL_EQ_EMPTY if there is none, PTL_EQ_DROPPED
+ * if an event was taken but others were lost, else PTL_OK. */
 int psni_eq_take(psni_eq_t *eq, ptl_event_t *event);
 void psni_eq_close(void *eq);
 void psni_ct_count(psni_ct_t *ct, bool failed, uint64_t amount);

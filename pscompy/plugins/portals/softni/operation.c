@@ -1,4 +1,5 @@
-/* Operations: creating them, reporting their events, and ending them. */
+/* Operations (puts, gets, and answers to those of peers): creating them,
+ * posting their events, and ending them. */
 #include <stdlib.h>
 
 #include "nic.h"

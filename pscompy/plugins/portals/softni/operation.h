@@ -1,4 +1,5 @@
-/* Operations of this side, and messages of peers that are arriving. */
+/* Operations (puts, gets, and answers to those of peers) of this side, and
+ * messages of peers that are arriving. */
 #pragma once
 
 #include "matching.h"
@@ -24,11 +25,15 @@ struct psni_op {
     uint64_t offset, length; /* offset in the region; bytes on the wire */
     uint64_t sent; /* bytes that went into frames */
     uint32_t frames; /* frames that are not acknowledged yet */
-    bool begun, done; /* the first frame was made; the last frame was made */
-    bool send_reported; /* SEND event posted, or bytes copied */
+    /* whether the first frame was made; whether the last frame was made */
+    bool begun, done;
+    /* the SEND event was reported, because all is sent or the bytes were
+     * copied */
+    bool send_reported;
     psni_md_t *md;
     void *user_ptr;
-    psni_entry_t *entry; /* entry of the request that a reply answers */
+    /* of a reply: the list entry that the peer's get has matched */
+    psni_entry_t *entry;
     psni_header_t *header;
     psni_arrival_t arrival;
     uint8_t *copy;
@@ -38,7 +43,7 @@ struct psni_op {
 /* Returns NULL if too many operations of this kind are in flight. */
 psni_op_t *psni_op_make(psni_peer_t *peer, psni_kind_t kind,
                         const psni_message_t *message);
-/* Frees an operation without an event. */
+/* Frees an operation; posts no event. */
 void psni_op_drop(psni_op_t *op);
 void psni_op_report_send(psni_op_t *op, ptl_ni_fail_t fail);
 /* Called when all frames of the operation were acknowledged. */

@@ -13,7 +13,7 @@
 #define REFUSED_NS 1000000ll
 #define REFUSALS 3u
 #define DEAD_AFTER 100u
-#define FRAMES 5u /* smallest number of frames in a window */
+#define FRAMES 5u /* smallest number of frames that fit into a window */
 #define LEAST_FRAME 1024u
 #define MOST_FRAME (61440u + (uint32_t)sizeof(psni_message_t))
 #define HEADERS 28u /* bytes of the headers of IPv4 and UDP */
@@ -125,8 +125,9 @@ bool psni_peer_may_retry(psni_peer_t *peer)
            peer->unanswered <= (limit == 0 ? DEAD_AFTER : limit);
 }
 
-/* The machine of the peer reports that no socket is open at its address. That
- * is believed after several reports without an answer in between. */
+/* Called when the peer's machine reports that no socket is open at the peer's
+ * address. The peer counts as lost only after REFUSALS such reports without an
+ * answer in between. */
 void psni_peer_refused(psni_peer_t *peer)
 {
     int64_t soon;

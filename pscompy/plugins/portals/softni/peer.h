@@ -7,7 +7,7 @@
 /* ---- peer.c, life.c, hello.c, handshake.c, send.c, receive.c ---- */
 
 typedef enum psni_stage {
-    PSNI_STAGE_IDLE, /* known, not connected */
+    PSNI_STAGE_IDLE, /* the peer is known, but not connected */
     PSNI_STAGE_OPENING,
     PSNI_STAGE_UP
 } psni_stage_t;
@@ -42,22 +42,24 @@ struct psni_peer {
     bool is_self;   /* the peer is this NI: no acknowledgements are needed */
     bool admitted; /* the peer's cookie is known */
     uint8_t cookie[SOFTNI_COOKIE_BYTES];
-    /* token that the peer must send; token to send; 0 if unknown */
+    /* token that frames of the peer must carry; token that frames to the peer
+     * carry; 0 if unknown */
     uint64_t token, its_token;
-    /* tokens offered to, and by, a process that opens the peer's address anew;
-     * 0: none */
+    /* tokens offered to, and by, a new process that has opened the peer's
+     * address; 0: none */
     uint64_t next_token, its_next;
     ptl_uid_t uid;
 
-    /* Sending. */
+    /* members for sending */
     psc_list_t ops, queue;
     psc_list_t answers;   /* ACKs that wait for a frame with a message */
-    /* in the NI's answering while `answers` is not empty */
+    /* in the NI's list `answering` while `answers` is not empty */
     psc_link_t answering;
     unsigned n_answers;
     psni_frame_t frames[PSNI_WINDOW];
     uint32_t oldest, next_seq;
-    uint64_t cost, window; /* bytes in flight; bytes allowed */
+    /* bytes in flight to the peer; most bytes allowed in flight */
+    uint64_t cost, window;
     uint64_t most;         /* receive memory of the peer's socket, bytes */
     uint32_t frame_size;         /* payload bytes of one frame */
     int64_t trip, spread; /* mean round-trip time and its deviation, ns */
@@ -65,9 +67,9 @@ struct psni_peer {
     unsigned unanswered, refusals;
     bool refused;
 
-    /* Receiving. */
+    /* members for receiving */
     psc_reorder_t order; /* frames that arrived early, as psni_stored_t */
-    void *held[PSNI_WINDOW]; /* places of `order` */
+    void *held[PSNI_WINDOW]; /* array in which `order` holds these frames */
     uint32_t acked; /* value of order.expected that was last acknowledged */
     unsigned owed;  /* frames received since the last acknowledgement */
     uint64_t owed_cost;
@@ -79,25 +81,28 @@ psni_peer_t *psni_peer_find(psni_ni_t *ni, ptl_process_t id);
 psni_peer_t *psni_peer_make(psni_ni_t *ni, ptl_process_t id);
 /* Finds a peer, or adds it to the table. */
 psni_peer_t *psni_peer_get(psni_ni_t *ni, ptl_process_t id);
-/* Returns true if an answer of the peer is missing. */
+/* Returns true if the peer has to send something: an answer, or the rest of a
+ * message. */
 bool psni_peer_awaited(const psni_peer_t *peer);
-/* Ends every operation; a later one begins the handshake anew. */
+/* Fails every operation to the peer. A later operation begins a new
+ * handshake. */
 void psni_peer_lose(psni_peer_t *peer);
 void psni_peer_up(psni_peer_t *peer, uint64_t token, uint64_t its_token);
 void psni_peers_close(psni_ni_t *ni);
 void psni_peer_refused(psni_peer_t *peer);
-/* Counts an attempt without an answer. Returns false if that was the last. */
+/* Counts an attempt that got no answer. Returns false if it was the last one;
+ * then the peer counts as lost. */
 bool psni_peer_may_retry(psni_peer_t *peer);
-/* Nanoseconds until a resend. */
+/* Returns the nanoseconds to wait for an acknowledgement before a resend. */
 int64_t psni_peer_resend_delay(const psni_peer_t *peer);
 /* Sets the timer for resends and for answers that the peer owes. */
 void psni_peer_expect(psni_peer_t *peer, int64_t now);
 void psni_peer_timer(psni_peer_t *peer, int64_t when);
 void psni_peers_tick(psni_ni_t *ni, int64_t now);
-/* Returns true if nothing is in flight. */
+/* Returns true if no frame to any peer is waiting or in flight. */
 bool psni_peers_quiet(psni_ni_t *ni);
 
-/* A hash of the bytes, with a key that only this NI has. */
+/* Returns a hash of the bytes, with a key that only this NI has. */
 uint64_t psni_secret(const psni_ni_t *ni, const void *bytes, size_t length);
 uint64_t psni_handshake_token(psni_ni_t *ni);
 void psni_handshake_sign(const uint8_t *cookie, ptl_process_t from,
@@ -105,7 +110,7 @@ void psni_handshake_sign(const uint8_t *cookie, ptl_process_t from,
                          uint8_t *proof);
 void psni_handshake_send(psni_peer_t *peer, uint64_t token, uint64_t echo);
 void psni_handshake_begin(psni_peer_t *peer);
-/* called when the timer expires */
+/* Called when the timer of the peer expires. */
 void psni_handshake_again(psni_peer_t *peer, int64_t now);
 /* Returns true if a frame with this token proves that the peer received the
  * token. */
@@ -113,15 +118,17 @@ bool psni_handshake_proves(psni_peer_t *peer, uint64_t token);
 void psni_handshake_take(psni_ni_t *ni, const struct sockaddr_in *from,
                          const uint8_t *body, size_t length);
 
-/* queues the operation, and sends what the window allows */
+/* Queues the operation, and sends as many of its frames as the window
+ * allows. */
 void psni_send_queue(psni_op_t *op);
 void psni_send_pump(psni_peer_t *peer);
-/* Queues an ACK, which waits a moment for a message to the same peer. */
+/* Queues an ACK. It waits a moment for a message to the same peer, with which
+ * it can share a frame. */
 void psni_send_answer(psni_op_t *op);
 /* Sends all waiting ACKs. */
 void psni_send_answers(psni_ni_t *ni);
 void psni_send_ack(psni_peer_t *peer, uint8_t flags);
-/* called when the timer expires */
+/* Called when the timer of the peer expires. */
 void psni_send_again(psni_peer_t *peer, int64_t now);
 /* Handles the acknowledgements in the head of a frame. */
 void psni_send_acknowledged(psni_peer_t *peer, const psni_head_t *head);
@@ -141,11 +148,13 @@ typedef struct psni_packet {
         head[sizeof(psni_head_t) + (PSNI_ANSWERS + 1) * sizeof(psni_message_t)];
 } psni_packet_t;
 
-/* bytes that a frame of this length takes of the receiver's socket memory */
+/* Returns the bytes that a frame of this length takes of the receiver's socket
+ * buffer. */
 uint64_t psni_frame_cost(uint64_t length);
 psni_frame_t *psni_frame_at(psni_peer_t *peer, uint32_t seq);
 psni_head_t psni_head_for(psni_peer_t *peer, psni_frame_kind_t kind);
 void psni_frame_pack(psni_peer_t *peer, uint32_t seq, psni_packet_t *packet);
 /* Makes the next frame. Returns false if there is nothing to send, or if the
- * window has no room. Answers alone make a frame if `flush`. */
+ * window has no room. If `flush` is set, ACKs make a frame even without a
+ * message. */
 bool psni_frame_next(psni_peer_t *peer, int64_t now, bool flush);

@@ -14,7 +14,8 @@
 enum {
     PTL_OK = 0,
     PTL_ARG_INVALID,
-    PTL_CT_NONE_REACHED, /* the timeout expired before a counter was reached */
+    /* the timeout expired before a counter reached its threshold */
+    PTL_CT_NONE_REACHED,
     PTL_EQ_DROPPED, /* an event was returned; events before it are lost */
     PTL_EQ_EMPTY,
     PTL_FAIL,
@@ -26,7 +27,7 @@ enum {
     PTL_NO_SPACE,
     PTL_PID_IN_USE,
     PTL_PT_FULL,
-    PTL_PT_EQ_NEEDED, /* flow control reports by an event */
+    PTL_PT_EQ_NEEDED, /* a table entry with flow control needs an event queue */
     PTL_PT_IN_USE
 };
 
@@ -143,8 +144,9 @@ typedef unsigned char ptl_ni_fail_t;
 enum {
     PTL_NI_OK = 0,
     PTL_NI_UNDELIVERABLE, /* the target is gone */
-    PTL_NI_DROPPED, /* nothing at the target took it */
-    PTL_NI_PT_DISABLED, /* flow control: resend once it is enabled */
+    PTL_NI_DROPPED, /* no entry of the target took the message */
+    /* flow control: resend when the portal table entry is enabled again */
+    PTL_NI_PT_DISABLED,
     PTL_NI_PERM_VIOLATION, /* the entry belongs to another user */
     PTL_NI_OP_VIOLATION, /* the entry does not permit the operation */
     PTL_NI_NO_MATCH, /* a search found nothing */

@@ -1,6 +1,6 @@
 /* One pass of an NI: timers that are due, then one datagram. Every function of
- * the specification that looks for events makes passes; the thread makes them
- * while no caller does. */
+ * the specification that looks for events makes passes; the NI's own thread
+ * makes passes while no caller does. */
 #include "nic.h"
 
 #define IDLE_PASSES 4u
@@ -40,8 +40,8 @@ static void psni_peer_tick(psni_peer_t *peer, int64_t now)
                peer->deadline < peer->owed_by ? peer->deadline : peer->owed_by);
 }
 
-/* Checks the deadlines of busy peers. psni_peer_tick may remove its own peer
- * from the list, but no other. */
+/* Checks the deadlines of busy peers. While this loop runs, psni_peer_tick may
+ * remove its own peer from the list, but no other. */
 void psni_peers_tick(psni_ni_t *ni, int64_t now)
 {
     psc_list_for_each(peer, &ni->busy, psni_peer_t, busy)
@@ -50,8 +50,8 @@ void psni_peers_tick(psni_ni_t *ni, int64_t now)
 
 /* ---- passes ---- */
 
-/* Handles timers that have expired. Each function called here sets its next
- * timer again. */
+/* Handles timers that have expired. Each function called here sets the time of
+ * its next call with psni_timer. */
 static void psni_progress_tick(psni_ni_t *ni, int64_t now)
 {
     ni->deadline = PSNI_NEVER;

@@ -1,4 +1,4 @@
-/* Event queues. */
+/* Event queues: creating and freeing them, posting and taking events. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Receives frames: checks their sender, keeps frames that overtook others, and
- * acknowledges. */
+/* Receives frames: checks their sender, stores frames that overtook others, and
+ * sends acknowledgements. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 
 #define OWED_FRAMES 16u
 #define OWED_NS 1000000ll
-#define STORE_MAX (64u << 20) /* bytes of frames that overtook others */
+/* most bytes of stored frames, which overtook others */
+#define STORE_MAX (64u << 20)
 
 /* Keeps a frame that arrived early. Returns false if it is a duplicate, is
  * beyond the window, or exceeds the memory for such frames. */
@@ -32,8 +33,8 @@ static bool psni_arrive_store(psni_peer_t *peer, const psni_head_t *head,
 }
 
 /* Handles the stored frames that are next in order. Returns false if the next
- * one cannot be handled now. The answers that a frame causes acknowledge it, so
- * it counts as taken before it is handled. */
+ * one cannot be handled now. Answers that are sent while a frame is handled
+ * acknowledge the frame, so it counts as taken before it is handled. */
 static bool psni_arrive_stored(psni_peer_t *peer)
 {
     psni_stored_t *stored;
@@ -64,8 +65,8 @@ static bool psni_arrive_next(psni_peer_t *peer, const psni_head_t *head,
     return false;
 }
 
-/* Notes that an acknowledgement is due; `now` if a frame is missing, or if the
- * sender asks. */
+/* Notes that a frame is to be acknowledged; at once if `now` is set, because a
+ * frame is missing or the sender asks for it. */
 static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
 {
     if (peer->is_self) {
@@ -76,7 +77,7 @@ static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
         return;
     }
     if (!now && peer->acked == peer->order.expected)
-        return; /* the answers that were sent carried the acknowledgement */
+        return; /* ACKs that were sent meanwhile carried the acknowledgement */
     peer->owed++;
     peer->owed_cost += psni_frame_cost(length);
     if (now || peer->owed >= OWED_FRAMES ||

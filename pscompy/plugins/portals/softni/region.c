@@ -46,7 +46,7 @@ static uint8_t *psni_region_piece(const psni_region_t *region, uint64_t offset,
         }
         offset -= piece->iov_len;
     }
-    return NULL; /* unreachable, because callers stay within the region */
+    return NULL; /* not reached: callers stay within the region */
 }
 
 int psni_region_gather(const psni_region_t *region, uint64_t offset,

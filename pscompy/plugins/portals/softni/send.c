@@ -1,5 +1,5 @@
 /* Sending frames. Up to PSNI_WINDOW frames, and as many bytes as the peer's
- * socket holds, are in flight at a time; they are resent when later ones were
+ * socket holds, are in flight at a time; frames are resent when later ones were
  * acknowledged, or when the peer was silent for a while. The window of bytes
  * halves with each loss and grows back as frames arrive (Jacobson, "Congestion
  * avoidance and control", 1988). */
@@ -15,7 +15,8 @@
 
 /* ---- sending ---- */
 
-/* Packets for which the socket has no room are sent again in a moment. */
+/* Sends n packets to the peer. Those for which the socket has no room are sent
+ * by the timer a moment later. */
 static void psni_send_batch(psni_peer_t *peer, const uint32_t *seqs, unsigned n)
 {
     psni_ni_t *ni = peer->ni;
@@ -160,8 +161,8 @@ static void psni_send_measure(psni_peer_t *peer, const psni_frame_t *frame,
     int64_t error = trip - peer->trip;
 
     if (frame->resent || frame->acked_early || frame->sent_at == 0)
-        /* the acknowledgement may belong to another transmission or may have
-         * waited for an earlier frame */
+        /* the time tells nothing: the acknowledgement may belong to another
+         * transmission, or may have waited for an earlier frame */
         return;
     if (peer->trip == 0) {
         peer->trip = trip > 0 ? trip : 1;

@@ -24,8 +24,9 @@ typedef struct psni_settings {
     /* Faults that the user of the NI sees. */
     /* puts that are dropped and whose ACK reports the failure */
     unsigned fail_acks;
-    unsigned reorder_events; /* puts whose event is held until the next one,
-                                only of entries with PTL_ME_USE_ONCE */
+    /* puts whose event is held until the next one, only for entries with
+     * PTL_ME_USE_ONCE */
+    unsigned reorder_events;
     unsigned disable_tables; /* puts that disable a table with flow control */
     bool unlink_used; /* PtlMEUnlink returns PTL_OK for an entry that a message
                          has used up, although its events are still queued */
@@ -38,9 +39,9 @@ typedef struct psni_settings {
 
 typedef struct psni_counters {
     uint64_t frames_sent, frames_received;
-    uint64_t frames_resent; /* because no acknowledgement arrived */
-    uint64_t frames_ignored; /* malformed, foreign, or duplicates */
-    /* counters of faults */
+    uint64_t frames_resent; /* resent because no acknowledgement arrived */
+    uint64_t frames_ignored; /* ignored as malformed, foreign, or duplicate */
+    /* how often faults were applied */
     uint64_t acks_failed, events_reordered, tables_disabled;
     /* calls of PtlMEUnlink whose result `unlink_used` has changed */
     uint64_t used_unlinked;

@@ -43,8 +43,8 @@ static void psni_target_ack(psni_peer_t *peer, const psni_incoming_t *in,
     if (in->message.ack_req == PTL_NO_ACK_REQ)
         return;
     op = psni_op_make(peer, PSNI_KIND_ANSWER, &message);
-    /* if memory is short, the answer is not sent, and the initiator waits for
-     * it in vain */
+    /* if memory is short, the ACK is not sent, and the initiator waits for it
+     * in vain */
     if (op != NULL)
         psni_send_answer(op);
 }

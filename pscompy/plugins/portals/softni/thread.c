@@ -1,10 +1,12 @@
-/* The thread that makes progress while no caller does: a put lands, a get is
- * served and a lost frame is resent although the program computes.
+/* The thread that makes progress while no caller does: puts of peers arrive,
+ * their gets are answered and lost frames are resent even while the program
+ * computes.
  *
- * It sleeps on the socket. When it wakes and finds that callers poll (or sleep
- * on a bell, which the same datagram rings), it leaves the socket to them and
- * looks every TICK whether they still poll. So it costs nothing while the NI is
- * idle, and TICK's share of a processor beside a caller that spins. */
+ * The thread sleeps on the socket. When it wakes and finds that callers poll
+ * (or sleep on a bell, see wakeup.c, which the same datagram wakes), it leaves
+ * the socket to them, and checks every TICK_MS whether they still poll. So it
+ * costs nothing while the NI is idle, and one check per TICK_MS while a caller
+ * polls. */
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -90,7 +92,7 @@ static void *psni_thread_run(void *argument)
         }
         if (!psc_lock_try(&ni->lock)) {
             if (thread->watching)
-                /* a caller polls the socket */
+                /* a caller holds the lock and polls the socket */
                 continue;
             psc_lock_acquire(&ni->lock);
         }

@@ -3,10 +3,10 @@
  * sleeper handles them itself), or when another thread posted the event while
  * the bell was armed.
  *
- * Every datagram costs its sender a look at each bell that listens to the
- * socket. So bells begin to listen when they are armed, and stop when callers
- * have been awake for some passes. A caller that sleeps while another one polls
- * is woken by the latter, or by the thread. */
+ * Each bell whose epoll descriptor watches the socket makes every datagram
+ * dearer for its sender. So a bell begins to watch the socket when it is armed,
+ * and stops when callers have made some passes without sleeping. A caller that
+ * sleeps while another one polls is woken by the latter, or by the thread. */
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -71,7 +71,7 @@ void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni)
     if (psni_bell_watch(bell->epoll_fd, ni->socket))
         psc_list_push(&ni->listening, &bell->listening);
     else
-        /* the socket cannot wake the sleeper */
+        /* the socket could not wake the caller, so it must not sleep */
         psni_bell_ring(bell, ni);
 }
 

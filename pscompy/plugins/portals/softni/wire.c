@@ -17,8 +17,8 @@ ptl_process_t psni_process(const struct sockaddr_in *address)
         .phys = {ntohl(address->sin_addr.s_addr), ntohs(address->sin_port)}};
 }
 
-/* Converts the number of an interface, which is its IPv4 address. Numbers of
- * the network 0.0.0.0/8, which no host has, and the default stand for the
+/* Returns the IPv4 address of an interface, which is its number. Numbers of the
+ * network 0.0.0.0/8, which no host has, and the default stand for the
  * loopback. */
 static uint32_t psni_wire_host(ptl_interface_t iface)
 {
@@ -27,7 +27,8 @@ static uint32_t psni_wire_host(ptl_interface_t iface)
     return given ? (uint32_t)iface : INADDR_LOOPBACK;
 }
 
-/* A header may name the port 65535 PTL_PID_ANY; the NI does not open there. */
+/* Binds the socket to the port `pid`. Some versions of portals4.h define
+ * PTL_PID_ANY as 65535, so the NI cannot use that port. */
 static int psni_wire_bind(psni_ni_t *ni, ptl_pid_t pid)
 {
     struct sockaddr_in address = {
@@ -99,7 +100,7 @@ static void psni_wire_refusal(psni_ni_t *ni, struct msghdr *message)
     }
 }
 
-/* Reads the errors of datagrams that were sent before. */
+/* Reads the errors of earlier datagrams from the socket's error queue. */
 static void psni_wire_refusals(psni_ni_t *ni)
 {
     uint8_t control[256];

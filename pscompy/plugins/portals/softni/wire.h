@@ -1,5 +1,5 @@
 /* The wire format of the software NI: UDP datagrams, little-endian. Each begins
- * with a head; the body depends on the kind.
+ * with a psni_head_t; the body depends on the kind.
  *
  *   HELLO  psni_hello_t: the handshake (handshake.c)
  *   DATA   `answers` ACKs of earlier puts (psni_message_t each), and one
@@ -77,12 +77,14 @@ typedef struct psni_more {
 } psni_more_t;
 
 typedef struct psni_hello {
-    uint8_t own; /* signed with the sender's cookie, not the receiver's */
+    /* the proof was made with the sender's cookie, not the receiver's */
+    uint8_t own;
     uint8_t up; /* the sender has received its token: no answer is needed */
     uint8_t zero[2];
     uint32_t uid;
-    uint64_t token; /* token of the sender */
-    uint64_t echo; /* token of the receiver, or 0 if not known yet */
+    uint64_t token; /* token that the sender wants to receive in frames */
+    /* token that the receiver has offered, or 0 if not known yet */
+    uint64_t echo;
     uint64_t window; /* bytes that the sender's socket can hold */
     uint8_t proof[PSC_SIPHASH_SIZE];
 } psni_hello_t;
