@@ -51,8 +51,8 @@ bool psb_array_get(psc_iov_t *piece, PyObject *object, bool writable)
 
 /* ---- arrays over memory of the core ---- */
 
-/* An array over memory at `base` that `owner` keeps alive. Takes over the
- * reference `descr`. */
+/* Returns an array over memory at `base` that `owner` keeps alive. Takes over
+ * the reference `descr`. */
 static PyObject *array_at(void *base, PyObject *owner, PyArray_Descr *descr,
                           int n, const npy_intp *shape, int flags)
 {
@@ -88,7 +88,8 @@ PyObject *psb_array_view(PyObject *memory)
                       NPY_ARRAY_CARRAY_RO);
 }
 
-/* Returns -1 with an exception if such an array is not possible. */
+/* Computes the bytes of an array. Returns -1 with an exception if an array of
+ * this type and shape is not possible. */
 static int array_bytes(const PyArray_Descr *descr, const PyArray_Dims *shape,
                        size_t *nbytes_p)
 {
@@ -171,8 +172,8 @@ static bool array_is_plain(PyObject *object)
            (PyArray_IS_C_CONTIGUOUS(array) || PyArray_IS_F_CONTIGUOUS(array));
 }
 
-/* The numbers for pickle, in the order of the memory. Few of them are copied,
- * which takes less time than a PickleBuffer. */
+/* Returns the array's numbers for pickle, in the order of the memory. If there
+ * are few, they are copied, which takes less time than a PickleBuffer. */
 static PyObject *array_numbers(PyArrayObject *array, Py_ssize_t copied)
 {
     const char *base = PyArray_BYTES(array);
@@ -185,8 +186,8 @@ static PyObject *array_numbers(PyArrayObject *array, Py_ssize_t copied)
     return PyBytes_FromStringAndSize(base, nbytes);
 }
 
-/* The same object as for the array before, if the shapes are equal: pickle
- * writes each object once. */
+/* Returns the shape as a tuple: the same object as for the array before, if the
+ * shapes are equal, because pickle writes each object once. */
 static PyObject *array_shape(PyArrayObject *array)
 {
     static npy_intp lengths[ARRAY_DIMENSIONS_MAX];
@@ -276,7 +277,8 @@ static PyObject *array_restored(PyObject *numbers, const Py_buffer *view,
     return array;
 }
 
-/* numpy.ndarray, too, does not keep the view, only the object. */
+/* The array keeps only the object `numbers`, not the view, as numpy.ndarray
+ * does. */
 PyObject *psb_array_restore(PyObject *numbers, PyObject *kind, PyObject *shape,
                             PyObject *order)
 {
@@ -301,7 +303,7 @@ PyObject *psb_array_restore(PyObject *numbers, PyObject *kind, PyObject *shape,
     return array;
 }
 
-/* ---- for readonly_lease.c ---- */
+/* ---- making arrays read-only, for readonly_lease.c ---- */
 
 bool psb_array_set_writable(PyObject *object, bool writable)
 {

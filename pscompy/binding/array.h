@@ -8,18 +8,19 @@
  * writable if asked for. Returns false for any other object; the buffer
  * protocol then says why. */
 bool psb_array_get(psc_iov_t *piece, PyObject *object, bool writable);
-/* A new array of bytes over a Memory, which it keeps alive. Imports numpy. */
+/* Returns a new array of bytes over a Memory, which the array keeps alive.
+ * Imports numpy. */
 PyObject *psb_array_view(PyObject *memory);
 /* numpy.empty in the pool of a worker. */
 PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
                           PyObject *dtype);
 /* A function for pickle's dispatch table: it returns `restore`, and the
- * arguments with which that makes an equal array. Numbers of fewer than
- * `copied` bytes are copied, others are shown by a PickleBuffer. */
+ * arguments with which that makes an equal array. The data of arrays of fewer
+ * than `copied` bytes is copied, that of others is passed as a PickleBuffer. */
 PyObject *psb_array_reducer(PyObject *restore, Py_ssize_t copied);
-/* An array of the type and shape over the memory of `numbers`, in the order "C"
- * or "F"; NULL is "C". Returns NULL with an exception unless the numbers
- * fit. */
+/* Returns an array of this type and shape over the memory of `numbers`, in the
+ * order "C" or "F"; NULL is "C". Returns NULL with an exception unless the
+ * numbers fit. */
 PyObject *psb_array_restore(PyObject *numbers, PyObject *kind, PyObject *shape,
                             PyObject *order);
 /* Returns whether the array was writable; false for any other object. */

@@ -56,7 +56,8 @@ static PyObject *ended_next(psb_ended_t *self)
     return NULL;
 }
 
-/* The await ends without the result, which another await may take. */
+/* The await ends without taking the result. Gives a message back to the queue,
+ * unless another await may take the result. */
 static void ended_give_back(psb_ended_t *self)
 {
     PyObject *request = (PyObject *)self->request, *later;

@@ -7,10 +7,11 @@
 typedef struct psb_views {
     Py_buffer *view;
     psc_iov_t *pieces; /* NULL if in_room: see psb_buffers_t.piece */
-    psc_layout_t *layout; /* the pieces are those of this layout; or NULL */
+    psc_layout_t *layout; /* the layout that the pieces stand for, or NULL */
     uint64_t nbytes;
     uint32_t n;
-    psb_lease_t *lease; /* of the object, if it is a lent array; or NULL */
+    /* the object's lease, if it is a lent array; else NULL */
+    psb_lease_t *lease;
     bool in_room;
 } psb_views_t;
 
@@ -20,17 +21,21 @@ typedef struct psb_view_room {
     Py_buffer view;
 } psb_view_room_t;
 
-/* Small, because each outstanding request has one: `keeper` is an address whose
- * low bits say of what. */
+/* The memory of one message, and what keeps it valid. Small, because each
+ * outstanding request has one: `keeper` is an address whose low bits,
+ * PSB_KEPT_BY_, tell what is there. */
 typedef struct psb_buffers {
-    psc_iov_t piece; /* if there is one */
+    psc_iov_t piece; /* the piece, if there is only one */
     uintptr_t keeper; /* 0: no buffers */
 } psb_buffers_t;
 
-#define PSB_KEPT_BY_VIEWS 0u /* psb_views_t */
-#define PSB_KEPT_BY_OWNER 1u /* PyObject: an array or bytes, of `piece` */
-#define PSB_KEPT_BY_LEASE 2u /* psb_lease_t, of the array of `piece` */
-#define PSB_KEPT_BY_EXPORT 3u /* PyObject: a bytearray, of `piece` */
+#define PSB_KEPT_BY_VIEWS 0u /* keeper: the psb_views_t */
+/* keeper: the array or bytes object that has the memory `piece` */
+#define PSB_KEPT_BY_OWNER 1u
+/* keeper: the psb_lease_t of the array that has the memory `piece` */
+#define PSB_KEPT_BY_LEASE 2u
+/* keeper: the bytearray that has the memory `piece` */
+#define PSB_KEPT_BY_EXPORT 3u
 #define PSB_KEPT_MASK 3u
 
 static inline unsigned psb_buffers_kept_by(const psb_buffers_t *buffers)
@@ -43,7 +48,8 @@ static inline void *psb_buffers_keeper(const psb_buffers_t *buffers)
     return (void *)(buffers->keeper & ~(uintptr_t)PSB_KEPT_MASK);
 }
 
-/* The views, or NULL if an owner, a lease or an export keeps the memory. */
+/* Returns the views, or NULL if an owner, a lease or an export keeps the
+ * memory. */
 static inline psb_views_t *psb_buffers_views(const psb_buffers_t *buffers)
 {
     return psb_buffers_kept_by(buffers) ? NULL : psb_buffers_keeper(buffers);
@@ -54,7 +60,7 @@ static inline void psb_buffers_init(psb_buffers_t *buffers)
     buffers->keeper = 0;
 }
 
-/* The number of pieces. */
+/* Returns the number of pieces. */
 static inline uint32_t psb_buffers_n(const psb_buffers_t *buffers)
 {
     const psb_views_t *views = psb_buffers_views(buffers);
@@ -85,24 +91,25 @@ static inline uint64_t psb_buffers_nbytes(const psb_buffers_t *buffers)
     return buffers->keeper ? buffers->piece.len : 0;
 }
 
-/* Conditions on buffers. */
+/* What a call requires of its buffers. */
 typedef struct psb_needs {
     bool writable;
-    bool contiguous; /* also of a single object */
+    bool contiguous; /* required also of a single object */
 } psb_needs_t;
 
-/* Returns -1 with TypeError (no buffer, or Python objects in it) or
- * BufferError (the object is not as needed, or an object of several is not
- * C-contiguous). */
+/* Gets the buffers of an object or a list. Returns -1 with TypeError (no
+ * buffer, or Python objects in it) or BufferError (the object is not as needed,
+ * or an object of several is not C-contiguous). */
 int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
                     psb_view_room_t *room);
 /* Makes the array that the buffers show read-only until they are released; does
  * nothing for another object. Returns -1 with an exception. */
 int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state,
                      PyObject *object);
-/* Moves the view out of its room, for buffers that outlive the call. */
+/* Moves the view out of its room on the stack, for buffers that outlive the
+ * call. */
 int psb_buffers_keep(psb_buffers_t *buffers);
 void psb_buffers_release(psb_buffers_t *buffers);
 int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg);
-/* Any bytes-like object; `what` names it in the TypeError. */
+/* Gets a view of any bytes-like object; `what` names it in the TypeError. */
 int psb_bytes_get(Py_buffer *view, PyObject *object, const char *what);

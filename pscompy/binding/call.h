@@ -7,35 +7,37 @@
 
 typedef enum psb_kind {
     PSB_SEND,
-    PSB_RECV_INTO,   /* gives a Status */
-    PSB_RECV_NEW,    /* gives a bytearray */
-    PSB_RECV_ROOM,   /* gives its Room, or a bytearray for a long message */
-    PSB_RECV_STATUS, /* gives (bytearray, Status) */
-    PSB_RECV_VIEW,   /* gives a read-only array */
-    PSB_RECV_MEMORY, /* gives a Memory, writable unless the message was lent */
-    PSB_PROBE, /* gives a Status */
-    PSB_MATCH, /* gives a Message */
+    PSB_RECV_INTO,   /* returns a Status */
+    PSB_RECV_NEW,    /* returns a bytearray */
+    /* returns its Room (recv_buffer.h), or a bytearray for a long message */
+    PSB_RECV_ROOM,
+    PSB_RECV_STATUS, /* returns (bytearray, Status) */
+    PSB_RECV_VIEW, /* returns a read-only array */
+    /* returns a Memory, writable unless the message was lent */
+    PSB_RECV_MEMORY,
+    PSB_PROBE, /* returns a Status */
+    PSB_MATCH, /* returns a Message */
     PSB_PUT,
     PSB_GET,
     PSB_OFFER,
-    PSB_FETCH, /* gives the list of buffers */
+    PSB_FETCH, /* returns the list of buffers */
     PSB_AM,
-    PSB_EVENT, /* completed by hand, with any value */
+    PSB_EVENT, /* completed by _complete() or _fail() */
     PSB_KINDS
 } psb_kind_t;
 
 typedef struct psb_connection psb_connection_t;
 
-/* References are borrowed. */
+/* What a method was asked to do. References are borrowed. */
 typedef struct psb_call {
     psb_kind_t kind;
     bool post; /* return a Request */
     bool lend; /* send: lend the sender's pages */
     PyTypeObject *type; /* type of the new request; NULL for Request */
     psb_worker_t *worker;
-    PyObject *origin; /* its _exception() makes the errors */
+    PyObject *origin; /* the object whose _exception() makes the errors */
     psb_connection_t *connection; /* NULL: a receive from any source */
-    psc_conn_t *conn; /* the core's, set by psb_call_enter */
+    psc_conn_t *conn; /* the core's connection, set by psb_call_enter */
     uint32_t context;
     int32_t tag;
     PyObject *buf; /* NULL: none */
@@ -47,9 +49,10 @@ typedef struct psb_call {
                               the remote key; fetch: the offer */
     PyObject *keep; /* active message: owner of the header's memory;
                        fetch: the list of buffers */
-    uint8_t *offer; /* offer: the memory for it, and its length */
+    uint8_t *offer; /* offer: memory for the packed offer, and its length */
     size_t *offer_len;
-    PyObject *dtype, *shape; /* of a view; NULL: an array of bytes */
+    /* type and shape of a view; NULL: an array of bytes */
+    PyObject *dtype, *shape;
 } psb_call_t;
 
 /* A method of Connection or Communicator. `roles` has a letter per argument,

@@ -11,7 +11,7 @@
  * delay a caller that waits for one of its own. */
 #define WORKER_DRAIN_MAX 256
 
-/* ---- entering ---- */
+/* ---- entering a worker ---- */
 
 int psb_worker_enter(psb_worker_t *self, PyObject *origin)
 {
@@ -41,8 +41,8 @@ static bool worker_deliver_request(psb_worker_t *self)
     return true;
 }
 
-/* handler(source, header, payload), with copies, because the core frees the
- * message. */
+/* Returns the arguments of handler(source, header, payload), with copies,
+ * because the core frees the message. */
 static PyObject *worker_handler_args(PyObject *source,
                                      const psc_message_t *message)
 {

@@ -1,5 +1,5 @@
-/* The base type Connection: messages with one peer. Its other methods (state,
- * explain, open, close) are in connection.py. */
+/* The base type Connection: messages with one peer. The other methods of
+ * Connection (state, explain, open, close) are in connection.py. */
 #include "types.h"
 
 #include "access.h"
@@ -38,7 +38,8 @@ static PyObject *connection_bind(psb_connection_t *self, PyTypeObject *type,
     Py_RETURN_NONE;
 }
 
-/* Default of _begin_open(): does nothing, if no opening is needed. */
+/* Default of _begin_open(): does nothing, for connections that need no
+ * opening. */
 static PyObject *connection_begin_open(psb_connection_t *self, PyObject *unused)
 {
     (void)self;

@@ -97,7 +97,7 @@ PyObject *psb_raise_bounds(psb_state_t *state, PyObject *origin,
     PyObject *peer = PyObject_GetAttrString(origin, "peer");
     PyObject *args, *kwargs, *exception = NULL;
 
-    if (!peer) { /* a World has many */
+    if (!peer) { /* a World has many peers */
         PyErr_Clear();
         peer = Py_None;
         Py_INCREF(peer);

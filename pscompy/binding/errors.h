@@ -1,10 +1,12 @@
-/* Exceptions for statuses of the core, and exceptions set aside. */
+/* Exceptions for statuses of the core, and exceptions that are set aside while
+ * other code runs. */
 #pragma once
 
 #include "state.h"
 
-/* The exception for a status: origin._exception(status, nbytes), or
- * pscompy.errors.from_status if origin is NULL. A new reference, or NULL. */
+/* Returns the exception for a status: origin._exception(status, nbytes), or
+ * that of pscompy.errors.from_status if origin is NULL. A new reference, or
+ * NULL. */
 PyObject *psb_exception(psb_state_t *state, PyObject *origin, int status,
                         uint64_t nbytes);
 /* The default _exception(status, nbytes) of Connection and World. */
@@ -26,5 +28,6 @@ typedef struct psb_raised {
 } psb_raised_t;
 psb_raised_t psb_raised_take(void);
 void psb_raised_restore(psb_raised_t raised);
-/* The exception instance alone; clears the error indicator. */
+/* Returns the exception that was raised, without its type and traceback; clears
+ * Python's error indicator. */
 PyObject *psb_raised_instance(void);

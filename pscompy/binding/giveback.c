@@ -5,7 +5,7 @@
 #include "memory.h"
 #include "recv_buffer.h"
 
-/* The memory that holds the message. */
+/* Returns the memory that holds the received message. */
 static const psc_iov_t *giveback_memory(const psb_op_t *op, psc_iov_t *piece,
                                         size_t *n_p)
 {

@@ -39,7 +39,7 @@ PyObject *psb_message_new(psb_op_t *op)
     return (PyObject *)self;
 }
 
-/* The receive of the matched message into buf, if the kind needs one. */
+/* Receives the matched message, into buf if the kind of receive needs one. */
 static PyObject *message_receive(psb_op_t *matched, psb_kind_t kind,
                                  PyObject *buf)
 {

@@ -1,5 +1,6 @@
-/* Objects that consist of their pickle alone, without a step through Python
- * code. All other objects are sent by pscompy/parcel/objects.py. */
+/* Sends and receives objects that consist of their pickle alone, without a
+ * step through Python code. All other objects are sent by
+ * pscompy/parcel/objects.py. */
 #include "object.h"
 
 #include "args.h"
@@ -41,7 +42,8 @@ static int object_open(psb_connection_t *self)
     return made && self->objects ? 0 : -1;
 }
 
-/* A blocking call on the connection `heads`, still without a buffer. */
+/* Fills a blocking call on the connection that carries objects, `heads`, still
+ * without a buffer. */
 static void object_call(psb_connection_t *self, psb_call_t *call)
 {
     *call = (psb_call_t){.deadline = PSC_FOREVER, .tag = PSC_ANY_TAG};
@@ -60,8 +62,8 @@ static bool object_is_buffer(PyObject *object)
            strcmp(type, "array.array") == 0;
 }
 
-/* The append() of an empty list, which is reused: creating both for each object
- * would take as long as a short message. */
+/* Takes the append() of an empty list, which is reused: creating both for each
+ * object would take as long as a short message. */
 static PyObject *object_leave_take(psb_state_t *state)
 {
     PyObject *leave = state->leave, *list;
@@ -164,7 +166,9 @@ PyObject *psb_object_send(psb_connection_t *self, PyObject *const *args,
         self->apart = true;
         result = object_send_rest(self, data, left, given);
     } else if (PyErr_ExceptionMatches(PyExc_TypeError)) {
-        PyErr_Clear(); /* the slow way pickles more, or raises the same */
+        /* pscompy.parcel pickles more kinds of objects, or raises the same
+         * error. */
+        PyErr_Clear();
         result = object_send_slowly(self, given);
     }
     Py_XDECREF(data);
@@ -195,7 +199,8 @@ static PyObject *object_load(psb_connection_t *self, PyObject *data)
     return NULL;
 }
 
-/* A short object. Other loaders may keep the bytes, so they get a copy. */
+/* Makes the object from a short message in a Room. Loaders other than pickle
+ * may keep the bytes, so they get a copy. */
 static PyObject *object_from_room(psb_connection_t *self, PyObject *room)
 {
     Py_ssize_t nbytes;

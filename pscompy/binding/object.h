@@ -3,7 +3,7 @@
 
 #include "connection.h"
 
-/* _set_objects(objects, heads, pickles). */
+/* The method _set_objects(objects, heads, pickles). */
 int psb_object_bind(psb_connection_t *self, PyObject *const *args,
                     Py_ssize_t n_args);
 PyObject *psb_object_send(psb_connection_t *self, PyObject *const *args,

@@ -47,7 +47,8 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     op->tag = call->tag;
     op->waiters = 0;
     op->polls = 0;
-    op->result = (psc_result_t){.status = PSC_OK, .rank = -1}; /* no target */
+    /* This sets `target` to NULL, too. */
+    op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
     psb_buffers_init(&op->buffers);
     if (call->buf && psb_buffers_get(&op->buffers, call->buf, needs, room) < 0)
         return -1;
@@ -229,7 +230,8 @@ void psb_op_drop_memory(psb_op_t *op)
 void psb_op_clear(psb_op_t *op)
 {
     psb_op_unlink(op);
-    if (op->core) { /* a matched message that was not received goes back */
+    /* If a matched message was not received, it goes back to the queue. */
+    if (op->core) {
         op->worker->api->cancel(op->core);
         psb_op_free_core(op);
     }

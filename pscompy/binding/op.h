@@ -7,8 +7,10 @@
 
 typedef struct psb_op {
     psb_worker_t *worker;
-    PyObject *origin;    /* its _exception() makes the errors, or NULL */
-    psc_request_t *core; /* NULL: none was needed, or it was freed */
+    /* the object whose _exception() makes the errors, or NULL */
+    PyObject *origin;
+    /* the core's request; NULL: none was needed, or it was freed */
+    psc_request_t *core;
     /* Of a receive without buffer: the Room for a short message, if `in_room`,
      * else memory that was made for the message, or NULL. The owner of an
      * active message's header. */
@@ -26,24 +28,27 @@ typedef struct psb_op {
     uint8_t polls; /* polls that a blocking receive made when it started */
     uint16_t context;
     uint16_t waiters; /* threads that wait on `core` without the GIL */
-    uint16_t awaits; /* awaits that are suspended for its Request */
+    uint16_t awaits; /* awaits that are suspended until its Request completes */
     int32_t tag;
     bool done : 1;
     bool listed : 1;
     bool in_room : 1;
     bool matched : 1; /* a probe that is done: `core` has its message */
-    bool in_request : 1; /* part of a psb_request_t, which has: */
-    bool finished : 1; /* its outcome is set, for good */
-    bool failed : 1; /* its outcome is an exception */
+    /* part of a psb_request_t, which uses the bits below */
+    bool in_request : 1;
+    bool finished : 1; /* the request's outcome is set, for good */
+    bool failed : 1; /* the request's outcome is an exception */
     bool in_flight : 1; /* the object is kept alive until the op completes */
-    bool self_reference : 1; /* it holds a reference to itself, because the
-                                program has dropped its last one */
+    /* the request holds a reference to itself, because the program has dropped
+     * its last one */
+    bool self_reference : 1;
     bool offered : 1; /* asyncio may have wrapped the request in a task */
     bool unnotified : 1; /* the core does not report its completion */
     bool cancelled : 1; /* an event that its consumer cancelled */
     bool persistent : 1; /* keeps its buffers for the next start */
-    bool seen : 1; /* The program has seen that it completed. Until then a
-                      receive can give its message back. */
+    /* The program has seen that the request completed. Until then a receive can
+     * give its message back. */
+    bool seen : 1;
     bool giving_back : 1; /* a receive whose message is given back on
                              completion */
     psb_buffers_t buffers;
@@ -70,12 +75,13 @@ static inline bool psb_op_goes_out(const psb_op_t *op)
     return op->kind == PSB_SEND || op->kind == PSB_AM || op->kind == PSB_PUT ||
            op->kind == PSB_GET;
 }
-/* The result of an op that is done. */
+/* Returns the result of an op that is done. */
 static inline const psc_result_t *psb_op_result(const psb_op_t *op)
 {
     return op->matched ? &op->core->result : &op->result;
 }
-/* Takes over the reference; an earlier Room is given back. */
+/* Sets op->memory, and takes over the reference; an earlier Room is given
+ * back. */
 void psb_op_set_memory(psb_op_t *op, PyObject *memory);
 void psb_op_drop_memory(psb_op_t *op);
 void psb_op_clear(psb_op_t *op);

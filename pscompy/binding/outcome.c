@@ -14,7 +14,7 @@ PyObject *psb_request_done(psb_request_t *self, PyObject *unused)
     Py_RETURN_TRUE;
 }
 
-/* Returns -1 with an exception. */
+/* Returns whether the request was cancelled, or -1 with an exception. */
 static int request_was_cancelled(psb_request_t *self)
 {
     psb_state_t *state = self->op.worker->state;
@@ -35,7 +35,7 @@ PyObject *psb_request_cancelled(psb_request_t *self, PyObject *unused)
     return cancelled < 0 ? NULL : PyBool_FromLong(cancelled);
 }
 
-/* The error of a completed request, or None. */
+/* Returns the error of a completed request, or None; raises Cancelled. */
 static PyObject *request_error(psb_request_t *self)
 {
     int cancelled = request_was_cancelled(self);
@@ -83,7 +83,9 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
 
         if (!list)
             return NULL;
-        if (self->op.finished) { /* meanwhile: making an object may run code */
+        /* The request may have finished meanwhile: making an object may run
+         * code. */
+        if (self->op.finished) {
             Py_DECREF(list);
             return psb_request_on_done(self, fn);
         }

@@ -1,8 +1,8 @@
-/* The type PersistentRequest. */
+/* The type PersistentRequest: an operation that is started many times. */
 #pragma once
 
 #include "call.h"
 
 extern PyType_Spec psb_persistent_spec;
-/* A PersistentRequest for the call. */
+/* Returns a PersistentRequest, each start of which makes this call. */
 PyObject *psb_call_init(psb_call_t *call);

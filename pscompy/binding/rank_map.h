@@ -3,8 +3,8 @@
 
 #include "worker.h"
 
-/* The rank that a World with this context gives the connection that the core
- * knows as `rank`. */
+/* Returns the rank that the World with this context gives to the peer that the
+ * core knows as `rank`. */
 int psb_worker_rank(const psb_worker_t *self, uint16_t context, int rank);
 PyObject *psb_worker_renumber(psb_worker_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames);

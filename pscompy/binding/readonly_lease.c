@@ -4,12 +4,12 @@
 #include "array.h"
 
 struct psb_lease {
-    psb_lease_t *next, **prev; /* the state's leases */
+    psb_lease_t *next, **prev; /* in the state's list of leases */
     PyObject *array;
     unsigned loans;
 };
 
-/* The lease of an array that is lent already, or NULL. */
+/* Returns the lease of an array that is lent already, or NULL. */
 static psb_lease_t *lease_find(psb_state_t *state, PyObject *array)
 {
     psb_lease_t *lease = state->leases;

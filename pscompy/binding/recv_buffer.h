@@ -7,13 +7,14 @@
 #include "worker.h"
 
 extern PyType_Spec psb_room_spec;
-/* A new reference. Returns NULL, without an exception, if too many are in
- * use. */
+/* Takes a Room. Returns a new reference; NULL, without an exception, if too
+ * many rooms are in use. */
 PyObject *psb_room_take(psb_worker_t *worker);
-/* Takes over the reference. The room is used again unless somebody else has
- * a reference, too. */
+/* Gives a Room back to the worker, with the reference. It is used again unless
+ * somebody else has a reference, too. */
 void psb_room_give(psb_worker_t *worker, PyObject *room);
 psc_iov_t psb_room_piece(PyObject *room);
 void psb_room_fill(PyObject *room, uint64_t nbytes);
-/* The bytes of the message that was put there by psb_room_fill. */
+/* Returns the bytes of the message in the Room, whose length psb_room_fill has
+ * set. */
 const char *psb_room_bytes(PyObject *room, Py_ssize_t *nbytes_p);

@@ -72,7 +72,7 @@ static PyObject *request_refuse_pickle(psb_request_t *self, PyObject *unused)
     return NULL;
 }
 
-/* ---- for the control plane ---- */
+/* ---- events, which the control plane completes ---- */
 
 static PyObject *request_event_complete(psb_request_t *self, PyObject *value)
 {
@@ -98,7 +98,8 @@ static PyObject *request_get_status(psb_request_t *self, void *closure)
     return status;
 }
 
-/* asyncio reads this before it makes a task of an awaitable. */
+/* asyncio reads the attribute _asyncio_future_blocking before it makes a task
+ * of an awaitable. */
 static PyObject *request_get_blocking(psb_request_t *self, void *closure)
 {
     (void)closure;
@@ -133,16 +134,16 @@ static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
     Py_VISIT(self->op.origin);
     Py_VISIT(self->op.memory);
     Py_VISIT(self->outcome);
-    Py_VISIT(self->callbacks); /* or status */
+    Py_VISIT(self->callbacks); /* or self->status, in the same place */
     return psb_buffers_traverse(&self->op.buffers, visit, arg);
 }
 
-/* Keeps the reference to the worker, because dealloc needs it. */
+/* Clears all references but that to the worker, which dealloc needs. */
 static int request_clear(psb_request_t *self)
 {
     Py_CLEAR(self->op.origin);
     Py_CLEAR(self->outcome);
-    Py_CLEAR(self->callbacks); /* or status */
+    Py_CLEAR(self->callbacks); /* or self->status, in the same place */
     return 0;
 }
 

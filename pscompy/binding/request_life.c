@@ -87,7 +87,7 @@ void psb_request_finalize(PyObject *object)
     psb_raised_restore(raised);
 }
 
-/* Returns -1 if nothing was started. */
+/* Starts the operation. Returns -1 with an exception if nothing was started. */
 static int request_launch(psb_request_t *self, psb_call_t *call)
 {
     request_begin(self);
@@ -186,7 +186,7 @@ void psb_request_call(psb_request_t *self, PyObject *callback)
     Py_XDECREF(result);
 }
 
-/* Takes over the reference to the list. */
+/* Runs the call-backs, and takes over the reference to their list. */
 static void request_run_callbacks(psb_request_t *self, PyObject *callbacks)
 {
     for (Py_ssize_t i = 0; callbacks && i < PyList_GET_SIZE(callbacks); i++)
@@ -200,7 +200,8 @@ typedef struct harvest {
     bool failed;
 } harvest_t;
 
-/* May run Python code, so another thread may make the outcome meanwhile. */
+/* Makes the outcome of a completed operation. This may run Python code, so
+ * another thread may make the outcome meanwhile. */
 static harvest_t request_harvest(psb_request_t *self)
 {
     psc_status_t status = self->op.result.status;
@@ -222,8 +223,8 @@ static harvest_t request_harvest(psb_request_t *self)
     return harvest;
 }
 
-/* *callbacks_p becomes the list of those to run. Returns false if another
- * thread was faster. */
+/* Stores the outcome; *callbacks_p becomes the list of call-backs to run.
+ * Returns false if another thread has stored an outcome before. */
 static bool request_store(psb_request_t *self, harvest_t harvest,
                           PyObject **callbacks_p)
 {
@@ -232,7 +233,7 @@ static bool request_store(psb_request_t *self, harvest_t harvest,
         Py_XDECREF(harvest.status);
         return false;
     }
-    if (harvest.outcome) { /* an event has set its own already */
+    if (harvest.outcome) { /* an event has its outcome already */
         self->outcome = harvest.outcome;
         self->op.failed = harvest.failed;
     }

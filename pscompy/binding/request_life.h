@@ -7,7 +7,7 @@ typedef struct psb_request {
     PyObject_HEAD psb_op_t op; /* owns its worker and origin */
     PyObject *outcome; /* the value; the exception if op.failed */
     union {
-        PyObject *callbacks; /* until it is finished: a list, or NULL */
+        PyObject *callbacks; /* until op.finished: a list, or NULL */
         PyObject *status;    /* afterwards: a Status, or NULL */
     };
 } psb_request_t;
@@ -21,7 +21,8 @@ static inline psb_request_t *psb_request_of(psb_op_t *op)
 
 /* Starts the op inside a new Request. */
 PyObject *psb_request_post(psb_call_t *call, psb_op_t *op);
-/* A completed Request that psb_request_restart() starts, for persistent.c. */
+/* Creates a completed Request, which psb_request_restart() starts, for
+ * persistent.c. */
 psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op);
 int psb_request_restart(psb_request_t *self, psb_call_t *call);
 /* A blocking op on the stack that could not be withdrawn becomes a Request,

@@ -7,8 +7,8 @@
 #include "rank_map.h"
 #include "recv_buffer.h"
 
-/* The source of a receive from one connection is that connection, even if it is
- * not in use any more. */
+/* Returns the value of Status.source. For a receive from one connection it is
+ * that connection, even if that is not in use any more. */
 static PyObject *value_source(psb_op_t *op, const psc_result_t *result)
 {
     PyTypeObject *type = op->worker->state->connection_type;
@@ -73,7 +73,7 @@ PyObject *psb_op_status(psb_op_t *op)
     return worker->status_kept;
 }
 
-/* The bytearray or Memory that holds the message. */
+/* Returns the bytearray or Memory that holds the message. */
 static PyObject *value_fresh(psb_op_t *op)
 {
     const char *bytes = NULL;
@@ -92,7 +92,8 @@ static PyObject *value_fresh(psb_op_t *op)
     return fresh;
 }
 
-/* The caller returns the room to the worker. */
+/* Returns the Room that holds a short message. The caller gives the Room back
+ * to the worker. */
 static PyObject *value_room(psb_op_t *op)
 {
     PyObject *room = op->memory;

@@ -6,5 +6,5 @@
 /* Returns the blocking call's result, or NULL with its error. For PSB_MATCH
  * see message.h. */
 PyObject *psb_op_value(psb_op_t *op);
-/* The Status of the message that was received. */
+/* Returns the Status of the message that was received. */
 PyObject *psb_op_status(psb_op_t *op);

@@ -39,8 +39,8 @@ static PyObject *call_block(psb_call_t *call, psb_op_t *op)
                : call_wait(op, call->deadline, call->timeout);
 }
 
-/* The deadline has passed, or a signal handler has raised, whose exception
- * stays. */
+/* Withdraws the request, because the deadline has passed or a signal handler
+ * has raised an exception, which stays set. */
 static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome,
                               PyObject *timeout)
 {
@@ -49,7 +49,7 @@ static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome,
     if (outcome != PSB_TIMEOUT)
         return NULL;
     if (gone && request->op.result.status != PSC_ERR_CANCELLED)
-        return psb_request_result(request); /* just in time */
+        return psb_request_result(request); /* completed just in time */
     return psb_raise_timeout(&request->op, timeout,
                              gone ? NULL : (PyObject *)request);
 }
@@ -74,8 +74,8 @@ static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
     return value;
 }
 
-/* True for a call with a deadline, but for probes, which can always be
- * withdrawn. */
+/* Returns true if a Timeout of the call may leave an operation in flight: for a
+ * call with a deadline, except probes, which can always be withdrawn. */
 static bool call_may_be_late(const psb_call_t *call)
 {
     return call->deadline != PSC_FOREVER && call->kind != PSB_PROBE &&
@@ -121,7 +121,7 @@ PyObject *psb_call_view(psb_call_t *call)
     return array;
 }
 
-/* ---- both directions ---- */
+/* ---- send and receive at the same time ---- */
 
 PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv)
 {
@@ -176,7 +176,8 @@ PyObject *psb_call_iprobe(psb_call_t *call)
     return psb_op_value(&op);
 }
 
-/* A receive without buffer that is withdrawn unless it matches at once. */
+/* improbe(): starts a receive without buffer, and withdraws it unless it
+ * matches at once. */
 PyObject *psb_call_improbe(psb_call_t *call)
 {
     PyObject *value;

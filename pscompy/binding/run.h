@@ -9,10 +9,11 @@ typedef PyObject *(*psb_runner_t)(psb_call_t *call);
  * anything is handed to the core: both may run Python code. */
 int psb_call_enter(psb_call_t *call);
 PyObject *psb_call_run(psb_call_t *call);
-/* A receive of a view, whose length is checked if the call names its type or
+/* Receives a view, and checks its length if the call names its type or
  * shape. */
 PyObject *psb_call_view(psb_call_t *call);
 PyObject *psb_call_iprobe(psb_call_t *call);
 PyObject *psb_call_improbe(psb_call_t *call);
-/* The deadline of `send` applies to both calls. */
+/* Sends and receives at the same time. The deadline of `send` applies to both
+ * calls. */
 PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv);

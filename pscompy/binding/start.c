@@ -36,7 +36,8 @@ static psc_recv_args_t start_recv_args(const psb_op_t *op,
                              .owner = owner};
 }
 
-/* A long message is packed without the GIL. */
+/* Sends memory that is not contiguous. A long message is packed without the
+ * GIL. */
 static psc_status_t start_send_strided(psb_op_t *op, const psb_call_t *call,
                                        const psc_send_args_t *args)
 {
@@ -82,8 +83,8 @@ static psc_status_t start_recv(psb_op_t *op, const psb_call_t *call,
     return start_receive(op, call, &args);
 }
 
-/* A short message arrives in the room; the length of a longer one is learned
- * first. */
+/* Starts a receive into new memory. A short message arrives in the Room
+ * (recv_buffer.h); the length of a longer one is learned first. */
 static psc_status_t start_recv_new(psb_op_t *op, const psb_call_t *call,
                                    uint32_t flags, void *owner)
 {

@@ -21,7 +21,7 @@
 
 #define PSB_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* Casts a function for a method table. */
+/* For a method table: the usual flags, and a cast of the function. */
 #define PSB_FAST (METH_FASTCALL | METH_KEYWORDS)
 #define PSB_FUNCTION(f) ((PyCFunction)(void (*)(void))(f))
 

@@ -2,8 +2,9 @@
  * the longest runs. */
 #include "strided.h"
 
-/* Dimensions of one element are left out; those that continue each other are
- * joined. `end` is the end of the room for dimensions. */
+/* Fills in the layout of a view. Dimensions of one element are left out; those
+ * that continue each other are joined. `end` is the end of the room for
+ * dimensions. */
 static void layout_fill(psc_layout_t *layout, psc_dim_t *end,
                         const Py_buffer *view)
 {
@@ -32,7 +33,8 @@ static uint64_t layout_step(const psc_dim_t *dim)
     return (uint64_t)(dim->stride < 0 ? -dim->stride : dim->stride);
 }
 
-/* The dimension with the shortest stride of those not taken yet. */
+/* Returns the dimension with the shortest stride of those whose bit in `taken`
+ * is not set. */
 static size_t layout_shortest(const psc_layout_t *layout, uint64_t taken)
 {
     size_t found = layout->n_dims;
@@ -46,8 +48,8 @@ static size_t layout_shortest(const psc_layout_t *layout, uint64_t taken)
     return found;
 }
 
-/* True unless each dimension strides over all that shorter strides reach, as in
- * every part of an array. */
+/* Returns true if elements may share memory: unless each dimension strides over
+ * all that shorter strides reach, as in every part of an array. */
 static bool layout_overlaps(const psc_layout_t *layout)
 {
     uint64_t reach = layout->run, taken = 0;

@@ -1,4 +1,4 @@
-/* Awaited operations in words, which pscompy/api/awaited.py makes. */
+/* Describes awaited operations in words, by pscompy/api/awaited.py. */
 #include "timeout.h"
 
 /* The switch has no default, so that the compiler reports a missing kind. */

@@ -3,8 +3,8 @@
 
 #include "op.h"
 
-/* The operation in words: "receive from 1 with tag 3". A new reference, or
- * NULL. */
+/* Returns the operation in words, such as "receive from 1 with tag 3": a new
+ * reference, or NULL. */
 PyObject *psb_op_operation(const psb_op_t *op);
 /* Raises the Timeout of `op` after `timeout` seconds. Its .request is
  * `request`: the Request still in flight, or NULL if there is none. Always

@@ -54,7 +54,8 @@ static psb_outcome_t wait_step(psb_worker_t *worker, psc_sleeper_t *sleeper,
 
 /* ---- one operation ---- */
 
-/* Raises Closed if another thread closes the connection of a blocking send. */
+/* Raises Closed, and returns true, if another thread has closed the connection
+ * of a blocking send. */
 static bool op_left_behind(psb_op_t *op)
 {
     if (!psb_op_goes_out(op) || !op->target ||
@@ -144,8 +145,8 @@ bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout)
 
 /* ---- several requests ---- */
 
-/* The requests as a tuple. All must be of one session: waiting for one makes no
- * progress of another, and alternating would have to poll. */
+/* Returns the requests as a tuple. All must be of one session: waiting for one
+ * session makes no progress of another, and alternating would have to poll. */
 static PyObject *wait_requests(psb_state_t *state, PyObject *iterable)
 {
     PyObject *tuple = PySequence_Tuple(iterable);
@@ -172,7 +173,8 @@ static PyObject *wait_requests(psb_state_t *state, PyObject *iterable)
     return tuple;
 }
 
-/* Waits for one after the other; all of them make progress meanwhile. */
+/* Waits for one request after the other; all requests make progress
+ * meanwhile. */
 static bool wait_until_all(PyObject *tuple, int64_t deadline, PyObject *timeout)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
@@ -225,7 +227,8 @@ static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
     return -1;
 }
 
-/* Keeps the core's requests alive while this thread waits on them. */
+/* Keeps the core's requests alive while this thread waits on them. change: 1
+ * before the wait, -1 after it. */
 static void wait_hold(PyObject *tuple, int change)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {

@@ -13,7 +13,7 @@ typedef struct psb_patience {
     int64_t turn; /* when a task last yielded to the loop, or began to await
                      without suspending; 0 after an await has suspended */
     unsigned backoff; /* awaits that skip polling after a poll found nothing */
-    unsigned skip; /* awaits that still skip polling */
+    unsigned skip; /* how many of the next awaits skip polling */
 } psb_patience_t;
 
 typedef struct psb_worker {
@@ -31,7 +31,7 @@ typedef struct psb_worker {
     PyObject *status_kept; /* the Status made last in a World, or NULL */
     psc_result_t status_result; /* the result that status_kept shows */
     PyObject *rooms[PSB_ROOMS_KEPT]; /* free Rooms, see recv_buffer.h */
-    unsigned n_rooms; /* how many are free */
-    unsigned n_rooms_out; /* how many are in use */
+    unsigned n_rooms; /* how many rooms are free */
+    unsigned n_rooms_out; /* how many rooms are in use */
     psb_numbering_t *numberings;
 } psb_worker_t;

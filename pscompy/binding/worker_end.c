@@ -39,8 +39,9 @@ static void worker_harvest_ops(psb_worker_t *self)
     }
 }
 
-/* Threads inside the core read `status` when they are woken. A thread that read
- * it just before, and has not begun to wait yet, is woken by the next round. */
+/* Waits until no thread is inside the core. Threads there read `status` when
+ * they are woken. A thread that read it just before, and has not begun to wait
+ * yet, is woken by the next round. */
 static int worker_wait_for_leavers(psb_worker_t *self)
 {
     static const struct timespec pause = {.tv_nsec = 1000000};
@@ -65,7 +66,7 @@ PyObject *psb_worker_close(psb_worker_t *self, PyObject *destroy)
     self->status = PSC_ERR_CLOSED;
     if (worker_wait_for_leavers(self) < 0)
         return NULL;
-    if (self->core == NULL) /* another thread was faster */
+    if (self->core == NULL) /* another thread has closed the worker */
         Py_RETURN_FALSE;
     worker_harvest_ops(self);
     result = PyObject_CallNoArgs(destroy);

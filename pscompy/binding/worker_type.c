@@ -112,7 +112,7 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     return psb_request_post(&call, &op);
 }
 
-/* An operation that a thread waits for, or a task. */
+/* Returns true for an operation that a thread or a task waits for. */
 static bool worker_op_awaited(psb_op_t *op)
 {
     return op->waiters > 0 || (op->in_request && op->awaits > 0);

@@ -1,1 +1,2 @@
-"""The contract of a transport, its kit for C, its base class for Python."""
+"""What a transport implements (transport.h), helpers for transports in C (kit), and the base class
+of transports in Python (python)."""

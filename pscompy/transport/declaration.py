@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from pscompy.config.config import Setting, Var
 from pscompy.transport.python.base import PythonTransport
 
-PROJECT = "pscompy"  # the name of the hook's markers, and of the group of entry points
+PROJECT = "pscompy"  # the name of the plug-in hook's markers, and of the entry-point group
 
 
 def _available() -> str | None:
@@ -22,7 +22,7 @@ def _nothing() -> None:
 
 
 class Dialed(Protocol):
-    """The receiver of the outcome of an attempt to reach a place."""
+    """A function that receives the outcome of `Relay.dial`, an attempt to reach a place."""
 
     def __call__(self, sock: socket.socket | None, reason: str, final: bool = False) -> object:
         """`sock` is the connected socket, or None if the attempt failed for `reason`. If `final`,
@@ -94,7 +94,7 @@ class Transport(NamedTuple):
         through; it is the reason why the transport cannot be used."""
         if self.python is not None:
             return self.carry_within(settings, math.inf)
-        assert self.ops is not None  # the validation has checked it
+        assert self.ops is not None  # the validation of the declaration has checked this
         return Carrier(self.ops(), list(settings))
 
     def carry_within(self, settings: Sequence[Setting], seconds: float) -> Carrier:
@@ -102,7 +102,7 @@ class Transport(NamedTuple):
         than `seconds`."""
         if self.python is None:
             return self.carry(settings)
-        from pscompy.transport.python.pump import Pump  # loads its extension
+        from pscompy.transport.python.pump import Pump  # late: loads the compiled extension
 
         parsers = {var.name: var.parser for var in self.variables}
         values = {setting.name: parsers[setting.name](setting.text) for setting in settings}

@@ -39,7 +39,7 @@ def interfaces(v6: bool = True) -> list[Interface]:
 
 
 def _addresses_v4() -> Iterator[tuple[str, bytes]]:
-    """The addresses with the names of their interfaces, by SIOCGIFCONF."""
+    """Yields name and IPv4 address (4 bytes) of each interface that is up, by SIOCGIFCONF."""
     room = array.array("B", bytes(_IFREQ * _IFREQS_MAX))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         asked = struct.pack("iP", len(room), room.buffer_info()[0])

@@ -25,7 +25,7 @@ class Native:
         return int(function())
 
     def unavailable(self) -> str | None:
-        """Why the module cannot be used, or None."""
+        """Returns why the module cannot be used, or None if it can."""
         try:
             self.load()
         except ModuleNotFoundError as error:
@@ -37,13 +37,14 @@ class Native:
         return None
 
     def load(self) -> ModuleType:
-        """The module. Raises `ImportError` for the reasons that `unavailable` returns."""
+        """Returns the compiled module. Raises `ImportError` for the reasons that `unavailable`
+        returns."""
         return importlib.import_module(f"{self._package}._native")
 
     def _why_not_built(self) -> str:
         """The reason that the build recorded beside the package, or a general remedy."""
         package = importlib.import_module(self._package)
-        import json  # late: built plug-ins need it not
+        import json  # imported here: only plug-ins that were not built need it
 
         record = Path(package.__path__[0]).parent / "not_built.json"
         try:

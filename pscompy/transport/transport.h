@@ -41,28 +41,34 @@
 
 /* ---- capabilities ------------------------------------------------------ */
 
-#define PSC_CAP_AM_SHORT 0x0001ull   /* am_short */
-#define PSC_CAP_AM_ZCOPY 0x0002ull   /* am_zcopy */
-#define PSC_CAP_PUT 0x0004ull        /* put, and memory registration */
-#define PSC_CAP_GET 0x0008ull        /* get, and memory registration */
+#define PSC_CAP_AM_SHORT 0x0001ull   /* the transport implements am_short */
+#define PSC_CAP_AM_ZCOPY 0x0002ull   /* the transport implements am_zcopy */
+/* implements put, and memory registration */
+#define PSC_CAP_PUT 0x0004ull
+/* implements get, and memory registration */
+#define PSC_CAP_GET 0x0008ull
 /* an active message after a put on the same endpoint is delivered after the put
  * is visible */
 #define PSC_CAP_PUT_THEN_AM 0x0010ull
-/* put completes when visible at the target; without it ep_flush is mandatory */
+/* put completes when visible at the target; without this capability ep_flush is
+ * mandatory */
 #define PSC_CAP_PUT_REMOTE 0x0020ull
-#define PSC_CAP_TAG 0x0040ull /* matching in hardware */
-#define PSC_CAP_EVENT 0x0080ull /* event_fd and arm */
+#define PSC_CAP_TAG 0x0040ull /* the fabric matches tags; see tag_post */
+#define PSC_CAP_EVENT 0x0080ull /* implements event_fd and arm */
 #define PSC_CAP_SELF 0x0100ull /* reaches only its own process */
 #define PSC_CAP_NODE 0x0200ull /* reaches only its own node */
-/* put and get need the local buffer registered too (their `mem`) */
+/* put and get need a registration of the local buffer, too (argument `mem`) */
 #define PSC_CAP_MEM_LOCAL 0x0400ull
-/* a peer's end is reported by ep_failed, after all that it had sent */
+/* ep_failed reports that the peer has ended, after all messages of the peer
+ * have been delivered */
 #define PSC_CAP_EOF 0x0800ull
-/* mem_share and rkey_map: maps a peer's segment into this process */
+/* implements mem_share and rkey_map, which map a peer's memory segment into
+ * this process */
 #define PSC_CAP_MAP 0x1000ull
-/* reaches only processes in other modules of the machine */
+/* reaches only processes in other modules of a modular supercomputer */
 #define PSC_CAP_MODULES 0x2000ull
-/* expose, conceal, exposed and claim: receives that the peer sees and takes */
+/* implements expose, conceal, exposed and claim: a sender sees the posted
+ * receives of its peer, and takes one for its message */
 #define PSC_CAP_EXPOSE 0x4000ull
 
 /* ---- shared structures ------------------------------------------------- */
@@ -82,8 +88,9 @@ struct psc_comp {
 typedef struct psc_transport_ops psc_transport_ops_t;
 typedef struct psc_upcalls psc_upcalls_t;
 
-/* The first member of every transport's own structure. `up` and `user` are set
- * by the transport in `open` and `ep_create` from its arguments. */
+/* The first member of every transport's own interface structure. `up` and
+ * `user` are set by the transport in `open` and `ep_create` from its
+ * arguments. */
 typedef struct psc_iface {
     const psc_transport_ops_t *ops;
     const psc_upcalls_t *up;
@@ -98,16 +105,17 @@ typedef struct psc_ep {
 /* a registered region, defined by the transport */
 typedef struct psc_mem psc_mem_t;
 typedef struct psc_rkey psc_rkey_t; /* an unpacked remote key */
-typedef struct psc_desc psc_desc_t; /* a receive buffer that may be held */
+/* a receive buffer that the protocol may hold */
+typedef struct psc_desc psc_desc_t;
 
 #define PSC_SEGMENT_ID_SIZE 16u
 
-/* Stored at the start of the last page of a segment that is shared by its
- * descriptor. */
+/* Stored at the start of the last page of a memory segment that peers can map
+ * (mem_share). */
 typedef struct psc_segment_identity {
     uint8_t id[PSC_SEGMENT_ID_SIZE]; /* random; identifies the segment */
-    /* not 0 if the owner has given up the segment; mappings should be
-     * dropped */
+    /* not 0 if the owner has given up the segment; peers should drop their
+     * mappings */
     uint32_t retired;
 } psc_segment_identity_t;
 
@@ -119,8 +127,8 @@ struct psc_map {
     size_t len;
     uint32_t refs; /* initially 1; see psc_map_hold and psc_map_drop */
     void (*destroy)(psc_map_t *self);
-    /* Replaces these bytes by a private copy: the peer may write to its own
-     * again, and readers here see no change. */
+    /* Replaces these bytes of the mapping by a private copy: the peer may then
+     * overwrite its own bytes, and readers in this process see no change. */
     psc_status_t (*keep)(psc_map_t *self, uint64_t offset, size_t len);
 };
 
@@ -140,7 +148,7 @@ static inline void psc_map_drop(psc_map_t *map)
  * value as a string; `number` is set for sizes, counts, times and flags
  * (inf: INT64_MAX, auto: -1). */
 typedef struct psc_setting {
-    const char *name; /* without prefix: "BUFFER_SIZE" */
+    const char *name; /* name without prefix, such as "BUFFER_SIZE" */
     const char *text;
     int64_t number;
 } psc_setting_t;
@@ -162,8 +170,8 @@ typedef struct psc_open_params {
     void *user; /* returned in psc_iface.user */
     const psc_setting_t *settings;
     uint32_t n_settings;
-    /* PSC_REASON_MAX bytes: why open failed, and which variable or action would
-     * help */
+    /* buffer of PSC_REASON_MAX bytes, in which `open` writes why it failed, and
+     * which variable or action would help */
     char *reason;
 } psc_open_params_t;
 
@@ -195,14 +203,14 @@ typedef struct psc_iface_attr {
     /* number of paths that can be opened, each as an interface of its own;
      * together they carry one connection */
     uint32_t paths;
-    /* of this path: lanes join equal rails only; below 65536, and 0 if there is
-     * only one path */
+    /* number of the rail that this path uses; lanes join equal rails only.
+     * Below 65536, and 0 if there is only one path */
     uint32_t rail;
 } psc_iface_attr_t;
 /* CDEF END */
 
 typedef enum psc_role {
-    PSC_ROLE_CONNECTOR, /* sends first where only one side may */
+    PSC_ROLE_CONNECTOR, /* begins the handshake, if only one side may */
     PSC_ROLE_ACCEPTOR, /* waits for the connector */
     PSC_ROLE_SELF /* the endpoint is connected to its own address */
 } psc_role_t;
@@ -211,7 +219,7 @@ typedef struct psc_connect_params {
     psc_role_t role;
     const uint8_t *token; /* PSC_TOKEN_SIZE bytes, the same on both sides;
                              copied during the call; never logged */
-    const uint8_t *address; /* the peer's ep_address */
+    const uint8_t *address; /* as written by the peer's ep_address */
     size_t address_len;
     /* Number of the lane in its connection. Lane 0 carries everything that must
      * stay in order; over other lanes only pieces of long messages go. */
@@ -225,7 +233,8 @@ typedef struct psc_am {
     const void *header; /* aligned to 8 */
     const void *payload; /* contiguous */
     size_t len;
-    /* if NULL the message is invalid after return; otherwise see am_recv */
+    /* NULL: the message is invalid after am_recv has returned; otherwise
+     * am_recv may hold it (see there) */
     psc_desc_t *desc;
 } psc_am_t;
 
@@ -235,13 +244,13 @@ typedef struct psc_am {
  * may set the len of all pieces to 0, because their memory was withdrawn, even
  * if some pieces are partly filled. */
 typedef struct psc_dest {
-    psc_iov_t *iov; /* the protocol's, valid until am_end */
+    psc_iov_t *iov; /* owned by the protocol, valid until am_end */
     size_t n_iov;
     void *cookie; /* returned in am_end */
 } psc_dest_t;
 
 /* Match bits, from high to low: context 16, source 16, mark 1, tag 31. The
- * transport assigns the source bits; in its callers they are zero. The mark is
+ * transport assigns the source bits; its callers pass zeros there. The mark is
  * not matched (receives ignore it): it tells the receiver that the message
  * stands for another one, which is transferred separately. */
 #define PSC_TAG_CONTEXT_SHIFT 48
@@ -256,7 +265,8 @@ typedef struct psc_tag_recv {
     uint64_t ignore; /* bits that need not match */
     psc_iov_t buffer;
     void *posted; /* owned by the transport, from tag_post to done */
-    uint32_t number; /* see done */
+    /* identifies the message if `done` is called with UNSUPPORTED */
+    uint32_t number;
     /* Called from progress when the message is in the buffer. `bits` are its
      * match bits with those of the source, `len` its true length, which may
      * exceed the buffer's. PSC_ERR_UNSUPPORTED: tag_put sent the message before
@@ -267,28 +277,32 @@ typedef struct psc_tag_recv {
                  size_t len);
 } psc_tag_recv_t;
 
-#define PSC_EXPOSED_MAX 32u /* receives that one endpoint exposes at once */
+/* most receives that one endpoint exposes at once */
+#define PSC_EXPOSED_MAX 32u
 
 /* A receive that the peer can see and take (PSC_CAP_EXPOSE). */
 typedef struct psc_exposed psc_exposed_t;
 struct psc_exposed {
-    uint64_t match, ignore; /* match bits without source; see above */
+    /* match bits without source bits, see PSC_TAG_CONTEXT_SHIFT */
+    uint64_t match, ignore;
     psc_iov_t buffer; /* not empty */
-    uint32_t entry; /* the transport's, from expose to conceal or landed */
+    /* owned by the transport from expose to conceal or landed */
+    uint32_t entry;
     /* Called from progress: the peer has taken the receive for a message with
      * these bits and this length, which may exceed the buffer's. All that the
      * peer had sent before on this endpoint has been delivered. */
     void (*taken)(psc_exposed_t *self, uint64_t bits, uint64_t len);
-    /* Called from progress, also after ep_close, without `taken` if the record
-     * of the taking did not arrive: nobody accesses the buffer any more. With
-     * PSC_OK the message is in it. */
+    /* Called from progress, also after ep_close, and without `taken` before if
+     * the peer's report that it took the receive did not arrive. From now on
+     * nobody accesses the buffer. With PSC_OK the message is in the buffer. */
     void (*landed)(psc_exposed_t *self, psc_status_t status);
 };
 
-/* A receive of the peer, as this side sees it. */
+/* A receive that the peer exposes, as this side sees it. */
 typedef struct psc_sighted {
     uint32_t entry;
-    uint64_t generation; /* ascends in the order in which they were exposed */
+    /* ascends in the order in which receives were exposed */
+    uint64_t generation;
     uint64_t match, ignore;
 } psc_sighted_t;
 
@@ -305,9 +319,9 @@ struct psc_upcalls {
     psc_status_t (*am_recv)(psc_ep_t *ep, const psc_am_t *am);
 
     /* The header of a message has arrived; its payload of len bytes follows.
-     * The protocol stores the destination in *dest_p. Between begin and end no
-     * other upcall is made for this endpoint, except ep_failed, which ends the
-     * message too. */
+     * The protocol stores the destination in *dest_p. Between am_begin and
+     * am_end no other upcall is made for this endpoint, except ep_failed, which
+     * ends the message too. */
     void (*am_begin)(psc_ep_t *ep, uint8_t id, const void *header,
                      uint8_t header_len, uint64_t len, psc_dest_t *dest_p);
     void (*am_end)(psc_ep_t *ep, void *cookie);
@@ -342,10 +356,10 @@ struct psc_upcalls {
     void (*tag_missed)(psc_ep_t *ep, uint64_t bits, size_t len,
                        uint32_t number);
 
-    /* A rank of the job seems to call, and no endpoint here calls or has called
-     * it. The rank has not proved anything yet. PSC_OK: an endpoint has called
-     * the rank inside this upcall, or will do so later. Any other status: the
-     * call is refused. */
+    /* A rank of the job seems to ask for a connection (ep_call), and no
+     * endpoint here calls or has called this rank. The rank has not proved
+     * anything yet. PSC_OK: an endpoint has called the rank inside this upcall,
+     * or will do so later. Any other status: the call is refused. */
     psc_status_t (*rank_calls)(psc_iface_t *iface, int rank);
 };
 
@@ -429,7 +443,8 @@ struct psc_transport_ops {
     psc_status_t (*put)(psc_ep_t *ep, const void *buffer, size_t len,
                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
                         psc_comp_t *comp);
-    /* GET: read. comp is called when the bytes are in the buffer. */
+    /* GET: read len bytes at `offset` of the remote region. comp is called when
+     * the bytes are in the buffer. */
     psc_status_t (*get)(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
                         psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp);
     /* PUT without PUT_REMOTE: comp is called when all puts issued before on
@@ -453,10 +468,12 @@ struct psc_transport_ops {
      * progress. A peer whose process has ended writes no more. The transport
      * owes a wake-up as for NO_RESOURCE. */
     psc_status_t (*mem_revoke)(psc_iface_t *iface, psc_mem_t *mem);
-    /* *len_p: in, the room (PSC_RKEY_MAX); out, the length. */
+    /* Writes the key of a registration, for the peer's rkey_unpack. *len_p: in,
+     * the room (PSC_RKEY_MAX); out, the length. */
     psc_status_t (*rkey_pack)(psc_iface_t *iface, psc_mem_t *mem,
                               uint8_t *packed, size_t *len_p);
-    /* packed comes from the peer and is checked before it is used. */
+    /* Makes a key for put and get from `packed`, which comes from the peer and
+     * is checked before it is used. */
     psc_status_t (*rkey_unpack)(psc_ep_t *ep, const uint8_t *packed, size_t len,
                                 psc_rkey_t **rkey_p);
     void (*rkey_release)(psc_ep_t *ep, psc_rkey_t *rkey);
@@ -476,7 +493,7 @@ struct psc_transport_ops {
     psc_status_t (*rkey_map)(psc_ep_t *ep, const uint8_t *packed, size_t len,
                              psc_map_t **map_p);
 
-    /* Receives with desc: release the buffer. */
+    /* Releases a receive buffer that the protocol holds (am_recv with desc). */
     void (*desc_release)(psc_iface_t *iface, psc_desc_t *desc);
 
     /* TAG, called once an endpoint is up: does the fabric match messages of
@@ -524,36 +541,36 @@ struct psc_transport_ops {
      * this endpoint and returns how many it stored. The names stay valid. */
     uint32_t (*ep_counters)(const psc_ep_t *ep, psc_counted_t *counters,
                             uint32_t room);
-    /* The same for what the interface's caches and pools hold now. */
+    /* Like ep_counters, for what the interface's caches and pools hold now. */
     uint32_t (*iface_counters)(const psc_iface_t *iface,
                                psc_counted_t *counters, uint32_t room);
 
-    /* NULL if the transport cannot; then ep_call and ep_called are NULL, too.
-     * From now on the ranks of one job on this node reach each other by their
-     * numbers. Only they have `key`, PSC_TOKEN_SIZE bytes; all endpoints that
-     * ep_call connects prove it to each other. *fd_p is a descriptor that is
-     * readable while a rank calls, or until progress has noticed that the
-     * process of a connected one has ended; the transport owns it. Called
-     * once. */
+    /* NULL if the transport cannot connect ranks by number; then ep_call and
+     * ep_called are NULL, too. From now on the ranks of one job on this node
+     * reach each other by their numbers. Only these ranks have `key`,
+     * PSC_TOKEN_SIZE bytes; all endpoints that ep_call connects prove it to
+     * each other. *fd_p is a descriptor that is readable while a rank calls, or
+     * until progress has noticed that the process of a connected one has ended;
+     * the transport owns it. Called once. */
     psc_status_t (*join)(psc_iface_t *iface, const uint8_t *key, int rank,
                          int *fd_p);
     /* Instead of ep_connect, after join: start connecting to this rank.
-     * PSC_ERR_CONNECT: it has not joined on this node. If both sides call each
-     * other, or one calls and the other answers rank_calls, they connect with
-     * each other. The core may send as soon as ep_up is called: the peer's
+     * PSC_ERR_CONNECT: the rank has not joined on this node. If both sides call
+     * each other, or one calls and the other answers rank_calls, they connect
+     * with each other. The core may send as soon as ep_up is called: the peer's
      * endpoint is up, too, or becomes so if its process lives. A transport may
      * let two ranks connect once only; later calls fail. */
     psc_status_t (*ep_call)(psc_ep_t *ep, int rank);
-    /* Of an endpoint that connects: returns true if it must be left to the
-     * peer, which may be up already. Of the two endpoints of a connection that
-     * is up: returns true for one of them. *process_p: the id of the peer's
-     * process, or 0 if it is not known. */
+    /* For an endpoint that connects: returns true if this side must not give it
+     * up, because the peer may be up already. For the two endpoints of a
+     * connection that is up: returns true for one of them. *process_p: the id
+     * of the peer's process, or 0 if it is not known. */
     int (*ep_called)(const psc_ep_t *ep, int *process_p);
 
     /* EXPOSE: let the peer see a receive, and the number `seen`, which only
-     * grows. The structure and the buffer belong to the transport until conceal
-     * succeeds or landed is called. NO_RESOURCE: too many are exposed.
-     * UNSUPPORTED: this endpoint cannot. */
+     * grows and which the peer's `exposed` stores. The structure and the buffer
+     * belong to the transport until conceal succeeds or landed is called.
+     * NO_RESOURCE: too many are exposed. UNSUPPORTED: this endpoint cannot. */
     psc_status_t (*expose)(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
     /* PSC_OK: the receive is hidden again; a peer that sees `seen` cannot take
      * it. PSC_ERR_INVALID: the peer has taken it, so landed follows. */
@@ -562,12 +579,13 @@ struct psc_transport_ops {
      * any order, and the peer's `seen`. If a receive is stored, so are all that
      * were exposed before it and are still exposed. Returns their number. */
     uint32_t (*exposed)(psc_ep_t *ep, psc_sighted_t *sighted, uint64_t *seen_p);
-    /* Take one of these receives for the bytes of `buffer`, which belong to the
-     * transport until comp is called; those for which the receive has no room
-     * are not sent. UNSUPPORTED: the peer has concealed it meanwhile, and
-     * nothing was sent. On one endpoint, active messages and takings arrive in
-     * the order in which they were sent. The bytes are copied by a side that
-     * calls progress, whatever the other does. */
+    /* Take one of the receives that `exposed` stored, for the bytes of
+     * `buffer`, which belong to the transport until comp is called; bytes for
+     * which the receive has no room are not sent. UNSUPPORTED: the peer has
+     * concealed it meanwhile, and nothing was sent. On one endpoint, active
+     * messages and takings arrive in the order in which they were sent. The
+     * bytes are copied by a side that calls progress, whatever the other
+     * does. */
     psc_status_t (*claim)(psc_ep_t *ep, const psc_sighted_t *sighted,
                           uint64_t bits, const void *buffer, size_t len,
                           psc_comp_t *comp);

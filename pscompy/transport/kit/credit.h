@@ -16,9 +16,9 @@ typedef struct psc_credit {
     /* unreported messages that make a report due; at most half of our own
      * buffers */
     uint32_t step;
-    /* sent to the peer; received according to its reports */
+    /* messages sent to the peer, and those that it has reported as received */
     uint32_t sent, confirmed;
-    /* received from the peer; the number last reported to it */
+    /* messages received from the peer, and the number last reported to it */
     uint32_t received, reported;
 } psc_credit_t;
 
@@ -38,7 +38,8 @@ static inline bool psc_credit_available(const psc_credit_t *credit)
     return credit->sent - credit->confirmed < credit->window;
 }
 
-/* The number to write into the message that is sent now. */
+/* Returns how many messages were received, to be written into the message that
+ * is sent now. */
 static inline uint32_t psc_credit_report(psc_credit_t *credit)
 {
     credit->reported = credit->received;
@@ -53,7 +54,8 @@ static inline bool psc_credit_due(const psc_credit_t *credit)
     return credit->received - credit->reported >= credit->step;
 }
 
-/* Processes the number that a message of the peer carries. */
+/* Processes the number of received messages that a message of the peer
+ * reports. */
 static inline psc_credit_verdict_t psc_credit_confirm(psc_credit_t *credit,
                                                       uint32_t number)
 {

@@ -1,8 +1,8 @@
-/* The endpoints of an interface that prove the token by messages
- * (token_proof.h) and count their messages (credit.h): their states, their
- * failures, which are recorded where they are found and reported by progress,
- * and the timer for checks of all endpoints. These functions send by the
- * transport's function, and none of them waits. Header only. */
+/* The endpoints of an interface that prove by messages that they hold the
+ * lane's token (token_proof.h) and count their messages (credit.h): their
+ * states, their failures, which are recorded where they are found and reported
+ * by progress, and the timer for checks of all endpoints. These functions send
+ * by the transport's function, and none of them waits. Header only. */
 #ifndef PSCOMPY_TRANSPORT_KIT_ENDPOINT_H
 #define PSCOMPY_TRANSPORT_KIT_ENDPOINT_H
 
@@ -21,7 +21,7 @@
 #define PSC_KIT_EP_TICK_CONNECTING 250000000ll
 
 #define PSC_KIT_EP_STATES(X)                                                   \
-    X(NEW)     /* created */                                                   \
+    X(NEW)     /* created, not connecting yet */                               \
     X(PROVING) /* the token proof is in progress */                            \
     X(UP)                                                                      \
     X(FAILED)  /* ep_failed was called */                                      \
@@ -36,11 +36,11 @@ typedef enum psc_kit_ep_state {
 
 typedef struct psc_kit_ep psc_kit_ep_t;
 
-/* Sends a control message of the transport. */
+/* The transport's function that sends a control message. */
 typedef psc_status_t psc_kit_ep_send_t(psc_kit_ep_t *ep, uint8_t kind,
                                        const void *body, size_t len);
 
-/* All endpoints of an interface. */
+/* All endpoints of one interface, and what they share. */
 typedef struct psc_kit_eps {
     psc_list_t endpoints;
     /* endpoints after ep_fini; freed when progress has returned */
@@ -161,8 +161,9 @@ static inline void psc_kit_ep_close(psc_kit_ep_t *ep)
     psc_kit_ep_enter(ep, PSC_KIT_EP_CLOSED);
 }
 
-/* Called by ep_fini: no later call refers to this endpoint. It is freed by
- * psc_kit_eps_free(), because a caller of progress may still use it. */
+/* Called by ep_fini: no later call refers to this endpoint. The endpoint is
+ * freed by psc_kit_eps_free(), because a caller of progress may still use
+ * it. */
 static inline void psc_kit_ep_leave(psc_kit_ep_t *ep)
 {
     psc_kit_ep_close(ep);

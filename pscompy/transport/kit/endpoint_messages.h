@@ -1,6 +1,6 @@
-/* Messages of endpoints that prove the token by messages (endpoint.h): their
- * head, their credit, and the control messages that all such transports have.
- * Header only. */
+/* Messages of endpoints that prove by messages that they hold the lane's token
+ * (endpoint.h): the messages' head and credit, and the control messages that
+ * all such transports have. Header only. */
 #ifndef PSCOMPY_KIT_ENDPOINT_MESSAGES_H
 #define PSCOMPY_KIT_ENDPOINT_MESSAGES_H
 
@@ -18,15 +18,16 @@ typedef struct psc_head {
 
 /* Kinds of messages; a transport numbers its own from PSC_N_KIT_EP_KINDS on. */
 typedef enum psc_kit_ep_kind {
-    PSC_KIT_EP_AM = PSC_N_PROOF_KINDS, /* lower kinds prove the token */
-    PSC_KIT_EP_CREDIT, /* report of credit, which the head carries */
+    /* active message; lower kinds prove the token */
+    PSC_KIT_EP_AM = PSC_N_PROOF_KINDS,
+    PSC_KIT_EP_CREDIT, /* only reports credit, in `taken` of its head */
     PSC_KIT_EP_GOODBYE, /* the last message */
     PSC_N_KIT_EP_KINDS
 } psc_kit_ep_kind_t;
 
 /* ---- the token proof ---- */
 
-/* Returns false if there are no random bytes. */
+/* Starts the token proof. Returns false if there are no random bytes. */
 static inline bool psc_kit_ep_start_proof(psc_kit_ep_t *ep, uint64_t peer_id,
                                           const uint8_t token[PSC_TOKEN_SIZE],
                                           int64_t deadline)
@@ -38,7 +39,8 @@ static inline bool psc_kit_ep_start_proof(psc_kit_ep_t *ep, uint64_t peer_id,
     return true;
 }
 
-/* Acts on the verdict, after the reply was sent if there was one. */
+/* Acts on the verdict of the token proof. `replied` is false if a reply could
+ * not be sent. */
 static inline void psc_kit_ep_apply_verdict(psc_kit_ep_t *ep,
                                             const psc_proof_reply_t *reply,
                                             bool replied)
@@ -71,8 +73,8 @@ static inline void psc_kit_ep_continue_proof(psc_kit_ep_t *ep, uint8_t kind,
     psc_kit_ep_apply_verdict(ep, &reply, replied);
 }
 
-/* Returns true if the peer is to receive a goodbye: it has our address, is not
- * lost, and its proof has not failed. */
+/* Returns true if the peer is to receive a goodbye: the peer has our address,
+ * is not lost, and its proof has not failed. */
 static inline bool psc_kit_ep_expects_goodbye(const psc_kit_ep_t *ep)
 {
     if (ep->state == PSC_KIT_EP_FAILED)
@@ -123,7 +125,8 @@ static inline void psc_kit_ep_control(psc_kit_ep_t *ep, uint8_t kind,
     }
 }
 
-/* Counts a message that takes part in the window. */
+/* Counts a received message that used credit, and notes whether a report of
+ * credit is due. */
 static inline void psc_kit_ep_count(psc_kit_ep_t *ep)
 {
     ep->credit.received++;

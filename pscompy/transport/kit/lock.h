@@ -40,7 +40,7 @@ static inline bool psc_lock_try(psc_lock_t *lock)
         &lock->word, &free, 1, memory_order_acquire, memory_order_relaxed);
 }
 
-/* True if a thread sleeps until the lock is free. */
+/* Returns true if another thread may be sleeping until the lock is free. */
 static inline bool psc_lock_wanted(const psc_lock_t *lock)
 {
     return atomic_load_explicit(&lock->word, memory_order_relaxed) == 2;

@@ -8,8 +8,8 @@
 
 #define PSC_HUGE_PAGE ((size_t)2 << 20)
 
-/* Maps all of the file, shared; `len` is a multiple of the page size. Returns
- * NULL and sets errno on failure. */
+/* Maps the whole file (MAP_SHARED); `len` is a multiple of the page size.
+ * Returns NULL and sets errno on failure. */
 static inline uint8_t *psc_mapping_create(int fd, size_t len, int protection)
 {
     size_t room = len + PSC_HUGE_PAGE, before;

@@ -1,5 +1,5 @@
 /* The size of a page, for all code that maps, unmaps or moves memory. The tests
- * also compile with a larger one. */
+ * also compile with a larger page. */
 #ifndef PSCOMPY_TRANSPORT_KIT_PAGE_H
 #define PSCOMPY_TRANSPORT_KIT_PAGE_H
 
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #ifndef PSC_PAGE_SIZE
-/* reads a value of the C library; makes no system call */
+/* sysconf() only reads a value of the C library; no system call */
 #define PSC_PAGE_SIZE sysconf(_SC_PAGESIZE)
 #endif
 

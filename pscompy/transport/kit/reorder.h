@@ -12,24 +12,25 @@
 #include <stdint.h>
 
 typedef struct psc_reorder {
-    void **held;       /* `size` places, by number modulo `size` */
+    /* `size` places; an item is at its number modulo `size` */
+    void **held;
     /* a power of two, so that consecutive numbers have consecutive places, also
      * when the number wraps around */
     uint32_t size;
     /* how many numbers from `expected` on are accepted; at most `size` */
     uint32_t limit;
-    uint32_t expected; /* the next number */
+    uint32_t expected; /* number of the next item */
     uint32_t n_held;
 } psc_reorder_t;
 
 typedef enum psc_reorder_verdict {
-    PSC_REORDER_NEXT, /* in order */
+    PSC_REORDER_NEXT, /* the item is the next one */
     PSC_REORDER_EARLY, /* held until the items before it were taken */
     PSC_REORDER_DUPLICATE, /* the item is held already or was taken before */
     PSC_REORDER_BEYOND /* the number exceeds the limit */
 } psc_reorder_verdict_t;
 
-/* Returns the number of places for a limit. */
+/* Returns the number of places for a limit: the next power of two. */
 static inline uint32_t psc_reorder_size(uint32_t limit)
 {
     uint32_t size = 1;
@@ -59,7 +60,8 @@ psc_reorder_judge(const psc_reorder_t *order, uint32_t number)
     return ahead == 0 ? PSC_REORDER_NEXT : PSC_REORDER_EARLY;
 }
 
-/* Holds the item if the verdict is NEXT or EARLY. */
+/* Returns the verdict on an item that has arrived, and holds the item if the
+ * verdict is NEXT or EARLY. */
 static inline psc_reorder_verdict_t psc_reorder_put(psc_reorder_t *order,
                                                     uint32_t number, void *item)
 {
@@ -99,7 +101,8 @@ static inline void psc_reorder_pass(psc_reorder_t *order)
     order->expected++;
 }
 
-/* Undoes the last take, or the last pass if `item` is NULL. */
+/* Undoes the last psc_reorder_take(), which returned `item`; or the last
+ * psc_reorder_pass() if `item` is NULL. */
 static inline void psc_reorder_undo(psc_reorder_t *order, void *item)
 {
     order->expected--;

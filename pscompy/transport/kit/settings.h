@@ -39,8 +39,8 @@ static inline uint32_t psc_setting_count(const psc_open_params_t *params,
     return (uint32_t)psc_setting_number(params, name);
 }
 
-/* Take the next item off a list. Returns false if there is none; an item that
- * does not fit is cut. */
+/* Take the next item off a list. Returns false if the list is empty; an item
+ * that does not fit is cut. */
 static inline bool psc_setting_item(const char **list_p, char *item,
                                     size_t room)
 {

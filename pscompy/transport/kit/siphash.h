@@ -67,8 +67,8 @@ static inline void psc_siphash_init(psc_siphash_t *s, const uint8_t *key)
     s->v[3] = k1 ^ 0x7465646279746573ull;
 }
 
-/* Stores the hash of `data` under `key` in `out`; PSC_SIPHASH_KEY_SIZE and
- * PSC_SIPHASH_SIZE bytes. */
+/* Stores the hash of `data` under `key` in `out`. The key has
+ * PSC_SIPHASH_KEY_SIZE bytes, the hash PSC_SIPHASH_SIZE. */
 static inline void psc_siphash(const uint8_t *key, const void *data, size_t len,
                                uint8_t *out)
 {

@@ -33,18 +33,18 @@
 /* A transport numbers its own kinds from PSC_N_PROOF_KINDS on. */
 typedef enum psc_proof_kind {
     PSC_PROOF_NONE,
-    PSC_PROOF_HELLO,     /* connector: nonce */
-    PSC_PROOF_CHALLENGE, /* acceptor: nonce, proof */
-    PSC_PROOF_ANSWER,    /* connector: proof */
-    PSC_PROOF_REFUSAL,   /* either: the reason, as text */
+    PSC_PROOF_HELLO,     /* from the connector: nonce */
+    PSC_PROOF_CHALLENGE, /* from the acceptor: nonce, proof */
+    PSC_PROOF_ANSWER,    /* from the connector: proof */
+    PSC_PROOF_REFUSAL,   /* from either side: the reason, as text */
     PSC_N_PROOF_KINDS
 } psc_proof_kind_t;
 
 typedef enum psc_proof_state {
     PSC_PROOF_IDLE,
-    PSC_PROOF_AWAIT_CHALLENGE, /* connector */
-    PSC_PROOF_AWAIT_HELLO,     /* acceptor */
-    PSC_PROOF_AWAIT_ANSWER,    /* acceptor */
+    PSC_PROOF_AWAIT_CHALLENGE, /* the connector's first state */
+    PSC_PROOF_AWAIT_HELLO,     /* the acceptor's first state */
+    PSC_PROOF_AWAIT_ANSWER,    /* acceptor: it has sent CHALLENGE */
     PSC_PROOF_DONE,            /* accepted or refused; the token is wiped */
     PSC_N_PROOF_STATES
 } psc_proof_state_t;
@@ -58,7 +58,7 @@ typedef enum psc_proof_verdict {
 
 typedef struct psc_proof {
     psc_proof_state_t state;
-    /* [0] of the connector, [1] of the acceptor */
+    /* endpoint ids: [0] of the connector, [1] of the acceptor */
     uint64_t ids[2];
     uint8_t nonces[2][PSC_PROOF_NONCE_SIZE];
     uint8_t token[PSC_TOKEN_SIZE];
@@ -75,7 +75,8 @@ typedef struct psc_proof_reply {
 
 /* ---- proofs ---- */
 
-/* `side` is 'c' for the connector's proof and 'a' for the acceptor's. */
+/* Computes a proof. `side` is 'c' for the connector's proof and 'a' for the
+ * acceptor's. */
 static inline void psc_proof_make(const psc_proof_t *proof, char side,
                                   uint8_t hash_p[PSC_PROOF_SIZE])
 {
@@ -90,7 +91,8 @@ static inline void psc_proof_make(const psc_proof_t *proof, char side,
     explicit_bzero(text, sizeof(text));
 }
 
-/* Returns true if the proof is that of the side. Compares in constant time. */
+/* Returns true if `hash` is the proof of this side. Compares in constant
+ * time. */
 static inline bool psc_proof_check(const psc_proof_t *proof, char side,
                                    const uint8_t *hash)
 {
@@ -124,7 +126,7 @@ static inline void psc_proof_end(psc_proof_t *proof, psc_proof_reply_t *reply,
     reply->verdict = verdict;
 }
 
-/* `why` is shorter than PSC_PROOF_BODY_MAX. */
+/* Ends the proof with a REFUSAL; `why` is shorter than PSC_PROOF_BODY_MAX. */
 static inline void psc_proof_refuse(psc_proof_t *proof,
                                     psc_proof_reply_t *reply, const char *why)
 {
@@ -201,10 +203,10 @@ static inline void psc_proof_on_refusal(psc_proof_t *proof, const uint8_t *body,
 
 /* ---- the functions that a transport calls ---- */
 
-/* Returns false if there are no random bytes. `own_id` and `peer_id` are the
- * numbers of the two endpoints, as their addresses give them. A connector then
- * sends psc_proof_hello() as its HELLO; it may do so again until the challenge
- * arrives. */
+/* Starts the token proof. Returns false if there are no random bytes. `own_id`
+ * and `peer_id` are the numbers of the two endpoints, as their addresses give
+ * them. A connector then sends psc_proof_hello() as its HELLO; it may do so
+ * again until the challenge arrives. */
 static inline bool psc_proof_begin(psc_proof_t *proof, psc_role_t role,
                                    const uint8_t token[PSC_TOKEN_SIZE],
                                    uint64_t own_id, uint64_t peer_id)
@@ -225,7 +227,8 @@ static inline const uint8_t *psc_proof_hello(const psc_proof_t *proof)
     return proof->nonces[0];
 }
 
-/* Processes a message of one of the kinds above. */
+/* Processes a message of the token proof; *reply: the verdict, and what to
+ * send. */
 static inline void psc_proof_receive(psc_proof_t *proof, unsigned kind,
                                      const uint8_t *body, size_t len,
                                      psc_proof_reply_t *reply)

@@ -27,11 +27,11 @@
 
 #define BRIDGE_BUCKETS 64u
 #define BRIDGE_EVENTS_MAX 32   /* events reported by one progress */
-/* an endpoint's number is the start of its address */
+/* bytes of an endpoint's number, with which its address begins */
 #define BRIDGE_NUMBER_SIZE 8u
 #define BRIDGE_IOV_MAX 16u
 
-/* A frame: this head, the header, the payload. */
+/* The head of a frame; an active message's header and payload follow. */
 typedef struct bridge_head {
     uint8_t id;
     uint8_t header_len;
@@ -41,10 +41,10 @@ typedef struct bridge_head {
 /* A command to the pump, or an event from it. */
 typedef struct bridge_item {
     psc_link_t link;
-    int kind; /* bridge_kind_t or bridge_event_t */
+    int kind; /* bridge_kind_t of a command, bridge_event_t of an event */
     uint64_t ep;
     uint64_t peer;
-    int number; /* role (CONNECT) or status (FAILED) */
+    int number; /* role (BRIDGE_CONNECT) or status (BRIDGE_FAILED) */
     uint8_t token[PSC_TOKEN_SIZE];
     size_t len;
     _Alignas(8) uint8_t data[];
@@ -52,22 +52,22 @@ typedef struct bridge_item {
 
 typedef enum bridge_event {
     BRIDGE_UP,
-    BRIDGE_FAILED, /* data: the reason */
-    BRIDGE_ARRIVED /* data: a frame */
+    BRIDGE_FAILED, /* the endpoint has failed; `data` is the reason */
+    BRIDGE_ARRIVED /* `data` is a frame that has arrived */
 } bridge_event_t;
 
 typedef struct bridge_ep {
     psc_ep_t super;
-    psc_link_t link; /* in the bridge's table */
+    psc_link_t link; /* in a bucket of the bridge's table `eps` */
     uint64_t number; /* random, so that a stranger cannot guess it */
     bool closed;     /* ep_close was called */
-    bool up;         /* the pump may still have frames to send */
-    bool stopped;    /* the pump has finished with the endpoint */
+    bool up; /* its link was up, so the pump may have frames to send */
+    bool stopped; /* the pump has finished with the endpoint */
     psc_status_t failed; /* status that the pump has reported; PSC_OK before */
-    bool starved; /* a send found no room */
-    bool held_up; /* a delivery found no room */
-    uint32_t sending; /* frames between am_bcopy and frame_done */
-    uint32_t arrived; /* frames between deliver and progress */
+    bool starved; /* am_bcopy found no room in the queue */
+    bool held_up; /* bridge_deliver() found no room in the queue */
+    uint32_t sending; /* frames that the pump has yet to send */
+    uint32_t arrived; /* frames delivered, not yet reported by progress */
 } bridge_ep_t;
 
 struct bridge {
@@ -84,9 +84,9 @@ struct bridge {
     bridge_item_t *taken; /* command that the pump is processing */
     int pump_fd, event_fd;
     atomic_bool busy; /* progress has something to do */
-    bool armed; /* event_fd must be signalled before the next event */
+    bool armed; /* the next event must signal event_fd, to wake a sleeper */
     bool signalled; /* event_fd was written */
-    bool ended; /* END is returned after the last command */
+    bool ended; /* BRIDGE_END follows the last queued command */
 };
 
 PSC_OPERATIONS(bridge);
@@ -97,22 +97,23 @@ extern const psc_transport_ops_t bridge_template;
 
 /* ---- queue.c, and bridge_release(), bridge_end() of pump.h ---- */
 
-/* Returns NULL if memory is short. `data` may be NULL if the caller fills it in
- * later. */
+/* Returns a new item, or NULL if memory is short. `data` may be NULL if the
+ * caller fills it in later. */
 bridge_item_t *bridge_item_create(int kind, uint64_t ep, const void *data,
                                   size_t len);
 /* Frees an item, which may be NULL, with the token in it. */
 void bridge_item_wipe(bridge_item_t *item);
-/* Queues an item and wakes the other side. The lock must be held. */
+/* Queues an item and wakes the other side. The bridge's lock must be held. */
 void bridge_command_push(bridge_t *bridge, bridge_item_t *item);
 void bridge_event_push(bridge_t *bridge, bridge_item_t *item);
-/* Ensures that progress finds work, and wakes a sleeper. The lock must be
- * held. */
+/* Ensures that progress finds work, and wakes a thread that sleeps on event_fd.
+ * The bridge's lock must be held. */
 void bridge_wake(bridge_t *bridge);
-/* Writes to an eventfd. The lock must be held. */
+/* Makes an eventfd readable. The bridge's lock must be held. */
 void bridge_signal(int fd);
 
 /* ---- ep.c ---- */
 
-/* The lock must be held. Returns NULL if the endpoint was freed. */
+/* Returns the endpoint with this number, or NULL if it was freed. The bridge's
+ * lock must be held. */
 bridge_ep_t *bridge_ep_find(bridge_t *bridge, uint64_t number);

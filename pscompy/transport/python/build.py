@@ -1,4 +1,4 @@
-"""Builds pscompy.transport.python._native."""
+"""Describes the extension `pscompy.transport.python._native` to cffi."""
 
 import re
 from pathlib import Path

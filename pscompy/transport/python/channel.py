@@ -14,7 +14,7 @@ _PREFIX = struct.Struct("<I")  # length of the next frame in a stream
 
 
 class Stage(Enum):
-    """The stages of a link."""
+    """The stages of a link, from a caller that has just connected to the end."""
 
     CALLED = auto()  # a caller that has not named an endpoint
     WAITING = auto()  # the caller has named an endpoint, which does not expect it yet
@@ -25,7 +25,8 @@ class Stage(Enum):
 
 
 class Channel(Link):
-    """A link. `number` is the number of our endpoint, or None if the caller has not named one."""
+    """A link with its queued frames. `number` is the number of our endpoint, or None if the caller
+    has not named one."""
 
     def __init__(self, stream: bool, max_frame: int) -> None:
         self.stage = Stage.CALLED
@@ -34,7 +35,7 @@ class Channel(Link):
         self.connecting: Connecting | None = None
         self.accepting: Accepting | None = None
         self.backlog: deque[bytes] = deque()  # frames that have arrived and are not delivered yet
-        self.reason = ""  # why the link was lost, while there is a backlog
+        self.reason = ""  # why the link was lost, if a backlog is still to be delivered
         self._stream = stream
         self._max_frame = max_frame
         self._out: deque[tuple[memoryview, bool]] = deque()
@@ -70,7 +71,7 @@ class Channel(Link):
         return done
 
     def cut(self, data: bytes) -> Iterator[bytes]:
-        """Yields the frames that this piece completes."""
+        """Yields the frames that are complete with this piece of the received data."""
         if not self._stream:
             yield self._checked(data)
             return

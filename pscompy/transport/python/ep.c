@@ -138,7 +138,7 @@ void bridge_ep_fini(psc_ep_t *self)
 
 /* ---- sending ---- */
 
-/* Returns 0 if the frame would be longer than allowed. */
+/* Returns the length of a frame, or 0 if it would be longer than max_frame. */
 static size_t frame_len(const bridge_t *bridge, uint8_t header_len,
                         const psc_iov_t *iov, size_t n_iov)
 {
@@ -169,7 +169,8 @@ static bridge_item_t *frame_create(uint64_t number, size_t len, uint8_t id,
     return item;
 }
 
-/* Claims room for one more frame. Returns the reason if there is none. */
+/* Reserves room for one more frame to send. Returns PSC_OK, or the error if the
+ * frame cannot be queued. */
 static psc_status_t ep_claim(bridge_t *bridge, bridge_ep_t *ep)
 {
     psc_status_t status = PSC_OK;

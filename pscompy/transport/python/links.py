@@ -20,11 +20,11 @@ from pscompy.transport.python.watches import READ, WRITE, Watch, Watches
 
 logger = logging.getLogger("pscompy.plugin")  # the logger of plug-ins
 
-CALLERS_MAX = 64  # callers whose proof has not begun
+CALLERS_MAX = 64  # most callers at once whose token proof has not begun
 
 
 class Links:
-    """The links of a transport, and those of the bridge's endpoints that wait for one.
+    """The links of a transport, and the bridge's endpoints that still wait for a link.
 
     The transport reports to this object what its links receive. `bridge` is set as soon as the
     transport is open.
@@ -40,7 +40,8 @@ class Links:
         self.broken = ""  # why the transport has failed
         self._channels: dict[int, Channel] = {}
         self._callers: OrderedDict[Channel, None] = OrderedDict()
-        self._expected: dict[int, tuple[bytes, int]] = {}  # acceptors: token, the peer's number
+        # of endpoints that wait for a caller: token, number of the peer's endpoint
+        self._expected: dict[int, tuple[bytes, int]] = {}
         transport._caller = self
 
     def close_transport(self) -> None:
@@ -49,7 +50,7 @@ class Links:
             self._transport.close()
 
     def lose_all(self, reason: str) -> None:
-        """End all links."""
+        """End all links, and report the reason to the bridge."""
         for channel in [*self._channels.values(), *self._callers]:
             self._lose(channel, reason)
 
@@ -63,10 +64,10 @@ class Links:
         self.close_transport()
 
     def ready(self, watch: Watch, events: int) -> None:
-        """Handle the events of a descriptor."""
+        """Handle the events of a watched descriptor: send queued frames, or call its reader."""
         channel = watch.channel
         if channel is None:
-            with suppress(BlockingIOError, ConnectionError):  # the caller has hung up
+            with suppress(BlockingIOError, ConnectionError):  # no caller, or it has hung up
                 watch.read()
             return
         if events & WRITE:
@@ -85,7 +86,7 @@ class Links:
 
     @contextmanager
     def _about(self, channel: Channel) -> Iterator[None]:
-        """An exception inside this context ends the link, and nothing else."""
+        """An exception inside this context ends the link, and has no other effect."""
         try:
             yield
         except OSError as error:
@@ -182,16 +183,16 @@ class Links:
     # ---- calls of the transport ----
 
     def watch(self, fileobj: Any, read: Callable[[], object], link: Link | None) -> None:
-        """See PythonTransport.watch."""
+        """Watch a descriptor for the transport; see PythonTransport.watch."""
         assert link is None or isinstance(link, Channel), "a link that pscompy did not make"
         self.watches.add(fileobj, read, link)
 
     def unwatch(self, fileobj: Any) -> None:
-        """See PythonTransport.unwatch."""
+        """Stop watching a descriptor; see PythonTransport.unwatch."""
         self.watches.remove(fileobj)
 
     def accepted(self) -> Link:
-        """See PythonTransport.accepted."""
+        """Returns the link to a peer that has connected; see PythonTransport.accepted."""
         channel = self._channel()
         self._callers[channel] = None
         if len(self._callers) > CALLERS_MAX:
@@ -199,7 +200,7 @@ class Links:
         return channel
 
     def received(self, link: Link, data: bytes) -> None:
-        """See PythonTransport.received."""
+        """Process the frames that this data completes; see PythonTransport.received."""
         channel = link
         assert isinstance(channel, Channel), "a link that pscompy did not make"
         if not data:
@@ -252,7 +253,7 @@ class Links:
             self._lib.bridge_ep_up(self.bridge, channel.number)
 
     def _deliver(self, channel: Channel, frame: bytes) -> bool:
-        """Pass a frame to the bridge. Returns False if it takes no more; RESUME follows."""
+        """Pass a frame to the bridge. Returns False if the bridge has no room; RESUME follows."""
         status = self._lib.bridge_deliver(self.bridge, channel.number, frame, len(frame))
         if status == self._lib.PSC_ERR_NO_RESOURCE:
             return False

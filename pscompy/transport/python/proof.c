@@ -1,4 +1,5 @@
-/* The token proof of the contract's kit, for links of transports in Python. */
+/* Makes the token proof (transport/kit/token_proof.h) available to links of
+ * transports in Python. */
 #include <stdlib.h>
 
 #include "pscompy/transport/kit/token_proof.h"

@@ -49,7 +49,7 @@ class Proof:
         return bytes(self._ffi.buffer(hello, self._lib.PSC_PROOF_NONCE_SIZE))
 
     def receive(self, kind: int, body: bytes) -> bytes:
-        """Returns the reply to a message, or empty bytes if there is none."""
+        """Returns the reply to a message, or empty bytes if there is none. Raises `Refused`."""
         length = self._lib.bridge_proof_receive(self._proof, kind, body, len(body))
         if length < 0:
             raise Refused(self._ffi.string(self._lib.bridge_proof_why(self._proof)).decode())
@@ -79,5 +79,6 @@ class Accepting:
         self.challenge = self._proof.receive(self._lib.PSC_PROOF_HELLO, nonce)
 
     def answered(self, frame: bytes) -> None:
-        """Raises `Refused` if the connector does not hold the token."""
+        """Check the connector's answer. Raises `Refused` if the connector does not hold the
+        token."""
         self._proof.receive(self._lib.PSC_PROOF_ANSWER, frame)

@@ -65,8 +65,9 @@ int bridge_fd(bridge_t *bridge)
 
 /* ---- commands ---- */
 
-/* The descriptor is cleared under the lock if no command is queued; a command
- * that is pushed later signals it again. */
+/* Takes the oldest command, or returns NULL. pump_fd is cleared under the lock
+ * if no command is queued; a command that is pushed later makes it readable
+ * again. */
 static bridge_item_t *bridge_command_pop(bridge_t *bridge, bool *ended_p)
 {
     psc_link_t *link;
@@ -162,7 +163,7 @@ int bridge_deliver(bridge_t *bridge, uint64_t number, const uint8_t *frame,
     return status;
 }
 
-/* Queues an event of an endpoint, unless it has failed already. */
+/* Queues an event of an endpoint, unless the endpoint has failed already. */
 static void bridge_tell_ep(bridge_t *bridge, bridge_item_t *item)
 {
     bridge_ep_t *ep;

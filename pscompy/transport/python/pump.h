@@ -22,13 +22,14 @@ typedef struct bridge_attr {
 } bridge_attr_t;
 
 typedef enum bridge_kind {
-    /* connect; role, token, peer's number, and `data`: its address */
+    /* connect the endpoint: role, token, the number of the peer's endpoint, and
+     * in `data` the peer's address */
     BRIDGE_CONNECT,
     BRIDGE_FRAME, /* send `data`, then call bridge_frame_done() */
     BRIDGE_RESUME, /* bridge_deliver() may be called for the endpoint again */
     /* send the queued frames, end the link, call bridge_ep_closed() */
     BRIDGE_CLOSE,
-    BRIDGE_END /* the last command */
+    BRIDGE_END /* the last command: the pump ends */
 } bridge_kind_t;
 
 typedef struct bridge_command {
@@ -61,8 +62,8 @@ void bridge_end(bridge_t *bridge);
 /* Reports that a frame has been sent. */
 void bridge_frame_done(bridge_t *bridge, uint64_t ep);
 /* Passes on a copy of a frame that has arrived. Returns PSC_ERR_NO_RESOURCE if
- * the frame was not taken; RESUME follows. Returns PSC_ERR_PROTOCOL if the
- * bytes are not a frame of a bridge. */
+ * the frame was not taken; BRIDGE_RESUME follows. Returns PSC_ERR_PROTOCOL if
+ * the bytes are not a frame of a bridge. */
 int bridge_deliver(bridge_t *bridge, uint64_t ep, const uint8_t *frame,
                    size_t len);
 void bridge_ep_up(bridge_t *bridge, uint64_t ep);
@@ -73,14 +74,14 @@ void bridge_ep_closed(bridge_t *bridge, uint64_t ep);
 /* One side's half of the token proof (transport/kit/token_proof.h). */
 typedef struct bridge_proof bridge_proof_t;
 
-/* Returns NULL if memory or random bytes are short. */
+/* Starts a proof. Returns NULL if memory or random bytes are short. */
 bridge_proof_t *bridge_proof_create(int role, const uint8_t *token,
                                     uint64_t own, uint64_t peer);
 void bridge_proof_destroy(bridge_proof_t *proof);
-/* Returns PSC_PROOF_NONCE_SIZE bytes. */
+/* Returns the nonce of the connector's hello, PSC_PROOF_NONCE_SIZE bytes. */
 const uint8_t *bridge_proof_hello(const bridge_proof_t *proof);
-/* Processes a message. Returns the length of the reply to send, 0 if there is
- * none, or -1 if the proof is refused. */
+/* Processes a message of the token proof. Returns the length of the reply to
+ * send, 0 if there is none, or -1 if the proof is refused. */
 int bridge_proof_receive(bridge_proof_t *proof, int kind, const uint8_t *body,
                          size_t len);
 const uint8_t *bridge_proof_reply(const bridge_proof_t *proof);

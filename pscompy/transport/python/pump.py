@@ -49,7 +49,7 @@ class Pump:
         self._stuck_logged = False  # a blocking call was logged
         self._opening = threading.Lock()
         self._opened = threading.Event()
-        self._abandoned = False  # the time-out of `open` has expired
+        self._abandoned = False  # `open` did not return before its time-out
         self._refusal: BaseException | None = None  # exception of `open`
         self._thread = threading.Thread(
             target=self._run, args=(settings,), name=f"pscompy-{name}", daemon=True
@@ -58,7 +58,8 @@ class Pump:
         self._await_open(seconds)
 
     def _await_open(self, seconds: float) -> None:
-        """Raises `TimeoutError`, or the exception of `open`."""
+        """Wait until `open` has returned. Raises `TimeoutError` after `seconds`, or the exception
+        of `open`."""
         try:
             self._opened.wait(None if math.isinf(seconds) else seconds)
         finally:
@@ -84,7 +85,7 @@ class Pump:
             self._opened.set()
         if self._refusal is None and not self._abandoned:
             return True
-        if self._refusal is None:  # too late
+        if self._refusal is None:  # it was opened after the time-out
             self._links.close_transport()
             self._lib.bridge_release(self._bridge)
         self._watches.close()
@@ -171,7 +172,8 @@ class Pump:
             self._end()
 
     def _serve(self) -> bool:
-        """Wait once and handle the events. Returns False if the bridge has ended."""
+        """Wait once for descriptors and handle their events. Returns False if the bridge has
+        ended."""
         more = True
         self._since = None
         for watch, events in self._watches.wait():
@@ -189,7 +191,7 @@ class Pump:
         self._watches.close()
 
     def _break(self, error: Exception) -> None:
-        """Handle a failure of the whole transport."""
+        """Log a failure of the whole transport, and fail all its links."""
         reason = f"the transport {self._name} has failed: {describe(error)}"
         logger.error("%s", reason, exc_info=error)
         self._links.break_all(reason)

@@ -1,4 +1,5 @@
-/* The items of a bridge and its two queues, and the end of both. */
+/* The items of a bridge (commands and events), its two queues, and how items
+ * and bridge are freed. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

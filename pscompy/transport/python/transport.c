@@ -55,7 +55,8 @@ static void bridge_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
 
 /* ---- progress ---- */
 
-/* Lets the pump deliver again. The lock must be held. */
+/* Lets the pump deliver frames of this endpoint again, once half of its queue
+ * is free. The bridge's lock must be held. */
 static void bridge_resume(bridge_t *bridge, bridge_ep_t *ep)
 {
     bridge_item_t *item;
@@ -69,8 +70,8 @@ static void bridge_resume(bridge_t *bridge, bridge_ep_t *ep)
     bridge_command_push(bridge, item);
 }
 
-/* Takes the oldest event. *ep_p is its endpoint, or NULL if that is closed or
- * freed. */
+/* Takes the oldest event. *ep_p is the event's endpoint, or NULL if the
+ * endpoint is closed or freed. */
 static bridge_item_t *bridge_event_pop(bridge_t *bridge, psc_ep_t **ep_p)
 {
     bridge_item_t *item = NULL;
@@ -92,7 +93,8 @@ static bridge_item_t *bridge_event_pop(bridge_t *bridge, psc_ep_t **ep_p)
     return item;
 }
 
-/* bridge_deliver() has checked the lengths. */
+/* Passes a frame to the core; bridge_deliver() has checked its lengths. Returns
+ * true if the core holds the item. */
 static bool bridge_tell_frame(bridge_t *bridge, psc_ep_t *ep,
                               bridge_item_t *item)
 {
@@ -127,7 +129,7 @@ static void bridge_tell(bridge_t *bridge, psc_ep_t *ep, bridge_item_t *item)
         free(item);
 }
 
-/* Clears the flag if all events were reported; later events set it again. */
+/* Clears `busy` if all events were reported; later events set it again. */
 static void bridge_quiet(bridge_t *bridge)
 {
     uint64_t ignored;

@@ -54,11 +54,12 @@ class Watches:
             self._serving.pop(watch.channel, None)
 
     def of(self, channel: Channel) -> Watch | None:
-        """Returns the watch of this link, or None."""
+        """Returns the watch of the descriptor that serves this link only, or None."""
         return self._serving.get(channel)
 
     def update(self, channel: Channel) -> None:
-        """Wait for the events that the link needs now; not for reading while it has a backlog."""
+        """Wait for the events that the link needs now; not for reading while received frames are
+        still to be delivered (the backlog)."""
         watch = self._serving.get(channel)
         if watch is not None:
             self._wait_for(watch, (not channel.backlog and READ) | (channel.blocked and WRITE))
