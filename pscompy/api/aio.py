@@ -29,7 +29,7 @@ class Reader:
     """Makes progress of one session in one event loop while requests are awaited there."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
-        self._loop = weakref.ref(loop)  # weak: the loop keeps its Readers alive
+        self._loop = weakref.ref(loop)  # a weak reference, because the loop keeps its Readers alive
         self._worker = worker
         self._sleeper = worker.sleeper()
         self._thread = threading.get_ident()
@@ -98,7 +98,8 @@ class Reader:
             loop.call_soon(self._look)
 
     def _poll(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Returns False if more is left to do than one turn allows."""
+        """Make progress, then arm the descriptor. Returns False if it cannot be armed, because more
+        is left to do after PASSES passes."""
         try:
             for _ in range(PASSES):
                 self._sleeper.progress()
@@ -152,8 +153,9 @@ class LoopCallback:
 
 
 def loop_callback(request: Request, fn: Callable[[Request], object]) -> Callable[[Request], object]:
-    """The callback that `add_done_callback` adds. If an event loop runs in this thread, it runs fn
-    in the loop, which makes progress until then; else it is fn itself."""
+    """The callback that `add_done_callback` adds. If an event loop runs in this thread, the
+    callback runs fn in the loop, which makes progress until then; else the callback is fn
+    itself."""
     loop = asyncio._get_running_loop()
     if loop is None:
         return fn

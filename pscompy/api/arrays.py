@@ -1,4 +1,4 @@
-"""Arrays made of a message: its bytes must be exactly theirs."""
+"""Receives messages as arrays; the length of a message must be exactly that of the array."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ def receive(
     dtype: DTypeLike,
     shape: SupportsIndex | Sequence[SupportsIndex],
 ) -> NDArray[Any]:
-    """Receive a message into a new array. Raises `ValueError` if its length is another one; the
-    message then goes back to its place."""
+    """Receive a message into a new array. Raises `ValueError` if the message is not exactly as long
+    as the array; the message then goes back to its place in the queue."""
     try:
         array: NDArray[Any] = worker.empty(shape, dtype)
         _check(message.status.nbytes, array.nbytes, f"{array.shape} times {array.dtype}")
     except BaseException:
-        del message  # or the exception would keep it from its place
+        # else the traceback would keep the message, and it would not return to the queue
+        del message
         raise
     message.recv(array)
     return array

@@ -15,7 +15,7 @@ from pscompy.binding import _binding
 from pscompy.core import lib
 from pscompy.errors import PscomError, Timeout
 
-_ROOM = 0xC000  # the bits of a context that tell messages, objects and actions apart
+_ROOM = 0xC000  # the bits of a context number that tell messages, objects and actions apart
 _CALLS = {
     0: ("a bytes message", "recv()"),
     lib.PSC_CONTEXT_OBJECTS: ("an object", "recv_obj(tag={})"),
@@ -58,12 +58,13 @@ def timed_out(
 
 
 def _verb(verb: str, context: int) -> str:
-    """Python completes the receive of an object; other events have no context."""
+    """The verb to show: "receive" for an event with a context, which is the receive of an object,
+    completed by Python; other events have no context."""
     return "receive" if verb == "event" and context else verb
 
 
 def _event(origin: Any) -> str:
-    """An operation that Python completes."""
+    """The words for an event, which is an operation that Python completes."""
     if isinstance(origin, _Beside):
         return f"send of an object to {origin.peer}"
     if isinstance(origin, Connection):
@@ -83,10 +84,11 @@ def _why_not_connected(origin: Any) -> PscomError | None:
 
 
 def _unmatched(worker: _binding.Worker, origin: Any, context: int) -> Iterator[str]:
-    """The earliest messages that wait to be received: those of the peer, else those of all."""
+    """In words, the earliest message and the earliest object that wait to be received: from this
+    peer, or from any peer if the operation names none."""
     for room, (kind, call) in _CALLS.items():
         status = None
-        with suppress(PscomError):  # the peer is gone
+        with suppress(PscomError):  # raised if the peer is gone
             status = _earliest(worker, origin, context & ~_ROOM | room)
         if status is not None:
             source = status.source.peer if isinstance(status.source, Connection) else status.source

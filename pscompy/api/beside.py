@@ -1,7 +1,8 @@
-"""Beside: the sessions that end with a session, because they share its control thread.
+"""Beside: the sessions of a World's endpoints, which end with the World's session, because they
+share its control thread.
 
-Each has a worker of its own. The counters of its session's `stats` are sums over all of them, which
-do not fall when one is closed.
+Each of them has a worker of its own. The `stats` of the World's session are sums over the counters
+of all these sessions; they do not fall when one of the sessions is closed.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pscompy.api.session import Session
 
-LONGEST = ("lock_longest_ns",)  # counters that are no sums
+LONGEST = ("lock_longest_ns",)  # counters that are longest times, not sums
 
 
 class Beside:
-    """The open sessions beside one, and what those that were closed have counted."""
+    """The open sessions beside one session, and the counters of those that were closed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +31,7 @@ class Beside:
             self._open.append(session)
 
     def remove(self, session: Session) -> None:
-        """The session was closed: keep its counters."""
+        """Remove a session that was closed, and keep its counters."""
         with self._lock:
             self._open.remove(session)
             _add(self._closed, session._engine.totals())
@@ -46,8 +47,8 @@ class Beside:
             yield from session._beside.everyone()
 
     def stats(self, own: Mapping[str, int]) -> Counter[str]:
-        """The sums of all sessions' counters, and of what the open ones hold; `own` are those of
-        the session itself."""
+        """The sums of the counters of all sessions; `own` are the counters of the session that owns
+        this object."""
         with self._lock:
             counted = self._closed.copy()
             _add(counted, own)

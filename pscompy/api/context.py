@@ -1,7 +1,7 @@
 """Context: traffic of a session that no receive of another context matches.
 
-A session has a context for its plain connections, a communicator one for its ranks. The
-connections of a context share what stands here.
+A session has a context for its plain connections, a communicator one for its ranks. The connections
+of a context share the attributes of this object.
 """
 
 from __future__ import annotations

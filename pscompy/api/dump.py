@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pscompy.api.session import Session
 
 LINES_MAX = 100  # requests, or messages, that a dump shows
-PLACES_MAX = 3  # lines among which the one of a wait is
+PLACES_MAX = 3  # most lines of the program that are named as the possible place of a wait
 _STACK_MAX = 8  # innermost calls of a thread that a dump shows
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _VERBS = {
@@ -63,7 +63,7 @@ def dump(session: Session) -> str:
 
 
 def _dump_one(session: Session) -> str:
-    """The dump of a session without those beside it."""
+    """The dump of one session, without the sessions of its endpoints."""
     found = operations(session)
     requests = [it.text + ("  <- waited for" * it.awaited) for it in found if not it.is_message]
     messages = [it.text for it in found if it.is_message]
@@ -131,8 +131,8 @@ def _context(number: int) -> str:
 
 
 def _endpoint(session: Session, item: Item) -> str:
-    """The endpoint that an item belongs to, or those that share its worker if that is all that is
-    known; "" if it belongs to none."""
+    """The name of the endpoint that an item belongs to, or of the endpoints that share its worker
+    if its own is not known; "" if it belongs to no endpoint."""
     base = item.context % lib.PSC_CONTEXT_OBJECTS
     own_number = base - lib.PSC_CONTEXT_USER
     users = session._users.removeprefix(" of ")
@@ -239,8 +239,8 @@ def dump_on_sigquit() -> None:
 
 
 def _forget() -> None:
-    """In the child after a fork, where the thread does not exist: a signal has its default
-    effect."""
+    """Restore the default effect of SIGQUIT. Called in the child after a fork, where the thread
+    does not exist."""
     global _pipe
     if _pipe is not None:
         faulthandler.unregister(signal.SIGQUIT)

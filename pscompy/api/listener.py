@@ -20,7 +20,8 @@ class Accepting(Request["Connection"]):
     """A request for the next connection of a socket."""
 
     sock: Socket
-    place: tuple[int, Connection] | None = None  # time of establishment, connection
+    # its number in the order of establishment, and the connection
+    place: tuple[int, Connection] | None = None
 
     def _give_back(self, anyway: bool = False) -> bool:
         self.sock._put_back(self)
@@ -45,7 +46,8 @@ class Socket:
         self._listener: Any = None  # set by the session once it listens
         self._lock = threading.Lock()
         self._count = itertools.count()
-        self._ready: list[tuple[int, Connection]] = []  # a heap, by when they came up
+        # a heap of established connections, the earliest first
+        self._ready: list[tuple[int, Connection]] = []
         self._waiting: deque[Accepting] = deque()
         self._closed = False
 
@@ -66,7 +68,8 @@ class Socket:
         except Timeout:
             if self._withdraw(request):
                 raise Timeout(f"no connection within {timeout} s") from None
-            connection = request.result()  # it came up just before the request was withdrawn
+            # the connection came up just before the request was withdrawn
+            connection = request.result()
         except BaseException:
             request._give_back()
             raise
@@ -151,7 +154,8 @@ class Socket:
                 return
 
     async def __aiter__(self) -> AsyncIterator[Connection]:
-        """Accept until the socket is closed. A connection that comes up meanwhile is kept."""
+        """Accept until the socket is closed. A connection that comes up between two iterations is
+        kept."""
         while True:
             try:
                 connection = await self.iaccept()

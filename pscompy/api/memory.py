@@ -26,7 +26,7 @@ class _Known:
     it. A context manager: leaving it closes it."""
 
     def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:
-        """Calls `closed(self)` once, when it is closed."""
+        """Register `buf`; `closed(self)` is called once, when the buffer is closed."""
         self._lock = threading.Lock()
         self._worker = worker
         self._closed = closed
@@ -56,7 +56,7 @@ class _Known:
         return True
 
     def _forget(self) -> None:
-        """The core is about to be destroyed, and frees the handle itself."""
+        """Drop the handle: the core is about to be destroyed, and frees it itself."""
         with self._lock:
             self._handle = None
 
@@ -70,7 +70,8 @@ class _Known:
         raise NotImplementedError
 
     def _deregister(self, handle: Any) -> bool:
-        """Returns False if a peer is copying at the moment; call again."""
+        """Deregister the buffer. Returns False if a peer is copying at the moment: the caller must
+        try again."""
         raise NotImplementedError
 
     @property

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
         def _after_fork(self) -> None: ...
 
 
-# In the order in which they were opened. A session that the program drops stays open.
+# The open sessions, in the order in which they were opened. A session stays open even if the
+# program drops its last reference.
 _open: dict[Closable, None] = {}
 
 

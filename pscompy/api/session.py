@@ -46,11 +46,12 @@ _inherited = "inherited through fork: open a new Session in the child"
 
 
 def _no_peer(_: Identity) -> None:
-    """A session outside a job knows no ranks."""
+    """Find no record for a peer: a session outside a job knows no ranks."""
 
 
 def _links_to(source: Connection | None) -> Links | None:
-    """The calls and answers of a plain connection, None if it is gone."""
+    """The links that carry action calls and answers of a plain connection, None if the connection
+    is gone."""
     return None if source is None else source._action_links()
 
 
@@ -66,8 +67,8 @@ class Session:
     process's descriptors is too low.
     """
 
-    _users = ""  # the endpoints that the session belongs to, for people
-    _endpoints: dict[int, str]  # by the numbers of their communicators' contexts, for people
+    _users = ""  # the endpoints that the session belongs to, in words
+    _endpoints: dict[int, str]  # names of endpoints, by the context numbers of their communicators
 
     def __init__(self, name: str | None = None, config: Mapping[str, object] | None = None) -> None:
         self._open(name, config)
@@ -94,8 +95,8 @@ class Session:
         job: str = "",
         find_peer: Callable[[Identity], Record | None] = _no_peer,
     ) -> None:
-        """Open everything. A World names its rank and its job, and finds the records of the other
-        ranks; `find_peer` is called on the control thread."""
+        """Open the worker and its transports. A World gives its rank, its job, and `find_peer`,
+        which returns the record of another rank; it is called on the control thread."""
         descriptors.require_session()
         self._config, self._found = registry.load(config)
         self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])
@@ -109,9 +110,9 @@ class Session:
     def _open_beside(
         self: S, job: str, users: str, find_peer: Callable[[Identity], Record | None]
     ) -> S:
-        """Open a session with a worker of its own that shares everything else with this one, and
-        ends with it: the control thread, the key, the listeners. `job` tells peers which of their
-        sessions this one belongs to, `users` says who uses the worker, for explanations."""
+        """Open a session with a worker of its own that shares the control thread, the key and the
+        listeners with this session, and ends with it. `job` tells peers which of their sessions
+        this one belongs to, `users` says who uses the worker, for explanations."""
         self._check()
         descriptors.require_session()
         made = type(self).__new__(type(self))
@@ -189,9 +190,10 @@ class Session:
     @property
     def stats(self) -> dict[str, int]:
         """Counters of the session, by name; `connections_up` counts the connections that came up,
-        `connections_made` those among them that this side has begun. Also what the caches and pools
-        hold now, such as `requests_used`; see the page on troubleshooting. A World's session counts
-        its endpoints, too, also what those have counted that were closed."""
+        `connections_made` those among them that this side has begun. It also contains what the
+        caches and pools hold now, such as `requests_used`; see the page on troubleshooting. The
+        counters of a World's session include those of its endpoints, also of endpoints that were
+        closed."""
         self._check()
         return self._stats()
 
@@ -212,7 +214,7 @@ class Session:
 
         SIGQUIT writes it to stderr, for every session of the process, if PSP_SIGQUIT=1.
         """
-        from pscompy.api.dump import dump  # late: few programs need it
+        from pscompy.api.dump import dump  # imported late, because few programs need it
 
         self._check()
         return dump(self)
@@ -233,8 +235,8 @@ class Session:
         port: int,
         on_connection: Callable[[Connection], object] | None = None,
     ) -> Socket:
-        """If `on_connection` is given, it is called with each connection that comes up, on the
-        control thread, and `accept` returns none."""
+        """See `listen`. If `on_connection` is given, it is called on the control thread with each
+        connection that comes up, and the socket's `accept` returns no connection."""
         self._check()
         sock = Socket(self._event, self._stop_listening)
         deliver = on_connection or sock._deliver
@@ -336,8 +338,8 @@ class Session:
         """Run the actions that peers call (see `pscompy.action`), until the session is closed,
         which raises `Closed`.
 
-        A session that has called an action itself runs those of its peers from then on anyway.
-        After a `Timeout` (seconds) it goes on running them.
+        A session that has called an action itself runs the actions that peers call from then on
+        anyway. After a `Timeout` (seconds) the session goes on running them.
         """
         self._check()
         service = self._plain.service()
@@ -413,7 +415,8 @@ class Session:
         def in_time(close: Callable[[float], None]) -> None:
             close(max(0.0, until - time.monotonic()))
 
-        with contextlib.ExitStack() as ends:  # all of them, though one raises; our own last
+        # closes all sessions even if one raises; this session's worker last
+        with contextlib.ExitStack() as ends:
             ends.callback(in_time, self._close_worker)
             for beside in self._beside:
                 ends.callback(in_time, beside._shut)
@@ -472,7 +475,7 @@ class Session:
 
     async def __aexit__(self, *raised: object) -> None:
         """Close the session, without blocking the event loop."""
-        import asyncio  # here: 20 ms that a program without it does not pay
+        import asyncio  # imported here, because the import takes 20 ms
 
         await asyncio.to_thread(self.__exit__, *raised)
 

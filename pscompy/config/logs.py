@@ -17,12 +17,12 @@ from collections.abc import Callable
 from pscompy.config.config import Config
 from pscompy.errors import ConfigError
 
-# Levels between and above those of `logging`.
+# Levels in addition to those of `logging`: two below DEBUG (10), one above CRITICAL (50).
 VERBOSE, TRACE, NOTICE = 7, 5, 60
 logging.addLevelName(VERBOSE, "VERBOSE")
 logging.addLevelName(TRACE, "TRACE")
 
-# The levels by PSP_DEBUG.
+# The level of `logging` for each value of PSP_DEBUG, from 0 on.
 LEVELS = (
     logging.CRITICAL,
     logging.ERROR,
@@ -40,7 +40,7 @@ _handler: logging.Handler | None = None  # the handler that `configure` has inst
 
 
 class _Formatter(logging.Formatter):
-    """A line: the time as PSP_DEBUG_TIMING says, process, level, message."""
+    """Formats a log line: the time as PSP_DEBUG_TIMING says, process, level, message."""
 
     def __init__(self, timing: str) -> None:
         super().__init__()
@@ -55,7 +55,8 @@ class _Formatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-# The times of this line, of the first one and of the one before -> the text, as pscom writes it.
+# PSP_DEBUG_TIMING -> a function that writes the time stamp as pscom does, from the times of this
+# line, of the start of the log and of the line before.
 _STAMPS: dict[str, Callable[[float, float, float], str]] = {
     "0": lambda now, start, before: "",
     "1": lambda now, start, before: _seconds(now - start),
@@ -101,7 +102,7 @@ def _wants_handler(config: Config) -> bool:
 
 
 def _install(config: Config) -> None:
-    """Replace our handler; the program's own handlers get no more lines."""
+    """Replace the handler of an earlier call; the program's own handlers get no more lines."""
     global _handler
     made = _make_handler(config.expand(config["DEBUG_OUT"]))
     made.setFormatter(_Formatter(config["DEBUG_TIMING"]))
@@ -115,7 +116,7 @@ def _install(config: Config) -> None:
 
 def _make_handler(target: str) -> logging.Handler:
     """A handler that writes to the file `target`, or, if that is empty, to descriptor 2, which
-    remains open if sys.stderr is replaced. Raises `ConfigError`."""
+    remains open if sys.stderr is replaced. Raises `ConfigError` if the file cannot be opened."""
     if not target:
         return logging.StreamHandler(os.fdopen(2, "w", buffering=1, closefd=False))
     try:

@@ -39,7 +39,7 @@ def as_number(value: object) -> int:
 
 
 def size(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Parser:
-    """A number of bytes, with unit or "inf" (INF), and "auto" (AUTO) if allowed."""
+    """A parser for a number of bytes, with unit or "inf" (INF), and "auto" (AUTO) if allowed."""
 
     def parse(given: str) -> int:
         if auto and given.lower() == "auto":
@@ -50,7 +50,7 @@ def size(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Parser:
 
 
 def integer(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Parser:
-    """A whole number, "inf" (INF) if the range is open, "auto" (AUTO) if allowed."""
+    """A parser for a whole number, "inf" (INF) if `maximum` is INF, "auto" (AUTO) if allowed."""
 
     def parse(given: str) -> int:
         if auto and given.lower() == "auto":
@@ -63,7 +63,7 @@ def integer(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Pars
 
 
 def choice(*words: str) -> Parser:
-    """One of the given words, in upper or lower case."""
+    """A parser for one of the given words, in upper or lower case."""
 
     def parse(given: str) -> str:
         if given.lower() not in words:

@@ -115,8 +115,8 @@ PRECON = (
 
 VARIABLES = GENERAL + LAUNCH + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 
-# Undeclared names that are not reported as misspelt. A name that ends in _ stands for all that
-# begin so.
+# Undeclared names that are not reported as misspelt. A name that ends in _ stands for all
+# names that begin with it.
 KNOWN = ("BUILD_PLUGINS",)  # read when pscompy is built
 
 # ParaStation's names that have no effect in pscompy.

@@ -20,11 +20,11 @@ from pscompy.transport.interfaces import Interface, addresses, interfaces
 
 SCHEME = "psp://"
 PLACES_MAX = 16
-ADVERTISED_MAX = 12  # addresses of one host; the other places are for relays
+ADVERTISED_MAX = 12  # most addresses advertised for one host; the other places are for relays
 
 PORT_MAX = 65535
 _NOT_IN_HOST = frozenset("[]:/")
-_SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))  # to be removed
+_SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))  # for str.translate, which removes them
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
 
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Detour(NamedTuple):
-    """A place that a transport's relay leads to; only the relay interprets its text."""
+    """A place that is reached through a transport's relay, which alone interprets `place`."""
 
     relay: str
     place: str

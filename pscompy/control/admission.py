@@ -26,14 +26,14 @@ from pscompy.control.precon import Link
 
 logger = logging.getLogger(__name__)
 
-PLACES_MAX = 1024  # most callers of one socket that have not proved the key
-PLACES_SHARE = 4  # these callers take at most 1/4 of the process's descriptors
-UNPROVED_SECONDS = 10.0  # seconds within which a caller must prove the key
+PLACES_MAX = 1024  # most callers of one socket that have not authenticated yet
+PLACES_SHARE = 4  # callers that have not authenticated take at most 1/4 of the descriptors
+UNPROVED_SECONDS = 10.0  # seconds within which a caller must prove that it has the key
 FREE_MAX = 16  # descriptors left free for connections that come up, and for the program
 FREE_SHARE = 8  # at most 1/8 of the process's descriptors is left free
 ACCEPT_MAX = 32  # callers accepted before links that are open are served again
-PAUSE = 0.25  # seconds without accepting, if even the spare descriptor does not help
-REPORT_SECONDS = 10.0  # between two log lines of the same text
+PAUSE = 0.25  # seconds without accepting, if there is no memory or no descriptor at all
+REPORT_SECONDS = 10.0  # at least so many seconds between two log lines of the same text
 
 Source = bytes
 RELAYED = b""  # the source of all callers that come through relays
@@ -43,12 +43,12 @@ _MAPPED = bytes(10) + b"\xff\xff"  # begins an IPv6 address that stands for an I
 
 
 def places() -> int:
-    """How many callers of one socket may wait that have not proved the key."""
+    """How many callers of one socket may wait that have not proved yet that they have the key."""
     return max(1, min(PLACES_MAX, descriptors.limit() // PLACES_SHARE))
 
 
 def to_leave() -> int:
-    """How many descriptors callers must leave free."""
+    """How many file descriptors must stay free when callers are accepted."""
     return max(descriptors.CONNECTION, min(FREE_MAX, descriptors.limit() // FREE_SHARE))
 
 
@@ -62,7 +62,7 @@ def source_of(address: Any) -> Source:
 
 
 class Callers:
-    """Links of callers that have not proved the key, by source, the oldest first."""
+    """Links of callers that have not authenticated yet, by source, the oldest first."""
 
     def __init__(self) -> None:
         self._sources: dict[Source, dict[Link, None]] = {}
@@ -90,13 +90,13 @@ class Callers:
             del self._sources[source]
 
     def first_to_drop(self) -> Link:
-        """The oldest link of the source that holds most places."""
+        """The oldest link of the source that has most links here."""
         largest = max(self._sources.values(), key=len)
         return next(iter(largest))
 
 
 class Admission:
-    """Accepts callers of a listening socket, each of which must prove the key soon."""
+    """Accepts callers of a listening socket, each of which must authenticate soon."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Admission:
             self._socket = None
 
     def authenticated(self, link: Link) -> None:
-        """The caller has proved the key, or its link is closed: its place is free."""
+        """Free the place of a caller that has proved the key, or whose link is closed."""
         self._callers.discard(link)
         timer = self._timers.pop(link, None)
         if timer is not None:
@@ -162,7 +162,7 @@ class Admission:
             return False
         except OSError as error:
             return self._on_accept_error(listening, error)
-        sock.setblocking(False)  # all other options are inherited
+        sock.setblocking(False)  # all other options are inherited from the listening socket
         self._enter(sock, source_of(address))
         return True
 
@@ -209,8 +209,9 @@ class Admission:
             link.drop()
 
     def _turn_away(self, sock: socket.socket) -> None:
-        """Send a greeting that says why, and close. Data that has arrived is read first: closing
-        a socket with unread data sends a reset, which may overtake the greeting."""
+        """Send a greeting that says that no descriptor is left, and close. Data that has arrived
+        is read first: closing a socket with unread data sends a reset, which may overtake the
+        greeting."""
         self._report()
         with contextlib.suppress(OSError):
             sock.setblocking(False)
@@ -220,8 +221,8 @@ class Admission:
         sock.close()
 
     def _on_accept_error(self, listening: socket.socket, error: OSError) -> bool:
-        """If no descriptor is left, drop a caller, or turn this one away on the spare descriptor.
-        Returns whether to accept the next one."""
+        """If no descriptor is left, drop a caller that waits, or turn the new one away by means of
+        the spare descriptor. Returns whether to accept the next caller."""
         if not descriptors.exhausted(error):
             if error.errno in _NO_MEMORY:
                 logger.error("cannot accept a connection: %s", error.strerror)
@@ -235,7 +236,7 @@ class Admission:
             try:
                 sock, _ = listening.accept()
             except OSError:
-                self._pause()  # another thread has taken the descriptor
+                self._pause()  # another thread has taken the freed descriptor
                 return False
             self._turn_away(sock)
         return True

@@ -28,14 +28,14 @@ class Attempt:
         self.stalled = 0  # rounds in which a place did not answer at all
         self.dialer: Dialer | Detoured | None = None
         self.timer: Timer | None = None  # timer of the next round
-        self.rivals: dict[Negotiation[Any], Target | None] = {}  # connected, without an answer yet
+        self.rivals: dict[Negotiation[Any], Target | None] = {}  # connected, not answered yet
         self.rest: Targets = []  # places of this round that were not tried
-        self.refused: Refusal | None = None  # the first of this round
+        self.refused: Refusal | None = None  # the first refusal of this round
         self.last_error: PscomError | None = None  # why the round before failed
 
     @property
     def dialing(self) -> bool:
-        """Whether a link is being made, not just awaited until the next round."""
+        """Whether a link is being made now; False in the pause before the next round."""
         return self.dialer is not None or bool(self.rivals)
 
     def settle(self, winner: Negotiation[Any] | None = None) -> None:

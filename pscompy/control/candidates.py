@@ -5,8 +5,8 @@ link, collect the reason for every rejected candidate, and destroy every lane bu
 returns.
 
 A candidate has a limited time to come up. Each side counts only the time in which its control
-thread ran: a call that keeps the GIL for long costs one tick at most. A candidate is rejected when
-its time has passed on both sides.
+thread ran: a call that keeps the GIL for long costs one of the TICKS at most. A candidate is
+rejected when its time has passed on both sides.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class LaneFactory(NamedTuple):
 
 
 class Candidates:
-    """State of both halves: the lanes of the current attempt, and the reasons for rejected ones.
-    `first` is the place of the first lane among those of the connection."""
+    """The state that both halves have: the lanes of the current attempt, and the reasons for
+    rejected candidates. `first` is the number of the attempt's first lane in its connection."""
 
     def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
-        self.rails: tuple[int, ...] = ()  # of the lanes of the current attempt
+        self.rails: tuple[int, ...] = ()  # rails of the lanes of the current attempt
         self.reasons: dict[str, str] = {}
         self.offered: tuple[str, ...] = ()
         self._engine = factory.engine
@@ -57,7 +57,8 @@ class Candidates:
         self._ticks = 0
         self._timer: Timer | None = None
         link.machine.check_lanes = self._failure
-        # A connection that lacks a rail has a program that makes progress.
+        # With first > 0 a lane replaces a lost one: the connection is up, so its program usually
+        # makes progress itself.
         self._drive = factory.progress.stand_in if first > 0 else factory.progress.need
         self._drive(self, True)
 
@@ -90,7 +91,7 @@ class Candidates:
         self.reasons[transport] = f"{reason} ({'here' if here else 'there'})"
 
     def _leave_out(self, option: Option) -> None:
-        """Keep that the attempt does without some of this side's rails."""
+        """Note in `reasons` which rails of this side the attempt does without."""
         if others := sorted(option.rails.keys() - set(self.rails)):
             numbers = " and ".join(map(str, others))
             self.reasons[option.name] = f"without rail {numbers}, which is not on both sides"
@@ -111,7 +112,7 @@ class Candidates:
             return
         self._on_change()  # some lanes are up at once
 
-    # ---- time ----
+    # ---- the time limit of an attempt ----
 
     def _start_timer(self) -> None:
         self._cancel_timer()
@@ -133,13 +134,13 @@ class Candidates:
         why = self._engine.stuck(self._lanes[0].option)
         self._link.deliver(self._link.machine.lane_late(why))
 
-    # ---- lanes ----
+    # ---- creating and watching lanes ----
 
     def _create_lanes(
         self, option: Option, rails: Iterable[int]
     ) -> tuple[list[tuple[int, Lane, bytes]], str]:
-        """Create a lane for each of these rails: (rail, lane, its address). The text is the reason
-        of the last rail that does not work here."""
+        """Create a lane for each of these rails. Returns (rail, lane, its address) for each rail
+        that works here, and the reason of the last one that does not."""
         made, reason = [], ""
         for rail in rails:
             try:
@@ -170,7 +171,8 @@ class Candidates:
 
 
 class Offering(Candidates):
-    """The connector's half: creates the lanes of every candidate beforehand, one for each rail."""
+    """The half of the connector, which offers: it creates the lanes of all candidates beforehand,
+    one for each rail."""
 
     def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
         super().__init__(factory, link, there, first)
@@ -178,7 +180,7 @@ class Offering(Candidates):
         self._offer = Offer(())
 
     def offer(self) -> None:
-        """Send the candidates that this side has, and why it lacks the others."""
+        """Send the candidates that this side has, and why it lacks the other transports."""
         usable, absent = selection.candidates(self._engine.options, self._here, self._there)
         candidates: list[Candidate] = []
         for option in usable:
@@ -237,7 +239,7 @@ class Offering(Candidates):
 
 
 class Answering(Candidates):
-    """The acceptor's half: goes through the offer until a candidate comes up."""
+    """The half of the acceptor, which tries the candidates of the offer until one comes up."""
 
     def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
         super().__init__(factory, link, there, first)

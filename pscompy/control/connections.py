@@ -33,7 +33,7 @@ from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 0.5  # seconds to receive the last data of a dead peer (PSC_CAP_EOF)
-DRAIN_PAUSE = 0.01  # seconds between two looks
+DRAIN_PAUSE = 0.01  # seconds between two looks for that data
 
 
 class Holder(Protocol):
@@ -43,7 +43,7 @@ class Holder(Protocol):
         """Keep the connection from its first use on."""
 
     def release(self, id: int, /) -> None:
-        """Keep it no longer: the connection has ended, or is lazy again."""
+        """Keep the connection no longer: it has ended, or is lazy (not in use) again."""
 
 
 class Connections:
@@ -71,10 +71,10 @@ class Connections:
         self._holder = holder
         self._adopt = adopt
         self._records: WeakValueDictionary[int, Record] = WeakValueDictionary()
-        self._in_use: set[Record] = set()  # neither lazy nor closed
+        self._in_use: set[Record] = set()  # records of connections that are neither lazy nor closed
         self._explained = lru_cache(64)(self._explain)
 
-    # ---- any thread ----
+    # ---- called on any thread ----
 
     def register(self, record: Record) -> None:
         """Note the record of a connection that is used."""
@@ -86,7 +86,7 @@ class Connections:
         return [record for record in found if record is not None]
 
     def close(self, record: Record) -> None:
-        """Close the connection, also if it was only declared."""
+        """Close the connection, also if it was never used."""
         self.register(record)
         self._engine.close_connection(record.handle)
 
@@ -119,7 +119,7 @@ class Connections:
         return record
 
     def take(self, record: Record, negotiation: Negotiation[Record]) -> None:
-        """Use this link from now on, and end this process's own attempts."""
+        """Use the link of `negotiation` from now on, and end own attempts to make another."""
         if record.attempt is not None:
             record.attempt.cancel()
         own, record.link = record.link, negotiation
@@ -129,7 +129,7 @@ class Connections:
         self._engine.begin_connecting(record.handle)
 
     def cancel_attempts(self, record: Record) -> None:
-        """End this process's own attempts, and leave all links to the peer."""
+        """End this process's own attempts to connect, and leave all links to the peer."""
         if record.attempt is not None:
             record.attempt.cancel()
             record.attempt = None
@@ -139,7 +139,7 @@ class Connections:
             record.parked = None
 
     def give_up(self, record: Record, error: PscomError) -> None:
-        """Connecting has failed: fail what was queued. The next use tries again."""
+        """Connecting has failed: fail the queued messages. The next use tries again."""
         self.cancel_attempts(record)
         candidates = error.candidates if isinstance(error, ConnectError) else {}
         record.report = explain(
@@ -152,7 +152,8 @@ class Connections:
         record.settle(error)
 
     def established(self, record: Record, negotiation: Negotiation[Record]) -> None:
-        """Both sides' lanes are up: messages travel from now on, and the link is the guard."""
+        """Let the lanes, which are up on both sides, carry messages; the link stays open as the
+        guard, whose end shows that the peer has died."""
         assert negotiation.peer is not None
         assert negotiation.lanes is not None
         record.link = None
@@ -172,7 +173,7 @@ class Connections:
         try:
             params = self.parameters(lanes[0].option, len(lanes))
             self._engine.install(record.handle, lanes, params)
-        except PscomError:  # the program has closed it; the core's event ends the record
+        except PscomError:  # the connection is closed; the core's event ends the record
             for lane in lanes:
                 lane.destroy()
         self.came_up(
@@ -210,7 +211,7 @@ class Connections:
         offered: tuple[str, ...],
         reasons: tuple[tuple[str, str], ...],
     ) -> Explanation:
-        """Explain a connection over this transport; most connections of a session share it."""
+        """Explain a connection over this transport. The result is cached for equal arguments."""
         option = next(option for option in self._engine.options if option.name == choice)
         params = self.parameters(option, lanes)
         return explain(
@@ -229,7 +230,8 @@ class Connections:
     def _faster(
         self, option: selection.Option, params: selection.Params, excluded: set[str]
     ) -> dict[str, tuple[float, int]]:
-        """The transports that would do, and are estimated to be faster than this one."""
+        """The other usable transports that are estimated to be faster than `option`, see
+        `selection.faster`."""
         found: dict[str, tuple[float, int]] = {}
         for other in self._engine.options:
             if other.name in excluded or other.estimates is None or option.estimates is None:
@@ -239,7 +241,7 @@ class Connections:
         return found
 
     def _shown_from(self, option: selection.Option, lanes: int) -> int | None:
-        """The length from which on receives are shown to the peer; None if they are not."""
+        """The shortest receive that is shown to the peer (PSP_TUPLEQ); None if none is."""
         wanted = self._config["TUPLEQ"] and self._config["RNDV_SCHEME"] == "auto" and lanes == 1
         assert option.estimates is not None
         able = option.estimates.caps & selection.CAP_EXPOSE
@@ -296,7 +298,7 @@ class Connections:
     # ---- the end of a connection ----
 
     def on_core_event(self, conn_id: int) -> None:
-        """The core has changed the connection's state."""
+        """Follow a change of the connection's state in the core."""
         record = self._records.get(conn_id)
         if record is None:
             return
@@ -319,13 +321,13 @@ class Connections:
             self._end(record, lost=state == ConnState.FAILED)
 
     def peer_closing(self, record: Record | None) -> None:
-        """The peer's close message is in flight. Drive progress, so that it is received even if
-        the program makes no further call."""
+        """Drive progress, because the peer's close message is in flight: it must be received even
+        if the program makes no further call."""
         if record is not None and record.phase is Phase.UP:
             self._progress.need(record, True)
 
     def guard_ended(self, record: Record | None, bye: bool, outage: str) -> None:
-        """The link that guards an established connection has ended: the peer is lost."""
+        """Fail an established connection whose guarding link has ended: the peer is lost."""
         if record is None or record.phase is not Phase.UP:
             return
         if not bye and not self._config["GUARD"]:
@@ -341,7 +343,7 @@ class Connections:
             self._thread.later(DRAIN_PAUSE, self._drain, record, until)
 
     def _end(self, record: Record, lost: bool) -> None:
-        """The connection has ended: leave its link, and release it."""
+        """Leave the link of a connection that has ended, and release the connection."""
         if record.phase is Phase.CLOSED:
             return
         was_up, link = record.phase is Phase.UP, record.link

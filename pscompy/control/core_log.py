@@ -11,11 +11,11 @@ from pscompy.core import lib
 
 logger = logging.getLogger("pscompy.core")
 
-CORE_LEVELS = LEVELS[:5]  # the core has no finer ones
+CORE_LEVELS = LEVELS[:5]  # the core has no levels below DEBUG
 
 
 class CoreLog:
-    """The pipe, and the lines that `read` takes out of it."""
+    """The pipe into which the core writes log lines; `read` hands them to `logging`."""
 
     def __init__(self, worker: Any, level: int) -> None:
         """Have the worker write its lines of up to this level into a new pipe."""

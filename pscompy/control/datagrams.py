@@ -1,8 +1,8 @@
-"""Sealed datagrams between the ranks of one job on one node: the sender of one is closing.
+"""Sealed datagrams between the ranks of one job on one node; each says that its sender is closing.
 
 The name of each rank's socket, in the abstract name space, follows from a key and the rank, so that
-no address is asked for. Every datagram is sealed with the key for its receiver: no other process
-can make one, or send it on to a third rank. Replayed datagrams arrive.
+nobody has to ask for it. Every datagram is sealed with the key for its receiver: no other process
+can make one, or send it on to a third rank. A replayed datagram is not detected.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Datagrams:
         return self._keyed(b"seal", _packed(receiver) + content)
 
     def _keyed(self, purpose: bytes, content: bytes) -> bytes:
-        """A hash under the key, for this purpose of at most 16 bytes."""
+        """A keyed hash of `content`; `purpose`, at most 16 bytes, separates uses of the key."""
         return hashlib.blake2b(
             content, digest_size=_SEAL_SIZE, key=self._key, person=purpose
         ).digest()

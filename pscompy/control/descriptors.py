@@ -23,8 +23,8 @@ def limit() -> int:
 
 
 def left(count: int) -> bool:
-    """Return whether `count` more can be opened now. Opening and closing them is the last resort:
-    it costs a microsecond for each."""
+    """Return whether `count` more descriptors can be opened now. The last resort is to open
+    and close them, which costs a microsecond for each."""
     return limit() - _in_use() >= count or _can_open(count)
 
 
@@ -56,7 +56,7 @@ def exhausted(error: OSError) -> bool:
 
 
 def remedy() -> str:
-    """Return the text of the error if no descriptor is left."""
+    """Return the error text if no descriptor is left: the limit, and how to raise it."""
     return (
         f"no descriptor is left: this process may have {limit()} (RLIMIT_NOFILE, which"
         " `ulimit -n` raises)"
@@ -69,7 +69,7 @@ def why(error: OSError) -> str:
 
 
 def require_session() -> None:
-    """Raise `OutOfDescriptors` if too few are left for a session."""
+    """Raise `OutOfDescriptors` if too few descriptors are left for a session."""
     if not left(SESSION):
         raise OutOfDescriptors(
             f"a session needs {SESSION} free descriptors, and this process may have {limit()} in"
@@ -96,13 +96,13 @@ class Spare:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Free the descriptor inside `with`, for a call that needs one; another thread may be
-        faster."""
+        """Free the descriptor inside `with`, for a call that needs one; another thread may take
+        it first."""
         self.close()
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # the reserve stays empty
+            with contextlib.suppress(OSError):  # then the reserve stays empty
                 self._kept = os.eventfd(0, os.EFD_CLOEXEC)
 
     def close(self) -> None:

@@ -35,8 +35,8 @@ class Dialer:
     """One attempt to reach an address. It goes on to further places until it is cancelled, more
     slowly once one has connected.
 
-    `over`: no place is being tried, or left. `stalled`: a place did not answer at all.
-    `exhausted`: this process has no descriptor left, so that another attempt would fail too.
+    `over`: no place is being tried, and none is left to try. `stalled`: a place did not answer at
+    all. `exhausted`: this process has no descriptor left, so that another attempt would fail too.
     `final`: the peer is known to be gone."""
 
     def __init__(
@@ -98,8 +98,8 @@ class Dialer:
             self._give_up()
 
     def _give_up(self) -> None:
-        """No place is left. A resolver reports a want of descriptors by various errors, so it is
-        checked here."""
+        """Report that no place is left to try. A resolver that lacks descriptors reports that by
+        various errors, so the free descriptors are checked here."""
         self.over = True
         self.exhausted = not descriptors.left(1)
         self._ended(descriptors.remedy() if self.exhausted else "; ".join(self._reasons))
@@ -190,13 +190,13 @@ class Detoured:
         return []
 
     def try_next(self) -> None:
-        """A relay has one place only."""
+        """Does nothing: a relay has one place only."""
 
     def forget(self) -> None:
-        """In the child after a fork: there is no descriptor yet."""
+        """In the child after a fork: closes nothing, because there is no descriptor yet."""
 
     def _on_outcome(self, sock: socket.socket | None, reason: str, final: bool = False) -> None:
-        """Called on any thread."""
+        """Pass the relay's outcome to the control thread. Called on any thread."""
         self._thread.call(self._on_dialed, sock, reason, final)
 
     def _on_dialed(self, sock: socket.socket | None, reason: str, final: bool) -> None:

@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 
 READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
-RUN_SECONDS = 0.2  # between two looks whether the thread still lives
+RUN_SECONDS = 0.2  # seconds between two checks whether the control thread is alive
 TIMERS_MIN = 64
-FAILURES_MAX = 256  # kinds of failures that are distinguished
+FAILURES_MAX = 256  # kinds of failures that are remembered, to log each kind once as an error
 FAILURE_PAUSE = 0.05  # seconds after a failure of the loop itself
 
 Callback = Callable[..., object]
@@ -64,20 +64,20 @@ class ControlThread:
         self._sources: dict[int, Source] = {}  # by descriptor
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.spare = Spare()
-        self._failures: set[str] = set()  # kinds that were logged
+        self._failures: set[str] = set()  # kinds of failures that were logged
         self._woken = False  # the descriptor is readable, or will be: commands need not signal it
         self._commands: deque[tuple[Callback, tuple[Any, ...]]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
         self._timers_max = TIMERS_MIN  # number of timers above which cancelled ones are removed
         self._stopping = False
-        self._idle = True  # whether no pump had more to do, the last time
+        self._idle = True  # whether no pump had more to do when the pumps ran last
         self._pumps: tuple[Callable[[], bool], ...] = ()
-        self.root: ControlThread = self  # the thread itself, for which a Guest stands
+        self.root: ControlThread = self  # the thread itself; in a Guest, that of its host
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.register(self._wake, READ, self._on_wake)
 
-    # ---- any thread ----
+    # ---- called on any thread ----
 
     def start(self, begin: Callback = _nothing) -> None:
         """Call `begin`, then start the thread with all signals blocked, by the mask that it
@@ -90,20 +90,20 @@ class ControlThread:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def call(self, function: Callback, *args: Any) -> None:
-        """Queue a call; queued calls run in their order."""
+        """Queue a call for the control thread; queued calls run in their order."""
         self._commands.append((function, args))
         if self._woken:
             return
         try:
             self._woken = True
             os.eventfd_write(self._wake, 1)
-        except BaseException:  # KeyboardInterrupt, for instance, before the signal was given
+        except BaseException:  # KeyboardInterrupt, for instance, before the write
             self._woken = False
             raise
 
     def run(self, function: Callback, *args: Any, seconds: float = math.inf) -> None:
-        """Call a function on the thread, and wait for its end at most for about this time, and not
-        for a thread that has ended."""
+        """Call a function on the control thread, and wait until it has returned, but only for about
+        `seconds`, and not if the thread has ended."""
         if threading.current_thread() is self._thread:
             function(*args)
             return
@@ -116,7 +116,7 @@ class ControlThread:
                 break
 
     def stop(self, timeout: float) -> bool:
-        """End the thread after the calls queued so far. Returns False if it is stuck in a call."""
+        """End the thread after the calls queued so far. Returns False if it hangs in one."""
         self.call(self._stop)
         self._thread.join(timeout)
         if self._thread.is_alive():
@@ -127,7 +127,7 @@ class ControlThread:
     def abandon(self) -> None:
         """In the child after a fork, where the thread does not exist: close the descriptors.
 
-        None is unregistered, because that would change the parent's epoll set.
+        No descriptor is unregistered, because that would change the parent's epoll set.
         """
         self._close()
 
@@ -136,7 +136,7 @@ class ControlThread:
         os.close(self._wake)
         self.spare.close()
 
-    # ---- the thread itself ----
+    # ---- called on the control thread ----
 
     def register(self, fd: int, events: int, callback: Callable[[int], object]) -> None:
         self._epoll.register(fd, events)
@@ -148,7 +148,7 @@ class ControlThread:
 
     def unregister(self, fd: int) -> None:
         del self._sources[fd]
-        with contextlib.suppress(OSError):  # it may be closed already
+        with contextlib.suppress(OSError):  # the descriptor may be closed already
             self._epoll.unregister(fd)
 
     def later(self, seconds: float, function: Callback, *args: Any) -> Timer:

@@ -30,23 +30,23 @@ class Explanation(NamedTuple):
 
     candidates: tuple[str, ...] = ()
     choice: str = ""
-    lanes: int = 0  # with which the connection was made
+    lanes: int = 0  # number of lanes with which the connection was made
     reasons: Mapping[str, str] = MappingProxyType({})
-    # transports of lower priority that are estimated to be faster: how many times, and the length
-    # of the message for which they gain most
+    # transports of lower priority that are estimated to be faster: how many times as fast, and the
+    # length of the message for which they gain most
     faster: Mapping[str, tuple[float, int]] = MappingProxyType({})
-    lost: Mapping[int, str] = MappingProxyType({})  # rails lost since, and why
+    lost: Mapping[int, str] = MappingProxyType({})  # rails that the connection has lost, and why
     params: Params | None = None
     matching: str | None = ""  # why software matches messages, if known; None if the fabric does
     estimates: Estimates | None = None
-    shown_from: int | None = None  # the peer sees receives of at least so many bytes; None: none
+    shown_from: int | None = None  # bytes of the shortest receive that the peer sees; or None
     peer: str = ""
     note: str = ""
-    worker: str = ""  # who shares the lock, the progress and the receives
+    worker: str = ""  # the communicators that share the worker, and so its lock and progress
 
     @property
     def eager_max(self) -> int | None:
-        """The longest message that is sent eagerly; None before it is connected."""
+        """The longest message that is sent eagerly; None before the connection is up."""
         return self.params.eager_max if self.params else None
 
     def as_dict(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class Explanation(NamedTuple):
 
     def table(self) -> list[Cost]:
         """The estimated times of messages of 1 KiB to 64 MiB, and at the thresholds, by each
-        protocol, and the one that is used; empty before it is connected."""
+        protocol, and the one that is used; empty before the connection is up."""
         if self.params is None or self.estimates is None:
             return []
         return cost_table(self.estimates, self.params)

@@ -16,21 +16,21 @@ from pscompy.errors import Closed
 
 
 class Guest(ControlThread):
-    """Behaves as a `ControlThread`; `stop` ends only what was begun here."""
+    """Behaves as a `ControlThread`; `stop` ends only what was begun through the guest."""
 
     def __init__(self, host: ControlThread) -> None:
         self.root = host.root
         self.spare = host.spare
-        self._left = False  # no call-back is made any more
+        self._left = False  # once it is True, no call-back is made any more
         self._fds: set[int] = set()
         self._own_pump: Callable[[], bool] | None = None
 
-    # ---- any thread ----
+    # ---- called on any thread ----
 
     def start(self, begin: Callback = _nothing) -> None:
         """Call `begin` on the thread, and raise here what it raises. `stop` ends what it began.
 
-        `Closed` if the thread ends meanwhile.
+        Raises `Closed` if the thread ends meanwhile.
         """
         outcome: list[BaseException | None] = []
 
@@ -61,9 +61,9 @@ class Guest(ControlThread):
         return left.wait(timeout)
 
     def abandon(self) -> None:
-        """The thread's owner closes its descriptors."""
+        """Does nothing: the owner of the control thread closes the thread's descriptors."""
 
-    # ---- the thread itself ----
+    # ---- called on the control thread ----
 
     def register(self, fd: int, events: int, callback: Callable[[int], object]) -> None:
         self.root.register(fd, events, callback)

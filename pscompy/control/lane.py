@@ -11,7 +11,7 @@ from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status
 
 ROLE_CONNECTOR, ROLE_ACCEPTOR, ROLE_SELF = 0, 1, 2  # psc_role_t
-REASON_MAX = 256  # bytes of a reason that the core gives
+REASON_MAX = 256  # most bytes of a reason that the core gives
 
 
 class Lane:
@@ -25,7 +25,7 @@ class Lane:
         self.option = option
         self.id = lane_id
         self.handle = handle  # psc_lane_t *
-        self.on_change: Callable[[], object] = _ignore  # called when its state has changed
+        self.on_change: Callable[[], object] = _ignore  # called when the state has changed
         self._lanes = lanes
         lanes[lane_id] = self
 
@@ -41,8 +41,8 @@ class Lane:
         return bytes(ffi.buffer(room, length[0]))
 
     def connect(self, role: int, token: bytes, address: bytes, number: int = 0) -> None:
-        """Begin to connect, as the lane with this number in its connection. `on_change` follows,
-        also if the lane is up or has failed at once."""
+        """Begin to connect, as the lane with this number in its connection. `on_change` is
+        called later, also if the lane is up or has failed at once."""
         status = lib.psc_lane_connect(self.handle, number, role, token, address, len(address))
         self._check(status, "connect")
 
@@ -68,7 +68,7 @@ class Lane:
         return None if status == lib.PSC_OK else text(room)
 
     def installed(self) -> None:
-        """A connection owns the lane from now on."""
+        """Give the lane up to a connection, which owns it from now on."""
         del self._lanes[self.id]
 
     def destroy(self) -> None:
@@ -88,5 +88,5 @@ def _ignore() -> None:
 
 
 def text(pointer: Any) -> str:
-    """The text of a string of the core."""
+    """Decode a C string of the core."""
     return bytes(ffi.string(pointer)).decode("utf-8", "replace")

@@ -16,21 +16,21 @@ from pscompy.control.name_table import Names
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record
 
-LOOK_SECONDS = 0.1  # after which the number of free descriptors is looked up again
+LOOK_SECONDS = 0.1  # seconds after which the number of free descriptors is looked up again
 
 
 class Links:
-    """All negotiations whose link is open."""
+    """All negotiations of a session whose precon link is open."""
 
     def __init__(self, thread: ControlThread, here: Identity) -> None:
         self._thread = thread
         self._names = Names(here)
         self._open: dict[
             Negotiation[Record], Identity | None
-        ] = {}  # and the name that its peer claims
-        self._coming_up: set[Negotiation[Record]] = set()  # whose lanes will open descriptors
+        ] = {}  # negotiations whose link is open, with the identity whose name the peer claims
+        self._coming_up: set[Negotiation[Record]] = set()  # their lanes will open descriptors
         self._room = 0  # further links for which there were descriptors at the last look
-        self._looked = 0.0  # the time of that look
+        self._looked = 0.0  # when the free descriptors were looked up last
 
     def __iter__(self) -> Iterator[Negotiation[Record]]:
         return iter(list(self._open))
@@ -53,7 +53,8 @@ class Links:
         return conflict
 
     def has_room_for(self, negotiation: Negotiation[Record]) -> bool:
-        """Return whether descriptors are left for its lanes, and for all lanes coming up."""
+        """Return whether descriptors are left for the lanes of `negotiation`, and for all others
+        that are coming up."""
         self._coming_up.add(negotiation)
         if self._room > 0 and time.monotonic() - self._looked < LOOK_SECONDS:
             self._room -= 1
@@ -61,14 +62,14 @@ class Links:
         return self._look(len(self._coming_up))
 
     def _look(self, links: int) -> bool:
-        """Open descriptors for twice as many links as are coming up, so that the next ones need no
-        look: looking for each of n links would open n² descriptors."""
+        """Look for descriptors for twice as many links as are coming up, so that the next ones need
+        no look: looking for each of n links may open n² descriptors."""
         self._looked = time.monotonic()
         self._room = links if descriptors.left(descriptors.CONNECTION * 2 * links) else 0
         return self._room > 0 or descriptors.left(descriptors.CONNECTION * links)
 
     def lanes_are_up(self, negotiation: Negotiation[Record]) -> None:
-        """The link's lanes have opened the descriptors that they need."""
+        """Note that the lanes are up, and so have opened all descriptors that they need."""
         self._coming_up.discard(negotiation)
 
     def break_off_all(self) -> None:
@@ -86,4 +87,4 @@ class Links:
         self._coming_up.discard(negotiation)
         if claimed is not None:
             self._names.remove(claimed)
-        self._thread.call(negotiation.dissolve)  # after its last event was delivered
+        self._thread.call(negotiation.dissolve)  # runs after the link's last event was delivered

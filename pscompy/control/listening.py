@@ -27,10 +27,10 @@ class Listener:
         self.detours: tuple[Detour, ...] = ()
         self.deliver = deliver
         self.socket = sock
-        self.admission: Admission | None = None  # once the control thread has it
+        self.admission: Admission | None = None  # set once the control thread listens
 
     def authenticated(self, link: Link) -> None:
-        """The peer of a link that was accepted here has proved the key."""
+        """Note that the peer of an accepted link has proved the key."""
         if self.admission is not None:
             self.admission.authenticated(link)
 
@@ -112,7 +112,7 @@ class Listening:
         )
 
     def _on_detour(self, listener: Listener, sock: socket.socket) -> None:
-        """A relay has a caller for this listener."""
+        """Admit a caller that has come through a relay."""
         if listener.admission is None:
             sock.close()
         else:

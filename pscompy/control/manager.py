@@ -37,10 +37,11 @@ NOTE_SECONDS = 1.0  # seconds to wait for a thread that may be stuck
 
 
 class Control:
-    """One per worker. `adopt` makes the record of a connection that a peer has begun, and holds
-    it; `holder` holds all connections that are in use. `find_peer` returns the record of a rank of
-    the job, None if there is no such rank; it is called on the control thread. `beside` is that of
-    the session's first worker, whose thread, key and listeners serve all its workers."""
+    """The control plane of one worker. `adopt` makes the record of a connection that a peer has
+    begun, and holds it; `holder` holds all connections that are in use. `find_peer` returns the
+    record of a rank of the job, None if there is no such rank; it is called on the control thread.
+    `beside` is the control plane of the session's first worker, whose thread, key and listeners
+    serve all workers of the session."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class Control:
         self._lock = threading.Lock()
         self._key: Key | None = None  # found at the first use
         self._started = False
-        self.users = "all communicators without their own"  # of the worker, for explanations
+        self.users = "all communicators without their own"  # who uses the worker, for `explain()`
         self._beside: Control | None = beside
         self._thread: ControlThread = (
             ControlThread(f"pscompy {here.name}") if beside is None else Guest(beside._thread)
@@ -77,7 +78,7 @@ class Control:
             self._thread, engine.relays, options, config["NETWORK"], self._on_demand.accept
         )
 
-    # ---- figures ----
+    # ---- counters and records ----
 
     def counters(self, record: Record) -> dict[str, int]:
         """Return the counters of a connection and of its transports; all are zero once the session
@@ -103,7 +104,7 @@ class Control:
         self._start()
         if record.phase is Phase.LAZY:
             self._connections.retain(connection)
-        if self._on_demand.call(record):  # its record is registered when the call is noted
+        if self._on_demand.call(record):  # the peer is called; _note_calls registers the record
             return
         self._connections.register(record)
         self.engine.begin_connecting(record.handle)
@@ -117,7 +118,7 @@ class Control:
         self._thread.call(self._connections.when_settled, record, on_settled)
 
     def close_connection(self, record: Record) -> None:
-        """Close the connection as `Connection.close` says, also if it was only declared."""
+        """Close the connection as `Connection.close` says, also if it was never used."""
         self._connections.close(record)
 
     def listen(self, host: str | None, port: int, deliver: Deliver) -> Listener:
@@ -212,7 +213,7 @@ class Control:
         self._thread.call(self._progress.need, "no other thread", True)
 
     def catch_up(self) -> None:
-        """Wait until the control thread has noted which ranks are connected by calls so far."""
+        """Wait until the control thread has noted which ranks on this node are connected."""
         self._thread.run(self._note_calls)
 
     # ---- on the control thread ----
@@ -230,8 +231,8 @@ class Control:
         self._progress.check_background()
 
     def _note_calls(self) -> None:
-        """Note all calls so far. One that has failed is among the core's events, no longer among
-        the new calls."""
+        """Note all calls so far, by which ranks of this node connect: those that have failed are
+        among the core's events, the others among its new calls."""
         self._on_core_events(READ)
         self._on_demand.note_calls()
 

@@ -40,16 +40,16 @@ R = TypeVar("R")
 
 
 class Owner(Protocol[R]):
-    """All that a negotiation needs of its owner: decisions. Called on the control thread."""
+    """The decisions that a negotiation leaves to its owner. Called on the control thread."""
 
     def introduced(self, negotiation: Negotiation[R], event: Introduced) -> None:
-        """A peer has dialed and proved the key: call `welcome`, `cross` or `refuse`."""
+        """A peer has dialed and proved that it has the key: call `welcome`, `cross` or `refuse`."""
 
     def welcomed(self, negotiation: Negotiation[R], event: Welcomed) -> None:
         """The listener agrees: call `proceed`, unless the link is crossed, or `refuse`."""
 
     def resumed(self, negotiation: Negotiation[R]) -> None:
-        """The peer uses this process's parked call after all."""
+        """The peer uses, after all, the link that this process dialed and the peer had parked."""
 
     def established(self, negotiation: Negotiation[R]) -> None:
         """The lanes are up on both sides: install what `take_lanes` returns."""
@@ -79,12 +79,12 @@ class Negotiation(Generic[R]):
         self.record = record
         self.peer: Identity | None = None
         self.lanes: Offering | Answering | None = None
-        self.rejoining: Rejoining | None = None  # once several rails are up
+        self.rejoining: Rejoining | None = None  # set once lanes on several rails are up
         self.crossed = False
         self.established = False
         self._owner = owner
         self._factory = factory
-        self._ended = False  # the owner is notified of nothing more
+        self._ended = False  # once it is True, the owner is not notified any more
         self.link = Link(thread, sock, machine, self)
 
     @property
@@ -118,7 +118,7 @@ class Negotiation(Generic[R]):
         self.link.flush()
 
     def proceed(self) -> None:
-        """Negotiate lanes: after the welcome, or on a call that was parked."""
+        """Negotiate lanes: after the welcome, or on a link that was parked."""
         self._begin_lanes()
         self.link.flush()
 
@@ -147,11 +147,11 @@ class Negotiation(Generic[R]):
         self.link.disown()
 
     def take_lanes(self) -> list[Lane]:
-        """Return the lanes that came up; they are the caller's."""
+        """Return the lanes that came up; the caller owns them."""
         return self.lanes.take() if self.lanes else []
 
     def guard(self, handle: Any, lanes: list[Lane]) -> None:
-        """These lanes carry the connection: join those again that it loses."""
+        """From now on, connect new lanes in place of those that the connection loses."""
         assert self.peer is not None
         assert self.lanes is not None
         option, rails = lanes[0].option, self.lanes.rails
@@ -188,7 +188,7 @@ class Negotiation(Generic[R]):
         elif self.rejoining is not None:
             _REJOINING[type(event)](self.rejoining, event)
         else:
-            self.link.machine.answer(())  # this connection has one rail only
+            self.link.machine.answer(())  # no: this connection has one rail only
 
     def on_link_error(self, link: Link, error: PscomError) -> None:
         logger.warning("%s: %s: %s", self.peer_label, type(error).__name__, error)
@@ -278,7 +278,7 @@ class Negotiation(Generic[R]):
         )
 
     def _end_guard(self, bye: bool) -> None:
-        """The link of an established connection has ended."""
+        """End the negotiation of an established connection, whose link has ended."""
         self._ended = True
         self._undo()
         self.link.close()

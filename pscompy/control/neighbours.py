@@ -35,17 +35,17 @@ from pscompy.errors import Closed, PscomError
 
 logger = logging.getLogger(__name__)
 
-CALLERS_PAUSE = 0.02  # seconds between two looks for callers
+CALLERS_PAUSE = 0.02  # seconds between two looks for ranks that call
 ANSWER_PAUSE = 0.005  # seconds that the program has to answer a caller itself
 
 
 class Introduction:
-    """One call, and afterwards the way to notify the neighbour. It is the record's link; see
-    `peer.PeerLink`."""
+    """One call of or to a rank on this node, and afterwards the way to notify that rank. It is the
+    link of the connection's record; see `peer.PeerLink`."""
 
     def __init__(self, neighbours: Neighbours, record: Record) -> None:
         self.record = record
-        self.looks = 0  # how often it was found in flight by `_look_for_late`
+        self.looks = 0  # how often `_look_for_late` has found the call in flight
         self._neighbours = neighbours
 
     def announce_close(self) -> None:
@@ -62,9 +62,9 @@ class Introduction:
 
 
 class Neighbours:
-    """All introductions of a session. `find` returns the record of a rank, or None if there is no
-    such rank; `fall_back` connects over a precon link. All methods but `call` are for the
-    control thread."""
+    """All calls, which connect ranks on this node without a precon link. `find` returns the record
+    of a rank, or None if there is no such rank; `fall_back` connects over a precon link. All
+    methods but `call` are for the control thread."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Neighbours:
     # ---- calls ----
 
     def call(self, record: Record) -> bool:
-        """Call this rank. Returns False if it cannot be called. For any thread."""
+        """Call the rank of this record. Returns False if it cannot be called. For any thread."""
         if self._option is None or not self._engine.call(record.handle):
             return False
         if not self._looking and math.isfinite(self._seconds):
@@ -125,7 +125,7 @@ class Neighbours:
         return True
 
     def end_calls(self) -> None:
-        """Call no more ranks, and refuse calls. Those that are up are known from now on."""
+        """Call no more ranks, and refuse calls. Notes the calls that have come up."""
         if self._option is not None:
             self._engine.part()
             self.note_calls()
@@ -141,7 +141,7 @@ class Neighbours:
 
     def note_calls(self, changed: Sequence[int] = ()) -> None:
         """Note the calls that have begun or come up since the last time, and the outcome of the
-        calls of these ranks, or to them."""
+        calls of and to the ranks `changed`."""
         for rank in (*self._engine.new_calls(), *changed):
             self._on_call(rank)
 
@@ -172,13 +172,13 @@ class Neighbours:
         self._thread.later(self._seconds / 2, self._look_for_late)
 
     def _look_for_late(self) -> None:
-        """Fail the calls that were in flight at the last two looks, too, and so for long enough."""
+        """Fail the calls that were in flight at the last two looks, too: their time is over."""
         self._looking = False
         self.note_calls()
         for introduction in list(self._in_flight):
             introduction.looks += 1
             state, _ = self._engine.call_state(introduction.record.handle)
-            # A peer that has called may be up.
+            # If the peer has called, the call may be up on its side.
             if introduction.looks > 2 and state not in (CallState.CALLED, CallState.UP):
                 self._fail(introduction, "did not answer in time (PSP_CANDIDATE_TIMEOUT)")
         if self._in_flight and not self._looking:
@@ -211,11 +211,11 @@ class Neighbours:
         self._fall_back(record)
 
     def drop(self, introduction: Introduction) -> None:
-        """Forget an introduction, and end its call unless that is up."""
+        """Forget an introduction, and end its call unless the call is up."""
         self._in_flight.discard(introduction)
         self._engine.hang_up(introduction.record.handle)
 
-    # ---- notices ----
+    # ---- notices of closing, and callers ----
 
     def announce_close(self, introduction: Introduction) -> None:
         self._datagrams.send(introduction.record.rank)
@@ -236,7 +236,7 @@ class Neighbours:
         self._thread.later(CALLERS_PAUSE, self._watch_callers)
 
     def _answer_late(self) -> None:
-        """Make progress if the program has not looked since a rank called."""
+        """Make progress if the program has not made any since a rank called."""
         unseen = select.poll()
         unseen.register(self._callers, select.POLLIN)
         if unseen.poll(0):

@@ -68,7 +68,7 @@ class OnDemand:
     ) -> None:
         self.find_peer: FindPeer = no_peer
         self.key: Key
-        self.beside: dict[str, OnDemand] = {}  # of the other workers of this session, by job
+        self.beside: dict[str, OnDemand] = {}  # those of the other workers of this session, by job
         self._thread = thread
         self._factory = factory
         self._engine = factory.engine
@@ -79,18 +79,18 @@ class OnDemand:
         self._neighbours = Neighbours(
             thread, factory, connections, self._find_rank, self._fall_back
         )
-        self._listeners: dict[Negotiation[Record], Listener] = {}  # by accepted link
+        self._listeners: dict[Negotiation[Record], Listener] = {}  # which has accepted the link
 
     # ---- calls of the control plane ----
 
     def start(self, key: Key) -> None:
-        """Before the thread starts."""
+        """Set the key, and let ranks on this node call this one; before the thread starts."""
         self.key = key
         self._neighbours.open(key.secret)
 
     def call(self, record: Record) -> bool:
-        """Call a rank on this node. Returns False if that is not possible; then find out the peer's
-        address. Called by the thread that uses the connection first."""
+        """Connect to a rank on this node without a link. Returns False if that is not possible, and
+        then finds out the peer's address. Called by the thread that uses the connection first."""
         if record.resolve is not None and record.address is None:
             if self._neighbours.call(record):
                 return True
@@ -146,7 +146,7 @@ class OnDemand:
         self._neighbours.close()
 
     def close(self) -> None:
-        """After the thread has ended."""
+        """Close the descriptors after the thread has ended."""
         self._neighbours.close()
 
     def _dialed(self, record: Record, kind: Kind, sock: socket.socket) -> Negotiation[Record]:
@@ -156,7 +156,7 @@ class OnDemand:
     def _negotiate(
         self, sock: socket.socket, machine: Handshake, record: Record | None
     ) -> Negotiation[Record]:
-        thread = self._thread.root  # the last bytes of a link may leave after its worker's end
+        thread = self._thread.root  # a link may send its last bytes after its worker's end
         negotiation = Negotiation(self, self._factory, thread, sock, machine, record)
         self._links.add(negotiation)
         return negotiation
@@ -221,7 +221,7 @@ class OnDemand:
         self._follow(verdict, record, negotiation)
 
     def _find(self, event: Introduced) -> Record | None:
-        """Return the record of a World's peer that dialed as its name demands, or None."""
+        """Return the record of a World's peer, or None if its name demands another kind of link."""
         there = event.identity
         lower = there.name < self._here.name
         if there.job != self._here.job or lower is not (event.kind is Kind.PEER):
@@ -305,7 +305,7 @@ class OnDemand:
             return ConnectError(f"{record.label} is gone: its address is {there}'s now")
         return None
 
-    # ---- outcomes ----
+    # ---- outcomes of negotiations ----
 
     def established(self, negotiation: Negotiation[Record]) -> None:
         record = negotiation.record
@@ -315,7 +315,7 @@ class OnDemand:
         self._links.lanes_are_up(negotiation)
         self._connections.established(record, negotiation)
         listener = self._listeners.get(negotiation)
-        if self._connections.closing:  # the peer was a moment faster
+        if self._connections.closing:  # closing began while the lanes came up
             self._engine.close_connection(record.handle)
         elif incoming and listener is not None:
             listener.deliver(record)

@@ -26,13 +26,13 @@ class PeerLink(Protocol):
         """Let the peer know that this side's last message is in flight on the lanes."""
 
     def leave(self) -> None:
-        """End it on purpose."""
+        """End the link on purpose."""
 
     def break_off(self) -> None:
-        """End it as if this process had died."""
+        """End the link as if this process had died."""
 
     def refuse(self, code: RefuseCode, reason: str) -> None:
-        """End it before the connection is up, for this reason."""
+        """End the link before the connection is up, for this reason."""
 
 
 class Record:
@@ -68,8 +68,8 @@ class Record:
         self.error: PscomError | None = None  # why it ended or failed to connect
         self.report = NOT_CONNECTED
         self.waiting: tuple[OnSettled, ...] = ()
-        self.link: PeerLink | None = None  # the one in use
-        self.parked: Negotiation[Record] | None = None  # the peer's crossed call
+        self.link: PeerLink | None = None  # the link that is in use
+        self.parked: Negotiation[Record] | None = None  # the peer's link, kept in reserve
         self.attempt: Attempt | None = None
 
     def step(self, event: PhaseEvent) -> None:

@@ -25,7 +25,7 @@ CHUNK = 64 * 1024
 
 # Errors of the kernel that mean that the peer's host, or the network to it, does not answer.
 OUTAGES = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
-KEEPALIVE_MAX = 32767  # seconds that the kernel accepts
+KEEPALIVE_MAX = 32767  # most seconds that the kernel accepts
 
 
 class LinkOptions(NamedTuple):
@@ -85,7 +85,7 @@ class LinkOwner(Protocol):
 
 
 class _Nobody:
-    """The owner of a link that has ended."""
+    """The owner of a link that has ended; it ignores all events."""
 
     def on_link_event(self, link: Link, event: HandshakeEvent) -> None:
         pass

@@ -17,8 +17,8 @@ from pscompy.control.worker import Engine
 PASSES_MAX = 16  # passes of progress before the thread looks at its other descriptors again
 STUCK_PAUSE = 1.0  # seconds between checks for stuck transports
 LOOK_PAUSE = 0.005  # seconds without progress until this thread makes it for the program
-LOOK_PAUSE_MAX = 0.08  # seconds between looks at a program that gets no core
-SHARE = 0.5  # of LOOK_PAUSE: a program that has run for so long has had a core
+LOOK_PAUSE_MAX = 0.08  # most seconds between looks, if the program gets no CPU
+SHARE = 0.5  # part of LOOK_PAUSE; a program that has run for so long has had a CPU
 
 _STATE = Path("/proc/self/stat")
 
@@ -37,13 +37,13 @@ class Progress:
         self._thread = thread
         self._engine = engine
         self._reasons: set[object] = set()
-        self._late_reasons: set[object] = set()  # for which the program itself makes progress
+        self._late_reasons: set[object] = set()  # the reasons of `stand_in`
         self._passes = 0  # passes of progress that this thread has made
         self._others_passes = -1  # passes of other threads, at the last look
         self._look: Timer | None = None
-        self._pause = LOOK_PAUSE  # seconds to the next look
+        self._pause = LOOK_PAUSE  # seconds until the next look at other threads' progress
         self._ran = 0.0  # seconds that other threads had run at the last look
-        self.on_held: Callable[[], object] = lambda: None  # called while a reason is held
+        self.on_held: Callable[[], object] = lambda: None  # called while the engine is `holding`
 
     def start(self) -> None:
         """Begin the periodic check for transports that are stuck."""
@@ -78,7 +78,7 @@ class Progress:
             self._look_at_others()
 
     def _pump(self) -> bool:
-        """Return True if the thread may sleep."""
+        """Make progress if there is a reason to. Returns True if the thread may sleep."""
         if not self._reasons:
             return True
         for _ in range(PASSES_MAX):
@@ -90,8 +90,9 @@ class Progress:
         return False
 
     def _look_at_others(self) -> None:
-        """Make progress as long as no other thread waits, or has made any since the last look. What
-        the program may be about to do itself is done at the second look."""
+        """Have this thread make progress while no other thread waits, or has made any since the
+        last look. If others do, `on_held` is called only from the second look on, because the
+        program may be about to do that work itself."""
         first, self._look = self._look is None, None
         if self._starved(first):
             self._pause = min(2 * self._pause, LOOK_PAUSE_MAX)

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 PAUSE = 1.0  # seconds between two attempts
 PAUSE_MAX = 30.0
 SOON = 30.0  # seconds within which a rail that is lost again has not really come back
-FAILURES_MAX = 10  # more of them do not lengthen the pause
+FAILURES_MAX = 10  # failures that are counted; more do not lengthen the pause
 
 
 class Rejoining:
@@ -50,14 +50,14 @@ class Rejoining:
         self._rails = rails
         self._lost: list[int] = []  # rails that are to be joined again
         self._turn = 0  # attempts so far: the lost rails take turns
-        self._lane = 0  # the lane of the attempt
-        self._half: Offering | Answering | None = None  # of the attempt, if there is one
+        self._lane = 0  # number of the lane that the attempt replaces
+        self._half: Offering | Answering | None = None  # this side's part of an attempt
         self._failures = 0  # in a row: trials that failed, and rails that were lost again soon
         self._joined = -math.inf  # when a rail was joined again last
         self._timer: Timer | None = None
 
     def lose(self, rails: Iterable[int]) -> None:
-        """The connection goes on without these rails."""
+        """Note which rails the connection has lost; the connector joins them again."""
         before, self._lost = self._lost, sorted(rails)
         if len(self._lost) > len(before):
             late = time.monotonic() - self._joined > SOON
@@ -65,7 +65,7 @@ class Rejoining:
         self._continue()
 
     def undo(self) -> None:
-        """The link ends: break off."""
+        """Break off the attempt, because the link ends."""
         self._lost = []
         if self._timer is not None:
             self._timer.cancel()
@@ -93,7 +93,7 @@ class Rejoining:
             self._fail()
 
     def on_answered(self, event: Answered) -> None:
-        """The acceptor has the rail, too, or has not."""
+        """Connect the lane if the acceptor has the rail, too; otherwise the attempt fails."""
         assert isinstance(self._half, Offering)
         self._half.answered(event.answer)
         if not event.answer.lanes:
@@ -102,7 +102,7 @@ class Rejoining:
     # ---- the acceptor ----
 
     def on_offered(self, event: Offered) -> None:
-        """The connector has a rail again."""
+        """Answer the connector, which offers a lane on a lost rail."""
         (first, *more) = event.offer.candidates or (None,)
         known = first is not None and first.transport == self._option.name and not more
         if first is None or not known or not self._begin(first.lane):
@@ -113,7 +113,7 @@ class Rejoining:
         if self._link.machine.state is LinkState.GUARD:  # there was no lane to answer with
             self._fail()
 
-    # ---- both ----
+    # ---- connector and acceptor ----
 
     def _begin(self, rail: int) -> bool:
         if rail not in self._rails[1:]:
@@ -122,13 +122,13 @@ class Rejoining:
         return self._factory.engine.rejoin_begin(self._handle, self._lane)
 
     def on_trial_failed(self, event: TrialFailed) -> None:
-        """The lane has not come up on both sides."""
+        """Drop the new lane, which has not come up on both sides."""
         assert self._half is not None
         self._half.trial_failed(event)
         self._fail()
 
     def on_established(self, event: Established) -> None:
-        """The lane has come up on both sides."""
+        """Let the connection use the new lane, which has come up on both sides."""
         assert self._half is not None
         (lane,) = self._half.take()
         try:

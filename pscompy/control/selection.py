@@ -26,13 +26,13 @@ CAP_MAP = 0x1000
 CAP_MODULES = 0x2000
 CAP_EXPOSE = 0x4000
 
-# Schemes, as in control.h.
+# Rendezvous schemes, as in control.h.
 SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
 
 HEADER_MAX = 64  # room that a protocol's header may take in an eager message
 EAGER_LIMIT = (128 << 10) - 192  # PSC_EAGER_LIMIT of proto/credit.h
 THRESHOLD_MAX = 1 << 30  # the cost model looks for thresholds up to here
-FRAG_MAX = 1 << 20  # bytes of one FRAG, for which a small message may have to wait on a stream
+FRAG_MAX = 1 << 20  # bytes of one fragment, for which a small message on a stream may have to wait
 STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message
 
 
@@ -82,7 +82,7 @@ class Option(NamedTuple):
 
 
 def ordered(options: Iterable[Option]) -> list[Option]:
-    """Highest priority first; equal ones keep their order."""
+    """Return the options, highest priority first; those of equal priority keep their order."""
     return sorted(options, key=lambda option: option.rank, reverse=True)
 
 
@@ -289,7 +289,7 @@ TIMED_MIN = 8  # messages of one kind from which an estimate is corrected
 
 
 class Moved(NamedTuple):
-    """psc_moved_t: messages that were timed as they arrived in one way."""
+    """psc_moved_t: the messages that arrived in one way (by copies, or by gets), and their time."""
 
     messages: int = 0
     nbytes: int = 0
@@ -297,7 +297,8 @@ class Moved(NamedTuple):
 
 
 def corrected(estimates: Estimates, copies: Moved, gets: Moved) -> Estimates:
-    """Return the estimates, corrected by the messages that were copied and those that were got."""
+    """Return the estimates, corrected by the times of messages that were copied, and of those that
+    were fetched by gets."""
     if copies.messages >= TIMED_MIN:
         rate = copies.nbytes / max(copies.ns, 1) * 1e9
         estimates = estimates._replace(copy_bandwidth=rate, copy_source=CORRECTED)

@@ -32,8 +32,8 @@ class Transport(Protocol):
 
 
 class Transports:
-    """`options` says for each transport what it can do, or why it cannot be used; `relays` are
-    those of the open transports, by name."""
+    """The transports of a worker. `options` says for each what it can do, or why it cannot be used;
+    `relays` are those of the open transports, by name."""
 
     def __init__(self, worker: Any) -> None:
         self.options: list[Option] = []
@@ -63,7 +63,7 @@ class Transports:
         return stuck() if stuck is not None else ""
 
     def log_stuck(self) -> bool:
-        """Have stuck transports log that. Returns False if no transport can detect it."""
+        """Have transports that block in a call log that. Returns False if none can detect it."""
         reports = [it.stuck() for it in self._carriers.values() if it.stuck is not None]
         return bool(reports)
 
@@ -77,7 +77,7 @@ class Transports:
         try:
             settings = config.settings(found.name.upper())
             carrier = declared.carry_within(settings, config["CANDIDATE_TIMEOUT"])
-        except Exception as error:  # a defect of a plug-in is a reason too
+        except Exception as error:  # a defect of a plug-in is a reason not to use it
             return option._replace(reason=f"{error}" or type(error).__name__)
         self._carriers[found.name] = carrier
         try:
@@ -92,7 +92,8 @@ class Transports:
         return option._replace(rails=rails, estimates=self._estimates(first), across=across)
 
     def _open_path(self, carrier: Carrier, path: int) -> int:
-        """Return the index of the path's interface. `PscomError` has the reason if it fails."""
+        """Open one path of a transport. Returns the index of its interface. Raises `PscomError`
+        with the reason if that fails."""
         settings = _settings(carrier.settings)
         room = ffi.new("char[]", REASON_MAX)
         iface = lib.psc_worker_open(

@@ -56,7 +56,7 @@ class Item(NamedTuple):
 
 
 class CallState(IntEnum):
-    """psc_call_state_t."""
+    """The states of a call between ranks of one node: psc_call_state_t."""
 
     NONE = lib.PSC_CALL_NONE
     CALLING = lib.PSC_CALL_CALLING
@@ -66,7 +66,7 @@ class CallState(IntEnum):
 
 
 class ConnState(IntEnum):
-    """psc_conn_state_t."""
+    """The states of a connection: psc_conn_state_t."""
 
     LAZY = lib.PSC_CONN_LAZY
     CONNECTING = lib.PSC_CONN_CONNECTING
@@ -120,7 +120,7 @@ class Engine:
         return self._transports.stuck(option)
 
     def log_stuck(self) -> bool:
-        """Have stuck transports log that. Returns False if no transport can detect it."""
+        """Have transports that block in a call log that. Returns False if none can detect it."""
         return self._transports.log_stuck()
 
     def start_thread(self) -> None:
@@ -165,7 +165,7 @@ class Engine:
         """In the child after a fork: every later call returns PSC_ERR_FORKED and changes nothing
         that the parent shares."""
         lib.psc_worker_forked(self._worker)
-        self._guard = threading.RLock()  # another thread of the parent may hold the old one
+        self._guard = threading.RLock()  # a thread of the parent may hold the old lock
         self._destroyed = True
         self._close_log()
 
@@ -173,7 +173,7 @@ class Engine:
         """Destroy the worker; no thread may be inside one of its calls, and no handle is valid
         afterwards. Returns True if a peer may still write into memory that it was given."""
         with self._guard:
-            self.totals()  # which stay
+            self.totals()  # keeps the last counters
             self._destroyed = True
         reached = bool(lib.psc_worker_destroy(self._worker))
         self._transports.close()
@@ -225,9 +225,9 @@ class Engine:
         return bool(lib.psc_worker_retiring(self._worker))
 
     def holding(self) -> tuple[bool, int, bool]:
-        """Return whether a transport holds back data for want of room, a call is in flight, or a
-        rank calls that has no connection, so that it waits for progress; how many passes any thread
-        has made, modulo 2^32; and whether a thread waits that will make progress."""
+        """Return whether something needs progress: data that a transport holds back for want of
+        room, a call in flight, or a rank that calls and has no connection; then how many passes any
+        thread has made, modulo 2^32, and whether a thread waits that will make progress."""
         held = lib.psc_worker_holding(self._worker, self._passes, self._attended)
         return bool(held), int(self._passes[0]), bool(self._attended[0])
 
@@ -251,8 +251,8 @@ class Engine:
         return self._take_events(lib.psc_worker_control_poll)
 
     def new_calls(self) -> list[int]:
-        """Take the ranks whose calls have begun or come up since; `control_events` has those that
-        change later, or have failed."""
+        """Take the ranks whose calls have begun or come up since the last call; `control_events`
+        has those that change later, or have failed."""
         return self._take_events(lib.psc_worker_calls_poll).calls
 
     def new_callers(self) -> list[int]:
@@ -288,7 +288,7 @@ class Engine:
         return int(ffi.cast("uintptr_t", handle))
 
     def create_connection(self, rank: int) -> tuple[int, Any]:
-        """Create a lazy connection: its id, and its handle, with which it lives."""
+        """Create a lazy connection. Returns its id, and its handle, which owns the connection."""
         conn_id = next(self._ids)
         handle = lib.psc_conn_create(self._worker, conn_id, rank)
         if not handle:
@@ -334,7 +334,7 @@ class Engine:
             lane.installed()
 
     def rates(self, handle: Any) -> tuple[Moved, ...]:
-        """Take the times of the connection's copied messages, and of those that were got; () if
+        """Take the times of the connection's copied messages, and of those fetched by gets; () if
         there are not enough of them for a correction."""
         raw = ffi.new("psc_moved_t[2]")
         with self._guard:
@@ -386,7 +386,7 @@ class Engine:
         return bool(lib.psc_conn_peer_ended(handle, last) <= lib.PSC_OK)
 
     def lane_lost(self, handle: Any) -> bool:
-        """Whether a lane of the connection has failed, and the connection is going to."""
+        """Whether a lane of the connection has failed, and the connection is about to fail, too."""
         return bool(lib.psc_conn_lane_lost(handle))
 
     def lost_rails(self, handle: Any, lanes: int) -> dict[int, str]:
@@ -399,17 +399,17 @@ class Engine:
         return lost
 
     def rejoin_begin(self, handle: Any, lane: int) -> bool:
-        """Begin to connect a new lane in place of this lost one. Returns False if that one has not
-        ended on this side yet."""
+        """Begin to connect a new lane in place of this lost one. Returns False if the lost
+        lane has not ended on this side yet."""
         return bool(lib.psc_conn_join_begin(handle, lane) == lib.PSC_OK)
 
     def rejoin(self, handle: Any, lane: int, joined: Lane) -> None:
-        """Let the new lane, which is up, take its place."""
+        """Let the lane `joined`, which is up, take the place of the lost one."""
         check(lib.psc_conn_join(handle, lane, joined.handle), "join a rail again")
         joined.installed()
 
     def rejoin_fail(self, handle: Any, lane: int) -> None:
-        """The new lane has not come up."""
+        """Note that the lane in place of a lost one has not come up."""
         lib.psc_conn_join_fail(handle, lane)
 
     def close_connection(self, handle: Any) -> None:
@@ -452,8 +452,8 @@ def _named_counters(values: Any) -> dict[str, int]:
 
 
 def _summed(fill: Callable[[Any, int], int]) -> dict[str, int]:
-    """The counters that a function of the core fills in. The sum of those with the same name, which
-    several lanes or interfaces have."""
+    """The counters that a function of the core fills in. Those with the same name, which several
+    lanes or interfaces have, are added up."""
     counted = ffi.new("psc_counted_t[]", _COUNTED_MAX)
     named: dict[str, int] = {}
     for i in range(fill(counted, _COUNTED_MAX)):

@@ -25,7 +25,7 @@ class Refused(PscomError):
 
 
 def new_manager() -> pluggy.PluginManager:
-    """A manager without plug-ins."""
+    """A manager of pluggy that knows the hooks, without plug-ins."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
     return manager
@@ -34,7 +34,7 @@ def new_manager() -> pluggy.PluginManager:
 def register(manager: pluggy.PluginManager, name: str, plugin: object) -> Transport:
     """Register a plug-in, and return what it declares.
 
-    Its hook is called alone, so that an exception is this plug-in's. Raises `Refused` if the
+    Only its hook is called, so that an exception is this plug-in's. Raises `Refused` if the
     declaration is invalid.
     """
     if known := manager.get_name(plugin):

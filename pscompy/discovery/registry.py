@@ -132,7 +132,8 @@ class _Registrar:
         return place._replace(transport=transport, problem=problem)
 
     def _register(self, source: Source) -> Transport:
-        """Raises `Refused`, or what the plug-in raises. It is not registered then."""
+        """Import and register a plug-in, and declare its variables. Raises `Refused`, or what the
+        plug-in raises; the plug-in is not registered then."""
         try:
             transport = register(self.plugins, source.name, source.load())
             self._declare(source.name.upper(), transport.variables)
@@ -195,7 +196,7 @@ def _withheld(not_read: Sequence[Source]) -> set[str]:
 def _variables(source: Source) -> tuple[Var, ...]:
     try:
         declared: Transport = source.load().pscompy_transport()
-    except Exception as error:  # nobody uses this transport
+    except Exception as error:  # no problem: this transport is not used
         logger.debug("the variables of %s: %s", source.name, describe(error))
         return ()
     return declared.variables

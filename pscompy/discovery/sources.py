@@ -35,7 +35,7 @@ class Source(NamedTuple):
 
 
 def find(folders: str) -> Iterator[Source]:
-    """All plug-ins. Of several plug-ins with one name the first that can be used is taken.
+    """Yield all plug-ins. Of several plug-ins with one name the first that can be used is taken.
 
     `folders` is PSP_PLUGINDIR. Raises `ConfigError` if one of them is no folder.
     """
@@ -83,7 +83,7 @@ def _files(entry: metadata.EntryPoint, top: str) -> list[Path]:
 
 
 def _in_folder(folder: Path) -> Iterator[Source]:
-    """The modules and packages, without those whose names begin with a dot or an underscore."""
+    """The modules and packages in a folder, without names that begin with a dot or underscore."""
     if not folder.is_dir():
         raise ConfigError(
             f"PSP_PLUGINDIR: {str(folder)!r} must be a folder",

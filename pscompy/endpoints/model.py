@@ -24,7 +24,7 @@ TABLE_I: Mapping[str, int] = {
     "CQ": 9 * KIB,
 }
 DEVICE_UARS = 8192  # UARs of a ConnectX-4
-DYNAMIC_UARS = 512  # most UARs that TDs can add to a context
+DYNAMIC_UARS = 512  # most UARs that thread domains (TDs) can add to a context
 INDEPENDENT_PATHS = DYNAMIC_UARS // 2  # most TDs of a context without sharing; see CONTRADICTIONS
 
 
@@ -32,9 +32,9 @@ INDEPENDENT_PATHS = DYNAMIC_UARS // 2  # most TDs of a context without sharing; 
 class Category:
     """The assignment of QPs, CQs and contexts to threads.
 
-    `domain` is the level of sharing that the TDs of QPs request, None if QPs have no TD. With
-    `own_context` each thread has a context, else each rank. `made` is the number of QPs created for
-    each QP that is used. With `one_qp` all threads of a context use the same QPs.
+    `domain` is the level of sharing that the thread domains (TDs) of QPs request, None if QPs have
+    no TD. With `own_context` each thread has a context, else each rank. `made` is the number of QPs
+    created for each QP that is used. With `one_qp` all threads of a context use the same QPs.
     """
 
     name: str
@@ -56,7 +56,7 @@ CATEGORIES = (
     Category("Static"),
     Category("MPI+threads", one_qp=True),
 )
-# Sections III and IV, figure 3: a context with one TD for each thread.
+# Sections III and IV of the paper, figure 3: each thread has a context with one TD.
 NAIVE = Category("naive", Sharing.INDEPENDENT, own_context=True)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import count, cycle
 
-UUARS_PER_UAR = 2  # uUARs of a page for data; the device reserves two more for itself
+UUARS_PER_UAR = 2  # uUARs for data in each UAR; the device reserves two more for itself
 
 
 class Sharing(IntEnum):

@@ -19,7 +19,7 @@ from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
 
 _TAGS = 2  # tags of one operation: up the tree, and down
-_OPERATIONS = 1 << 30  # numbers of operations, before they begin again
+_OPERATIONS = 1 << 30  # operations after which their numbers begin again at 0
 
 
 class Collectives(Ranks):
@@ -48,7 +48,8 @@ Branch = tuple[int | None, list[int]]
 
 
 def tree(rank: int, size: int, root: int = 0, modules: Sequence[int] | None = None) -> Branch:
-    """A rank's place in the tree; `modules` are those of all ranks, None if they do not matter."""
+    """A rank's place in the tree that has its root at rank `root`; `modules` are the modules of all
+    ranks, or None if the tree ignores modules."""
     if modules is None:
         parent, children = _binomial((rank - root) % size, size)
         return _shifted(parent, root, size), [(child + root) % size for child in children]

@@ -41,9 +41,9 @@ def _worker_of(users: Sequence[int]) -> str:
 
 
 def _origin_of(number: int, endpoint: str) -> str:
-    """The words that distinguish endpoints from those of other calls; "" for the first ones of a
-    World. `number` is the context on which the ranks have agreed, `endpoint` names the caller if it
-    is one."""
+    """The words that distinguish the endpoints of one call of `endpoints` from those of other
+    calls; "" for the first ones of a World. `number` is the context on which the ranks have agreed,
+    `endpoint` names the caller if it is one."""
     taken: int = (number - lib.PSC_CONTEXT_USER) // 2
     return f" of set {taken}" * (taken > 1) + f" of {endpoint}" * bool(endpoint)
 
@@ -59,12 +59,13 @@ class Communicator(Ranks):
 
     def __init__(self, job: Job, members: Sequence[int], number: int, endpoint: str = "") -> None:
         super().__init__(job, members, number)
-        self._endpoint = endpoint  # that it is, or was made of, in words
+        self._endpoint = endpoint  # in words, the endpoint that this is, or was made from
         if endpoint:
             job.session._endpoints[number] = endpoint
         self._collectives = Collectives(job, members, number + 1)
         self._objects_from_any: AnyObjects | None = None
-        self._served: Request[None] | None = None  # the barrier of a `serve` that timed out
+        # the barrier that a `serve` had begun when it timed out
+        self._served: Request[None] | None = None
 
     # ---- ranks ----
 
@@ -101,12 +102,12 @@ class Communicator(Ranks):
         return (self.connection(rank) for rank in range(self.size))
 
     def dup(self) -> Communicator:
-        """The same ranks with a context of their own: what a library should use inside. Collective:
-        all ranks call it in the same order."""
+        """A communicator of the same ranks with a context of its own, as a library should use
+        inside. Collective: all ranks call it in the same order."""
         return Communicator(self._job, self._members, self._agree_on_contexts(), self._endpoint)
 
     def split_by_module(self) -> Communicator:
-        """The ranks of this one's module, in the same order. Collective."""
+        """A communicator of the ranks in this rank's module, in the same order. Collective."""
         number = self._agree_on_contexts()
         together = zip(self._members, self.modules, strict=True)
         here = [member for member, module in together if module == self.module]
@@ -117,11 +118,11 @@ class Communicator(Ranks):
         exchanges messages with endpoint k of the other ranks. Collective: all ranks call it in the
         same order, with the same number.
 
-        PSP_ENDPOINTS says who shares a worker, which has the lock, the progress, the receives and
-        the connections: nobody (dynamic), so that no thread waits for another one, two endpoints
-        (shared), or all of them and this communicator (single). `endpoint.session` is the session
-        of an endpoint's worker; it is closed with this communicator's, or before by its own
-        `close`.
+        PSP_ENDPOINTS says which endpoints share a worker, which has the lock, the progress, the
+        receives and the connections: none (dynamic), so that no thread waits for another one, two
+        endpoints each (shared), or all endpoints and this communicator (single). `endpoint.session`
+        is the session of an endpoint's worker; it is closed with this communicator's session, or
+        before by its own `close`.
 
         `ValueError` if the ranks disagree about `number` or PSP_ENDPOINTS. If one rank fails, say
         for want of descriptors, all raise, and no endpoint is left.
@@ -164,7 +165,7 @@ class Communicator(Ranks):
             raise ValueError("the ranks disagree about the number of endpoints, or PSP_ENDPOINTS")
 
     def _agree_on_contexts(self) -> int:
-        """The first of two context numbers, the same on all ranks, that none of them uses."""
+        """The first of two context numbers, the same on all ranks, that no rank uses yet."""
         self.session._check()
         return self._job.take_contexts(maximum(self._collectives, self._job.next_context))
 
@@ -247,11 +248,12 @@ class Communicator(Ranks):
     def submit(
         self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any
     ) -> Future:
-        """Have a rank call an action; see Connection.submit."""
+        """Have a rank call an action (see `pscompy.action`) with these arguments; see
+        Connection.submit."""
         return self.connection(rank).submit(function, *args, **kwargs)
 
     def call(self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
-        """submit, and wait for the result."""
+        """Call `submit`, and wait for the result."""
         return self.connection(rank).call(function, *args, **kwargs)
 
     def with_options(
@@ -265,11 +267,12 @@ class Communicator(Ranks):
         )
 
     def serve(self, timeout: float | None = None) -> None:
-        """Run the actions that other ranks call, until all ranks are here and all calls of all
-        ranks have been answered.
+        """Run the actions that other ranks call, until all ranks have called `serve` and all calls
+        of all ranks have been answered.
 
-        A rank that has called an action itself runs those of others from then on anyway. After a
-        `Timeout` (seconds) it goes on running them, and the next `serve` waits for what is left.
+        A rank that has called an action itself runs the actions that others call from then on
+        anyway. After a `Timeout` (seconds) the rank goes on running them, and the next `serve`
+        waits for what is left.
         """
         service = self._context.service()
         service.start()
@@ -287,14 +290,15 @@ class Communicator(Ranks):
     # ---- all ranks together; the algorithms are in collectives.py ----
 
     def barrier(self, timeout: float | None = None) -> None:
-        """Wait until all ranks are here.
+        """Wait until all ranks have begun this barrier.
 
         After a `Timeout` (seconds) the barrier is still in flight: the exception's `request`.
         """
         self.ibarrier().wait(timeout)
 
     def ibarrier(self) -> Request[None]:
-        """A barrier to be waited for, or awaited. All ranks begin theirs in the same order."""
+        """Begin a barrier and return its request, to wait for or to await. All ranks begin their
+        barriers and other collective operations in the same order."""
         self.session._check()
         request = self.session._binding.event(Request, self)
         Barrier(self._collectives, request).start()
@@ -321,15 +325,15 @@ class Communicator(Ranks):
     def empty(
         self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float
     ) -> NDArray[Any]:
-        """A numpy array in memory that every transport knows; see Session.empty."""
+        """A numpy array in memory that is registered with every transport; see Session.empty."""
         return self.session.empty(shape, dtype)
 
     def allocate(self, nbytes: int) -> memoryview:
-        """A block of memory that every transport knows; see Session.allocate."""
+        """A block of memory that is registered with every transport; see Session.allocate."""
         return self.session.allocate(nbytes)
 
     def pin(self, buf: Any) -> Pin:
-        """Let the transports know memory that the program has already; see Session.pin."""
+        """Register memory of the program with all transports; see Session.pin."""
         return self.session.pin(buf)
 
     def register(self, buf: Any) -> MemoryRegion:

@@ -1,4 +1,4 @@
-"""Ranks: messages between some ranks of a job, in a context of their own."""
+"""Ranks: messages between some ranks of a job, in a context (see `Context`) of their own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 class Ranks(_binding.Communicator):
     """`members` are ranks of the job, this one among them; their order numbers them anew.
-    `number` is that of the context."""
+    `number` is the number of the context."""
 
     def __init__(self, job: Job, members: Sequence[int], number: int) -> None:
         session = job.session
@@ -37,14 +37,14 @@ class Ranks(_binding.Communicator):
 
     @property
     def size(self) -> int:
-        """The number of ranks; `len()` of it, too."""
+        """The number of ranks, which `len()` returns, too."""
         return len(self._members)
 
     def _peer(self, rank: int) -> Connection:
-        """Called once for each rank that is used."""
+        """Make the connection to a rank. Called once for each rank, at its first use."""
         return Connection(self._context, self._job.record(self._members[rank]))
 
     def _links_of(self, rank: int) -> Links:
-        """The calls and answers of the actions of a rank."""
+        """The links that carry calls of actions to and from a rank, and their answers."""
         peer: Connection = self.connection(rank)
         return peer._action_links()

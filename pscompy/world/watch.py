@@ -1,15 +1,16 @@
 """Watch: reports the ranks of a World that have waited for longer than PSP_DEADLOCK_WARNINGS.
 
 A thread looks from time to time at what the program waits for. A rank that has waited long enough
-logs it, publishes it at the launcher, and reads there what the ranks wait for that it waits for. If
-this leads back to itself, the ranks wait for each other: the lowest one of them logs the cycle.
-Only a rank that waits that long costs anything.
+logs its wait, publishes it at the launcher, and reads there the waits of the ranks that it waits
+for, and so on. If these lead back to the rank, the ranks wait for each other: the lowest one of
+them logs the cycle. Only a rank that waits that long causes any cost.
 
-Endpoints with workers of their own are looked at one worker after the other. A cycle is one of
-waits on the same worker of all its ranks, because messages of one never end a wait on another.
+Some endpoints have workers of their own; the workers are looked at one after the other. All waits
+of a cycle are on the same worker, because a message to one worker never ends a wait on another one.
 
 A published wait has a number of beats, which grows while the wait goes on. A cycle is logged when
-two looks find the same waits with more beats: then all of them lasted at the time of the first.
+two looks find the same waits with more beats: then all these waits were going on when the first
+look ended.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOKS = 4  # looks within the time after which a wait is reported
+LOOKS = 4  # looks at the waits within PSP_DEADLOCK_WARNINGS seconds
 PAUSE_MAX = 5.0  # seconds between two looks at most
 
 
@@ -43,7 +44,8 @@ class Cycle(NamedTuple):
     found: tuple[waits.Wait, ...]
 
     def goes_on(self, before: Cycle | None) -> bool:
-        """Whether these are the waits of an earlier look, and all of them lasted then."""
+        """Whether the earlier look `before` found the same waits, and all of them have gone on
+        since."""
         if before is None or self.ranks != before.ranks:
             return False
         pairs = zip(before.found, self.found, strict=True)
@@ -56,7 +58,7 @@ class Cycle(NamedTuple):
 
 
 class Watch:
-    """The watch of one World. `seconds` is PSP_DEADLOCK_WARNINGS."""
+    """The watch for long waits of one World. `seconds` is PSP_DEADLOCK_WARNINGS."""
 
     def __init__(self, job: Job, seconds: float) -> None:
         self._job = job
@@ -101,13 +103,14 @@ class WorkerWatch:
         self._place: Callable[[], str] = places if self._name else place
         self._since: dict[int, float] = {}  # operation that is waited for -> time of the first look
         self._reported: set[int] = set()  # operations that were logged
-        self._wait: waits.Wait | None = None  # as published
-        self._cycle: Cycle | None = None  # as found by the last look
-        self._logged: tuple[int, ...] = ()  # waits of the cycle that was logged last
+        self._wait: waits.Wait | None = None  # the wait of this worker that is published
+        self._cycle: Cycle | None = None  # the cycle that the last look found
+        self._logged: tuple[int, ...] = ()  # ids of the waits of the cycle that was logged last
 
     def look(self, elsewhere: waits.Wait | None = None) -> waits.Wait | None:
-        """Report and publish what is waited for here. `elsewhere` is published if that is nothing,
-        for the summary at the end of the job; it leads to no other rank."""
+        """Report, publish and return the wait on this worker. If there is none, `elsewhere`, the
+        wait on another worker, is published without its ranks, for the summary at the end of the
+        job."""
         now = time.monotonic()
         waited = [it for it in operations(self._session) if it.awaited]
         self._since = {it.id: self._since.get(it.id, now) for it in waited}
@@ -125,8 +128,8 @@ class WorkerWatch:
             logs.notice("rank %d has waited %.3g s: %s", self._job.rank, waited, self._located(it))
 
     def _wait_of(self, late: list[Operation], now: float) -> waits.Wait | None:
-        """The wait to publish. If there are several, one of them may be enough to go on, so none of
-        them leads to another rank."""
+        """The wait to publish. If there are several waits, the end of one of them may be enough for
+        the program to go on, so the published wait names no ranks that it waits for."""
         if not late:
             return None
         first = late[0]

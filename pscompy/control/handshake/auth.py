@@ -24,13 +24,13 @@ from pscompy.control.handshake.frames import MAC_SIZE
 from pscompy.control.handshake.states import RemoteProtocolError
 
 TOKEN_SIZE = 32
-# Before the content of a frame: the seal before it and its number, each with its length, and the
-# length of the content.
+# What is sealed before the content of a frame: the seal of the frame before it and its own number,
+# each with its length, and the length of the content.
 _SEALED = struct.Struct(f"<Q{MAC_SIZE}sQQQ")
 
 
 def expand(key: bytes, label: bytes, *parts: bytes) -> bytes:
-    """32 bytes of HKDF-Expand for this purpose."""
+    """32 bytes of HKDF-Expand of `key`; `label` and `parts` name their purpose."""
     info = label + b"".join(parts)
     return hmac.digest(key, info + b"\x01", "sha256")
 

@@ -19,7 +19,7 @@ from pscompy.errors import AuthError, VersionMismatch
 
 
 class Channel:
-    """One side's input and output. `dialer` says which side it is."""
+    """The input and output of one side of a link; `dialer`: this side has dialed."""
 
     def __init__(self, dialer: bool, key: Key, versions: tuple[int, int]) -> None:
         self.hello = Hello(os.urandom(frames.NONCE_SIZE), *versions)
@@ -50,7 +50,7 @@ class Channel:
         self.send_content(frames.encode(frame))
 
     def send_content(self, content: bytes) -> None:
-        """Seal the header and body of a frame."""
+        """Send the header and body of a frame, followed by their seal."""
         self._out += content + self._seal.next(content)
 
     # ---- input ----
@@ -90,7 +90,8 @@ class Channel:
     # ---- keys ----
 
     def compare(self, theirs: Hello) -> None:
-        """Raise if the two greetings do not go together."""
+        """Raise `VersionMismatch` if the greetings have no version in common, `AuthError` if the
+        peer mirrors this side's greeting."""
         ours = self.hello
         if max(ours.version_min, theirs.version_min) > min(ours.version_max, theirs.version_max):
             raise VersionMismatch(
@@ -118,8 +119,8 @@ class Channel:
             self._reject(proof)
 
     def _reject(self, proof: bytes) -> NoReturn:
-        """A listener tells the dialer that its proof is wrong. A listener that sends another wrong
-        proof has not shown that it could check this side's."""
+        """Raise `AuthError` for a wrong proof; a listener sends WRONG_PROOF to the dialer first. A
+        listener that sends any other wrong proof has not shown that it could check the dialer's."""
         if not self._dialer:
             self._out += frames.WRONG_PROOF
         elif proof != frames.WRONG_PROOF:

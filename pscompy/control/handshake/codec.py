@@ -32,7 +32,7 @@ class Reader:
         return int.from_bytes(self.take(size), "little")
 
     def numbers(self, layout: Struct) -> tuple[Any, ...]:
-        """Numbers that follow each other."""
+        """Read numbers that follow each other as in `layout`."""
         return layout.unpack(self.take(layout.size))
 
     def data(self, limit: int) -> bytes:

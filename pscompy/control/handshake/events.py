@@ -10,21 +10,22 @@ from pscompy.control.handshake.states import LinkState
 
 
 class Introduced(NamedTuple):
-    """A dialer has proved the key. The listener calls `welcome`, `cross` or `refuse`."""
+    """A dialer has authenticated. The listener calls `welcome`, `cross` or `refuse`."""
 
     kind: Kind
     identity: Identity
 
 
 class Welcomed(NamedTuple):
-    """The listener agrees. Unless crossed, the connector calls `offer` now."""
+    """The listener agrees. The connector calls `offer` now, unless the link is `crossed`: parked,
+    because the listener is connecting to the dialer already."""
 
     identity: Identity
     crossed: bool
 
 
 class Offered(NamedTuple):
-    """The connector has offered. The acceptor calls `answer`."""
+    """The connector has offered candidates. The acceptor calls `answer`."""
 
     offer: frames.Offer
 

@@ -90,8 +90,8 @@ class Handshake:
         self.state = LinkState.HELLO
         self.kind = kind
         self.peer: Identity | None = None
-        self.check_lanes: CheckLanes = str  # set by the owner
-        self.identity = identity  # of this side; may change until it is sent
+        self.check_lanes: CheckLanes = str  # set by the owner; str returns "", no failure
+        self.identity = identity  # this side's; may change until it is sent
         self._channel = Channel(side is Side.DIALER, key, versions)
         self._untried: set[int] = set()  # candidates of the offer that were not chosen yet
         self._trial = self._new_trial(0)
@@ -111,7 +111,7 @@ class Handshake:
 
     @property
     def guards(self) -> bool:
-        """Whether the lanes of the connection have come up."""
+        """Whether the link is the guard of a connection whose lanes have come up."""
         return self.state in _GUARDS
 
     @property
@@ -174,21 +174,23 @@ class Handshake:
         self._channel.send(frames.Answer(self.attempt, lanes, rejected))
 
     def lane_up(self) -> list[HandshakeEvent]:
-        """All lanes of this attempt are up here. Has no effect if the attempt has failed."""
+        """Report that all lanes are up on this side. Has no effect if the attempt has failed."""
         if self._trial.here is Report.FAILED:
             return []
         self._require_trial()
         return self._conclude(self._trial.up(self.check_lanes))
 
     def lane_failed(self, reason: str) -> list[HandshakeEvent]:
-        """A lane of this attempt failed here. Has no effect after this side's last report."""
+        """Report that a lane of this attempt failed on this side. Has no effect after this side's
+        last report."""
         if not self._trial.final:
             self._require_trial()
         return self._conclude(self._trial.failed(reason))
 
     def lane_late(self, why: str) -> list[HandshakeEvent]:
-        """This attempt has had its time on this side. It fails once the peer reports the same: a
-        peer that is busy has not begun to wait. `why`: what blocks it here, if that is known."""
+        """Report that the time for this attempt has passed on this side. The attempt fails once the
+        peer reports the same: a busy peer may not have begun to wait. `why`: what blocks the lanes
+        here, if that is known."""
         return self._conclude(self._trial.late(why))
 
     def closing(self) -> None:
@@ -342,7 +344,8 @@ class Handshake:
 
 _GUARDS = (LinkState.GUARD, LinkState.ANSWER_AGAIN, LinkState.TRIAL_AGAIN)
 
-# How a piece is taken from the channel and handled, by state; in all other states it is a frame.
+# How the next piece of input is taken from the channel and handled. Only the states in _PIECES
+# await another piece than a frame.
 _Piece = tuple[Callable[[Channel], Any], Callable[[Handshake, Any], Iterator[HandshakeEvent]]]
 _FRAMES: _Piece = (Channel.take_frame, Handshake._on_frame)
 _PIECES: dict[LinkState, _Piece] = {

@@ -153,7 +153,7 @@ def _read(path: Path) -> str:
         with _opened(path) as descriptor:
             _check(path, os.fstat(descriptor))
             return os.read(descriptor, FILE_MAX).decode("utf-8")
-    except AuthError:  # an OSError too
+    except AuthError:  # which is an OSError, too
         raise
     except OSError as error:
         raise AuthError(f"cannot read the key file {path}: {error.strerror}") from error

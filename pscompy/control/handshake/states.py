@@ -1,4 +1,4 @@
-"""The transition tables of the control plane as data, and `step`, which looks up all of them.
+"""The transition tables of the control plane as data, and `step`, which looks a transition up.
 
 These tables alone decide which transitions are legal; they do not depend on the side of a link, do
 no I/O, and hold no lock. An event without a transition raises `LocalProtocolError`;
@@ -27,7 +27,8 @@ class RemoteProtocolError(ProtocolError):
 
 
 class _Row(Enum):
-    """A key of the tables. The hash of Enum is one of Python, several times as slow."""
+    """A key of the tables, hashed as an object: the hash of Enum is written in Python, and several
+    times as slow."""
 
     __hash__ = object.__hash__
 
@@ -39,13 +40,13 @@ class LinkState(_Row):
     PROOF = auto()  # the peer's proof that it has the key
     INTRO = auto()  # the dialer's identity, and the kind of the link
     WELCOME = auto()  # the listener's identity, if it agrees
-    PARKED = auto()  # a crossed call, kept in case the other link fails
+    PARKED = auto()  # an offer, in case the other link with the same peer fails
     OFFER = auto()  # the connector's candidates
     ANSWER = auto()  # the acceptor's choice of lanes, or none
     TRIAL = auto()  # the reports of both sides on their lanes
-    GUARD = auto()  # nothing; if the link breaks, the peer has died
+    GUARD = auto()  # the link awaits nothing; if it breaks, the peer has died
     ANSWER_AGAIN = auto()  # as ANSWER, for a lane in place of one that the connection has lost
-    TRIAL_AGAIN = auto()  # as TRIAL, for that lane
+    TRIAL_AGAIN = auto()  # as TRIAL, for a lane in place of a lost one
     CLOSED = auto()
 
 
@@ -138,7 +139,7 @@ class Phase(_Row):
 class PhaseEvent(_Row):
     DIAL = auto()
     CALL = auto()
-    TAKE = auto()  # a link is used
+    TAKE = auto()  # a link to the peer is used from now on
     ESTABLISHED = auto()
     GAVE_UP = auto()  # connecting failed; the next use tries again
     ENDED = auto()  # closed, or the peer was lost
@@ -165,7 +166,7 @@ PHASE: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
         PhaseEvent.ESTABLISHED: Phase.UP,
         PhaseEvent.DIAL: Phase.DIALING,  # the link broke: try again
         PhaseEvent.CALL: Phase.CALLING,
-        PhaseEvent.TAKE: Phase.NEGOTIATING,  # the link broke and a parked one is left
+        PhaseEvent.TAKE: Phase.NEGOTIATING,  # the link broke, and a parked link is used
         PhaseEvent.GAVE_UP: Phase.LAZY,
         PhaseEvent.ENDED: Phase.CLOSED,
     },
@@ -178,16 +179,16 @@ class Verdict(Enum):
     """How to treat a link on which a peer was introduced."""
 
     TAKE = auto()  # negotiate on it
-    CROSS = auto()  # this side is connecting already: park the call
+    CROSS = auto()  # this side is connecting already: park the link
     LATER = auto()  # an older link of that peer has not ended yet: the peer tries again
     GONE = auto()  # this connection was closed here
 
 
-# Verdict on a CALL, by phase. This side has the lower name and is asked to be the connector.
+# Verdict on a CALL, by phase: the peer asks this side, of the lower name, to be the connector.
 ON_CALL: Mapping[Phase, Verdict] = {
     Phase.LAZY: Verdict.TAKE,
     Phase.DIALING: Verdict.CROSS,
-    Phase.CALLING: Verdict.LATER,  # impossible: the lower side never calls
+    Phase.CALLING: Verdict.LATER,  # impossible: the side with the lower name never calls
     Phase.NEGOTIATING: Verdict.CROSS,
     Phase.UP: Verdict.LATER,
     Phase.CLOSED: Verdict.GONE,
@@ -196,8 +197,8 @@ ON_CALL: Mapping[Phase, Verdict] = {
 # Verdict on a link of the side with the lower name, the connector, by phase.
 ON_CONNECT: Mapping[Phase, Verdict] = {
     Phase.LAZY: Verdict.TAKE,
-    Phase.DIALING: Verdict.LATER,  # impossible: the higher side calls
-    Phase.CALLING: Verdict.TAKE,  # this side's call will be crossed
+    Phase.DIALING: Verdict.LATER,  # impossible: the side with the higher name only calls
+    Phase.CALLING: Verdict.TAKE,  # the peer will park this side's own link
     Phase.NEGOTIATING: Verdict.LATER,
     Phase.UP: Verdict.LATER,
     Phase.CLOSED: Verdict.GONE,

@@ -43,30 +43,30 @@ class Trial:
         """Whether this side has given its last report."""
         return self.here in (Report.GO, Report.FAILED)
 
-    # ---- this side ----
+    # ---- events on this side ----
 
     def up(self, check_lanes: CheckLanes) -> Outcome:
-        """All lanes are up here."""
+        """Report that all lanes are up on this side."""
         self._say(Report.UP)
         return self._advance(check_lanes)
 
     def failed(self, reason: str) -> Outcome:
-        """A lane failed here."""
+        """Report that a lane failed on this side."""
         self._fail(reason, here=True)
         return self._advance()
 
     def late(self, reason: str) -> Outcome:
-        """The time for this attempt has passed here, because of `reason` if that is known."""
+        """Report that the attempt's time has passed here, because of `reason` if that is known."""
         if self.final or self._late_here is not None:
             return None
         self._late_here = reason
         self._send(LaneReport(self.number, Said.LATE, reason))
         return self._advance()
 
-    # ---- the peer ----
+    # ---- reports of the peer ----
 
     def on_report(self, frame: LaneReport, check_lanes: CheckLanes) -> Outcome:
-        """The peer's report has arrived."""
+        """Take a report of the peer on its lanes; returns the outcome of the attempt, if any."""
         if frame.said is Said.LATE:
             self._late_there = frame.reason
             return self._advance()
@@ -77,7 +77,7 @@ class Trial:
         self._there = _walk(self._there, Report[frame.said.name])
         return self._advance(check_lanes)
 
-    # ---- both ----
+    # ---- what follows from the reports of both sides ----
 
     def _advance(self, check_lanes: CheckLanes = str) -> Outcome:
         """Send the reports that the table REPORT demands now, and return the outcome, if any."""
@@ -87,7 +87,7 @@ class Trial:
         if self._there is Report.FAILED and self.here is not Report.FAILED:
             self._say(Report.FAILED)
         elif self.here is Report.UP and self._there in (Report.UP, Report.GO):
-            if failure := check_lanes():  # GO is never taken back
+            if failure := check_lanes():  # checked before GO, which is never taken back
                 self._fail(failure, here=True)
             else:
                 self._say(Report.GO)

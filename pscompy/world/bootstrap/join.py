@@ -1,4 +1,4 @@
-"""PSP_JOIN: whether a job is a part of a larger one, and where its parts meet.
+"""PSP_JOIN: whether a job is a part of a larger job, and the meeting of the parts.
 
 A job that is not joined loads only this module; see `joined_jobs`.
 """
@@ -26,8 +26,8 @@ class Meeting(Protocol):
         """Send `text` to all modules; returns the texts of all modules by their numbers.
 
         `number` counts the exchanges, the same on all sides. `Timeout` (seconds) if modules are
-        missing; the next call continues the exchange. `NameInUse` if another module has this
-        number, `PeerLost` if one has left.
+        missing; the next call continues the exchange. Raises `NameInUse` if another module has the
+        number of this one, `PeerLost` if a module has left.
         """
 
     def close(self) -> None: ...
@@ -45,8 +45,8 @@ class Join(NamedTuple):
 
     @classmethod
     def wanted(cls, overrides: Mapping[str, object] | None, join: str | None = None) -> Join | None:
-        """Returns None if this job is not joined. `ConfigError` if PSP_JOIN is not
-        NAME:MODULES."""
+        """Read PSP_JOIN, or `join` instead. Returns None if this job is not joined. Raises
+        `ConfigError` if the value is not NAME:MODULES."""
         given = dict(overrides or {})
         config = Config({"": VARIABLES}, given)
         text = config["JOIN"] if join is None else join
@@ -67,8 +67,10 @@ class Join(NamedTuple):
         return Config.load(tables, self.overrides, known=None)
 
     def meeting(self) -> Meeting:
-        """`ConfigError` if no plug-in that provides a meeting is installed."""
-        from importlib.metadata import entry_points  # late: only joined jobs need it
+        """Enter the meeting, which a plug-in provides. Raises `ConfigError` if no such plug-in is
+        installed."""
+        # imported late, because only joined jobs need it
+        from importlib.metadata import entry_points
 
         for entry in entry_points(group=GROUP):
             made: Meeting = entry.load()(self)

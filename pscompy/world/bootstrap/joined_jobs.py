@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Joined:
-    """See `Bootstrap`: several bootstraps as one."""
+    """Implements `Bootstrap` for the joined job, by the bootstraps of its modules."""
 
     live = False
 

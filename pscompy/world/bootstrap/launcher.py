@@ -35,7 +35,7 @@ class Bootstrap(Protocol):
         """The value that this rank published; `KeyError` if it published none."""
 
     def barrier(self, timeout: float | None = None) -> None:
-        """Wait until all ranks are here, at most `timeout` seconds.
+        """Wait until all ranks have called this, at most `timeout` seconds.
 
         `Timeout` if ranks are missing; the next call continues the same barrier. `PeerLost` if it
         cannot complete because a rank has left.

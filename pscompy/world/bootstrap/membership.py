@@ -1,4 +1,4 @@
-"""Which rank this process is, by variables, where no launcher of ours has started it."""
+"""The rank of this process by environment variables: by pscompy's own, or by those of torchrun."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pscompy.errors import ConfigError
 
 
 class Membership(NamedTuple):
-    """This process's rank, and the place of the store. `variable` is what moves the store."""
+    """This process's rank, and the place of the store. `variable` names the variable that changes
+    the place of the store."""
 
     rank: int
     size: int
@@ -54,6 +55,7 @@ def by_torchrun(environ: Mapping[str, str], config: Config) -> Membership | None
 
 
 def port_beside(master: int) -> int:
-    """The store's port for a job whose own store holds port `master`: another one, the same on
-    all ranks, and below the ports that the kernel gives to outgoing connections."""
+    """The port of pscompy's store for a job of torchrun, whose own store holds port `master`:
+    another port, the same on all ranks, and below the ports that the kernel gives to outgoing
+    connections."""
     return 0x4000 | ((master ^ 0x2000) & 0x3FFF)

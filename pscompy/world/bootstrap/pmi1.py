@@ -77,8 +77,8 @@ class Pmi1:
 
     @property
     def live(self) -> bool:
-        """True under `pscompy run` and for the store; other servers refuse a second value, or keep
-        it until the next barrier."""
+        """True under `pscompy run` and for the store; other servers refuse a second value of a key,
+        or hide it until the next barrier."""
         return self.job_id.startswith(JOB_PREFIX)
 
     def put(self, key: str, value: str) -> None:
@@ -141,8 +141,8 @@ class Pmi1:
         return result
 
     def _exchange(self, line: bytes) -> Reply:
-        """Send a line and wait for its reply, skipping those to questions that timed out. The
-        caller holds `_turn`."""
+        """Send a line and wait for its reply, skipping replies to earlier questions that timed out.
+        The caller holds `_turn`."""
         with self._state:
             self._send(line)
             self._asked += 1
@@ -171,7 +171,8 @@ class Pmi1:
                 return
 
     def _become_reader(self, ready: Callable[[], bool], deadline: float | None) -> bool:
-        """Returns True once `ready()` is true, False if the caller must read."""
+        """Wait until `ready()` is true or no thread reads. Returns True if `ready()` is true, False
+        if the caller must read from the link now."""
         with self._state:
             if not self._state.wait_for(lambda: ready() or not self._reading, _left(deadline)):
                 raise _timeout()

@@ -23,7 +23,8 @@ from pscompy.world.bootstrap.long_values import join, split
 _REPLY_TIMEOUT = 60  # seconds for a value of another rank
 _LIBRARY = "libpmix.so.2"
 _VALUE_MAX = 2048  # bytes; the library may return longer values in compressed form
-_TAKEN = "PSCOMPY_PMIX_RANK"  # variable with namespace, rank and process id of the rank
+# environment variable that holds namespace, rank and process id of the rank
+_TAKEN = "PSCOMPY_PMIX_RANK"
 
 # From the PMIx standard (4.0, stable since 2.0): sizes of names, structures, numbers of constants.
 # The union is larger than the library's; only members that were written are read.
@@ -54,7 +55,8 @@ _MISSING = (-46, -24)  # PMIX_ERR_NOT_FOUND, PMIX_ERR_TIMEOUT
 
 
 class Pmix:
-    """See `Bootstrap`. ConfigError if there is no library, or its launcher does not answer."""
+    """The launcher by PMIx; implements `Bootstrap`. Raises `ConfigError` if the library is missing,
+    or the launcher does not answer."""
 
     live = False
 
@@ -119,7 +121,8 @@ class Pmix:
         self._check(self._lib.PMIx_Put(_GLOBAL, key.encode(), value), f"put {key}")
 
     def _get(self, key: str, rank: int, kind: int) -> Any:
-        """KeyError if that rank has not published the value in time."""
+        """The value of type `kind` that a rank has published. Raises `KeyError` if it has not
+        published the value in time."""
         process = self._ffi.new("pmix_proc_t *", {"nspace": self._own.nspace, "rank": rank})
         limit = self._ffi.new("pmix_info_t *", {"key": b"pmix.timeout"})
         limit.value.type, limit.value.data.integer = _INT, _REPLY_TIMEOUT

@@ -1,4 +1,4 @@
-"""The store of ranks that no launcher of ours started: torchrun's, or those of any scheduler.
+"""The store of ranks that have no launcher with PMI: those of torchrun, or of any scheduler.
 
 Rank 0 serves PMI-1 over TCP (`store_server`) at a place that all ranks know by their variables.
 Before a link carries PMI-1, both sides prove on it that they hold the job's key.
@@ -28,8 +28,8 @@ _ANSWER = 10.0  # seconds for an answer of a process that listens at the store's
 def enter(member: Membership, config: Config) -> Pmi1:
     """The bootstrap of this rank; rank 0 begins to serve the others.
 
-    `ConfigError` if rank 0 cannot listen there, `Timeout` if nobody does for PSP_STORE_TIMEOUT
-    seconds, `AuthError` if rank 0 has another key.
+    Raises `ConfigError` if rank 0 cannot listen at the store's port, `Timeout` if no process
+    listens there for PSP_STORE_TIMEOUT seconds, `AuthError` if rank 0 has another key.
     """
     from pscompy.control.handshake.keys import find_key
     from pscompy.control.precon import LinkOptions
@@ -65,16 +65,18 @@ def _reach(member: Membership, seconds: float) -> socket.socket:
 
 
 def _connect(member: Membership) -> socket.socket:
-    """A link to the process that listens there. Raises `OSError` if nobody does."""
+    """A link to the process that listens at the store's port. Raises `OSError` if none does."""
     sock = socket.create_connection((member.host, member.port), timeout=_ANSWER)
-    if sock.getsockname() == sock.getpeername():  # the kernel gave it this very port
+    # connected to itself: the kernel has given it the store's port
+    if sock.getsockname() == sock.getpeername():
         sock.close()
         raise ConnectionRefusedError("nobody listens there")
     return sock
 
 
 def _prove(sock: socket.socket, member: Membership, key: Key) -> None:
-    """Prove the key to the store, and let the store prove it. AuthError if one cannot."""
+    """Prove the key to the store, and let the store prove it. Raises `AuthError` if either side
+    cannot."""
     hello = {
         "version": VERSION,
         "rank": str(member.rank),

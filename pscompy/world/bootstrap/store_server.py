@@ -19,7 +19,8 @@ from pscompy.world.bootstrap.store_proof import VERSION, Fields, nonce, proof
 
 logger = logging.getLogger(__name__)
 
-_STRANGERS = 64  # callers without a proof beside the ranks; a newer one replaces the oldest
+# most callers without a proof, beyond the number of ranks; a newer caller replaces the oldest
+_STRANGERS = 64
 _PAUSE = 0.25  # seconds without accepting, after a caller could not be accepted
 
 
@@ -49,7 +50,7 @@ class Store:
         self._thread = ControlThread("pscompy store")
 
     def start(self) -> socket.socket:
-        """Serve from now on; returns rank 0's own link."""
+        """Serve from now on; returns rank 0's own link to the store."""
         ours, theirs = socket.socketpair()
         self._listener.setblocking(False)
         self._listen()
@@ -98,7 +99,8 @@ class Store:
                 self._on_line(caller, line)
         except BlockingIOError:
             return
-        except (OSError, ValueError, Abort):  # World.abort ends its process, too
+        # Abort: World.abort ends the process of the caller, too
+        except (OSError, ValueError, Abort):
             data = b""
         if not data:
             self._drop(caller)
@@ -139,7 +141,7 @@ class Store:
         return f"there is a rank {rank} already" if rank in self._ranks else ""
 
     def _tell(self, caller: _Caller, flaw: str) -> None:
-        """Log the first caller that was refused; others may be many."""
+        """Log only the first caller that was refused, because many may follow."""
         if not self._told:
             self._told = True
             advice = "; give all ranks the same PSP_KEY" if flaw == "other key" else ""

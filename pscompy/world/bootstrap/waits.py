@@ -12,15 +12,16 @@ from urllib.parse import quote, unquote
 
 from pscompy.world.bootstrap.launcher import Bootstrap
 
-TEXT_MAX = 200  # characters of a wait's text: a value is one piece at the launcher
+TEXT_MAX = 200  # characters of a wait's text: longer values are several pieces at the launcher
 RANKS_MAX = 8
-WORKER_MAX = 32  # characters of a worker's name: names of values are short at the launcher
+WORKER_MAX = 32  # characters of a worker's name: the launcher limits the length of a key
 _NONE = "-"  # value of a rank that waits no longer
 
 
 class Wait(NamedTuple):
-    """A long wait: `id` differs from that of the rank's other waits, `ranks` are those that it
-    waits for, all of them; `seconds` is its length when it was published."""
+    """A long wait: `id` differs from that of the rank's other waits, `beats` grows while it lasts,
+    `ranks` are the ranks that it waits for, all of which it needs; `seconds` is its length when it
+    was published."""
 
     id: int
     beats: int
@@ -33,8 +34,8 @@ class Wait(NamedTuple):
 
 
 def key(rank: int, worker: str = "") -> str:
-    """The name of the value that a rank publishes. `worker` is that of some endpoints, "" that of
-    the World."""
+    """The name of the value that a rank publishes. `worker` names the worker of some endpoints; ""
+    is the worker of the World."""
     return f"pscompy.wait.{rank}{worker[-WORKER_MAX:]}"
 
 
@@ -46,7 +47,7 @@ def pack(wait: Wait | None) -> str:
 
 
 def unpack(value: str) -> Wait | None:
-    """The wait of a value, None if the rank does not wait."""
+    """The wait that a published value holds, None if the rank does not wait."""
     try:
         id, beats, seconds, ranks, text = json.loads(unquote(value))
         return Wait(int(id), int(beats), float(seconds), tuple(map(int, ranks)), str(text))
