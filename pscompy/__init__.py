@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 __version__ = "0.1.0"
 
 ANY_TAG: Final = -1
-ANY_SOURCE: Final = -0x80000000  # no rank that a calculation gives by mistake
+ANY_SOURCE: Final = -0x80000000  # far from -1 and other ranks that a wrong calculation may give
 
 _MODULES = {
     "api.session": ("Session", "MemoryRegion"),
@@ -95,7 +95,7 @@ if TYPE_CHECKING:
 
 
 def get_include() -> str:
-    """The folder to give a C compiler, for `#include <pscompy/transport/transport.h>`."""
+    """The folder to include from in C, as in `#include <pscompy/transport/transport.h>`."""
     return str(Path(__file__).absolute().parent.parent)
 
 

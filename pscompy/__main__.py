@@ -1,4 +1,4 @@
-"""`python -m pscompy` is the program `pscompy`."""
+"""Runs the command-line program `pscompy` for `python -m pscompy`."""
 
 import sys
 

@@ -27,7 +27,7 @@ def table() -> int:
 
 
 def worker(session: Session) -> int:
-    """Return the address of the session's psc_worker_t, which is valid until it is closed."""
+    """Return the address of the session's psc_worker_t, valid until the session is closed."""
     return session._binding.address
 
 

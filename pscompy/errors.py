@@ -88,11 +88,11 @@ class AuthError(ConnectError):
 
 
 class NameInUse(ConnectError):
-    """Another process of the job has this name already."""
+    """Another session of the job has the same name."""
 
 
 class VersionMismatch(ConnectError):
-    """The two sides speak no common version."""
+    """The two sides have no version of the wire protocol in common."""
 
 
 class ProtocolError(PscomError):
@@ -108,7 +108,7 @@ class Closed(PscomError):
 
 
 class OutOfDescriptors(PscomError, OSError):
-    """The process has reached its limit of descriptors; the text says how to raise it."""
+    """The process has no file descriptor left; the text says how to raise its limit."""
 
     def __init__(self, message: str = "", *, peer: str | None = None) -> None:
         super().__init__(message, peer=peer)
@@ -195,7 +195,7 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-# status -> exception and text; the numbers and texts are those of status.h.
+# status -> exception and text; the numbers and texts are those of transport/status.h.
 _STATUS: dict[int, tuple[type[PscomError], str]] = {
     -1: (TransportError, "no resource now, try again later"),
     -2: (PscomError, "invalid argument"),

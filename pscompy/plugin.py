@@ -1,4 +1,4 @@
-"""The face of pscompy for plug-ins: the hook, the declaration, and the tools for both.
+"""All that plug-ins import: the hook, the declaration of a transport, and tools for both.
 
 A plug-in is a module named by an entry point of the group "pscompy", or a file
 in PSP_PLUGINDIR, that implements one hook of pluggy:

@@ -20,11 +20,13 @@ class Unused(Exception):
 
 
 class GatewayTransport(Transport):
-    """The pseudo-transport `gateway`; every session has an agent of its own."""
+    """The pseudo-transport `gateway`; every session has an agent of its own, a thread that keeps
+    connections to the gateways."""
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
-        """Start an agent. Raises `Unused` if no gateway is configured or the extension module is
-        missing, and `BadRoutes` if PSP_GW_SERVER is malformed."""
+        """Start the agent of a session, and return its transport and relay. Raises `Unused` if no
+        gateway is configured or the extension module is missing, and `BadRoutes` if PSP_GW_SERVER
+        is malformed."""
         if not any(setting.name == "SERVER" and setting.text for setting in settings):
             raise Unused("PSP_GW_SERVER names no gateway")
         if reason := native.unavailable():

@@ -21,7 +21,8 @@ from pscompy_gateway.transport.config import VARIABLES
 from pscompy_gateway.trunk import Frame, Trunk, keep, session
 
 PIECE = 32 << 10  # characters of text in one frame
-LEFT_SECONDS = 3.0  # seconds after which a module that left one gateway must be at another
+# seconds within which a module that left one gateway must be connected to another one
+LEFT_SECONDS = 3.0
 
 
 class Meeting:
@@ -113,7 +114,8 @@ class Meeting:
         self._trunks.pop(address, None)
 
     def _refused(self, error: AuthError) -> None:
-        """A gateway holds another key, so this module's peers cannot be reached through it."""
+        """Handle the refusal of a gateway that holds another key: the meeting fails, unless another
+        gateway is connected."""
         if not self._trunks:
             self._fail(AuthError(f"{self._join.name}: {error}"))
 
@@ -180,7 +182,7 @@ Send = Callable[[Frame], object]
 
 class Gathering:
     """A gateway's record of one meeting: the modules there, and the text that each sent last. A
-    module whose frames another gateway forwards has no `send` here."""
+    module whose frames another gateway forwards has no `send` function here."""
 
     def __init__(self, name: str, modules: int) -> None:
         self.name = name
@@ -244,7 +246,8 @@ class Gathering:
                 self._broadcast({"kind": "joined", "of": of, **fields})
 
     def frames(self) -> Iterator[Frame]:
-        """All pieces that were given, as frames for a neighbour that has just connected."""
+        """All pieces of texts that this gateway has received, as frames for a neighbour gateway
+        that has just connected."""
         for module, (number, texts, count) in self._given.items():
             who = {"name": self.name, "modules": self.modules, "module": module}
             for piece, text in texts.items():

@@ -24,7 +24,8 @@ LOAD_MAX = 1 << 31  # bytes; a larger load that a gateway reports is reduced to 
 GATEWAY_MODULE = 65535  # the module number of gateways; processes must not use it
 
 PAUSE = 0.2  # seconds between attempts to reach a gateway
-REFUSED_PAUSE = 10.0  # and to reach one with another key, which logs each of them
+# seconds between attempts if the gateway holds another key: it logs each refusal
+REFUSED_PAUSE = 10.0
 
 logger = logging.getLogger("pscompy.gateway")
 
@@ -38,7 +39,8 @@ class BadFrame(PscomError):
 def session(settings: Mapping[str, object]) -> Session:
     """A session for connections to gateways, which does not use gateways itself.
 
-    `settings` are its variables without PSP_. Raises `PscomError` if one is malformed.
+    `settings` are its configuration variables, without the prefix PSP_. Raises `PscomError` if a
+    variable is malformed.
     """
     return Session(config={"GATEWAY": 0, "DEBUG_STATS": 0, **settings})
 
@@ -78,7 +80,8 @@ class Trunk:
         self._room = bytearray(FRAME_MAX)
 
     def send(self, frame: Frame) -> None:
-        """Send in the background. If the trunk has ended, `receive` raises."""
+        """Send a frame without waiting. Reports no error: if the trunk has ended, `receive`
+        raises."""
         with contextlib.suppress(PscomError):
             self.connection.isend(json.dumps(frame).encode())
 
@@ -102,7 +105,7 @@ async def keep(
 
     use(trunk) uses the trunk until it raises. Then ended(reason) is called, and the gateway is
     tried again after PAUSE seconds. If the gateway holds another key, refused(error) is called
-    before, and the pause is REFUSED_PAUSE.
+    before ended(reason), and the pause is REFUSED_PAUSE seconds.
     """
     logged = ""
     while True:

@@ -35,7 +35,8 @@ class Tunnel:
         return len(self._out) >= AHEAD
 
     def give(self, data: bytes) -> list[Frame]:
-        """Take bytes that the local side wrote, empty at their end, and return frames to send."""
+        """Take bytes that the local side wrote (no bytes if it has ended), and return frames to
+        send."""
         if data:
             self._out += data
         elif self._fin is None:

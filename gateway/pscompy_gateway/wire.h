@@ -3,9 +3,9 @@
  * destination; numbers, acknowledgements and limits are between the two ends.
  *
  * A stream of numbered packets goes each way between two endpoints. Packets may
- * take different gateways, get lost with one, or be duplicated: the receiver
- * puts them in order and drops duplicates, the sender keeps packets until they
- * are acknowledged. Little-endian, naturally aligned. */
+ * take different gateways, get lost with a gateway, or be duplicated: the
+ * receiver puts them in order and drops duplicates, the sender keeps packets
+ * until they are acknowledged. Little-endian, naturally aligned. */
 #pragma once
 
 #include <stdint.h>
@@ -15,7 +15,8 @@
 
 typedef enum gw_kind {
     GW_DATA = 1,    /* a numbered packet of a stream */
-    GW_ACK,         /* only acknowledges; `mark` echoes that of a probe */
+    GW_ACK,         /* an acknowledgement without data; if it answers a probe,
+                       `mark` is copied from the probe */
     GW_PROBE,       /* asks for an acknowledgement. Packets that were sent
                        earlier on the same path and that the answer does not
                        acknowledge are lost */
@@ -24,8 +25,9 @@ typedef enum gw_kind {
     GW_REGISTER     /* `from_node` is at the end of this connection */
 } gw_kind_t;
 
-/* Flags of data packets. PROOF: a message of the token proof, its kind (1 byte)
- * and its body, before all others of the stream. */
+/* Flags of data packets. GW_PROOF: the packet holds a message of the token
+ * proof, which authenticates the two ends: its kind (1 byte) and its body.
+ * These packets come before all others of the stream. */
 #define GW_PROOF 0x1u
 #define GW_FIRST 0x2u   /* the packet begins with a gw_message */
 #define GW_BYE 0x4u     /* the last packet of the stream */
@@ -38,8 +40,9 @@ typedef struct gw_head {
     uint64_t to_ep, from_ep;
     uint32_t seq; /* number of a data packet in its stream */
     uint32_t ack; /* the next number that this side expects */
-    uint32_t limit; /* the peer may send numbers below it */
-    uint32_t mark; /* of a probe and its answer: when the probe was sent */
+    uint32_t limit; /* the peer may send packets with numbers below it */
+    uint32_t mark; /* of a probe and its answer: the sender's packet clock (see
+                      gw_outgoing_t) when it sent the probe */
 } gw_head_t;
 
 _Static_assert(sizeof(gw_head_t) == 56, "no holes");
@@ -51,7 +54,7 @@ typedef struct gw_message {
     uint8_t reserved[6];
 } gw_message_t;
 
-/* The address that ep_address returns. */
+/* The address of an endpoint, as ep_address returns it. */
 typedef struct gw_address {
     uint64_t node, ep;
     uint16_t module, reserved[3];

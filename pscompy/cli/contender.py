@@ -115,7 +115,8 @@ LIBRARIES: dict[str, Library] = {"mpi4py": mpi4py, "pipe": _pipe}
 
 
 def serve(library: Library, folder: Path, role: int, halves: Halves = HALVES) -> None:
-    """Connect to the control socket and to the other process, send our role, and run the jobs."""
+    """Connect to the control socket and to the other process, send the role of this process, and
+    run the jobs."""
     with socket.socket(socket.AF_UNIX) as control:
         control.connect(str(folder / CONTROL))
         with control.makefile("rw") as lines, library(folder, role) as (number, make):

@@ -71,7 +71,7 @@ def _explain(address: str, timeout: float, as_json: bool) -> str:
 
 
 def _examine(config: Config, found: Iterable[registry.Found]) -> list[_Entry]:
-    """Open each transport that is available, in a worker of its own."""
+    """Open each transport that is available, in a worker that is used for nothing else."""
     entries = []
     with Probe(config) as probe:
         for it in found:

@@ -28,7 +28,7 @@ class Job:
 
     @property
     def messages(self) -> int:
-        """The number of messages by which the time is divided: both ways are counted."""
+        """The number of messages by which the time is divided: those of both directions."""
         ways = 1 if self.test == STREAM else 2
         return self.count * ways * (1 if self.test == LATENCY else self.window)
 
@@ -54,7 +54,7 @@ Halves: TypeAlias = "dict[str, tuple[Half, Half]]"
 
 
 def timed(half: Callable[[Job, Calls], None]) -> Half:
-    """A half that runs `half` and returns the seconds it took."""
+    """Make a half of a test (see Half) that runs `half` and returns the seconds it took."""
 
     def run(job: Job, calls: Calls) -> float:
         start = perf_counter()

@@ -154,7 +154,7 @@ def _connected(address: str, config: dict[str, int]) -> Iterator[Connection]:
 
 @contextmanager
 def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
-    """A connection to a passive side that is started for it. Raises `PscomError` if that fails."""
+    """A connection to a passive process, which this starts. Raises `PscomError` if that fails."""
     command = [sys.executable, "-m", "pscompy.cli.perf_pair", json.dumps(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -172,7 +172,7 @@ def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
 def _measure(connection: Connection, others: list[Any], options: argparse.Namespace) -> None:
     """Measure all sizes, and print the report."""
     if options.plot:
-        plot.check()  # fails before the measurement, not after it
+        plot.check()  # raises before the measurement, not after it
     own = OwnPair(connection)
     connection.open(_UP_SECONDS)
     pairs: list[Pair] = [own, *others]

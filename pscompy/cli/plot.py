@@ -20,8 +20,9 @@ _COLUMNS = 2
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: a line for each name, over sizes or what else `over` says. The names in `dashed`
-    are limits and drawn as dashed lines. The vertical axis of a `share` is linear."""
+    """One plot: a line for each name, over message sizes, or over other numbers, which `over`
+    names. The names in `dashed` are limits and drawn as dashed lines. With `linear` both axes are
+    linear, with `share` only the vertical axis."""
 
     label: str
     lines: Mapping[str, Mapping[int, float]]

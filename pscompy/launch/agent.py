@@ -1,4 +1,5 @@
-"""The launcher's half on one host: starts that host's ranks, and passes everything on.
+"""The launcher's half on one host: starts that host's ranks, and passes their output, PMI requests
+and ends on.
 
 The first record on its standard input is the ranks to start; others are signals, answers to PMI
 requests, and input for rank 0. Its standard output is for records: output of the ranks, their PMI
@@ -32,7 +33,8 @@ class Agent:
         self._loop = Loop()
         self._channel = Channel(self._loop, 0, 1, self._on_record, self._on_end)
         self._ranks: dict[int, Rank] = {}
-        self._outputs: dict[int, tuple[int, int]] = {}  # descriptor -> rank, 1 or 2
+        # descriptor -> its rank, and 1 for stdout or 2 for stderr
+        self._outputs: dict[int, tuple[int, int]] = {}
         self._stdin: int | None = None  # rank 0's pipe
         self._input = b""
         self._over = False
@@ -91,7 +93,7 @@ class Agent:
         self._guard.signal_catching(signal.SIGQUIT)
 
     def _answer(self, number: int, line: str) -> None:
-        """Pass an answer to a PMI request on."""
+        """Pass the answer to a PMI request on to its rank."""
         rank = self._ranks.get(number)
         if rank is None or rank.pmi.fileno() < 0:
             return
@@ -155,7 +157,8 @@ class Agent:
         self._hang_up(rank)
         del self._ranks[rank.number]
         for fd in (rank.stdout, rank.stderr):
-            for _ in range(PIPE_READS):  # its children may go on writing
+            # not until the end: the children of the rank may go on writing
+            for _ in range(PIPE_READS):
                 if fd not in self._outputs or not self._on_output(fd):
                     break
         if rank.number == 0:

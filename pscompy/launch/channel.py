@@ -11,11 +11,12 @@ from typing import Any
 from pscompy.launch.event_loop import WRITE, Loop
 
 _CHUNK = 65536
-_FULL = 1 << 18  # bytes of output above which the senders of bulk data pause
+_FULL = 1 << 18  # bytes of queued output above which ranks' output is not read
 
 
 class Channel:
-    """Calls `on_record` with each record that arrives, and `on_end` once at the end."""
+    """One end of the link. Calls `on_record` with each record that arrives, and `on_end` once at
+    the end."""
 
     def __init__(
         self,
@@ -31,7 +32,7 @@ class Channel:
         self._on_record = on_record
         self._on_end = on_end
         self._in = b""
-        self._out = bytearray(b"\n")  # ends what a login shell has printed
+        self._out = bytearray(b"\n")  # a newline first: ends a line that a login shell has printed
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
         self.listen(True)
@@ -60,7 +61,7 @@ class Channel:
         os.set_blocking(self._writer, False)
 
     def close(self) -> None:
-        """Stop; the descriptors are the caller's."""
+        """Stop watching the descriptors; the caller closes them."""
         self._loop.unwatch(self._reader)
         self._loop.unwatch(self._writer)
 

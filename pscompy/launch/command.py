@@ -119,9 +119,9 @@ def _slots(options: argparse.Namespace) -> Slots:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Split into our options, and the program with its own arguments.
+    """Split into the options of `pscompy run`, and the program with its own arguments.
 
-    argparse is not used for this, because the program's arguments may look like our options.
+    argparse is not used for this, because the program's arguments may look like those options.
     """
     index = 0
     while index < len(arguments):

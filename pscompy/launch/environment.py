@@ -19,7 +19,7 @@ _FOREIGN = (
 # Prefixes of variables that belong to the launcher's host and login.
 _OF_A_HOST = ("HOSTNAME", "SSH_", "XDG_RUNTIME_", "XDG_SESSION_", "DBUS_SESSION_")
 
-# Variables with which the ranks need no key of their own.
+# If one of these variables is set, the ranks get no new key of their own.
 _KEEPS_THE_KEY = (
     *("PSP_KEY", "PSP_KEY_FILE", "PSP_JOIN"),
     *(f"PSP_{family}SERVER" for families in APART.values() for family in families),
@@ -54,8 +54,8 @@ def batch_environment() -> Mapping[str, str]:
 
 
 def rank_variables(rank: int, size: int, local: int, on_host: int) -> dict[str, str]:
-    """The variables of one rank, except PMI_FD, which `Rank.start` adds. It is number `local` of
-    the `on_host` ranks on its host."""
+    """The variables of one rank, except PMI_FD, which `Rank.start` adds. The rank is number `local`
+    of the `on_host` ranks on its host."""
     return {
         "PMI_RANK": str(rank),
         "PMI_SIZE": str(size),

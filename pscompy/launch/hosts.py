@@ -25,7 +25,8 @@ class Share(NamedTuple):
 
 
 def from_words(words: list[str]) -> Slots:
-    """The hosts of words such as "a" or "a:2". A host that is named again gets more slots."""
+    """The hosts in a list of words such as "a" or "a:2". A host that is named again gets more
+    slots."""
     slots: Counter[str] = Counter()
     for word in words:
         # PSP_RSH would take a name that begins with - for an option.
@@ -38,7 +39,7 @@ def from_words(words: list[str]) -> Slots:
 
 def from_file(path: Path, name: str = "--hostfile") -> Slots:
     """The hosts of a file with a line "a", "a:2" or "a slots=2" for each; # begins a comment.
-    `name` is what names the file."""
+    `name` is the option or variable that names the file, for errors."""
     try:
         lines = [line.partition("#")[0] for line in path.read_text().splitlines()]
     except OSError as error:
@@ -83,7 +84,8 @@ def _expanded(word: str) -> list[str]:
 
 
 def shares(slots: Slots, size: int | None) -> list[Share]:
-    """Divide `size` ranks (None: one for each slot); beyond the slots hosts are filled again."""
+    """Divide `size` ranks (None: one for each slot); if there are more ranks than slots, the hosts
+    are filled again in the same order."""
     places = [host for host, count in slots.items() for _ in range(count)]
     counts = Counter(itertools.islice(itertools.cycle(places), size or len(places)))
     firsts = itertools.accumulate(counts.values(), initial=0)

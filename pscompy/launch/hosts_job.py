@@ -1,7 +1,8 @@
 """A job on several hosts: an agent on each of them starts and serves its ranks.
 
-An agent is started by PSP_RSH, ssh by default, as `agent.py` on that host, and is told everything
-by its standard input: the key of the job stands in no command line. It ends when its input ends.
+PSP_RSH, ssh by default, starts an agent, `agent.py`, on its host. The agent receives everything on
+its standard input, so that the key of the job stands in no command line, and ends when its input
+ends.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class _Host:
         assert self.process.stdout
         assert self.process.stderr
         self.stdin, self.stdout = self.process.stdin.fileno(), self.process.stdout.fileno()
-        self.stderr = os.dup(self.process.stderr.fileno())  # which the terminal closes
+        self.stderr = os.dup(self.process.stderr.fileno())  # `Terminal` closes this descriptor
         self.process.stderr.close()
 
     @property
@@ -66,7 +67,8 @@ class _Host:
         )
 
     def end(self) -> None:
-        """Let the agent end, by the end of its input; kill the way to it if it does not."""
+        """Close the input of the agent, which then ends; kill PSP_RSH if it does not end in
+        time."""
         assert self.process.stdin
         assert self.process.stdout
         self.channel.close()
@@ -95,7 +97,7 @@ class _Remote:
 
 
 class HostsJob(Job):
-    """See `Job`; its plan has shares."""
+    """A job on several hosts, which the `shares` of its plan name; see `Job`."""
 
     def _start_ranks(self) -> None:
         self._hosts: list[_Host] = []
@@ -137,7 +139,8 @@ class HostsJob(Job):
         return bool(self._remote)
 
     def _balance(self) -> None:
-        """Leave the hosts' output where it is while the launcher's own is not read."""
+        """Watch the output of the hosts, unless the launcher's own output is not read fast
+        enough."""
         self._terminal.balance()
         for host in self._hosts:
             if host.ranks:
@@ -151,7 +154,7 @@ class HostsJob(Job):
             if number == signal.SIGTSTP:
                 host.channel.flush()
         self._kills += number == signal.SIGKILL
-        if self._kills > 1:  # an agent has not answered the first one
+        if self._kills > 1:  # an agent has not reacted to the first SIGKILL
             for host in self._hosts:
                 host.kill()
 
@@ -170,7 +173,7 @@ class HostsJob(Job):
             self._remote[number].host.channel.send("pmi", number, line.decode("latin-1"))
 
     def _reap(self) -> None:
-        """Nothing to do: an agent has ended when its channel has."""
+        """Nothing to do at SIGCHLD: the end of an agent is noticed by the end of its channel."""
 
     def _stop(self) -> None:
         for host in self._hosts:
@@ -214,7 +217,7 @@ class HostsJob(Job):
         self._loop.unwatch(0)
         try:
             data = os.read(0, _INPUT)
-        except OSError:  # the launcher runs in the background
+        except OSError:  # reading fails if the launcher runs in the background
             data = b""
         host.channel.send("in", pack(data))
 

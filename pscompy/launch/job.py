@@ -125,7 +125,7 @@ class Job:
         self._guard.signal_catching(signal.SIGQUIT)
 
     def _stop(self) -> None:
-        """Release what the ranks, which have all ended, have left."""
+        """Release what the ranks, which have all ended, have left: nothing on this host."""
 
     def _reap(self) -> None:
         for rank in list(self._alive.values()):

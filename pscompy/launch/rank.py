@@ -62,7 +62,7 @@ class Rank:
 
     def poll(self) -> int | None:
         """The exit code, or the negative number of the signal that ended the process; None while
-        it runs. Must not be called again after that."""
+        it runs. Must not be called again after it has returned a code."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None
 

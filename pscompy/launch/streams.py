@@ -14,7 +14,7 @@ _READ = 65536
 _WRITE = select.PIPE_BUF  # bytes that a writable pipe accepts without blocking
 _FULL = 1 << 18  # bytes in a sink above which its streams are not read
 _LINE_MAX = 1 << 16  # bytes of a line above which it is passed on in pieces
-PIPE_READS = 32  # reads of 32 KiB or more that empty any pipe without an active writer
+PIPE_READS = 32  # number of reads, of 32 KiB or more, that empty any pipe without an active writer
 
 
 class Sink:
@@ -58,7 +58,8 @@ class Sink:
 
 
 class Stream:
-    """The stdout or stderr of one rank; `fd` is the reading end of its pipe, -1 if it is fed."""
+    """The stdout or stderr of one rank; `fd` is the reading end of its pipe, -1 if `feed` gets the
+    output instead."""
 
     def __init__(self, fd: int, sink: Sink, label: bytes) -> None:
         self.fd = fd
@@ -80,7 +81,7 @@ class Stream:
         return len(data)
 
     def feed(self, data: bytes) -> None:
-        """Pass on all whole lines; empty data is the end."""
+        """Pass on all whole lines of the output; empty data stands for its end."""
         self._partial += data
         cut = self._partial.rfind(b"\n") + 1
         if not data or (cut == 0 and len(self._partial) > _LINE_MAX):
@@ -132,7 +133,7 @@ class Typed:
         """Read a line from the terminal. Returns False at the end of input or on an error."""
         try:
             self._queue = os.read(self.terminal, _READ)
-        except OSError:  # the launcher runs in the background
+        except OSError:  # reading fails if the launcher runs in the background
             return False
         return bool(self._queue)
 

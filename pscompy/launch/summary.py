@@ -8,15 +8,16 @@ from itertools import groupby
 
 
 class Summary:
-    """The ends of a job's ranks. A rank that has not ended yet has none."""
+    """The ends of a job's ranks. A rank that has not ended yet is not listed."""
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._ends: dict[int, tuple[str, str]] = {}  # how it ended, and its wait or ""
+        # rank -> how it ended, and what it waited for, or ""
+        self._ends: dict[int, tuple[str, str]] = {}
 
     def add(self, rank: int, status: int, wait: str) -> None:
         """Note the end of a rank; `status` is negative for a signal. `wait` counts only for a rank
-        that a signal ended: any other one has gone on since."""
+        that a signal ended: a rank that ended by itself has waited no longer."""
         self._ends[rank] = end_of(status), wait if status < 0 else ""
 
     def lines(self) -> Iterator[str]:

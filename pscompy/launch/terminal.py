@@ -25,7 +25,8 @@ class Terminal:
         self._typed: Typed | None = None
 
     def stdin(self) -> int:
-        """A new descriptor for rank 0's stdin: the launcher's, or a pipe if that is a terminal."""
+        """A new descriptor for rank 0's stdin: a duplicate of the launcher's stdin, or a pipe if
+        that is a terminal."""
         if not os.isatty(0):
             return os.dup(0)
         reader, writer = os.pipe()
@@ -129,8 +130,8 @@ def _open_sinks() -> tuple[Sink, Sink]:
 
 
 def open_standard_files() -> None:
-    """Open /dev/null for each standard file that is closed, so that no other file gets its
-    descriptor."""
+    """Open /dev/null for each standard file that is closed, so that no other file gets the
+    descriptor 0, 1 or 2."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)

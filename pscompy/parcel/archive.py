@@ -8,7 +8,7 @@ section 3, calls these index and pointer chunks. A chunk whose memory is registe
 in that paper; here the transports look the registration up by address, and its key is part of the
 message that announces the chunk.
 
-An object without chunks is its pickle, which begins with a byte that no head begins with.
+An object without chunks is sent as its pickle, whose first byte begins no head.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 PICKLE_BYTE = b"\x80"  # the first byte of every pickle of protocol 2 and later
 MAGIC = b"PCL\x01"
-ALIGNMENT = 16  # bytes, of chunks within a head
+ALIGNMENT = 16  # alignment in bytes of the chunks within a head
 CHUNKS_MAX = 1 << 20
 
-# magic, ident, chunks, bytes of the offer, bytes of the index, serialiser
+# magic, ident, number of chunks, bytes of the offer, bytes of the index, name of the serialiser
 _HEAD = struct.Struct("<4sIIIQ8s")
 _FRONT = struct.Struct("<4sI")  # the first fields of _HEAD: magic, ident
 _NAME, _ARRAY = slice(24, 32), array_codec.NAME.encode().ljust(8, b"\0")
 _IDENT_MAX = 0x7FFFFFFF
 _LONE_MAX = 128  # longest head in bytes that is cached, see _lone()
 _LONE_HEADS = 256  # number of cached heads
-_ENTRY = struct.Struct("<QBB6x")  # bytes, place, whether it is read-only
-_OUTSIDE, _INSIDE, _OFFERED = range(3)  # places: a message, the head, or what the head offers
-_KEY = 72  # bytes of a chunk in most offers; room is left for them
+_ENTRY = struct.Struct("<QBB6x")  # of a chunk: length, place, whether it is read-only
+_OUTSIDE, _INSIDE, _OFFERED = range(3)  # a chunk is in a message, in the head, or offered
+_KEY = 72  # bytes that most offers need for each chunk; the head leaves room for them
 _COPIED = 16 << 10  # a chunk of more bytes is in the head only if all chunks fit
 _PADDING = bytes(ALIGNMENT)
 _PIECES_MAX = 8  # pieces of a head that are sent without a copy; every transport takes so many
@@ -150,12 +150,12 @@ class Head:
 
     @property
     def outside(self) -> list[int]:
-        """The bytes of each chunk outside of the head, in their order."""
+        """The number of bytes of each chunk outside of the head, in their order."""
         return [nbytes for nbytes, _, _, inside in self.entries if inside is None]
 
     @property
     def offered(self) -> list[int]:
-        """The bytes of each chunk that is fetched by the offer, in their order."""
+        """The number of bytes of each chunk that is fetched by the offer, in their order."""
         if not self.offer:
             return []
         return [nbytes for nbytes, place, _, _ in self.entries if place == _OFFERED]
@@ -205,7 +205,7 @@ def gather(
 
 def _dump_array(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive | None:
     """Archive an array that is the whole object. A short array is pickled with its numbers, which
-    takes less time; returns None if the general way is needed."""
+    takes less time. Returns None if the array must be serialised like other objects."""
     if type(obj).__module__ != "numpy":
         return None
     if obj.nbytes < zero_copy:

@@ -50,7 +50,7 @@ def _order(obj: NDArray[Any]) -> str | None:
 
 
 restore = _binding.restore
-restore.__module__ = __name__  # the name that pickle writes
+restore.__module__ = __name__  # the module that a pickle names
 
 
 def reduced(data: bytes) -> bool:

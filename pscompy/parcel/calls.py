@@ -42,7 +42,7 @@ class Options:
 
 
 class Call(Called):
-    """A message of a peer with a call, or with several calls, which are its frame."""
+    """A message of a peer with a call, or with several calls, which `frame` runs."""
 
     def __init__(self, links: Links, number: int, resolve: Callable[[object], Registered]) -> None:
         super().__init__(links.source, resolve)

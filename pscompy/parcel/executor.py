@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-SIZE_MAX = 256  # calls in one message
-SOME = 32  # calls that map adds together
-SHORT, LONG = 0.002, 0.01  # seconds from a message to its last result: take more calls, or fewer
-_NO_KEYWORDS: dict[str, Any] = {}  # one for all calls: a pickle contains it once
+SIZE_MAX = 256  # most calls in one message
+SOME = 32  # most calls that `map` hands out at a time
+# Seconds from a message to its last result: below SHORT the next message has more calls, above LONG
+# fewer.
+SHORT, LONG = 0.002, 0.01
+_NO_KEYWORDS: dict[str, Any] = {}  # one dict for all calls, which a pickle contains once
 
 
 class _Task(Future):
     """The future of a submitted call."""
 
-    sent: tuple[Links, int, int] | None = None  # peer, number of the message, index there
+    sent: tuple[Links, int, int] | None = None  # peer, number of the message, index in it
     unwanted = False
 
     def __init__(self, call: tuple[Any, ...], executor: Executor) -> None:
@@ -44,7 +46,7 @@ class _Task(Future):
 
 
 def _give_up(task: Any) -> None:
-    """Cancel a call where it runs, unless it still waits."""
+    """Cancel a call at the rank that has it, if it was sent."""
     task.unwanted = True
     task.executor._count_ended(1)
     _withdraw(task)
@@ -66,7 +68,7 @@ class _Rank:
         self.size = 1
 
     def adapt(self, count: int, seconds: float) -> None:
-        """Change the size after a message with `count` calls took that long."""
+        """Change the number of calls per message after one with `count` calls took that long."""
         if seconds < SHORT and count == self.size:
             self.size = min(SIZE_MAX, 8 * self.size, 1 + int(self.size * SHORT / seconds))
         elif seconds > LONG:
@@ -99,7 +101,7 @@ class Executor(concurrent.futures.Executor):
         self._full = False  # no rank takes further calls until some have ended
         self._service = comm._context.service()
         self._service.start()
-        self._few = self._service.threads + 1  # calls that a rank may have whatever they take
+        self._few = self._service.threads + 1  # calls that a rank may have, however long they take
         self._ranks = [_Rank(comm._links_of(rank)) for rank in range(1, comm.size) or (0,)]
         if comm.rank:
             self._ended = True
@@ -169,7 +171,7 @@ class Executor(concurrent.futures.Executor):
         except PscomError as error:  # the World has ended, so the other ranks serve no more
             logger.debug("the barrier at the end of the executor failed: %s", error)
 
-    # ---- handing out ----
+    # ---- handing out calls to ranks ----
 
     def _add(self, tasks: Sequence[_Task]) -> None:
         """Hand tasks out, or let them wait if no rank takes further calls."""
@@ -195,7 +197,8 @@ class Executor(concurrent.futures.Executor):
     def _take(self) -> tuple[_Rank | None, list[_Task]] | None:
         """Take calls for one message off the waiting ones, and the rank that gets them.
 
-        Returns None if none waits or every rank has enough. The rank is None if none is left."""
+        Returns None if no call waits or every rank has enough. The rank is None if no rank is
+        left."""
         with self._lock:
             count = len(self._waiting)
             if not count:
@@ -310,7 +313,7 @@ def _next_result(tasks: list[_Task], end: float | None) -> Any:
 
 
 def _items(results: Generator[Any, None, None]) -> Generator[Any, None, None]:
-    """Yield the items of chunks. Closing it closes `results`; an itertools.chain cannot do so."""
+    """Yield the items of chunks. Its close() closes `results`, which itertools.chain cannot do."""
     with contextlib.closing(results):
         for chunk in results:
             yield from chunk
@@ -318,7 +321,7 @@ def _items(results: Generator[Any, None, None]) -> Generator[Any, None, None]:
 
 def _chunks(iterables: Sequence[Iterable[Any]], size: int) -> Iterator[list[tuple[Any, ...]]]:
     """The arguments of `size` calls at a time: one tuple for each parameter."""
-    if len(iterables) == 1:  # without a tuple for each call
+    if len(iterables) == 1:  # the faster way, without a tuple for each call
         rest = iter(iterables[0])
         while column := tuple(itertools.islice(rest, size)):
             yield [column]

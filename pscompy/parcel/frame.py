@@ -40,7 +40,7 @@ Result = tuple[int, Any, "BaseException | None"]
 
 class Called(Running):
     """An action that a peer has called; `resolve` finds further actions by their names, and `items`
-    has those of a chunk that have not begun."""
+    has the items of a chunk of `Executor.map` that have not begun."""
 
     items: Iterator[Any] = iter(())
 
@@ -50,7 +50,7 @@ class Called(Running):
 
     def cancel(self) -> None:
         super().cancel()
-        deque(self.items, 0)  # takes them all, so that the call begins no more of them
+        deque(self.items, 0)  # takes all items, so that the call begins no more of them
 
     def prepare(self, asked: Any) -> Registered:
         """The function of a call.
@@ -65,7 +65,7 @@ class Called(Running):
         return found
 
     def outcome(self, found: Registered, asked: Any, answers: Objects) -> tuple[bool, Any]:
-        """Run the function: True and its value, or False and its exception in parts."""
+        """Run the function. Returns True and its value, or False and its exception, taken apart."""
         try:
             if self._cancelled:
                 raise Cancelled("the action was cancelled before it began")
@@ -76,7 +76,7 @@ class Called(Running):
 
 
 def packed_answer(answers: Objects, name: str, good: bool, value: object) -> bytes | Archive:
-    """The answer of one call; an exception says so if its value cannot be sent."""
+    """The answer of one call; an exception replaces a value that cannot be sent."""
     try:
         return answers.take_apart((good, value))
     except Exception as error:
@@ -90,7 +90,7 @@ def _unsendable(answers: Objects, name: str, error: Exception) -> tuple[bytes | 
 
 class Part(NamedTuple):
     """Results that are sent together: the indexes and the values of calls that have returned, and
-    the index and the exception, in parts, of each call that has failed."""
+    the index and the exception (from `take_apart`) of each call that has failed."""
 
     ended: list[int]
     values: list[Any]
@@ -129,7 +129,7 @@ class Frame:
         threads: int,
     ) -> None:
         """Begin all calls; `call()` makes a Called. `put(work)` lets a thread call work() for as
-        long as it returns True; that many threads may do so, all but one after DELAY."""
+        long as it returns True; `threads` of them may do so, all but one after DELAY."""
         self._calls = [call() for _ in asked]
         self._open = len(asked)
         if not asked:
@@ -138,7 +138,7 @@ class Frame:
             self._begin_one(index, one, given)
         waiting = len(self._waiting)
         if waiting:
-            put(self._run_some)  # another thread may begin a call before this one goes on
+            put(self._run_some)  # another thread may begin a call before this thread goes on
         if waiting > 1 and threads > 1:
             self._delayed(partial(self._spread, put, threads - 1))
 
@@ -165,7 +165,7 @@ class Frame:
         while self._waiting and good and time.monotonic() < until:
             try:
                 index, found, asked = self._waiting.popleft()
-            except IndexError:  # another thread has taken it
+            except IndexError:  # another thread has taken the last call
                 break
             good, value = self._calls[index].outcome(found, asked, self._answers)
             self._note(index, good, value)
@@ -239,7 +239,7 @@ class Batch:
         return not self._left
 
     def take(self, part: object, answers: Objects) -> None:
-        """Report the results of one part of the answer. Raises `ProtocolError`."""
+        """Report the results of one part of the answer. Raises `ProtocolError` for a bad part."""
         if isinstance(part, tuple) and len(part) == 2 and part[0] is False:
             self.drop()
             self._refused(put_together(part[1], answers))

@@ -28,7 +28,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     def __init__(self, withdraw: Callable[[Future], object], worker: _binding.Worker) -> None:
         """`withdraw(future)` is called when the result is not wanted any more. A thread that waits
         for the result drives the progress of `worker` meanwhile."""
-        # The attributes of the base, whose constructor would make a Condition at once.
+        # The attributes of the base class, whose constructor would make a Condition at once.
         self._state = PENDING
         self._result: Any = None
         self._exception: BaseException | None = None
@@ -64,7 +64,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         if self.done():
             return timeout
         deadline = None if timeout is None else time.monotonic() + timeout
-        with contextlib.suppress(PscomError):  # the session has ended, and the future is about to
+        with contextlib.suppress(PscomError):  # the session has ended, and the future ends soon
             ended = self._ended
             if ended is None:
                 ended = self._ended = self._worker.event()
@@ -98,7 +98,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         Returns False if the future has ended already.
         """
         with self._lock:
-            if self._made is None and self._state == PENDING:  # nobody is to be notified
+            if self._made is None and self._state == PENDING:  # nothing waits for the end
                 self._result, self._exception, self._state = value, error, FINISHED
                 return True
         try:

@@ -88,7 +88,8 @@ _WHOLE: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 
 class _Dispatch:
-    """The dispatch table of our picklers: the entries of copyreg, and our own, which go first.
+    """The dispatch table of our picklers: the entries of copyreg, and our own, which take
+    precedence.
     Arrays of fewer than `copied` bytes are copied into the pickle."""
 
     def __init__(self, copied: int) -> None:
@@ -173,8 +174,8 @@ class Pickling:
     """The serialiser of a session, and the length in bytes from which buffers are not copied."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Raises `ConfigError` if the configured serialiser cannot be used, and `Unsupported` if
-        cloudpickle is configured but not installed."""
+        """Find the serialiser that `config` names. Raises `ConfigError` if it cannot be used, and
+        `Unsupported` if it is cloudpickle and that is not installed."""
         serialiser = _serialiser(config["PARCEL_SERIALISER"], config["PARCEL_ZERO_COPY"])
         if config["PARCEL_UNPICKLE"] == "restricted":
             serialiser = Restricted(serialiser, config["PARCEL_ALLOW"])

@@ -49,8 +49,8 @@ class Keys:
     """
 
     def __init__(self, nbytes: int) -> None:
-        self._deep: dict[int, tuple[int, int]] = {}  # depth and weight of nested ones, by id()
-        self._kept: list[Any] = []  # keeps the nested ones alive, so that no id() is used again
+        self._deep: dict[int, tuple[int, int]] = {}  # depth and weight of nested tuples, by id()
+        self._kept: list[Any] = []  # keeps nested tuples alive, so that no id() is used again
         self._left = _HASHED_MIN + 16 * nbytes  # weight that further keys may have
 
     def note(self, made: Any) -> Any:
@@ -85,7 +85,7 @@ def _weight(items: Any) -> int:
 
 
 class Maker(NamedTuple):
-    """How to make the objects of one name.
+    """How to make the objects of one class or function that a pickle names.
 
     `make(budget, *args)` begins an object and `fill(budget, made, state)` returns it complete; an
     object whose maker `needs_state` is invalid before that. If `hides` is set, the reader puts the

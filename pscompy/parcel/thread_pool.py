@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 class Threads:
     """Begins pieces of work in order, in up to `most` threads that are started when needed. A
-    thread in `help_until` is one of them, and comes first: often it has received the work."""
+    thread in `help_until` is one of them, and gets work first: often it has received the work."""
 
     def __init__(self, most: int, name: str) -> None:
         self.most = most
@@ -33,7 +33,7 @@ class Threads:
         self._started = 0
         self._ended = False
         self._helped = 0  # 1 while a thread is in help_until
-        self._offer: Request | None = None  # that thread waits for work: completes with the work
+        self._offer: Request | None = None  # what that thread waits for; completes with work
 
     def put(self, work: Callable[[], object]) -> None:
         """Run work() as soon as a thread is free, and again while it returns something true: then
@@ -99,7 +99,7 @@ class Threads:
         return self._take_back(offer)
 
     def _take_back(self, offer: Request) -> Callable[[], Any]:
-        """End an offer. Returns the work that was put into it, or _nothing."""
+        """End an offer to take work. Returns the work that was put into it, or _nothing."""
         with self._lock:
             if self._offer is offer:
                 self._offer = None

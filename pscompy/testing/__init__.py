@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 
-if "pytest" in sys.modules:  # the far process starts faster without it
+if "pytest" in sys.modules:  # the far process starts faster without pytest
     sys.modules["pytest"].register_assert_rewrite(
         "pscompy.testing.close_cases",
         "pscompy.testing.base",

@@ -13,7 +13,8 @@
 
 #include "wrapper.h"
 
-/* The setting by which `open` finds its wrapper. It is no variable. */
+/* The setting that holds the address of the wrapper, for `open`. No variable of
+ * the user sets it. */
 #define FAULTS_SETTING "faults"
 
 /* ---- faults ---- */
@@ -41,8 +42,8 @@ static psc_status_t faults_before(faults_t *faults, faults_ep_t *ep)
     return PSC_OK;
 }
 
-/* Called after every operation: one that succeeded is followed by `busy`
- * refusals. */
+/* Called after every operation: an operation that succeeded is followed by
+ * `busy` refusals (NO_RESOURCE). */
 static psc_status_t faults_after(faults_t *faults, psc_status_t status)
 {
     if (status >= 0)
@@ -277,7 +278,7 @@ static faults_t *faults_named(const psc_open_params_t *params)
     return NULL;
 }
 
-/* Each path has a wrapper of its own, with the same knobs. */
+/* Returns the wrapper of a path: each path has its own, with the same knobs. */
 static faults_t *faults_of_path(faults_t *first, uint32_t path)
 {
     faults_t *faults;

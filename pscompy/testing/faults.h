@@ -8,20 +8,22 @@
 typedef struct faults faults_t;
 
 typedef struct faults_knobs {
-    uint32_t busy;    /* number of NO_RESOURCE before each operation */
-    uint32_t delay;   /* passes without progress between two with progress */
-    uint32_t shuffle; /* most further ones, at random on each path */
+    uint32_t busy; /* number of NO_RESOURCE results before each operation */
+    uint32_t delay; /* passes without progress between two with progress */
+    uint32_t shuffle; /* most further passes without progress, at random on each
+                         path */
     uint64_t fail_at; /* number of the operation that breaks its endpoint,
                          or 0 */
-    uint32_t path;    /* on which that is, from 1 on; 0: any */
+    uint32_t path; /* the path on which `fail_at` takes effect, from 1 on; 0:
+                      any */
     uint64_t kill_at; /* number of the operation that kills the process,
                          or 0 */
-    uint32_t refuse;  /* number of registrations that are refused */
+    uint32_t refuse; /* number of registrations that are refused */
 } faults_knobs_t;
 
 /* Wraps the table at `ops`, for one worker. Returns NULL if memory is short. */
 faults_t *faults_create(uintptr_t ops, const faults_knobs_t *knobs);
-/* Call it after the worker was destroyed. */
+/* Frees the wrapper. To be called after the worker was destroyed. */
 void faults_destroy(faults_t *faults);
 uintptr_t faults_ops(faults_t *faults);
 /* CDEF END */

@@ -15,7 +15,8 @@ from pscompy.testing.process import BOUND, Far
 from pscompy.testing.remote_side import payload
 
 EAGER = ("eager_short", "eager_bcopy", "eager_zcopy")
-# Scheme -> the counter that a rendezvous raises, seen from its sender. The receiver counts gets.
+# Scheme -> the counter that a rendezvous increments on the sending side; for get, that of the
+# receiver (`far_`), which issues the gets.
 RENDEZVOUS = {"put": "rndv_put", "get": "far_rndv_get", "am": "rndv_am"}
 
 

@@ -56,21 +56,21 @@ class Far:
         self._process = Far.begun({**os.environ, "PYTHONPATH": paths, **environ})
 
     def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function there; returns its result or raises its exception."""
+        """Call a function in the far process; returns its result or raises its exception."""
         self.begin(function, *args, **kwargs)
         return self.result()
 
     def begin(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-        """Begin to call a function there; `result` must be called later."""
+        """Begin to call a function in the far process; `result` must be called later."""
         assert self._process.stdin is not None
         assert not self.busy, "the far process does one thing at a time"
         self.busy = True
         _write(self._process.stdin, Far.dumps((function, args, kwargs)))
 
     def result(self, timeout: float = BOUND) -> Any:
-        """The result of the call that was begun, or its exception; the text of either if it cannot
-        be pickled. While this waits, `session` makes progress. Raises `AssertionError` after
-        `timeout` seconds, and `EOFError` if the far process has ended."""
+        """Return the result of the call that was begun, or raise its exception; a text replaces
+        either if it cannot be pickled. While this waits, `session` makes progress. Raises
+        `AssertionError` after `timeout` seconds, and `EOFError` if the far process has ended."""
         assert self._process.stdout is not None
         deadline = time.monotonic() + timeout
         if self.session is not None:
@@ -148,7 +148,7 @@ def _answer(here: Here, call: bytes) -> bytes:
     try:
         data = pickle.dumps(answer)
         if not returned:
-            pickle.loads(data)  # some exceptions can be pickled, but not be made again
+            pickle.loads(data)  # some exceptions can be pickled, but not unpickled
     except Exception:
         text = repr(value) if returned else FarError(f"{type(value).__name__}: {value}")
         return pickle.dumps((returned, text))

@@ -1,5 +1,5 @@
 /* The upcalls of the inner transport, passed to the core for the wrapper's
- * interface and endpoints. A broken endpoint is silent. */
+ * interface and endpoints. Upcalls of a broken endpoint are dropped. */
 #include "wrapper.h"
 
 static psc_ep_t *outer(psc_ep_t *inner)

@@ -18,7 +18,8 @@ struct faults {
     psc_list_t breaking; /* endpoints whose failure is not reported yet */
     uint64_t operations;
     uint32_t busy_left, delay_left;
-    uint32_t delay; /* passes of which delay_left are left */
+    uint32_t delay; /* passes without progress, of which delay_left are still to
+                       come */
     uint32_t dice;
     faults_t *next; /* the wrapper of another path, or NULL */
     bool owed; /* NO_RESOURCE was returned, so a wake-up is owed */

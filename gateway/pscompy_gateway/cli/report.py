@@ -35,8 +35,8 @@ def table(status: Status) -> Iterator[str]:
 
 
 def _end(node: int, status: Status) -> str:
-    """MODULE:NODE. The module is `?` for a node behind another gateway, whose module is not
-    known here."""
+    """The name of a node, MODULE:NODE. The module is `?` for a node behind another gateway, whose
+    module is not known here."""
     known = {it["node"]: it["module"] for it in status["peers"]}
     return f"{known.get(node, '?')}:{node:x}"
 

@@ -51,9 +51,9 @@ def running(pid_file: Path) -> int | None:
 
 
 def stop(pid_file: Path) -> None:
-    """Stop the gateway by SIGTERM, wait until it has ended, and remove the file.
+    """Stop the gateway by SIGTERM, wait until it has ended, and remove `pid_file`.
 
-    Raises `PscomError` if it is not running or has not ended after STOP_SECONDS.
+    Raises `PscomError` if the gateway is not running or has not ended after STOP_SECONDS.
     """
     pid = running(pid_file)
     if pid is None:

@@ -88,8 +88,9 @@ void hub_streams_destroy(gw_hub_t *hub)
     streams_forget(hub, 0, true);
 }
 
-/* Bytes queued for a stalled receiver delay nobody else, so count at most as
- * many as were sent since the last sample. */
+/* Returns the bytes in flight to a peer, but at most as many as were sent to it
+ * since the last call: bytes queued for a stalled receiver delay no other
+ * receiver. */
 static uint64_t load_of_peer(hub_peer_t *peer)
 {
     uint64_t left = atomic_load(&peer->left), held = atomic_load(&peer->held);

@@ -1,4 +1,4 @@
-"""The gateway: a session per fabric, trunks, and the directory of nodes.
+"""The gateway: its sessions on each fabric, trunks (see trunk.py), and the directory of nodes.
 
 The event loop serves trunks and connections; C forwards packets, on a thread per fabric, without
 the GIL.
@@ -60,7 +60,8 @@ class Fabric(NamedTuple):
 
     @property
     def settings(self) -> dict[str, object]:
-        """The configuration of its sessions: only these transports, on this network."""
+        """The configuration of the sessions on this fabric: only these transports, on this
+        network."""
         named = {name.upper(): int(name in self.transports) for name in transport_names()}
         here = {"NETWORK": self.host, "MSA_MODULE_ID": GATEWAY_MODULE}
         return {**named, **here, **{k.removeprefix("PSP_"): v for k, v in self.own.items()}}
@@ -151,8 +152,8 @@ class Daemon:
             await self._close()
 
     async def _drain(self) -> None:
-        """Make the members use other gateways, and wait until all packets here have been sent, at
-        most DRAIN_SECONDS."""
+        """Notify all members (the processes and gateways connected here) to use other gateways, and
+        wait until all packets here have been sent, at most DRAIN_SECONDS."""
         for member in self._members:
             member.send({"kind": "leaving"})
         until = time.monotonic() + DRAIN_SECONDS
@@ -338,8 +339,8 @@ class Daemon:
         self._lib.gw_hub_greet(self._hub, key, node, self._board.node)
 
     def _set_ways(self) -> None:
-        """Direct packets for other modules to the neighbours that lead there. A neighbour that has
-        not registered yet is added at the next sweep."""
+        """Direct packets for other modules to the neighbour gateways that lead there. A neighbour
+        that has not registered yet is added by a later call; there is one every SWEEP seconds."""
         self._lib.gw_hub_forget_ways(self._hub)
         for member, module in self._board.ways():
             self._lib.gw_hub_way(self._hub, member.node, module)
@@ -380,7 +381,7 @@ class Daemon:
         }
 
     def _rows(self, what: str) -> list[dict[str, int]]:
-        """The rows of a table of the data path; `what` is "peer" or "stream"."""
+        """The rows of a table of the data path in C; `what` is "peer" or "stream"."""
         count = getattr(self._lib, f"gw_hub_{what}s")
         room = count(self._hub, self._ffi.NULL, 0)
         rows = self._ffi.new(f"gw_{what}_counters_t[]", room)

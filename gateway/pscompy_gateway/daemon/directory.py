@@ -17,14 +17,14 @@ from pscompy_gateway.trunk import LOAD_MAX, Frame
 
 HOPS_MAX = 8  # gateways that a frame may pass
 MODULE_MAX = 65535
-NODES_MAX = 1 << 14  # remembered nodes that are no members of this gateway
+NODES_MAX = 1 << 14  # most nodes that are remembered although they are not connected here
 # Kinds of frames that a process may send, about itself only; others are sent by gateways only.
 OF_PROCESSES = frozenset(("hello", "tunnel", "find", "join"))
 
 
 class Member:
     """The process or gateway at the other end of a trunk; `send(frame)` sends to it. `owner`
-    identifies its session: a process that reconnects has the same one."""
+    identifies its session: a process that reconnects has the same owner."""
 
     def __init__(
         self, send: Callable[[Frame], object], data: str, host: str, owner: str = ""
@@ -36,7 +36,8 @@ class Member:
         self.node = 0
         self.module = -1
         self.name = ""
-        self.reaches: dict[int, int] | None = None  # module -> hops, of a gateway; else None
+        # of a gateway: module -> hops; of a process: None
+        self.reaches: dict[int, int] | None = None
         self.load = 0  # bytes in flight that a gateway has reported
         self.since = time.time()
 
@@ -44,8 +45,8 @@ class Member:
 class Switchboard:
     """The members of a gateway and the routing of frames between them.
 
-    `changed()` is called when the ways to other modules have changed; `load()` returns our load as
-    fields of a frame.
+    `changed()` is called when the ways to other modules have changed; `load()` returns the load of
+    this gateway as fields of a frame.
     """
 
     def __init__(
@@ -61,7 +62,8 @@ class Switchboard:
         self._changed = changed
         self._load = load
         self._gatherings: dict[str, Gathering] = {}
-        self._left: OrderedDict[int, bool] = OrderedDict()  # nodes that were seen to leave
+        # nodes that have disconnected here, or that a neighbour has reported gone
+        self._left: OrderedDict[int, bool] = OrderedDict()
         self._behind: OrderedDict[int, Member] = OrderedDict()  # node -> neighbour that leads to it
 
     @property
@@ -108,8 +110,8 @@ class Switchboard:
         return {"kind": "hello", "node": self.node, "module": -1, "name": self.name, "modules": {}}
 
     def greet(self, member: Member, frame: Frame) -> None:
-        """Register the node that the other side of a trunk has sent. Raises `ValueError` if a
-        number is out of range or the node belongs to another session."""
+        """Register a member under the node number that its first frame, `frame`, holds. Raises
+        `ValueError` if a number is out of range or the node belongs to another session."""
         node, module = int(frame["node"]), int(frame["module"])
         member.name = str(frame.get("name", ""))
         member.reaches = {} if "modules" in frame else None
@@ -137,7 +139,7 @@ class Switchboard:
     # ---- modules ----
 
     def _distances(self) -> dict[int, int]:
-        """The hops to each module; 0 if a process of the module is a member."""
+        """The hops to each module; 0 if a process of the module is connected to this gateway."""
         hops = {member.module: 0 for member in self.processes}
         for member in self.gateways:
             for module, distance in (member.reaches or {}).items():
@@ -149,8 +151,8 @@ class Switchboard:
         return [it for it in self.gateways if (it.reaches or {}).get(module) == best]
 
     def _announce(self) -> None:
-        """Send our distances to all neighbours, without modules that a neighbour reaches in fewer
-        hops itself."""
+        """Send the hops to each module to all neighbour gateways, without modules that a neighbour
+        reaches in fewer hops itself."""
         distances = self._distances()
         for member in self.gateways:
             known = member.reaches or {}
@@ -181,7 +183,8 @@ class Switchboard:
     # ---- forwarding of frames ----
 
     def _pass(self, frame: Frame) -> bool:
-        """Send a frame one hop further. Returns False if no way is known."""
+        """Send a frame one hop further. Returns False if no way is known, or if the frame has
+        passed HOPS_MAX gateways."""
         to = self.nodes.get(frame["node"])
         ways = [to] if to else self._next(int(frame["module"]))
         frame["hops"] = int(frame.get("hops", 0)) + 1
@@ -197,7 +200,8 @@ class Switchboard:
         self._pass({"kind": kind, "about": frame["node"], "left": left, **back})
 
     def _check_source(self, member: Member, frame: Frame) -> None:
-        """Raises `ValueError` if the source of a frame is not behind this trunk."""
+        """Check that the source of a frame is behind this trunk: raises `ValueError` if a process
+        names another process; remembers which neighbour leads to the source."""
         node = int(frame["from_node"])
         if member.reaches is None and (node, frame["from_module"]) != (member.node, member.module):
             raise ValueError("a process may send frames about itself only")
@@ -251,8 +255,9 @@ class Switchboard:
     # ---- meetings ----
 
     def _on_join(self, member: Member, frame: Frame) -> None:
-        """Handle what rank 0 of a module gives to a meeting, sent by that rank itself, which has no
-        node number, or forwarded by a neighbour."""
+        """Handle a piece of the text that rank 0 of a module gives to a meeting (see `Gathering`).
+        The frame was sent by that rank itself, which has no node number, or forwarded by a
+        neighbour."""
         name = str(frame["name"])
         there = self._gatherings.setdefault(name, Gathering(name, int(frame["modules"])))
         if there.take(member.send if member.reaches is None else None, frame):

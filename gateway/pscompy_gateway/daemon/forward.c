@@ -49,7 +49,8 @@ static void forward_done(gw_hub_t *hub, hub_job_t *job)
     free(job);
 }
 
-/* Holds the peer's lock, so that its connection is not freed meanwhile. */
+/* Sends the packet on. Holds the peer's lock, so that the peer's connection is
+ * not freed meanwhile. */
 static psc_status_t forward_send(gw_hub_t *hub, hub_peer_t *peer,
                                  const psc_message_t *message, hub_job_t *job)
 {
@@ -94,8 +95,8 @@ static void forward_to(gw_hub_t *hub, hub_fabric_t *fabric, hub_peer_t *peer,
         forward_done(hub, job);
 }
 
-/* Notifies the sender that this gateway knows no way; the sender retransmits
- * the packet through another gateway. */
+/* Notifies the sender that this gateway knows no way to the destination; the
+ * sender retransmits the packet through another gateway. */
 static void forward_refuse(gw_hub_t *hub, hub_fabric_t *fabric,
                            psc_message_t *message)
 {
@@ -128,7 +129,8 @@ static void forward_count(gw_hub_t *hub, const psc_message_t *message)
 
 void hub_forward(gw_hub_t *hub, hub_fabric_t *fabric, psc_message_t *message)
 {
-    gw_head_t *head = (gw_head_t *)message->header; /* we own its memory */
+    /* the gateway owns the message and may change it */
+    gw_head_t *head = (gw_head_t *)message->header;
     hub_peer_t *peer;
 
     if (message->header_len != sizeof *head) {

@@ -1,8 +1,9 @@
 /* The hub, which is the gateway's data path: a packet that arrives on one
  * connection leaves on another. One thread per fabric, without the GIL. The
  * gateway may drop any packet, for example when it has no room for it; the
- * sending process retransmits it. This header has the structures, and what
- * each file beside it offers. Python calls what stands between the marks. */
+ * sending process retransmits it. This header has the structures of the hub,
+ * and the functions of each file in this folder. Python calls the functions
+ * between CDEF BEGIN and CDEF END. */
 #pragma once
 
 #include <pthread.h>
@@ -18,7 +19,7 @@
 #define HUB_MODULE_BUCKETS 64u
 #define HUB_EARLY_MAX 256u
 #define HUB_STREAM_BUCKETS 4096u
-/* packets of further streams are not counted */
+/* packets of streams beyond this number are not counted */
 #define HUB_STREAMS_MAX 65536u
 
 typedef struct gw_hub gw_hub_t;
@@ -26,18 +27,19 @@ typedef struct gw_hub gw_hub_t;
 /* A connection, to a process or to another gateway. */
 typedef struct hub_peer {
     psc_link_t node_link, conn_link, link;
-    pthread_mutex_t
-        lock; /* protects conn, which is not freed while it is held */
+    pthread_mutex_t lock; /* protects conn: the connection is not freed while a
+                             thread holds the lock */
     atomic_uint refs;
     psc_conn_t *conn; /* NULL once the connection has ended */
-    uint64_t key;     /* the connection's number in Python */
-    uint64_t node;    /* 0 until the node has registered */
+    uint64_t key; /* the connection's number in Python */
+    uint64_t node; /* number of the process or gateway at the other end; 0
+                      until it has registered */
     uint32_t fabric, module;
     atomic_ullong held; /* bytes in flight to the peer */
     atomic_ullong in_packets, in_bytes, out_packets, out_bytes, dropped;
-    atomic_ullong left;   /* bytes sent to the peer */
+    atomic_ullong left; /* bytes sent to the peer */
     uint64_t left_before; /* `left` at the last gw_hub_load */
-    atomic_ullong load;   /* load that the peer, a gateway, has reported */
+    atomic_ullong load; /* load that the peer, if a gateway, has reported */
 } hub_peer_t;
 
 /* Traffic from one node to another. */
@@ -62,14 +64,16 @@ typedef struct hub_fabric {
     atomic_bool ended;
 } hub_fabric_t;
 
-/* A node that registered before Python reported its connection. */
+/* The registration of a node that arrived before Python added its connection by
+ * gw_hub_join. */
 typedef struct hub_early {
     const psc_conn_t *conn; /* compared, never dereferenced */
     uint64_t node;
     uint32_t module;
 } hub_early_t;
 
-/* A gateway that packets to a module may go to. */
+/* A route: packets to processes of `module`, a part of the machine, may be sent
+ * to the gateway `peer`. */
 typedef struct hub_route {
     psc_link_t link;
     uint32_t module;
@@ -87,9 +91,10 @@ struct gw_hub {
     uint32_t n_streams;
     hub_fabric_t fabrics[HUB_FABRICS_MAX];
     uint32_t n_fabrics;
-    hub_early_t early[HUB_EARLY_MAX]; /* ring of the latest registrations */
+    /* ring of the latest registrations without a connection */
+    hub_early_t early[HUB_EARLY_MAX];
     uint32_t next_early;
-    uint64_t bound, share; /* most bytes held: in all, per connection */
+    uint64_t bound, share; /* most bytes in flight: in all, per connection */
     atomic_ullong held, held_most, packets, bytes, dropped, unreachable;
     atomic_bool stopping;
 };
@@ -97,8 +102,8 @@ struct gw_hub {
 /* ---- accounting.c: what a gateway reports: streams, load, counters ---- */
 
 void hub_stream_count(gw_hub_t *hub, const gw_head_t *head, uint64_t len);
-/* Removes the streams of a node that has left. The caller holds `tables` for
- * writing. */
+/* Removes the streams of a node that has left. The caller holds the lock
+ * `tables` for writing. */
 void hub_streams_forget(gw_hub_t *hub, uint64_t node);
 void hub_streams_destroy(gw_hub_t *hub);
 
@@ -108,8 +113,8 @@ typedef struct gw_stream_counters {
 } gw_stream_counters_t;
 
 typedef struct gw_load {
-    uint64_t bytes;   /* queued here for receivers that are not stalled */
-    uint64_t streams; /* pairs of nodes with traffic */
+    uint64_t bytes; /* in flight to receivers that are not stalled */
+    uint64_t streams; /* pairs of nodes with traffic since the last call */
 } gw_load_t;
 
 typedef struct gw_hub_counters {
@@ -132,8 +137,8 @@ void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters);
 
 /* ---- routing.c: connections, nodes, gateways of other modules ---- */
 
-/* The connection that leads to a node, or NULL. The caller ends its use with
- * hub_peer_drop. */
+/* Returns the connection to a node, or else to a gateway that leads to its
+ * module, or NULL. The caller releases the reference with hub_peer_drop. */
 hub_peer_t *hub_find(gw_hub_t *hub, uint64_t node, uint32_t module);
 hub_peer_t *hub_peer_of(gw_hub_t *hub, const psc_conn_t *conn);
 void hub_peer_drop(hub_peer_t *peer);
@@ -143,16 +148,16 @@ void hub_register(gw_hub_t *hub, psc_conn_t *conn, uint64_t node,
 void hub_tables_destroy(gw_hub_t *hub);
 
 /* CDEF BEGIN */
-/* Adds a connection of a fabric that has come up; `key` names it from now
- * on. */
+/* Adds an established connection of a fabric; later calls name the connection
+ * by `key`. */
 int gw_hub_join(gw_hub_t *hub, uint32_t fabric, uintptr_t conn, uint64_t key);
 /* Removes a connection that has ended; no thread uses it after this call. */
 void gw_hub_leave(gw_hub_t *hub, uint64_t key);
-/* Registers gateway `node` as the other end of the connection, and sends our
- * node number, `ours`, to it. */
+/* Registers gateway `node` as the other end of the connection, and sends the
+ * node number of this gateway, `ours`, to it. */
 void gw_hub_greet(gw_hub_t *hub, uint64_t key, uint64_t node, uint64_t ours);
 /* Adds gateway `node` to those that packets to a module may be sent to. Has no
- * effect if there is no connection to it (yet). */
+ * effect if there is no connection to that gateway (yet). */
 void gw_hub_way(gw_hub_t *hub, uint64_t node, uint32_t module);
 void gw_hub_forget_ways(gw_hub_t *hub);
 /* Records the load that neighbouring gateway `node` has reported. */
@@ -173,11 +178,14 @@ void gw_hub_serve(gw_hub_t *hub, uint32_t fabric);
 /* ---- lifetime.c: creating, stopping and destroying a hub ---- */
 
 /* CDEF BEGIN */
-/* bound, share: most bytes held in all, and for one connection. */
+/* Creates a hub. bound, share: most bytes in flight in all, and to one
+ * connection. */
 gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share);
-/* Call it after every thread has left gw_hub_serve, while the workers exist. */
+/* Destroys the hub. To be called after every thread has left gw_hub_serve,
+ * while the workers still exist. */
 void gw_hub_destroy(gw_hub_t *hub);
-/* Returns the number of a fabric's worker, or a status. */
+/* Adds a fabric, given its worker. Returns the number of the fabric, or a
+ * negative status. */
 int gw_hub_fabric(gw_hub_t *hub, uintptr_t worker);
 void gw_hub_stop(gw_hub_t *hub);
 /* CDEF END */

@@ -1,4 +1,4 @@
-/* The hub from its creation to its end. */
+/* Creates, stops and destroys the hub (see hub.h). */
 #include "hub.h"
 
 #include <stdlib.h>

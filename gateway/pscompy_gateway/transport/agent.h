@@ -2,9 +2,10 @@
  * it, paths to gateways, endpoints, packets.
  *
  * The agent has a session of its own to the gateways, whose fabric carries the
- * packets. All functions run in calls of the contract, with the lock of the
- * session that the transport belongs to, except gw_agent_*, which the Python
- * half calls: they queue a note that progress reads. */
+ * packets. All functions run in calls of the transport contract
+ * (psc_transport_ops_t), with the lock of the session that the transport
+ * belongs to, except gw_agent_*, which the Python half calls: they queue a
+ * note, which the progress function reads. */
 #pragma once
 
 #include <pthread.h>
@@ -23,7 +24,8 @@
 #define GW_TOKENS_MAX 4096u
 #define GW_IOV_MAX 8u
 #define GW_ENDPOINTS_MAX (1u << 24)
-#define GW_PATCH 1024u /* room for small packets, which are kept for reuse */
+/* bytes of a small packet, whose memory is kept for reuse */
+#define GW_PATCH 1024u
 
 typedef struct gw_agent gw_agent_t;
 typedef struct gw_ep gw_ep_t;
@@ -32,11 +34,12 @@ typedef struct gw_ep gw_ep_t;
 typedef struct gw_path {
     psc_conn_t *conn; /* NULL while the path is down */
     char name[GW_NAME_MAX];
-    uint64_t inflight; /* our bytes sent on the path and not acknowledged */
-    uint64_t others;   /* bytes of other processes, as the gateway reports */
-    uint32_t streams;  /* pairs of processes with traffic, as it reports */
+    uint64_t inflight; /* bytes that this process has sent on the path and that
+                          are not acknowledged */
+    uint64_t others; /* bytes of other processes, as the gateway reports */
+    uint32_t streams; /* pairs of processes with traffic, as it reports */
     uint64_t sent_packets, sent_bytes;
-    uint32_t eps; /* endpoints whose home is this path */
+    uint32_t eps; /* endpoints with this path as their home (see gw_way_t) */
 } gw_path_t;
 
 /* A zero-copy send: its packets point into the caller's buffers. */
@@ -47,16 +50,17 @@ typedef struct gw_op {
     uint8_t header[PSC_AM_HEADER_MAX];
     psc_iov_t iov[GW_IOV_MAX];
     size_t n_iov;
-    uint64_t cut;     /* bytes for which packets exist or existed */
+    uint64_t cut; /* bytes for which packets exist or existed */
     uint32_t packets; /* packets that refer to this op */
     psc_status_t status;
 } gw_op_t;
 
 typedef struct gw_packet {
-    psc_link_t link; /* in out.unacked, or the agent's leaving or free */
+    psc_link_t link; /* in the list out.unacked, or in the agent's leaving or
+                        free_packets */
     gw_head_t head;
     gw_agent_t *agent;
-    gw_ep_t *ep; /* NULL: the packet is not acknowledged */
+    gw_ep_t *ep; /* NULL: the peer does not acknowledge this packet */
     gw_op_t *op; /* owner of the payload, from `offset` on; NULL if the payload
                     is in `data` */
     uint64_t offset;
@@ -91,7 +95,7 @@ typedef struct gw_outgoing {
     uint32_t next; /* number of the next packet */
     uint32_t acked; /* all packets below this number are acknowledged */
     uint32_t limit; /* packets below this number may be sent */
-    uint32_t asked; /* end of the packets up to the last ACK_NOW */
+    uint32_t asked; /* the number after the last packet with GW_ACK_NOW */
     uint32_t clock; /* incremented by each send and each probe */
     uint32_t n_ops;
     uint32_t n_waiting; /* packets of `unacked` that wait to be sent */
@@ -122,14 +126,16 @@ struct gw_ep {
     psc_ep_t super;
     psc_link_t link, due_link; /* links in the agent's eps and due */
     gw_stage_t stage;
-    bool freed; /* in the agent's graveyard */
-    bool hello_due; /* the connector's hello is sent by the next progress,
-                       when all routes are known */
+    bool freed; /* ended, and in the agent's list `graveyard` until no caller
+                   uses it */
+    bool hello_due; /* this side connects: the next progress sends its hello
+                       (see gw_ep_greet), when all routes are known */
     uint64_t id;
     gw_address_t peer;
-    psc_proof_t proof; /* the token proof; ep_connect starts it */
+    psc_proof_t proof; /* the token proof, which authenticates the peer;
+                          ep_connect starts it */
     gw_outgoing_t out;
-    psc_reorder_t order; /* packets received before those they follow */
+    psc_reorder_t order; /* keeps packets that were received out of order */
     gw_arrival_t arriving;
     gw_answer_t answer;
     gw_way_t way;
@@ -147,7 +153,8 @@ struct gw_agent {
     psc_iface_t super;
     const psc_api_t *api;
     psc_worker_t *worker; /* worker of the session to the gateways */
-    psc_sleeper_t *sleeper; /* its descriptor wakes the session above */
+    psc_sleeper_t *sleeper; /* its descriptor wakes the session that uses this
+                               transport */
     uint64_t node;
     uint16_t module;
     uint32_t mtu, tokens, pending;
@@ -184,7 +191,8 @@ static inline gw_head_t gw_head_to_peer(const gw_ep_t *ep, gw_kind_t kind)
                        .from_ep = ep->id};
 }
 
-/* Makes progress serve the endpoint before it returns. */
+/* Lists the endpoint as due: the progress function serves it before it
+ * returns. */
 static inline void gw_ep_due(gw_ep_t *ep)
 {
     if (!ep->freed && !psc_link_listed(&ep->due_link))
@@ -197,15 +205,17 @@ PSC_OPERATIONS(gw);
 
 /* ---- paths.c: the gateway that a packet is sent to ---- */
 
-/* The path for the next packet, or NULL if there is none. */
+/* Returns the path for the next packet, of `len` bytes, or NULL if no path
+ * leads to the peer. */
 gw_path_t *gw_path_choose(gw_ep_t *ep, size_t len);
 /* The paths that may lead to the peer, as a bit mask. */
 uint32_t gw_path_usable(const gw_ep_t *ep);
 /* Makes the endpoint leave its home path; the next packet chooses another. */
 void gw_path_leave(gw_ep_t *ep);
 void gw_path_names(const gw_agent_t *agent, char *text, size_t room);
-/* Reports to the session above whether packets wait to be sent, so that some
- * thread must make progress even if the program makes no call. */
+/* Reports to the session that uses this transport whether packets wait to be
+ * sent, so that some thread must make progress even if the program makes no
+ * call. */
 void gw_path_settle(gw_ep_t *ep);
 
 /* ---- packets.c: their memory, and sending them ---- */
@@ -222,13 +232,14 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
 /* Releases packets whose requests have completed. */
 void gw_packets_finished(gw_agent_t *agent);
 void gw_packets_destroy(gw_agent_t *agent);
-/* Completes an op that no packet refers to. Its buffers belong to the caller
- * again. */
+/* Completes an op (a zero-copy send) that no packet refers to. Its buffers
+ * belong to the caller again. */
 void gw_op_release(gw_op_t *op);
 
 /* ---- send.c: the sending half of an endpoint ---- */
 
-/* Sends a numbered packet without a message. */
+/* Sends a numbered packet that belongs to no message: a GW_PROOF or a
+ * GW_BYE. */
 psc_status_t gw_out_control(gw_ep_t *ep, uint8_t flags, const void *data,
                             size_t len);
 /* Processes an acknowledgement: packets with numbers below `ack` have arrived,
@@ -245,7 +256,7 @@ void gw_out_abandon(gw_ep_t *ep);
 
 /* ---- receive.c: the receiving half of an endpoint ---- */
 
-/* Processes a packet that the session below has received. */
+/* Processes a packet that the session to the gateways has received. */
 void gw_in_take(gw_agent_t *agent, psc_message_t *message);
 /* Delivers the messages in packets that are next in order. */
 void gw_in_deliver(gw_ep_t *ep);
@@ -264,7 +275,8 @@ gw_ep_t *gw_ep_find(gw_agent_t *agent, uint64_t id);
 void gw_ep_remove(gw_ep_t *ep);
 /* Fails the endpoint. Called from progress only. */
 void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason);
-/* Sends the connector's hello, if it is due. */
+/* Sends the hello, the first message of the token proof, if `hello_due` is
+ * set. */
 void gw_ep_greet(gw_ep_t *ep);
 /* Processes a message of the token proof. Called from progress only. */
 void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,

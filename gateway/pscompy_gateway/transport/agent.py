@@ -25,16 +25,16 @@ from pscompy_gateway.transport.tunnels import Accept, Tunnels
 from pscompy_gateway.trunk import LOAD_MAX, Frame, Trunk, keep, node_number, session
 
 TICK = 0.1  # seconds between checks for packets that are not acknowledged
-STEADY = 1.0  # seconds since a gateway last connected or disconnected
+STEADY = 1.0  # seconds without a change of the connected gateways, before their reports are final
 OPEN_SECONDS = 10.0  # seconds for the data connection to come up
-UNREACHABLE_GRACE = 2.0  # seconds for the transport's own error before a node counts as lost
+UNREACHABLE_GRACE = 2.0  # seconds after the report of a lost node, before its tunnels are closed
 LOST = 5.0  # seconds during which a lost node is not dialled again
 READY = 3.0  # seconds that listen() waits until a gateway knows this process
 
 
 def carry(settings: Sequence[Setting]) -> Carrier:
-    """The transport and the relay of a session. Raises `BadRoutes` if PSP_GW_SERVER is
-    malformed."""
+    """Start the agent of a session, and return its transport and relay. Raises `BadRoutes` if
+    PSP_GW_SERVER is malformed."""
     texts = {setting.name: setting.text for setting in settings}
     routes = servers.parse(texts["SERVER"])
     agent = Agent(routes, int(texts["MODULE"]), texts["KEY"], texts["KEY_FILE"])
@@ -78,7 +78,8 @@ class Agent:
         self._reach: dict[int, Reach] = {}
         self._losing: set[int] = set()  # nodes that were reported to the transport as lost
         self._lost: dict[int, tuple[float, str]] = {}  # node -> (monotonic end of LOST, reason)
-        self._ready = threading.Event()  # set once a gateway knows this process, or all failed
+        # set once a gateway knows this process, or all gateways have failed
+        self._ready = threading.Event()
         self._changed = time.monotonic()  # when a gateway last connected or disconnected
         self._closing = False
         self._loop = asyncio.new_event_loop()
@@ -235,7 +236,7 @@ class Agent:
         return self._reach.setdefault(node, Reach()) if known else Reach()
 
     def _report_lost(self) -> None:
-        """Report nodes that are lost to the transport."""
+        """Report to the transport the nodes that are lost."""
         now = time.monotonic()
         steady = now - self._changed > STEADY
         live = self._live()
@@ -310,7 +311,7 @@ class Agent:
 
     def _on_tunnel(self, gateway: _Gateway, frame: Frame) -> None:
         node = int(frame["from_node"])
-        self._route(node, frame.get("names"))  # needed before the handshake goes on
+        self._route(node, frame.get("names"))  # the transport needs the route before the handshake
         self._tunnels.take(frame)
         self._lost.pop(node, None)
         self._reach_of(node).seen(gateway.index)

@@ -60,7 +60,7 @@ void gw_ep_remove(gw_ep_t *ep)
     agent->n_eps--;
 }
 
-/* Sends one byte for the kind, then the body. */
+/* Sends a message of the token proof: one byte for its kind, then its body. */
 static void ep_send_proof(gw_ep_t *ep, psc_proof_kind_t kind,
                           const uint8_t *body, size_t len)
 {
@@ -95,7 +95,8 @@ void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
         ep->super.iface->up->ep_up(&ep->super);
         return;
     }
-    ep->stage = GW_EP_CLOSING; /* the refusal is sent until acknowledged */
+    /* the refusal is retransmitted until it is acknowledged */
+    ep->stage = GW_EP_CLOSING;
     ep->super.iface->up->ep_failed(&ep->super, PSC_ERR_CONNECT,
                                    reply.verdict == PSC_PROOF_REFUSED
                                        ? reply.why
@@ -160,7 +161,8 @@ psc_status_t gw_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     ep->peer = address;
     ep->stage = GW_EP_PROVING;
     ep->hello_due = params->role == PSC_ROLE_CONNECTOR;
-    gw_ep_due(ep); /* progress sends the hello; the peer's may be here */
+    gw_ep_due(ep); /* progress sends the hello, or reads that of the peer, if it
+                      has arrived */
     return PSC_INPROGRESS;
 }
 

@@ -1,5 +1,5 @@
-/* The end of an endpoint: its last packet is acknowledged, or it is given up.
- * The endpoint is freed when no caller can use it any more. */
+/* The end of an endpoint: its last packet is acknowledged, or the endpoint is
+ * given up. The endpoint is freed when no caller can use it any more. */
 #include "agent.h"
 
 #include <stdlib.h>
@@ -26,8 +26,8 @@ psc_status_t gw_ep_stop(psc_ep_t *self)
                : PSC_INPROGRESS;
 }
 
-/* Gives up all packets that are not acknowledged. Packets in flight outlive the
- * endpoint, but not its ops. */
+/* Gives up all packets that are not acknowledged. Packets in flight may outlive
+ * the endpoint; its ops (zero-copy sends) do not. */
 void gw_ep_fini(psc_ep_t *self)
 {
     gw_ep_t *ep = (gw_ep_t *)self;

@@ -1,4 +1,5 @@
-/* A lock-free stack that any thread pushes to; progress takes all of it. */
+/* A lock-free stack of notes (see gw_note_t): any thread pushes notes, the
+ * progress function takes all of them at once. */
 #include "note_queue.h"
 
 #include <stdio.h>
@@ -44,7 +45,7 @@ gw_note_t *gw_notes_take(gw_agent_t *agent)
     if (!atomic_load_explicit(&agent->notes, memory_order_relaxed))
         return NULL;
     for (note = atomic_exchange(&agent->notes, NULL); note; note = next) {
-        next = note->next; /* the latest is first: reverse the order */
+        next = note->next; /* the latest note is first: reverse the order */
         note->next = first;
         first = note;
     }

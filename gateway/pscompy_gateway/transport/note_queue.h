@@ -1,4 +1,5 @@
-/* Notes that the Python half leaves, for progress to read. */
+/* Notes: events that the Python half of the transport queues, and that the
+ * progress function handles. */
 #pragma once
 
 #include "agent.h"

@@ -25,7 +25,7 @@ static void note_up(gw_agent_t *agent, const gw_note_t *note)
     psc_list_for_each(ep, &agent->eps, gw_ep_t, link) {
         ep->way.unreachable &= ~(1u << note->path % GW_PATHS_MAX);
         gw_path_leave(
-            ep); /* homes are chosen again, as there is one more path */
+            ep); /* the home is chosen again, as there is one more path */
         gw_ep_due(ep);
     }
 }
@@ -60,7 +60,8 @@ static void note_route(gw_agent_t *agent, const gw_note_t *note)
     psc_list_push_front(&agent->routes, &route->link);
 }
 
-/* Our own bytes are counted already. */
+/* The load that a gateway reports includes the bytes of this process, which
+ * `inflight` counts already: subtracts them. */
 static void note_load(gw_agent_t *agent, const gw_note_t *note)
 {
     gw_path_t *path = &agent->paths[note->path % GW_PATHS_MAX];

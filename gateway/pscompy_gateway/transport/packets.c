@@ -62,7 +62,8 @@ void gw_packet_drop(gw_packet_t *packet)
     gw_op_t *op = packet->op;
 
     if (--packet->refs > 0) {
-        if (!psc_link_listed(&packet->link)) /* only requests refer to it */
+        /* only requests refer to the packet */
+        if (!psc_link_listed(&packet->link))
             psc_list_push(&packet->agent->leaving, &packet->link);
         return;
     }
@@ -82,7 +83,8 @@ void gw_packets_destroy(gw_agent_t *agent)
         free(packet);
 }
 
-/* The parts of `pieces` from `offset` on, `len` bytes of them. */
+/* Stores in `out` the parts of the buffers `pieces` that begin at `offset` and
+ * have `len` bytes. Returns the number of parts. */
 static size_t packet_slice(const psc_iov_t *pieces, size_t n, uint64_t offset,
                            size_t len, psc_iov_t *out)
 {
@@ -134,7 +136,8 @@ psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path)
         return PSC_ERR_NO_RESOURCE;
     status = agent->api->am_send(path->conn, GW_AM_ID, &packet->head,
                                  sizeof packet->head, &args, &request);
-    if (status < 0) { /* broken; the Python half reports the path later */
+    /* the connection is broken; the Python half notices that later */
+    if (status < 0) {
         gw_agent_note(agent, GW_NOTE_DOWN, (uint32_t)(path - agent->paths), 0,
                       0, NULL);
         return PSC_ERR_NO_RESOURCE;
@@ -153,7 +156,7 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
     gw_packet_t *packet = gw_packet_create(agent, NULL, 0);
 
     if (!packet)
-        return; /* as if the packet were lost */
+        return; /* no memory: as if the packet were lost */
     packet->head = gw_head_to_peer(ep, kind);
     packet->head.path = number;
     packet->head.ack = ep->order.expected;

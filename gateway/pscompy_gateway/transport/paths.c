@@ -5,9 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A short packet takes the home of its endpoint, unless that path has at least
- * HOME_EXTRA more bytes in flight than another one. When a home is chosen, each
- * endpoint that has a path as its home counts as HOME_EXTRA bytes there. */
+/* A short packet takes the home path of its endpoint, unless that path has at
+ * least HOME_EXTRA more bytes in flight than another one. When a home is
+ * chosen, each endpoint that has a path as its home counts as HOME_EXTRA bytes
+ * there. */
 #define HOME_EXTRA (256u << 10)
 /* Packets from this size on take the path with the least load. */
 #define STRIPE_MIN 4096u
@@ -45,9 +46,10 @@ static gw_path_t *path_emptiest(gw_agent_t *agent, uint32_t usable,
     return best;
 }
 
-/* The number of streams decides only between paths whose bytes are equal. It is
- * reported with a delay and to all processes alike, so by this number alone all
- * of them would choose the same path. */
+/* Whether `path` is less loaded than `than`. The number of streams decides only
+ * between paths whose bytes are equal. It is reported with a delay and to all
+ * processes alike, so by this number alone all processes would choose the same
+ * path. */
 static bool path_calmer(const gw_path_t *path, const gw_path_t *than)
 {
     uint64_t one = path->eps + path->others / HOME_EXTRA;
@@ -56,8 +58,8 @@ static bool path_calmer(const gw_path_t *path, const gw_path_t *than)
     return one != other ? one < other : path->streams < than->streams;
 }
 
-/* The path with the least load; among equal paths, the choice depends on the
- * node. */
+/* Returns the index of the path with the least load; among equal paths, the
+ * choice depends on the number of this process. */
 static uint32_t path_home(gw_agent_t *agent, uint32_t usable)
 {
     uint32_t best = GW_PATHS_MAX, count = 0, turn;

@@ -63,6 +63,6 @@ void gw_probe_tick(gw_ep_t *ep)
     watch->ticks++;
     if (watch->ticks >= PROBE_TICKS && is_power_of_two(watch->ticks))
         probe_send(ep);
-    ep->way.unreachable = 0; /* a path may lead there again by now */
+    ep->way.unreachable = 0; /* a path may lead to the peer again by now */
     gw_ep_due(ep);
 }

@@ -1,10 +1,10 @@
-"""The ways of a process to one node: which gateways do not lead to it, and since when none does.
-No I/O.
+"""The ways of a process to one node: which gateways do not lead to the node, and since when no
+gateway does. No I/O.
 """
 
 from __future__ import annotations
 
-# Seconds without any way before a node counts as lost.
+# Seconds during which no gateway leads to a node before the node counts as lost.
 GRACE = 2.5  # seconds if no gateway is connected, because gateways may restart
 ARRIVAL = 20.0  # seconds otherwise, because the node may still be connecting to them
 
@@ -13,7 +13,8 @@ class Reach:
     """The ways to one node. Gateways are given by their index in PSP_GW_SERVER."""
 
     def __init__(self) -> None:
-        self._missing: set[int] = set()  # gateways that have reported that they do not know it
+        # gateways that have reported that they do not know the node
+        self._missing: set[int] = set()
         self._left = False  # a gateway has reported that the node left it
         self._since: float | None = None  # when the last gateway ceased to lead to the node
 

@@ -111,7 +111,7 @@ static void in_packet(gw_ep_t *ep, const psc_message_t *message)
     if (ep->stage == GW_EP_PROVING)
         in_prove(ep, message);
     else if (ep->stage != GW_EP_UP)
-        return; /* the endpoint is closing: drop it */
+        return; /* the endpoint is closing: drop the packet */
     else if (head->flags & GW_BYE)
         gw_ep_fail(ep, PSC_ERR_PEER_LOST, "the peer ended the connection");
     else if (head->flags & GW_FIRST)
@@ -157,7 +157,7 @@ static bool in_keep(gw_ep_t *ep, psc_message_t *message)
     if (psc_reorder_put(&ep->order, head->seq, message) <= PSC_REORDER_EARLY)
         return true;
     gw_agent_of(ep)->duplicates++;
-    /* Our acknowledgement may be lost. */
+    /* The acknowledgement of this packet may be lost: send one again. */
     ep->answer.now = ep->answer.owed = true;
     return false;
 }
@@ -204,7 +204,7 @@ static bool in_for(const gw_ep_t *ep, const gw_head_t *head)
 }
 
 /* Handles everything in a packet but its payload. Returns true if the packet is
- * numbered, which means that it has one. */
+ * numbered: only numbered packets have a payload. */
 static bool in_signal(gw_ep_t *ep, const gw_head_t *head)
 {
     if (head->kind == GW_UNREACHABLE) {

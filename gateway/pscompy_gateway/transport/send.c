@@ -56,9 +56,10 @@ static bool out_send(gw_ep_t *ep, gw_packet_t *packet)
     return true;
 }
 
-/* Returns true if the next packet is to ask for an acknowledgement: the limit,
- * or that of copies, is near, and no earlier request is unanswered. One answer
- * per packet would cost the gateway as much as the packet. */
+/* Returns true if the next packet is to ask for an acknowledgement: the limit
+ * of packets or of copied bytes is near, and no earlier request for an
+ * acknowledgement is unanswered. One acknowledgement per packet would cost the
+ * gateway as much as the packet. */
 static bool out_asks(const gw_ep_t *ep)
 {
     const gw_agent_t *agent = gw_agent_of(ep);
@@ -130,7 +131,7 @@ psc_status_t gw_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
         return PSC_ERR_INVALID;
     if (ep->out.n_ops > 0 || !out_may_send(ep) ||
         (ep->out.copied > 0 && ep->out.copied + len > agent->window))
-        return PSC_ERR_NO_RESOURCE; /* an acknowledgement wakes */
+        return PSC_ERR_NO_RESOURCE; /* the next acknowledgement makes room */
     packet = gw_packet_create(agent, ep, len);
     if (!packet)
         return PSC_ERR_NO_MEMORY;
@@ -147,8 +148,8 @@ static uint64_t op_total(const gw_op_t *op)
     return sizeof op->message + op->message.header_len + op->message.len;
 }
 
-/* Makes the next packet of a long message. The last one asks for an
- * acknowledgement. */
+/* Makes the next packet of a long message. The last packet of the message asks
+ * for an acknowledgement. */
 static bool out_cut(gw_ep_t *ep, gw_op_t *op)
 {
     gw_agent_t *agent = gw_agent_of(ep);
@@ -165,7 +166,8 @@ static bool out_cut(gw_ep_t *ep, gw_op_t *op)
     op->packets++;
     if (op->cut == op_total(op)) {
         flags |= GW_ACK_NOW;
-        op->packets--; /* the reference of the part that was not cut */
+        op->packets--; /* the reference of the part of the op that had no packet
+                          yet */
         ep->out.n_ops--;
     }
     out_number(ep, packet, flags);

@@ -7,9 +7,9 @@
 #include "note_queue.h"
 #include "pscompy/transport/kit/settings.h"
 
-/* The setting by which `open` learns its agent: the Python half adds it. */
+/* The setting that holds the address of the agent; the Python half adds it. */
 #define AGENT_SETTING "agent"
-#define MESSAGES_MAX 64u /* of one pass */
+#define MESSAGES_MAX 64u /* messages handled by one call of progress */
 #define ZCOPY_MAX (1u << 20)
 
 static const psc_transport_ops_t gateway_ops;
@@ -81,10 +81,11 @@ static unsigned gateway_progress(psc_iface_t *iface)
     return agent->handled;
 }
 
-/* The descriptor of a sleeper of the session below, and no epoll set of our
- * own: sets may be nested five deep, and there are some above and below. A
- * progress pass of any thread over the session below makes it readable, which
- * wakes a thread that sleeps on the session above. */
+/* Returns the descriptor of a sleeper of the session to the gateways, and not
+ * an epoll set of its own: epoll sets may be nested five deep only, and both
+ * sessions have some. Any progress on the session to the gateways makes the
+ * descriptor readable, which wakes a thread that sleeps on the session that
+ * uses this transport. */
 static int gateway_event_fd(psc_iface_t *iface)
 {
     gw_agent_t *agent = (gw_agent_t *)iface;
@@ -98,7 +99,8 @@ static psc_status_t gateway_arm(psc_iface_t *iface)
     psc_status_t status = agent->api->sleeper_arm(agent->sleeper);
 
     if (atomic_load(&agent->notes) || !psc_list_empty(&agent->due))
-        return PSC_ERR_NO_RESOURCE; /* later notes wake the sleeper */
+        /* notes that are queued later wake the sleeper */
+        return PSC_ERR_NO_RESOURCE;
     return status;
 }
 

@@ -1,4 +1,5 @@
-/* The transport's table of operations, and the agent for Python. */
+/* The transport's table of operations, and the functions of the agent that
+ * Python calls. */
 #pragma once
 
 #include "agent.h"
@@ -10,13 +11,14 @@ typedef struct gw_agent_counters {
 } gw_agent_counters_t;
 
 uintptr_t pscompy_gateway_transport(void);
-/* api: address of the psc_api_t; worker: of a session's worker. */
+/* Creates an agent. api: address of the psc_api_t; worker: address of the
+ * worker of the session to the gateways. */
 gw_agent_t *gw_agent_create(uintptr_t api, uintptr_t worker, uint64_t node,
                             uint32_t module);
-/* Call it after the transport was closed. */
+/* Destroys the agent. To be called after the transport was closed. */
 void gw_agent_destroy(gw_agent_t *agent);
 uintptr_t gw_agent_handle(gw_agent_t *agent);
-/* True if a packet is not acknowledged. */
+/* Returns the number of endpoints with packets that are not acknowledged. */
 int gw_agent_unsettled(gw_agent_t *agent);
 void gw_agent_count(gw_agent_t *agent, gw_agent_counters_t *counters);
 /* CDEF END */

@@ -106,7 +106,7 @@ class Tunnels:
 
     def _on_caller(self, name: str, node: int, frame: Frame) -> _End | None:
         """Open our end of a tunnel at its first frame. If there is no such listener, or the tunnel
-        has been closed here, reply with its end and return None."""
+        has been closed here, reply with a frame that ends the tunnel, and return None."""
         label = self._label(name, int(frame["from_module"]), node, None)
         accept = self._listeners.get(frame.get("listener") or 0)
         if accept is not None and frame["offset"] == 0:
