@@ -31,19 +31,34 @@ static unsigned tcp_caller_bucket(const tcp_sockaddr_t *address)
     return hash % TCP_BUCKETS;
 }
 
+static tcp_caller_t *tcp_caller_create(tcp_iface_t *iface)
+{
+    tcp_caller_t *caller = calloc(1, sizeof(*caller));
+
+    if (caller)
+        caller->iface = iface;
+    return caller;
+}
+
+/* Takes a structure for a new caller. Returns NULL if no memory is left. */
 static tcp_caller_t *tcp_caller_take(tcp_iface_t *iface, unsigned bucket)
 {
-    psc_link_t *link = psc_list_pop(&iface->vacant);
-    tcp_caller_t *caller = psc_container_of(link, tcp_caller_t, link);
+    tcp_caller_t *caller = psc_list_empty(&iface->vacant)
+                               ? tcp_caller_create(iface)
+                               : psc_container_of(psc_list_pop(&iface->vacant),
+                                                  tcp_caller_t, link);
 
-    psc_list_push(&iface->callers, link);
+    if (!caller)
+        return NULL;
+    psc_list_push(&iface->callers, &caller->link);
     iface->n_callers++;
     iface->n_from[bucket]++;
     caller->bucket = bucket;
     return caller;
 }
 
-/* Makes the caller's place vacant; its socket is closed or passed on. */
+/* Puts the structure of a caller that has gone into the list `vacant`; the
+ * caller's socket is closed or passed on. */
 static void tcp_caller_release(tcp_caller_t *caller)
 {
     tcp_iface_t *iface = caller->iface;
@@ -61,7 +76,8 @@ static void tcp_caller_drop(tcp_caller_t *caller, const char *why)
     tcp_caller_release(caller);
 }
 
-/* Takes the socket out of the caller and releases its place. */
+/* Takes the socket out of the caller, and releases the caller. Returns the
+ * socket. */
 static int tcp_caller_detach(tcp_caller_t *caller)
 {
     int fd = caller->source.fd;
@@ -97,6 +113,10 @@ static void tcp_caller_admit(tcp_iface_t *iface, int fd, unsigned bucket)
 {
     tcp_caller_t *caller = tcp_caller_take(iface, bucket);
 
+    if (!caller) {
+        close(fd);
+        return;
+    }
     tcp_socket_tune(&iface->settings, fd);
     caller->source = (tcp_source_t){.ready = tcp_caller_ready, .fd = fd};
     caller->have = 0;
@@ -109,8 +129,8 @@ static void tcp_caller_admit(tcp_iface_t *iface, int fd, unsigned bucket)
         tcp_caller_ready(&caller->source, EPOLLIN);
 }
 
-/* Process bytes that have arrived since, then drop the caller if it is still
- * incomplete. */
+/* Process bytes that have arrived meanwhile, then drop the caller if its hello
+ * is still incomplete. */
 static void tcp_caller_end(tcp_caller_t *caller, const char *why)
 {
     tcp_caller_ready(&caller->source, EPOLLIN);
@@ -136,8 +156,8 @@ static void tcp_caller_push_out(tcp_iface_t *iface)
     }
 }
 
-/* Drops callers whose time is over. All callers have the same time-out, so the
- * list of callers is in the order of deadlines. */
+/* Drops callers whose time-out has expired. All callers have the same time-out,
+ * so the list of callers is in the order of deadlines. */
 int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now)
 {
     (void)tcp_source_watch(iface, &iface->listener, EPOLLIN);
@@ -152,8 +172,8 @@ int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now)
     return TCP_NEVER;
 }
 
-/* Limits the number of places to one eighth of the process's descriptors. */
-static bool tcp_callers_open(tcp_iface_t *iface)
+/* Limits the number of callers to one eighth of the process's descriptors. */
+static void tcp_callers_limit(tcp_iface_t *iface)
 {
     struct rlimit limit = {.rlim_cur = TCP_CALLERS_MAX * TCP_CALLERS_SHARE};
 
@@ -161,15 +181,6 @@ static bool tcp_callers_open(tcp_iface_t *iface)
     iface->n_places = TCP_CALLERS_MAX;
     if (limit.rlim_cur / TCP_CALLERS_SHARE < TCP_CALLERS_MAX)
         iface->n_places = (unsigned)(limit.rlim_cur / TCP_CALLERS_SHARE) + 1;
-    iface->places = calloc(iface->n_places, sizeof(*iface->places));
-    if (!iface->places)
-        return false;
-    for (unsigned i = 0; i < iface->n_places; i++) {
-        iface->places[i].iface = iface;
-        iface->places[i].source.fd = -1;
-        psc_list_push(&iface->vacant, &iface->places[i].link);
-    }
-    return true;
 }
 
 static void tcp_callers_close(tcp_iface_t *iface)
@@ -178,6 +189,13 @@ static void tcp_callers_close(tcp_iface_t *iface)
         tcp_caller_drop(
             psc_container_of(iface->callers.next, tcp_caller_t, link),
             "we close");
+}
+
+void tcp_callers_free(tcp_iface_t *iface)
+{
+    while (!psc_list_empty(&iface->vacant))
+        free(
+            psc_container_of(psc_list_pop(&iface->vacant), tcp_caller_t, link));
 }
 
 /* ---- the listener ---- */
@@ -238,7 +256,8 @@ static void tcp_listener_ready(tcp_source_t *source, uint32_t events)
 }
 
 /* With one address the listener binds to it. With several it binds to the
- * wildcard address, of IPv6 if any of them is IPv6 (tcp_listener_means). */
+ * wildcard address (of IPv6 if any address is IPv6), and tcp_listener_means()
+ * checks the callers. */
 static void tcp_listener_address(const tcp_iface_t *iface,
                                  tcp_sockaddr_t *address_p)
 {
@@ -269,7 +288,7 @@ static bool tcp_listener_bind(const tcp_iface_t *iface, int fd)
     return false;
 }
 
-/* Stores the bound port in every address. */
+/* Stores the port to which the listener is bound in every address. */
 static void tcp_listener_learn_port(tcp_iface_t *iface)
 {
     tcp_sockaddr_t bound = {0};
@@ -295,7 +314,8 @@ psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     tcp_socket_tune(&iface->settings, fd);
-    if (fd < 0 || !tcp_listener_bind(iface, fd) || !tcp_callers_open(iface) ||
+    tcp_callers_limit(iface);
+    if (fd < 0 || !tcp_listener_bind(iface, fd) ||
         tcp_source_watch(iface, &iface->listener, EPOLLIN) != PSC_OK) {
         tcp_address_print(&address, name, sizeof(name));
         snprintf(reason, PSC_REASON_MAX,

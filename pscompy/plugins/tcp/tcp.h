@@ -9,8 +9,8 @@
  *   ep          endpoints: creating, failing, closing
  *   receive     receiving frames
  *   send        sending frames
- *   stage       changes of stage; watched events; the hot socket
- *   pace        how much of a stream the kernel takes before it sends it
+ *   stage       changes of stage; watched events; the hot socket (polled first)
+ *   pace        how many unsent bytes of a stream the kernel takes
  *   sleep       descriptors in the epoll set, and the alarm
  *   network     the addresses of this host that are used
  *   address     socket addresses, and endpoint addresses as bytes
@@ -36,7 +36,8 @@
 #include "pscompy/transport/transport.h"
 #include "wire.h"
 
-#define TCP_CALLERS_MAX 1024u /* upper bound of callers */
+/* most callers: accepted sockets without endpoint */
+#define TCP_CALLERS_MAX 1024u
 /* callers take at most one eighth of the process's descriptors */
 #define TCP_CALLERS_SHARE 8u
 #define TCP_BUCKETS 256u /* buckets for counting callers by source address */
@@ -51,8 +52,8 @@
 /* Size of the read buffer: room for many short frames, but small compared with
  * a long payload, whose bytes in the buffer must be copied once more. */
 #define TCP_READ_MAX 16384u
-/* With several rails, the least bytes that the kernel takes beyond those that
- * it has sent. */
+/* With several rails, the lower bound of the unsent bytes that the kernel takes
+ * of a stream (pace.c). */
 #define TCP_UNSENT_MIN (128 << 10)
 #define TCP_NEVER INT64_MAX
 
@@ -68,11 +69,12 @@ union tcp_sockaddr {
 
 /* ---- entries of the epoll set ---- */
 
-/* Embedded in the structure that owns the descriptor. */
+/* A descriptor in the epoll set, and its handler. Embedded in the structure
+ * that owns the descriptor. */
 typedef struct tcp_source tcp_source_t;
 struct tcp_source {
     void (*ready)(tcp_source_t *self, uint32_t events);
-    int fd; /* -1: none */
+    int fd; /* -1: no descriptor */
     uint32_t events; /* watched events; 0 if not in the set */
 };
 
@@ -80,14 +82,16 @@ struct tcp_source {
 
 typedef struct tcp_settings {
     const char *host, *network, *rails; /* valid during open only */
-    bool bound; /* a rail: sockets are bound to its addresses */
-    bool paced; /* there are several rails: see pace.c */
+    /* the interface is a rail: its sockets are bound to its addresses */
+    bool bound;
+    bool paced; /* there are several rails, so streams are paced (pace.c) */
     uint16_t port_first, port_last;
     int sndbuf, rcvbuf; /* 0: the kernel's choice */
     bool nodelay;
     int backlog;
     int64_t accept_ns, connect_ns;
-    /* a spare endpoint fails if bytes are not acknowledged for so long */
+    /* time after which an endpoint other than lane 0 fails if its bytes are not
+     * acknowledged */
     int64_t rail_ns;
     size_t buffer_size;
 } tcp_settings_t;
@@ -98,7 +102,7 @@ typedef struct tcp_settings {
 typedef struct tcp_caller {
     tcp_source_t source;
     tcp_iface_t *iface;
-    psc_link_t link; /* in the interface's callers, or vacant */
+    psc_link_t link; /* in the interface's list `callers` or `vacant` */
     unsigned bucket; /* hash of the source address */
     int64_t deadline;
     size_t have;
@@ -112,27 +116,29 @@ struct tcp_iface {
     tcp_source_t listener;
     tcp_source_t alarm; /* timer for deadlines and for immediate progress */
     int64_t alarm_at; /* TCP_NEVER if not set */
-    tcp_caller_t *places; /* array of callers; its address never changes */
-    unsigned n_places, n_callers;
-    /* elements of `places`; callers are listed oldest first */
+    unsigned n_places, n_callers; /* n_places: most callers at once */
+    /* `callers` is listed oldest first. `vacant` has the structures of callers
+     * that have gone; it is kept until the interface is freed, because epoll
+     * may still report events of them. */
     psc_list_t callers, vacant;
     uint16_t n_from[TCP_BUCKETS];
     /* equal in processes that share our loopback addresses */
     uint64_t host_id;
     tcp_sockaddr_t addresses[TCP_ADDRESSES_MAX];
     unsigned n_addresses;
-    unsigned path, paths; /* index among the rails of this host; their number */
+    /* path: index of this rail among those of this host; paths: their number */
+    unsigned path, paths;
     unsigned rail; /* id of this rail, the same on both sides */
-    psc_list_t connecting; /* endpoints that are not up or failing */
+    psc_list_t connecting; /* endpoints that connect or are failing */
     psc_list_t settled; /* endpoints that are up, failed or closed */
     psc_list_t graveyard; /* endpoints to free when progress returns */
     unsigned n_holding; /* endpoints that hold bytes of completed sends */
-    tcp_ep_t *hot; /* endpoint that received last; read first */
-    unsigned streak; /* consecutive receives of the hot endpoint */
+    tcp_ep_t *hot; /* endpoint that received last; its socket is read first */
+    unsigned streak; /* consecutive receives of `hot` */
     unsigned turns;
     unsigned handled; /* events handled in this call of progress */
     bool in_progress;
-    /* the handlers of endpoints' sockets, from connect.h */
+    /* the handlers of endpoints' sockets (connect.c) */
     void (*rx_ready)(tcp_source_t *source, uint32_t events);
     void (*tx_ready)(tcp_source_t *source, uint32_t events);
 };
@@ -168,8 +174,8 @@ typedef struct tcp_send {
     psc_comp_t *comp;
 } tcp_send_t;
 
-/* Queued bytes and sends, in order. Positions only grow; a byte is stored at
- * position % room. */
+/* The queue of an endpoint: bytes and zero-copy sends, in order. Positions only
+ * grow; a byte is stored at position % room. */
 typedef struct tcp_out {
     uint8_t *ring;
     size_t room; /* a power of two */
@@ -190,16 +196,16 @@ static inline bool tcp_out_empty(const tcp_out_t *out)
 }
 
 typedef struct tcp_in {
-    uint8_t *buffer; /* of TCP_READ_MAX bytes */
+    uint8_t *buffer; /* has TCP_READ_MAX bytes */
     size_t start, end;
     uint64_t header[PSC_AM_HEADER_MAX / 8];
-    /* a payload that is read directly into its destination */
+    /* ---- a payload that is read directly into its destination ---- */
     /* bytes that are still missing; 0 if no payload is read directly */
     uint64_t body_left;
     psc_dest_t dest;
     /* the first piece that is not full, and its filled bytes */
     size_t dest_at, dest_offset;
-    /* the last payload was long, so the next is probably long too */
+    /* the last payload was long, so the next one probably is, too */
     bool long_ones;
     bool goodbye; /* the peer's goodbye has arrived */
 } tcp_in_t;
@@ -209,7 +215,7 @@ typedef struct tcp_dial {
     tcp_source_t source; /* fd is -1 before and after the dial */
     tcp_ep_t *ep;
     bool greeted; /* our hello is sent */
-    int64_t deadline; /* for connect() to succeed */
+    int64_t deadline; /* time until which connect() must succeed */
     psc_proof_t proof;
     size_t have;
     uint8_t challenge[TCP_CHALLENGE_SIZE];
@@ -217,24 +223,28 @@ typedef struct tcp_dial {
 
 struct tcp_ep {
     psc_ep_t super;
-    psc_link_t link; /* in one of the interface's lists */
+    /* in `connecting`, `settled` or `graveyard` of the interface */
+    psc_link_t link;
     tcp_stage_t stage;
     psc_role_t role;
     uint64_t id;
     tcp_source_t rx;
     tcp_source_t tx; /* has a socket only with PSC_ROLE_SELF */
-    /* hot and not in the epoll set; progress reads its socket directly */
+    /* The socket is hot (it received last) and not in the epoll set; progress
+     * reads it directly. */
     bool aside;
-    int unsent; /* TCP_NOTSENT_LOWAT of its socket, if the rails are paced */
-    int64_t pace_at; /* see pace.c: the last measurement, */
-    uint64_t pace_acked; /* and the bytes acknowledged by then */
-    bool spare; /* not lane 0 of its connection: see rail.c */
-    int64_t silent_since; /* nothing is acknowledged; 0: nothing is due */
-    uint64_t rail_acked; /* bytes that were acknowledged by then */
+    /* TCP_NOTSENT_LOWAT of the socket, if there are several rails (pace.c) */
+    int unsent;
+    int64_t pace_at; /* time of the last measurement (pace.c) */
+    uint64_t pace_acked; /* bytes acknowledged at pace_at */
+    bool spare; /* not lane 0 of its connection; may fail early (rail.c) */
+    /* time since which nothing was acknowledged; 0: nothing to acknowledge */
+    int64_t silent_since;
+    uint64_t rail_acked; /* bytes acknowledged at the last look (rail.c) */
     tcp_in_t in;
     tcp_out_t out;
-    /* connecting */
-    /* the acceptor's; a connector has a proof for each dial */
+    /* ---- used while the endpoint connects ---- */
+    /* the acceptor's token proof; a connector has a proof for each dial */
     psc_proof_t proof;
     /* stage CALLED: nonce of the caller's hello */
     uint8_t caller_nonce[PSC_PROOF_NONCE_SIZE];
@@ -242,12 +252,12 @@ struct tcp_ep {
     bool same_host;
     tcp_sockaddr_t candidates[TCP_ADDRESSES_MAX];
     unsigned n_candidates, candidate; /* `candidate`: next one to be dialled */
-    tcp_dial_t *dials; /* the connector's, one for each candidate */
+    tcp_dial_t *dials; /* the connector's attempts, one for each candidate */
     bool greeted; /* one of the dials has sent its hello */
     int64_t deadline; /* time at which the next candidate is dialled */
     /* the candidates that failed, with the reasons */
     char tried[PSC_REASON_MAX];
-    /* failing */
+    /* ---- used when the endpoint fails ---- */
     bool closed; /* ep_close was called; ep_failed is not called any more */
     psc_status_t status;
     char peer[64]; /* name of the peer for log lines */
@@ -266,7 +276,10 @@ PSC_OPERATIONS(tcp);
 psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason);
 /* closes the listener and drops its callers */
 void tcp_listener_close(tcp_iface_t *iface);
-/* Drops callers whose time is over. Returns the time of the next check. */
+/* Frees the structures of callers. Called when all callers have gone. */
+void tcp_callers_free(tcp_iface_t *iface);
+/* Drops callers whose time-out has expired. Returns the time of the next
+ * check. */
 int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now);
 
 /* ---- connect.c ---- */
@@ -322,26 +335,26 @@ void tcp_out_free(tcp_out_t *out);
 /* Called by progress: sends what the socket accepts, and completes finished
  * sends. */
 void tcp_out_flush(tcp_ep_t *ep);
-/* Sends the last frame. */
+/* Sends or queues the goodbye, which is the last frame. */
 void tcp_out_goodbye(tcp_ep_t *ep);
-/* Called by progress: completes all sends in flight with an error. */
+/* Called by progress: completes all zero-copy sends in flight with an error. */
 void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status);
 /* Called before the socket is closed: no more bytes are sent. */
 void tcp_out_finish(tcp_ep_t *ep);
 
 /* ---- pace.c ---- */
 
-/* Called when a long message was sent: sets how much the kernel takes of the
- * next ones. */
+/* Called when a long message was sent: sets how many unsent bytes the kernel
+ * takes of the next ones. */
 void tcp_pace(tcp_ep_t *ep);
 
 /* ---- rail.c ---- */
 
-/* Called before something is sent: looks from time to time whether the peer
- * acknowledges it. */
+/* Called before every send. On a lane other than lane 0, sets the alarm, so
+ * that progress checks whether the peer acknowledges the bytes. */
 void tcp_rail_sends(const tcp_ep_t *ep);
-/* Called by progress: fails endpoints of silent rails. Returns the time of the
- * next look. */
+/* Called by progress: fails endpoints of rails on which the peer acknowledges
+ * nothing. Returns the time of the next check. */
 int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now);
 
 /* ---- stage.c ---- */
@@ -355,7 +368,8 @@ void tcp_ep_break(tcp_ep_t *ep, psc_status_t status, const char *format, ...)
 /* Watches the events that the stage and the out-queue need. Breaks the endpoint
  * if epoll fails. */
 void tcp_ep_watch(tcp_ep_t *ep);
-/* Called after `ep` has received; NULL if there is no hot endpoint any more. */
+/* Makes `ep` the hot endpoint, whose socket is read first. Called after `ep`
+ * has received; NULL: there is no hot endpoint any more. */
 void tcp_hot_set(tcp_iface_t *iface, tcp_ep_t *ep);
 /* Puts the hot endpoint's socket back into the epoll set. */
 void tcp_hot_put_back(tcp_iface_t *iface);
@@ -371,7 +385,8 @@ void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when);
 
 /* ---- network.c ---- */
 
-/* Fills `addresses` (with port 0) and `host_id`. */
+/* Chooses the addresses to listen on: fills the interface's `addresses` (with
+ * port 0) and `host_id`. */
 psc_status_t tcp_address_choose(tcp_iface_t *iface, char *reason);
 
 /* ---- address.c ---- */
@@ -383,13 +398,14 @@ socklen_t tcp_address_len(const tcp_sockaddr_t *address);
 /* Binds a socket of this family to the interface's address, without a port.
  * Returns false if the interface has none, or if that fails. */
 bool tcp_address_bind(const tcp_iface_t *iface, int fd, sa_family_t family);
-/* True if the socket's own address is one of the interface's. */
+/* True if the local address of the socket is one of the interface's
+ * addresses. */
 bool tcp_address_ours(const tcp_iface_t *iface, int fd);
 void tcp_address_print(const tcp_sockaddr_t *address, char *text, size_t room);
 psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes,
                               size_t *len_p);
-/* Fills peer_id, same_host and candidates. Returns an error unless the bytes
- * are exactly an address. */
+/* Reads the peer's endpoint address into peer_id, same_host and candidates.
+ * Returns an error unless the bytes are exactly an address. */
 psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len);
 
 /* ---- settings.c ---- */
@@ -398,5 +414,5 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
                                tcp_settings_t *settings_p);
 
 void tcp_socket_tune(const tcp_settings_t *settings, int fd);
-/* For a socket whose peer is on this host. */
+/* Selects the congestion control of a socket whose peer is on this host. */
 void tcp_socket_tune_local(int fd);

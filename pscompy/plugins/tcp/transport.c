@@ -9,7 +9,7 @@
 #include "tcp.h"
 #include "pscompy/transport/kit/clock.h"
 
-#define TCP_HOT_TURNS 8u /* every eighth pass polls the other sockets too */
+#define TCP_HOT_TURNS 8u /* every eighth pass of progress polls all sockets */
 
 /* ---- the alarm ---- */
 
@@ -63,7 +63,7 @@ static void tcp_iface_free(tcp_iface_t *iface)
     tcp_source_close(iface, &iface->alarm);
     if (iface->epoll_fd >= 0)
         close(iface->epoll_fd);
-    free(iface->places);
+    tcp_callers_free(iface);
     free(iface);
 }
 
@@ -137,8 +137,8 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 
 /* ---- progress ---- */
 
-/* Reads the hot socket. Outside the epoll set it raises no EPOLLOUT, so its
- * queue is flushed here, too. */
+/* Reads the hot socket (the one that received last). Outside the epoll set it
+ * raises no EPOLLOUT, so its queue is flushed here, too. */
 static void tcp_hot_serve(tcp_ep_t *ep)
 {
     bool flush = ep->aside && !tcp_out_empty(&ep->out);
@@ -206,8 +206,8 @@ uint32_t tcp_iface_counters(const psc_iface_t *self, psc_counted_t *counters,
     return 2;
 }
 
-/* Puts the hot socket back into the epoll set, which then reports all pending
- * work until it is done. */
+/* Puts the hot socket (read without epoll until now) back into the epoll set,
+ * which then reports all pending work until it is done. */
 psc_status_t tcp_arm(psc_iface_t *self)
 {
     tcp_hot_put_back((tcp_iface_t *)self);
