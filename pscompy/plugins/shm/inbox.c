@@ -1,4 +1,4 @@
-/* Calls between the ranks of a job: inbox.h. */
+/* How ranks of a job connect by inboxes, without a socket (inbox.h). */
 #include "inbox.h"
 
 #include <errno.h>
@@ -12,6 +12,8 @@
 
 #include "memory.h"
 #include "pscompy/transport/kit/page.h"
+
+#define SHM_RANKS_SIZE (SHM_INBOX_RANKS * sizeof(shm_ep_t *))
 
 static size_t shm_inbox_at(const shm_geometry_t *geometry, int rank)
 {
@@ -55,6 +57,16 @@ static void shm_inbox_write_card(shm_iface_t *iface)
     shm_card_prove(card, iface->key, card->proof);
 }
 
+/* Creates the table of endpoints by rank, of which only used pages take memory.
+ * Returns NULL if no memory is left. */
+static shm_ep_t **shm_ranks_create(void)
+{
+    void *ranks = mmap(NULL, SHM_RANKS_SIZE, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return ranks == MAP_FAILED ? NULL : ranks;
+}
+
 psc_status_t shm_inbox_create(shm_iface_t *iface)
 {
     size_t size = shm_inbox_size(&iface->geometry);
@@ -62,7 +74,7 @@ psc_status_t shm_inbox_create(shm_iface_t *iface)
 
     iface->knock.ready = shm_knock_ready;
     iface->knock.fd = shm_pipe_open();
-    iface->ranks = calloc(SHM_INBOX_RANKS, sizeof(shm_ep_t *));
+    iface->ranks = shm_ranks_create();
     if (iface->rank >= (int)SHM_INBOX_RANKS || iface->knock.fd < 0 ||
         iface->ranks == NULL ||
         shm_file_create("pscompy-inbox", size, &iface->inbox_fd) != PSC_OK ||
@@ -80,7 +92,8 @@ void shm_inbox_close(shm_iface_t *iface)
         shm_board_unmap(&iface->inbox->board);
     if (iface->inbox_fd >= 0)
         close(iface->inbox_fd);
-    free(iface->ranks);
+    if (iface->ranks != NULL)
+        munmap(iface->ranks, SHM_RANKS_SIZE);
     iface->inbox = NULL;
     iface->inbox_fd = -1;
     iface->ranks = NULL;
@@ -96,13 +109,14 @@ bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name)
 
 /* Another rank's inbox, while that rank is called. */
 typedef struct shm_there {
-    int pid, number; /* the rank's process and its descriptor of the inbox */
-    /* The process's folder in /proc. Once the process has ended, its id may be
-     * another process's, but not this folder: nothing can be opened there any
+    /* id of the rank's process, and number of its descriptor of the inbox */
+    int pid, number;
+    /* Descriptor of the process's folder in /proc. Once the process has ended,
+     * its id may be reused, but nothing can be opened in this folder any
      * more. */
     int process;
     int fd; /* our descriptor of the inbox */
-    shm_inbox_t *inbox; /* its first page */
+    shm_inbox_t *inbox; /* mapping of its first page */
     shm_card_t card; /* a copy of the card in that page */
 } shm_there_t;
 
@@ -120,7 +134,8 @@ static bool shm_there_locate(const shm_iface_t *iface, int rank,
     return sscanf(place, SHM_PLACE, &there->pid, &there->number) == 2;
 }
 
-/* Opens a descriptor of the process. Returns -1 with errno. */
+/* Opens a descriptor of another process through /proc. Returns -1 with
+ * errno. */
 static int shm_process_open(int process, int number)
 {
     char name[24];
@@ -184,7 +199,8 @@ static bool shm_there_open(const shm_iface_t *iface, int rank,
     return false;
 }
 
-/* Returns NULL, or the reason why no connection by this card is possible. */
+/* Checks the card of the rank's inbox. Returns NULL, or the reason why the rank
+ * cannot be connected. */
 static const char *shm_card_check(const shm_iface_t *iface, int rank,
                                   const shm_there_t *there)
 {
@@ -204,8 +220,8 @@ static const char *shm_card_check(const shm_iface_t *iface, int rank,
     return NULL;
 }
 
-/* Makes the rank's control thread, or whoever polls there, look at its
- * board. */
+/* Sets our bit on the board of the rank's inbox, and wakes the thread of the
+ * rank that looks at it. */
 static void shm_there_knock(const shm_iface_t *iface, const shm_there_t *there)
 {
     int knock;
@@ -234,7 +250,7 @@ void shm_call_check(shm_ep_t *ep)
                     ep->rank);
 }
 
-/* Makes a rank whose call was refused look at its board. */
+/* Makes a rank whose call was refused look at the board of its inbox. */
 static void shm_call_tell(shm_iface_t *iface, int rank)
 {
     shm_there_t there;
@@ -247,7 +263,7 @@ static void shm_call_tell(shm_iface_t *iface, int rank)
     shm_there_close(&there);
 }
 
-/* Refuse the call of a rank to which no endpoint leads. */
+/* Refuse a rank that asks for a connection, and to which no endpoint leads. */
 static void shm_call_refuse(shm_iface_t *iface, int rank)
 {
     shm_ring_t ring = {0};
@@ -278,9 +294,9 @@ static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
                : NULL;
 }
 
-/* Maps both rings, and everything else that the endpoint needs of the rank.
- * Takes ownership of the inbox's first page. Returns NULL, or the reason of a
- * failure. */
+/* Connects the endpoint to the memory of the rank: maps both rings, and opens
+ * its bell. Takes ownership of the inbox's first page. Returns NULL, or the
+ * reason of a failure. */
 static const char *shm_call_map(shm_ep_t *ep, const shm_there_t *there)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -313,8 +329,8 @@ static const char *shm_call_map(shm_ep_t *ep, const shm_there_t *there)
     return NULL;
 }
 
-/* Offers the connection. If the rank has called before, the next pass takes its
- * offer; else it is called. */
+/* Offers the connection to the rank. If the rank has called before, the next
+ * pass takes the offer of the rank; else the rank is called. */
 static void shm_call_offer(shm_ep_t *ep, const shm_there_t *there)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -334,7 +350,8 @@ static void shm_call_offer(shm_ep_t *ep, const shm_there_t *there)
     } else {
         shm_ep_tell(ep);
         shm_board_set(&iface->inbox->board, (uint32_t)ep->rank);
-        iface->idle_polls = UINT32_MAX - 1; /* the next pass looks */
+        /* the next pass of progress reads the board */
+        iface->idle_polls = UINT32_MAX - 1;
     }
 }
 
