@@ -17,6 +17,15 @@ void ib_device_name(const ib_device_t *device, char *name, size_t room)
              device->port);
 }
 
+void ib_device_domain(const ib_device_t *device, char *text, size_t room)
+{
+    if (device->td_pd)
+        snprintf(text, room, "with a thread domain");
+    else
+        snprintf(text, room, "without a thread domain: %s",
+                 strerror(device->td_error));
+}
+
 bool ib_device_active(const ib_device_t *device)
 {
     struct ibv_port_attr attr;
@@ -37,6 +46,23 @@ static unsigned ib_device_at_most(unsigned wanted, int limit)
     return limit > 0 && wanted > (unsigned)limit ? (unsigned)limit : wanted;
 }
 
+/* Puts the queue pairs into a thread domain, if the device supports that: they
+ * then have a doorbell page that no other interface uses, and the verbs library
+ * takes no lock. The worker's lock lets one thread at a time use them. */
+static void ib_device_separate(ib_device_t *device)
+{
+    struct ibv_td_init_attr nothing = {0};
+    struct ibv_parent_domain_init_attr parent = {.pd = device->pd};
+
+    device->td = ibv_alloc_td(device->context, &nothing);
+    if (device->td) {
+        parent.td = device->td;
+        device->td_pd = ibv_alloc_parent_domain(device->context, &parent);
+    }
+    if (!device->td_pd)
+        device->td_error = errno;
+}
+
 static bool ib_device_share(ib_device_t *device, const ib_choice_t *choice,
                             char *reason)
 {
@@ -50,6 +76,7 @@ static bool ib_device_share(ib_device_t *device, const ib_choice_t *choice,
     device->channel = ibv_create_comp_channel(device->context);
     if (!device->pd || !device->channel)
         return ib_refuse(reason, "no protection domain: %s", strerror(errno));
+    ib_device_separate(device);
     device->send_cq = ibv_create_cq(device->context, (int)device->comps, NULL,
                                     device->channel, 0);
     device->recv_cq = ibv_create_cq(device->context, (int)device->recvs, NULL,
@@ -91,6 +118,10 @@ void ib_device_close(ib_device_t *device)
         ibv_destroy_cq(device->send_cq);
     if (device->channel)
         ibv_destroy_comp_channel(device->channel);
+    if (device->td_pd)
+        ibv_dealloc_pd(device->td_pd);
+    if (device->td)
+        ibv_dealloc_td(device->td);
     if (device->pd)
         ibv_dealloc_pd(device->pd);
     ibv_close_device(device->context);

@@ -1,5 +1,5 @@
-/* The driver: calls verbs and nothing else. It opens a device and moves bytes
- * over queue pairs; it uses neither endpoints nor protocols.
+/* The driver: calls libibverbs and nothing else. It opens a device and moves
+ * bytes over queue pairs; it uses neither endpoints nor protocols.
  *
  *   select_device.c  selects device, port and GID
  *   device.c         opens the objects that all connections share
@@ -14,7 +14,8 @@
 #include "pscompy/transport/transport.h"
 
 #define IB_RD_ATOMIC 16u /* upper bound of RDMA reads in flight per queue */
-#define IB_MIN_RNR_TIMER 4u /* the sender retries after 40 us */
+/* code of the RNR timer: the sender retries after 40 us */
+#define IB_MIN_RNR_TIMER 4u
 #define IB_PIECES_MAX 2u
 #define IB_INLINE_MAX 512u
 #define IB_BATCH 16u /* completions or receive buffers handled in one call */
@@ -24,18 +25,24 @@
 /* ---- the device ---- */
 
 typedef struct ib_choice {
-    const char *hca; /* "": any device; "all"; or a list of device[:port] */
-    /* port of list entries without one; 0: the first active port */
+    /* which devices: "" (any), "all", or a list of device[:port] */
+    const char *hca;
+    /* port for devices of the list that name none; 0: the first active one */
     int port;
-    unsigned path; /* index among the usable paths */
-    int gid_index; /* -1: selected automatically */
-    unsigned mtu; /* bytes; 0: the port's MTU */
+    unsigned path; /* which of the usable paths (ports) to open */
+    /* index in the GID table of the port; -1: selected automatically */
+    int gid_index;
+    unsigned mtu; /* path MTU in bytes; 0: that of the port */
     unsigned recvs, comps; /* depth of the receive and the completion queue */
 } ib_choice_t;
 
 typedef struct ib_device {
     struct ibv_context *context;
     struct ibv_pd *pd;
+    /* The queue pairs' thread domain, and the protection domain with it; NULL
+     * if the device has none. */
+    struct ibv_td *td;
+    struct ibv_pd *td_pd;
     struct ibv_comp_channel *channel;
     struct ibv_cq *send_cq, *recv_cq;
     struct ibv_srq *srq;
@@ -45,10 +52,12 @@ typedef struct ib_device {
     uint8_t gid_index;
     union ibv_gid gid;
     enum ibv_mtu mtu;
-    unsigned paths; /* number of usable paths of the choice */
+    /* number of usable paths (ports) that the ib_choice_t allows */
+    unsigned paths;
     unsigned rail; /* id of this rail, the same on both sides */
     unsigned comps; /* capacity of send_cq */
     unsigned recvs; /* capacity of srq */
+    int td_error; /* errno of the failed call if there is no thread domain */
 } ib_device_t;
 
 /* Returns false if no device can be opened; `reason` says why, and nothing
@@ -58,12 +67,14 @@ typedef struct ib_device {
 bool ib_device_open(ib_device_t *device, const ib_choice_t *choice,
                     char *reason);
 void ib_device_close(ib_device_t *device);
-/* Makes room for `comps` completions of sends. Returns false if the device
- * cannot. */
+/* Makes room for `comps` completions of sends. Returns false if the device does
+ * not allow it. */
 bool ib_device_reserve(ib_device_t *device, unsigned comps);
-/* True if the port is active now. */
+/* Writes for log lines whether the queue pairs have a thread domain. */
+void ib_device_domain(const ib_device_t *device, char *text, size_t room);
+/* Returns true if the port is active now. */
 bool ib_device_active(const ib_device_t *device);
-/* Name for log lines, e.g. "rxe0/1". */
+/* Stores the name of device and port for log lines, such as "rxe0/1". */
 void ib_device_name(const ib_device_t *device, char *name, size_t room);
 
 static inline bool ib_device_ethernet(const ib_device_t *device)
@@ -83,7 +94,8 @@ typedef struct ib_pool {
     struct ibv_mr *mr;
 } ib_pool_t;
 
-/* `access`: rights of peers, IBV_ACCESS_REMOTE_*. The memory is zeroed. */
+/* Allocates and registers n zeroed buffers of `size` bytes. `access` are the
+ * rights of peers, IBV_ACCESS_REMOTE_*. */
 bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size, unsigned n,
                   int access);
 void ib_pool_close(ib_pool_t *pool);
@@ -99,7 +111,7 @@ static inline void ib_pool_give(ib_pool_t *pool, uint32_t number)
     pool->free[pool->n_free++] = number;
 }
 
-/* Post n <= IB_BATCH buffers of the pool to the shared receive queue in one
+/* Posts n <= IB_BATCH buffers of the pool to the shared receive queue in one
  * call. Returns how many were posted. */
 unsigned ib_device_post_recvs(ib_device_t *device, const ib_pool_t *pool,
                               const uint32_t *numbers, unsigned n);
@@ -134,8 +146,8 @@ typedef struct ib_post {
     enum ibv_wr_opcode opcode;
     struct ibv_sge pieces[IB_PIECES_MAX];
     int n_pieces;
-    bool copy; /* IBV_SEND_INLINE */
-    bool signal; /* request a completion in any case */
+    bool copy; /* post with IBV_SEND_INLINE */
+    bool signal; /* request a completion (IBV_SEND_SIGNALED) */
     uint64_t address; /* remote address of reads and writes */
     uint32_t rkey;
     ib_job_t job;
@@ -148,8 +160,8 @@ typedef struct ib_queue {
     void *owner;
     ib_post_t *posts; /* posted requests, at index serial % size */
     uint32_t size;
-    /* serial numbers behind the last posted request and the last completed
-     * one */
+    /* serial numbers of the next request to be posted and the next to
+     * complete */
     uint32_t posted, done;
     uint32_t silent; /* requests posted since the last signalled one */
     uint32_t inline_max;
@@ -168,16 +180,17 @@ void ib_queue_place(const ib_queue_t *queue, const ib_device_t *device,
  * failure. */
 bool ib_queue_connect(ib_queue_t *queue, const ib_device_t *device,
                       const ib_place_t *peer, const ib_path_t *path);
-/* Resets the queue pair to its initial state; posted requests are forgotten. */
+/* Moves the queue pair to the reset state and then to INIT; posted requests are
+ * forgotten. */
 bool ib_queue_reset(ib_queue_t *queue, const ib_device_t *device);
-/* Returns false and sets errno on failure. The caller has checked that there is
- * room. */
+/* Posts a request to the send queue. Returns false and sets errno on failure.
+ * The caller has checked that there is room. */
 bool ib_queue_post(ib_queue_t *queue, const ib_post_t *post);
 /* Like ib_queue_post(), for a request that binds a window. */
 bool ib_queue_bind(ib_queue_t *queue, struct ibv_mw *window,
                    const struct ibv_mw_bind_info *info, const ib_job_t *job);
-/* Moves the queue pair to the error state: all requests are flushed, followed
- * by a marker request. */
+/* Moves the queue pair to the error state: all its requests are flushed. A
+ * marker request is posted, which completes after them. */
 void ib_queue_abort(ib_queue_t *queue);
 
 /* A hash table of queues by the number of their queue pair, which completions
@@ -188,7 +201,7 @@ typedef struct ib_queues {
 
 void ib_queue_enlist(ib_queues_t *queues, ib_queue_t *queue);
 void ib_queue_strike(ib_queues_t *queues, ib_queue_t *queue);
-/* Returns NULL if the queue was closed. */
+/* Returns the queue whose queue pair has this number; NULL if it was closed. */
 ib_queue_t *ib_queue_find(ib_queues_t *queues, uint32_t number);
 
 static inline struct ibv_sge ib_piece(const void *bytes, size_t len)

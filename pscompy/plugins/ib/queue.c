@@ -6,7 +6,8 @@
 
 #include "driver.h"
 
-#define IB_SILENT_MAX 8u /* most consecutive requests without a completion */
+/* most consecutive requests that are posted without IBV_SEND_SIGNALED */
+#define IB_SILENT_MAX 8u
 
 /* ---- life ---- */
 
@@ -27,6 +28,7 @@ static bool ib_queue_init(ib_queue_t *queue, const ib_device_t *device)
 
 static bool ib_queue_make(ib_queue_t *queue, ib_device_t *device)
 {
+    struct ibv_pd *pd = device->td_pd ? device->td_pd : device->pd;
     struct ibv_qp_init_attr init = {
         .send_cq = device->send_cq,
         .recv_cq = device->recv_cq,
@@ -40,7 +42,7 @@ static bool ib_queue_make(ib_queue_t *queue, ib_device_t *device)
     /* Some devices refuse a long inline limit without reporting their maximum,
      * so halve it until it is accepted. */
     do {
-        queue->qp = ibv_create_qp(device->pd, &init);
+        queue->qp = ibv_create_qp(pd, &init);
         if (queue->qp || init.cap.max_inline_data == 0)
             break;
         init.cap.max_inline_data /= 2;
@@ -98,7 +100,8 @@ void ib_queue_place(const ib_queue_t *queue, const ib_device_t *device,
     };
 }
 
-/* Ethernet has no LIDs; on InfiniBand a LID is enough within the subnet. */
+/* Returns true if packets need a global route header: on Ethernet, which has no
+ * LIDs, and on InfiniBand beyond the subnet. */
 static bool ib_path_global(const ib_device_t *device, const ib_place_t *peer)
 {
     return ib_device_ethernet(device) || peer->lid == 0 ||
@@ -218,8 +221,8 @@ bool ib_queue_bind(ib_queue_t *queue, struct ibv_mw *window,
     return true;
 }
 
-/* Unsignalled requests that had succeeded would otherwise never be reported;
- * the marker completes after all other requests. */
+/* Posts a marker, which completes after all other requests. Without it,
+ * unsignalled requests that had succeeded would never be reported. */
 void ib_queue_abort(ib_queue_t *queue)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};

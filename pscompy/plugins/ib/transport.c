@@ -43,16 +43,18 @@ static psc_status_t ib_iface_pools(ib_iface_t *iface, char *reason)
 static void ib_iface_introduce(ib_iface_t *iface)
 {
     const ib_device_t *device = &iface->device;
-    char name[PSC_REASON_MAX];
+    char name[PSC_REASON_MAX], domain[PSC_REASON_MAX];
 
     ib_device_name(device, name, sizeof(name));
+    ib_device_domain(device, domain, sizeof(domain));
     psc_iface_log(&iface->super, 3,
-                  "device %s, %d queue pairs, path MTU %u bytes, GID %u", name,
-                  device->attr.max_qp, 128u << device->mtu, device->gid_index);
+                  "device %s, %d queue pairs, path MTU %u bytes, GID %u, %s",
+                  name, device->attr.max_qp, 128u << device->mtu,
+                  device->gid_index, domain);
 }
 
-/* Logs the devices that were asked for and are not available, and shortened
- * queues. */
+/* Logs the devices that were asked for and are not available, and queues that
+ * are shorter than the settings ask. */
 static void ib_iface_note(ib_iface_t *iface, const psc_open_params_t *params)
 {
     const ib_choice_t *choice = &iface->settings.choice;
@@ -121,7 +123,7 @@ static psc_status_t ib_open(const psc_open_params_t *params,
     return PSC_OK;
 }
 
-/* Bytes per second of the port. */
+/* Returns the bandwidth of the port in bytes per second. */
 static double ib_port_bandwidth(const struct ibv_port_attr *port)
 {
     static const struct {
