@@ -7,14 +7,15 @@
 
 #include "pscompy/core/api.h"
 
-enum { SHORT = 8, POLLS = 1000 };
+enum { SHORT = 8, POLLS = 1000, LINE = 64 };
 
 typedef struct {
     const psc_api_t *api;
     psc_worker_t *worker;
     psc_conn_t *conn;
     int32_t tag;
-    size_t size;
+    char *out, *in;
+    size_t size; /* of both */
     long count; /* of messages; 0: until *stop */
     int *stop; /* NULL: no time is taken of each message */
     long done;
@@ -42,9 +43,9 @@ static int finish(const loop_t *it, psc_request_t *request)
     return status == PSC_OK ? 0 : -1;
 }
 
-static int exchange(const loop_t *it, char *out, char *in)
+static int exchange(const loop_t *it)
 {
-    psc_iov_t from = {out, it->size}, to = {in, it->size};
+    psc_iov_t from = {it->out, it->size}, to = {it->in, it->size};
     psc_send_args_t send = {.tag = it->tag, .iov = &from, .n_iov = 1};
     psc_recv_args_t recv = {.source = it->conn,
                             .tag = it->tag,
@@ -66,29 +67,28 @@ static int exchange(const loop_t *it, char *out, char *in)
 static void *loop_main(void *arg)
 {
     loop_t *it = arg;
-    char *out = malloc(it->size), *in = malloc(it->size);
 
-    memset(out, 1, it->size);
+    memset(it->out, 1, it->size);
     while (!it->failed &&
            (it->count ? it->done < it->count
                       : !__atomic_load_n(it->stop, __ATOMIC_RELAXED))) {
         double start = it->stop ? now() : 0, taken;
 
-        it->failed = exchange(it, out, in);
+        it->failed = exchange(it);
         taken = it->stop ? now() - start : 0;
         it->longest = taken > it->longest ? taken : it->longest;
         it->done++;
     }
-    free(out);
-    free(in);
     return NULL;
 }
 
 /* The seconds in which `n` threads together exchange `count` messages of 8 B
- * each; negative if that failed. */
+ * each, from buffers and into buffers that begin `apart` bytes after those of
+ * the thread before; negative if that failed. `apart` is 64 at most. */
 double endpoints_rate(const psc_api_t *api, unsigned n, psc_worker_t **workers,
-                      psc_conn_t **conns, long count)
+                      psc_conn_t **conns, long count, size_t apart)
 {
+    char *buffers = aligned_alloc(LINE, 2 * LINE * (size_t)n);
     loop_t loops[n];
     pthread_t threads[n];
     int failed = 0;
@@ -99,6 +99,8 @@ double endpoints_rate(const psc_api_t *api, unsigned n, psc_worker_t **workers,
                             .worker = workers[i],
                             .conn = conns[i],
                             .tag = (int32_t)i,
+                            .out = buffers + i * apart,
+                            .in = buffers + LINE * n + i * apart,
                             .size = SHORT,
                             .count = count};
         pthread_create(&threads[i], NULL, loop_main, &loops[i]);
@@ -107,6 +109,7 @@ double endpoints_rate(const psc_api_t *api, unsigned n, psc_worker_t **workers,
         pthread_join(threads[i], NULL);
         failed |= loops[i].failed;
     }
+    free(buffers);
     return failed ? -1 : now() - start;
 }
 
@@ -117,16 +120,21 @@ double endpoints_beside(const psc_api_t *api, psc_worker_t **workers,
                         psc_conn_t **conns, size_t size, long count,
                         double *longest_p)
 {
+    char *buffers = malloc(2 * (size + SHORT));
     int stop = 0;
     loop_t large = {.api = api,
                     .worker = workers[1],
                     .conn = conns[1],
                     .tag = 1,
+                    .out = buffers,
+                    .in = buffers + size,
                     .size = size,
                     .count = count};
     loop_t little = {.api = api,
                      .worker = workers[0],
                      .conn = conns[0],
+                     .out = buffers + 2 * size,
+                     .in = buffers + 2 * size + SHORT,
                      .size = SHORT,
                      .stop = &stop};
     pthread_t other;
@@ -137,6 +145,7 @@ double endpoints_beside(const psc_api_t *api, psc_worker_t **workers,
     loop_main(&large);
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     pthread_join(other, NULL);
+    free(buffers);
     *longest_p = little.longest;
     if (little.failed || large.failed)
         return -1;

@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from bench import peers
-from bench.endpoints_rank import ALONE, BESIDE, EXCHANGE, LOCKED, LONGEST, LOOP, MEMORY
+from bench.endpoints_rank import ALONE, BESIDE, EXCHANGE, LOCKED, LONGEST, LOOP, MEMORY, ONE_LINE
 from bench.jobs import run_ranks
 from bench.many_threads import THREADS, rate
 from bench.native import FOLDER
@@ -44,6 +44,7 @@ def group() -> Group:
         Cell(EXCHANGE, "MB/s", 1.2, ("single",)),
         Cell(ALONE, "M/s", None, ("single",)),
         Cell(LOOP, "M/s", 1.8, ("single",)),
+        Cell(ONE_LINE, "M/s", None, ("single",)),
         Cell(BESIDE, "M/s", None, ("single",)),
         Cell(LONGEST, "µs", None, ("single",)),
         Cell(LOCKED, "µs", None, ("single",)),

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from pscompy import Communicator
 
 LONG, HUGE, HUGE_MESSAGES = 1 << 20, 64 << 20, 10
+SIZE, CACHE_LINE = 8, 64
 EXCHANGE = "1 MiB there and back by 2 threads"
 LOOP = "8 B by 2 C threads over loop"
 ALONE = "8 B by 1 C thread over loop"
+ONE_LINE = "8 B by 2 C threads over loop, their buffers in one cache line"
 BESIDE = "8 B by a C thread over loop beside one with 64 MiB"
 LONGEST = "the longest of these messages of 8 B"
 LOCKED = "the longest wait of its thread for a lock"
@@ -71,14 +73,15 @@ def of_c_threads(endpoints: list[Communicator], path: str, seconds: float) -> di
     conns = pointers(*(capi.connection(it[it.rank]) for it in endpoints))
     table, longest = ctypes.c_void_p(capi.table()), ctypes.c_double()
 
-    def taken(threads: int, count: int) -> float:
-        return float(library.endpoints_rate(table, threads, workers, conns, ctypes.c_long(count)))
+    def taken(threads: int, apart: int, count: int) -> float:
+        arguments = (table, threads, workers, conns, ctypes.c_long(count), ctypes.c_size_t(apart))
+        return float(library.endpoints_rate(*arguments))
 
-    def fastest(threads: int) -> float:
-        count = max(1000, int(seconds * 10_000 / taken(threads, 10_000)))
-        return threads * count / taken(threads, count) / 1e6
+    def fastest(threads: int, apart: int = CACHE_LINE) -> float:
+        count = max(1000, int(seconds * 10_000 / taken(threads, apart, 10_000)))
+        return threads * count / taken(threads, apart, count) / 1e6
 
-    figures = {ALONE: fastest(1), LOOP: fastest(2)}
+    figures = {ALONE: fastest(1), LOOP: fastest(2), ONE_LINE: fastest(2, SIZE)}
     beside = library.endpoints_beside(
         *(table, workers, conns, ctypes.c_size_t(HUGE), ctypes.c_long(HUGE_MESSAGES)),
         ctypes.byref(longest),
@@ -110,7 +113,7 @@ def of_endpoints(sharing: str, seconds: float, path: str) -> tuple[int, dict[str
 
 
 def main(folder: str, sharing: str, seconds: str, path: str) -> None:
-    share = float(seconds) / (len(THREADS) + 3)
+    share = float(seconds) / (len(THREADS) + 4)
     if sharing == "mpi4py":
         with mpi4py() as ranks:
             rank, figures = ranks.rank, of_messages(ranks, share)
