@@ -125,7 +125,7 @@ CORE_ROWS = (
     "progress/progress progress/stand_in progress/sleeper progress/thread progress/wait iface",
     "conn_control",
     "proto/credit proto/rates proto/stripe proto/rail proto/am_node proto/tag_post",
-    "proto/match_list proto/match_queue",
+    "proto/match_list proto/match_queue proto/unexpected",
     "proto/tuple proto/match proto/describe",
     "proto/am proto/eager proto/region proto/rndv_keys proto/rndv",
     "proto/rndv_direct proto/rndv_am proto/rndv_fin",

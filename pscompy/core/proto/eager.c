@@ -218,7 +218,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     return hold ? PSC_INPROGRESS : PSC_OK;
 }
 
-/* ---- arriving header first ---- */
+/* ---- messages whose header arrives before their payload ---- */
 
 static bool eager_lands(const psc_req_t *req, uint64_t len)
 {
@@ -261,7 +261,7 @@ static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
     eager_copied_out(lane->conn, unexp->len);
     if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
         return eager_keep(unexp, req);
-    psc_match_claim(req, unexp);
+    psc_unexp_claim(req, unexp);
     unexp->kept = unexp->owed = psc_credit_cost(unexp->len);
     lane->worker->room.kept += unexp->kept;
     return PSC_OK;

@@ -9,7 +9,7 @@
 #include "match.h"
 #include "message.h"
 
-/* ---- the copy ---- */
+/* ---- the record that gets a copy of the message ---- */
 
 static psc_unexp_t *giveback_record(psc_conn_t *conn, uint32_t context,
                                     const psc_result_t *result, uint64_t room)
@@ -88,7 +88,7 @@ static psc_req_t *giveback_drop(psc_unexp_t *unexp)
     psc_list_for_each(req, &unexp->conn->active, psc_req_t, link) {
         if (req->unexp != unexp || req->bulk->on_done)
             continue;
-        psc_match_unclaim(req);
+        psc_unexp_unclaim(req);
         req->unexp = NULL;
         left = req;
     }
@@ -136,7 +136,9 @@ static bool giveback_moves(const psc_req_t *req, psc_result_t *result_p)
     case PSC_STAGE_SEND_FIN:
         return true;
     case PSC_STAGE_LANDING:
-        return req->bulk->len > 0; /* known since the record has arrived */
+        /* the length is known once the record of the peer's claim has
+         * arrived */
+        return req->bulk->len > 0;
     case PSC_STAGE_CLAIMED:
         in = &psc_conn_main_lane(req->conn)->incoming;
         result_p->nbytes = in->len;
@@ -174,7 +176,7 @@ psc_status_t psc_giveback_request(psc_req_t *req)
     return PSC_INPROGRESS;
 }
 
-/* ---- ends ---- */
+/* ---- the end of a connection ---- */
 
 void psc_giveback_conn_ended(psc_conn_t *conn)
 {

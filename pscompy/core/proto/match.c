@@ -1,25 +1,22 @@
 #include "match.h"
 
-#include <stdlib.h>
-
 #include "../finish.h"
 #include "../lane_upcalls.h"
 #include "../memory/access.h"
 #include "../request.h"
-#include "credit.h"
 #include "tag_post.h"
 #include "tuple.h"
 
 static inline void match_dequeue(psc_match_list_t *list, psc_req_t *req)
 {
     psc_match_list_remove(list, &req->link);
-    req->conn = NULL; /* in the place of bucket */
+    req->conn = NULL; /* conn shares its place with bucket */
 }
 
 /* ---- arriving messages ---- */
 
-/* The earliest of these receives or probes that fits this tag, or NULL. Mostly
- * that is the first one. */
+/* Returns the earliest of these receives or probes that fits this tag, or NULL.
+ * Mostly that is the first one. */
 static inline psc_req_t *match_request(psc_match_list_t *requests, int32_t tag)
 {
     psc_req_t *first = psc_container_of(requests->all.next, psc_req_t, link);
@@ -40,7 +37,8 @@ static psc_req_t *match_earlier(psc_req_t *a, psc_req_t *b)
     return a->head.result.order < b->head.result.order ? a : b;
 }
 
-/* The earliest receive that is not exposed. */
+/* Returns the earliest receive that fits the tag and is not exposed to the
+ * peer. */
 static inline psc_req_t *match_hidden(psc_conn_t *conn,
                                       psc_match_queue_t *queue, uint32_t id,
                                       int32_t tag)
@@ -61,7 +59,8 @@ static psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
                          match_request(&queue->exposed, tag));
 }
 
-/* `queue`: of the message that the receive has matched. */
+/* Take a receive that is not exposed out of its queue. `queue`: that of the
+ * message which the receive has matched. */
 static inline void match_remove_hidden(psc_match_queue_t *queue, psc_req_t *req)
 {
     psc_match_lists_t *lists =
@@ -70,7 +69,7 @@ static inline void match_remove_hidden(psc_match_queue_t *queue, psc_req_t *req)
             : psc_match_lists(psc_req_worker(req), NULL, req->context, false);
 
     match_dequeue(&lists->posted, req);
-    req->unexp = NULL; /* in the place of source */
+    req->unexp = NULL; /* unexp shares its place with source */
 }
 
 static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
@@ -136,8 +135,8 @@ static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
     }
 }
 
-/* Where receives are exposed. Not inlined, so that the fast path saves no
- * registers. */
+/* psc_match_arrival for a queue with exposed receives. Not inlined, so that the
+ * fast path saves no registers. */
 static __attribute__((noinline)) psc_req_t *
 match_arrival_among(psc_conn_t *conn, psc_match_queue_t *queue, int32_t tag)
 {
@@ -207,7 +206,8 @@ bool psc_match_expose(psc_req_t *req)
     return true;
 }
 
-/* The peer has taken a receive; the record of that has arrived or will. */
+/* The peer has taken an exposed receive; the record of its claim has arrived or
+ * will arrive. */
 static void match_lose(psc_match_queue_t *queue, psc_req_t *req)
 {
     match_dequeue(&queue->exposed, req);
@@ -262,7 +262,7 @@ static void match_end_exposed(psc_match_queue_t *queue, psc_status_t status)
     }
 }
 
-/* ---- messages that come back ---- */
+/* ---- messages that are put back ---- */
 
 /* The receive for a message that was put back. Receives that the peer has taken
  * meanwhile leave the queue. */
@@ -287,7 +287,7 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp)
         if ((tagged->head.result.tag == unexp->tag ||
              tagged->head.result.tag == PSC_ANY_TAG) &&
             match_earlier(req, tagged) == tagged && psc_tag_recall(tagged)) {
-            tagged->unexp = NULL; /* in the place of source */
+            tagged->unexp = NULL; /* unexp shares its place with source */
             return tagged;
         }
     }
@@ -337,34 +337,6 @@ psc_status_t psc_match_keep(psc_unexp_t *unexp)
 
 /* ---- receives ---- */
 
-psc_unexp_t *psc_match_find(psc_worker_t *worker, const psc_recv_args_t *args,
-                            psc_match_lists_t **lists_p)
-{
-    psc_match_lists_t *lists =
-        psc_match_lists(worker, args->source, args->context, false);
-    psc_link_t *link;
-
-    *lists_p = lists;
-    if (!lists || psc_list_empty(&lists->unexpected.all))
-        return NULL;
-    link = psc_match_list_search(&lists->unexpected, args->tag);
-    if (!link)
-        return NULL;
-    return args->source ? psc_container_of(link, psc_unexp_t, link)
-                        : psc_container_of(link, psc_unexp_t, any_link);
-}
-
-void psc_match_take(psc_unexp_t *unexp)
-{
-    psc_match_queue_t *queue;
-
-    if (!psc_link_listed(&unexp->link))
-        return;
-    queue = psc_match_queue(unexp->conn, unexp->context, false);
-    psc_match_list_remove(&queue->lists.unexpected, &unexp->link);
-    psc_match_list_remove(&queue->context->lists.unexpected, &unexp->any_link);
-}
-
 psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists)
 {
     if (!lists)
@@ -393,81 +365,7 @@ psc_match_queue_t *psc_match_alone(const psc_req_t *req)
     return queue;
 }
 
-/* ---- unexpected messages ---- */
-
-_Static_assert(sizeof(psc_unexp_t) + 16 <= PSC_CREDIT_OVERHEAD,
-               "the bound on memory counts the record and its allocation");
-
-psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
-                              uint64_t len, size_t room)
-{
-    psc_unexp_t *unexp = malloc(sizeof *unexp + room);
-
-    if (!unexp)
-        return NULL;
-    *unexp =
-        (psc_unexp_t){.conn = conn, .context = context, .tag = tag, .len = len};
-    psc_list_init(&unexp->link);
-    psc_list_init(&unexp->any_link);
-    unexp->data = unexp->room;
-    return unexp;
-}
-
-/* A message that was kept knows its order of arrival; for one that met a posted
- * receive, the receive's result has it. */
-static void match_order(psc_req_t *req, psc_unexp_t *unexp)
-{
-    if (unexp->order)
-        req->head.result.order = unexp->order;
-    else
-        unexp->order = req->head.result.order;
-}
-
-void psc_match_claim(psc_req_t *req, psc_unexp_t *unexp)
-{
-    psc_req_attach(req, unexp->conn);
-    psc_req_stage_set(req, PSC_STAGE_CLAIMED);
-    match_order(req, unexp);
-    req->unexp = unexp;
-    unexp->req = req;
-}
-
-void psc_match_unclaim(psc_req_t *req)
-{
-    if (req->stage != PSC_STAGE_CLAIMED || !req->unexp ||
-        req->unexp->req != req)
-        return;
-    req->unexp->req = NULL;
-    req->unexp = NULL;
-}
-
-void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp)
-{
-    match_order(req, unexp);
-    req->unexp = unexp;
-    psc_req_attach(req, unexp->conn);
-    psc_conn_sign(unexp->conn, &req->head.result);
-    req->head.result.tag = unexp->tag;
-    req->head.result.nbytes = unexp->len;
-    psc_req_matched(req);
-}
-
-void psc_unexp_free(psc_unexp_t *unexp)
-{
-    psc_match_take(unexp);
-    unexp->conn->worker->room.kept -= unexp->kept;
-    if (unexp->owed)
-        psc_credit_return(unexp->conn, unexp->owed);
-    if (unexp->desc) {
-        psc_iface_slot_t *slot = unexp->lane->slot;
-
-        slot->ops->desc_release(slot->iface, unexp->desc);
-        unexp->lane->held = false;
-    }
-    free(unexp);
-}
-
-/* ---- ends ---- */
+/* ---- the end of a connection ---- */
 
 static void match_end_all(psc_match_list_t *requests, psc_status_t status)
 {
@@ -485,17 +383,6 @@ void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status)
         match_end_all(&queue->lists.posted, status);
         match_end_all(&queue->lists.probes, status);
         match_end_exposed(queue, status);
-    }
-}
-
-void psc_match_conn_failed(psc_conn_t *conn)
-{
-    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
-        psc_list_for_each(item, &queue->lists.unexpected.all, psc_unexp_t,
-                          link) {
-            if (item->rts || item->arriving)
-                psc_unexp_free(item);
-        }
     }
 }
 

@@ -15,31 +15,26 @@
 #define PSCOMPY_PROTO_MATCH_H
 
 #include "match_queue.h"
+#include "unexpected.h"
 
 /* Find the receive for this message and take it out of its queue. Its result
- * gets the order of arrival. Returns NULL if there is none. */
+ * gets the order of arrival. Returns NULL if no receive matches. */
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
 /* Find the receive for a message that was put back into its lists, and take it
  * out of its queue. A receive that was posted to the fabric meanwhile is
- * recalled for it. Returns NULL if there is none. */
+ * recalled for it. Returns NULL if no receive matches. */
 psc_req_t *psc_match_return(const psc_unexp_t *unexp);
 /* Keep a message without a receive; probes that fit it are done. */
 psc_status_t psc_match_keep(psc_unexp_t *unexp);
-/* The message that a receive with these arguments would get, or NULL. *lists_p:
- * where the receive would wait, or NULL if that does not exist yet. */
-psc_unexp_t *psc_match_find(psc_worker_t *worker, const psc_recv_args_t *args,
-                            psc_match_lists_t **lists_p);
-/* Take a message out of its lists. */
-void psc_match_take(psc_unexp_t *unexp);
 /* Put a message back to its old place in its lists. */
 psc_status_t psc_match_put_back(psc_unexp_t *unexp);
-/* Add a receive or a probe to its queue; `lists` is from psc_match_find. */
+/* Add a receive or a probe to its queue; `lists` is from psc_unexp_find. */
 psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists);
 /* Take a posted receive or probe out of its queue. */
 void psc_match_leave(psc_req_t *req);
-/* The queue of a receive that shares no message with an earlier posted receive,
- * so that the fabric may match it. Returns NULL if it does, or if memory is
- * short. */
+/* Returns the queue of a receive that shares no message with an earlier posted
+ * receive, so that the fabric may match it; NULL if it shares one, or if memory
+ * is short. */
 psc_match_queue_t *psc_match_alone(const psc_req_t *req);
 /* Expose the receive to its source (tuple.h), in the place of psc_match_post.
  * Returns false if it may not be exposed. */
@@ -49,23 +44,11 @@ void psc_match_expose_all(psc_conn_t *conn);
 /* Take an exposed receive out of its queue. Returns false if the peer has taken
  * it. */
 bool psc_match_conceal(psc_req_t *req);
-/* The function psc_tuple_t.taken. */
+/* The function psc_tuple_t.taken: the peer has taken an exposed receive. */
 void psc_match_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len);
-psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
-                              uint64_t len, size_t room);
-/* A receive without buffer gets this message and waits for recv_supply. */
-void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp);
-/* Give the receive a message that has not arrived completely: stage CLAIMED. */
-void psc_match_claim(psc_req_t *req, psc_unexp_t *unexp);
-/* Detach a receive that ends from the message that it has claimed, if any. */
-void psc_match_unclaim(psc_req_t *req);
-/* Free a message; its withheld credit returns to the peer. */
-void psc_unexp_free(psc_unexp_t *unexp);
 void psc_match_conn_destroy(psc_conn_t *conn);
 /* End the receives and probes that name this connection as their source, except
  * those that the fabric matches. */
 void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status);
-/* Free the announced and incomplete messages of a connection that has ended. */
-void psc_match_conn_failed(psc_conn_t *conn);
 
 #endif

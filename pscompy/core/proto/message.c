@@ -187,8 +187,9 @@ psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
 
 /* ---- receive ---- */
 
-/* If connecting has failed, the connection is lazy again. A receive posted now
- * would wait forever, because the peer is not asked to connect. */
+/* Returns an error if no message can arrive from the source. If connecting has
+ * failed, the connection is lazy again; a receive posted now would wait
+ * forever, because the peer is not asked to connect. */
 static psc_status_t message_may_come(const psc_recv_args_t *args)
 {
     return args->source ? psc_conn_usable(args->source) : PSC_OK;
@@ -202,7 +203,7 @@ static void message_recv_go_on(psc_req_t *req, psc_unexp_t *unexp)
         psc_rndv_recv_unexpected(req, unexp);
         return;
     }
-    psc_match_claim(req, unexp);
+    psc_unexp_claim(req, unexp);
 }
 
 /* Returns true if the message has arrived completely and the receive has memory
@@ -230,7 +231,7 @@ static psc_status_t message_recv_found(psc_worker_t *worker,
     if (status != PSC_OK)
         return status;
     *request_p = &req->head;
-    psc_match_take(unexp);
+    psc_unexp_take(unexp);
     if (args->flags & PSC_FLAG_NO_BUFFER)
         psc_req_no_buffer(req, unexp);
     else
@@ -256,7 +257,7 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
                               psc_result_t *result_p, psc_request_t **request_p)
 {
     psc_match_lists_t *lists;
-    psc_unexp_t *unexp = psc_match_find(worker, args, &lists);
+    psc_unexp_t *unexp = psc_unexp_find(worker, args, &lists);
     psc_status_t status;
     psc_req_t *req;
 
@@ -324,7 +325,7 @@ psc_status_t psc_message_iprobe(psc_worker_t *worker,
                                 psc_result_t *result_p)
 {
     psc_match_lists_t *lists;
-    psc_unexp_t *unexp = psc_match_find(worker, args, &lists);
+    psc_unexp_t *unexp = psc_unexp_find(worker, args, &lists);
     psc_status_t status;
 
     if (!unexp) {
@@ -367,7 +368,7 @@ psc_status_t psc_message_put_back(psc_unexp_t *unexp)
     req = psc_match_return(unexp);
     if (!req)
         return PSC_OK;
-    psc_match_take(unexp);
+    psc_unexp_take(unexp);
     if (req->head.flags & PSC_FLAG_NO_BUFFER) {
         psc_req_no_buffer(req, unexp);
     } else if (unexp->rts || unexp->arriving) {
@@ -395,7 +396,7 @@ psc_status_t psc_message_cancel(psc_req_t *req)
     if (req->head.state == PSC_REQUEST_DONE)
         return PSC_ERR_INVALID;
     if (message_waits(req)) {
-        psc_match_unclaim(req);
+        psc_unexp_unclaim(req);
         req->unexp = NULL;
         psc_req_finish(req, PSC_ERR_CANCELLED);
         return psc_message_put_back(unexp);

@@ -74,7 +74,7 @@ static void ends_request(psc_req_t *req, psc_status_t status)
         return;
     }
     if (req->head.state != PSC_REQUEST_MATCHED) {
-        psc_match_unclaim(req);
+        psc_unexp_unclaim(req);
         psc_req_fail(req, psc_lend_outcome(req, status));
         return;
     }
@@ -107,7 +107,7 @@ static void conn_ended(psc_conn_t *conn, psc_status_t status)
     psc_list_for_each(req, &conn->active, psc_req_t, link)
         ends_request(req, status);
     psc_lend_conn_ended(conn);
-    psc_match_conn_failed(conn);
+    psc_unexp_conn_failed(conn);
     receives_ended(conn, status);
 }
 

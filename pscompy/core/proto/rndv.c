@@ -64,7 +64,7 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
                            .len = req->total};
     psc_status_t status;
 
-    /* the peer has a placeholder of a late one, which counts there already */
+    /* the peer already counts a placeholder for the message of a late RTS */
     if (conn->rts_out >= conn->worker->config.rts_max &&
         !(flags & PSC_RTS_LATE))
         return PSC_ERR_NO_RESOURCE;
@@ -214,7 +214,7 @@ static void rndv_recv_announced(psc_req_t *req, psc_unexp_t *unexp)
 void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp)
 {
     if (unexp->promised) {
-        psc_match_claim(req, unexp);
+        psc_unexp_claim(req, unexp);
         return;
     }
     rndv_recv_announced(req, unexp);
@@ -286,7 +286,7 @@ psc_status_t psc_rndv_pause(psc_req_t *req)
     return PSC_INPROGRESS;
 }
 
-/* The part that the next byte to move belongs to. */
+/* Returns the part that the next byte to move belongs to. */
 static const psc_part_t *rndv_part(psc_bulk_t *bulk)
 {
     while (bulk->parts[bulk->part].end <= bulk->issued)

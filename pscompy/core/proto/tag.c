@@ -23,8 +23,8 @@ void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp)
     psc_list_push(&lane->announced, &unexp->link);
 }
 
-/* The RTS that this mark belongs to. Returns NULL if there is none, so the peer
- * violates the protocol. */
+/* Take the RTS that this mark belongs to. Returns NULL if it has not arrived,
+ * so the peer violates the protocol. */
 static psc_unexp_t *tag_marked(psc_lane_t *lane, uint32_t context, int32_t tag)
 {
     psc_link_t *link = psc_list_pop(&lane->announced);
@@ -76,12 +76,12 @@ static psc_unexp_t *tag_promised(psc_lane_t *lane, uint16_t number)
 }
 
 /* Drop a placeholder whose RTS will not arrive. A placeholder that no receive
- * has claimed is in a match queue and is freed by psc_match_conn_failed. */
+ * has claimed is in a match queue and is freed by psc_unexp_conn_failed. */
 static void tag_promise_broken(psc_unexp_t *unexp)
 {
     if (!unexp->req)
         return;
-    psc_match_unclaim(unexp->req);
+    psc_unexp_unclaim(unexp->req);
     psc_unexp_free(unexp);
 }
 
@@ -216,7 +216,7 @@ void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
     bool missed = status == PSC_ERR_UNSUPPORTED;
 
     psc_list_remove(&req->link);
-    req->unexp = NULL; /* in the place of source */
+    req->unexp = NULL; /* unexp shares its place with source */
     req->bulk->inflight = 0;
     if (req->error || (status != PSC_OK && !missed)) {
         psc_req_finish(req, req->error ? req->error : status);

@@ -1,0 +1,32 @@
+/* Messages that arrived before their receives: their records, and the receives
+ * that get them while they are arriving. match.h decides which receive that
+ * is. */
+#ifndef PSCOMPY_PROTO_UNEXPECTED_H
+#define PSCOMPY_PROTO_UNEXPECTED_H
+
+#include "match_queue.h"
+
+/* Create a record that is in no list, with `room` bytes behind it. Returns NULL
+ * if memory is short. */
+psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
+                              uint64_t len, size_t room);
+/* Returns the message that a receive with these arguments would get, or
+ * NULL. *lists_p: where the receive would wait, or NULL if that does not
+ * exist yet. */
+psc_unexp_t *psc_unexp_find(psc_worker_t *worker, const psc_recv_args_t *args,
+                            psc_match_lists_t **lists_p);
+/* Take a message out of its lists, if it is in any. */
+void psc_unexp_take(psc_unexp_t *unexp);
+/* Free a message; its withheld credit returns to the peer. */
+void psc_unexp_free(psc_unexp_t *unexp);
+/* Free the announced and incomplete messages of a connection that has ended. */
+void psc_unexp_conn_failed(psc_conn_t *conn);
+
+/* A receive without buffer gets this message and waits for recv_supply. */
+void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp);
+/* Give the receive a message that has not arrived completely: stage CLAIMED. */
+void psc_unexp_claim(psc_req_t *req, psc_unexp_t *unexp);
+/* Detach a receive that ends from the message that it has claimed, if any. */
+void psc_unexp_unclaim(psc_req_t *req);
+
+#endif
