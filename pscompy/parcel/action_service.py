@@ -1,10 +1,10 @@
 """The actions of one session: runs the calls of peers, and completes futures with their answers.
 
-Calls and answers are objects, each in a context of their own. Both carry the number of the call in
-their tag. So a call whose arguments cannot be restored is answered too, and the core matches an
-answer with the receive of its future. Every call is answered exactly once, also if it was
-cancelled. A thread drives progress while the program computes; the callback of a message runs in
-whichever thread makes progress.
+Calls are objects in one context (like that of an MPI communicator), answers in another. Both carry
+the number of the call in their tag. So a call whose arguments cannot be restored is answered too,
+and the core matches an answer with the receive of its future. Every call is answered exactly once,
+also if it was cancelled. A thread drives progress while the program computes; the callback of a
+message runs in whichever thread makes progress.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from pscompy.parcel.alarms import Alarms
 from pscompy.parcel.calls import Call, Links, Options
 from pscompy.parcel.frame import DELAY, Batch, Called, Frame, Result, packed_answer
 from pscompy.parcel.future import Future
-from pscompy.parcel.objects import Objects, head_of, receive, when_all_ended
+from pscompy.parcel.object_requests import head_of, when_all_ended
+from pscompy.parcel.objects import Objects, receive
 from pscompy.parcel.remote_errors import put_together, take_apart
 from pscompy.parcel.thread_pool import Threads, processors
 
@@ -75,7 +76,7 @@ class Service:
         self._begun = False
         self._listening = False
         self._calls: dict[tuple[int, int], Call] = {}  # calls of peers, by id() of Links and number
-        self._asked: set[Future] = set()  # futures of our calls that are not answered yet
+        self._asked: set[Future] = set()  # futures of calls that were sent and are not answered yet
         self._alarms = Alarms(lambda: self._event._complete(None))
 
     @property
@@ -159,7 +160,7 @@ class Service:
 
     def serve_until(self, request: Request) -> None:
         """Wait for a request. In the main thread, run actions of peers meanwhile, as one of the
-        threads that do."""
+        threads that run actions."""
         if threading.current_thread() is threading.main_thread():
             self._threads.help_until(request, self.worker.event)
         request.wait()
@@ -230,8 +231,8 @@ class Service:
     # ---- calls that this process receives ----
 
     def _listen(self) -> None:
-        """Post the receive of the next call, unless there are too many calls: further ones stay
-        with their senders. `_listening` admits only one thread, and no recursion."""
+        """Post the receive of the next call, unless there are too many calls: further ones
+        are not received yet. `_listening` admits only one thread, and no recursion."""
         while True:
             with self._lock:
                 if self._listening or len(self._calls) >= self._most_calls:

@@ -1,17 +1,15 @@
 """Objects over connections: each is a head, which is matched, followed by its long chunks.
 
 Heads are sent in a context of their own, so that objects match only receives of objects. Chunks
-that do not fit into the head and are too long for eager messages are offered in it, all together:
-the receiver fetches them into memory of its pool. The others, a single long one, those that are
-lent, and those of a connection that is not up yet are messages of a second context; the head
-contains their tag there. The receiver maps chunks that are lent.
+that do not fit into the head and are too long for eager messages are offered in the head, all
+together: the receiver fetches them into memory of its pool. Shorter chunks, a single long chunk,
+lent chunks, and chunks of a connection that is not up yet are messages of a second context; the
+head contains their tag there. The receiver maps chunks that are lent.
 """
 
 from __future__ import annotations
 
 import itertools
-import threading
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,6 +20,7 @@ from pscompy.api.request import Request, wait_all
 from pscompy.binding import _binding
 from pscompy.errors import ProtocolError, PscomError, Timeout, Unsupported
 from pscompy.parcel import archive, array_codec
+from pscompy.parcel.object_requests import Receiving, Sending, head_of
 from pscompy.parcel.pickling import Pickle, Pickling
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ _EAGER = 16 << 10  # bytes of a head while the eager limit of the connection is 
 class Objects:
     """Sends and receives objects over one connection.
 
-    `heads` and `chunks` are that connection in the two contexts. `eager_max` returns the number of
+    `heads` and `chunks` are that connection in two contexts. `eager_max` returns the number of
     bytes that the connection sends eagerly at most, or None if that is not known yet. `kind`
     (OBJECT, CALL or ANSWER) keeps the chunk tags of several Objects of one connection apart.
     """
@@ -211,7 +210,7 @@ class Objects:
             return self.chunks._fetch(head.offer, [allocate(nbytes) for nbytes in offered])
         except MemoryError:
             with suppress(PscomError):
-                self.chunks._fetch(head.offer, [])  # refuses it: the sender's request ends
+                self.chunks._fetch(head.offer, [])  # refuses the offer: the sender's request ends
             raise
 
     def keep(self, ident: int, fetching: Request) -> None:
@@ -246,11 +245,6 @@ class Objects:
         return archive.restore(data, (), self._serialiser)
 
 
-def head_of(data: bytearray) -> Head | None:
-    """Parse the head at the start of `data`. Returns None if `data` is a whole pickle."""
-    return None if data[:1] == archive.PICKLE_BYTE else archive.parse(data)
-
-
 def receive(
     worker: _binding.Worker, origin: object, head: Request, source: Callable[[Request], Objects]
 ) -> Request:
@@ -281,133 +275,6 @@ def _owner(chunk: Any) -> Any:
     `chunk` itself if there is none."""
     owner = chunk.obj if type(chunk) is memoryview else chunk
     return owner if getattr(owner, "nbytes", -1) == chunk.nbytes else chunk
-
-
-# ---- requests over requests ---------------------------------------------------
-
-
-def when_all_ended(requests: Sequence[Request], then: Callable[[], object]) -> None:
-    """Call then() once, when the last request has ended, with success or not."""
-    lock = threading.Lock()
-    left = len(requests)
-
-    def one_ended(_: Request) -> None:
-        nonlocal left
-        with lock:
-            left -= 1
-            last = not left
-        if last:
-            then()
-
-    for request in requests:
-        request._on_done(one_ended)
-
-
-class Sending(Request[None]):
-    """Completes when the head and all chunks have been sent."""
-
-    def begin(self, requests: list[Request[None]]) -> None:
-        self._requests = requests
-        left = [request for request in requests if not request._finished]
-        if len(left) == 1:  # the usual case: the head has been sent already
-            left[0]._on_done(self._all_left)
-        elif left:
-            when_all_ended(left, self._all_left)
-        else:
-            self._all_left()
-
-    def _all_left(self, _: Request | None = None) -> None:
-        try:
-            for request in self._requests:
-                request.result()
-            self._complete(None)
-        except BaseException as error:
-            self._fail(error)
-
-    def cancel(self) -> bool:
-        """Withdraw the object. Returns False if the head has been sent already."""
-        if self._finished or not self._requests[0].cancel():
-            return False
-        for request in self._requests[1:]:
-            request.cancel()
-        return True
-
-    def _give_back(self, anyway: bool = False) -> bool:
-        self.cancel()
-        return False
-
-
-class Receiving(Request):
-    """Receives the head, then its chunks, and completes with the object."""
-
-    def begin(self, head: Request, source: Callable[[Request], Objects]) -> None:
-        self._head = head
-        self._source = source
-        self._chunks: list[Request] = []
-        self._keep: Callable[[], object] | None = None  # of chunks that are offered together
-        self._unwanted = False
-        self._lock = threading.RLock()  # excludes _on_head() and _give_back() from each other
-        # A weak reference, so that the head does not keep a receive that the program has dropped.
-        head._on_done(partial(_on_head, weakref.ref(self)))
-
-    @property
-    def status(self) -> Status | None:
-        """The Status of the head; `nbytes` is the length of the head."""
-        return self._head.status
-
-    def _on_head(self, request: Request) -> None:
-        with self._lock:
-            if self._unwanted:
-                request._give_back()
-                return
-            try:
-                data = request.result()
-                objects = self._source(request)
-                head = head_of(data)
-                chunks = self._chunks = objects.fetch(head) if head else []
-                if head and head.offer:
-                    self._keep = partial(objects.keep, head.ident, chunks[-1])
-            except BaseException as error:
-                self._fail(error)
-                return
-
-        def load() -> None:
-            try:
-                arrived = [chunk.result() for chunk in chunks]
-                self._complete(objects.load(data, head, arrived))
-            except BaseException as error:
-                self._fail(error)
-
-        if chunks:
-            when_all_ended(chunks, load)
-        else:
-            load()
-
-    def cancel(self) -> bool:
-        """Withdraw the receive. Returns False if the head has arrived already."""
-        return not self._finished and self._head.cancel()
-
-    def _give_back(self, anyway: bool = False) -> bool:
-        """Put the messages of the head and the chunks back for other receives. All are in memory of
-        the library, so it need not wait for those that are still in flight."""
-        if not self._revoke():
-            return False
-        with self._lock:
-            self._unwanted = True
-            if self._keep is not None:
-                self._keep()
-            parts = [*self._chunks, self._head]
-        for part in parts:
-            part._give_back(True)
-        return False
-
-
-def _on_head(receiving: weakref.ref[Receiving], head: Request) -> None:
-    it = receiving()
-    if it is None:
-        head._give_back()
-    else:
-        it._on_head(head)
 
 
 # ---- receives from any rank ---------------------------------------------------

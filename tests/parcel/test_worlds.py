@@ -75,8 +75,8 @@ def test_ranks_that_are_not_there(run, script):
                     print(error)
 
     assert run.lines(1, script(asks_for_others)) == [
-        "no rank -1: the ranks are 0 to 0",
-        "no rank 1: the ranks are 0 to 0",
+        "no rank -1: there is rank 0 only (pscompy run -n N PROGRAM starts N ranks)",
+        "no rank 1: there is rank 0 only (pscompy run -n N PROGRAM starts N ranks)",
     ]
 
 
