@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
 from collections.abc import Callable
 from typing import NamedTuple
@@ -35,7 +36,7 @@ class Policy(NamedTuple):
 
 
 class Dialing:
-    """Runs the attempts of all records. On the control thread."""
+    """Runs the attempts to connect of all records (`peer.Record`), on the control thread."""
 
     def __init__(
         self,
@@ -52,21 +53,21 @@ class Dialing:
         self._new_link = new_link
 
     def begin(self, record: Record, kind: Kind) -> None:
-        """Make a first attempt."""
+        """Begin the first attempt to reach the peer of `record`."""
         record.attempt = Attempt(kind, Backoff(self._policy.retries))
         self._dial(record)
 
     # ---- links that fail ----
 
     def begin_again(self, record: Record, kind: Kind, error: PscomError) -> None:
-        """The peer's link broke while the program waits: make attempts of this process's own."""
+        """Make attempts of this process's own, because the link that the peer had made broke."""
         record.attempt = Attempt(kind, Backoff(self._policy.retries))
         self.next_attempt(record, error, again=True)
 
     def rival_failed(
         self, record: Record, attempt: Attempt, negotiation: Negotiation[Record], why: Refusal
     ) -> None:
-        """A link ended before the peer answered on it."""
+        """Go on after a link of this attempt has ended before the peer answered on it."""
         del attempt.rivals[negotiation]
         attempt.refused = attempt.refused or why
         if attempt.dialer is not None:
@@ -75,14 +76,15 @@ class Dialing:
             self.next_attempt(record, *attempt.refused)
 
     def try_the_rest(self, record: Record, attempt: Attempt, why: Refusal) -> None:
-        """Another process answered: the peer may be at one of the places that are left."""
+        """Try the places that are left, because another process than the peer has answered."""
         record.link = None
         attempt.refused = attempt.refused or why
         rest, attempt.rest = attempt.rest, []
         self._dial_places(record, attempt, rest)
 
     def next_attempt(self, record: Record, error: PscomError, again: bool) -> None:
-        """The link in use has failed: use the peer's parked call, try again, or give up."""
+        """Go on after the link in use has failed: use the parked link that the peer has dialed, try
+        again, or give up."""
         record.link = None
         if record.parked is not None:
             self._use_parked(record, record.parked)
@@ -148,7 +150,33 @@ class Dialing:
             attempt.dialer = None
         negotiation = self._new_link(record, attempt.kind, sock)
         attempt.rivals[negotiation] = target
-        negotiation.link.on_answer = lambda: self._on_answer(record, attempt, negotiation)
+        seconds = self._policy.link.silence_seconds
+        silence = None
+        if math.isfinite(seconds):
+            silence = self._thread.later(seconds, self._on_silence, record, attempt, negotiation)
+
+        def answered() -> None:
+            if silence is not None:
+                silence.cancel()
+            self._on_answer(record, attempt, negotiation)
+
+        negotiation.link.on_answer = answered
+
+    def _on_silence(
+        self, record: Record, attempt: Attempt, negotiation: Negotiation[Record]
+    ) -> None:
+        """Give up a link on which nobody has answered: a program that is not pscompy may listen
+        there, or the peer's process is stopped."""
+        if negotiation not in attempt.rivals:
+            return
+        where = negotiation.link.peer_address
+        seconds = self._policy.link.silence_seconds
+        reason = (
+            f"a program listens at {where}, but did not answer as pscompy does within {seconds:g} s"
+            " (PSP_GUARD_TIMEOUT)"
+        )
+        negotiation.break_off()
+        self.rival_failed(record, attempt, negotiation, (cannot_reach(record, reason), False))
 
     def _on_answer(
         self, record: Record, attempt: Attempt, negotiation: Negotiation[Record]
@@ -159,7 +187,7 @@ class Dialing:
             record.link = negotiation
 
     def _on_ended(self, record: Record, attempt: Attempt, reason: str) -> None:
-        """No place is left in this round."""
+        """End the round, in which no place is left to try, unless links still await an answer."""
         dialer, attempt.dialer = attempt.dialer, None
         assert dialer is not None
         attempt.stalled += dialer.stalled
@@ -180,5 +208,5 @@ def cannot_reach(record: Record, reason: str) -> ConnectError:
 
 
 def no_descriptor(record: Record) -> ConnectError:
-    """Give up, because this process has no descriptor left for the connection."""
+    """Return the error of a connection for which this process has no descriptor left."""
     return cannot_reach(record, descriptors.remedy())

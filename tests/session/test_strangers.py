@@ -43,6 +43,21 @@ def heard_until_end(stranger):
     return heard
 
 
+# ---- a program that is no session, where we connect ----
+
+
+def test_a_listener_that_says_nothing_is_named():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pscompy.Session(config={"GUARD_TIMEOUT": "0.3"}) as session,
+    ):
+        port = silent.getsockname()[1]
+        with pytest.raises(pscompy.ConnectError) as caught:
+            session.connect(f"127.0.0.1:{port}").open(BOUND)
+    assert f"a program listens at 127.0.0.1:{port}, but did not answer" in str(caught.value)
+    assert "PSP_GUARD_TIMEOUT" in str(caught.value)
+
+
 # ---- keys ----
 
 

@@ -42,12 +42,12 @@ ADDRESS_MAX = 1024
 TRANSPORT_NAME_MAX = 15
 NAME_MAX = 255
 REASON_MAX = 512
-_REPEATED = 32  # frames kept, because many links have the same introductions and reports
+_REPEATED = 32  # frames in each cache, because many links have equal introductions and reports
 
 _HELLO = struct.Struct("<8sHHI32s16x")
 _HEADER = struct.Struct("<IB3s")
-_NUMBERS = struct.Struct("<IIi")  # of an identity: user, process, rank
-_PLACE = struct.Struct("<HHI")  # of a candidate: worker, lane, priority
+_NUMBERS = struct.Struct("<IIi")  # numbers of an identity: user, process, rank
+_PLACE = struct.Struct("<HHI")  # numbers of a candidate: worker, lane, priority
 HELLO_SIZE = _HELLO.size
 HEADER_SIZE = _HEADER.size
 
@@ -56,7 +56,7 @@ WRONG_PROOF = bytes(MAC_SIZE)
 
 
 class Hello(NamedTuple):
-    """The greeting: the only fields that are read before the peer has proved the key."""
+    """The greeting: the only fields that are read of a peer that has not authenticated yet."""
 
     nonce: bytes
     version_min: int = VERSION_MIN
@@ -77,7 +77,7 @@ class Hello(NamedTuple):
 
 
 def check_magic(data: bytes | bytearray) -> None:
-    """Raise as soon as the first bytes cannot be those of a greeting."""
+    """Raise `RemoteProtocolError` as soon as the first bytes cannot be those of a greeting."""
     if not MAGIC.startswith(data[: len(MAGIC)]):
         raise RemoteProtocolError("the peer does not speak pscompy's precon protocol")
 
@@ -113,7 +113,7 @@ class RefuseCode(IntEnum):
 
 
 class Identity(NamedTuple):
-    """The identity of a session, as it states it itself after it has proved the key."""
+    """The identity of a session, as the session states it after it has proved the key."""
 
     uid: bytes  # the session's id, 16 random bytes
     name: str
@@ -139,7 +139,8 @@ class Identity(NamedTuple):
         return cls(uid, name, host, hostname, user, pid, module, rank, job)
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.hostname}, pid {self.pid})"
+        process = f", pid {self.pid}" if self.pid > 0 else ""  # 0 until it is known
+        return f"{self.name} ({self.hostname}{process})"
 
 
 def _pack_reasons(to: Writer, reasons: tuple[tuple[str, str], ...]) -> None:
@@ -184,7 +185,7 @@ class Candidate(NamedTuple):
     """A transport that the connector can use, with the address of a new lane."""
 
     transport: str
-    priority: int  # the user's: PSP_<TRANSPORT>
+    priority: int  # the user's priority: PSP_<TRANSPORT>
     address: bytes
     worker: int = 0
     lane: int = 0
@@ -235,8 +236,8 @@ class Choice(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The acceptor's choice; without lanes no candidate is left. `rejected` has the reasons for
-    candidates that were rejected since the last answer."""
+    """The acceptor's choice; if it has no lanes, no candidate is left. `rejected` has the reasons
+    for candidates that were rejected since the last answer."""
 
     attempt: int
     lanes: tuple[Choice, ...]
@@ -257,7 +258,7 @@ class Answer(NamedTuple):
 
 
 class Said(IntEnum):
-    """The content of a report; see `states.Report`."""
+    """What a side reports on its lanes, in a LaneReport; see `states.Report`."""
 
     UP = 1
     GO = 2
@@ -299,7 +300,8 @@ class _Empty:
 
 
 class Closing(_Empty):
-    """The last message is in flight on the lanes: the peer drives progress until it arrives."""
+    """The sender's last message is in flight on the lanes: the peer drives progress until
+    that message arrives."""
 
 
 class Bye(_Empty):
