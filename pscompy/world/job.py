@@ -1,7 +1,8 @@
 """Job: the processes that a launcher started together, and the session that reaches them.
 
-A World and all communicators that come of it share one Job. The record of another rank is made
-when somebody asks for it; its address is asked from the launcher when it is connected to.
+A World and all communicators that come of it share one Job. The record of the connection to another
+rank is made at its first use; the address of that rank is asked from the launcher when this process
+connects to it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pscompy.api.session import Session
+from pscompy.config import logs
 from pscompy.core import lib
-from pscompy.errors import ConnectError, Unsupported
+from pscompy.errors import ConnectError, Timeout, Unsupported
 from pscompy.world.bootstrap.launcher import Bootstrap
 
 if TYPE_CHECKING:
     from pscompy.control.handshake.frames import Identity
     from pscompy.control.peer import Record
 
-_generations = itertools.count()  # a process may open one World after another
+_PATIENCE = 30.0  # seconds of waiting for ranks that open no World, until it is logged
+
+_generations = itertools.count()  # numbers Worlds: a process may open one after another
 
 
 class Job:
@@ -40,24 +44,38 @@ class Job:
         self.session = Session._of_job(name, config, self.rank, job, self._find_peer)
 
     def publish(self) -> None:
-        """Let the other ranks find this one, and wait until all can be found."""
+        """Publish this rank's address at the launcher, and wait until all ranks have published
+        theirs."""
         if self.size == 1:
             return
         place = f"{self.module}:{self.session.listen().address}"
         self.bootstrap.put(self._key_of(self.rank), place)
-        self.bootstrap.barrier()
+        self._await_all()
+
+    def _await_all(self) -> None:
+        """Wait for all ranks, without a limit; a line of the log says so after a while."""
+        seconds = self.session.config["DEADLOCK_WARNINGS"] or _PATIENCE
+        try:
+            self.bootstrap.barrier(seconds)
+        except Timeout:
+            logs.notice(
+                "rank %d of %d has waited %g s for ranks that have not opened their World",
+                *(self.rank, self.size, seconds),
+            )
+            self.bootstrap.barrier()
 
     def take_contexts(self, number: int) -> int:
-        """Take this context number and the one behind it; `number` is at least `next_context`.
-        `Unsupported` if no numbers are left, on all ranks."""
+        """Reserve this context number and the following one; `number` is at least `next_context`.
+        Raises `Unsupported`, on all ranks, if no numbers are left."""
         if number + 1 >= lib.PSC_CONTEXT_END:
             raise Unsupported("there are no context numbers left for another communicator")
         self.next_context = number + 2
         return number
 
     def beside(self, name: str, users: str) -> Job:
-        """The same ranks with a worker of its own, which has connections, receives and contexts of
-        its own. All ranks know it by this name; `users` says who uses it, for explanations."""
+        """A job of the same ranks with a worker of its own, which has connections, receives and
+        contexts of its own. All ranks know the worker by `name`; `users` names the endpoints that
+        use it, for explanations."""
         made = copy.copy(self)
         made.next_context = lib.PSC_CONTEXT_USER
         made._lock = threading.Lock()
@@ -85,7 +103,7 @@ class Job:
         return self.record(identity.rank) if 0 <= identity.rank < self.size else None
 
     def _name_of(self, rank: int) -> str:
-        """The session's name of a rank. Names sort as ranks do: the lower name connects."""
+        """The name of the session of a rank. Names sort as ranks do: the lower name connects."""
         width = len(str(self.size - 1))
         return f"{rank:0{width}}"
 

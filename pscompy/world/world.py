@@ -1,4 +1,4 @@
-"""World: the communicator of all ranks of a job, which opens and closes their session."""
+"""World: the communicator of all ranks of a job, which opens and closes this rank's session."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn, TypeVar
 
 from pscompy.api.request import Request
+from pscompy.config import logs
 from pscompy.errors import PeerLost, Timeout
 from pscompy.world.bootstrap import attach, join_up
 from pscompy.world.bootstrap.launcher import Bootstrap
@@ -26,12 +27,12 @@ logger = logging.getLogger(__name__)
 class World(Communicator):
     """All ranks of the job that a launcher started; without a launcher, rank 0 of 1.
 
-    Opening it is collective: it returns when all ranks are there. `config` is that of the
-    `Session` that it opens, and closes at its end. A context manager, also of asyncio: leaving it
-    normally, without an exception, waits for the other ranks, at most PSP_FINALIZE_TIMEOUT
-    seconds; leaving it by an exception does not wait.
+    Opening a World is collective: it returns when all ranks have opened theirs. `config` is the
+    configuration of its `Session`, which the World opens, and closes at its end. A context manager,
+    also of asyncio: leaving it normally, without an exception, waits for the other ranks, at most
+    PSP_FINALIZE_TIMEOUT seconds; leaving it by an exception does not wait.
 
-    `ConfigError` if pscompy cannot talk to the launcher.
+    Raises `ConfigError` if pscompy cannot talk to the launcher.
     """
 
     def __init__(self, config: Mapping[str, object] | None = None) -> None:
@@ -47,8 +48,8 @@ class World(Communicator):
         """The ranks of a communicator of mpi4py (None means COMM_WORLD) as a World; collective
         over that communicator.
 
-        `join` is PSP_JOIN: the communicator is one module of a larger World. The program may go
-        on using MPI, which must be finalised after the World is closed.
+        `join` overrides PSP_JOIN, by which the communicator becomes one module of a larger World.
+        The program may go on using MPI, which must be finalised after the World is closed.
         """
         from pscompy.world.bootstrap.mpi import Mpi
 
@@ -67,7 +68,7 @@ class World(Communicator):
             raise
 
     def _watch(self) -> None:
-        """Report long waits if the user asks for it."""
+        """Start the thread that reports long waits, if PSP_DEADLOCK_WARNINGS is set."""
         seconds = self.session.config["DEADLOCK_WARNINGS"]
         if seconds > 0 and self.size > 1:
             from pscompy.world.watch import Watch
@@ -84,13 +85,14 @@ class World(Communicator):
     # ---- the end ----
 
     def close(self) -> None:
-        """Close the session, without waiting for ranks that go on. Idempotent."""
+        """Close the session, without waiting for other ranks to close theirs. Idempotent."""
         self.session.close()
 
     def _wait_for_all(self) -> None:
-        """Wait for all ranks through the launcher, which takes no connection.
+        """Wait for all ranks at a barrier of the launcher, which needs no connections between
+        ranks.
 
-        Messages move on meanwhile, because other ranks may wait for those of this one.
+        The session makes progress meanwhile, because other ranks may wait for messages of this one.
         """
         timeout = self.session.config["FINALIZE_TIMEOUT"]
         request = self.session._event(Request)
@@ -108,7 +110,11 @@ class World(Communicator):
         try:
             request.wait()
         except Timeout:
-            logger.warning("rank %d has not seen all ranks end within %g s", self.rank, timeout)
+            logs.notice(
+                "rank %d ends although others have not come to the end of their World within %g s"
+                " (PSP_FINALIZE_TIMEOUT)",
+                *(self.rank, timeout),
+            )
         except PeerLost as error:
             logger.info("rank %d ends before others: %s", self.rank, error)
 
@@ -130,6 +136,6 @@ class World(Communicator):
 
     async def __aexit__(self, *raised: object) -> None:
         """Leave the block as `with` does, without blocking the event loop."""
-        import asyncio  # here: 20 ms that a program without it does not pay
+        import asyncio  # imported here, because the import takes 20 ms
 
         await asyncio.to_thread(self.__exit__, *raised)

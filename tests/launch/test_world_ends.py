@@ -75,11 +75,25 @@ def test_the_wait_for_a_rank_that_does_not_come_is_bounded(run, script, tmp_path
         Path(folder, f"ended {world.rank}").touch()
 
     program = script(leaves, how, str(tmp_path))
-    done = run("-n", 3, program, env={"PSP_FINALIZE_TIMEOUT": "1", "PSP_DEBUG": "2"})
+    done = run("-n", 3, program, env={"PSP_FINALIZE_TIMEOUT": "1"})
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("end") >= 2
     if how == "close":
-        assert "has not seen all ranks end within 1 s" in done.stderr
+        assert "the end of their World within 1 s (PSP_FINALIZE_TIMEOUT)" in done.stderr
+
+
+def test_a_rank_that_waits_for_others_says_so(run, script, tmp_path):
+    def comes_late(file):
+        if os.environ["PMI_RANK"] == "1":
+            expect_soon(Path(file).exists)
+        with pscompy.World() as world:
+            print(world.rank, flush=True)
+
+    program = script(comes_late, str(tmp_path / "come"))
+    job = run.start("-n", 2, program, env={"PSP_DEADLOCK_WARNINGS": "0.3"})
+    assert "rank 0 of 2 has waited 0.3 s for ranks" in job.stderr.readline()
+    (tmp_path / "come").touch()
+    assert sorted(job.communicate(timeout=100)[0].splitlines()) == ["0", "1"]
 
 
 @pytest.mark.parametrize("launcher", ["run", "mpiexec"])

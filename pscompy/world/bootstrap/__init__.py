@@ -1,9 +1,9 @@
 """How a process learns its rank, and how ranks find each other's addresses.
 
 `detect` returns the `Bootstrap` for the launcher's variables: PMI-1 under `pscompy run`, MPICH's
-mpiexec and srun, PMIx under Open MPI's mpirun and srun, a store of our own under torchrun and where
-PSP_RANK, PSP_SIZE and PSP_STORE are set, or rank 0 of 1 without a launcher. `attach` keeps one
-Bootstrap for the whole process, because a rank can sign off at its launcher only once.
+mpiexec and srun, PMIx under Open MPI's mpirun and srun, pscompy's own store under torchrun and
+where PSP_RANK, PSP_SIZE and PSP_STORE are set, or rank 0 of 1 without a launcher. `attach` keeps
+one Bootstrap for the whole process, because a rank can sign off at its launcher only once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _TASKS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PALS_RANKID", None),
     ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),  # SLURM_NTASKS is of an allocation
+    # not SLURM_NTASKS, which counts the tasks of an allocation
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
     ("PMI_RANK", "PMI_SIZE"),
     ("RANK", "WORLD_SIZE"),
 )
@@ -60,7 +61,8 @@ def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
             " a Session can be opened here"
         )
     bootstrap = join_up(detect(config=config), config)
-    if _attached is None:  # behind the handler that closes sessions, which hence runs later
+    # registered after the handler that closes sessions, so that handler runs later
+    if _attached is None:
         atexit.register(_finalize)
     _attached = os.getpid(), bootstrap
     return bootstrap
@@ -108,7 +110,8 @@ def detect(
     own = Config({"": VARIABLES}, config, environ)
     environ = launcher_environment() if environ is None else environ
     member = by_own_variables(own)
-    # torchrun may be a task of srun; other programs set its variables from the values of PMI.
+    # torchrun's variables precede PMI only if torchrun has set them, perhaps as a task of srun:
+    # other programs set the same variables from the values of PMI.
     if member is None and ("TORCHELASTIC_RUN_ID" in environ or not _speaks_pmi(environ)):
         member = by_torchrun(environ, own)
     if member is not None:
@@ -127,7 +130,8 @@ def _by_launcher(environ: Mapping[str, str]) -> Bootstrap:
         host, _, port = environ["PMI_PORT"].rpartition(":")
         return Pmi1.connect(host, _number(environ, "PMI_PORT", port), _number(environ, "PMI_ID"))
     if "PMIX_RANK" in environ and "PMIX_NAMESPACE" in environ:
-        from pscompy.world.bootstrap.pmix import Pmix  # late: it parses declarations of C
+        # imported late, because it parses C declarations
+        from pscompy.world.bootstrap.pmix import Pmix
 
         return Pmix(environ)
     _refuse_strangers(environ)
@@ -143,7 +147,7 @@ def _from_descriptor(environ: Mapping[str, str]) -> Pmi1:
     if not is_socket:
         raise ConfigError(
             f"PMI_FD={descriptor} is not open here: a rank started this process and handed its"
-            " environment on; unset PMI_FD to run it alone",
+            " environment on; set PSP_SIZE=1 to run it alone",
             name="PMI_FD",
             value=environ["PMI_FD"],
         )
