@@ -18,7 +18,7 @@ from pscompy.api.request import Request, Status
 from pscompy.binding import _binding
 from pscompy.control.handshake.states import Phase
 from pscompy.core import ffi, lib
-from pscompy.errors import PscomError, from_status
+from pscompy.errors import Closed, PscomError, from_status
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -75,7 +75,8 @@ class Connection(_binding.Connection):
 
     @property
     def transport(self) -> str:
-        """The transport of the messages, as "shm"; several are joined by "+"; empty while lazy."""
+        """The name of the transport of the messages, for example "shm"; several names are joined by
+        "+"; empty until the connection is established."""
         return self._settled().transport
 
     @property
@@ -87,8 +88,8 @@ class Connection(_binding.Connection):
     def stats(self) -> dict[str, int]:
         """Counters of this connection, by name; empty once the session is closed.
 
-        While it is up, the counters of its transport are included; their names begin with the
-        transport's.
+        While the connection is up, the counters of its transport are included; their names begin
+        with the transport's name.
         """
         if not self._worker.address:
             return {}
@@ -113,6 +114,8 @@ class Connection(_binding.Connection):
         if self.state is ConnectionState.UP:
             request._complete(None)
             return request
+        if self.state is ConnectionState.CLOSING:
+            raise Closed(f"{self}: closed", peer=self.peer)
 
         def ended(error: PscomError | None) -> None:
             if error is None:
@@ -205,7 +208,7 @@ class Connection(_binding.Connection):
         return self.with_options().submit(function, *args, **kwargs)
 
     def call(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
-        """submit, and wait for the result."""
+        """Call `submit`, and wait for the result."""
         return self.with_options().call(function, *args, **kwargs)
 
     def with_options(
@@ -249,8 +252,8 @@ class Connection(_binding.Connection):
         )
 
     def _settled(self) -> Record:
-        """The record. The core brings up connections within a node by itself, and the control
-        thread may not have noted that yet."""
+        """The record, brought up to date: the core brings up connections within a node by itself,
+        and the control thread may not have noted that yet."""
         if self._record.phase in _UNSETTLED and self.state is ConnectionState.UP:
             self._context.control.catch_up()
         return self._record
@@ -273,7 +276,8 @@ class Connection(_binding.Connection):
 
 
 class _Beside(Connection):
-    """A connection's messages in another context. If it connects, the original is kept alive."""
+    """A connection's messages in another context. While it connects, the original connection is
+    kept alive."""
 
     __slots__ = ("_original",)
 

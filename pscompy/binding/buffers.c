@@ -12,11 +12,18 @@
 
 /* ---- errors ---- */
 
-static void buffer_refuse_type(PyObject *object)
+static void buffer_refuse_type(PyObject *object, bool writable)
 {
     const char *type = Py_TYPE(object)->tp_name;
 
-    if (PyUnicode_Check(object))
+    if (writable)
+        PyErr_Format(PyExc_TypeError,
+                     "a message is received into a writable buffer (bytearray, "
+                     "array, numpy array) or a list of them, not %.100s: "
+                     "without one, recv(source=...) takes a message of any "
+                     "length, and recv_obj() an object",
+                     type);
+    else if (PyUnicode_Check(object))
         PyErr_SetString(PyExc_TypeError,
                         "a message needs a bytes-like object, not str: "
                         "encode it first (text.encode())");
@@ -74,8 +81,8 @@ static bool buffer_has_objects(const char *format)
 
 /* ---- one object ---- */
 
-/* Most buffers are one row of items; for those the function of Python costs
- * more than the question. */
+/* Returns true if the memory is C-contiguous. For the usual buffer, which has
+ * one dimension, this test is faster than Python's function. */
 static bool buffer_contiguous(const Py_buffer *view)
 {
     if (view->ndim == 1 && view->strides && !view->suboffsets &&
@@ -102,7 +109,7 @@ static void buffer_fail(PyObject *object, psb_needs_t needs)
 static int buffer_get(Py_buffer *view, PyObject *object, psb_needs_t needs)
 {
     if (PSB_UNLIKELY(!PyObject_CheckBuffer(object))) {
-        buffer_refuse_type(object);
+        buffer_refuse_type(object, needs.writable);
         return -1;
     }
     if (PSB_UNLIKELY(PyObject_GetBuffer(object, view,
@@ -177,7 +184,7 @@ static int buffers_add(psb_buffers_t *buffers, PyObject *object,
     return 0;
 }
 
-/* Returns false for anything but an array of plain numbers. */
+/* Adds a numpy array of plain numbers. Returns false for any other object. */
 static bool buffers_add_array(psb_buffers_t *buffers, PyObject *object,
                               bool writable)
 {
@@ -236,7 +243,8 @@ static void buffers_release_bytearray(PyObject *object)
     Py_DECREF(object);
 }
 
-/* Memory that a reference to the object keeps in its place. */
+/* Gets the memory of an object that stays in its place as long as there is a
+ * reference to the object. Returns false for other objects. */
 static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
                              bool writable)
 {
@@ -325,7 +333,8 @@ int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state,
     return 0;
 }
 
-/* A copy of the list, because getting a buffer may run code that changes it. */
+/* Gets the buffers of a copy of the list, because getting a buffer may run code
+ * that changes the list. */
 static int buffers_get_list(psb_buffers_t *buffers, PyObject *list,
                             psb_needs_t needs, psb_view_room_t *room)
 {
@@ -385,7 +394,7 @@ int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg)
 {
     const psb_views_t *views = psb_buffers_views(buffers);
 
-    if (psb_buffers_kept_by(buffers) & PSB_KEPT_BY_OWNER) /* or an export */
+    if (psb_buffers_kept_by(buffers) & PSB_KEPT_BY_OWNER) /* or by an export */
         Py_VISIT((PyObject *)psb_buffers_keeper(buffers));
     for (uint32_t i = 0; views && i < views->n; i++)
         Py_VISIT(views->view[i].obj);

@@ -9,7 +9,7 @@
 #include "run.h"
 
 typedef struct psb_communicator {
-    PyObject_HEAD psb_worker_t *worker;     /* NULL if not bound */
+    PyObject_HEAD psb_worker_t *worker;     /* NULL before _bind() */
     uint32_t context;
     Py_ssize_t size;
     psb_connection_t **peers; /* connections by rank; NULL if not used yet */
@@ -17,8 +17,8 @@ typedef struct psb_communicator {
 
 /* ---- ranks ---- */
 
-/* Ask Python for the connection to a rank, once: if another thread has had it
- * made meanwhile, theirs is kept. */
+/* Asks Python for the connection to a rank, once: if another thread has stored
+ * one meanwhile, that one is kept. */
 static psb_connection_t *comm_make_peer(psb_communicator_t *self,
                                         Py_ssize_t rank)
 {
@@ -40,7 +40,8 @@ static psb_connection_t *comm_make_peer(psb_communicator_t *self,
     return self->peers[rank];
 }
 
-/* Returns -1 with an exception that names the argument. */
+/* Refuses an argument that is no rank: returns -1 with an exception that names
+ * the argument. */
 static int comm_refuse_rank(const psb_call_t *call, PyObject *object)
 {
     const char *name = call->kind != PSB_SEND ? "source"
@@ -53,7 +54,21 @@ static int comm_refuse_rank(const psb_call_t *call, PyObject *object)
     return -1;
 }
 
-/* Sets call->connection to NULL if any source is meant. */
+static int comm_miss_rank(const psb_communicator_t *self, PyObject *object)
+{
+    if (self->size == 1)
+        PyErr_Format(PyExc_IndexError,
+                     "no rank %R: there is rank 0 only (pscompy run -n N "
+                     "PROGRAM starts N ranks)",
+                     object);
+    else
+        PyErr_Format(PyExc_IndexError, "no rank %R: the ranks are 0 to %zd",
+                     object, self->size - 1);
+    return -1;
+}
+
+/* Sets call->connection to the connection to the rank `object`, or to NULL if
+ * any source is meant. */
 static int comm_find_peer(psb_communicator_t *self, PyObject *object,
                           psb_call_t *call)
 {
@@ -70,9 +85,7 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
     if (rank == PSB_ANY_SOURCE)
         return 0;
     if (PSB_UNLIKELY(overflow || rank < 0 || rank >= self->size)) {
-        PyErr_Format(PyExc_IndexError, "no rank %R: the ranks are 0 to %zd",
-                     object, self->size - 1);
-        return -1;
+        return comm_miss_rank(self, object);
     }
     *peer_p = self->peers[rank];
     if (PSB_UNLIKELY(!*peer_p))

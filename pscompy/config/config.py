@@ -1,4 +1,4 @@
-"""Declared variables: parsing, defaults, origins, misspelt names.
+"""The PSP_ variables: declares and parses them, and reports misspelt names.
 
 A variable is declared once, as a `Var` in a table; tables belong to sections.
 The core's section is "", a transport's is its name in capitals, and the full
@@ -52,7 +52,7 @@ class Var(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A value in the form for a transport in C; see psc_setting_t."""
+    """The value of a variable in the form for a transport in C; see psc_setting_t."""
 
     name: str
     text: str
@@ -83,7 +83,7 @@ class _Entry(NamedTuple):
 
 
 def full_name(section: str, name: str) -> str:
-    """The name without PSP_: ("SHM", "DIRECT") -> "SHM_DIRECT"."""
+    """The full name of a variable, without PSP_: ("SHM", "DIRECT") -> "SHM_DIRECT"."""
     return f"{section}_{name}" if section and name else section or name
 
 
@@ -155,7 +155,7 @@ class Config(Mapping[str, Any]):
         return config
 
     def declare(self, section: str, variables: Iterable[Var]) -> None:
-        """Add a section's variables, whose names are not declared yet."""
+        """Add a section's variables, whose names must not be declared yet."""
         for var in variables:
             self._declared[full_name(section, var.name)] = (section, var)
 
@@ -167,7 +167,7 @@ class Config(Mapping[str, Any]):
     ) -> None:
         """Look for undeclared names, and read and validate all variables.
 
-        `known` are names that need no declaration; "DAPL_" stands for all names that begin so. None
+        `known` are names that need no declaration; "DAPL_" stands for all that begin with it. None
         accepts every name. `withheld()` returns further known names, and is called only if a name
         is in none of these sets. Raises `ConfigError` for a bad value and for an undeclared
         override; warns (`ConfigWarning`) of undeclared PSP_ variables, and once per process of
@@ -210,7 +210,7 @@ class Config(Mapping[str, Any]):
         return Row(section, PREFIX + name, var.default, shown, entry.origin, var.doc)
 
     def settings(self, section: str) -> list[Setting]:
-        """The section's variables in the form for its transport."""
+        """The section's variables as the `Setting`s that its transport gets."""
         return [
             Setting(var.name, entry.text, as_number(entry.value))
             for var, entry in self._section(section)
@@ -218,8 +218,8 @@ class Config(Mapping[str, Any]):
         ]
 
     def asked(self, section: str) -> list[str]:
-        """The variables that ask for this section by name, as they were set: its own variable and
-        those that select: ["PSP_IB_HCA=nix0 (environment)"]."""
+        """The variables that were set and so request this section's transport: PSP_<SECTION> and
+        those with `selects`, with values and origins: ["PSP_IB_HCA=nix0 (environment)"]."""
         return [
             f"{PREFIX}{full_name(section, var.name)}={entry.text} ({entry.origin})"
             for var, entry in self._section(section)
@@ -243,7 +243,7 @@ class Config(Mapping[str, Any]):
             template = re.sub(pattern, replace, template)
         return os.path.expanduser(template)  # noqa: PTH111 (any text)
 
-    # ---- reading ----
+    # ---- reading the values of variables ----
 
     def _entry(self, name: str) -> _Entry:
         if name not in self._entries:
@@ -314,6 +314,10 @@ _mentioned: set[str] = set()  # variables without effect, already logged by this
 def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:
     """Overrides in the form of the environment: texts, by names without PSP_. A value of None is
     left out."""
+    if not isinstance(overrides, Mapping):
+        raise TypeError(
+            f"config is a dict of variables, such as {{'SHM': 0}}, not {type(overrides).__name__}"
+        )
     return {
         name.removeprefix(PREFIX): str(int(value)) if isinstance(value, bool) else str(value)
         for name, value in overrides.items()
@@ -330,7 +334,7 @@ def _suggest(name: str, names: Collection[str]) -> str:
     import difflib
 
     whole, upper = PREFIX + name, name.upper()
-    # The prefix makes two swapped letters a close match of a short name.
+    # With the prefix difflib also finds a short name in which two letters are swapped.
     there = [PREFIX + each for each in names]
     close = difflib.get_close_matches(PREFIX + upper, there, n=1, cutoff=0.8)
     if not close or not difflib.get_close_matches(upper, [close[0].removeprefix(PREFIX)]):

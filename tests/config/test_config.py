@@ -62,6 +62,11 @@ def test_overrides_are_python_values():
     assert (config["SHM"], config["SHM_LINGER"], config["SPIN_US"]) == (1, 0.25, 50)
 
 
+def test_overrides_are_a_dict():
+    with pytest.raises(TypeError, match="config is a dict of variables"):
+        Config({"": VARIABLES}, "SHM=0")
+
+
 def test_an_empty_text_counts_as_not_set():
     assert load(SPIN_US="").origin("SPIN_US") == "default"
 

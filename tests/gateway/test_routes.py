@@ -104,6 +104,12 @@ def test_a_route_file_that_is_none(text, tmp_path):
         servers.parse(str(file))
 
 
+@pytest.mark.parametrize("text", ["gw", "gw:x", "gw:1 other", "gw:1,other", ":1"])
+def test_gateways_that_are_no_addresses(text):
+    with pytest.raises(servers.BadRoutes, match="neither HOST:PORT nor a route file"):
+        servers.parse(text)
+
+
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
 def test_a_route_file_chooses_the_gateway(machine, script, gate, tmp_path):
     for number in machine.gateways:

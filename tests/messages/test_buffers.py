@@ -67,6 +67,12 @@ def test_no_buffer(loop_pair: Pair, buf: Any) -> None:
         loop_pair.left.send(buf)
 
 
+@pytest.mark.parametrize("buf", [7, "text", object()], ids=nameless)
+def test_no_buffer_to_receive_into(loop_pair: Pair, buf: Any) -> None:
+    with pytest.raises(TypeError, match=r"received into a writable buffer.*recv\(source"):
+        loop_pair.right.recv(buf)
+
+
 def test_text(loop_pair: Pair) -> None:
     with pytest.raises(TypeError, match="encode"):
         loop_pair.left.send("text")  # type: ignore[arg-type]

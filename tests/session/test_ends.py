@@ -118,6 +118,12 @@ def test_what_was_sent_before_the_session_closed_arrives(link):
         link.c.recv(timeout=BOUND)
 
 
+def test_a_connection_that_is_closing_does_not_open(link):
+    link.c.close()
+    with pytest.raises(pscompy.Closed):
+        link.c.open(BOUND)
+
+
 def test_close_is_idempotent(link):
     link.c.close()
     link.c.close()

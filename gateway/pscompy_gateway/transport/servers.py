@@ -45,11 +45,22 @@ def parse(value: str) -> Routes:
         routes = read(Path(value))
     else:
         routes = Routes(tuple(words), {})
+        _check_addresses(words)
     if len(routes.gateways) > PATHS_MAX:
         raise BadRoutes(
             f"PSP_GW_SERVER names {len(routes.gateways)} gateways, more than {PATHS_MAX}"
         )
     return routes
+
+
+def _check_addresses(words: list[str]) -> None:
+    """Raises `BadRoutes` if a word is not HOST:PORT, or several of them with commas between."""
+    for place in ",".join(words).split(",") if words else ():
+        host, _, port = place.rpartition(":")
+        if not host or not port.isdigit():
+            raise BadRoutes(
+                f"PSP_GW_SERVER names {place!r}, which is neither HOST:PORT nor a route file"
+            )
 
 
 def read(path: Path) -> Routes:
