@@ -108,7 +108,7 @@ class Closed(PscomError):
 
 
 class OutOfDescriptors(PscomError, OSError):
-    """The process has no file descriptor left; the text says how to raise its limit."""
+    """The process has no file descriptor left; the message says how to raise the limit."""
 
     def __init__(self, message: str = "", *, peer: str | None = None) -> None:
         super().__init__(message, peer=peer)
@@ -213,6 +213,7 @@ _STATUS: dict[int, tuple[type[PscomError], str]] = {
     -14: (Closed, "inherited through fork; open a new session in this process"),
     -15: (PscomError, "no remote key of this job, or one that was altered"),
     -16: (OutOfBounds, "outside of the remote memory"),
+    -17: (Closed, "the region was closed by its owner"),
 }
 
 

@@ -23,7 +23,8 @@
     X(ERR_INTERRUPTED, -13, "interrupted by a signal")                         \
     X(ERR_FORKED, -14, "inherited through fork")                               \
     X(ERR_KEY, -15, "no remote key of this job, or one that was altered")      \
-    X(ERR_BOUNDS, -16, "outside of the remote memory")
+    X(ERR_BOUNDS, -16, "outside of the remote memory")                         \
+    X(ERR_REGION, -17, "the region was closed by its owner")
 
 typedef enum psc_status {
 #define PSC_STATUS_ENUM(name, value, text) PSC_##name = value,

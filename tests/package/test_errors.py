@@ -94,6 +94,7 @@ def test_names_lead_to_their_exceptions():
         "ERR_TRUNCATED": errors.Truncated,
         "ERR_NO_MEMORY": errors.NoMemory,
         "ERR_BOUNDS": errors.OutOfBounds,
+        "ERR_REGION": errors.Closed,
         "ERR_TIMEOUT": errors.Timeout,
         "ERR_CANCELLED": errors.Cancelled,
         "ERR_PROTOCOL": errors.ProtocolError,

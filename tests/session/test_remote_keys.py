@@ -62,6 +62,17 @@ def test_outside_of_the_region(link, offset, nbytes):
     link.c.put(b"", rkey, SIZE)
 
 
+def test_a_region_that_its_owner_has_closed(link):
+    rkey = link.peer(lambda here: here.region.rkey)
+    link.peer(lambda here: here.region.close())
+    link.peer.begin(lambda here: here.c.recv())
+    for access in (link.c.put, link.c.get):
+        with pytest.raises(pscompy.Closed, match="closed by its owner"):
+            access(bytearray(8), rkey)
+    link.c.send(b"done")
+    assert link.peer.result() == b"done"
+
+
 def test_a_key_that_was_made_before_anything_was_connected(open_session):
     """The job's key authenticates the remote key; making the remote key reads it."""
     session = open_session(name="early")

@@ -115,6 +115,11 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
     return PSC_INPROGRESS;
 }
 
+psc_status_t psc_rma_result(const psc_req_t *req)
+{
+    return req->error == PSC_ERR_INVALID ? PSC_ERR_REGION : req->error;
+}
+
 psc_status_t psc_rma_direct(psc_req_t *req)
 {
     psc_status_t status;
@@ -128,7 +133,7 @@ psc_status_t psc_rma_direct(psc_req_t *req)
     status = psc_rndv_move(req, false);
     if (status != PSC_OK)
         return status;
-    psc_req_finish(req, req->error);
+    psc_req_finish(req, psc_rma_result(req));
     return PSC_INPROGRESS;
 }
 
@@ -182,7 +187,7 @@ static psc_status_t rma_refuse(psc_lane_t *lane, const psc_wire_rma_t *wire)
 
     if (!req)
         return PSC_ERR_NO_MEMORY;
-    req->error = PSC_ERR_INVALID;
+    req->error = PSC_ERR_REGION;
     psc_count(lane->conn, PSC_COUNTER_rma_refused, 1);
     return PSC_OK;
 }

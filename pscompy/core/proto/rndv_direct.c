@@ -5,6 +5,7 @@
 
 #include "../finish.h"
 #include "rates.h"
+#include "rma.h"
 #include "rndv.h"
 
 psc_status_t psc_rndv_put(psc_req_t *req)
@@ -40,7 +41,7 @@ psc_status_t psc_rndv_flush(psc_req_t *req)
     if (req->bulk->inflight)
         return PSC_INPROGRESS;
     if (req->bulk->one_lane) { /* one-sided: the target gets no FIN */
-        psc_req_finish(req, req->error);
+        psc_req_finish(req, psc_rma_result(req));
         return PSC_INPROGRESS;
     }
     psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
