@@ -10,6 +10,7 @@ import gate as the_gate
 import pytest
 from namespaces import PORT, finished
 from pscompy_gateway import policies
+from pscompy_gateway.cli import command
 from pscompy_gateway.transport import servers
 
 import pscompy
@@ -108,6 +109,15 @@ def test_a_route_file_that_is_none(text, tmp_path):
 def test_gateways_that_are_no_addresses(text):
     with pytest.raises(servers.BadRoutes, match="neither HOST:PORT nor a route file"):
         servers.parse(text)
+
+
+def test_a_route_file_is_written_for_gateways_with_ports(capsys):
+    arguments = "routes plugin01 --a one --b two --gateways".split()
+    assert command.main([*arguments, "gw:1,gw:2"]) == 0
+    assert capsys.readouterr().out == "gw:1,gw:2 one two\n"
+    with pytest.raises(SystemExit):
+        command.main([*arguments, "gw"])
+    assert "'gw' is not HOST:PORT" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)

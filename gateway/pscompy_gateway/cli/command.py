@@ -16,6 +16,7 @@ from pscompy.config import parsers
 from pscompy_gateway import policies
 from pscompy_gateway.cli import report, service, topology_plot
 from pscompy_gateway.daemon.daemon import Daemon, Fabric
+from pscompy_gateway.transport import servers
 from pscompy_gateway.trunk import Trunk, session
 
 _EPILOG = """\
@@ -43,7 +44,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add(actions: Any, action: Callable[..., int], epilog: str = "") -> Any:
-    """A parser for this action, which its docstring describes."""
+    """Add the parser of an action (a subcommand). Its help is the docstring of the function
+    `action`."""
     name, text = action.__name__.strip("_"), action.__doc__
     result = actions.add_parser(name, help=text, description=text, epilog=epilog)
     result.set_defaults(action=action)
@@ -90,8 +92,11 @@ def _add_asking(actions: Any) -> None:
     drawing.add_argument("--out", type=Path, default=Path("gateways.png"), help="[gateways.png]")
     routes = _add(actions, _routes)
     routes.add_argument("policy", help=f"{', '.join(policies.OURS)}, or a Python file")
-    for name, what in (("a", "nodes of one module"), ("b", "nodes of the other"), ("gateways", "")):
-        routes.add_argument(f"--{name}", nargs="+", required=True, help=what)
+    for name, what in (("a", "nodes of one module"), ("b", "nodes of the other")):
+        routes.add_argument(f"--{name}", nargs="+", required=True, metavar="NODE", help=what)
+    routes.add_argument(
+        "--gateways", nargs="+", required=True, type=_gateway, metavar="HOST:PORT", help="gateways"
+    )
 
 
 def _routes(options: argparse.Namespace) -> int:
@@ -103,6 +108,12 @@ def _routes(options: argparse.Namespace) -> int:
     except policies.NoRoute as error:
         raise PscomError(str(error)) from error
     return 0
+
+
+def _gateway(text: str) -> str:
+    if not servers.is_address(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
+    return text
 
 
 def _fabric(text: str) -> Fabric:

@@ -54,13 +54,17 @@ def parse(value: str) -> Routes:
 
 
 def _check_addresses(words: list[str]) -> None:
-    """Raises `BadRoutes` if a word is not HOST:PORT, or several of them with commas between."""
-    for place in ",".join(words).split(",") if words else ():
-        host, _, port = place.rpartition(":")
-        if not host or not port.isdigit():
+    for word in words:
+        if not is_address(word):
             raise BadRoutes(
-                f"PSP_GW_SERVER names {place!r}, which is neither HOST:PORT nor a route file"
+                f"PSP_GW_SERVER names {word!r}, which is neither HOST:PORT nor a route file"
             )
+
+
+def is_address(word: str) -> bool:
+    """Whether the word names one gateway: HOST:PORT, or several of them with commas between."""
+    places = [place.rpartition(":") for place in word.split(",")]
+    return all(host and port.isdigit() for host, _, port in places)
 
 
 def read(path: Path) -> Routes:
