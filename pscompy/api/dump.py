@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from pscompy.api.session import Session
 
-LINES_MAX = 100  # requests, or messages, that a dump shows
+LINES_MAX = 100  # most requests, and most messages, that a dump shows
 PLACES_MAX = 3  # most lines of the program that are named as the possible place of a wait
-_STACK_MAX = 8  # innermost calls of a thread that a dump shows
+_STACK_MAX = 8  # number of innermost calls of each thread that a dump shows
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _VERBS = {
     lib.PSC_ITEM_SEND: "send to",
@@ -101,7 +101,8 @@ def _operation(item: Item, text: str, awaited: bool, collective: tuple[int, ...]
 
 def _text(item: Item, labels: dict[int, str], endpoint: str) -> str:
     if item.kind == lib.PSC_ITEM_EVENT:
-        return "barrier, connection or other event" + f", {endpoint}" * bool(endpoint)
+        words = ["a barrier, or a connection that comes up or closes", endpoint]
+        return ", ".join(filter(None, words))
     if item.rank >= 0:
         peer = f"rank {item.rank}"
     else:
@@ -250,8 +251,9 @@ def _forget() -> None:
 
 
 def _serve(reader: int) -> None:
-    """Dump whenever the signal has arrived. The stack that faulthandler writes, in several pieces,
-    is not used, because it names no threads; its first line is one piece."""
+    """Dump whenever the signal has arrived. The stack that faulthandler writes into the pipe is not
+    used, because it names no threads; only its first line, which arrives in one piece, shows that
+    the signal has arrived."""
     with contextlib.suppress(OSError):
         while data := os.read(reader, 1 << 16):
             if b"Stack (" in data:

@@ -38,7 +38,8 @@ static PyObject *memory_finish(psb_memory_t *self, psc_status_t status,
         self->base = self->block->base;
     } else if (!memory_take_plain(self, nbytes)) {
         Py_DECREF(self);
-        return PyErr_NoMemory();
+        return PyErr_Format(PyExc_MemoryError, "%zu bytes cannot be allocated",
+                            nbytes);
     }
     self->nbytes = (Py_ssize_t)nbytes;
     return (PyObject *)self;

@@ -61,11 +61,11 @@ class Record:
         self.address = address  # address of the peer's socket; None if it is not known yet
         self.rank = rank
         self.name = name  # name of a World's peer, known beforehand; "" for other connections
-        self.resolve = resolve  # returns the address at the first use
+        self.resolve = resolve  # returns the peer's address; called at the connection's first use
         self.phase = Phase.LAZY
         self.peer: Identity | None = None
-        self.transport = ""  # "shm", "tcp"; "" while lazy
-        self.error: PscomError | None = None  # why it ended or failed to connect
+        self.transport = ""  # name of the transport, such as "shm"; "" while the connection is lazy
+        self.error: PscomError | None = None  # why the connection ended, or failed to connect
         self.report = NOT_CONNECTED
         self.waiting: tuple[OnSettled, ...] = ()
         self.link: PeerLink | None = None  # the link that is in use
@@ -81,6 +81,8 @@ class Record:
         """The peer as errors and log lines name it."""
         if self.peer is not None:
             return str(self.peer)
+        if self.rank >= 0:
+            return f"rank {self.rank}"
         return self.name or self.address or "a peer"
 
     def settle(self, error: PscomError | None) -> None:

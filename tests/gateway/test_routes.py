@@ -112,7 +112,7 @@ def test_gateways_that_are_no_addresses(text):
 
 
 def test_a_route_file_is_written_for_gateways_with_ports(capsys):
-    arguments = "routes plugin01 --a one --b two --gateways".split()
+    arguments = ["routes", "plugin01", "--a", "one", "--b", "two", "--gateways"]
     assert command.main([*arguments, "gw:1,gw:2"]) == 0
     assert capsys.readouterr().out == "gw:1,gw:2 one two\n"
     with pytest.raises(SystemExit):

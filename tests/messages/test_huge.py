@@ -50,6 +50,11 @@ def test_a_message_that_there_is_no_memory_for(pair: Pair, huge: mmap.mmap, how:
     pair.wait(sent)
 
 
+def test_memory_that_there_is_no_memory_for(pair: Pair) -> None:
+    with pytest.raises(MemoryError, match=f"{1 << 50} bytes cannot be allocated"):
+        pair.sides[0].worker.allocate(1 << 50)
+
+
 def test_an_active_message_that_there_is_no_memory_for(pair: Pair, huge: mmap.mmap) -> None:
     """The sender gets an error, and the connection still works."""
     got: list[bytes] = []
