@@ -25,14 +25,15 @@
 #define PSC_CONTEXT_PLAIN 1u     /* connections outside a World */
 #define PSC_CONTEXT_USER 4u      /* first context that Worlds allocate */
 #define PSC_CONTEXT_END 0x3ffeu /* end of the contexts that Worlds allocate */
-/* Offsets that are added to one of the above contexts: objects, their long
- * buffers, calls of actions. Each of the above also owns the next number:
- * answers to its actions travel as objects of that number. */
+/* Offsets that are added to PSC_CONTEXT_PLAIN or to a context of a World:
+ * objects, their long buffers, calls of actions. Each such context also owns
+ * the next number: answers to its actions travel as objects of that number. */
 #define PSC_CONTEXT_OBJECTS 0x4000u
 #define PSC_CONTEXT_CHUNKS 0x8000u
 #define PSC_CONTEXT_ACTIONS 0xc000u
 #define PSC_CONTEXT_AM 0xfffeu /* a user's active messages */
-#define PSC_CONTEXT_RMA 0xffffu /* put and get by messages */
+/* puts and gets that no fabric executes, but messages */
+#define PSC_CONTEXT_RMA 0xffffu
 
 typedef struct psc_worker psc_worker_t;
 typedef struct psc_conn psc_conn_t;
@@ -89,14 +90,14 @@ static inline int psc_request_state(const psc_request_t *request)
 /* Put the request on the completion queue when it is done or matched; see
  * completion_poll. */
 #define PSC_FLAG_NOTIFY 0x2u
-/* Receive: become MATCHED first, so that the caller learns the length, unless
- * the message is eager and fits into iov. */
+/* Receive: when a message matches, become MATCHED first, so that the caller
+ * learns the length, unless the message is eager and fits into iov. */
 #define PSC_FLAG_NO_BUFFER 0x4u
 /* Send: lend the pages themselves, if they belong to the pool; the request is
  * done when no view of them is left. */
 #define PSC_FLAG_LEND 0x8u
 
-/* Memory of a worker's pool. */
+/* A block of memory of a worker's pool; see block_alloc. */
 typedef struct psc_block {
     void *base;
     size_t nbytes;
@@ -114,7 +115,7 @@ typedef struct psc_view {
  * fastest). */
 typedef struct psc_dim {
     uint64_t n; /* at least 1 */
-    int64_t stride; /* bytes; 0 only for sending */
+    int64_t stride; /* distance of two runs in bytes; 0 only for sending */
 } psc_dim_t;
 
 typedef struct psc_layout {
@@ -146,17 +147,20 @@ static inline void psc_layout_pieces(const psc_layout_t *layout,
 }
 
 #define PSC_OFFER_PARTS_MAX 4096u
-#define PSC_OFFER_PART_MAX 576u /* bytes */
+/* the most bytes that one buffer takes in a packed offer */
+#define PSC_OFFER_PART_MAX 576u
 
 typedef struct psc_recv_args {
     psc_conn_t *source; /* NULL: any connection of the worker */
     uint32_t context;
-    int32_t tag; /* PSC_ANY_TAG, or 0 ... PSC_TAG_MAX */
+    int32_t tag; /* the tag to receive: PSC_ANY_TAG, or 0 ... PSC_TAG_MAX */
     const psc_iov_t *iov;
     size_t n_iov;
     uint32_t flags;
     void *owner;
-    unsigned polls; /* passes of progress before recv returns a request */
+    /* recv makes up to this many passes of progress before it returns a
+     * request */
+    unsigned polls;
 } psc_recv_args_t;
 
 typedef struct psc_send_args {
@@ -243,7 +247,7 @@ typedef struct psc_api {
     /* Free a request. If it is not done, it completes on its own and is then
      * freed. A request that is DONE is freed without the worker's lock. */
     void (*request_free)(psc_request_t *request);
-    /* A request that the caller completes by event_complete. */
+    /* Create a request that the caller completes by event_complete. */
     psc_status_t (*event_create)(psc_worker_t *worker, uint32_t flags,
                                  void *owner, psc_request_t **request_p);
     void (*event_complete)(psc_request_t *request, psc_status_t status);
@@ -274,8 +278,9 @@ typedef struct psc_api {
      * ACTIVE. Ends early if completion_poll or message_poll has something. */
     bool (*linger)(psc_worker_t *worker, psc_request_t *request, int64_t ns);
     /* For the thread that sleeps on `descriptor`, or on a set that contains it.
-     * Returns PSC_OK if it is armed, PSC_ERR_NO_RESOURCE if something is
-     * pending or has happened: call progress, and check the requests. */
+     * Returns PSC_OK if it is armed, PSC_ERR_NO_RESOURCE if an event is pending
+     * or has happened since the thread last looked: call progress, and check
+     * the requests. */
     psc_status_t (*arm)(psc_worker_t *worker);
     /* Block (without the GIL) until all or any of the requests are not ACTIVE.
      * Spins, then sleeps. Returns PSC_OK, PSC_ERR_TIMEOUT, PSC_ERR_INTERRUPTED
@@ -322,7 +327,8 @@ typedef struct psc_api {
      * when the memory is not accessed any more: it waits for a peer that is
      * writing, and for a get that a lane is sending. */
     void (*region_destroy)(psc_region_t *region);
-    /* *len_p: on entry the room in packed, on return the length. */
+    /* Pack the region's key into `packed`. *len_p: on entry the room in
+     * `packed`, on return the key's length. */
     psc_status_t (*region_pack)(psc_region_t *region, uint8_t *packed,
                                 size_t *len_p);
     /* Put and get complete when the bytes are visible at their destination.
@@ -341,9 +347,10 @@ typedef struct psc_api {
     int (*conn_state)(const psc_conn_t *conn); /* psc_conn_state_t */
     /* Returns the id that the connection's creator has chosen. */
     uint64_t (*conn_id)(const psc_conn_t *conn);
-    int (*conn_rank)(const psc_conn_t *conn); /* -1 outside a World */
-    /* Number of queued or polled active messages from this connection, until
-     * message_free. */
+    /* Returns the rank of the peer; -1 outside a World. */
+    int (*conn_rank)(const psc_conn_t *conn);
+    /* Returns the number of active messages from this connection that are
+     * queued, or polled and not yet freed by message_free. */
     unsigned (*conn_messages)(const psc_conn_t *conn);
     psc_worker_t *(*conn_worker)(const psc_conn_t *conn);
 
@@ -363,10 +370,10 @@ typedef struct psc_api {
     psc_status_t (*recv_view)(psc_request_t *request, psc_view_t **view_p);
     void (*view_free)(psc_view_t *view);
 
-    /* ---- other event loops ----
-     * The worker's pollable descriptor, the same until the worker ends. For one
-     * thread, which calls `arm` before it sleeps. Returns -1 if the process has
-     * no descriptors left. */
+    /* ---- other event loops ---- Returns the worker's pollable descriptor,
+     * which stays the same until the worker ends. For one thread, which calls
+     * `arm` before it sleeps. Returns -1 if the process has no descriptors
+     * left. */
     int (*descriptor)(psc_worker_t *worker);
     /* For several threads: each sleeper has a descriptor of its own. The
      * descriptor exists until the sleeper is released, and is readable for ever
@@ -377,7 +384,7 @@ typedef struct psc_api {
      * ended. */
     void (*sleeper_release)(psc_worker_t *worker, psc_sleeper_t *sleeper);
     int (*sleeper_descriptor)(const psc_sleeper_t *sleeper);
-    /* As `arm`, for this sleeper's descriptor. */
+    /* Like `arm`, for the descriptor of this sleeper. */
     psc_status_t (*sleeper_arm)(psc_sleeper_t *sleeper);
     /* Like progress, for the sleeper's own thread: the thread checks its
      * requests afterwards, and this pass does not wake it. */
@@ -388,10 +395,10 @@ typedef struct psc_api {
     uint64_t (*region_size)(const uint8_t *packed, size_t len);
 
     /* Block until the request is not ACTIVE, as `wait` does, for a thread that
-     * stands in for the program: it polls only while no other thread does, and
-     * otherwise leaves it to those that wait to take what completes. Returns
-     * PSC_INPROGRESS if completion_poll or message_poll has something that no
-     * other thread has taken. The sleeper's descriptor must not be used
+     * runs call-backs while the program computes: it polls only while no other
+     * thread does, and lets threads that call `wait` take what completes.
+     * Returns PSC_INPROGRESS if completion_poll or message_poll has something
+     * that no other thread has taken. The sleeper's descriptor must not be used
      * meanwhile. */
     psc_status_t (*sleeper_wait)(psc_sleeper_t *sleeper, psc_request_t *request,
                                  int64_t timeout_ns);

@@ -24,7 +24,8 @@ static inline psc_status_t api_send(psc_conn_t *conn,
     psc_status_t status = psc_message_send_now(conn, args, 0);
 
     if (status != PSC_OK) {
-        /* a program that only sends has not polled for returned credit */
+        /* a program that only sends has not polled, so returned credit has not
+         * been read */
         if (psc_message_starved(conn, args))
             psc_worker_progress_locked(
                 conn->worker, psc_iface_bit(psc_conn_main_lane(conn)->slot));
@@ -52,7 +53,8 @@ static void api_packed_sent(psc_req_t *req)
     req->bulk->on_done = NULL;
 }
 
-/* The request, if there is one, owns the packed message until it has ended. */
+/* Send the packed message in args->iov. The request, if one is created, owns
+ * the message's memory until the request has ended. */
 static psc_status_t api_send_packed(psc_conn_t *conn,
                                     const psc_send_args_t *args,
                                     psc_request_t **request_p)
@@ -215,7 +217,7 @@ psc_status_t psc_api_recv_return(psc_worker_t *worker, uint32_t context,
 
 /* ---- active messages ---- */
 
-/* Pieces of an active message; its header travels as the first of them. */
+/* Most pieces of an active message, of which its header is the first. */
 #define API_AM_PIECES 16
 
 psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id, const void *header,

@@ -67,8 +67,8 @@ static psc_req_t *completion_reverse(psc_req_t *req)
     return first;
 }
 
-/* Release the queue's hold. Returns false if the consumer has freed the request
- * before. */
+/* Release the completion queue's hold on a request. Returns false if the
+ * consumer has freed the request before. */
 static bool completion_take(psc_completions_t *queue, psc_req_t *req)
 {
     unsigned others =
@@ -102,8 +102,8 @@ psc_req_t *psc_completion_poll(psc_completions_t *queue)
     return req;
 }
 
-/* Recycle the freed requests in the queue. Needed for a consumer that never
- * polls, because only polling removes requests. */
+/* Take the requests that were freed out of the queue. Needed for a consumer
+ * that never polls, because otherwise only polling removes requests. */
 void psc_completion_sift(psc_completions_t *queue)
 {
     psc_req_t *req, *next;

@@ -19,35 +19,42 @@
 #define PSC_HELD_BY_QUEUE 4u
 
 typedef struct psc_completions {
-    _Atomic(psc_req_t *) added; /* newest first */
+    _Atomic(psc_req_t *) added; /* completed requests, the newest first */
     /* requests that completion_poll has moved out of `added`, oldest first */
     psc_req_t *taken;
-    _Atomic(psc_req_t *) freed; /* for the pool to take when the lock is held */
-    atomic_uint n; /* queued requests that a consumer holds */
-    atomic_uint n_freed; /* queued requests that no consumer holds */
+    /* requests that were freed without the lock, for the pool to take
+     * (psc_completion_take_freed) */
+    _Atomic(psc_req_t *) freed;
+    /* number of queued requests that their consumers still hold */
+    atomic_uint n;
+    /* number of queued requests that their consumers have freed */
+    atomic_uint n_freed;
 } psc_completions_t;
 
 /* ---- with the lock held ---- */
 
 /* Add the request to the queue, unless it is queued already or the consumer has
- * released it; `drop` is a hold that is released in the same step. Returns the
- * remaining holds. Afterwards the consumer may free the request at any time. */
+ * released it; `drop` is a hold (PSC_HELD_BY_) that is released in the same
+ * step. Returns the remaining holds. Afterwards the consumer may free the
+ * request at any time. */
 unsigned psc_completion_add(psc_completions_t *queue, psc_req_t *req,
                             unsigned drop);
-/* Release the consumer's hold. Returns the remaining holds. */
+/* Release the consumer's hold on the request. Returns the remaining holds
+ * (PSC_HELD_BY_ bits). */
 unsigned psc_completion_let_go(psc_completions_t *queue, psc_req_t *req);
 /* Take the requests that were freed without the lock, as a chain. Returns NULL
  * if there are none. */
 psc_req_t *psc_completion_take_freed(psc_completions_t *queue);
 /* Move the requests that were freed while they were in the queue to the chain
- * of freed requests. */
+ * `freed`. */
 void psc_completion_sift(psc_completions_t *queue);
 
 /* ---- without the lock ---- */
 
 /* Release the consumer's hold on a request that is DONE; any thread. */
 void psc_completion_free(psc_completions_t *queue, psc_req_t *req);
-/* The next request of the queue, or NULL; one thread at a time. */
+/* Returns the next request of the queue, or NULL; one thread at a time may call
+ * it. */
 psc_req_t *psc_completion_poll(psc_completions_t *queue);
 
 #endif

@@ -211,8 +211,8 @@ void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane)
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return;
     if (conn->lost.joining & ~conn->lost.joined & bit) {
-        /* If the peer has lost the new lane on its side, answer with LANE_DOWN.
-         */
+        /* If LANE_DOWN has arrived, because the peer has lost the new lane on
+         * its side, answer it. */
         if (conn->lost.told & bit) {
             conn->lost.down_due |= bit;
             psc_conn_mark_busy(conn);
@@ -227,7 +227,8 @@ void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane)
 #define CONN_DRAIN_PASSES 10000
 
 /* Returns true if lane 0 reports the peer's end itself, after the peer's last
- * message. The report over the precon link may arrive earlier than messages. */
+ * message. The report over the precon link (between the control planes) may
+ * arrive earlier than messages. */
 static bool conn_will_say(const psc_conn_t *conn)
 {
     return conn->n_lanes > 0 && conn->lanes[0]->slot->attr.caps & PSC_CAP_EOF;
@@ -286,7 +287,8 @@ void psc_conn_close(psc_conn_t *conn)
         psc_conn_fail_locked(conn, PSC_ERR_CLOSED);
     }
     psc_worker_leave(worker);
-    /* a blocked send of this connection must check its state */
+    /* a thread that is blocked in a send of this connection must check its
+     * state */
     psc_worker_wake(worker);
 }
 

@@ -23,25 +23,31 @@ typedef enum psc_rndv_scheme {
     PSC_RNDV_AM
 } psc_rndv_scheme_t;
 
-#define PSC_SECRET_SIZE 16 /* bytes */
+/* length of the secret of psc_worker_secret in bytes */
+#define PSC_SECRET_SIZE 16
 
 typedef struct psc_worker_config {
     uint32_t index;             /* index of the worker in its session */
-    int64_t spin_ns;            /* time to poll before sleeping */
+    /* how long a waiting thread polls before it sleeps, in ns */
+    int64_t spin_ns;
     /* Bytes of unexpected eager payload to keep before credits are withheld. */
     uint64_t unexpected_max;
     /* Most bytes of eager payload that one connection may have in flight. */
     uint64_t eager_window;
-    uint32_t rts_max; /* unmatched rendezvous per connection */
-    uint64_t pool_max; /* bytes of memory for lending; 0: no lending */
-    /* Shortest receive that peers may see and take, and shortest message that
-     * takes one; 0: none. */
+    /* most RTSs of a connection that the peer has not answered */
+    uint32_t rts_max;
+    /* most bytes of the pool of memory that can be lent to peers; 0: no
+     * lending */
+    uint64_t pool_max;
+    /* Shortest receive that peers may see and claim, and shortest message that
+     * claims one (proto/tuple.h); 0: none. */
     uint64_t tuple_min;
 } psc_worker_config_t;
 
 /* Protocol parameters of one connection, chosen by the cost model. */
 typedef struct psc_proto_params {
-    uint64_t eager_max; /* longest eager message; longer: rendezvous */
+    /* length of the longest eager message; longer messages go by rendezvous */
+    uint64_t eager_max;
     uint64_t zcopy_min; /* shortest eager message sent without copy */
     psc_rndv_scheme_t scheme;
     uint64_t fragment; /* longest FRAG, put or get */
@@ -51,24 +57,27 @@ typedef struct psc_proto_params {
  * gets. */
 typedef struct psc_moved {
     uint64_t messages, bytes, ns;
-    uint64_t fastest; /* ns per KiB of the fastest one */
+    uint64_t fastest; /* ns per KiB of the fastest of these messages */
 } psc_moved_t;
 
 typedef enum psc_control_kind {
-    PSC_CONTROL_LANE, /* lane `id` is up or failed: psc_lane_state */
+    PSC_CONTROL_LANE, /* lane `id` is up or has failed; see psc_lane_state */
     /* connection `id` ends or has ended (psc_conn_state), or has timed enough
      * messages (psc_conn_rates) */
     PSC_CONTROL_CONN,
-    PSC_CONTROL_CALL, /* rank `id`: psc_conn_call_state has changed */
-    PSC_CONTROL_CALLER /* rank `id`, which has no connection, calls */
+    /* psc_conn_call_state of the connection to rank `id` has changed */
+    PSC_CONTROL_CALL,
+    /* rank `id` calls this rank, and there is no connection to it here
+     * (psc_worker_callers_poll) */
+    PSC_CONTROL_CALLER
 } psc_control_kind_t;
 
-/* How far two ranks of a job have connected by a call. */
+/* How far two ranks of a job have connected by a call (psc_conn_call). */
 typedef enum psc_call_state {
     PSC_CALL_NONE,
     PSC_CALL_CALLING,
-    PSC_CALL_CALLED, /* the peer may be up */
-    PSC_CALL_UP, /* the connection is up, and owns the lane */
+    PSC_CALL_CALLED, /* the peer's side of the connection may be up already */
+    PSC_CALL_UP, /* the connection is up, and owns the lane of the call */
     PSC_CALL_FAILED
 } psc_call_state_t;
 
@@ -90,14 +99,14 @@ typedef enum psc_item_kind {
 /* A request that is not done, or a message without a receive. */
 typedef struct psc_item {
     psc_item_kind_t kind;
-    uintptr_t request; /* address of the psc_request_t; 0: a message */
-    uint64_t id; /* of the request; no other one of the worker has it */
+    uintptr_t request; /* address of the psc_request_t; 0 for a message */
+    uint64_t id; /* id of the request; no other request of the worker has it */
     uint64_t conn; /* id of the peer's connection; 0: any source, or none */
-    int32_t rank; /* of the peer; -1: any, none, or outside a World */
+    int32_t rank; /* rank of the peer; -1: any, none, or outside a World */
     uint32_t context;
     int32_t tag;
     uint64_t nbytes;
-    const char *state; /* empty if there is nothing to say */
+    const char *state; /* what the request waits for, in words; may be empty */
 } psc_item_t;
 
 /* ---- workers ---- */
@@ -127,10 +136,10 @@ void psc_worker_query(psc_worker_t *worker, int iface,
                       psc_iface_attr_t *attr_p);
 /* The function `descriptor` of psc_api_t. */
 int psc_worker_fd(psc_worker_t *worker);
-/* The control thread's sleeper, which drives the fabrics while lanes are
- * created and retired. It is woken only for arriving messages and for other
- * threads' passes, not for posted or finished requests. psc_worker_progress is
- * its progress function, for the control thread only. */
+/* The control thread's sleeper (progress/sleep.h), which drives the fabrics
+ * while lanes are created and retired. It is woken only for arriving messages
+ * and for other threads' passes, not for posted or finished requests.
+ * psc_worker_progress is its progress function, for the control thread only. */
 int psc_worker_fabric_fd(psc_worker_t *worker);
 int psc_worker_arm_fabric(psc_worker_t *worker);
 unsigned psc_worker_progress(psc_worker_t *worker);
@@ -148,20 +157,21 @@ int psc_worker_retiring(psc_worker_t *worker);
  * this function has returned 0. */
 int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p,
                        int *attended_p);
-/* Descriptor, readable while psc_worker_control_poll has events. */
+/* Returns a descriptor that is readable while psc_worker_control_poll has
+ * events. */
 int psc_worker_control_fd(psc_worker_t *worker);
 int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
                             int max);
 /* As psc_worker_control_poll, for calls of ranks that have begun or come up
  * since, which do not make control_fd readable: most need nothing of the
- * control plane. A call that is returned here while it is in flight, and one
- * that fails, is posted as other events are. */
+ * control plane. Events of a call that was returned here while it was in
+ * flight, and of a call that fails, are returned by psc_worker_control_poll. */
 int psc_worker_calls_poll(psc_worker_t *worker, psc_control_event_t *events,
                           int max);
-/* As psc_worker_control_poll, for ranks that call and to which there is no
- * connection: the control plane creates one and calls the rank, too. It polls
- * them a moment after control_fd has become readable, because most programs are
- * about to use these connections themselves. */
+/* As psc_worker_control_poll, for ranks that call this rank and to which there
+ * is no connection: the control plane creates one and calls that rank, too. It
+ * polls them a moment after control_fd has become readable, because most
+ * programs are about to use these connections themselves. */
 int psc_worker_callers_poll(psc_worker_t *worker, psc_control_event_t *events,
                             int max);
 /* Counters: their names, and their values for a worker or one connection. */
@@ -198,7 +208,8 @@ int psc_lane_state(psc_lane_t *lane);
  * Otherwise returns PSC_ERR_UNSUPPORTED; reason (PSC_REASON_MAX bytes) may have
  * an explanation. */
 int psc_lane_matching(psc_lane_t *lane, char *reason);
-/* Why the lane failed; valid until the lane is destroyed. */
+/* Returns why the lane failed; the text is valid until the lane is
+ * destroyed. */
 const char *psc_lane_reason(psc_lane_t *lane);
 /* Destroy a lane that was not installed; an installed lane is destroyed with
  * its connection. */
@@ -206,70 +217,74 @@ void psc_lane_destroy(psc_lane_t *lane);
 
 /* ---- calls: ranks of a job on one node connect without the control plane ----
  */
-/* Let connections to ranks be called over this interface, which other ranks
- * with the same key (PSC_TOKEN_SIZE bytes) call, too. Connections that come up
+/* Let this rank connect to other ranks by calls over this interface. The other
+ * ranks join with the same key (PSC_TOKEN_SIZE bytes). Connections that come up
  * by a call have these parameters. Returns a descriptor that is readable while
  * a rank calls or the process of one has ended, or a status. */
 int psc_worker_join(psc_worker_t *worker, int iface, const uint8_t *key,
                     int rank, const psc_proto_params_t *params);
-/* From now on no rank can be called, and calls of ranks are refused. */
+/* Undo psc_worker_join: from now on no rank can be called, and calls of other
+ * ranks are refused. */
 void psc_worker_part(psc_worker_t *worker);
-/* LAZY -> CONNECTING: call the connection's rank. What the peer's call or ours
- * achieves is noted as PSC_CONTROL_CALL (psc_worker_calls_poll); the connection
- * becomes UP at once. Does nothing if the rank is being called, or the
- * connection is UP. Returns an error, and changes nothing, if the rank cannot
- * be called. */
+/* LAZY -> CONNECTING: call the connection's rank. When the call begins, comes
+ * up or fails, an event PSC_CONTROL_CALL is posted (psc_worker_calls_poll).
+ * When its lane is up, the connection becomes UP without the control plane.
+ * Does nothing if the rank is being called, or the connection is UP. Returns an
+ * error, and changes nothing, if the rank cannot be called. */
 int psc_conn_call(psc_conn_t *conn);
-/* Returns a psc_call_state_t. *process_p: the peer's process, or 0. */
+/* Returns a psc_call_state_t. *process_p: the id of the peer's process, or 0 if
+ * it is not known. */
 int psc_conn_call_state(psc_conn_t *conn, int *process_p);
-/* Drop the lane of a call that has not come up. The connection stays
- * CONNECTING. */
+/* Give up a call (psc_conn_call) that has not come up: drop its lane. The
+ * connection stays CONNECTING. */
 void psc_conn_hang_up(psc_conn_t *conn);
 
 /* ---- connections ---- */
 psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank);
 int psc_conn_state(const psc_conn_t *conn);
-/* LAZY (also after connecting has failed) -> CONNECTING. */
+/* Change the connection's state from LAZY (also after connecting has failed) to
+ * CONNECTING. */
 int psc_conn_connecting(psc_conn_t *conn);
 /* CONNECTING -> UP: the lanes carry messages from now on. Lane 0 carries all
  * messages that are matched, the others help with large data. */
 int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
                      const psc_proto_params_t *params);
 /* Take the sums over the messages that were timed since the last call: those
- * that were copied out of a ring, and those that this side got. After that,
+ * that arrived by copies, and those that this side received by get. After that,
  * twice as many messages are timed before the control plane is notified
  * again. */
 void psc_conn_rates(psc_conn_t *conn, psc_moved_t *copies, psc_moved_t *gets);
-/* Use other parameters for the messages that are sent from now on. */
+/* Use these protocol parameters for the messages that are sent from now on. */
 void psc_conn_adapt(psc_conn_t *conn, const psc_proto_params_t *params);
 /* End all outstanding operations with the status. A CONNECTING connection that
  * fails with PSC_ERR_CONNECT becomes LAZY again. */
 void psc_conn_fail(psc_conn_t *conn, int status);
-/* The precon link has reported the end of the peer's process: deliver what has
- * arrived, then fail the connection with PEER_LOST. Returns PSC_INPROGRESS if
- * more may be in flight and the lane will report its end itself; call again,
- * with `last` after the grace period (a child of the peer may keep its stream
- * open). */
+/* The precon link (between the control planes) has reported the end of the
+ * peer's process: deliver what has arrived, then fail the connection with
+ * PEER_LOST. Returns PSC_INPROGRESS if more may be in flight and the lane will
+ * report its end itself; call again, with `last` after the grace period (a
+ * child of the peer may keep its stream open). */
 int psc_conn_peer_ended(psc_conn_t *conn, int last);
 /* Returns 1 if one of the lanes has failed, and the connection is going to
  * fail. */
 int psc_conn_lane_lost(psc_conn_t *conn);
 /* Returns 1 if the connection has lost this lane and goes on without it.
- * *rail_p and reason (PSC_REASON_MAX bytes) are that lane's. */
+ * *rail_p: that lane's rail; reason (PSC_REASON_MAX bytes): why it failed. */
 int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
                        char *reason);
 /* Begin to connect a new lane in place of this one, which the connection has
- * lost. Returns PSC_ERR_NO_RESOURCE if both sides have not sealed it yet, or
- * the connection is not UP. */
+ * lost. Returns PSC_ERR_NO_RESOURCE if the fabric has not released the lost
+ * lane on both sides yet, or the connection is not UP. */
 int psc_conn_join_begin(psc_conn_t *conn, uint32_t lane);
-/* Put the new lane, which is up, into the place of the lost one. The new lane
- * is used once the peer has done the same. Returns PSC_ERR_INVALID, and leaves
- * the lane to the caller, if the connection is not UP any more. */
+/* Put the new lane `joined`, which is up, into the place of the lost lane. The
+ * new lane is used once the peer has done the same. Returns PSC_ERR_INVALID,
+ * and leaves the lane to the caller, if the connection is not UP any more. */
 int psc_conn_join(psc_conn_t *conn, uint32_t lane, psc_lane_t *joined);
-/* The new lane has not come up; psc_conn_join_begin may be called again. */
+/* Call if the new lane of psc_conn_join_begin has not come up;
+ * psc_conn_join_begin may be called again. */
 void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane);
-/* The transport's reason why the connection failed; empty if it has given none.
- * text: PSC_REASON_MAX bytes. */
+/* Copies the transport's reason why the connection failed into `text`
+ * (PSC_REASON_MAX bytes); empty if it has given none. */
 void psc_conn_reason(psc_conn_t *conn, char *text);
 /* UP -> CLOSING: refuse new sends, send the queued ones, then notify the peer;
  * CLOSED when the peer has acknowledged. LAZY -> CLOSED at once. */
@@ -292,7 +307,7 @@ int psc_memory_pin(psc_worker_t *worker, void *base, size_t len,
                    psc_block_t **block_p);
 void psc_memory_unpin(psc_worker_t *worker, psc_block_t *block);
 
-/* Address of the psc_api_t, for the binding. */
+/* Returns the address of the psc_api_t, for the binding. */
 uintptr_t psc_api_address(void);
 uint32_t psc_api_abi(void);
 /* CDEF END */

@@ -12,59 +12,78 @@
     X(received_bytes)                                                          \
     X(copied_bytes)        /* payload written from one memory to another, by   \
                               this side or by the fabric for it */             \
-    X(registrations)       /* memory registered for one message */             \
-    X(eager_short)         /* sent in one small piece, am_short */             \
-    X(eager_bcopy)         /* sent through a copy */                           \
-    X(eager_zcopy)         /* sent from the user's buffer */                   \
+    X(registrations)       /* registrations of memory for one message only */  \
+    X(eager_short)         /* messages sent by am_short, in one small piece */ \
+    X(eager_bcopy)         /* messages sent by am_bcopy, through a copy */     \
+    X(eager_zcopy)         /* messages sent by am_zcopy, from the user's       \
+                              buffer */                                        \
     X(rndv_rts)            /* rendezvous begun by this side */                 \
     X(rndv_put)            /* rendezvous whose data this side put */           \
     X(rndv_get)            /* rendezvous whose data this side got */           \
-    X(rndv_am)             /* rendezvous whose data this side fragmented */    \
-    X(rndv_fallback)       /* put or get was preferred but impossible */       \
+    X(rndv_am)             /* rendezvous whose data this side sent as FRAGs */ \
+    X(rndv_fallback)       /* rendezvous for which put or get was preferred,   \
+                              but could not be used */                         \
     X(rndv_fin)            /* FIN messages, each for one or more requests */   \
     X(fragments)           /* puts, gets and FRAGs issued */                   \
     X(fragments_again)     /* FRAGs sent again after a rail was lost */        \
     X(rails_lost)          /* lanes lost by connections that went on */        \
     X(rails_joined)        /* lanes that took the place of lost ones */        \
     X(unexpected)          /* messages that arrived before their receive */    \
-    X(unexpected_copied)   /* bytes of unexpected messages, copied */          \
-    X(unexpected_held)     /* messages left in the fabric's buffer instead */  \
-    X(given_back)          /* receives whose message was put back */           \
+    X(unexpected_copied)   /* bytes of unexpected messages that were copied */ \
+    X(unexpected_held)     /* unexpected messages that were left in a buffer   \
+                              of the fabric, not copied */                     \
+    X(given_back)          /* receives that put their message back             \
+                              (giveback.h) */                                  \
     X(tag_posted)          /* receives posted to the fabric */                 \
     X(tag_matched)         /* posted receives that the fabric matched */       \
-    X(tag_put_matched)     /* long messages put into posted receives */        \
-    X(tag_put_missed)      /* long messages put without a posted receive */    \
-    X(tuple_exposed)       /* receives that the peer could see */              \
-    X(tuple_hidden)        /* receives that were not shown when posted */      \
-    X(tuple_placed)        /* long messages put into receives of the peer */   \
-    X(tuple_taken)         /* receives that the peer took */                   \
-    X(tuple_unseen)        /* a receive fitted, but an earlier message may     \
-                              not have been matched yet */                     \
-    X(tuple_none)          /* long messages for which no receive was seen */   \
-    X(tuple_skipped)       /* long messages for which the sender did not look, \
-                              because it had looked in vain */                 \
-    X(credits_withheld)    /* unexpected messages beyond the bound */          \
-    X(credits_exhausted)   /* eager sends turned into rendezvous */            \
-    X(credit_messages)     /* explicit credit returns */                       \
+    X(tag_put_matched)     /* long messages put (tag_put) into posted          \
+                              receives */                                      \
+    X(tag_put_missed)      /* long messages put (tag_put) that met no posted   \
+                              receive */                                       \
+    X(tuple_exposed)       /* receives that were exposed to the peer, which    \
+                              may claim them (proto/tuple.h) */                \
+    X(tuple_hidden)        /* long receives not exposed to the peer when       \
+                              posted */                                        \
+    X(tuple_placed)        /* long messages copied into exposed receives */    \
+    X(tuple_taken)         /* exposed receives that the peer claimed */        \
+    X(tuple_unseen)        /* long messages that fitted an exposed receive,    \
+                              but did not claim it: an earlier message may not \
+                              have been matched yet */                         \
+    X(tuple_none)          /* long messages for which no exposed receive       \
+                              fitted */                                        \
+    X(tuple_skipped)       /* long messages for which no exposed receive was   \
+                              looked for, because too many of the last ones    \
+                              had found none */                                \
+    X(credits_withheld)    /* messages kept beyond PSP_UNEXPECTED_MAX */       \
+    X(credits_exhausted)   /* short messages sent by rendezvous for want of    \
+                              credit */                                        \
+    X(credit_messages)     /* CREDIT messages sent */                          \
     X(back_pressure)       /* sends that had to wait for the fabric */         \
-    X(am_sent)             /* user's active messages */                        \
+    X(am_sent)             /* user's active messages that were sent */         \
     X(am_received)                                                             \
-    X(am_dropped)          /* received without a handler */                    \
-    X(am_unsent)           /* posted, but their connection ended first */      \
-    X(offered)             /* buffers whose keys a message carried */          \
-    X(fetched)             /* buffers got by the keys of an offer */           \
-    X(rma_put)             /* one-sided by the fabric */                       \
+    X(am_dropped)          /* user's active messages that arrived without a    \
+                              handler */                                       \
+    X(am_unsent)           /* messages of am_post whose connection ended       \
+                              before they were sent */                         \
+    X(offered)             /* buffers offered to the peer (psc_api_t.offer) */ \
+    X(fetched)             /* buffers of the peer's offers that were           \
+                              fetched */                                       \
+    X(rma_put)             /* puts of the program that the fabric executed */  \
     X(rma_get)                                                                 \
-    X(rma_emulated)        /* one-sided by messages */                         \
-    X(rma_refused)         /* requests of peers outside a region */            \
+    X(rma_emulated)        /* puts and gets of the program done by messages */ \
+    X(rma_refused)         /* puts and gets of peers outside any open          \
+                              region */                                        \
     X(lent)                /* messages sent by lending their pages */          \
-    X(lend_copied)         /* lend was asked for and not possible */           \
-    X(views_mapped)        /* received as a view of the sender's pages */      \
-    X(views_kept)          /* mapped views, copied because the peer ended */   \
-    X(segments_mapped)     /* segments of peers' pools, per connection */      \
-    X(pool_exhausted)      /* blocks that did not fit into the pool */         \
-    X(lock_waits)          /* calls that met another thread in the library */  \
-    X(lock_longest_ns)     /* the longest such wait */                         \
+    X(lend_copied)         /* messages to be lent that had to be copied */     \
+    X(views_mapped)        /* messages received as a view of the sender's      \
+                              pages */                                         \
+    X(views_kept)          /* views of lent messages that were copied when     \
+                              their connection ended */                        \
+    X(segments_mapped)     /* segments of peers' pools that were mapped */     \
+    X(pool_exhausted)      /* blocks of memory that did not fit into the       \
+                              pool */                                          \
+    X(lock_waits)          /* calls that waited for the worker's lock */       \
+    X(lock_longest_ns)     /* the longest wait for the worker's lock, in ns */ \
     X(late_wakeups)        /* sleeps that ended by their time limit although   \
                               an event was pending */                          \
     X(connections_up)      /* connections that reached state UP */             \

@@ -64,8 +64,8 @@ static inline void req_state_set(psc_req_t *req, psc_request_state_t state)
         psc_follower_wake(psc_req_worker(req), req->follower);
 }
 
-/* Release the core's hold. As soon as the state has changed, the consumer may
- * free the request. */
+/* Release the core's hold on the request. As soon as the state has changed, the
+ * consumer may free it. */
 static void req_drop(psc_req_t *req, bool notify)
 {
     psc_worker_t *worker = psc_req_worker(req);
@@ -112,7 +112,9 @@ void psc_req_returned(psc_req_t *req)
 
 void psc_req_matched(psc_req_t *req)
 {
-    req->inside = false; /* the request is queued, or about to be returned */
+    /* the call that has set `inside` returns an unfinished request, so the
+     * consumer is notified when it ends */
+    req->inside = false;
     req_state_set(req, PSC_REQUEST_MATCHED);
     if (req->head.flags & PSC_FLAG_NOTIFY)
         psc_completion_add(&psc_req_worker(req)->requests.completions, req, 0);

@@ -7,17 +7,20 @@
 
 /* End a request: set result.status and notify its consumer. */
 void psc_req_finish(psc_req_t *req, psc_status_t status);
-/* Notify the consumer of a request that has ended during a call with
- * req->inside set, and release the core's hold on it. */
+/* Release the core's hold on a request that has ended during a call with
+ * req->inside set (which need not notify), and notify the consumer after
+ * all. */
 void psc_req_notify(psc_req_t *req);
 /* Release the core's hold on a request that has ended during a call with
- * req->inside set. */
+ * req->inside set: the call returns the result itself. */
 void psc_req_returned(psc_req_t *req);
 /* A receive without buffer has matched a message: notify its consumer. */
 void psc_req_matched(psc_req_t *req);
-/* Release the consumer's hold. */
+/* Release the consumer's hold on the request; the last hold that is released
+ * frees it (completion.h). */
 void psc_req_release(psc_req_t *req);
-/* Release this lane's registration and key of the request. */
+/* Release the registration and the peer's key that the request has for this
+ * lane. */
 void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane);
 
 #endif

@@ -18,7 +18,7 @@ static psc_status_t iface_adopt(psc_iface_slot_t *slot, char *reason)
     status = psc_iface_check_attr(slot->ops, &slot->attr, reason);
     if (status != PSC_OK)
         return status;
-    /* the sleepers have armed without this interface */
+    /* sleepers that are armed do not watch this interface yet */
     psc_wake(slot->worker, PSC_WAKE_SPENT);
     if (psc_sleepers_watch(slot->worker, slot) < 0) {
         snprintf(reason, PSC_REASON_MAX, "its event descriptor: %s",

@@ -7,12 +7,12 @@
 /* ---- calls ---- */
 
 /* A transport with the capability `cap`, and without `unless`, must have the
- * call. */
+ * function `call` in its table. */
 typedef struct iface_need {
     uint64_t cap, unless;
     const char *name;
     const char *call;
-    size_t offset; /* offset of the call in psc_transport_ops_t */
+    size_t offset; /* offset of that function in psc_transport_ops_t */
 } iface_need_t;
 
 #define NEED_UNLESS(cap_, unless_, call_)                                      \

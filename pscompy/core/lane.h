@@ -13,7 +13,8 @@ psc_lane_t *psc_lane_open(psc_worker_t *worker, psc_iface_slot_t *slot,
 void psc_lane_state_set(psc_lane_t *lane, psc_lane_state_t state);
 void psc_lane_fail(psc_lane_t *lane, psc_status_t status);
 void psc_lane_retire(psc_lane_t *lane);
-/* A spare lane has failed: retire it; the connection goes on without it. */
+/* A spare lane (psc_lane_spare) has failed: retire it; the connection goes on
+ * without it. */
 void psc_lane_lose(psc_lane_t *lane);
 /* The peer has lost this spare lane, and reads nothing from it any more: lose
  * it here, too. */
@@ -29,7 +30,7 @@ void psc_lane_progress_retiring(psc_worker_t *worker, bool force);
 /* Returns true if the fabric matches the lane's messages. reason:
  * PSC_REASON_MAX bytes. */
 bool psc_lane_tagged(const psc_lane_t *lane, char *reason);
-/* Send one control message, or a small piece, on a lane. */
+/* Send one small active message on a lane, by am_short or am_bcopy. */
 psc_status_t psc_lane_send(psc_lane_t *lane, psc_wire_id_t id,
                            const void *header, uint8_t header_len,
                            const void *payload, size_t len);

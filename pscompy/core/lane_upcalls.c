@@ -55,17 +55,20 @@ static void lane_fail_conn(psc_lane_t *lane)
         psc_lane_lose(lane);
         return;
     }
-    /* If lane 0 still has to report the end, the control plane waits for it. */
+    /* If lane 0 will still report the peer's end, the control plane waits for
+     * that. */
     if (lane_before_main(lane)) {
         psc_notice_post(&conn->worker->notices, &conn->notice);
         return;
     }
     if (conn->closing.sent || conn->closing.received)
         status = PSC_ERR_CLOSED;
-    else if (status == PSC_ERR_CLOSED) /* a normal end needs a CLOSE */
+    /* the peer has ended without a CLOSE message */
+    else if (status == PSC_ERR_CLOSED)
         status = PSC_ERR_PEER_LOST;
     psc_conn_fail_locked(conn, status);
-    /* the connection had ended before; its CLOSE_ACK cannot be sent any more */
+    /* the connection had ended before, so its lanes are not retired yet, and
+     * its CLOSE_ACK cannot be sent any more */
     if (!lane->closing)
         psc_lane_retire(lane);
 }
@@ -136,7 +139,8 @@ static void lane_tag_goes_on(psc_ep_t *ep, uint64_t bits, uint8_t id,
 {
     const psc_conn_t *conn = lane_of(ep)->conn;
     psc_wire_eager_t wire = {
-        .credit = conn ? conn->flow.limit : 0, /* unchanged */
+        /* leaves the known limit unchanged */
+        .credit = conn ? conn->flow.limit : 0,
         .tag = (uint32_t)(bits & PSC_TAG_MASK),
         .context = (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT),
     };
@@ -372,7 +376,7 @@ static psc_status_t lane_rank_calls(psc_iface_t *iface, int rank)
 {
     psc_worker_t *worker = ((psc_iface_slot_t *)iface->user)->worker;
 
-    if (!worker->interfaces.calls) /* psc_worker_part was called */
+    if (!worker->interfaces.calls) /* calls are refused after psc_worker_part */
         return PSC_ERR_INVALID;
     psc_list_for_each(conn, &worker->conns, psc_conn_t, link)
         if (conn->rank == rank)

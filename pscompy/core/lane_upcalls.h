@@ -12,7 +12,7 @@ psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
                                const psc_proto_params_t *params);
 /* Put a new lane into the place of a lost one; see psc_conn_join. */
 psc_status_t psc_lane_join(psc_conn_t *conn, uint32_t index, psc_lane_t *lane);
-/* Call the connection's rank; see psc_conn_call. */
+/* Connect to the connection's rank by a call; see psc_conn_call. */
 psc_status_t psc_call_begin(psc_conn_t *conn);
 /* The peer has violated the protocol on this lane: end the connection. */
 void psc_lane_break(psc_lane_t *lane, psc_status_t status);

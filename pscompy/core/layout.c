@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Inlined for each short run length, so that the copy of a run is one move
- * instruction. */
+/* Copy `n` runs of `run` bytes whose addresses are `stride` apart. Inlined for
+ * each short run length, so that the copy of a run is one move instruction. */
 static inline __attribute__((always_inline)) void
 layout_copy_runs(char *at, int64_t stride, char *flat, size_t run, uint64_t n,
                  bool pack)
@@ -12,7 +12,8 @@ layout_copy_runs(char *at, int64_t stride, char *flat, size_t run, uint64_t n,
         memcpy(pack ? flat : at, pack ? at : flat, run);
 }
 
-/* Copy `n` runs whose addresses are `stride` apart. */
+/* Copy `n` runs whose addresses are `stride` apart, by the code for their
+ * length. */
 static inline __attribute__((always_inline)) void
 layout_copy_row(char *at, int64_t stride, char *flat, size_t run, uint64_t n,
                 bool pack)

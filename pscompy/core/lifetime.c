@@ -63,12 +63,13 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config)
 
 /* ---- end ---- */
 
-/* Time for retiring lanes to be released by the fabric. */
+/* How long psc_worker_destroy waits until the fabric has released all retiring
+ * lanes. */
 #define WORKER_STOP_NS 2000000000
 
-/* Sleep until a fabric has something, at most a millisecond, because not each
- * fabric has events. A fabric that was armed looks at everything when it is
- * polled next. */
+/* Sleep until a fabric has something to do, at most a millisecond, because not
+ * each fabric has an event descriptor. A fabric that was armed checks
+ * everything when it is polled next. */
 static void worker_rest(psc_worker_t *worker)
 {
     psc_sleeper_t *self = &worker->wait.poller;
@@ -103,7 +104,7 @@ unsigned psc_worker_destroy(psc_worker_t *worker)
 
     psc_thread_stop(worker);
     if (psc_worker_enter(worker, 0) != PSC_OK)
-        return 0; /* forked: the worker is the parent's */
+        return 0; /* a forked child: the worker belongs to the parent */
     reached = worker_stop(worker);
     psc_protocols_stop(worker);
     psc_conn_destroy_all(worker);

@@ -12,22 +12,28 @@
 typedef struct psc_notice {
     psc_link_t link;
     psc_control_event_t event;
-    /* listed in `quiet`: it waits until the control thread asks for quiet
-     * notices */
+    /* listed in `quiet`: it waits until the control thread calls
+     * psc_worker_calls_poll */
     bool quiet;
-    bool ended; /* never posted again */
+    /* the owner is being destroyed, so the notice is never posted again */
+    bool ended;
 } psc_notice_t;
 
 typedef struct psc_notices {
-    int fd; /* readable while there is something to read */
+    /* eventfd, readable while a notice in `posted` or a change of n_holding is
+     * to be read */
+    int fd;
     psc_list_t posted;
-    psc_list_t quiet; /* notices that do not make fd readable */
-    /* notices of ranks that call and to which there is no connection */
+    /* notices for psc_worker_calls_poll, which do not make fd readable */
+    psc_list_t quiet;
+    /* notices of ranks that call this rank and to which there is no connection
+     * (psc_worker_callers_poll) */
     psc_list_t callers;
-    /* number of interfaces that hold sent messages back, and of calls in
-     * flight, plus 1 if callers wait */
+    /* number of interfaces that hold sent messages back, plus the calls in
+     * flight, plus 1 if `callers` is not empty */
     uint32_t n_holding;
-    bool holding_reported; /* the control thread was notified of n_holding */
+    /* the control thread was notified that n_holding is not 0 */
+    bool holding_reported;
     int log_fd, log_level;
 } psc_notices_t;
 
@@ -38,8 +44,9 @@ void psc_notices_close(psc_notices_t *notices);
 void psc_notice_init(psc_notice_t *notice, psc_control_kind_t kind,
                      uint64_t id);
 void psc_notice_post(psc_notices_t *notices, psc_notice_t *notice);
-/* List a rank that calls, to which there is no connection. Most programs soon
- * use such a connection, which then answers the call. */
+/* Add a rank that calls this rank, and to which there is no connection, to
+ * `callers`. Most programs soon use such a connection, which then answers the
+ * call. */
 psc_status_t psc_notice_caller(psc_notices_t *notices, int rank);
 int psc_notices_take_callers(psc_notices_t *notices,
                              psc_control_event_t *events, int max);
@@ -57,8 +64,8 @@ int psc_notices_take_quiet(psc_notices_t *notices, psc_control_event_t *events,
 /* Make fd readable although no notice is posted, so that the control thread
  * wakes and looks. */
 void psc_notices_ring(psc_notices_t *notices);
-/* Count the interfaces that hold sent messages, and the calls in flight; change
- * is +1 or -1. */
+/* Count the interfaces that hold sent messages back, and the calls in flight
+ * (psc_notices_t.n_holding); change is +1 or -1. */
 void psc_notices_hold(psc_notices_t *notices, int change);
 void psc_notices_log(const psc_notices_t *notices, int level, const char *line);
 

@@ -5,8 +5,8 @@
 
 /* ---- the bulk: state that only some requests need ---- */
 
-/* The bulk of all requests that have none of their own: all zero, and never
- * written. */
+/* Returns the psc_bulk_t that all requests without one of their own share: it
+ * is all zero, and never written. */
 static psc_bulk_t *req_no_bulk(void)
 {
     static const psc_bulk_t none;
@@ -25,8 +25,8 @@ bool psc_req_extend(psc_req_t *req)
 
     if (psc_req_extended(req))
         return true;
-    /* malloc, because calloc of the C library does not use the thread's
-     * cache */
+    /* malloc, because the C library's calloc does not use the thread's cache of
+     * free memory */
     bulk = malloc(sizeof *bulk);
     if (!bulk)
         return false;
@@ -67,7 +67,8 @@ static psc_status_t req_pool_grow(psc_requests_t *requests)
     uint32_t n = requests->n_chunks;
     psc_req_chunk_t **chunks = requests->chunks, *chunk;
 
-    if ((n & (n - 1)) == 0) { /* full: the capacity is a power of two */
+    /* the array of chunks is full: its capacity is a power of two */
+    if ((n & (n - 1)) == 0) {
         chunks = realloc(chunks, (n ? 2 * n : 1) * sizeof *chunks);
         if (!chunks)
             return PSC_ERR_NO_MEMORY;
@@ -90,7 +91,7 @@ static psc_status_t req_pool_grow(psc_requests_t *requests)
     return PSC_OK;
 }
 
-/* Free the request's copy of the iov. */
+/* Free the request's copy of the array of pieces. */
 static void req_drop_iov(psc_req_t *req)
 {
     if (req->n_iov > 1)

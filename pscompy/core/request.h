@@ -10,7 +10,8 @@ typedef struct psc_requests {
     psc_worker_t *worker;
     psc_req_chunk_t **chunks;
     uint32_t n_chunks;
-    uint32_t n_used; /* requests in use, or freed and not recycled yet */
+    /* requests that are in use, or that were freed and not recycled yet */
+    uint32_t n_used;
     psc_list_t free;
     psc_completions_t completions;
 } psc_requests_t;
@@ -30,9 +31,9 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind);
 /* As psc_req_create, with memory for `bulk`: for operations that may be more
  * than an eager message into a posted receive. */
 psc_req_t *psc_req_create_bulk(psc_requests_t *requests, psc_req_kind_t kind);
-/* Give the request memory for `bulk`, unless it has some. Without it, all of
- * `bulk` reads as zero and must not be written. Returns false if memory is
- * short. */
+/* Give the request memory for `bulk`, unless it has some. A request without
+ * such memory has a shared `bulk`, which is all zero and must not be written.
+ * Returns false if memory is short. */
 bool psc_req_extend(psc_req_t *req);
 bool psc_req_extended(const psc_req_t *req);
 /* Take the request out of the connection's work queue, if it is there. */
@@ -46,7 +47,8 @@ psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov,
 uint64_t psc_req_id(const psc_req_t *req);
 /* Returns the request with this index in the pool, even if it is free. */
 psc_req_t *psc_req_at(const psc_requests_t *requests, uint32_t index);
-/* Returns NULL if the id does not identify a request in use. */
+/* Returns the request with this id; NULL if the id does not identify a request
+ * in use. */
 psc_req_t *psc_req_find(const psc_requests_t *requests, uint64_t id);
 
 #endif

@@ -9,7 +9,8 @@
 struct psc_upward {
     /* ---- messages and requests ---- */
 
-    /* Dispatch a message that a lane delivers. An error breaks the lane. */
+    /* Handle a message that a lane delivers. After an error the connection is
+     * ended (psc_lane_break). */
     psc_status_t (*arrived)(psc_lane_t *lane, const psc_am_t *am);
     /* The payload of a message begins to arrive; lane->incoming has the
      * message's id and lengths. */
@@ -21,8 +22,8 @@ struct psc_upward {
 
     /* ---- control messages ---- */
 
-    /* Send CREDIT, CLOSE, CLOSE_ACK, or LANE_DOWN or LANE_UP for the first
-     * lane that is due. Returns false if lane 0 is full. */
+    /* Send CREDIT, CLOSE, CLOSE_ACK, or LANE_DOWN or LANE_UP for the first lane
+     * for which it is due. Returns false if lane 0 is full. */
     bool (*send_control)(psc_conn_t *conn, psc_wire_id_t id);
     /* Send the FINs of the requests in conn->work.fins. Returns true if any
      * request was ended. */
@@ -40,8 +41,8 @@ struct psc_upward {
     void (*lane_lost)(psc_lane_t *lane);
     /* The fabric has released a spare lane that was lost. */
     void (*lane_sealed)(psc_lane_t *lane);
-    /* The connection's lanes are installed, and early messages are
-     * delivered. */
+    /* The connection's lanes are installed, and the messages that arrived
+     * before were delivered. */
     void (*conn_up)(psc_conn_t *conn);
     /* End all outstanding operations with the status. Messages that have
      * arrived completely may still be received. */

@@ -18,20 +18,25 @@
     X(EAGER, psc_wire_eager_t)     /* payload: the message */                  \
     X(RTS, psc_wire_rts_t)         /* payload: packed keys for get */          \
     X(RTR, psc_wire_rtr_t)         /* payload: packed keys for put */          \
-    X(FRAG, psc_wire_frag_t)       /* payload: bytes at offset */              \
-    X(FIN, psc_wire_fin_t)         /* payload: further ids, 8 bytes each */    \
+    X(FRAG, psc_wire_frag_t)       /* payload: the message's bytes at          \
+                                      `offset` */                              \
+    X(FIN, psc_wire_fin_t)         /* payload: further request ids, 8 bytes    \
+                                      each */                                  \
     X(CREDIT, psc_wire_credit_t)                                               \
     X(CLOSE, psc_wire_credit_t)                                                \
     X(CLOSE_ACK, psc_wire_credit_t)                                            \
     X(RMA_PUT, psc_wire_rma_t)     /* no payload */                            \
     X(RMA_GET, psc_wire_rma_t)                                                 \
     X(TAKEN, psc_wire_taken_t)                                                 \
-    X(LANE_DOWN, psc_wire_lane_t)  /* a lane is lost, and read no more */      \
+    X(LANE_DOWN, psc_wire_lane_t)  /* a lane is lost: the sender reads nothing \
+                                      from it any more */                      \
     X(LANE_UP, psc_wire_lane_t)    /* a new lane replaces a lost one */        \
-    X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place    \
-                                      of an RTS; see tag.h */                  \
-    X(MISSED, psc_wire_eager_t)    /* mark met no receive; RTS follows */      \
-    X(WHOLE, psc_wire_eager_t)     /* mark with the message as payload */
+    X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place of \
+                                      an RTS; see tag.h */                     \
+    X(MISSED, psc_wire_eager_t)    /* a message whose payload, sent with the   \
+                                      mark, met no receive; its RTS follows */ \
+    X(WHOLE, psc_wire_eager_t)     /* a complete message that was sent with    \
+                                      the mark; see tag.h */
 
 typedef enum psc_wire_id {
 #define PSC_WIRE_ENUM(name, type) PSC_WIRE_##name,
@@ -40,8 +45,8 @@ typedef enum psc_wire_id {
         PSC_WIRE_COUNT
 } psc_wire_id_t;
 
-/* Ids from here on are made by a fabric that matches; a peer may not send
- * them. */
+/* Active messages with ids from here on are made on the receiving side, from
+ * the tagged messages of a fabric that matches; a peer may not send them. */
 #define PSC_WIRE_MATCHED PSC_WIRE_MARK
 
 typedef struct psc_wire_credit {
@@ -52,10 +57,11 @@ typedef struct psc_wire_eager {
     uint32_t credit;
     uint32_t tag;
     uint16_t context;
-    uint16_t aux;     /* length of an active message's header */
+    uint16_t aux; /* length of an active message's header */
 } psc_wire_eager_t;
 
-/* The payload of MISSED, from which a placeholder is made. */
+/* The payload of MISSED. A placeholder (the record of a message whose RTS will
+ * follow; see tag.h) is made from it. */
 typedef struct psc_wire_missed {
     uint64_t len;
     uint32_t number, reserved;
@@ -67,17 +73,18 @@ typedef struct psc_wire_rts {
     uint16_t context;
     uint16_t aux;
     uint16_t n_keys;
-    uint16_t flags;   /* PSC_RTS_... */
+    uint16_t flags; /* PSC_RTS_ bits */
     uint64_t send_id;
     uint64_t len;
-    uint64_t offset;  /* offset of the message in the memory of the keys */
+    /* offset of the message in the memory that the keys open */
+    uint64_t offset;
 } psc_wire_rts_t;
 
-/* Flag of an RTS: the message is lent; the receiver may read the sender's
- * memory until it sends FIN. */
+/* Flag of an RTS: the message is lent; its receiver may read the sender's
+ * memory until the receiver sends FIN. */
 #define PSC_RTS_LENT 0x1u
-/* Flag of an RTS: the receiver has a placeholder of this message already; aux
- * is the placeholder's number. */
+/* Flag of an RTS: the receiver has a placeholder of this message already (see
+ * tag.h); aux is the placeholder's number. */
 #define PSC_RTS_LATE 0x2u
 
 /* An offer, which a message of the program contains: this head; then for each
@@ -85,17 +92,18 @@ typedef struct psc_wire_rts {
 typedef struct psc_wire_offer {
     uint64_t send_id;
     uint32_t n_parts;
-    uint32_t n_keys; /* of each buffer; 0: the receiver asks for fragments */
+    /* keys of each buffer; 0: the receiver asks for fragments */
+    uint32_t n_keys;
 } psc_wire_offer_t;
 
 typedef struct psc_wire_part {
     uint64_t len;
-    uint64_t offset; /* of the buffer in the memory of the keys */
+    uint64_t offset; /* offset of the buffer in the memory that the keys open */
 } psc_wire_part_t;
 
 typedef struct psc_wire_rtr {
     uint32_t credit;
-    uint32_t n_keys; /* 0: send fragments as active messages */
+    uint32_t n_keys; /* number of keys; 0: the data is to be sent as FRAGs */
     uint64_t send_id;
     uint64_t recv_id;
     uint64_t len; /* bytes to send, at most the RTS's len */
@@ -111,7 +119,7 @@ typedef struct psc_wire_frag {
 typedef struct psc_wire_fin {
     uint32_t credit;
     int32_t status;
-    uint64_t request_id; /* request id of the FIN's receiver */
+    uint64_t request_id; /* id of a request of the FIN's receiver */
 } psc_wire_fin_t;
 
 /* A lent message was matched and is in use: its FIN may take long. */
@@ -130,7 +138,7 @@ typedef struct psc_wire_lane {
 typedef struct psc_wire_rma {
     uint32_t credit;
     uint32_t reserved;
-    uint64_t request_id; /* request id of the origin */
+    uint64_t request_id; /* id of the origin's request */
     uint64_t region;
     uint64_t nonce;
     uint64_t offset;

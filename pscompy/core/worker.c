@@ -10,7 +10,7 @@
 
 /* ---- the lock ---- */
 
-/* Take the lock that another thread holds, and count the wait. */
+/* Wait for the lock, which another thread holds, and count the wait. */
 static void worker_wait_for_lock(psc_worker_t *worker)
 {
     uint64_t *values = worker->counters.value;
@@ -72,7 +72,8 @@ static void worker_leave_slowly(psc_worker_t *worker)
         psc_futex_wake(woken[--n], 1);
 }
 
-/* Work that another thread queues just before the release is done, too. */
+/* Work that another thread queues just before the lock is released is done
+ * here, too. */
 void psc_worker_leave(psc_worker_t *worker)
 {
     do {

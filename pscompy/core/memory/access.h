@@ -23,9 +23,10 @@ typedef struct psc_target {
 } psc_target_t;
 
 void psc_target_init(psc_target_t *target);
-/* Add a request that reads or writes the region's memory until it is done. */
+/* Add an access to the region's list: a local request that reads or writes the
+ * region's memory until it is done. */
 void psc_target_admit(psc_target_t *target, psc_req_t *req);
-/* Remove a request that is done. */
+/* Remove an access (its local request) that is done from the region's list. */
 void psc_target_leave(psc_req_t *req);
 /* Refuse all accesses: each origin gets PSC_ERR_INVALID in the FIN, and data
  * that it still sends is discarded. Returns PSC_OK if no access reaches the
@@ -35,11 +36,12 @@ psc_status_t psc_target_close(psc_target_t *target);
 
 /* ---- the payload that is arriving on a lane ---- */
 
-/* Receive a payload into memory of its own, if there is any; `in` has its id
- * and its lengths. */
+/* Receive a payload into a bounce buffer, if there is memory for one; `in` has
+ * the message's id and its lengths. */
 void psc_landing_bounce(psc_incoming_t *in, const void *header,
                         psc_dest_t *dest_p);
-/* Discard the rest of the payload and free its bounce buffer. */
+/* Discard the rest of the payload that is arriving on the lane, and free its
+ * bounce buffer. */
 void psc_landing_drop(psc_lane_t *lane);
 
 /* ---- requests that have failed ---- */
@@ -53,7 +55,8 @@ void psc_req_fail(psc_req_t *req, psc_status_t status);
  * finished yet; for a peer's writes it waits on the worker's list
  * `revoking`. */
 void psc_access_settle(psc_req_t *req);
-/* Try again to finish the requests in `revoking`. */
+/* Try again to finish the failed requests in the worker's list
+ * ends.revoking. */
 void psc_access_progress(psc_worker_t *worker);
 /* Revoke the keys that peers were given for a lane that is being closed.
  * Returns PSC_INPROGRESS while a peer may be writing by one of them; the lane's

@@ -79,8 +79,8 @@ static bool pool_split(psc_pool_t *pool, unsigned wanted)
         if (!psc_pool_block_add(pool, block->segment,
                                 psc_pool_offset(block) + block->len, order,
                                 block->len))
-            /* no memory for a record: the other half is unused until the
-             * segment is freed */
+            /* no memory for the record of the other half, which is unused until
+             * the segment is freed */
             break;
     }
     psc_list_push_front(&pool->free[order], &block->link);

@@ -6,14 +6,15 @@
 
 #include "segment.h"
 
-/* Highest order of a shared segment, which has up to 4 KiB << 14. */
+/* Highest order of a segment that is split into blocks: it has up to 4 KiB <<
+ * 14 bytes. */
 #define PSC_POOL_TOP 14u
 /* Order of a large block, which has a segment of its own. */
 #define PSC_POOL_LARGE (PSC_POOL_TOP + 1)
 
 typedef struct psc_pool_block {
     psc_block_t head; /* first: the part that consumers see */
-    psc_link_t link;  /* in a free list of the pool */
+    psc_link_t link;  /* link in a free list of the pool (psc_pool_t.free) */
     struct psc_pool *pool;
     psc_segment_t *segment;
     size_t len;
@@ -23,11 +24,13 @@ typedef struct psc_pool_block {
 
 typedef struct psc_pool {
     psc_lock_t lock;
-    atomic_uint refs; /* references by the worker, blocks in use, and views */
+    /* number of references: by the worker, by blocks in use, and by views */
+    atomic_uint refs;
     atomic_bool forked;
     psc_lock_t gate; /* protects `worker`: it is not freed while this is held */
     psc_worker_t *worker; /* NULL after the worker has ended */
-    uint64_t max, bytes; /* limit and sum of the lengths of segments */
+    /* the limit on the lengths of all segments together, and their sum */
+    uint64_t max, bytes;
     atomic_uint n_segments;
     psc_list_t segments;
     psc_list_t free[PSC_POOL_LARGE + 1];
@@ -37,19 +40,20 @@ typedef struct psc_pool {
  * length. */
 size_t psc_pool_order_len(unsigned order);
 unsigned psc_pool_order(size_t nbytes);
-/* Offset of the block in its segment. */
+/* Returns the offset of the block in its segment. */
 size_t psc_pool_offset(const psc_pool_block_t *block);
 /* Add a free block to a segment. Returns NULL if memory is short. */
 psc_pool_block_t *psc_pool_block_add(psc_pool_t *pool, psc_segment_t *segment,
                                      size_t offset, unsigned order, size_t len);
 void psc_pool_block_forget(psc_pool_block_t *block);
-/* Join every two free blocks that are the halves of one. */
+/* Join each two free blocks of the pool that are the halves of one longer
+ * block. */
 void psc_pool_join_all(psc_pool_t *pool);
 /* Find a free block for this many bytes; splits a longer one if necessary.
  * Returns NULL if no block is long enough. The block stays in its free list. */
 psc_pool_block_t *psc_pool_find_free(psc_pool_t *pool, size_t nbytes);
-/* The block that contains this offset, or NULL. Blocks are aligned to their
- * length. */
+/* Returns the block that contains this offset of the segment, or NULL. Blocks
+ * are aligned to their length. */
 const psc_pool_block_t *psc_pool_block_at(const psc_segment_t *segment,
                                           size_t offset);
 

@@ -38,7 +38,7 @@ void psc_pool_hold(psc_pool_t *pool)
 /* Unlink and free a segment without blocks in use. */
 static void pool_segment_end(psc_pool_t *pool, psc_segment_t *segment)
 {
-    size_t pages = segment->fd < 0 ? 1 /* pinned: one block */
+    size_t pages = segment->fd < 0 ? 1 /* a pinned segment has one block */
                                    : segment->len / psc_page_size() - 1;
 
     for (size_t i = 0; i < pages; i++) {
@@ -111,7 +111,7 @@ psc_status_t psc_pool_pin(psc_pool_t *pool, void *base, size_t len,
     psc_lock_acquire(&pool->lock);
     psc_list_push(&pool->segments, &segment->link);
     atomic_fetch_add(&pool->n_segments, 1);
-    pool->bytes += segment->len; /* subtracted by pool_segment_end */
+    pool->bytes += segment->len; /* pool_segment_end subtracts it again */
     pool->max += segment->len;
     psc_lock_release(&pool->lock);
     pool_register(segment, pool->worker);
@@ -180,8 +180,8 @@ static void pool_make_room(psc_pool_t *pool, size_t len)
     }
 }
 
-/* The order of a new segment for many blocks: the longest that fits under
- * pool->max. */
+/* Returns the order of a new segment for many blocks: the longest that fits
+ * under pool->max. */
 static unsigned pool_choose_top(psc_pool_t *pool, unsigned order)
 {
     unsigned top = PSC_POOL_TOP;

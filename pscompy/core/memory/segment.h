@@ -10,29 +10,35 @@ typedef struct psc_segment psc_segment_t;
 struct psc_segment {
     psc_link_t link; /* in the pool's segments */
     uint8_t *base;
-    size_t len;      /* including the last page, which has the identity */
-    int fd;          /* -1: pinned memory, owned by its user */
-    unsigned top;    /* order of the whole segment, or PSC_POOL_LARGE */
-    uint32_t used;   /* number of blocks in use */
-    struct psc_pool_block **places; /* the block that begins at each page */
+    /* including the last page, which has the psc_segment_identity_t */
+    size_t len;
+    /* the memory file; -1: pinned memory, which belongs to its user */
+    int fd;
+    /* order of the block that is the whole segment, or PSC_POOL_LARGE */
+    unsigned top;
+    uint32_t used;   /* number of the segment's blocks that are in use */
+    /* for each page, the block that begins there, or NULL */
+    struct psc_pool_block **places;
     /* for each huge page, whether it was created in advance
      * (psc_segment_warm) */
     atomic_bool *warm;
-    /* registrations by interface, guarded by the worker's lock */
+    /* the segment's registration with each interface, guarded by the worker's
+     * lock */
     psc_mem_t *mem[PSC_IFACES_MAX];
 };
 
-/* Create a segment. Blocks are whole pages, so that keeping a view of one
- * (psc_map_t) does not touch its neighbours. The page behind the blocks has the
- * identity: a random id, and whether the segment is retired. */
+/* Create a segment. Blocks are whole pages, so that a peer can make a private
+ * copy of one (psc_map_t.keep) without its neighbours. The page behind the
+ * blocks has the identity: a random id, and whether the segment is retired. */
 psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p);
 psc_status_t psc_segment_create_pinned(void *base, size_t len,
                                        psc_segment_t **segment_p);
 void psc_segment_destroy(psc_segment_t *segment);
-/* Mark the segment as retired for the peers that have mapped it. */
+/* Mark the segment as retired, so that peers that have mapped it give up their
+ * mappings. */
 void psc_segment_retire(psc_segment_t *segment);
-/* The interface's registration of the segment, made on first use. Returns NULL
- * if registering fails. With the worker's lock held, as
+/* Returns the interface's registration of the segment, which is made on first
+ * use. Returns NULL if registering fails. With the worker's lock held, as
  * psc_segment_unregister. */
 psc_mem_t *psc_segment_mem(psc_segment_t *segment, psc_iface_slot_t *slot);
 void psc_segment_unregister(psc_segment_t *segment, psc_worker_t *worker);

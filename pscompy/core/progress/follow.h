@@ -1,7 +1,7 @@
 /* Followers: threads that wait while another thread polls. Each sleeps on a
  * futex word of its own, on its stack, and is woken if a request that it waits
- * for has changed, or if it is the one that may take the poller's role. With
- * the worker's lock held; the rule is in sleep.h. */
+ * for has changed, or if it is the one that may take the poller's role (to poll
+ * for all). With the worker's lock held; the rule is in sleep.h. */
 #ifndef PSCOMPY_CORE_PROGRESS_FOLLOW_H
 #define PSCOMPY_CORE_PROGRESS_FOLLOW_H
 
@@ -11,8 +11,8 @@
  * looked at them with the lock held. */
 void psc_follower_arm(psc_worker_t *worker, psc_follower_t *follower,
                       psc_request_t *const *requests, size_t n);
-/* Disarm a follower that was perhaps woken, and no longer sleeps. Returns false
- * if it was woken. */
+/* Take a follower, which does not sleep any more, out of the worker's list,
+ * unless it was woken. Returns false if it was woken. */
 bool psc_follower_disarm(psc_follower_t *follower);
 /* Wake a follower; its memory may be gone as soon as this returns. The thread
  * is awake at the latest when the lock has been released. */

@@ -6,9 +6,10 @@
 #define PACE_CHEAP_NS 100
 #define PACE_RARELY 16u
 
-/* An interface that has further lanes of connections only, which carry pieces
- * of long messages, is polled on every PACE_FURTHER-th pass, and on each for
- * PACE_LINGER passes after it has brought something or was given a piece. */
+/* An interface that has only lanes other than lane 0 of their connections,
+ * which carry pieces of long messages, is polled on every PACE_FURTHER-th pass,
+ * and on each for PACE_LINGER passes after it has brought something or was
+ * given a piece. */
 #define PACE_FURTHER 64u
 #define PACE_LINGER 1024u
 

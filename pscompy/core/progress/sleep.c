@@ -185,7 +185,7 @@ bool psc_sleeper_drop(psc_sleeper_t *sleeper)
 static void sleeper_end(psc_sleeper_t *sleeper)
 {
     psc_list_remove(&sleeper->link);
-    /* the eventfd is never cleared again */
+    /* the bell stays readable for ever */
     psc_descriptor_signal(sleeper->bell);
     if (atomic_exchange(&sleeper->life, PSC_SLEEPER_ENDED) ==
         PSC_SLEEPER_RELEASED)

@@ -47,8 +47,8 @@ void psc_sleeper_free(psc_sleeper_t *sleeper);
 /* Release a sleeper by its owner: the owner or the worker frees it, whichever
  * ends last. Returns true if the sleeper was freed here. Needs no lock. */
 bool psc_sleeper_drop(psc_sleeper_t *sleeper);
-/* Record the current wake generation: the owner looks at its requests now, or
- * will look before it sleeps. */
+/* Record the current wake generation in the sleeper: its owner looks at its
+ * requests now, or will look before it sleeps. */
 void psc_sleeper_look(psc_sleeper_t *sleeper);
 /* Arm a sleeper. Returns PSC_ERR_NO_RESOURCE if something is pending already;
  * the arming of other sleepers may then be used up, so call psc_settle. */
@@ -59,8 +59,8 @@ void psc_sleeper_disarm(psc_sleeper_t *sleeper);
  * reasons. */
 void psc_wake_sleepers(psc_worker_t *worker, uint32_t reasons);
 /* Wake the sleepers that want PSC_WAKE_POLLED. Then arm the fabrics again on
- * behalf of the others, or ring them if something is pending. Called by
- * psc_settle. */
+ * behalf of the other armed sleepers, or wake those by their bells if something
+ * is pending. Called by psc_settle. */
 void psc_sleepers_settle(psc_worker_t *worker);
 /* Let all sleepers watch an interface. Returns 0, or -1 with errno. */
 int psc_sleepers_watch(psc_worker_t *worker, const psc_iface_slot_t *slot);
@@ -102,7 +102,7 @@ static inline void psc_wake(psc_worker_t *worker, uint32_t reasons)
         psc_wake_sleepers(worker, reasons);
 }
 
-/* With the lock held, after passes: apply rule 3 above. */
+/* With the lock held, after passes: apply rule 3 at the top of this file. */
 static inline void psc_settle(psc_worker_t *worker)
 {
     if (atomic_load_explicit(&worker->wait.wanted, memory_order_relaxed) &

@@ -10,8 +10,8 @@
 #include "sleep.h"
 #include "stand_in.h"
 
-/* Wake reasons of a sleeper that waits for completions and messages besides the
- * fabrics. */
+/* Wake reasons of a sleeper that waits for completions and messages as well as
+ * for the fabrics. */
 #define SLEEP_OUTSIDE (PSC_WAKE_SPENT | PSC_WAKE_EVENT)
 
 /* ---- for event loops ---- */
@@ -89,7 +89,7 @@ unsigned psc_sleeper_progress(psc_sleeper_t *sleeper)
 typedef struct sleeper_wait {
     psc_stand_in_t stand_in;
     psc_request_t *request;
-    unsigned wakes; /* wait.wakes when the wait began */
+    unsigned wakes; /* psc_wait_state_t.wakes when the wait began */
 } sleeper_wait_t;
 
 static psc_status_t sleeper_wait_status(sleeper_wait_t *self)

@@ -1,10 +1,11 @@
 /* Spinning that shares the processor. Every few microseconds the spinning
  * thread reads the clock and offers the processor to other threads
  * (sched_yield): if there are more pollers than processors, the thread that
- * must answer us may be waiting for this processor. An offer that is taken
- * shows that the processor is crowded. Then every pass makes an offer, the
- * holder of the GIL does not spin, and after SPIN_TURNS taken offers the thread
- * sleeps, because sleeping and being woken is cheaper for all. */
+ * must answer us may be waiting for this processor. An offer after which
+ * another thread runs (a taken offer) shows that the processor is crowded. Then
+ * every pass makes an offer, the holder of the GIL does not spin, and after
+ * SPIN_TURNS taken offers the thread sleeps, because sleeping and being woken
+ * is cheaper for all. */
 #include "spin.h"
 
 #include <sched.h>
@@ -15,8 +16,8 @@
  * the processor. */
 #define SPIN_ALONE_CYCLES 3000u
 
-/* If all calls of sched_yield together took less than this, only pollers like
- * this one have run in them. */
+/* If all calls of sched_yield together took less than this, no threads but
+ * pollers like this one have run during them. */
 #define SPIN_UNSEEN_CYCLES 100000u
 
 /* sched_yield may return at once although other threads wait. Only this many
@@ -70,7 +71,8 @@ void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline)
     *spin = (psc_spin_t){.deadline = deadline, .passes = spin_passes(worker)};
 }
 
-/* Longest copy of a peer for which a thread spins instead of sleeping. */
+/* Longest time of a peer's copy for which a thread spins instead of
+ * sleeping. */
 #define SPIN_EXPECT_MAX_NS 1000000
 
 void psc_spin_expect(psc_worker_t *worker, double ns)

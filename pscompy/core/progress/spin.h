@@ -4,7 +4,7 @@
 
 #include "../types/worker.h"
 
-/* State of one stretch of polling. */
+/* The state of one thread's polling, from psc_spin_begin until it sleeps. */
 typedef struct psc_spin {
     /* when to stop spinning; 0: the clock has not been read yet */
     int64_t until;
@@ -19,11 +19,11 @@ typedef struct psc_spin {
  * soon, would cost more than it saves. */
 void psc_spin_expect(psc_worker_t *worker, double ns);
 void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline);
-/* Call after a pass that found nothing. Returns false if it is time to
- * sleep. */
+/* Call after a pass of polling that found nothing. Returns false if it is time
+ * to sleep. */
 bool psc_spin_on(psc_worker_t *worker, psc_spin_t *spin);
-/* Returns how many of these passes to make with the GIL held, which keeps other
- * Python threads from running. */
+/* Returns how many of `passes` passes to make with the GIL held, which keeps
+ * other Python threads from running. */
 unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes);
 
 #endif

@@ -8,10 +8,12 @@
 #include "pscompy/transport/kit/clock.h"
 #include "sleep.h"
 
-/* A stand-in rests after this many failures to arm in a row, each followed by a
- * pass that finds nothing. One is usual after a pass that found something. */
+/* A stand-in stops polling for a while (stand_in_rest) after this many failures
+ * to arm its sleeper in a row, each followed by a pass that finds nothing. One
+ * is usual after a pass that found something. */
 #define STAND_IN_VAIN 2u
-#define STAND_IN_NS_MAX 1000000000000 /* longest sleep with a deadline */
+/* the longest sleep, if there is a deadline */
+#define STAND_IN_NS_MAX 1000000000000
 
 static psc_worker_t *stand_in_worker(const psc_stand_in_t *self)
 {
@@ -42,7 +44,8 @@ static int stand_in_milliseconds(const psc_stand_in_t *self)
 
 /* ---- while other threads poll ---- */
 
-/* Wait until the bell is rung, or for `ns` at most (INT64_MAX: no limit). */
+/* Wait until the sleeper's bell (eventfd) is rung, or for `ns` at most
+ * (INT64_MAX: no limit). */
 static void stand_in_hear(const psc_stand_in_t *self, int64_t ns)
 {
     struct pollfd bell = {.fd = self->sleeper->bell, .events = POLLIN};
@@ -62,9 +65,10 @@ static uint32_t stand_in_passes(psc_worker_t *worker)
     return passes;
 }
 
-/* Arm the bell for the moment at which the poller's role becomes free or, with
- * PSC_WAKE_EVENT, something changes. Returns false unless the holder of the
- * role sleeps. */
+/* Arm the sleeper's bell for the moment at which the poller's role becomes free
+ * or, with PSC_WAKE_EVENT, at which a request or a queue of the worker changes.
+ * Returns false, without arming, unless the thread that holds the role
+ * sleeps. */
 static bool stand_in_by(psc_stand_in_t *self)
 {
     psc_worker_t *worker = stand_in_worker(self);
@@ -82,8 +86,8 @@ static bool stand_in_by(psc_stand_in_t *self)
     return asleep;
 }
 
-/* Wait until no thread has polled for patience_ns, or completions have waited
- * so long for a thread that takes them. */
+/* Wait until no other thread has polled for patience_ns, or completions and
+ * messages have waited for this time without a thread that takes them. */
 static void stand_in_rest(psc_stand_in_t *self)
 {
     psc_worker_t *worker = stand_in_worker(self);
@@ -122,7 +126,8 @@ static psc_status_t stand_in_arm(psc_stand_in_t *self)
     psc_status_t status;
 
     psc_lock_acquire(&worker->lock);
-    psc_sleeper_look(self->sleeper); /* the stand-in looks again after arming */
+    /* the stand-in looks for events again after arming */
+    psc_sleeper_look(self->sleeper);
     status = psc_sleeper_try(self->sleeper, self->wants);
     if (status != PSC_OK)
         psc_settle(worker);
@@ -136,8 +141,8 @@ static bool stand_in_needed(psc_stand_in_t *self)
            !self->ended(self);
 }
 
-/* True for a stand-in that takes completions and messages if there are some and
- * no other thread polls. */
+/* Returns true if there are completions or messages that the stand-in is to
+ * take, because no other thread polls. */
 static bool stand_in_has_event(const psc_stand_in_t *self)
 {
     const psc_worker_t *worker = stand_in_worker(self);
@@ -159,7 +164,8 @@ static psc_ifaces_t stand_in_doze(const psc_stand_in_t *self)
     return ready;
 }
 
-/* Sleep on the fabrics and poll them, while no other thread holds the role. */
+/* Sleep on the fabrics and poll them, while no other thread holds the poller's
+ * role. */
 static void stand_in_drive(psc_stand_in_t *self)
 {
     unsigned vain = 0;
@@ -172,7 +178,7 @@ static void stand_in_drive(psc_stand_in_t *self)
             return;
         if (armed)
             ready = stand_in_doze(self);
-        if (!ready.bits) { /* the bell was rung */
+        if (!ready.bits) { /* no fabric is readable: the bell was rung */
             if (self->wants & PSC_WAKE_POLLED || !stand_in_needed(self))
                 return;
             ready = PSC_PASS_ALL;

@@ -2,10 +2,10 @@
  * a thread that runs the program's call-backs while the program computes.
  *
  * A stand-in never competes with the program. While another thread holds the
- * poller's role it rests, and checks now and then whether that is still so;
- * while that thread sleeps on the fabrics it stands by until the role is free.
- * Otherwise it sleeps on the fabrics and polls them, as a sleeper (sleep.h)
- * that is rung when another thread takes the role. */
+ * poller's role (to poll for all) it does not poll, and checks now and then
+ * whether that is still so; while that thread sleeps on the fabrics it stands
+ * by until the role is free. Otherwise it sleeps on the fabrics and polls them,
+ * as a sleeper (sleep.h) that is rung when another thread takes the role. */
 #ifndef PSCOMPY_CORE_PROGRESS_STAND_IN_H
 #define PSCOMPY_CORE_PROGRESS_STAND_IN_H
 
@@ -16,17 +16,19 @@ typedef struct psc_stand_in psc_stand_in_t;
 struct psc_stand_in {
     psc_sleeper_t *sleeper;
     /* PSC_WAKE_ bits of the sleeper while it is armed. With PSC_WAKE_POLLED the
-     * stand-in also rests when another thread has polled. */
+     * stand-in also stops polling for a while when another thread has
+     * polled. */
     uint32_t wants;
-    /* If no thread has polled for so long, assume that the program is
-     * computing. */
+    /* If no thread has polled for this time, the stand-in assumes that the
+     * program is computing, and polls. */
     int64_t patience_ns;
     int64_t deadline; /* deadline of all sleeps; INT64_MAX: none */
     bool (*ended)(psc_stand_in_t *self); /* returns true to end psc_stand_in */
 };
 
-/* Stand in until ended() is true. With PSC_WAKE_EVENT it also returns if
- * completion_poll or message_poll has something that no other thread takes. */
+/* Poll in place of the program until ended() is true. With PSC_WAKE_EVENT it
+ * also returns if completion_poll or message_poll has something that no other
+ * thread takes. */
 void psc_stand_in(psc_stand_in_t *self);
 
 #endif

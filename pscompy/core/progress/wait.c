@@ -25,9 +25,10 @@
 
 typedef struct wait_goal {
     psc_request_t *const *requests;
-    size_t n, first; /* requests before `first` are done (mode ALL) */
+    /* with PSC_WAIT_ALL the requests before the index `first` are done */
+    size_t n, first;
     psc_wait_mode_t mode;
-    unsigned wakes; /* wait.wakes when the wait began */
+    unsigned wakes; /* psc_wait_state_t.wakes when the wait began */
     int64_t deadline;
 } wait_goal_t;
 
@@ -46,8 +47,8 @@ static bool wait_reached(wait_goal_t *goal)
     return goal->first == goal->n;
 }
 
-/* Returns PSC_OK if there is a reason to return, PSC_INPROGRESS to go on
- * waiting. */
+/* Returns PSC_OK if psc_wait_requests is to return *result_p, PSC_INPROGRESS if
+ * it is to go on waiting. */
 static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
                               psc_status_t *result_p)
 {
@@ -72,7 +73,8 @@ static unsigned wait_pass(psc_worker_t *worker, psc_ifaces_t ifaces)
     return n;
 }
 
-/* Poll until spinning does not pay any more. */
+/* Poll until this thread's wait is to return (PSC_OK), or spinning does not pay
+ * any more (PSC_INPROGRESS). */
 static psc_status_t wait_spin(psc_worker_t *worker, wait_goal_t *goal,
                               psc_status_t *result_p)
 {
@@ -101,8 +103,8 @@ static int wait_milliseconds(int64_t deadline)
     return (int)((left + 999999) / 1000000);
 }
 
-/* If arming fails, poll all interfaces, also those without lanes: the one that
- * could not be armed has something to do. */
+/* Arm the poller's sleeper. If that fails, poll all interfaces, also those
+ * without lanes: the one that could not be armed has something to do. */
 static psc_status_t wait_arm(psc_worker_t *worker)
 {
     psc_sleeper_t *self = &worker->wait.poller;
@@ -122,8 +124,8 @@ static void wait_count_late(psc_worker_t *worker)
     worker->counters.value[PSC_COUNTER_late_wakeups]++;
 }
 
-/* The sleep has timed out, so nothing should be pending. Count a late wake-up
- * if something is. */
+/* The poller's sleep has timed out, so no event should be pending. Count a late
+ * wake-up if one is. */
 static void wait_look_late(psc_worker_t *worker, wait_goal_t *goal)
 {
     bool found = psc_worker_pass(worker, PSC_PASS_ALL) > 0;
@@ -144,7 +146,9 @@ static bool wait_doze(psc_worker_t *worker, wait_goal_t *goal)
                        wait_milliseconds(goal->deadline));
 
     psc_lock_acquire(&worker->lock);
-    if (n == 0) /* An event since the time slice ended is not a late one. */
+    /* An event that came after the time slice ended does not count as a late
+     * wake-up. */
+    if (n == 0)
         n = epoll_wait(self->set, events, PSC_IFACES_MAX + 1, 0);
     for (int i = 0; i < n; i++)
         ready.bits |= events[i].data.u32;
@@ -179,7 +183,8 @@ static psc_status_t wait_sleep(psc_worker_t *worker, wait_goal_t *goal,
     return PSC_OK;
 }
 
-/* Poll as the holder of the poller's role until there is a reason to return. */
+/* Poll for all waiting threads, as the holder of the poller's role, until this
+ * thread's wait is to return. */
 static psc_status_t wait_poll(psc_worker_t *worker, wait_goal_t *goal)
 {
     psc_status_t result = PSC_OK;
@@ -232,9 +237,9 @@ static psc_status_t wait_with_role(psc_worker_t *worker, wait_goal_t *goal)
 
 /* ---- threads that do not hold the poller's role ---- */
 
-/* The poller takes and releases the lock all the time. Trying again for a
- * moment is cheaper than sleeping on the lock, which the poller would have to
- * wake. */
+/* How often a follower tries to take the lock before it sleeps on the lock. The
+ * poller takes and releases the lock all the time, and would have to wake the
+ * follower; a few more tries are cheaper. */
 #define WAIT_TRIES 100
 
 static void wait_lock(psc_worker_t *worker)
@@ -247,7 +252,8 @@ static void wait_lock(psc_worker_t *worker)
     psc_lock_acquire(&worker->lock);
 }
 
-/* The follower was not woken. Count a late wake-up if it should have been. */
+/* The follower's sleep has ended without a wake-up. Count a late wake-up if one
+ * of its requests has ended. */
 static void wait_look_alone(psc_worker_t *worker, psc_follower_t *self,
                             wait_goal_t *goal)
 {
@@ -260,8 +266,9 @@ static void wait_look_alone(psc_worker_t *worker, psc_follower_t *self,
     psc_worker_leave(worker);
 }
 
-/* Watch the requests and the role without being armed: the poller then changes
- * them without a system call. Returns false if it is time to sleep. */
+/* Watch the requests and the poller's role without being armed, so that the
+ * poller needs no system call to wake this thread. Returns false if it is time
+ * to sleep. */
 static bool wait_watch(psc_worker_t *worker, wait_goal_t *goal)
 {
     psc_status_t ignored;

@@ -3,8 +3,8 @@
  * the payload is the user's header followed by the user's payload. They are not
  * matched but passed to a handler or queued for Python. Messages that have not
  * been polled count against the bound of unexpected messages. Beyond the bound
- * credit is withheld, and an announced message waits as a record, unless no
- * message is unpolled. */
+ * credit is withheld, and an announced message is fetched later (am_offer.h),
+ * unless no message is unpolled. */
 #ifndef PSCOMPY_CORE_PROTO_AM_H
 #define PSCOMPY_CORE_PROTO_AM_H
 
@@ -24,9 +24,9 @@ am_node_t *psc_am_node_create(psc_conn_t *conn, uint32_t id, size_t header_len,
                               uint64_t len);
 /* Stop counting the message as unexpected, and return its credit. */
 void psc_am_node_release(psc_worker_t *worker, am_node_t *node);
-/* Stop counting the message (psc_am_node_release), and free it. */
+/* Do what psc_am_node_release does, and free the message. */
 void psc_am_node_drop(psc_worker_t *worker, am_node_t *node);
-/* Pass the message to its handler. Returns true if it was queued for
+/* Pass a complete message to its handler. Returns true if it was queued for
  * psc_am_poll instead. */
 bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node);
 /* Handle a complete eager message that has arrived. Its credit is returned

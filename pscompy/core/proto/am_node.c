@@ -4,8 +4,10 @@
 
 /* Nodes of the usual sizes are kept for reuse: malloc gives long pieces back to
  * the system, and each page of the next one would cost a page fault. */
-#define AM_CLASS_MIN 1024u   /* the smallest size; each class doubles it */
-#define AM_IDLE_MAX (8u << 20) /* bytes kept per worker */
+/* the size of the first size class; each class doubles it */
+#define AM_CLASS_MIN 1024u
+/* most bytes of nodes that a worker keeps for reuse */
+#define AM_IDLE_MAX (8u << 20)
 
 static unsigned am_class(uint64_t len)
 {

@@ -10,10 +10,12 @@ typedef struct am_node {
     psc_message_t message; /* first: message_free gets a pointer to it */
     psc_link_t link;
     psc_conn_t *conn;
-    struct am_node *next; /* in the worker's am.inbox or am.idle */
-    uint64_t kept; /* bytes counted in worker->room.kept */
+    /* the next node in the worker's am.inbox or am.idle */
+    struct am_node *next;
+    uint64_t kept; /* bytes of this message that psc_room_t.kept counts */
     uint32_t owed; /* credit to return when the message is polled */
-    uint8_t size_class; /* PSC_AM_CLASSES: not kept for reuse */
+    /* the node's size class; PSC_AM_CLASSES: the node is not kept for reuse */
+    uint8_t size_class;
     _Alignas(16) uint8_t data[];
 } am_node_t;
 

@@ -12,7 +12,7 @@
 #include "am_node.h"
 #include "rndv.h"
 
-/* A message that was announced and waits for room. */
+/* A message that was announced by RTS and is not fetched yet. */
 typedef struct am_offer {
     psc_link_t link;
     psc_offer_t offer;
@@ -81,7 +81,9 @@ static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)
 
 /* ---- waiting for room ---- */
 
-/* A message may exceed the whole bound if no other message is unpolled. */
+/* Returns true if a message of this length fits under the bound on unpolled
+ * messages. A message may exceed the whole bound if no other one is
+ * unpolled. */
 static bool am_has_room(const psc_worker_t *worker, uint64_t len)
 {
     const psc_room_t *room = &worker->room;
@@ -90,8 +92,8 @@ static bool am_has_room(const psc_worker_t *worker, uint64_t len)
            (psc_room_left(room) && len <= room->max - room->kept);
 }
 
-/* Fetch offers that have waited, while there is room. Returns true if a fetch
- * was started. */
+/* Fetch announced messages that have waited, as long as am_has_room. Returns
+ * true if a fetch was started. */
 static bool am_offers_start(psc_worker_t *worker)
 {
     bool started = false;
@@ -147,8 +149,8 @@ psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
 
 /* ---- polling ---- */
 
-/* Return the credit, and fetch the announced messages, that were held back
- * while this message took the room. */
+/* A message was polled: return its credit, if that was withheld, and fetch
+ * announced messages for which there is room now. */
 static void am_polled(psc_worker_t *worker, am_node_t *node)
 {
     bool owed = node->owed > 0;

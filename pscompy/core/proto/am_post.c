@@ -16,8 +16,8 @@ static void am_posted(psc_req_t *req)
     psc_am_node_free(&psc_req_worker(req)->am.idle, req->bulk->payload);
 }
 
-/* Send a node's message, with the lock held. The node lives until its request
- * is done. */
+/* Send the message of a node, with the lock held. The node is freed when the
+ * message's request is done. */
 static psc_status_t am_node_send(am_node_t *node)
 {
     size_t len = node->message.header_len + node->message.len;
@@ -77,7 +77,8 @@ void psc_am_inbox_drain(psc_worker_t *worker)
 {
     am_node_t *node = atomic_exchange(&worker->am.inbox, NULL), *first = NULL;
 
-    while (node) { /* the inbox is last in, first out */
+    /* the newest message is first in the inbox: reverse the order */
+    while (node) {
         am_node_t *next = node->next;
 
         node->next = first;

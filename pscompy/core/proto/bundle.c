@@ -14,7 +14,7 @@
 #include "rndv.h"
 #include "rndv_keys.h"
 
-/* Most bytes of a part in an offer. */
+/* Most bytes of a packed part: the length of one buffer, and its keys. */
 #define PART_MAX (sizeof(psc_wire_part_t) + PSC_KEYS_MAX)
 
 _Static_assert(sizeof(psc_wire_offer_t) + PART_MAX <= PSC_OFFER_PART_MAX,
@@ -22,7 +22,8 @@ _Static_assert(sizeof(psc_wire_offer_t) + PART_MAX <= PSC_OFFER_PART_MAX,
 
 /* ---- both sides ---- */
 
-/* Create a request for these buffers, which is not queued yet. */
+/* Create a request for the buffers in args->iov. The request is not queued
+ * yet. */
 static psc_status_t bundle_request(psc_conn_t *conn, psc_req_kind_t kind,
                                    const psc_send_args_t *args,
                                    psc_req_t **req_p)
@@ -53,7 +54,7 @@ static psc_status_t bundle_request(psc_conn_t *conn, psc_req_kind_t kind,
     return PSC_OK;
 }
 
-/* End a request that was not returned to the caller. */
+/* End a request that is not returned to the caller, with an error. */
 static psc_status_t bundle_abandon(psc_req_t *req, psc_status_t status)
 {
     psc_req_release(req);
@@ -71,8 +72,8 @@ static psc_keyed_t part_keyed(psc_req_t *req, uint32_t i)
 
 /* ---- the sending side ---- */
 
-/* Pack a part with its keys. Returns false if it needs keys and cannot have
- * them. */
+/* Pack a part: the length of one buffer, and its keys. Returns false if it
+ * needs keys and cannot have them. */
 static bool part_pack(psc_req_t *req, uint32_t i, uint8_t *packed,
                       size_t *len_p, bool with_keys)
 {
@@ -93,7 +94,7 @@ static bool part_pack(psc_req_t *req, uint32_t i, uint8_t *packed,
     return true;
 }
 
-/* Pack an offer of the request's parts. Returns false if a part cannot have
+/* Pack an offer of the request's buffers. Returns false if a buffer cannot have
  * keys; the caller then packs all without keys. */
 static bool bundle_pack(psc_req_t *req, uint8_t *packed, size_t *len_p,
                         bool with_keys)
@@ -179,8 +180,8 @@ static psc_status_t part_unpack(psc_req_t *req, uint32_t i, uint32_t n_keys,
     return status == PSC_OK ? psc_rndv_register_local(&keyed) : status;
 }
 
-/* Returns PSC_ERR_PROTOCOL if the offer is not one of these buffers; another
- * error if the keys cannot be used. */
+/* Returns PSC_ERR_PROTOCOL if the offer's buffers are not those of the request;
+ * another error if the keys cannot be used. */
 static psc_status_t bundle_unpack(psc_req_t *req, const uint8_t *packed,
                                   size_t len)
 {

@@ -4,9 +4,10 @@
  *   message(offer) ->      get, get, ...           <- FIN
  *   message(offer) ->   <- RTR          FRAG ->    <- FIN   if no lane can get
  *
- * The sender's request waits in stage OFFERED for the FIN. The receiver's gets
- * part after part; without keys, or if a key cannot be used here, it asks for
- * fragments of all parts as if they were one message. */
+ * The sender's request waits in stage OFFERED for the FIN. The receiver's
+ * request gets one buffer after the other; without keys, or if a key cannot be
+ * used here, it asks for fragments of all buffers as if they were one
+ * message. */
 #ifndef PSCOMPY_CORE_PROTO_BUNDLE_H
 #define PSCOMPY_CORE_PROTO_BUNDLE_H
 

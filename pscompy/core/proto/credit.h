@@ -20,7 +20,8 @@
 /* An eager message may take at most half of PSC_CREDIT_INITIAL, so that credit
  * for the next message is always reported before it is needed. */
 #define PSC_EAGER_LIMIT (PSC_CREDIT_INITIAL / 2 - PSC_CREDIT_OVERHEAD)
-/* Cost of a message besides its payload: the record that keeps it. */
+/* Credit that a message costs besides its payload, for the record that keeps it
+ * (psc_unexp_t). */
 #define PSC_CREDIT_OVERHEAD 192u
 
 static inline uint32_t psc_credit_cost(uint64_t len)
@@ -31,12 +32,12 @@ static inline uint32_t psc_credit_cost(uint64_t len)
 /* Call when the connection is up: report a window that is larger than the
  * initial one. */
 void psc_credit_start(psc_conn_t *conn);
-/* Take over the peer's limit from a header. */
+/* Note the limit on our eager bytes that a header from the peer reports. */
 void psc_credit_heard(psc_conn_t *conn, uint32_t limit);
-/* Allow the peer to use this many bytes again. */
+/* Allow the peer to send this many eager bytes again. */
 void psc_credit_return(psc_conn_t *conn, uint32_t cost);
 /* Send a control message on the main lane. Its header, which begins with the
- * credit, gets the limit that is valid now. */
+ * credit, gets the limit on the peer's eager bytes that is valid now. */
 psc_status_t psc_credit_send(psc_conn_t *conn, psc_wire_id_t id, void *header,
                              uint8_t header_len, const void *payload,
                              size_t len);

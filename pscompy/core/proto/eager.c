@@ -136,8 +136,8 @@ void psc_eager_complete(psc_unexp_t *unexp)
         psc_eager_finish(unexp->req, unexp);
 }
 
-/* Count the memory of a kept message. Within the bound its credit returns at
- * once; beyond it the credit is withheld. */
+/* Count the memory of a message that is kept. Within the bound on unexpected
+ * messages its credit returns at once; beyond it the credit is withheld. */
 static void eager_account(psc_unexp_t *unexp)
 {
     psc_worker_t *worker = unexp->conn->worker;
@@ -175,7 +175,7 @@ static void eager_hold_or_copy(psc_unexp_t *unexp, psc_lane_t *lane,
     eager_copied_out(unexp->conn, am->len);
 }
 
-/* Keep a message that has no buffer yet. */
+/* Keep a message for which no buffer is known yet. */
 static psc_status_t eager_keep(psc_unexp_t *unexp, psc_req_t *req)
 {
     eager_account(unexp);
@@ -245,8 +245,8 @@ static void eager_begin_receive(psc_lane_t *lane, psc_req_t *req, int32_t tag,
                                 PSC_INCOMING_IOV);
 }
 
-/* Receive the payload into a record. A receive that has matched already gets it
- * when the payload is complete. */
+/* Receive the payload into the message's record (psc_unexp_t). A receive that
+ * has matched already gets it when the payload is complete. */
 static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
                                        psc_unexp_t *unexp, psc_dest_t *dest)
 {

@@ -21,7 +21,8 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
                             const psc_iov_t *iov, size_t n_iov, uint64_t len,
                             psc_comp_t *comp);
 
-/* Count a message that was sent as am_short or am_bcopy; spend its credit. */
+/* Count an eager message that was sent, in the counter `how`, and spend its
+ * credit. */
 void psc_eager_left(psc_conn_t *conn, psc_counter_t how, uint64_t len);
 
 /* Handle an eager message that arrives, whole or header first (see
@@ -34,15 +35,16 @@ psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
 void psc_eager_end_receive(psc_lane_t *lane);
 void psc_eager_end_record(psc_lane_t *lane);
 
-/* Finish a receive whose buffer has a message of this length; the result's tag
- * is set. */
+/* Finish a receive whose buffer has a message of this length; the tag in the
+ * receive's result is set already. */
 void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len);
-/* The record of a message is complete: finish the receive that has claimed it,
- * if there is one. */
+/* The payload of an unexpected message (psc_unexp_t) is complete: finish the
+ * receive that has claimed the message, if there is one. */
 void psc_eager_complete(psc_unexp_t *unexp);
-/* Finish a receive by a complete unexpected message. */
+/* Finish a receive with a complete unexpected message. */
 void psc_eager_finish(psc_req_t *req, psc_unexp_t *unexp);
-/* Copy a complete unexpected message into a receive's buffer, and free it. */
+/* Copy a complete unexpected message into a receive's buffer, fill *result_p,
+ * and free the message's record. */
 psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
                                size_t n_iov, psc_result_t *result_p);
 

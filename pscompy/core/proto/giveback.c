@@ -104,8 +104,8 @@ static void giveback_failed(psc_unexp_t *unexp, psc_status_t status)
         psc_req_fail(req, status);
 }
 
-/* Called when the original receive ends: its buffer has the message, or the
- * message has failed. */
+/* Called when a receive ends whose message was given back while it arrived: its
+ * buffer has the message now, or the message has failed. */
 static void giveback_settled(psc_req_t *req)
 {
     psc_unexp_t *unexp = req->unexp;
@@ -136,8 +136,8 @@ static bool giveback_moves(const psc_req_t *req, psc_result_t *result_p)
     case PSC_STAGE_SEND_FIN:
         return true;
     case PSC_STAGE_LANDING:
-        /* the length is known once the record of the peer's claim has
-         * arrived */
+        /* bulk->len is set when the record of the peer's claim arrives
+         * (psc_tuple_taken) */
         return req->bulk->len > 0;
     case PSC_STAGE_CLAIMED:
         in = &psc_conn_main_lane(req->conn)->incoming;

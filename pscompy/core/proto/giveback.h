@@ -5,11 +5,11 @@
  * lane. So no message is lost, and none overtakes another.
  *
  * A message that is still arriving continues into the buffer of the original
- * receive, because a fabric may be writing there. Meanwhile its record stands
- * in the queue as `arriving`; a receive that matches it waits for the rest.
- * When the original receive ends, the bytes are copied to the record, and the
- * buffer returns to its owner. Until then the record belongs to the original
- * receive.
+ * receive, because a fabric may be writing there. Meanwhile its record
+ * (psc_unexp_t) stands in the queue as `arriving`; a receive that matches it
+ * waits for the rest. When the original receive ends, the bytes are copied to
+ * the record, and the buffer returns to its owner. Until then the record
+ * belongs to the original receive.
  *
  * Bytes for which the original receive had no room are lost: the message is
  * given back truncated. */
@@ -18,7 +18,8 @@
 
 #include "match.h"
 
-/* Give back a receive that has not ended. Returns PSC_OK if it is done, with
+/* Give back a receive that has not ended: its message returns to the queue of
+ * unexpected messages. Returns PSC_OK if the receive is done, with
  * PSC_ERR_CANCELLED; PSC_INPROGRESS if it will be; PSC_ERR_INVALID if it has
  * ended or cannot be given back. */
 psc_status_t psc_giveback_request(psc_req_t *req);

@@ -21,7 +21,7 @@
 /* A peer's segment, identified by its key. If map is NULL, the segment cannot
  * be mapped. */
 typedef struct lend_map {
-    psc_link_t link; /* in the connection's maps, last used first */
+    psc_link_t link; /* in the connection's list `maps`, last used first */
     psc_map_t *map;
     size_t key_len;
     uint8_t key[PSC_RKEY_MAX];
@@ -31,11 +31,13 @@ typedef struct lend_map {
  * request and its worker. */
 typedef struct psc_loan {
     psc_view_t view; /* first: view_free gets a pointer to it */
-    struct psc_loan *next; /* in the worker's memory.returned */
+    /* the next loan in the worker's list memory.returned */
+    struct psc_loan *next;
     psc_pool_t *pool;
     psc_map_t *map;
     uint64_t offset;
-    /* id of the loan's request; finds nothing once that request has ended */
+    /* id of the loan's internal request; psc_req_find finds nothing once that
+     * request has ended */
     uint64_t request_id;
     bool kept;
 } psc_loan_t;
@@ -105,7 +107,7 @@ static bool lend_map_retired(const psc_map_t *map)
     return __atomic_load_n(&identity->retired, __ATOMIC_ACQUIRE);
 }
 
-/* Forget the segments that their owner has retired and the least recently used
+/* Unmap the segments that the peer has retired, and the least recently used
  * ones. */
 static void lend_maps_trim(psc_conn_t *conn)
 {
@@ -151,7 +153,7 @@ static psc_map_t *lend_map_find(psc_conn_t *conn, const uint8_t *key,
 }
 
 /* Returns the mapped segment that holds the message. Returns NULL if it cannot
- * be mapped, or the message is not lent or violates its bounds. */
+ * be mapped, if the message is not lent, or if it exceeds the segment. */
 static psc_map_t *lend_locate(const psc_unexp_t *unexp)
 {
     psc_wire_key_t head;
@@ -181,7 +183,7 @@ static void lend_loan_free(psc_loan_t *loan)
 
 static void lend_loan_done(psc_req_t *req)
 {
-    (void)req; /* internal: has no consumer to notify */
+    (void)req; /* the request is internal: there is no consumer to notify */
 }
 
 static psc_loan_t *lend_loan_create(const psc_unexp_t *unexp, psc_map_t *map)
@@ -267,8 +269,8 @@ psc_status_t psc_lend_send_taken(psc_req_t *req)
 
 /* ---- released views ---- */
 
-/* Pass a released loan to its worker. The pool's gate keeps the worker from
- * being freed meanwhile. Returns false if the worker has ended. */
+/* Pass the loan of a released view to its worker. The pool's gate keeps the
+ * worker from being freed meanwhile. Returns false if the worker has ended. */
 static bool lend_give_back(psc_loan_t *loan)
 {
     psc_pool_t *pool = loan->pool;
@@ -297,7 +299,8 @@ void psc_lend_return(psc_view_t *view)
         lend_loan_free(loan);
 }
 
-/* The request of a loan. Returns NULL if the connection has ended. */
+/* Returns the internal request of a loan, or NULL if the connection has
+ * ended. */
 static psc_req_t *lend_loan_request(psc_worker_t *worker, psc_loan_t *loan)
 {
     psc_req_t *req = psc_req_find(&worker->requests, loan->request_id);

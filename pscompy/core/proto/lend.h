@@ -16,8 +16,8 @@
 
 #include "match.h"
 
-/* Shorter messages are copied: that is cheaper than the three control
- * messages. */
+/* Shorter messages are copied: that is cheaper than the three control messages
+ * RTS, TAKEN and FIN. */
 #define PSC_LEND_MIN 4096u
 
 /* ---- the sender ---- */
@@ -35,11 +35,12 @@ psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p);
 psc_status_t psc_lend_send_taken(psc_req_t *req);
 /* Release a view. Any thread; the worker may have ended. */
 void psc_lend_return(psc_view_t *view);
-/* Notify the owners of released views (FIN). */
+/* Send a FIN to the sender of each message whose view was released. */
 void psc_lend_drain(psc_worker_t *worker);
-/* The close message is about to be sent: make private copies of all views. */
+/* The connection's CLOSE is about to be sent: make private copies of all views
+ * of the peer's memory. */
 void psc_lend_conn_closing(psc_conn_t *conn);
-/* End a loan whose connection has ended. */
+/* End a loan (the internal request of a view) whose connection has ended. */
 void psc_lend_end(psc_req_t *req);
 void psc_lend_conn_ended(psc_conn_t *conn);
 void psc_lend_worker_destroy(psc_worker_t *worker);

@@ -10,7 +10,7 @@
 static inline void match_dequeue(psc_match_list_t *list, psc_req_t *req)
 {
     psc_match_list_remove(list, &req->link);
-    req->conn = NULL; /* conn shares its place with bucket */
+    req->conn = NULL; /* `bucket` shared its place */
 }
 
 /* ---- arriving messages ---- */
@@ -59,8 +59,8 @@ static psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
                          match_request(&queue->exposed, tag));
 }
 
-/* Take a receive that is not exposed out of its queue. `queue`: that of the
- * message which the receive has matched. */
+/* Take a receive that is not exposed out of its queue. queue: the match queue
+ * of the message that the receive has matched. */
 static inline void match_remove_hidden(psc_match_queue_t *queue, psc_req_t *req)
 {
     psc_match_lists_t *lists =
@@ -69,7 +69,7 @@ static inline void match_remove_hidden(psc_match_queue_t *queue, psc_req_t *req)
             : psc_match_lists(psc_req_worker(req), NULL, req->context, false);
 
     match_dequeue(&lists->posted, req);
-    req->unexp = NULL; /* unexp shares its place with source */
+    req->unexp = NULL; /* clears `source`, which shares its place */
 }
 
 static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
@@ -98,8 +98,8 @@ static bool match_first_of_all(psc_match_queue_t *queue, const psc_req_t *req)
                            req->head.result.order);
 }
 
-/* A receive has left the queue. Expose the receives that it blocked, as long as
- * no other receive blocks them. */
+/* A receive has left the queue. Expose the receives that it has kept from being
+ * exposed, as long as no other receive does. */
 static void match_expose(psc_match_queue_t *queue)
 {
     psc_req_t *req;
@@ -112,8 +112,8 @@ static void match_expose(psc_match_queue_t *queue)
     }
 }
 
-/* A receive has left the queue. Post the receives that it blocked to the
- * fabric, as long as no other receive blocks them. Wait with this while
+/* A receive has left the queue. Post the receives that it has kept from being
+ * posted to the fabric, as long as no other receive does. Wait with this while
  * messages that arrived before the lane was installed are still to be matched,
  * because the fabric does not know them. */
 static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
@@ -145,7 +145,8 @@ match_arrival_among(psc_conn_t *conn, psc_match_queue_t *queue, int32_t tag)
     if (!req)
         return NULL;
     if (req->stage == PSC_STAGE_EXPOSED && !psc_tuple_conceal(req)) {
-        /* the peer took the receive although it had sent this message */
+        /* the peer claimed the receive although it had sent this message
+         * before */
         psc_lane_break(psc_conn_main_lane(conn), PSC_ERR_PROTOCOL);
         return NULL;
     }
@@ -206,8 +207,8 @@ bool psc_match_expose(psc_req_t *req)
     return true;
 }
 
-/* The peer has taken an exposed receive; the record of its claim has arrived or
- * will arrive. */
+/* Take a receive that the peer has claimed out of its queue; the record of the
+ * claim has arrived or will arrive. */
 static void match_lose(psc_match_queue_t *queue, psc_req_t *req)
 {
     match_dequeue(&queue->exposed, req);
@@ -264,8 +265,8 @@ static void match_end_exposed(psc_match_queue_t *queue, psc_status_t status)
 
 /* ---- messages that are put back ---- */
 
-/* The receive for a message that was put back. Receives that the peer has taken
- * meanwhile leave the queue. */
+/* Returns the receive for a message that was put back. Exposed receives that
+ * the peer has claimed meanwhile leave the queue. */
 static psc_req_t *match_first_left(const psc_unexp_t *unexp,
                                    psc_match_queue_t *queue)
 {
@@ -287,7 +288,7 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp)
         if ((tagged->head.result.tag == unexp->tag ||
              tagged->head.result.tag == PSC_ANY_TAG) &&
             match_earlier(req, tagged) == tagged && psc_tag_recall(tagged)) {
-            tagged->unexp = NULL; /* unexp shares its place with source */
+            tagged->unexp = NULL; /* clears `source`, which shares its place */
             return tagged;
         }
     }

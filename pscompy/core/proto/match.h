@@ -24,9 +24,10 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
  * out of its queue. A receive that was posted to the fabric meanwhile is
  * recalled for it. Returns NULL if no receive matches. */
 psc_req_t *psc_match_return(const psc_unexp_t *unexp);
-/* Keep a message without a receive; probes that fit it are done. */
+/* Queue a message that matches no receive as unexpected; probes that fit it are
+ * done. */
 psc_status_t psc_match_keep(psc_unexp_t *unexp);
-/* Put a message back to its old place in its lists. */
+/* Put a message back to its old place among the unexpected messages. */
 psc_status_t psc_match_put_back(psc_unexp_t *unexp);
 /* Add a receive or a probe to its queue; `lists` is from psc_unexp_find. */
 psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists);
@@ -36,15 +37,17 @@ void psc_match_leave(psc_req_t *req);
  * receive, so that the fabric may match it; NULL if it shares one, or if memory
  * is short. */
 psc_match_queue_t *psc_match_alone(const psc_req_t *req);
-/* Expose the receive to its source (tuple.h), in the place of psc_match_post.
- * Returns false if it may not be exposed. */
+/* Expose the receive: its source can then see and claim it (tuple.h). Takes the
+ * place of psc_match_post. Returns false if it may not be exposed. */
 bool psc_match_expose(psc_req_t *req);
-/* The connection is up: expose receives that were posted before. */
+/* The connection is up: expose receives that were posted before to the peer
+ * (tuple.h). */
 void psc_match_expose_all(psc_conn_t *conn);
-/* Take an exposed receive out of its queue. Returns false if the peer has taken
- * it. */
+/* Take a receive that is exposed to the peer (tuple.h) out of its queue.
+ * Returns false if the peer has claimed it. */
 bool psc_match_conceal(psc_req_t *req);
-/* The function psc_tuple_t.taken: the peer has taken an exposed receive. */
+/* The function psc_tuple_t.taken: the peer has claimed an exposed receive for a
+ * message. */
 void psc_match_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len);
 void psc_match_conn_destroy(psc_conn_t *conn);
 /* End the receives and probes that name this connection as their source, except

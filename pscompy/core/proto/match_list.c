@@ -3,22 +3,22 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* A search that passes so many entries makes an index. */
+/* A search that passes more entries than this makes an index. */
 #define SEARCH_STEPS 8u
-#define SEGMENT 64u /* buckets that are allocated together */
+#define SEGMENT 64u /* number of buckets that are allocated together */
 /* With more entries per bucket than this, on average, a bucket is added. */
 #define BUCKET_LOAD 2u
 /* With more buckets per entry than this, buckets are removed. */
 #define BUCKET_SPARE 8u
-#define MERGES 16u /* most merges when an entry is removed */
+#define MERGES 16u /* most buckets merged when one entry is removed */
 
 struct psc_match_index {
     uint64_t seed[2];
     psc_list_t any; /* entries with PSC_ANY_TAG, linked by `bucket` */
-    uint32_t n;     /* entries in buckets */
+    uint32_t n;     /* number of entries in the buckets */
     uint32_t n_buckets;
     uint32_t mask; /* mask of hashes: the power of two >= n_buckets, minus 1 */
-    uint32_t peak; /* entries that were added since the list was empty */
+    uint32_t peak; /* number of entries added since the list was last empty */
     uint32_t n_segments;
     psc_list_t **segments;
 };
@@ -54,8 +54,8 @@ static int32_t bucket_tag(const psc_match_list_t *list,
                                                      list->shape->bucket);
 }
 
-/* The order of the entry that an element of a list belongs to: the element is
- * the entry's link (shift 0) or its bucket. */
+/* Returns the order of the entry that an element of a list belongs to: the
+ * element is the entry's `link` (shift 0) or its `bucket`. */
 static uint64_t element_order(const psc_match_list_t *list,
                               const psc_link_t *element, ptrdiff_t shift)
 {
@@ -84,8 +84,8 @@ static uint32_t index_hash(const psc_match_index_t *index, int32_t tag)
            index->mask;
 }
 
-/* The entries of a bucket that does not exist yet are in the bucket whose
- * number lacks the highest bit. */
+/* Returns the bucket for this tag. The entries of a bucket that does not exist
+ * yet are in the bucket whose number lacks the highest bit. */
 static psc_list_t *index_bucket_of(const psc_match_index_t *index, int32_t tag)
 {
     uint32_t place = index_hash(index, tag);
@@ -100,13 +100,14 @@ static psc_list_t *index_list(psc_match_index_t *index, int32_t tag)
     return tag == PSC_ANY_TAG ? &index->any : index_bucket_of(index, tag);
 }
 
-/* Returns false if memory is short. */
+/* Allocate SEGMENT more buckets. Returns false if memory is short. */
 static bool index_add_segment(psc_match_index_t *index)
 {
     uint32_t n = index->n_segments;
     psc_list_t **segments = index->segments;
 
-    if ((n & (n - 1)) == 0) { /* full: the capacity is a power of two */
+    /* the array is full: its capacity is a power of two */
+    if ((n & (n - 1)) == 0) {
         segments = realloc(segments, (n ? 2 * n : 1) * sizeof *segments);
         if (!segments)
             return false;
@@ -228,7 +229,7 @@ void psc_match_index_remove(psc_match_list_t *list, psc_link_t *link)
                          index->n_buckets > BUCKET_SPARE * index->n;
          i++)
         index_merge(list);
-    if (link->next == link->prev) /* it was the last entry */
+    if (link->next == link->prev) /* no entry is left in the list */
         index_settle(list);
 }
 
@@ -295,9 +296,9 @@ psc_link_t *psc_match_list_search(psc_match_list_t *list, int32_t tag)
     return list->index ? index_search(list, tag) : NULL;
 }
 
-/* Add before the first later element, searching from both ends: messages that
- * are given back are mostly near the head. `shift`: distance of the elements
- * from their entries. */
+/* Insert `link` before the first later element, searching from both ends:
+ * messages that are given back are mostly near the head. shift: the distance of
+ * the elements from the `link` members of their entries. */
 static void list_insert(const psc_match_list_t *list, psc_list_t *head,
                         psc_link_t *link, ptrdiff_t shift)
 {

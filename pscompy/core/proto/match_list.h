@@ -1,9 +1,9 @@
 /* Receives, probes or messages in order, found by their tag in constant time.
  *
  * A short list is searched from its head. A search that passes too many entries
- * in vain makes an index: entries that name a tag stand in buckets by a hash of
- * the tag, those for any tag in a list beside. Each entry that is added or
- * removed splits or merges few buckets at most (linear hashing: Litwin, VLDB
+ * that do not fit makes an index: entries that name a tag stand in buckets by a
+ * hash of the tag, those for any tag in a list beside. Each entry that is added
+ * or removed splits or merges few buckets at most (linear hashing: Litwin, VLDB
  * 1980), so no operation has to move all entries, and the memory follows their
  * number. The hash has a random seed, because peers choose the tags of their
  * messages. If memory is short, searches are slower. */
@@ -15,12 +15,14 @@
 #include "../api.h"
 #include "pscompy/transport/kit/list.h"
 
-/* Where the other fields of an entry are, as distances from its link in `all`:
- * a message is an entry of two lists. */
+/* Where the fields of an entry are: byte distances from its link in
+ * psc_match_list_t.all. Receives and messages differ in them, and a message is
+ * an entry of two lists by two links. */
 typedef struct psc_match_shape {
-    ptrdiff_t bucket; /* psc_link_t, undefined while there is no index */
-    ptrdiff_t tag;    /* int32_t, PSC_ANY_TAG for any */
-    ptrdiff_t order;  /* uint64_t, ascending in `all` */
+    /* the entry's psc_link_t in a bucket; undefined while there is no index */
+    ptrdiff_t bucket;
+    ptrdiff_t tag;    /* the entry's tag, an int32_t; PSC_ANY_TAG for any */
+    ptrdiff_t order;  /* the entry's order, an uint64_t; ascending in `all` */
 } psc_match_shape_t;
 
 #define PSC_MATCH_SHAPE(type, link, bucket, tag, order)                        \
@@ -33,7 +35,8 @@ typedef struct psc_match_index psc_match_index_t;
 typedef struct psc_match_list {
     psc_list_t all;
     const psc_match_shape_t *shape;
-    psc_match_index_t *index; /* NULL while searches are short */
+    /* NULL until a search has passed too many entries */
+    psc_match_index_t *index;
 } psc_match_list_t;
 
 void psc_match_list_init(psc_match_list_t *list,

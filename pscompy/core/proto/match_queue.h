@@ -7,13 +7,15 @@
 #include "match_list.h"
 
 typedef struct psc_match_lists {
-    psc_match_list_t posted;     /* psc_req_t.link: receives */
-    psc_match_list_t probes;     /* psc_req_t.link */
-    psc_match_list_t unexpected; /* of a queue: psc_unexp_t.link; of a context:
-                                    psc_unexp_t.any_link */
+    psc_match_list_t posted;     /* receives, linked by psc_req_t.link */
+    psc_match_list_t probes;     /* probes, linked by psc_req_t.link */
+    /* messages, linked in a psc_match_queue_t by psc_unexp_t.link, in a
+     * psc_context_t by psc_unexp_t.any_link */
+    psc_match_list_t unexpected;
 } psc_match_lists_t;
 
-/* Receives and probes from any source, messages of all sources. */
+/* A context: its receives and probes from any source, and its messages from all
+ * sources. */
 typedef struct psc_context {
     uint32_t id;
     psc_link_t link;
@@ -23,16 +25,18 @@ typedef struct psc_context {
 /* Receives, probes and messages of one source (a connection) in a context. */
 typedef struct psc_match_queue {
     psc_context_t *context;
-    psc_link_t link; /* in the connection's queues */
+    psc_link_t link; /* link in the connection's list `queues` */
     psc_match_lists_t lists;
     psc_list_t tagged; /* receives that the fabric matches; see tag.h */
-    psc_match_list_t exposed; /* receives that the peer may take; tuple.h */
+    /* receives that the peer can see and may claim; tuple.h */
+    psc_match_list_t exposed;
 } psc_match_queue_t;
 
 /* A message without a receive. */
 struct psc_unexp {
     psc_link_t link, any_link;
-    psc_link_t bucket, any_bucket; /* see match_list.h */
+    /* links in buckets of the indexes of the two lists; see match_list.h */
+    psc_link_t bucket, any_bucket;
     psc_conn_t *conn;
     uint32_t context;
     int32_t tag;
@@ -41,22 +45,22 @@ struct psc_unexp {
                        set yet */
     bool rts; /* only the message's announcement (RTS) has arrived */
     bool arriving; /* the payload is still arriving */
-    bool lent; /* rts: the receiver may map the sender's pages */
-    /* rts: a placeholder, its RTS has not arrived; send_id is its number; see
-     * tag.h */
+    bool lent; /* with rts: the receiver may map the sender's pages */
+    /* with rts: a placeholder, because the RTS itself has not arrived yet;
+     * send_id is the placeholder's number; see tag.h */
     bool promised;
     uint32_t owed; /* credit to return to the peer when the record is freed */
-    uint64_t kept; /* bytes counted in worker->room.kept */
-    /* The receive that claimed this message while it was arriving or promised;
-     * `unexp` of that receive is this record. */
+    uint64_t kept; /* bytes of this message that psc_room_t.kept counts */
+    /* The receive that has claimed this message while its payload or RTS was
+     * still to arrive; `unexp` of that receive is this record. */
     psc_req_t *req;
     psc_unexp_t *next_promised;
-    uint64_t send_id; /* rts: id of the sender's request */
+    uint64_t send_id; /* with rts: id of the sender's request */
     union {
-        /* rts: offset of the message in the memory of its keys */
+        /* with rts: offset of the message in the memory that the keys open */
         uint64_t offset;
-        /* bytes at its end that were lost, because an earlier receive had no
-         * room for them */
+        /* bytes at the message's end that were lost, because an earlier receive
+         * had no room for them */
         uint64_t lost;
     };
     uint32_t n_keys, keys_len;
@@ -64,7 +68,8 @@ struct psc_unexp {
     psc_desc_t *desc;
     psc_lane_t *lane; /* the lane that `desc` belongs to */
     const uint8_t *data;
-    uint8_t room[]; /* copied payload, or packed keys */
+    /* the message's copied payload or, with rts, its packed keys */
+    uint8_t room[];
 };
 
 /* The next three functions return NULL if what they look for does not exist and

@@ -17,7 +17,7 @@
 #include "tag_send.h"
 #include "tuple.h"
 
-/* End a request whose handle no caller has yet. */
+/* End a request that no caller has yet, with an error. */
 static psc_status_t message_abandon(psc_req_t *req, psc_status_t status)
 {
     psc_req_release(req);
@@ -59,7 +59,8 @@ static void message_sent(psc_comp_t *comp, psc_status_t status)
     psc_req_finish(req, req->error ? req->error : status);
 }
 
-/* Send by the fabric's matching if the connection has it. */
+/* Send an eager message, with match bits if the fabric matches the connection's
+ * messages. */
 static inline psc_status_t message_send_eager(psc_conn_t *conn,
                                               const psc_message_head_t *head,
                                               const psc_iov_t *iov,
@@ -278,8 +279,8 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     return message_post(req, lists, request_p);
 }
 
-/* Continue with a message that has not arrived completely. The request may even
- * be done before this returns. */
+/* Continue a receive that was given its buffer, and whose message has not
+ * arrived completely. The request may even be done before this returns. */
 static psc_status_t message_supply_rest(psc_req_t *req, psc_unexp_t *unexp)
 {
     psc_worker_t *worker = psc_req_worker(req);
@@ -291,7 +292,8 @@ static psc_status_t message_supply_rest(psc_req_t *req, psc_unexp_t *unexp)
     if (req->head.state != PSC_REQUEST_DONE)
         return PSC_INPROGRESS;
     psc_req_returned(req);
-    psc_wake(worker, PSC_WAKE_EVENT); /* threads may wait for the request */
+    /* other threads may wait for the request */
+    psc_wake(worker, PSC_WAKE_EVENT);
     return PSC_OK;
 }
 
@@ -354,7 +356,8 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
 
 /* ---- cancel ---- */
 
-/* A posted receive may be waiting for the message that is put back. */
+/* After a message was put back, a posted receive may have been waiting for
+ * it. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp)
 {
     psc_status_t status = psc_match_put_back(unexp);

@@ -7,9 +7,9 @@
 
 /* In the next functions `aux` is the header length of an active message, 0 for
  * other messages. */
-/* Send by the fast path, if nothing is queued, there is credit, and the message
- * is small enough to be copied. Creates no request. Returns PSC_ERR_NO_RESOURCE
- * if psc_message_send must be used. */
+/* Send at once without a request, if nothing is queued, there is credit, and
+ * the message is small enough to be copied. Returns PSC_ERR_NO_RESOURCE if
+ * psc_message_send must be used. */
 psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
                                   uint16_t aux);
 psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
@@ -34,8 +34,9 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
  * reached its buffer; that message is put back. Returns PSC_ERR_INVALID if the
  * operation has gone too far. */
 psc_status_t psc_message_cancel(psc_req_t *req);
-/* Put a message back to its old place, or give it to a receive that waits for
- * it. Returns PSC_ERR_NO_MEMORY if the message was lost. */
+/* Put a message back to its old place among the unexpected messages, or give it
+ * to a receive that waits for it. Returns PSC_ERR_NO_MEMORY if the message was
+ * lost. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp);
 
 #endif

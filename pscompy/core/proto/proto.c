@@ -65,7 +65,8 @@ psc_status_t psc_proto_advance(psc_req_t *req)
 
 static psc_status_t proto_credit(psc_lane_t *lane, const psc_am_t *am)
 {
-    (void)lane, (void)am; /* every header's credit is read before dispatch */
+    /* psc_proto_arrived has read the header's credit already */
+    (void)lane, (void)am;
     return PSC_OK;
 }
 
@@ -168,7 +169,7 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
     if (in->status != PSC_OK)
         return in->status;
     switch (in->kind) {
-    case PSC_INCOMING_NONE: /* no memory for the message */
+    case PSC_INCOMING_NONE: /* there was no memory for the message */
         return PSC_ERR_NO_MEMORY;
     case PSC_INCOMING_FRAG:
         psc_rndv_frag_end(lane);
@@ -189,7 +190,7 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
     return PSC_OK;
 }
 
-/* Free the record of a message that will not be complete. */
+/* Free the record (psc_unexp_t) of a message that will not be complete. */
 static void proto_drop_record(psc_unexp_t *unexp)
 {
     psc_list_for_each(req, &unexp->conn->active, psc_req_t, link) {

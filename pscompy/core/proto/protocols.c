@@ -99,7 +99,8 @@ static void receives_ended(psc_conn_t *conn, psc_status_t status)
 static void conn_ended(psc_conn_t *conn, psc_status_t status)
 {
     conn->status = status;
-    /* first, because a fetch that fails below makes room for these offers */
+    /* first: when a fetch of an active message fails below, am_fetched would
+     * start the announced messages that this drops */
     psc_am_conn_ended(conn);
     psc_giveback_conn_ended(conn);
     for (uint32_t i = 0; i < conn->n_lanes; i++)

@@ -7,8 +7,8 @@
 extern const psc_upward_t psc_protocols;
 /* Initialize the protocols' state of a worker whose configuration is known. */
 void psc_protocols_init(psc_worker_t *worker);
-/* The worker ends: stop before its connections are freed, destroy
- * afterwards. */
+/* The worker ends: call psc_protocols_stop before its connections are freed,
+ * psc_protocols_destroy afterwards. */
 void psc_protocols_stop(psc_worker_t *worker);
 void psc_protocols_destroy(psc_worker_t *worker);
 

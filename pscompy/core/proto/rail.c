@@ -76,8 +76,8 @@ bool psc_rail_all_taken(const psc_bulk_t *bulk)
 
 /* ---- sending again ---- */
 
-/* Move the lane's spans from `taken` to `again`. Returns false if there is no
- * memory. */
+/* Move the lane's spans (ranges of bytes that it was given) from `taken` to
+ * `again`. Returns false if there is no memory. */
 static bool rail_take_back(psc_bulk_t *bulk, uint8_t lane)
 {
     psc_spans_t *taken = &bulk->taken, *again = &bulk->again;
@@ -163,7 +163,8 @@ psc_status_t psc_rail_send(psc_conn_t *conn, psc_wire_id_t id)
     return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0);
 }
 
-/* Returns NULL if the message names no spare lane. */
+/* Returns the lane that a LANE_DOWN or LANE_UP names; NULL if it is not a spare
+ * lane. */
 static psc_lane_t *rail_named(const psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_lane_t *wire = am->header;
@@ -185,8 +186,8 @@ psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (!named)
         return PSC_ERR_PROTOCOL;
     bit = rail_bit(named);
-    /* If the lane is gone here, the peer has lost its new one: answer
-     * LANE_DOWN. */
+    /* If this side has lost the lane and has no new one, the peer has lost its
+     * new lane: answer with LANE_DOWN. */
     if (lost->gone & bit) {
         lost->down_due |= bit;
         psc_conn_mark_busy(conn);
@@ -196,7 +197,7 @@ psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_PROTOCOL;
     lost->told |= bit;
     if (lost->joining & ~lost->joined & bit)
-        return PSC_OK; /* see psc_lane_join and psc_conn_join_fail */
+        return PSC_OK; /* psc_lane_join or psc_conn_join_fail will act on it */
     if (lost->sealed & bit)
         return rail_send_again(conn, named->index);
     psc_lane_useless(named);

@@ -29,18 +29,19 @@
 
 /* Returns the bytes to send next; bytes that must be sent again come first. */
 psc_span_t psc_rail_next(const psc_bulk_t *bulk);
-/* Make room to note one more span. Returns false if there is no memory. */
+/* Make room in bulk->taken for one more span (a range of bytes that was given
+ * to a lane). Returns false if there is no memory. */
 bool psc_rail_reserve(psc_bulk_t *bulk);
-/* The lane has taken the first `len` bytes of psc_rail_next. */
+/* Note that the first `len` bytes of psc_rail_next were given to the lane. */
 void psc_rail_taken(psc_req_t *req, const psc_lane_t *lane, size_t len);
-/* Returns true if the lanes have taken all bytes. */
+/* Returns true if all bytes of the message were given to lanes. */
 bool psc_rail_all_taken(const psc_bulk_t *bulk);
 
 /* ---- the end of a lane ---- */
 
 void psc_rail_lost(psc_lane_t *lane);
 void psc_rail_sealed(psc_lane_t *lane);
-/* Send LANE_DOWN or LANE_UP for the first lane that is due. */
+/* Send LANE_DOWN or LANE_UP (`id`) for the first lane for which it is due. */
 psc_status_t psc_rail_send(psc_conn_t *conn, psc_wire_id_t id);
 psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_rail_up_arrived(psc_lane_t *lane, const psc_am_t *am);

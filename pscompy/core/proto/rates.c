@@ -2,14 +2,15 @@
 
 #include "pscompy/transport/kit/clock.h"
 
-/* Only messages between these lengths are timed: there, two protocols may be
+/* Only messages between these lengths are timed: here copies and gets may be
  * equally fast. */
 #define RATES_MIN (12u << 10)
 #define RATES_MAX (256u << 10)
-#define RATES_EVERY 4u /* one of so many messages is timed */
-#define RATES_FIRST 16u /* timed messages before the first notice */
-/* A message was interrupted if a byte of it took so many times as long as one
- * of the fastest message. */
+#define RATES_EVERY 4u /* one of this many messages is timed */
+/* number of timed messages before the control plane is first notified */
+#define RATES_FIRST 16u
+/* A message counts as interrupted if its time per byte is more than this many
+ * times that of the fastest message. */
 #define RATES_SPREAD 4u
 
 void psc_rates_start(psc_conn_t *conn)
@@ -41,7 +42,8 @@ static bool rates_outlier(psc_moved_t *moved, uint64_t len, uint64_t ns)
 {
     uint64_t pace = ns * 1024 / len;
 
-    /* If this one is so much faster, all messages before were interrupted. */
+    /* If this message is so much faster than all before, those were
+     * interrupted. */
     if (pace * RATES_SPREAD < moved->fastest)
         *moved = (psc_moved_t){0};
     if (moved->messages == 0 || pace < moved->fastest)

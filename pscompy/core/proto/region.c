@@ -36,7 +36,8 @@ psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
         if (region_capable(slot) && len > 0 &&
             slot->ops->mem_register(slot->iface, NULL, base, len,
                                     &region->mem[slot->index]) != PSC_OK)
-            region->mem[slot->index] = NULL; /* accesses go by messages */
+            /* peers then access the region by messages */
+            region->mem[slot->index] = NULL;
     }
     psc_list_push(&worker->memory.regions, &region->link);
     *region_p = region;
@@ -67,7 +68,7 @@ static void region_free(psc_region_t *region)
     }
     psc_list_for_each(bulk, &region->target.accesses, psc_bulk_t, access_link)
         psc_target_leave(
-            bulk->req); /* the request accesses no memory any more */
+            bulk->req); /* no access to the region is in flight any more */
     psc_list_remove(&region->link);
     free(region);
 }

@@ -12,7 +12,7 @@ struct psc_region {
     uint64_t id, nonce;
     uint8_t *base;
     uint64_t len;
-    psc_target_t target; /* accesses of peers by messages */
+    psc_target_t target; /* the accesses of peers that are done by messages */
     psc_mem_t *mem[PSC_IFACES_MAX];
 };
 

@@ -64,7 +64,8 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
                            .len = req->total};
     psc_status_t status;
 
-    /* the peer already counts a placeholder for the message of a late RTS */
+    /* the peer already counts the message of a late RTS, by its placeholder
+     * (tag.h) */
     if (conn->rts_out >= conn->worker->config.rts_max &&
         !(flags & PSC_RTS_LATE))
         return PSC_ERR_NO_RESOURCE;
@@ -209,8 +210,8 @@ static void rndv_recv_announced(psc_req_t *req, psc_unexp_t *unexp)
         psc_lane_break(psc_conn_main_lane(offer.conn), status);
 }
 
-/* Continue with a message that has not arrived completely: claim it if its RTS
- * is missing, else start the rendezvous. */
+/* Continue a receive with a message that was announced: claim the message if
+ * its RTS has not arrived, else start the rendezvous. */
 void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp)
 {
     if (unexp->promised) {
@@ -286,7 +287,8 @@ psc_status_t psc_rndv_pause(psc_req_t *req)
     return PSC_INPROGRESS;
 }
 
-/* Returns the part that the next byte to move belongs to. */
+/* Returns the part (one of the request's buffers) that the next byte to move
+ * belongs to. */
 static const psc_part_t *rndv_part(psc_bulk_t *bulk)
 {
     while (bulk->parts[bulk->part].end <= bulk->issued)

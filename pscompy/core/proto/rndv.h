@@ -16,11 +16,12 @@
 
 #include "match.h"
 
-/* Bytes that one call of a data stage issues before other requests are served,
- * and the number of operations that may be in flight. */
+/* Bytes that one call for a request in the stage PUT, GET or FRAG issues before
+ * other requests are served, and the number of operations that the request may
+ * have in flight. */
 #define PSC_BULK_BURST (1u << 20)
 #define PSC_BULK_INFLIGHT 16u
-/* Most RTSs of one peer that may wait here without a receive. */
+/* Most RTSs of one peer that may wait on this side without a receive. */
 #define PSC_RTS_LIMIT 65536u
 
 /* Returns true if the connection's configuration allows to get. */
@@ -28,10 +29,10 @@ bool psc_rndv_may_get(const psc_conn_t *conn);
 
 /* ---- the sending side ---- */
 
-/* Send the RTS. */
+/* Send the RTS of a request; flags: PSC_RTS_LATE or 0. */
 psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags);
-/* The peer has answered an RTS, so that it does not count against rts_max any
- * more. */
+/* The peer has answered an RTS, so that it does not count against
+ * psc_worker_config_t.rts_max any more. */
 void psc_rndv_rts_answered(psc_conn_t *conn);
 psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am);
 
@@ -55,7 +56,7 @@ void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp);
 /* Finish a receive whose message is in the buffer already. */
 void psc_rndv_recv_landed(psc_req_t *req, psc_conn_t *conn, int32_t tag,
                           uint64_t len);
-/* Store an RTS in a message's record, which has room for the keys. */
+/* Store an RTS in the record of its message, which has room for the keys. */
 void psc_rndv_fill(psc_unexp_t *unexp, const psc_am_t *am);
 /* Runs stage SEND_RTR: asks the sender for the data. */
 psc_status_t psc_rndv_send_rtr(psc_req_t *req);
@@ -66,9 +67,11 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req);
 psc_status_t psc_rndv_pause(psc_req_t *req);
 /* Issue the next pieces by put or get until all are complete. */
 psc_status_t psc_rndv_move(psc_req_t *req, bool is_put);
-/* The data of a receive is in place: confirm it or finish the request. */
+/* The data of a receive is in place: send the FIN that confirms it
+ * (req->confirm), or finish the request. */
 void psc_rndv_received(psc_req_t *req);
-/* Completion function of the operations of every data stage. */
+/* Completion function of the operations that move data (puts, gets and
+ * FRAGs). */
 void psc_rndv_comp(psc_comp_t *comp, psc_status_t status);
 
 #endif

@@ -63,7 +63,7 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane,
     return status;
 }
 
-/* Send the next fragment on this lane. */
+/* Send the next fragment of the message on this lane. */
 static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
 {
     psc_piece_t *piece = psc_striped(req) ? psc_stripe_piece(lane) : NULL;
@@ -76,7 +76,7 @@ static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
     if (piece)
         comp->func = psc_stripe_comp;
     if (psc_lane_spare(lane) && !psc_rail_reserve(req->bulk))
-        /* no memory for the span, which lane 0 does not need */
+        /* no memory to note which bytes this lane was given; lane 0 need not */
         return PSC_ERR_NO_RESOURCE;
     status = frag_send(req, lane, comp, &len, &copied);
     if (status < 0)
@@ -147,9 +147,9 @@ static psc_req_t *frag_receiver(psc_lane_t *lane, const psc_wire_frag_t *wire,
     return req;
 }
 
-/* Fragments of one receive may be arriving on several lanes. Those that have
- * begun count as arrived, so that no more begin than fit, but the receive ends
- * only after the last one. */
+/* Fragments of one receive may be arriving on several lanes. Fragments that
+ * have begun to arrive count as arrived, so that no more begin than fit, but
+ * the receive ends only after the last one. */
 static void frag_ended(psc_req_t *req, uint64_t len)
 {
     psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
@@ -159,8 +159,8 @@ static void frag_ended(psc_req_t *req, uint64_t len)
     psc_rndv_received(req);
 }
 
-/* Returns true if the memory was taken back while fragments were in flight; see
- * access.h. */
+/* Returns true if the receive's memory was taken back while fragments were in
+ * flight; see access.h. */
 static bool frag_homeless(const psc_req_t *req)
 {
     return req->error != PSC_OK;

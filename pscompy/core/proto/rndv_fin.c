@@ -13,7 +13,7 @@
 #include "rail.h"
 #include "rndv.h"
 
-#define FINS_MAX 16u /* FINs in one message */
+#define FINS_MAX 16u /* most FINs in one message */
 
 /* ---- sending ---- */
 
@@ -101,20 +101,24 @@ static psc_status_t fin_of_one(psc_lane_t *lane, uint64_t id,
     if (!req || req->conn != lane->conn)
         return PSC_ERR_PROTOCOL;
     switch (req->stage) {
-    case PSC_STAGE_AWAIT_RTR: /* the peer got the data, or refused it */
+    /* the peer has got the data from here, or has refused it */
+    case PSC_STAGE_AWAIT_RTR:
         if (!req->confirm)
             psc_rndv_rts_answered(lane->conn);
         break;
-    case PSC_STAGE_OFFERED: /* the peer got all parts, or could not */
+    /* the peer has received all offered buffers, or has refused them */
+    case PSC_STAGE_OFFERED:
     case PSC_STAGE_LENT: /* the peer has released its view */
         break;
     case PSC_STAGE_AWAIT_DATA: /* the peer has put the data, or failed */
         if (result == PSC_OK)
             return fin_of_put(req);
         break;
-    case PSC_STAGE_AWAIT_FIN: /* the peer has the data */
+    case PSC_STAGE_AWAIT_FIN: /* the peer has all the data */
         break;
-    case PSC_STAGE_FRAG: /* the FIN came before the local sends completed */
+    /* the peer has the data, although sends on this side are not completed
+     * yet */
+    case PSC_STAGE_FRAG:
         if (!req->confirm || !psc_rail_all_taken(req->bulk))
             return PSC_ERR_PROTOCOL;
         req->confirm = false;

@@ -12,11 +12,11 @@
 #define PIECES 16u
 /* Weight of the older measurements of a lane's rate at each new one. */
 #define DECAY 0.875
-/* A piece is an outlier if it takes more than so many times the duration that
+/* A piece is an outlier if it takes more than this many times the duration that
  * its lane's rate suggests. */
 #define OUTLIER 4.0
-/* A lane that is so many times slower than another gets no pieces, and is
- * measured again after WITHOUT_MAX bytes. */
+/* A lane that is this many times slower than another gets no pieces. It is
+ * measured again after the connection's lanes were given WITHOUT_MAX bytes. */
 #define SLOWER 10.0
 #define WITHOUT_MAX (64u << 20)
 
@@ -218,8 +218,8 @@ void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
 static psc_status_t stripe_failed(psc_lane_t *lane, psc_status_t status)
 {
     if (!psc_lane_spare(lane) || psc_conn_ended(lane->conn))
-        /* CLOSED means the lane here; to the request it would mean the
-         * connection */
+        /* PSC_ERR_CLOSED means here that the lane was closed; as the request's
+         * status it would mean that the connection was */
         return status == PSC_ERR_CLOSED ? PSC_ERR_PEER_LOST : status;
     if (lane->state != PSC_LANE_FAILED) {
         snprintf(lane->reason, sizeof lane->reason, "a fragment failed: %s",

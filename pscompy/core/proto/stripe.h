@@ -19,24 +19,26 @@ typedef psc_status_t (*psc_stripe_move_t)(psc_req_t *req, psc_lane_t *lane,
 /* Returns true if the request's bytes are spread over all lanes. */
 bool psc_striped(const psc_req_t *req);
 /* Calls `move` with the lane that gets the next piece, or, if that one is full,
- * with others. `left`: bytes of the message that have not been moved. Returns
+ * with others. left: the bytes of the message that have not been moved. Returns
  * PSC_ERR_NO_RESOURCE if the piece has to wait for a lane. */
 psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
                              psc_stripe_move_t move, size_t *moved_p);
-/* The length of the pieces of a message of `len` bytes. */
+/* Returns the length of the pieces into which a message of `len` bytes is
+ * cut. */
 size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len);
 /* Returns the lane for the next piece, of `len` bytes, of a message of which
  * `left` bytes are left; or NULL if it is to wait until a lane has completed a
- * piece. full: bits of lanes that have refused the piece. */
+ * piece. full: the lanes that have refused the piece, as bits by their
+ * indices. */
 psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
                             uint32_t full);
-/* Returns a piece of the lane that is not in use, or NULL. */
+/* Returns a psc_piece_t of the lane that is not in use, or NULL. */
 psc_piece_t *psc_stripe_piece(psc_lane_t *lane);
 /* The lane has taken `len` bytes of the request: as `piece`, which is in flight
  * until psc_stripe_comp is called, or, if that is NULL, completely. */
 void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
                      size_t len);
-/* The lane is gone: complete the pieces that it had in flight. */
+/* The lane has ended: complete the pieces that it had in flight. */
 void psc_stripe_drop(psc_lane_t *lane);
 /* Completion function of pieces. The pieces of a lost spare lane are completed
  * without an error. */

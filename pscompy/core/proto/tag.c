@@ -23,8 +23,9 @@ void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp)
     psc_list_push(&lane->announced, &unexp->link);
 }
 
-/* Take the RTS that this mark belongs to. Returns NULL if it has not arrived,
- * so the peer violates the protocol. */
+/* Take the RTS that an arrived mark (the tagged message in its place) belongs
+ * to. Returns NULL if the RTS has not arrived, so that the peer violates the
+ * protocol. */
 static psc_unexp_t *tag_marked(psc_lane_t *lane, uint32_t context, int32_t tag)
 {
     psc_link_t *link = psc_list_pop(&lane->announced);
@@ -75,8 +76,9 @@ static psc_unexp_t *tag_promised(psc_lane_t *lane, uint16_t number)
     return unexp;
 }
 
-/* Drop a placeholder whose RTS will not arrive. A placeholder that no receive
- * has claimed is in a match queue and is freed by psc_unexp_conn_failed. */
+/* Drop a placeholder (the record of a mark whose RTS follows) if its RTS will
+ * not arrive. A placeholder that no receive has claimed is in a match queue and
+ * is freed by psc_unexp_conn_failed. */
 static void tag_promise_broken(psc_unexp_t *unexp)
 {
     if (!unexp->req)
@@ -173,8 +175,8 @@ void psc_tag_abort(psc_lane_t *lane)
 
 /* ---- receiving ---- */
 
-/* Continue a receive whose mark was matched: with the RTS that arrived before,
- * or the placeholder of the RTS that will follow. */
+/* Continue a receive that has matched a mark (tag.h): with the RTS that arrived
+ * before, or the placeholder of the RTS that will follow. */
 static psc_status_t tag_goes_on(psc_req_t *req, psc_unexp_t *unexp)
 {
     if (!unexp)
@@ -216,7 +218,7 @@ void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
     bool missed = status == PSC_ERR_UNSUPPORTED;
 
     psc_list_remove(&req->link);
-    req->unexp = NULL; /* unexp shares its place with source */
+    req->unexp = NULL; /* clears `source`, which shares its place */
     req->bulk->inflight = 0;
     if (req->error || (status != PSC_OK && !missed)) {
         psc_req_finish(req, req->error ? req->error : status);

@@ -34,22 +34,24 @@ void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
 /* Post the receive to the fabric. Returns false if it may not be posted or the
  * fabric refuses it. */
 bool psc_tag_recv(psc_req_t *req);
-/* Recall a receive from the fabric and finish it. Returns PSC_ERR_INVALID if it
- * has matched already. */
+/* Take a receive back from the fabric and finish it as cancelled. Returns
+ * PSC_ERR_INVALID if it has matched already. */
 psc_status_t psc_tag_recv_cancel(psc_req_t *req);
 /* The connection ends: finish the receive, once the fabric has released it. */
 void psc_tag_recv_end(psc_req_t *req, psc_status_t status);
-/* Handle what arrives: an RTS, which waits for its mark, and a mark that
- * matched no receive. */
+/* Handle what arrives: an RTS, which waits for its mark (the empty tagged
+ * message in its place), and a mark that matched no posted receive. */
 void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp);
 psc_status_t psc_tag_mark_arrived(psc_lane_t *lane, const psc_am_t *am);
-/* Handle what arrives: a mark that matched no receive and whose RTS will
- * follow; a complete message that was taken back from the receive that it had
- * matched; and the RTS that completes a placeholder. */
+/* Handle what arrives: a mark whose payload met no posted receive, so that its
+ * RTS will follow; a complete message that was taken back from the receive that
+ * it had matched; and the RTS that completes a placeholder (the record of such
+ * a mark). */
 psc_status_t psc_tag_missed_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am);
-/* The lane ends: drop its RTSs without mark and its placeholders. */
+/* The lane ends: free its RTSs whose mark has not arrived, and its placeholders
+ * (marks whose RTS has not arrived). */
 void psc_tag_abort(psc_lane_t *lane);
 
 #endif

@@ -6,8 +6,9 @@
 #include "../memory/access.h"
 #include "tag_post.h"
 
-/* After MISSES_MIN tries in vain the next occasion is skipped; after each
- * further try twice as many occasions, until MISSES_MAX tries. */
+/* After MISSES_MIN misses in a row (psc_tuple_pause_t) one chance to look for a
+ * receive, or to expose one, is skipped; after each further miss twice as many
+ * chances, until MISSES_MAX misses. */
 #define MISSES_MIN 8u
 #define MISSES_MAX 13u
 
@@ -38,9 +39,10 @@ static psc_tuple_pause_t *tuple_shows(const psc_req_t *req)
 
 /* ---- a connection ---- */
 
-/* Returns true if receives may be exposed. A placement has one lane, so FRAGs
- * on another lane could overtake it. A scheme that the user has demanded is
- * used for all long messages. */
+/* Returns true if receives may be exposed. A message that is copied into an
+ * exposed receive is ordered on one lane only: FRAGs on another lane could
+ * overtake it. A scheme that the user has demanded is used for all long
+ * messages. */
 static bool tuple_fits(psc_conn_t *conn)
 {
     return conn->worker->config.tuple_min > 0 && conn->n_lanes == 1 &&
@@ -54,7 +56,8 @@ void psc_tuple_limit(psc_conn_t *conn)
         conn->params.zcopy_min = conn->tuple->min;
 }
 
-/* If memory is short, no receive is exposed. */
+/* If there is no memory for the psc_tuple_t, no receive of the connection is
+ * exposed. */
 void psc_tuple_begin(psc_conn_t *conn,
                      void (*taken)(psc_exposed_t *shown, uint64_t bits,
                                    uint64_t len))
@@ -102,9 +105,9 @@ static psc_place_t tuple_seen(const psc_conn_t *conn)
     return psc_tuple_place(conn->flow.got, conn->tuple->rts_in);
 }
 
-/* End a request whose bytes nobody copies any more. If all bytes are there, a
- * connection that has ended meanwhile does no harm: the peer has completed its
- * request, and may have closed. */
+/* End a receive or send whose bytes nobody copies any more. If all bytes are in
+ * place, it does no harm that the connection has ended meanwhile: the peer has
+ * completed its request, and may have closed. */
 static void tuple_finish(psc_req_t *req, psc_status_t status)
 {
     req->bulk->inflight = 0;
@@ -168,7 +171,7 @@ void psc_tuple_detach(psc_req_t *req)
 
     conn->tuple->n_exposed--;
     tuple_shows(req)->misses = 0;
-    req->unexp = NULL; /* unexp shares its place with source */
+    req->unexp = NULL; /* clears `source`, which shares its place */
     req->bulk->inflight = 1;
     psc_req_stage_set(req, PSC_STAGE_LANDING);
     psc_req_attach(req, conn);
@@ -191,16 +194,17 @@ void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len)
 
 /* ---- sending ---- */
 
-/* Returns true if a receiver that has matched all messages before `seen` has
- * matched those before `place`, too. If a place is so old that the counts have
- * wrapped around, the answer may be no. */
+/* Returns true if a receiver that has matched all messages up to the place
+ * `seen` (psc_place_t) has matched those up to `place`, too. If a place is so
+ * old that the counts have wrapped around, the answer may be no. */
 static bool tuple_covers(psc_place_t seen, psc_place_t place)
 {
     return (int32_t)((uint32_t)seen - (uint32_t)place) >= 0 &&
            (int32_t)((uint32_t)(seen >> 32) - (uint32_t)(place >> 32)) >= 0;
 }
 
-/* Returns the place of the last message that this receive fits. */
+/* Returns the place (psc_place_t) of the last message that fits this
+ * receive. */
 static psc_place_t tuple_need(const psc_req_t *req, const psc_sighted_t *recv)
 {
     psc_tuple_t *tuple = req->conn->tuple;
@@ -275,9 +279,9 @@ static psc_status_t tuple_look(psc_req_t *req, psc_tuple_bucket_t *bucket)
         status = tuple_claim(req, recv, bits);
         if (status != PSC_ERR_UNSUPPORTED)
             return status;
-        recv = NULL; /* concealed meanwhile */
+        recv = NULL; /* the peer has withdrawn the receive meanwhile */
     }
-    if (n > 0) /* a table that shows nothing costs no time */
+    if (n > 0) /* looking at a peer that exposes nothing costs no time */
         pause_missed(&bucket->look);
     return tuple_otherwise(req, recv ? PSC_COUNTER_tuple_unseen
                                      : PSC_COUNTER_tuple_none);

@@ -3,11 +3,11 @@
  * other computes (TupleQ; Koop, Sridhar and Panda, the paper's section 4).
  *
  * match.c remains the only authority. It exposes a long receive that names its
- * source if no hidden receive that was posted earlier could get the same
- * message; receives from any source are never exposed. The sender of a long
- * message looks for a receive before it would send eagerly or announce. If it
- * claims one, the record of that stands at the message's place among the
- * others. The order holds by these rules:
+ * source if no hidden receive (one that is not exposed) that was posted earlier
+ * could get the same message; receives from any source are never exposed. The
+ * sender of a long message looks for a receive before it would send eagerly or
+ * announce. If it claims one, the record of the claim takes the message's place
+ * among the sender's messages. The order holds by these rules:
  *
  *  1. A receive is exposed only if no unexpected message and no hidden receive
  *     posted earlier overlaps with it. So among overlapping receives the order
@@ -16,9 +16,10 @@
  *  2. A receive is claimed only if all messages that this sender has sent
  *     otherwise, and that fit the receive, have been matched. The receiver
  *     reports its progress (`seen`) with every receive that it exposes or
- *     conceals, so a receive that is still exposed after that was not theirs.
+ *     withdraws (psc_tuple_conceal), so none of those messages has matched a
+ *     receive that is still exposed after that.
  *  3. A message that matches an exposed receive, also one that comes back
- *     after a cancelled probe, takes it only after it was concealed. A claim
+ *     after a cancelled probe, takes it only after it was withdrawn. A claim
  *     counts as the arrival of its message: what comes back later than that
  *     finds the receive taken, as it would after an arrival.
  *
@@ -31,37 +32,45 @@
 
 #define PSC_TUPLE_BUCKETS 64u
 
-/* A place among the messages of one direction that are not copied into an
- * exposed receive ("placed"): eager bytes (psc_flow_t) and announcements, each
- * modulo 2^32. */
+/* A place in the order of the messages that one side sends otherwise than into
+ * exposed receives: the eager bytes (psc_flow_t) and the RTSs sent up to there,
+ * each modulo 2^32. */
 typedef uint64_t psc_place_t;
 
-/* Makes it rarer that a sender looks for receives, or a receiver shows them,
- * while that is in vain time after time. */
+/* Counts failures, so that a sender that finds no receive to claim looks for
+ * one less often, and a receiver whose exposed receives are not claimed exposes
+ * fewer. */
 typedef struct psc_tuple_pause {
-    uint8_t misses; /* tries in a row that were in vain */
-    uint8_t skips;  /* occasions to skip before the next try */
+    /* how often in a row no receive was found, or an exposed receive was not
+     * claimed */
+    uint8_t misses;
+    /* how many more messages do not look for a receive, or receives are not
+     * exposed, before it is tried again */
+    uint8_t skips;
 } psc_tuple_pause_t;
 
-/* The messages and receives of a bucket share a hash of context and tag. */
+/* What is known of the messages and receives that share a hash of context and
+ * tag. */
 typedef struct psc_tuple_bucket {
-    psc_place_t last; /* the place of the last message */
-    /* The sender does not look for a receive where receives are shown, but none
-     * can be claimed, because others hold back those that fit. */
+    /* the place of the bucket's last message that was not sent into an exposed
+     * receive */
+    psc_place_t last;
+    /* sender: pauses looking for a receive if the peer exposes receives, but
+     * none that this bucket's messages can claim */
     psc_tuple_pause_t look;
-    /* The receiver does not show receives for which only short messages
-     * arrive. */
+    /* receiver: pauses exposing this bucket's receives if only short messages
+     * arrive for them */
     psc_tuple_pause_t show;
 } psc_tuple_bucket_t;
 
 struct psc_tuple {
     /* least length of a receive that is exposed, and of a message that looks
-     * for one */
+     * for an exposed receive */
     uint64_t min;
     uint32_t rts_out, rts_in;
-    uint32_t n_exposed; /* receives that are exposed now */
+    uint32_t n_exposed; /* number of receives that are exposed now */
     psc_tuple_bucket_t buckets[PSC_TUPLE_BUCKETS];
-    /* called when the peer has taken a receive; match.c implements it */
+    /* called when the peer has claimed a receive; match.c implements it */
     void (*taken)(psc_exposed_t *shown, uint64_t bits, uint64_t len);
 };
 
@@ -77,7 +86,7 @@ psc_tuple_bucket(psc_tuple_t *tuple, uint32_t context, int32_t tag)
 }
 
 /* Note that a message with this context and tag was sent otherwise than into a
- * receive that the peer shows. */
+ * receive that the peer exposes. */
 static inline void psc_tuple_note(psc_conn_t *conn, uint32_t context,
                                   int32_t tag)
 {
@@ -86,19 +95,19 @@ static inline void psc_tuple_note(psc_conn_t *conn, uint32_t context,
             psc_tuple_place(conn->flow.sent, conn->tuple->rts_out);
 }
 
-/* A long message has arrived otherwise than into an exposed receive: show
- * receives for such messages again. */
+/* A long message has arrived otherwise than into an exposed receive: expose
+ * receives for such messages again (psc_tuple_bucket_t.show). */
 void psc_tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag);
 
 /* Returns true if a message of this length looks for a receive that the peer
- * shows. */
+ * exposes. */
 static inline bool psc_tuple_is_long(const psc_conn_t *conn, uint64_t len)
 {
     return __builtin_expect(conn->tuple != NULL, 0) && len >= conn->tuple->min;
 }
 
-/* psc_message_send_now leaves messages of at least this length to
- * psc_message_send, which looks for a receive first. */
+/* Make psc_message_send_now leave messages of at least tuple->min bytes to
+ * psc_message_send, which looks for an exposed receive first. */
 void psc_tuple_limit(psc_conn_t *conn);
 /* The connection's lanes are known: decide whether receives are exposed. */
 void psc_tuple_begin(psc_conn_t *conn,
@@ -108,19 +117,24 @@ void psc_tuple_end(psc_conn_t *conn);
 
 /* ---- receiving ---- */
 
-/* Returns true if the receive could be exposed, other receives aside. */
+/* Returns true if the receive could be exposed, regardless of other
+ * receives. */
 bool psc_tuple_may(const psc_req_t *req);
-/* Returns true if the receive is to remain hidden, because as many as possible
- * are exposed, or those before it were shown in vain. Call once per occasion to
- * expose it. */
+/* Returns true if the receive is not to be exposed: PSC_EXPOSED_MAX receives
+ * are exposed, or its bucket pauses (psc_tuple_bucket_t.show). Each call counts
+ * towards the end of the pause: call it once for each attempt to expose a
+ * receive. */
 bool psc_tuple_pauses(const psc_req_t *req);
-/* Expose the receive. Returns false if the transport refuses it. */
+/* Let the peer see and claim the receive. Returns false if the transport
+ * refuses it. */
 bool psc_tuple_expose(psc_req_t *req);
-/* Returns false if the peer has taken the receive; see psc_tuple_detach. */
+/* Withdraw an exposed receive, so that the peer cannot claim it any more.
+ * Returns false if the peer has claimed it; see psc_tuple_detach. */
 bool psc_tuple_conceal(psc_req_t *req);
-/* The peer has taken a receive, which has left its queue: stage LANDING. */
+/* Call after a receive that the peer has claimed was taken out of its queue:
+ * begins stage LANDING. */
 void psc_tuple_detach(psc_req_t *req);
-/* The record of the peer's claim has arrived. */
+/* The record of the peer's claim has arrived: set the receive's result. */
 void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len);
 
 static inline psc_req_t *psc_tuple_req(psc_exposed_t *shown)
@@ -130,7 +144,7 @@ static inline psc_req_t *psc_tuple_req(psc_exposed_t *shown)
 
 /* ---- sending ---- */
 
-/* Look for a receive that the peer shows, and claim it for this message.
+/* Look for a receive that the peer exposes, and claim it for this message.
  * Returns PSC_ERR_UNSUPPORTED if the message must be sent otherwise. */
 psc_status_t psc_tuple_send(psc_req_t *req);
 

@@ -82,8 +82,9 @@ void psc_unexp_conn_failed(psc_conn_t *conn)
 
 /* ---- receives that get these messages ---- */
 
-/* A message that was kept knows its order of arrival; for one that met a posted
- * receive, the receive's result has it. */
+/* Give a receive and its message the same order of arrival: a message that was
+ * kept has one; for a message that met a posted receive, the receive's result
+ * has it. */
 static void match_order(psc_req_t *req, psc_unexp_t *unexp)
 {
     if (unexp->order)

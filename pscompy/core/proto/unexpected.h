@@ -6,18 +6,19 @@
 
 #include "match_queue.h"
 
-/* Create a record that is in no list, with `room` bytes behind it. Returns NULL
- * if memory is short. */
+/* Create the record of a message (psc_unexp_t), in no list, with memory for
+ * `room` bytes in its member `room`. Returns NULL if memory is short. */
 psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
                               uint64_t len, size_t room);
-/* Returns the message that a receive with these arguments would get, or
- * NULL. *lists_p: where the receive would wait, or NULL if that does not
+/* Returns the message that a receive with these arguments would get, or NULL.
+ * *lists_p: the lists in which the receive would wait, or NULL if they do not
  * exist yet. */
 psc_unexp_t *psc_unexp_find(psc_worker_t *worker, const psc_recv_args_t *args,
                             psc_match_lists_t **lists_p);
-/* Take a message out of its lists, if it is in any. */
+/* Take a message out of the lists of unexpected messages, if it is in them. */
 void psc_unexp_take(psc_unexp_t *unexp);
-/* Free a message; its withheld credit returns to the peer. */
+/* Free the record of a message; credit that was withheld for it returns to the
+ * peer. */
 void psc_unexp_free(psc_unexp_t *unexp);
 /* Free the announced and incomplete messages of a connection that has ended. */
 void psc_unexp_conn_failed(psc_conn_t *conn);

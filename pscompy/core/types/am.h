@@ -10,10 +10,11 @@
 #include "pscompy/transport/kit/list.h"
 
 #define PSC_HANDLER_BUCKETS 16
-/* Number of size classes of messages whose memory is kept for reuse */
+/* Number of size classes of active messages whose memory is kept for reuse */
 #define PSC_AM_CLASSES 8
 
-/* Memory of released messages, kept for reuse, by size class. */
+/* Memory of active messages that were freed, kept for reuse: one chain of
+ * am_node_t per size class. */
 typedef struct psc_am_idle {
     struct am_node *nodes[PSC_AM_CLASSES];
     size_t bytes;
@@ -21,11 +22,14 @@ typedef struct psc_am_idle {
 
 typedef struct psc_am_state {
     psc_list_t handlers[PSC_HANDLER_BUCKETS];
-    psc_list_t queued; /* messages for psc_am_poll */
+    psc_list_t queued; /* messages that wait for psc_am_poll */
     atomic_uint n_queued;
-    psc_list_t offers; /* messages whose RTS waits for room; proto/am_offer.h */
+    /* announced messages (am_offer_t) that are not fetched yet, because
+     * unpolled messages take their memory; proto/am_offer.h */
+    psc_list_t offers;
     uint64_t unpolled; /* bytes of messages that have not been polled */
-    _Atomic(struct am_node *) inbox; /* messages of am_post */
+    /* messages that am_post has queued, the newest first */
+    _Atomic(struct am_node *) inbox;
     psc_am_idle_t idle;
 } psc_am_state_t;
 

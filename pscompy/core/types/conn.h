@@ -8,30 +8,32 @@
 /* The messages by which both sides end a connection normally: each sends CLOSE
  * or acknowledges the other's. */
 typedef struct psc_closing {
-    bool sent, received; /* CLOSE */
+    bool sent, received; /* CLOSE was sent; CLOSE has arrived */
     bool ack_due;        /* CLOSE_ACK is to be sent */
 } psc_closing_t;
 
 /* The state of tag matching by the connection's fabric; see proto/tag.h. */
 typedef struct psc_tagging {
     bool on; /* the fabric matches the connection's messages */
-    /* Called when the fabric has matched a receive; psc_tag_recv_t has the
-     * result. */
+    /* Called when the fabric has matched a receive; transport.h describes the
+     * arguments (psc_tag_recv_t.done). */
     void (*done)(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
                  size_t len);
-    /* After a put that met no posted receive, the next long messages are
-     * announced by RTS instead: how many (0 after a put that met one), and how
-     * many of them are left. */
+    /* pause: after a put (tag_put) that met no posted receive, this number of
+     * the next long messages is announced by RTS instead; 0 after a put that
+     * met one. pause_left: how many of those messages are still to come. */
     uint32_t pause, pause_left;
 } psc_tagging_t;
 
 /* Measured durations of the connection's long messages; see proto/rates.h. */
 typedef struct psc_rates {
-    /* messages are timed, because the interface has measured its estimates */
+    /* messages are timed: the interface's cost estimates were measured
+     * (psc_iface_attr_t.measured) */
     bool on;
-    uint32_t passed; /* messages of a length that is timed */
-    uint32_t due; /* notify the control plane after so many are timed */
-    uint32_t getting; /* gets in flight */
+    uint32_t passed; /* messages so far whose length is one that is timed */
+    /* the control plane is notified when this many messages were timed */
+    uint32_t due;
+    uint32_t getting; /* messages that are being received by get */
     psc_moved_t copies, gets;
 } psc_rates_t;
 typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
@@ -39,19 +41,21 @@ typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
 /* Lanes that are lost while the connection goes on, and those that take their
  * places, as bits by their indices; see proto/rail.h. */
 typedef struct psc_lost {
-    uint8_t down_due; /* LANE_DOWN is to be sent */
-    uint8_t sealed;   /* the fabric has released the lane on this side */
-    uint8_t told;     /* LANE_DOWN has arrived */
-    uint8_t gone;     /* sealed and told; no new lane is being connected */
-    uint8_t joining;  /* a new lane is being connected, and is not used yet */
-    uint8_t joined;   /* the new lane is in its place on this side */
-    uint8_t up_due;   /* LANE_UP is to be sent */
-    /* LANE_UP has arrived: the new lane is in its place at the peer */
+    uint8_t down_due; /* LANE_DOWN is to be sent for the lane */
+    uint8_t sealed; /* the fabric has released the lane on this side */
+    uint8_t told; /* LANE_DOWN has arrived from the peer for the lane */
+    /* both sides have lost the lane (it was sealed and told); no new lane is
+     * being connected */
+    uint8_t gone;
+    uint8_t joining; /* a new lane is being connected, and is not used yet */
+    uint8_t joined; /* the new lane is installed on this side */
+    uint8_t up_due; /* LANE_UP is to be sent for the new lane */
+    /* LANE_UP has arrived: the new lane is installed at the peer */
     uint8_t met;
 } psc_lost_t;
 
-/* Clear the lane's bit in all members except down_due and up_due, whose
- * messages are still to be sent. */
+/* Clear the lane's bit in all members of psc_lost_t except down_due and up_due:
+ * those two messages are still to be sent. */
 static inline void psc_lost_forget(psc_lost_t *lost, uint8_t bit)
 {
     lost->sealed &= (uint8_t)~bit;
@@ -66,32 +70,33 @@ struct psc_conn {
     psc_worker_t *worker;
     uint64_t id;
     int rank;
-    int state; /* psc_conn_state_t, atomic for readers without the lock */
+    int state; /* psc_conn_state_t; also read without the lock, atomically */
     psc_status_t status; /* why the connection ended */
     uint32_t n_lanes;
     psc_lane_t *lanes[PSC_LANES_MAX];
-    /* the lane over which the rank is called (psc_conn_call), until it is
-     * installed; else NULL */
+    /* the lane by which the peer is being connected without the control plane
+     * (psc_conn_call); NULL once that lane is installed */
     psc_lane_t *call;
     psc_proto_params_t params;
     psc_flow_t flow;
     psc_work_t work;
-    psc_list_t queues;   /* match queues, one per context */
-    psc_list_t active;   /* outstanding requests */
-    psc_list_t maps;     /* mapped segments of the peer's pool: lend.c */
-    uint32_t rts_out;    /* rendezvous that the peer has not matched yet */
-    uint32_t rts_in;     /* announcements that we have not matched yet */
+    psc_list_t queues; /* match queues, one per context */
+    psc_list_t active; /* outstanding requests of the connection */
+    psc_list_t maps; /* mapped segments of the peer's pool: lend.c */
+    uint32_t rts_out; /* RTSs to the peer that it has not answered yet */
+    /* RTSs from the peer that no receive here has matched yet */
+    uint32_t rts_in;
     psc_closing_t closing;
     psc_lost_t lost;
     psc_tagging_t tagging;
     psc_rates_t rates;
     /* NULL unless the peer can see posted receives; proto/tuple.h */
     psc_tuple_t *tuple;
-    psc_link_t link;     /* in the worker's list conns or ends.doomed */
+    psc_link_t link; /* link in the worker's list conns or ends.doomed */
     psc_notice_t notice; /* posted when the connection's state has changed */
     /* active messages from this peer, queued or polled and not yet released */
     atomic_uint messages;
-    /* the connection's own counters once it is up; until then
+    /* the connection's own counters once it is up; until then it points to
      * worker->unowned */
     psc_counters_t *counters;
 };
@@ -111,7 +116,7 @@ static inline void psc_req_attach(psc_req_t *req, psc_conn_t *conn)
         psc_list_push(&conn->active, &req->link);
 }
 
-/* Fill in the source of a result. */
+/* Fill in the source of a result (the connection's id and rank). */
 static inline void psc_conn_sign(const psc_conn_t *conn, psc_result_t *result)
 {
     result->source = conn->id;

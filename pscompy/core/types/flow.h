@@ -6,13 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Bytes that both sides may send before they know each other's window. */
+/* Eager bytes that each side may send before it knows the other's window. */
 #define PSC_CREDIT_INITIAL (256u << 10)
 
 /* ---- a worker: memory for messages that no receive has taken ---- */
 
 typedef struct psc_room {
-    uint64_t max;  /* bytes to keep before credits are withheld */
+    /* bytes of such messages to keep before credit is withheld */
+    uint64_t max;
     uint64_t kept; /* bytes of unexpected and of unpolled messages */
     uint64_t window_max;
     uint32_t n_up;   /* connections that are up */
@@ -43,11 +44,11 @@ static inline void psc_room_share(psc_room_t *room, int change)
 /* ---- a connection ---- */
 
 typedef struct psc_flow {
-    uint32_t limit;    /* how much we may have sent in total */
+    uint32_t limit;    /* eager bytes that this side may have sent in total */
     uint32_t sent;
     uint32_t consumed;
-    uint32_t got;      /* received from the peer; at most `told` */
-    uint32_t told;     /* the limit last reported to the peer */
+    uint32_t got; /* eager bytes received from the peer; at most `told` */
+    uint32_t told; /* the limit last reported to the peer */
     bool due; /* the limit is to be reported by a message of its own (CREDIT) */
 } psc_flow_t;
 
@@ -64,8 +65,8 @@ static inline int32_t psc_flow_untold(const psc_flow_t *flow, uint32_t window)
     return (int32_t)(flow->consumed + window - flow->told);
 }
 
-/* Return the limit for a header that is sent now, and note that it was
- * reported. */
+/* Return the limit for a header that is sent now, and note in `told` that it
+ * was reported. */
 static inline uint32_t psc_flow_stamp(psc_flow_t *flow, uint32_t window)
 {
     flow->due = false;
@@ -82,8 +83,8 @@ static inline void psc_flow_unstamp(psc_flow_t *flow, const psc_flow_t *before)
     flow->due = before->due;
 }
 
-/* Take over the limit that the peer has reported in a header. Returns true if
- * it is higher than the one before. */
+/* Store the limit that the peer has reported in a header, if it is higher than
+ * the limit known before. Returns true if it is. */
 static inline bool psc_flow_heard(psc_flow_t *flow, uint32_t limit)
 {
     if ((int32_t)(limit - flow->limit) <= 0)
@@ -105,8 +106,8 @@ static inline bool psc_flow_spend(psc_flow_t *flow, uint32_t cost)
     return (int32_t)(flow->told - flow->got) >= 0;
 }
 
-/* Allow the peer to send this many bytes again. Returns true if a report has
- * become due. */
+/* Allow the peer to send this many bytes again. Returns true if it has become
+ * time to report the new limit to the peer. */
 static inline bool psc_flow_return(psc_flow_t *flow, uint32_t cost,
                                    uint32_t window)
 {

@@ -17,32 +17,35 @@ typedef struct psc_iface_slot {
     uint32_t index;
     /* n: the interface is polled on every n-th pass; a power of two */
     unsigned every;
-    /* After a poll that has found something, the interface is polled on each of
-     * this number of passes; */
+    /* linger: number of passes after a poll that has found something; the
+     * interface is polled on each of them. */
     unsigned linger;
-    unsigned awake; /* how many of these passes are left */
-    uint32_t lanes; /* number of lanes */
-    /* how many of these lanes are not lane 0 of their connections */
+    /* passes left on which the interface is polled because of `linger` */
+    unsigned awake;
+    uint32_t lanes; /* lanes that use the interface */
+    /* lanes that use the interface and are not lane 0 of their connections */
     uint32_t further;
 } psc_iface_slot_t;
 
 typedef struct psc_interfaces {
     psc_iface_slot_t slots[PSC_IFACES_MAX];
     uint32_t n;
-    /* the interface over which ranks of the job are called (psc_conn_call), or
-     * NULL */
+    /* the interface over which ranks of the job connect by calls (without the
+     * control plane; see control.h), or NULL */
     psc_iface_slot_t *calls;
-    /* parameters of connections that come up by such a call */
+    /* parameters of connections that come up over `calls` */
     psc_proto_params_t call_params;
-    atomic_uint stride; /* passes between two clock reads; see spin.c */
+    /* passes that a spinning thread makes between two clock reads; see
+     * spin.c */
+    atomic_uint stride;
 } psc_interfaces_t;
 
 #define psc_iface_for_each(slot, interfaces)                                   \
     for (psc_iface_slot_t *slot = (interfaces)->slots;                         \
          slot < (interfaces)->slots + (interfaces)->n; slot++)
 
-/* Interfaces of a worker, as bits. A struct, so that a bool is not accepted by
- * mistake. */
+/* A set of a worker's interfaces, as bits by their indices. A struct, so that a
+ * bool is not accepted by mistake. */
 typedef struct psc_ifaces {
     uint32_t bits;
 } psc_ifaces_t;

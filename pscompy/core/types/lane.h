@@ -7,12 +7,17 @@
 #define PSC_INCOMING_IOV 8
 
 typedef enum psc_incoming_kind {
-    PSC_INCOMING_NONE,    /* nothing, or a payload that is discarded */
-    PSC_INCOMING_FRAG,    /* a FRAG: into the memory of `req` */
-    PSC_INCOMING_RECEIVE, /* eager, matched: into the memory of `req` */
-    PSC_INCOMING_UNEXP,   /* eager, without a receive: into `unexp` */
-    PSC_INCOMING_MESSAGE, /* an active message: into `message` */
-    /* anything else: into `bounce`, handled when complete */
+    PSC_INCOMING_NONE, /* no payload is arriving, or one that is discarded */
+    /* a FRAG, whose payload goes into the memory of `req` */
+    PSC_INCOMING_FRAG,
+    /* a matched eager message; its payload goes into the memory of `req` */
+    PSC_INCOMING_RECEIVE,
+    /* an eager message without a receive; its payload goes into `unexp` */
+    PSC_INCOMING_UNEXP,
+    /* a user's active message, whose payload goes into `message` */
+    PSC_INCOMING_MESSAGE,
+    /* any other message: its payload goes into `bounce`, and the message is
+     * handled when it is complete */
     PSC_INCOMING_BOUNCE
 } psc_incoming_kind_t;
 
@@ -22,21 +27,22 @@ typedef struct psc_incoming {
     psc_incoming_kind_t kind;
     uint8_t id;
     uint8_t header_len;
-    union { /* selected by kind */
+    union { /* `kind` says which member is valid */
         psc_req_t *req;
         psc_unexp_t *unexp;
         psc_message_t *message;
         void *bounce;
     };
     uint64_t len;
-    /* kind RECEIVE: when the payload began to arrive; see proto/rates.h */
+    /* PSC_INCOMING_RECEIVE: when the payload began to arrive; see
+     * proto/rates.h */
     int64_t began;
     psc_status_t status; /* not PSC_OK: the peer violated the protocol */
     psc_iov_t iov[PSC_INCOMING_IOV];
     _Alignas(8) uint8_t header[PSC_AM_HEADER_MAX];
 } psc_incoming_t;
 
-/* Returns the message whose payload is complete in `bounce`. */
+/* Returns the message whose payload has arrived completely in in->bounce. */
 static inline psc_am_t psc_incoming_bounced(const psc_incoming_t *in)
 {
     return (psc_am_t){.id = in->id,
@@ -69,13 +75,16 @@ typedef struct psc_piece {
 typedef struct psc_stripe {
     psc_piece_t pieces[PSC_PIECES_MAX];
     uint64_t queued; /* bytes of the pieces in flight */
-    uint64_t given; /* bytes of all pieces until now */
-    /* bytes of completed pieces, and the time that they took; both decay */
+    uint64_t given; /* bytes that the lane was given until now */
+    /* bytes of completed pieces, and the time that they took; both weigh older
+     * pieces less (DECAY in stripe.c) */
     double bytes, ns;
     int64_t since; /* when the piece in flight began to be sent; 0: not known */
     uint32_t pass; /* the progress pass in which the last piece completed */
     bool late; /* the last piece took much longer than expected */
-    uint64_t without; /* bytes on other lanes since the last measurement */
+    /* bytes that the connection's lanes were given since this lane was last
+     * measured */
+    uint64_t without;
 } psc_stripe_t;
 
 struct psc_lane {
@@ -83,10 +92,10 @@ struct psc_lane {
     psc_iface_slot_t *slot;
     psc_ep_t *ep;
     psc_conn_t *conn; /* NULL until the lane is installed */
-    /* the connection that calls its rank over this lane, until the lane is
-     * installed; else NULL */
+    /* the connection whose peer is being connected over this lane by a call
+     * (psc_conn_call); NULL once the lane is installed, and for other lanes */
     psc_conn_t *caller;
-    uint8_t index; /* index in its connection */
+    uint8_t index; /* index of the lane in its connection */
     psc_lane_state_t state;
     psc_status_t status; /* why the lane is FAILED */
     psc_role_t role;
@@ -99,12 +108,15 @@ struct psc_lane {
      * do not. */
     bool held;
     psc_stripe_t stripe;
-    psc_link_t link; /* in the worker's ends.retiring */
+    psc_link_t link; /* link in the worker's list ends.retiring */
     psc_notice_t notice; /* posted when the lane's state has changed */
     psc_list_t early; /* messages received before the lane was installed */
     size_t early_bytes;
-    psc_list_t announced; /* RTSs whose mark is missing; see proto/tag.h */
-    /* placeholders of marks whose RTS is missing; see proto/tag.h */
+    /* RTSs whose mark (the tagged message that gives an RTS its place) has not
+     * arrived; see proto/tag.h */
+    psc_list_t announced;
+    /* placeholders: records of messages whose mark has arrived, but not their
+     * RTS; see proto/tag.h */
     psc_unexp_t *promised, **promised_end;
     psc_incoming_t incoming;
     char reason[PSC_REASON_MAX];

@@ -11,7 +11,8 @@
 
 typedef struct psc_matching {
     psc_list_t contexts[PSC_CONTEXT_BUCKETS];
-    uint64_t clock; /* orders receives and arrivals */
+    /* counts receives and arrivals, so that each gets an `order` */
+    uint64_t clock;
 } psc_matching_t;
 
 static inline void psc_matching_init(psc_matching_t *matching)

@@ -9,9 +9,11 @@
 typedef struct psc_memory {
     psc_list_t regions;
     uint64_t last_region; /* the id of the newest region */
-    uint8_t secret[PSC_SECRET_SIZE]; /* authenticates remote keys */
+    /* key of the hash that authenticates packed regions */
+    uint8_t secret[PSC_SECRET_SIZE];
     struct psc_pool *pool;
-    /* views of lent messages that were released */
+    /* released views of lent messages, for the thread that holds the lock
+     * (psc_lend_drain) */
     _Atomic(struct psc_loan *) returned;
 } psc_memory_t;
 

@@ -24,36 +24,53 @@ typedef enum psc_req_kind {
 /* The stage of a request. The table in proto.c has the function that advances
  * each stage. */
 typedef enum psc_stage {
-    PSC_STAGE_IDLE, /* not begun, or waiting for the peer's or fabric's act */
+    PSC_STAGE_IDLE, /* not begun, or waiting for the peer or the fabric */
     PSC_STAGE_POSTED, /* recv: in a match queue */
     PSC_STAGE_TAGGED, /* recv: posted to the fabric, which matches it */
-    PSC_STAGE_EXPOSED, /* recv: in a match queue, and the peer may take it */
-    PSC_STAGE_LANDING, /* recv: taken by the peer, its bytes are being copied */
-    PSC_STAGE_CLAIMED, /* recv: matched, its payload is still arriving */
-    PSC_STAGE_SEND, /* send: eager or RTS waits for credit, in order */
-    PSC_STAGE_SEND_FLIGHT, /* send: eager zcopy, fabric holds the buffer */
+    /* recv: in a match queue, and visible to the peer, which may claim it
+     * (proto/tuple.h) */
+    PSC_STAGE_EXPOSED,
+    /* recv: claimed by the peer, whose message is being copied into it */
+    PSC_STAGE_LANDING,
+    /* recv: matched; the message's payload or RTS is still arriving */
+    PSC_STAGE_CLAIMED,
+    /* send: the eager message or the RTS is not sent yet; sends leave in
+     * order */
+    PSC_STAGE_SEND,
+    /* send: eager, without copy; the fabric still reads the buffer */
+    PSC_STAGE_SEND_FLIGHT,
     PSC_STAGE_SEND_MARK, /* send: RTS is sent, its mark (proto/tag.h) is not */
-    PSC_STAGE_TAG_PUT, /* send: the mark carried the payload, no RTS */
-    /* send: copies into a posted receive of the peer, which it has taken */
+    /* send: the payload was sent with the mark (tag_put), without an RTS */
+    PSC_STAGE_TAG_PUT,
+    /* send: has claimed a receive that the peer exposed, and the payload is
+     * being copied into it (proto/tuple.h) */
     PSC_STAGE_PLACING,
-    PSC_STAGE_SEND_LATE, /* send: mark met no receive; RTS to be sent */
-    PSC_STAGE_AWAIT_RTR, /* send: RTS is sent */
-    /* send: its keys are in another message; proto/bundle.h */
+    /* send: the payload that was sent with the mark met no receive; the RTS is
+     * to be sent */
+    PSC_STAGE_SEND_LATE,
+    /* send: RTS is sent, and the peer has not answered yet */
+    PSC_STAGE_AWAIT_RTR,
+    /* send: the request's keys travel in a message of the program;
+     * proto/bundle.h */
     PSC_STAGE_OFFERED,
     PSC_STAGE_PUT, /* send: puts are being issued */
     PSC_STAGE_FRAG, /* send: fragments are being sent */
-    PSC_STAGE_FLUSH, /* send: puts issued, not all remotely complete */
+    /* send: all puts were issued; not all are visible at the target yet */
+    PSC_STAGE_FLUSH,
     PSC_STAGE_SEND_FIN, /* sender or receiver: FIN to be sent */
     PSC_STAGE_SEND_RTR, /* recv: RTR to be sent */
     PSC_STAGE_AWAIT_DATA, /* recv: puts or FRAGs are in flight */
     PSC_STAGE_GET, /* recv: gets are in flight */
     PSC_STAGE_LENT, /* send: the peer reads the sender's memory */
-    PSC_STAGE_SEND_TAKEN, /* loan: TAKEN to be sent */
-    PSC_STAGE_HELD, /* loan: its view is in use */
+    PSC_STAGE_SEND_TAKEN, /* loan (PSC_REQ_LOAN): TAKEN to be sent */
+    PSC_STAGE_HELD, /* loan (PSC_REQ_LOAN): the program uses the view */
     PSC_STAGE_RMA_REQUEST, /* origin: RMA_PUT or RMA_GET to be sent */
     PSC_STAGE_RMA_DIRECT, /* origin: the fabric executes the put or get */
-    PSC_STAGE_AWAIT_FIN, /* origin of a put by messages: all data sent */
-    PSC_STAGE_ENDING, /* failed, but its memory can still be accessed */
+    /* send by messages: all data was sent, and the FIN that confirms it is
+     * missing */
+    PSC_STAGE_AWAIT_FIN,
+    /* failed, but the request's memory can still be accessed */
+    PSC_STAGE_ENDING,
     PSC_STAGE_DONE,
     PSC_STAGE_COUNT
 } psc_stage_t;
@@ -73,7 +90,7 @@ typedef struct psc_part {
     psc_keys_t keys;
 } psc_part_t;
 
-/* Some bytes of a message, and the lane that has taken them. */
+/* A range of a message's bytes, and the lane to which they were given. */
 typedef struct psc_span {
     uint64_t offset, len;
     uint8_t lane;
@@ -84,31 +101,36 @@ typedef struct psc_spans {
     uint32_t n, room;
 } psc_spans_t;
 
-/* A transfer in flight, the same for put, get and FRAG, and the state of other
+/* The state of a long transfer, the same for put, get and FRAG, and of other
  * operations that are more than an eager message into the buffer of a posted
  * receive. */
 typedef struct psc_bulk {
     psc_req_t *req;
     psc_comp_t comp;
     uint64_t remote_id;
-    uint64_t len; /* bytes to move */
+    uint64_t len; /* bytes that the transfer is to move */
     uint64_t issued; /* bytes handed to lanes */
-    uint64_t arrived; /* receiving: bytes that are in place */
+    uint64_t arrived; /* receiving: bytes that have arrived */
     /* bytes that FRAGs have brought, by lane */
     uint64_t arrived_by[PSC_LANES_MAX];
-    /* FRAG: the bytes that spare lanes have taken, and those of them that are
-     * to be sent again; see proto/rail.h */
+    /* FRAG: the bytes that were given to spare lanes (psc_lane_spare), and
+     * those of them that are to be sent again; see proto/rail.h */
     psc_spans_t taken, again;
-    int64_t began; /* GET: when the first get was issued; see proto/rates.h */
-    uint32_t inflight; /* operations that their lanes have not completed */
-    bool one_lane; /* one-sided: use lane 0 only */
+    /* in the stage GET: when the first get was issued; see proto/rates.h */
+    int64_t began;
+    /* number of operations that their lanes have not completed */
+    uint32_t inflight;
+    /* the transfer serves a put or get of the program, and uses lane 0 only */
+    bool one_lane;
     bool waited; /* an operation did not complete immediately */
     psc_mem_t *mem[PSC_LANES_MAX];
     psc_keys_t keys;
-    psc_part_t
-        *parts; /* NULL, or one for each piece, in place of mem and keys */
+    /* NULL, or for a list of buffers one part for each, which then has the
+     * registrations and keys instead of `mem` and `keys` */
+    psc_part_t *parts;
     uint32_t part; /* index of the part that the next byte to move belongs to */
-    /* in the connection's work queue, or in the worker's ends.revoking */
+    /* link in a work queue of the connection, or in the worker's
+     * ends.revoking */
     psc_link_t work_link;
     struct {
         uint64_t region, nonce, offset;
@@ -116,13 +138,15 @@ typedef struct psc_bulk {
     /* send: the header length of an active message, else 0; see message.h */
     uint16_t aux;
     /* Internal requests: called instead of notifying a consumer. If the
-     * function clears on_done, the request passes to its consumer. */
+     * function sets on_done to NULL, the request's consumer is notified after
+     * all. */
     void (*on_done)(psc_req_t *req);
-    void *payload; /* internal: memory that on_done takes over */
-    /* internal: in the list `accesses` of the region's psc_target_t */
+    void *payload; /* internal requests: memory that on_done takes over */
+    /* internal requests: link in the list `accesses` of the region's
+     * psc_target_t */
     psc_link_t access_link;
-    /* what the transport needs of the receive: `tagged` in stage TAGGED,
-     * `shown` in EXPOSED and LANDING */
+    /* what the transport needs to know of the receive: `tagged` in stage
+     * TAGGED, `shown` in the stages EXPOSED and LANDING */
     union {
         psc_tag_recv_t tagged;
         psc_exposed_t shown;
@@ -133,23 +157,29 @@ typedef struct psc_bulk {
  * that they do not need belongs to psc_bulk_t, and members that are never
  * needed together share their place. */
 struct psc_req {
-    psc_request_t head; /* first: the part that consumers see. result.tag is
-                           the tag of the operation until it matches */
+    /* first: the part that consumers see. Until the request matches a message,
+     * result.tag is the tag that the operation names. */
+    psc_request_t head;
     union {
-        /* POSTED, TAGGED and EXPOSED: source as posted, NULL for any */
+        /* In the stages POSTED, TAGGED and EXPOSED: the connection that the
+         * receive names as its source, NULL for any */
         psc_conn_t *source;
-        /* MATCHED: the message that waits for a buffer. CLAIMED: the message
-         * that is still arriving. A receive that gives its message back: the
-         * record of that message. Else NULL. */
+        /* In the state MATCHED: the message that waits for a buffer. In the
+         * stage CLAIMED: the message that is still arriving. In a receive that
+         * gives its message back: the record of that message. Else NULL. */
         psc_unexp_t *unexp;
     };
-    /* POSTED, TAGGED and EXPOSED: in a match queue. Afterwards, and for all
-     * others: in the connection's active. Free: in the pool. */
+    /* In the stages POSTED, TAGGED and EXPOSED: the link in a match queue. In
+     * all other stages: the link in the list `active` of the connection. While
+     * the request is free: the link in the pool's list. */
     psc_link_t link;
     union {
-        psc_link_t bucket; /* POSTED and EXPOSED: see proto/match_list.h */
-        struct { /* all other stages */
-            /* in the completion queue or the list of freed requests */
+        /* In the stages POSTED and EXPOSED: the link in a bucket of the index
+         * of a psc_match_list_t (proto/match_list.h) */
+        psc_link_t bucket;
+        struct { /* the members for all other stages */
+            /* the next request in the completion queue or in the list of freed
+             * requests */
             psc_req_t *next;
             /* send: destination; recv: source, once known; else NULL */
             psc_conn_t *conn;
@@ -159,27 +189,32 @@ struct psc_req {
      * the request is free. */
     psc_follower_t *follower;
     union {
-        psc_iov_t piece; /* n_iov == 1 */
+        psc_iov_t piece; /* the only piece, if n_iov is 1 */
         struct {
-            psc_iov_t *pieces; /* n_iov > 1 */
-            uint64_t total; /* bytes in all pieces; in the place of piece.len */
+            psc_iov_t *pieces; /* the pieces, if n_iov is more than 1 */
+            /* bytes in all pieces together; shares its place with piece.len */
+            uint64_t total;
         };
     };
-    psc_bulk_t *bulk; /* never NULL; see psc_req_extend */
+    /* never NULL: a request without a psc_bulk_t of its own has a shared one,
+     * all zero; see psc_req_extend */
+    psc_bulk_t *bulk;
     uint32_t generation;
     uint32_t n_iov;
     uint16_t context;
     atomic_uchar holds; /* PSC_HELD_BY_ bits; see completion.h */
-    uint8_t slot; /* the request's index in its chunk */
+    uint8_t slot; /* the request's index in its psc_req_chunk_t */
     uint8_t kind; /* psc_req_kind_t */
     uint8_t stage; /* psc_stage_t */
-    int8_t error; /* psc_status_t; set if it failed with operations in flight */
+    /* psc_status_t; set if the request failed while operations were in
+     * flight */
+    int8_t error;
     bool in_use : 1;
     /* The consumer is inside a call that will return the result if the request
      * ends in time: no notification is needed. */
     bool inside : 1;
-    /* put by messages: the receiver sends a FIN at the end, and the sender
-     * waits for it */
+    /* the receiver of the transfer confirms it by a FIN, for which the sender
+     * waits */
     bool confirm : 1;
     bool exposed : 1; /* the peer has keys to write into the request's memory */
 };
@@ -192,7 +227,7 @@ _Static_assert(sizeof(psc_req_t) <= 144, "a posted receive is small");
 
 typedef struct psc_req_chunk {
     psc_worker_t *worker;
-    uint32_t first; /* index of its first request in the pool */
+    uint32_t first; /* index in the pool of the chunk's first request */
     psc_req_t requests[PSC_REQ_CHUNK];
 } psc_req_chunk_t;
 

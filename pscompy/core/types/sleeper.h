@@ -9,39 +9,47 @@
 #include "pscompy/transport/kit/list.h"
 
 /* Reasons to ring a bell, the eventfd that wakes a sleeper's thread. */
-#define PSC_WAKE_SPENT 1u /* the arming is used up or does not suffice */
+/* the fabrics are not armed for the sleeper any more, or something is to be
+ * done that they do not report */
+#define PSC_WAKE_SPENT 1u
 /* a request, the completion queue or the queue of active messages changed, or
  * psc_worker_wake was called */
 #define PSC_WAKE_EVENT 2u
-#define PSC_WAKE_FREE 4u  /* the poller's role is free */
-#define PSC_WAKE_TAKEN 8u /* a thread has taken the poller's role */
+/* the poller's role is free: no thread polls for the others */
+#define PSC_WAKE_FREE 4u
+/* a thread has taken the poller's role: it polls for all */
+#define PSC_WAKE_TAKEN 8u
 #define PSC_WAKE_POLLED 16u /* a thread has polled */
 #define PSC_WAKE_END 32u /* psc_worker_wake was called */
 
 struct psc_sleeper {
     psc_worker_t *worker;
-    psc_link_t link;   /* in the worker's list of sleepers */
+    psc_link_t link;   /* link in the worker's list of sleepers */
     int set, bell;
     uint32_t wants;    /* PSC_WAKE_ bits that ring the bell; 0: not armed */
-    /* the wake generation when the owner last looked at its requests */
+    /* the wake generation (psc_wait_state_t.generation) when the owner last
+     * looked at its requests */
     uint32_t seen;
-    bool rung;         /* the bell is readable */
-    atomic_int life;   /* psc_sleeper_life_t; only of a created sleeper */
+    bool rung; /* the bell (an eventfd) is readable */
+    /* psc_sleeper_life_t; used only if psc_sleeper_create made the sleeper */
+    atomic_int life;
 };
 
 typedef enum psc_sleeper_life {
     PSC_SLEEPER_USED,
     PSC_SLEEPER_RELEASED,
-    PSC_SLEEPER_ENDED  /* the worker has ended */
+    PSC_SLEEPER_ENDED /* the worker has ended */
 } psc_sleeper_life_t;
 
 /* A thread that waits while another thread polls; progress/follow.h. */
 struct psc_follower {
-    psc_link_t link; /* in the worker's followers; the earliest is first */
+    /* link in the worker's list of followers; the earliest is first */
+    psc_link_t link;
     psc_request_t *const *requests; /* the thread waits for any of them */
     size_t n;
     uint32_t wants;
-    atomic_uint woken; /* the futex; 1: woken and disarmed */
+    /* the futex word on which the thread sleeps; 1: woken and disarmed */
+    atomic_uint woken;
 };
 
 #define PSC_WOKEN_MAX 16u
@@ -52,10 +60,13 @@ typedef struct psc_wait_state {
     atomic_uint generation;
     /* PSC_WAKE_ bits that any armed sleeper or follower wants */
     atomic_uint wanted;
-    atomic_uint polling; /* 1: a thread holds the poller's role */
+    /* 1: a thread holds the poller's role, which is to poll for all threads
+     * that wait */
+    atomic_uint polling;
     /* number of calls of psc_worker_wake; each ends all waits */
     atomic_uint wakes;
-    atomic_uint crowded; /* not 0: pollers share this processor; see spin.c */
+    /* not 0: several polling threads share this processor; see spin.c */
+    atomic_uint crowded;
     atomic_llong moving; /* time until which a peer may be copying; spin.h */
     unsigned wakes_seen; /* `wakes` when the followers were last woken */
     psc_list_t followers, sleepers;

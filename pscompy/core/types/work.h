@@ -16,7 +16,7 @@ typedef enum psc_work_kind {
 } psc_work_kind_t;
 
 typedef struct psc_work {
-    psc_link_t busy_link; /* in the worker's list of busy connections */
+    psc_link_t busy_link; /* link in the worker's list of busy connections */
     psc_list_t queues[PSC_WORK_KINDS];
     psc_list_t fins; /* requests whose FINs are sent together */
 } psc_work_t;

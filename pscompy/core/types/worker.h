@@ -17,15 +17,15 @@
 typedef struct psc_thread psc_thread_t;
 typedef struct psc_upward psc_upward_t; /* defined in upward.h */
 
-/* Bits of psc_worker_t.mail. OUTSIDE: other threads have put something into
- * am.inbox or memory.returned, or want all waiting threads to check their
+/* Bits of psc_worker_t.mail. PSC_MAIL_OUTSIDE: other threads have put something
+ * into am.inbox or memory.returned, or want all waiting threads to check their
  * requests. */
 #define PSC_MAIL_OUTSIDE 1u
-#define PSC_MAIL_WOKEN 2u /* wait.woken is not empty */
+#define PSC_MAIL_WOKEN 2u /* psc_wait_state_t.woken is not empty */
 
 struct psc_worker {
     psc_lock_t lock;
-    const psc_upward_t *up; /* the protocols */
+    const psc_upward_t *up; /* the functions of the protocols */
     psc_worker_config_t config;
     atomic_bool forked;
     uint32_t pass; /* counts progress passes */
@@ -48,7 +48,8 @@ struct psc_worker {
     psc_room_t room;
     psc_memory_t memory;
     psc_counters_t counters;
-    psc_counters_t unowned; /* counts of connections that are not up yet */
+    /* counters of all connections that are not up yet */
+    psc_counters_t unowned;
 };
 
 #endif
