@@ -95,7 +95,8 @@ if TYPE_CHECKING:
 
 
 def get_include() -> str:
-    """The folder to include from in C, as in `#include <pscompy/transport/transport.h>`."""
+    """Return the folder that a C compiler needs as -I for `#include
+    <pscompy/transport/transport.h>`."""
     return str(Path(__file__).absolute().parent.parent)
 
 

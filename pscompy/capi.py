@@ -4,10 +4,10 @@
 
     lib.mine_start(capi.table(), capi.worker(session), capi.connection(connection))
 
-C takes them as `const psc_api_t *`, `psc_worker_t *` and `psc_conn_t *` of `pscompy/core/api.h`,
-and compares `api->abi` with `PSC_API_ABI` before anything else. A worker has one queue of
-completions: if C takes them with `completion_poll`, Python must make no requests in that session.
-`listen` and `begin_open` of this module make none.
+C takes these addresses as `const psc_api_t *`, `psc_worker_t *` and `psc_conn_t *` of
+`pscompy/core/api.h`, and compares `api->abi` with `PSC_API_ABI` before anything else. A worker has
+one queue of completions: if C takes completions with `completion_poll`, Python must make no
+requests in that session. `listen` and `begin_open` of this module make no requests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def listen(
     session: Session, host: str | None, port: int, on_connection: Callable[[Connection], object]
 ) -> Socket:
     """Listen like `session.listen`, but pass each connection that comes up to `on_connection`
-    instead of `accept`. It is called on the control thread, and must return soon."""
+    instead of `accept`. `on_connection` is called on the control thread, and must return soon."""
     return session._listen(host, port, on_connection)
 
 

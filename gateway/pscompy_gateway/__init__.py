@@ -1,4 +1,4 @@
-"""The gateway: connects modules of a machine that share no fabric.
+"""The gateway: connects modules (parts of a machine) that share no fabric.
 
 A daemon (`pscompy gateway`) is attached to the networks of several modules. In every process the
 pseudo-transport `gateway` sends messages, and the handshakes before them, to processes of other
@@ -16,7 +16,7 @@ native = Native(__name__)
 
 
 class Unused(Exception):
-    """The reason why the transport is not used."""
+    """Raised with the reason why the transport `gateway` is not used."""
 
 
 class GatewayTransport(Transport):
@@ -24,9 +24,10 @@ class GatewayTransport(Transport):
     connections to the gateways."""
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
-        """Start the agent of a session, and return its transport and relay. Raises `Unused` if no
-        gateway is configured or the extension module is missing, and `BadRoutes` if PSP_GW_SERVER
-        is malformed."""
+        """Start the agent of a session, the thread that keeps connections to the gateways. Returns
+        the session's transport `gateway`, and the relay that carries its handshakes. Raises
+        `Unused` if no gateway is configured or the extension module is missing, and `BadRoutes` if
+        PSP_GW_SERVER is malformed."""
         if not any(setting.name == "SERVER" and setting.text for setting in settings):
             raise Unused("PSP_GW_SERVER names no gateway")
         if reason := native.unavailable():

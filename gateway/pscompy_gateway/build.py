@@ -1,4 +1,5 @@
-"""Builds pscompy_gateway._native: the pseudo-transport, and the gateway's data path."""
+"""Builds pscompy_gateway._native: the transport `gateway`, and the C code that forwards packets in
+a gateway process."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Meetings: modules that were started by different launchers exchange texts through gateways.
+"""Meetings: modules (parts of a machine) that different launchers started exchange texts through
+gateways.
 
 Each module sends its text to all gateways and uses the first complete answer. Gateways add no state
 of their own, so all answers are alike, and any gateway may end as long as one remains.
@@ -20,13 +21,14 @@ from pscompy_gateway.transport import servers
 from pscompy_gateway.transport.config import VARIABLES
 from pscompy_gateway.trunk import Frame, Trunk, keep, session
 
-PIECE = 32 << 10  # characters of text in one frame
+PIECE = 32 << 10  # most characters of a module's text in one frame
 # seconds within which a module that left one gateway must be connected to another one
 LEFT_SECONDS = 3.0
 
 
 class Meeting:
-    """A module's side of a meeting; implements `pscompy.world.bootstrap.join.Meeting`.
+    """One module's side of a meeting (modules exchange texts through gateways); implements
+    `pscompy.world.bootstrap.join.Meeting`.
 
     Raises `ConfigError` if PSP_GW_SERVER names no gateway.
     """
@@ -45,7 +47,8 @@ class Meeting:
         self._number = -1
         self._text = ""
         self._pieces: dict[tuple[str, int], dict[int, str]] = {}
-        self._seen: set[int] = set()  # modules that are at the meeting
+        # numbers of the modules that are at the meeting, as the gateways report
+        self._seen: set[int] = set()
         self._answer: concurrent.futures.Future[Mapping[int, str]] = concurrent.futures.Future()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="pscompy meeting", daemon=True)
@@ -195,9 +198,11 @@ class Gathering:
         return not self._members
 
     def take(self, send: Send | None, frame: Frame) -> bool:
-        """Take a piece of a module's text; once all texts are complete, send them to all modules.
+        """Store a piece of a module's text; once the texts of all modules are complete, send them
+        to all.
 
-        `send` is None if a neighbour forwarded the frame. Returns False if the piece is not new.
+        `send` is None if a neighbour gateway forwarded the frame. Returns False if the piece is not
+        new.
         """
         module, number = int(frame["module"]), int(frame["number"])
         member, piece, text = str(frame["member"]), int(frame["piece"]), str(frame["text"])
@@ -255,7 +260,8 @@ class Gathering:
                 yield {"kind": "join", "member": self._members[module][0], **who, **what}
 
     def leave(self, send: Send) -> list[Frame]:
-        """Remove the modules of a trunk that has ended; returns frames for the neighbours."""
+        """Remove the modules whose trunk, on which `send` sends, has ended. Returns frames that
+        report this to the neighbour gateways."""
         gone = [(module, it) for module, (it, theirs) in self._members.items() if theirs is send]
         return [
             {"kind": "parted", "name": self.name, "module": module, "member": member}
@@ -264,7 +270,8 @@ class Gathering:
         ]
 
     def forget(self, module: int, member: str) -> bool:
-        """Remove a module and notify the others. Returns False if it is not at the meeting."""
+        """Remove a module from the meeting, and notify the other modules. Returns False if it is
+        not at the meeting."""
         if module not in self._members or self._members[module][0] != member:
             return False
         del self._members[module]

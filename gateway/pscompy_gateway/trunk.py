@@ -18,13 +18,14 @@ from typing import Any
 
 from pscompy import AuthError, Connection, PscomError, Session
 
-FRAME_MAX = 64 << 10  # bytes
-DEPTH_MAX = 4  # levels of lists and objects within each other
+FRAME_MAX = 64 << 10  # most bytes of a frame
+DEPTH_MAX = 4  # most levels of nested lists and objects in a frame
 LOAD_MAX = 1 << 31  # bytes; a larger load that a gateway reports is reduced to this
 GATEWAY_MODULE = 65535  # the module number of gateways; processes must not use it
 
 PAUSE = 0.2  # seconds between attempts to reach a gateway
-# seconds between attempts if the gateway holds another key: it logs each refusal
+# seconds between attempts to reach a gateway that holds another key; long, because it logs each
+# refusal
 REFUSED_PAUSE = 10.0
 
 logger = logging.getLogger("pscompy.gateway")
@@ -33,7 +34,7 @@ Frame = dict[str, Any]
 
 
 class BadFrame(PscomError):
-    """The other side of a trunk sent a message that is not a frame."""
+    """The other side of a trunk sent a message that is not a frame, a JSON object with `kind`."""
 
 
 def session(settings: Mapping[str, object]) -> Session:
@@ -73,7 +74,7 @@ def node_number() -> int:
 
 
 class Trunk:
-    """Sends and receives frames over one connection, in an event loop."""
+    """Sends and receives frames (JSON objects) over one connection, in an event loop."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -101,7 +102,7 @@ async def keep(
     ended: Callable[[str], object],
     refused: Callable[[AuthError], object] = lambda _: None,
 ) -> None:
-    """Keep a trunk to the gateway at `address`, until cancelled.
+    """Keep a trunk (a connection for frames) to the gateway at `address`, until cancelled.
 
     use(trunk) uses the trunk until it raises. Then ended(reason) is called, and the gateway is
     tried again after PAUSE seconds. If the gateway holds another key, refused(error) is called
@@ -121,7 +122,7 @@ async def keep(
             if logged != (logged := str(error)):  # repeated attempts log the same error only once
                 logger.info("gateway %s: %s", address, error)
             ended(str(error))
-        except Exception as error:  # a malformed frame
+        except Exception as error:  # raised for a malformed frame
             logger.warning("gateway %s sent a malformed frame: %.200r", address, error)
             ended(f"it sent a malformed frame: {error!r:.200}")
         finally:

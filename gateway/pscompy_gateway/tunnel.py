@@ -1,8 +1,8 @@
 """A stream of bytes each way between two processes, over frames that may be lost or duplicated.
 
-The stream carries the handshake, and the link that stays open afterwards and continues over another
-gateway if one fails. No I/O: bytes of the local socket become frames, and frames become bytes for
-the local socket. Used by transport/.
+The stream carries the handshake between two sessions. It stays open afterwards, and continues over
+another gateway if one fails. This module does no I/O: bytes of the local socket become frames, and
+frames become bytes for the local socket. Used by transport/.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ Frame = dict[str, Any]
 
 
 class Tunnel:
-    """One end of a tunnel. `label` holds the fields that all its frames have in common."""
+    """One end of a tunnel, a stream of bytes each way between two processes. `label` holds the
+    fields that all its frames have in common."""
 
     def __init__(self, label: Frame) -> None:
         self.label = label
-        self._out = bytearray()  # bytes of the local side that are not acknowledged yet
-        self._acked = 0  # bytes that are acknowledged, which is the offset of _out
-        self._sent = 0  # bytes that were sent in frames
+        # bytes from the local socket that the other side has not acknowledged
+        self._out = bytearray()
+        self._acked = 0  # number of bytes that are acknowledged: the offset of _out in our stream
+        self._sent = 0  # number of bytes of our stream that were sent in frames
         self._fin: int | None = None  # length of our stream, once the local side has ended
         self._got = 0
         self._their_fin: int | None = None
@@ -35,7 +37,7 @@ class Tunnel:
         return len(self._out) >= AHEAD
 
     def give(self, data: bytes) -> list[Frame]:
-        """Take bytes that the local side wrote (no bytes if it has ended), and return frames to
+        """Add bytes that the local socket delivered (none if it has ended), and return frames to
         send."""
         if data:
             self._out += data
@@ -45,23 +47,24 @@ class Tunnel:
 
     @property
     def open(self) -> bool:
-        """Whether the local side has not ended yet."""
+        """Whether the local side has not ended its stream yet."""
         return self._fin is None
 
     @property
     def ended(self) -> bool:
-        """Whether the other side has ended, and all its bytes have arrived."""
+        """Whether the other side has ended its stream, and all its bytes have arrived."""
         return self._their_fin is not None and self._got >= self._their_fin
 
     @property
     def over(self) -> bool:
-        """Whether both sides have ended, and the other side has acknowledged our end."""
+        """Whether both sides have ended their streams, and the other side has acknowledged our
+        end."""
         return self.ended and self._fin is not None and self._fin_acked
 
     # ---- the other side ----
 
     def take(self, frame: Frame) -> bytes:
-        """Take a frame and return its new bytes, which may be empty.
+        """Process a frame of the other side, and return its new bytes, which may be none.
 
         Raises `KeyError` or `ValueError` if the frame is malformed.
         """
@@ -93,7 +96,8 @@ class Tunnel:
         return bool(self._out) or (self._fin is not None and not self._fin_acked)
 
     def frames(self) -> list[Frame]:
-        """Frames with the bytes that were not sent yet; at least one frame, which acknowledges."""
+        """Return frames with the bytes that were not sent yet. There is at least one frame, because
+        frames also acknowledge the other side's bytes."""
         frames = []
         while True:
             start = self._sent - self._acked
@@ -104,7 +108,7 @@ class Tunnel:
                 return frames
 
     def again(self) -> list[Frame]:
-        """Frames with all bytes that are not acknowledged."""
+        """Return frames with all bytes that the other side has not acknowledged."""
         self._sent = self._acked
         return self.frames()
 

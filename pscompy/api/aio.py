@@ -34,8 +34,9 @@ class Reader:
         self._sleeper = worker.sleeper()
         self._thread = threading.get_ident()
         self._futures: set[asyncio.Future[None]] = set()  # futures of suspended awaits
-        self._callbacks: weakref.WeakSet[LoopCallback] = weakref.WeakSet()  # not called yet
-        self._registered = False  # True: the loop watches the descriptor
+        # callbacks not called yet
+        self._callbacks: weakref.WeakSet[LoopCallback] = weakref.WeakSet()
+        self._registered = False  # whether the event loop watches the descriptor of `_sleeper`
 
     def until_done(
         self, request: Request, seconds: float | None = None
@@ -106,7 +107,7 @@ class Reader:
                 if self._sleeper.arm():
                     self._register(loop)
                     return True
-        except Closed:  # closing the session completes the awaited requests
+        except Closed:  # the session was closed, which completes the awaited requests
             return True
         return False
 
@@ -189,7 +190,8 @@ def await_request(request: Request) -> Generator[Any, None, Any]:
         request._awaits -= 1
         cancelled = isinstance(error, asyncio.CancelledError)
         if not request._awaits and request._give_back() and cancelled:
-            with suppress(asyncio.CancelledError):  # cancelled again: the request keeps its buffer
+            # if cancelled again, the request keeps its buffer
+            with suppress(asyncio.CancelledError):
                 yield from watching.until_done(request, SETTLE_SECONDS)
         raise
     request._awaits -= 1

@@ -25,7 +25,8 @@ def receive(
         array: NDArray[Any] = worker.empty(shape, dtype)
         _check(message.status.nbytes, array.nbytes, f"{array.shape} times {array.dtype}")
     except BaseException:
-        # else the traceback would keep the message, and it would not return to the queue
+        # Without this the traceback would keep the message alive, and it would not return to the
+        # queue.
         del message
         raise
     message.recv(array)

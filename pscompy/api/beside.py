@@ -19,7 +19,8 @@ LONGEST = ("lock_longest_ns",)  # counters that are longest times, not sums
 
 
 class Beside:
-    """The open sessions beside one session, and the counters of those that were closed."""
+    """The open sessions beside one session (those of its endpoints), and the counters of sessions
+    beside it that were closed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +42,7 @@ class Beside:
         return iter(list(self._open))
 
     def everyone(self) -> Iterator[Session]:
-        """These sessions, and those beside each of them."""
+        """Yield the sessions of this object, and those beside each of them."""
         for session in self:
             yield session
             yield from session._beside.everyone()
@@ -60,6 +61,6 @@ class Beside:
 def _add(counted: Counter[str], more: Mapping[str, int]) -> None:
     """Add counters; of those that are a longest time, keep the longest."""
     longest = {name: max(counted[name], more.get(name, 0)) for name in LONGEST}
-    counted.update(more)  # adds
+    counted.update(more)  # adds the numbers
     for name, value in longest.items():
         counted[name] = value

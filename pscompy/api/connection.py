@@ -63,7 +63,8 @@ class Connection(_binding.Connection):
         """`number` is the number of another context that matches the messages, or None."""
         self._context = context
         self._record = record
-        self._links: Links | None = None  # made when an action is called
+        # the Links that carry action calls; made at the first call
+        self._links: Links | None = None
         address = int(ffi.cast("uintptr_t", record.handle))
         number = context.number if number is None else number
         self._bind(context.worker, address, number, record.handle)

@@ -20,7 +20,7 @@ class Accepting(Request["Connection"]):
     """A request for the next connection of a socket."""
 
     sock: Socket
-    # its number in the order of establishment, and the connection
+    # the connection that this request was given, with its number in the order of establishment
     place: tuple[int, Connection] | None = None
 
     def _give_back(self, anyway: bool = False) -> bool:

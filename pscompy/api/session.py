@@ -67,7 +67,8 @@ class Session:
     process's descriptors is too low.
     """
 
-    _users = ""  # the endpoints that the session belongs to, in words
+    # text that names the endpoints that the session belongs to; "" if it belongs to none
+    _users = ""
     _endpoints: dict[int, str]  # names of endpoints, by the context numbers of their communicators
 
     def __init__(self, name: str | None = None, config: Mapping[str, object] | None = None) -> None:

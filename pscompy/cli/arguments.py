@@ -38,7 +38,7 @@ def duration(text: str) -> float:
 
 
 def picture(text: str) -> Path:
-    """The path of a picture, with the suffix .png, .svg or .pdf."""
+    """Parse the path of a picture, which must have the suffix .png, .svg or .pdf."""
     path = Path(text)
     if path.suffix in (".png", ".svg", ".pdf"):
         return path
@@ -46,7 +46,7 @@ def picture(text: str) -> Path:
 
 
 def words(text: str, allowed: Collection[str]) -> tuple[str, ...]:
-    """Words separated by commas, all of them in `allowed`."""
+    """Parse words that are separated by commas, all of them in `allowed`."""
     found = tuple(text.split(","))
     if set(found) <= set(allowed):
         return found

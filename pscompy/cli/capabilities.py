@@ -24,7 +24,8 @@ class Probe:
         self._config = config
         self._worker: Any = None
         self._unusable: str | None = None
-        self._carriers: list[Carrier] = []  # closed after the worker was destroyed
+        # opened transports, closed after the worker was destroyed
+        self._carriers: list[Carrier] = []
 
     def __enter__(self) -> Probe:
         try:

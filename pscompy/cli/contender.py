@@ -30,7 +30,7 @@ _Pipe: TypeAlias = "connection.Connection[bytes, bytes]"
 End: TypeAlias = "tuple[int, Callable[[Job], Calls]]"
 Library: TypeAlias = "Callable[[Path, int], AbstractContextManager[End]]"
 
-_DATA, _UNRELATED = range(2)  # tags
+_DATA, _UNRELATED = range(2)  # tags of messages
 
 
 @contextmanager

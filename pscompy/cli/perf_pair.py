@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pscompy import Connection, PscomError, Session, wait_all
 from pscompy.cli.measure import HALVES, Calls, Job
 
-DATA, COMMAND = range(2)  # tags
+DATA, COMMAND = range(2)  # tags of messages
 VALIDATE, END = "validate", "end"
 _ACCEPT_SECONDS = 60.0
 _IN_FLIGHT = 8

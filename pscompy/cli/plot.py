@@ -1,4 +1,4 @@
-"""Plots of figures over message sizes or other numbers, mostly on logarithmic axes."""
+"""Draws measured values over message sizes or other numbers, mostly on logarithmic axes."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from pscompy.cli.sizes import short
 
 
 class Quantity(NamedTuple):
-    """A column of the table."""
+    """One quantity that `pscompy perf` measures: a column of the report's table."""
 
     heading: str
     key: str  # the name in JSON
@@ -38,7 +38,8 @@ _WIDTH = 11
 
 @dataclass
 class Report:
-    """All figures: size -> quantity -> name of the pair -> sample."""
+    """All measured values: `rows` maps size -> quantity -> name of the pair of processes ->
+    sample."""
 
     transport: str
     window: int
@@ -67,7 +68,7 @@ class Report:
         return json.dumps(document, indent=2)
 
     def plot(self, path: Path) -> None:
-        """Draw the quantities beside one another."""
+        """Draw a plot of each quantity, side by side."""
         draw(path, self._head(), [self._panel(quantity) for quantity in self.quantities])
 
     def _panel(self, quantity: str) -> Panel:
@@ -118,13 +119,14 @@ class Report:
     # ---- figures ----
 
     def _values(self, size: int, quantity: str) -> dict[str, float]:
-        """The figures by name, of the pairs that support the test."""
+        """Return the measured values for one size and quantity, by the name of the pair of
+        processes; pairs that do not support the test are missing."""
         samples, figure = self.rows[size][quantity], QUANTITIES[quantity].figure
         return {name: figure(samples[name]) for name in self.names if name in samples}
 
     def _ratio(self, size: int, quantity: str, name: str) -> float:
-        """How many times better than `name` the first pair is. Computed from the time per message,
-        which, unlike a bandwidth, is not 0 for a size of 0."""
+        """Return how many times better than the pair `name` the first pair of processes is.
+        Computed from the time per message, which, unlike a bandwidth, is not 0 for a size of 0."""
         samples = self.rows[size][quantity]
         return samples[name].seconds / samples[self.names[0]].seconds
 

@@ -63,8 +63,8 @@ def sample(pairs: Sequence[Pair], job: Job, seconds: float) -> dict[str, Sample]
 
 
 def _calibrate(pair: Pair, job: Job, seconds: float) -> Job:
-    """The job with the count that takes about `seconds`; the runs for this also warm up the
-    pair."""
+    """Return the job with the `count` that takes about `seconds`; the runs that find it also warm
+    up the pair."""
     taken = pair.run(job)
     while (taken := pair.run(job)) * _GROWTH < seconds:
         job = replace(job, count=job.count * _GROWTH)

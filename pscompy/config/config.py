@@ -75,7 +75,8 @@ class Row(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A variable that was read: its text, the origin of the text, and its value."""
+    """A variable that was read: its text, the origin of the text (see `Config.origin`), and its
+    value."""
 
     text: str
     origin: str
@@ -171,7 +172,7 @@ class Config(Mapping[str, Any]):
         accepts every name. `withheld()` returns further known names, and is called only if a name
         is in none of these sets. Raises `ConfigError` for a bad value and for an undeclared
         override; warns (`ConfigWarning`) of undeclared PSP_ variables, and once per process of
-        those in `without_effect`, which are written as `known` is.
+        variables in `without_effect`, a collection of names like `known`.
         """
         if known is not None:
             self._check_names((*known, *without_effect), withheld)
@@ -308,7 +309,7 @@ class Config(Mapping[str, Any]):
         }
 
 
-_mentioned: set[str] = set()  # variables without effect, already logged by this process
+_mentioned: set[str] = set()  # variables without effect that this process has warned of already
 
 
 def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:

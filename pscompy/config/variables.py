@@ -117,7 +117,7 @@ VARIABLES = GENERAL + LAUNCH + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 
 # Undeclared names that are not reported as misspelt. A name that ends in _ stands for all
 # names that begin with it.
-KNOWN = ("BUILD_PLUGINS",)  # read when pscompy is built
+KNOWN = ("BUILD_PLUGINS",)  # PSP_BUILD_PLUGINS is read when pscompy is built
 
 # ParaStation's names that have no effect in pscompy.
 WITHOUT_EFFECT = (

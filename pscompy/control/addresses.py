@@ -1,9 +1,9 @@
 """Addresses of sockets as strings, and the addresses of this host to advertise.
 
-A socket's address reads psp://HOST:PORT[,HOST:PORT...][,RELAY!PLACE...]/NAME, without spaces:
-every place where the session listens, best first, its places at relays, and the session's name,
-percent-encoded. IPv6 hosts stand in brackets. Places without the scheme, or without a name, are
-accepted too.
+A socket's address reads psp://HOST:PORT[,HOST:PORT...][,RELAY!PLACE...]/NAME, without spaces: every
+place where the session listens, best first, its places at relays (transports that carry
+handshakes), and the session's name, percent-encoded. IPv6 hosts stand in brackets. Places without
+the scheme, or without a name, are accepted too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Detour(NamedTuple):
 
 
 class Address(NamedTuple):
-    """All places where a socket listens; `name` is the session's, "" if it is not known."""
+    """All places where a socket listens; `name` is the session's name, or "" if it is not known."""
 
     places: tuple[Place, ...]
     name: str = ""

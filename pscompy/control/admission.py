@@ -31,7 +31,7 @@ PLACES_SHARE = 4  # callers that have not authenticated take at most 1/4 of the 
 UNPROVED_SECONDS = 10.0  # seconds within which a caller must prove that it has the key
 FREE_MAX = 16  # descriptors left free for connections that come up, and for the program
 FREE_SHARE = 8  # at most 1/8 of the process's descriptors is left free
-ACCEPT_MAX = 32  # callers accepted before links that are open are served again
+ACCEPT_MAX = 32  # most callers that are accepted before open links are served again
 PAUSE = 0.25  # seconds without accepting, if there is no memory or no descriptor at all
 REPORT_SECONDS = 10.0  # at least so many seconds between two log lines of the same text
 
@@ -111,7 +111,8 @@ class Admission:
         self._timers: dict[Link, Timer] = {}
         self._places = places()
         self._leave = to_leave()
-        self._plenty = False  # whether descriptors are plentiful for the callers being accepted
+        # whether enough descriptors are free for all callers that _on_ready accepts now
+        self._plenty = False
         self._paused = False
         self._reported = -REPORT_SECONDS  # when the log last reported that peers are refused
         thread.register(listening.fileno(), READ, self._on_ready)
@@ -222,7 +223,7 @@ class Admission:
 
     def _on_accept_error(self, listening: socket.socket, error: OSError) -> bool:
         """If no descriptor is left, drop a caller that waits, or turn the new one away by means of
-        the spare descriptor. Returns whether to accept the next caller."""
+        the spare descriptor (see descriptors.py). Returns whether to accept the next caller."""
         if not descriptors.exhausted(error):
             if error.errno in _NO_MEMORY:
                 logger.error("cannot accept a connection: %s", error.strerror)

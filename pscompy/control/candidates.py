@@ -1,4 +1,5 @@
-"""The candidates of one negotiation: their lanes are offered or answered, and tried in order.
+"""The candidates of one negotiation (transports that may carry the connection): their lanes are
+offered or answered, and tried in order.
 
 `Offering` is the connector's half, `Answering` the acceptor's. Both drive the handshake of their
 link, collect the reason for every rejected candidate, and destroy every lane but those that `take`
@@ -35,12 +36,13 @@ class LaneFactory(NamedTuple):
     engine: Engine
     here: Identity
     progress: Progress
-    candidate_seconds: float  # time for one candidate to come up
+    candidate_seconds: float  # seconds for one candidate to come up
 
 
 class Candidates:
-    """The state that both halves have: the lanes of the current attempt, and the reasons for
-    rejected candidates. `first` is the number of the attempt's first lane in its connection."""
+    """What the connector's and the acceptor's half have in common: the lanes of the current
+    attempt, and the reasons for rejected candidates. `first` is the number of the attempt's first
+    lane in its connection."""
 
     def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
         self.rails: tuple[int, ...] = ()  # rails of the lanes of the current attempt
@@ -69,7 +71,7 @@ class Candidates:
         return lanes
 
     def undo(self) -> None:
-        """Destroy the lanes that were not taken."""
+        """Destroy the lanes that `take` did not return."""
         self._link.machine.check_lanes = str
         self._drop()
         self._drive(self, False)
@@ -97,7 +99,8 @@ class Candidates:
             self.reasons[option.name] = f"without rail {numbers}, which is not on both sides"
 
     def _try(self, role: int, lanes: list[Lane], addresses: list[bytes]) -> None:
-        """Connect these lanes. The attempt is up when all are up, and fails when one fails."""
+        """Connect these lanes. The attempt is up when all lanes are up, and fails when one of them
+        fails."""
         self._lanes = lanes
         self._reported_up = False
         self._ticks = 0
@@ -194,7 +197,8 @@ class Offering(Candidates):
         self._send(Offer(tuple(candidates), tuple(absent.items())))
 
     def offer_rail(self, option: Option, rail: int) -> bool:
-        """Send a candidate for one rail. Returns False if this side has none."""
+        """Send a candidate for one rail, to replace a lost lane. Returns False if this side cannot
+        create a lane on that rail."""
         made, _ = self._create_candidates(option, (rail,))
         if made:
             self._send(Offer(tuple(made)))

@@ -33,7 +33,7 @@ from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 0.5  # seconds to receive the last data of a dead peer (PSC_CAP_EOF)
-DRAIN_PAUSE = 0.01  # seconds between two looks for that data
+DRAIN_PAUSE = 0.01  # seconds between two checks whether a dead peer's last data has arrived
 
 
 class Holder(Protocol):
@@ -47,7 +47,8 @@ class Holder(Protocol):
 
 
 class Connections:
-    """The records of all connections that were used, by id, as long as they live.
+    """Holds the records (peer.Record) of all connections that were used, by id, as long as they
+    live.
 
     `adopt` makes and holds the record of a connection that a peer has begun. All methods but
     `register`, `records` and `close` are for the control thread.
@@ -95,8 +96,8 @@ class Connections:
     def step(self, record: Record, event: PhaseEvent) -> None:
         """Change a record's phase; no other function does.
 
-        The holder releases the connection before the core knows that it is lazy again, because
-        its next use retains it again.
+        The program's connection object is released before the core knows that the connection is
+        lazy again, because its next use retains the object again.
         """
         if record.phase is Phase.LAZY:
             self.register(record)
@@ -119,7 +120,8 @@ class Connections:
         return record
 
     def take(self, record: Record, negotiation: Negotiation[Record]) -> None:
-        """Use the link of `negotiation` from now on, and end own attempts to make another."""
+        """Use the link of `negotiation` for this connection from now on, and end this process's own
+        attempts to make another link."""
         if record.attempt is not None:
             record.attempt.cancel()
         own, record.link = record.link, negotiation
@@ -173,7 +175,8 @@ class Connections:
         try:
             params = self.parameters(lanes[0].option, len(lanes))
             self._engine.install(record.handle, lanes, params)
-        except PscomError:  # the connection is closed; the core's event ends the record
+        # the program has closed the connection; the core's event of that ends the record
+        except PscomError:
             for lane in lanes:
                 lane.destroy()
         self.came_up(
@@ -199,7 +202,8 @@ class Connections:
         record.settle(None)
 
     def parameters(self, option: selection.Option, lanes: int = 1) -> selection.Params:
-        """The parameters of a connection over this number of lanes of an open transport."""
+        """Return the parameters (message lengths for each protocol) of a connection over this
+        number of lanes of an open transport."""
         assert option.estimates is not None
         return selection.parameters(option.estimates, self._settings(option), lanes)
 
@@ -230,7 +234,7 @@ class Connections:
     def _faster(
         self, option: selection.Option, params: selection.Params, excluded: set[str]
     ) -> dict[str, tuple[float, int]]:
-        """The other usable transports that are estimated to be faster than `option`, see
+        """Return the other usable transports that are estimated to be faster than `option`, see
         `selection.faster`."""
         found: dict[str, tuple[float, int]] = {}
         for other in self._engine.options:
@@ -241,15 +245,16 @@ class Connections:
         return found
 
     def _shown_from(self, option: selection.Option, lanes: int) -> int | None:
-        """The shortest receive that is shown to the peer (PSP_TUPLEQ); None if none is."""
+        """Return the length of the shortest receive that the peer can see, and write into directly
+        (PSP_TUPLEQ); None if it sees none."""
         wanted = self._config["TUPLEQ"] and self._config["RNDV_SCHEME"] == "auto" and lanes == 1
         assert option.estimates is not None
         able = option.estimates.caps & selection.CAP_EXPOSE
         return int(self._config["TUPLEQ_MIN"]) if wanted and able else None
 
     def _correct(self, record: Record) -> None:
-        """Correct the estimates by the times of the connection's messages, and its parameters if
-        these are too far from the best ones."""
+        """Correct the transport's estimates by the measured times of the connection's messages, and
+        the connection's parameters if they are too far from the best ones."""
         report, rates = record.report, self._engine.rates(record.handle)
         if not rates or report.estimates is None or report.params is None:
             return
@@ -327,7 +332,8 @@ class Connections:
             self._progress.need(record, True)
 
     def guard_ended(self, record: Record | None, bye: bool, outage: str) -> None:
-        """Fail an established connection whose guarding link has ended: the peer is lost."""
+        """Fail an established connection whose guard, the link that stayed open, has ended: the
+        peer is lost."""
         if record is None or record.phase is not Phase.UP:
             return
         if not bye and not self._config["GUARD"]:
@@ -379,8 +385,8 @@ class Connections:
             self._engine.fail(record.handle, Engine.ERR_CLOSED)
 
     def forget(self) -> None:
-        """In the child after a fork: close the descriptors of attempts that the parent goes on
-        with."""
+        """In the child after a fork: close the descriptors of attempts to connect, which the parent
+        continues."""
         for record in self._in_use:
             if record.attempt is not None and record.attempt.dialer is not None:
                 record.attempt.dialer.forget()

@@ -18,7 +18,7 @@ class CoreLog:
     """The pipe into which the core writes log lines; `read` hands them to `logging`."""
 
     def __init__(self, worker: Any, level: int) -> None:
-        """Have the worker write its lines of up to this level into a new pipe."""
+        """Have the worker write its log lines of up to this level into a new pipe."""
         self.fd, self._write_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._open = True
         self._rest = b""  # the beginning of an incomplete line

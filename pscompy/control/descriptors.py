@@ -29,8 +29,8 @@ def left(count: int) -> bool:
 
 
 def _in_use() -> int:
-    """Return how many descriptors are open: the size of their folder since Linux 6.2, before that
-    the number of its entries. Returns `sys.maxsize` if there is no such folder."""
+    """Return how many descriptors are open: the size of the folder /proc/self/fd since Linux 6.2,
+    before that the number of its entries. Returns `sys.maxsize` if that folder does not exist."""
     try:
         return _OPEN.stat().st_size or len(list(_OPEN.iterdir()))
     except OSError:
@@ -102,7 +102,7 @@ class Spare:
         try:
             yield
         finally:
-            with contextlib.suppress(OSError):  # then the reserve stays empty
+            with contextlib.suppress(OSError):  # if no descriptor is left, the reserve stays empty
                 self._kept = os.eventfd(0, os.EFD_CLOEXEC)
 
     def close(self) -> None:

@@ -71,7 +71,7 @@ class Dialer:
         return rest + self._targets
 
     def try_next(self) -> None:
-        """A connected socket was of no use: try the next place now."""
+        """Try the next place now, because the peer has not answered on a connected socket."""
         if self._targets:
             self._next()
 

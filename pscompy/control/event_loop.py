@@ -61,19 +61,19 @@ class ControlThread:
 
     def __init__(self, name: str) -> None:
         self._epoll = select.epoll()
-        self._sources: dict[int, Source] = {}  # by descriptor
+        self._sources: dict[int, Source] = {}  # call-back and events of each registered descriptor
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.spare = Spare()
         self._failures: set[str] = set()  # kinds of failures that were logged
-        self._woken = False  # the descriptor is readable, or will be: commands need not signal it
+        self._woken = False  # `_wake` is readable, or will be: `call` need not write to it
         self._commands: deque[tuple[Callback, tuple[Any, ...]]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()
         self._timers_max = TIMERS_MIN  # number of timers above which cancelled ones are removed
         self._stopping = False
-        self._idle = True  # whether no pump had more to do when the pumps ran last
+        self._idle = True  # whether no pump (see add_pump) had more to do when the pumps ran last
         self._pumps: tuple[Callable[[], bool], ...] = ()
-        self.root: ControlThread = self  # the thread itself; in a Guest, that of its host
+        self.root: ControlThread = self  # this control thread itself; in a Guest, that of its host
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.register(self._wake, READ, self._on_wake)
 
@@ -97,7 +97,7 @@ class ControlThread:
         try:
             self._woken = True
             os.eventfd_write(self._wake, 1)
-        except BaseException:  # KeyboardInterrupt, for instance, before the write
+        except BaseException:  # for instance a KeyboardInterrupt before the write
             self._woken = False
             raise
 
@@ -116,7 +116,8 @@ class ControlThread:
                 break
 
     def stop(self, timeout: float) -> bool:
-        """End the thread after the calls queued so far. Returns False if it hangs in one."""
+        """End the thread after the calls queued so far. Returns False if the thread hangs in a
+        call."""
         self.call(self._stop)
         self._thread.join(timeout)
         if self._thread.is_alive():
@@ -220,7 +221,7 @@ class ControlThread:
 
     def _on_wake(self, _events: int) -> None:
         os.eventfd_read(self._wake)
-        self._woken = False  # before the commands are taken, so that none is missed
+        self._woken = False  # cleared before the commands are taken, so that none is missed
         while self._commands:
             function, args = self._commands.popleft()
             self._guarded(function, *args)

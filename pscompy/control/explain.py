@@ -37,9 +37,11 @@ class Explanation(NamedTuple):
     faster: Mapping[str, tuple[float, int]] = MappingProxyType({})
     lost: Mapping[int, str] = MappingProxyType({})  # rails that the connection has lost, and why
     params: Params | None = None
-    matching: str | None = ""  # why software matches messages, if known; None if the fabric does
+    # why software, not the fabric, matches messages ("" if unknown); None if the fabric does
+    matching: str | None = ""
     estimates: Estimates | None = None
-    shown_from: int | None = None  # bytes of the shortest receive that the peer sees; or None
+    # bytes of the shortest receive that the peer can see and fill (PSP_TUPLEQ), or None
+    shown_from: int | None = None
     peer: str = ""
     note: str = ""
     worker: str = ""  # the communicators that share the worker, and so its lock and progress
@@ -75,14 +77,16 @@ class Explanation(NamedTuple):
 
     @property
     def lends(self) -> bool:
-        """Whether the peer reads a lent buffer in place; otherwise it is copied."""
+        """Whether the peer reads a buffer that was lent to it in place; otherwise the buffer is
+        copied."""
         return self._can(CAP_MAP)
 
     def _can(self, capability: int) -> bool:
         return self.estimates is not None and bool(self.estimates.caps & capability)
 
     def variables(self) -> dict[str, str]:
-        """The variables that would change the choice, each with its effect."""
+        """The configuration variables that would change the choice of transport, each with its
+        effect."""
         changes = {
             f"PSP_{name.upper()}": f"priority of {name}, 0: never" for name in self.candidates
         }
@@ -166,7 +170,7 @@ def _cost_lines(table: list[Cost]) -> list[str]:
 
 
 def _source_lines(estimates: Estimates | None) -> list[str]:
-    """The estimates that the times follow from, and where each comes from."""
+    """The lines that show the transport's estimates, and where each of them comes from."""
     if estimates is None:
         return []
     return [

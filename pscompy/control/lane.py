@@ -25,7 +25,7 @@ class Lane:
         self.option = option
         self.id = lane_id
         self.handle = handle  # psc_lane_t *
-        self.on_change: Callable[[], object] = _ignore  # called when the state has changed
+        self.on_change: Callable[[], object] = _ignore  # called when the lane's state has changed
         self._lanes = lanes
         lanes[lane_id] = self
 

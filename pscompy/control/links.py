@@ -1,4 +1,5 @@
-"""The precon links of a session: which are open, the names they claim, the descriptors they need.
+"""The precon links of a session (TCP links that carry handshakes): which are open, the names they
+claim, the descriptors they need.
 
 A session's name belongs to it as long as one of its links lasts. Links whose lanes are coming up
 will take descriptors, so that many of them at once must leave enough.
@@ -25,11 +26,12 @@ class Links:
     def __init__(self, thread: ControlThread, here: Identity) -> None:
         self._thread = thread
         self._names = Names(here)
-        self._open: dict[
-            Negotiation[Record], Identity | None
-        ] = {}  # negotiations whose link is open, with the identity whose name the peer claims
-        self._coming_up: set[Negotiation[Record]] = set()  # their lanes will open descriptors
-        self._room = 0  # further links for which there were descriptors at the last look
+        # negotiation whose link is open -> identity whose name `claim` has reserved for it, or None
+        self._open: dict[Negotiation[Record], Identity | None] = {}
+        # their lanes are coming up, and will open descriptors
+        self._coming_up: set[Negotiation[Record]] = set()
+        # number of further links for which descriptors were free when `_look` was called last
+        self._room = 0
         self._looked = 0.0  # when the free descriptors were looked up last
 
     def __iter__(self) -> Iterator[Negotiation[Record]]:
@@ -62,14 +64,15 @@ class Links:
         return self._look(len(self._coming_up))
 
     def _look(self, links: int) -> bool:
-        """Look for descriptors for twice as many links as are coming up, so that the next ones need
-        no look: looking for each of n links may open n² descriptors."""
+        """Look for descriptors for twice as many links as are coming up, so that the next links
+        need no look: looking for each of n links may open n² descriptors."""
         self._looked = time.monotonic()
         self._room = links if descriptors.left(descriptors.CONNECTION * 2 * links) else 0
         return self._room > 0 or descriptors.left(descriptors.CONNECTION * links)
 
     def lanes_are_up(self, negotiation: Negotiation[Record]) -> None:
-        """Note that the lanes are up, and so have opened all descriptors that they need."""
+        """Note that the lanes of `negotiation` are up, and so have opened all descriptors that they
+        need."""
         self._coming_up.discard(negotiation)
 
     def break_off_all(self) -> None:

@@ -1,4 +1,5 @@
-"""The listening sockets of a session, and the places at relays where it can be reached too."""
+"""The listening sockets of a session, and the places at relays (transports that carry handshakes)
+where the session can be reached too."""
 
 from __future__ import annotations
 

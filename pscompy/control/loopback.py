@@ -1,4 +1,5 @@
-"""A session's connection with itself: one lane of a transport that can do that, without a link."""
+"""A session's connection with itself: one lane of a transport that can do that, without a precon
+link."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from pscompy.errors import Closed
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0  # seconds to wait for the end of the thread
-NOTE_SECONDS = 1.0  # seconds to wait for a thread that may be stuck
+NOTE_SECONDS = 1.0  # seconds that `records` waits for the control thread, which may be stuck
 
 
 class Control:
@@ -59,9 +59,10 @@ class Control:
         self.engine = engine
         self.here = here
         self._lock = threading.Lock()
-        self._key: Key | None = None  # found at the first use
+        self._key: Key | None = None  # the key of the job; found at the first use
         self._started = False
-        self.users = "all communicators without their own"  # who uses the worker, for `explain()`
+        # text for `explain()` that names the communicators that use the worker
+        self.users = "all communicators without their own"
         self._beside: Control | None = beside
         self._thread: ControlThread = (
             ControlThread(f"pscompy {here.name}") if beside is None else Guest(beside._thread)
@@ -104,7 +105,8 @@ class Control:
         self._start()
         if record.phase is Phase.LAZY:
             self._connections.retain(connection)
-        if self._on_demand.call(record):  # the peer is called; _note_calls registers the record
+        # the peer, a rank on this node, is called without a link; _note_calls registers the record
+        if self._on_demand.call(record):
             return
         self._connections.register(record)
         self.engine.begin_connecting(record.handle)
@@ -162,7 +164,8 @@ class Control:
         if self._beside is not None:
             self._beside._on_demand.beside.pop(self.here.job, None)
         self._thread.call(self._abort)
-        self._thread.call(self._on_core_events, READ)  # ends the attempts to connect
+        # handles the events of `_abort`, which end the attempts to connect
+        self._thread.call(self._on_core_events, READ)
         stopped = self._thread.stop(STOP_SECONDS)
         if stopped:
             self._on_demand.close()
@@ -209,7 +212,7 @@ class Control:
             self._thread.register(log, READ, lambda _: self.engine.read_log())
 
     def drive(self) -> None:
-        """Make progress from now on, because no other thread does."""
+        """Have the control thread make progress from now on, because no other thread does."""
         self._thread.call(self._progress.need, "no other thread", True)
 
     def catch_up(self) -> None:
@@ -231,8 +234,9 @@ class Control:
         self._progress.check_background()
 
     def _note_calls(self) -> None:
-        """Note all calls so far, by which ranks of this node connect: those that have failed are
-        among the core's events, the others among its new calls."""
+        """Note all calls so far (ranks of this node connect by calls, without a link; see
+        neighbours.py): the core reports calls that have failed as events, and the others as new
+        calls."""
         self._on_core_events(READ)
         self._on_demand.note_calls()
 

@@ -1,4 +1,5 @@
-"""A negotiation: the course of one precon link, from its greeting to its end as a guard.
+"""A negotiation: the course of one precon link (a TCP link that carries the handshake), from its
+greeting to its end as the guard of a connection.
 
 A negotiation owns its link and its lanes. It decides nothing about other links: its `Owner`
 decides whether a link is used, parked or tried again.
@@ -46,7 +47,8 @@ class Owner(Protocol[R]):
         """A peer has dialed and proved that it has the key: call `welcome`, `cross` or `refuse`."""
 
     def welcomed(self, negotiation: Negotiation[R], event: Welcomed) -> None:
-        """The listener agrees: call `proceed`, unless the link is crossed, or `refuse`."""
+        """The listener agrees to the link: call `proceed`, unless the link is crossed (the listener
+        has parked it), or `refuse`."""
 
     def resumed(self, negotiation: Negotiation[R]) -> None:
         """The peer uses, after all, the link that this process dialed and the peer had parked."""
@@ -65,7 +67,7 @@ class Owner(Protocol[R]):
 
 
 class Negotiation(Generic[R]):
-    """One link and its lanes; `record` is None while the peer is not known."""
+    """One precon link and its lanes; `record` is None while the peer is not known."""
 
     def __init__(
         self,
@@ -79,7 +81,8 @@ class Negotiation(Generic[R]):
         self.record = record
         self.peer: Identity | None = None
         self.lanes: Offering | Answering | None = None
-        self.rejoining: Rejoining | None = None  # set once lanes on several rails are up
+        # replaces lost lanes; set once lanes on several rails are up
+        self.rejoining: Rejoining | None = None
         self.crossed = False
         self.established = False
         self._owner = owner
@@ -112,7 +115,7 @@ class Negotiation(Generic[R]):
         self.link.flush()
 
     def cross(self) -> None:
-        """Park the link of a peer that this process is already connecting to."""
+        """Park (keep in reserve) the link of a peer that this process is already connecting to."""
         self.crossed = True
         self.link.machine.cross()
         self.link.flush()
@@ -142,7 +145,8 @@ class Negotiation(Generic[R]):
         self.link.drop()
 
     def dissolve(self) -> None:
-        """Drop all references, after the link is closed and its last event was delivered."""
+        """Drop all references to other objects, after the link is closed and its last event was
+        delivered."""
         self.record = self.lanes = self.rejoining = None
         self.link.disown()
 
@@ -184,11 +188,12 @@ class Negotiation(Generic[R]):
         if not self.established or type(event) not in _REJOINING:
             _HANDLERS[type(event)](self, event)
         elif self.link.machine.state is LinkState.CLOSED:
-            pass  # the event that ends the link follows
+            pass  # nothing to do: the event that ends the link follows
         elif self.rejoining is not None:
             _REJOINING[type(event)](self.rejoining, event)
         else:
-            self.link.machine.answer(())  # no: this connection has one rail only
+            # an answer without lanes: this connection has one rail only
+            self.link.machine.answer(())
 
     def on_link_error(self, link: Link, error: PscomError) -> None:
         logger.warning("%s: %s: %s", self.peer_label, type(error).__name__, error)

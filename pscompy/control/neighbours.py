@@ -1,10 +1,11 @@
-"""Connecting ranks of one World on one node: a transport calls the rank, without the control plane.
+"""Calls: ranks of one World on one node connect through a transport itself, without a precon link.
 
-The core calls a rank at the first use of its connection, and takes the calls of others; the
+The core calls a rank at the first use of its connection, and answers the calls of other ranks; the
 connection is up as soon as both endpoints are, and the transport watches the peer's process. So
-this module notes calls only when somebody asks. It makes progress if the program does not, and
-connects over a precon link, where all transports are negotiated, if a call fails or its time has
-passed. A datagram says that the last message of a connection is in flight (datagrams.py).
+this module notes calls only when the connections are asked for. It makes progress if the program
+does not, and connects over a precon link, where all transports are negotiated, if a call fails or
+its time has passed. A datagram says that the last message of a connection is in flight
+(datagrams.py).
 
 Ranks find each other if they have the same key, which is derived from that of the job and
 from everything that the identities of neighbours have in common.
@@ -35,13 +36,15 @@ from pscompy.errors import Closed, PscomError
 
 logger = logging.getLogger(__name__)
 
-CALLERS_PAUSE = 0.02  # seconds between two looks for ranks that call
-ANSWER_PAUSE = 0.005  # seconds that the program has to answer a caller itself
+CALLERS_PAUSE = 0.02  # seconds between two checks whether a rank calls (asks for a connection)
+# seconds that the program has to answer a rank's call itself, by making progress
+ANSWER_PAUSE = 0.005
 
 
 class Introduction:
-    """One call of or to a rank on this node, and afterwards the way to notify that rank. It is the
-    link of the connection's record; see `peer.PeerLink`."""
+    """One call of or to a rank on this node (a connection made without a precon link), and
+    afterwards the way to notify that rank. It is the link of the connection's record; see
+    `peer.PeerLink`."""
 
     def __init__(self, neighbours: Neighbours, record: Record) -> None:
         self.record = record
@@ -83,16 +86,17 @@ class Neighbours:
         self._find = find
         self._fall_back = fall_back
         self._datagrams = Datagrams(thread, factory.here.rank, self._on_closing)
-        self._callers = -1  # a descriptor that is readable while a rank calls or has ended
+        # a descriptor that is readable while a rank calls this one, or has ended
+        self._callers = -1
         self._option: Option | None = None
         self._in_flight: set[Introduction] = set()
-        self._looking = False  # whether calls that take too long are looked for
+        self._looking = False  # whether `_look_for_late` will run, to find calls that take too long
 
     # ---- start and end ----
 
     def open(self, secret: bytes) -> None:
-        """Be reachable for the other ranks on this node, if the best transport to them reaches no
-        other node. Called before the thread starts."""
+        """Let the other ranks on this node connect to this one by calls, if the best transport to
+        them reaches no other node. Called before the thread starts."""
         usable, _ = selection.candidates(self._engine.options, self._here, self._here)
         if self._here.rank < 0 or not usable or not _stays_in_node(usable[0]):
             return
@@ -116,7 +120,8 @@ class Neighbours:
     # ---- calls ----
 
     def call(self, record: Record) -> bool:
-        """Call the rank of this record. Returns False if it cannot be called. For any thread."""
+        """Connect to the rank of this record by a call. Returns False if that is not possible. May
+        be called on any thread."""
         if self._option is None or not self._engine.call(record.handle):
             return False
         if not self._looking and math.isfinite(self._seconds):
@@ -125,13 +130,13 @@ class Neighbours:
         return True
 
     def end_calls(self) -> None:
-        """Call no more ranks, and refuse calls. Notes the calls that have come up."""
+        """Call no more ranks, and refuse the calls of ranks. Notes the calls that have come up."""
         if self._option is not None:
             self._engine.part()
             self.note_calls()
 
     def answer_callers(self) -> None:
-        """Connect to the ranks that call and have no connection."""
+        """Connect to the ranks of this node that call this one and have no connection with it."""
         for rank in self._engine.new_callers():
             if not self._connections.closing:
                 with suppress(Closed):
@@ -146,7 +151,7 @@ class Neighbours:
             self._on_call(rank)
 
     def _on_call(self, rank: int) -> None:
-        """The call of this rank, or ours to it, has begun, come up, or failed."""
+        """The call of this rank, or this process's call to it, has begun, come up, or failed."""
         record = self._find(rank)
         if record is None:
             return
@@ -172,7 +177,8 @@ class Neighbours:
         self._thread.later(self._seconds / 2, self._look_for_late)
 
     def _look_for_late(self) -> None:
-        """Fail the calls that were in flight at the last two looks, too: their time is over."""
+        """Fail the calls that this method has already found in flight twice before: their time is
+        over."""
         self._looking = False
         self.note_calls()
         for introduction in list(self._in_flight):

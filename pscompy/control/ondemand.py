@@ -68,7 +68,8 @@ class OnDemand:
     ) -> None:
         self.find_peer: FindPeer = no_peer
         self.key: Key
-        self.beside: dict[str, OnDemand] = {}  # those of the other workers of this session, by job
+        # the OnDemand of each other worker of the session, by job
+        self.beside: dict[str, OnDemand] = {}
         self._thread = thread
         self._factory = factory
         self._engine = factory.engine
@@ -79,7 +80,8 @@ class OnDemand:
         self._neighbours = Neighbours(
             thread, factory, connections, self._find_rank, self._fall_back
         )
-        self._listeners: dict[Negotiation[Record], Listener] = {}  # which has accepted the link
+        # the listener that has accepted the negotiation's link
+        self._listeners: dict[Negotiation[Record], Listener] = {}
 
     # ---- calls of the control plane ----
 
@@ -98,16 +100,16 @@ class OnDemand:
         return False
 
     def note_calls(self, changed: Sequence[int] = ()) -> None:
-        """Note which ranks the core has called, or was called by, since the last time, and the
-        outcome for those of earlier calls that have changed."""
+        """Note which calls (connections of ranks on this node without a link) have begun or come up
+        since the last time, and the outcome of the calls of and to the ranks `changed`."""
         self._neighbours.note_calls(changed)
 
     def end_calls(self) -> None:
-        """Call no more ranks, and refuse calls."""
+        """Call no more ranks on this node, and refuse their calls; see `Neighbours`."""
         self._neighbours.end_calls()
 
     def answer_callers(self) -> None:
-        """Connect to the ranks that call and have no connection."""
+        """Connect to the ranks of this node that call this one and have no connection with it."""
         self._neighbours.answer_callers()
 
     def begin(self, record: Record) -> None:
@@ -156,7 +158,8 @@ class OnDemand:
     def _negotiate(
         self, sock: socket.socket, machine: Handshake, record: Record | None
     ) -> Negotiation[Record]:
-        thread = self._thread.root  # a link may send its last bytes after its worker's end
+        # the session's thread, because a link may send its last bytes after its worker's end
+        thread = self._thread.root
         negotiation = Negotiation(self, self._factory, thread, sock, machine, record)
         self._links.add(negotiation)
         return negotiation
@@ -233,8 +236,9 @@ class OnDemand:
         return self.find_peer(self._here._replace(rank=rank))
 
     def _fall_back(self, record: Record) -> None:
-        """The peer could not be connected to as a neighbour: connect over a link. Its address may
-        have to be asked from the launcher, which another thread does."""
+        """Connect over a precon link, because the call that connects neighbours without one has
+        failed. The peer's address may have to be asked from the launcher, which another thread
+        does."""
         kind = self._own_kind(record)
         if record.phase in (Phase.LAZY, Phase.NEGOTIATING):
             self._connections.step(
@@ -315,7 +319,7 @@ class OnDemand:
         self._links.lanes_are_up(negotiation)
         self._connections.established(record, negotiation)
         listener = self._listeners.get(negotiation)
-        if self._connections.closing:  # closing began while the lanes came up
+        if self._connections.closing:  # the session began to close while the lanes came up
             self._engine.close_connection(record.handle)
         elif incoming and listener is not None:
             listener.deliver(record)

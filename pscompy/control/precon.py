@@ -25,7 +25,7 @@ CHUNK = 64 * 1024
 
 # Errors of the kernel that mean that the peer's host, or the network to it, does not answer.
 OUTAGES = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
-KEEPALIVE_MAX = 32767  # most seconds that the kernel accepts
+KEEPALIVE_MAX = 32767  # most seconds that the kernel accepts as a keep-alive time
 
 
 class LinkOptions(NamedTuple):
@@ -36,7 +36,7 @@ class LinkOptions(NamedTuple):
     nodelay: bool
     stall_seconds: float
     stalled_max: int
-    silence_seconds: float  # silence after which the peer of a link is lost
+    silence_seconds: float  # seconds of silence after which the peer of a link is lost
 
     @classmethod
     def of(cls, config: Config) -> LinkOptions:
@@ -116,7 +116,8 @@ class Link:
         self._writing = False
         self._leaving = False
         self.outage = ""  # the error of the network, if that ended the link
-        self.on_answer: Callable[[], object] | None = None  # called once, when bytes arrive
+        # called once, when the first bytes arrive
+        self.on_answer: Callable[[], object] | None = None
         self.on_close: list[Callable[[Link], object]] = []
         thread.register(sock.fileno(), READ, self._on_ready)
         self.flush()
@@ -230,6 +231,7 @@ class Link:
 def _peer_address(sock: socket.socket) -> str:
     try:
         host, port = sock.getpeername()[:2]
-    except (OSError, ValueError):  # closed already, or not a TCP socket but a relay's
+    # the socket is closed already, or a relay's, which is not a TCP socket
+    except (OSError, ValueError):
         return "?"
     return str(Place(str(host).removeprefix("::ffff:"), int(port)))

@@ -17,8 +17,9 @@ from pscompy.control.worker import Engine
 PASSES_MAX = 16  # passes of progress before the thread looks at its other descriptors again
 STUCK_PAUSE = 1.0  # seconds between checks for stuck transports
 LOOK_PAUSE = 0.005  # seconds without progress until this thread makes it for the program
-LOOK_PAUSE_MAX = 0.08  # most seconds between looks, if the program gets no CPU
-SHARE = 0.5  # part of LOOK_PAUSE; a program that has run for so long has had a CPU
+# most seconds between looks at the program's progress, if the program gets no CPU
+LOOK_PAUSE_MAX = 0.08
+SHARE = 0.5  # part of LOOK_PAUSE that a program must have run to count as having had a CPU
 
 _STATE = Path("/proc/self/stat")
 
@@ -37,13 +38,14 @@ class Progress:
         self._thread = thread
         self._engine = engine
         self._reasons: set[object] = set()
-        self._late_reasons: set[object] = set()  # the reasons of `stand_in`
+        self._late_reasons: set[object] = set()  # the reasons that were given to `stand_in`
         self._passes = 0  # passes of progress that this thread has made
-        self._others_passes = -1  # passes of other threads, at the last look
+        self._others_passes = -1  # passes of progress that other threads had made at the last look
         self._look: Timer | None = None
         self._pause = LOOK_PAUSE  # seconds until the next look at other threads' progress
         self._ran = 0.0  # seconds that other threads had run at the last look
-        self.on_held: Callable[[], object] = lambda: None  # called while the engine is `holding`
+        # called while something needs progress: see Engine.holding
+        self.on_held: Callable[[], object] = lambda: None
 
     def start(self) -> None:
         """Begin the periodic check for transports that are stuck."""
@@ -51,7 +53,8 @@ class Progress:
         self._thread.call(self._log_stuck)
 
     def need(self, reason: object, needed: bool) -> None:
-        """Drive the transports while `reason`, or any other, needs it."""
+        """Add `reason` to the reasons for which the control thread drives the transports, or remove
+        it if not `needed`. The thread drives them while there is any reason."""
         before = bool(self._reasons)
         (self._reasons.add if needed else self._reasons.discard)(reason)
         if bool(self._reasons) == before:
@@ -129,5 +132,5 @@ def _runnable() -> bool:
     """Whether the main thread runs or waits for a core, if that can be told."""
     try:
         return _STATE.read_bytes().rpartition(b") ")[2][:1] == b"R"
-    except OSError:  # no descriptor is left
+    except OSError:  # the file cannot be opened, because no descriptor is left
         return False

@@ -1,8 +1,9 @@
 """Joining rails again: a connection that goes on without a rail connects a new lane in its place.
 
-The connector offers one rail at a time, over the link that guards the connection. What follows is
-a trial as for the first lanes. If the trial fails, or the rail is lost again soon, the next trial
-begins after a pause, which is doubled each time. Everything here runs on the control thread.
+The connector offers one rail at a time, over the link that guards the connection. What follows is a
+trial, in which both sides bring up the lane, as for the first lanes. If the trial fails, or the
+rail is lost again soon, the next trial begins after a pause, which is doubled each time. Everything
+here runs on the control thread.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from pscompy.errors import PscomError
 
 logger = logging.getLogger(__name__)
 
-PAUSE = 1.0  # seconds between two attempts
+PAUSE = 1.0  # seconds before an attempt to join a rail again
 PAUSE_MAX = 30.0
-SOON = 30.0  # seconds within which a rail that is lost again has not really come back
-FAILURES_MAX = 10  # failures that are counted; more do not lengthen the pause
+# a rail that is lost again within so many seconds after it was joined counts as a failure
+SOON = 30.0
+FAILURES_MAX = 10  # most failures in a row that are counted; more do not lengthen the pause
 
 
 class Rejoining:
@@ -48,11 +50,11 @@ class Rejoining:
         self._handle = handle
         self._option = option
         self._rails = rails
-        self._lost: list[int] = []  # rails that are to be joined again
+        self._lost: list[int] = []  # lost rails, on which new lanes are to be connected
         self._turn = 0  # attempts so far: the lost rails take turns
         self._lane = 0  # number of the lane that the attempt replaces
         self._half: Offering | Answering | None = None  # this side's part of an attempt
-        self._failures = 0  # in a row: trials that failed, and rails that were lost again soon
+        self._failures = 0  # attempts in a row that failed, or whose rail was lost again soon
         self._joined = -math.inf  # when a rail was joined again last
         self._timer: Timer | None = None
 
@@ -65,7 +67,7 @@ class Rejoining:
         self._continue()
 
     def undo(self) -> None:
-        """Break off the attempt, because the link ends."""
+        """Break off the attempt to join a rail again, because the link ends."""
         self._lost = []
         if self._timer is not None:
             self._timer.cancel()
@@ -110,7 +112,7 @@ class Rejoining:
             return
         half = self._half = Answering(self._factory, self._link, self._there, self._lane)
         half.on_offer(event.offer)
-        if self._link.machine.state is LinkState.GUARD:  # there was no lane to answer with
+        if self._link.machine.state is LinkState.GUARD:  # this side had no lane to answer with
             self._fail()
 
     # ---- connector and acceptor ----

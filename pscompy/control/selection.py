@@ -31,8 +31,9 @@ SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
 
 HEADER_MAX = 64  # room that a protocol's header may take in an eager message
 EAGER_LIMIT = (128 << 10) - 192  # PSC_EAGER_LIMIT of proto/credit.h
-THRESHOLD_MAX = 1 << 30  # the cost model looks for thresholds up to here
-FRAG_MAX = 1 << 20  # bytes of one fragment, for which a small message on a stream may have to wait
+THRESHOLD_MAX = 1 << 30  # longest message for which the cost model looks for thresholds
+# most bytes of one fragment on a stream, where a small message may have to wait for it
+FRAG_MAX = 1 << 20
 STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message
 
 
@@ -54,8 +55,8 @@ class Estimates(NamedTuple):
     copy_bandwidth: float
     reg_ns: float
     pipeline: int = 0
-    source: str = DECLARED  # of bandwidth and reg_ns
-    copy_source: str = DECLARED  # of copy_bandwidth
+    source: str = DECLARED  # where bandwidth and reg_ns come from
+    copy_source: str = DECLARED  # where copy_bandwidth comes from
 
     def sources(self) -> dict[str, tuple[float, str]]:
         """Return the value of each estimate, and where it comes from."""
@@ -74,7 +75,8 @@ class Option(NamedTuple):
     reason: str | None = None
     rails: Mapping[int, int] = MappingProxyType({})  # index of the rail -> its interface
     estimates: Estimates | None = None
-    across: bool = False  # memory may be shared with other modules: PSP_MSA_SHM
+    # whether memory is shared with other modules (parts of a machine): PSP_MSA_SHM
+    across: bool = False
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -285,7 +287,7 @@ def _fragment(estimates: Estimates, scheme: str) -> int:
 # ---- correction by the times of messages --------------------------------------------------------
 
 LOSS_MAX = 1.1  # time of the chosen protocol, divided by the least, above which another is chosen
-TIMED_MIN = 8  # messages of one kind from which an estimate is corrected
+TIMED_MIN = 8  # least number of measured messages of one kind by which an estimate is corrected
 
 
 class Moved(NamedTuple):
@@ -337,7 +339,8 @@ def cost_table(estimates: Estimates, params: Params) -> list[Cost]:
     return [_cost(estimates, params, nbytes) for nbytes in sorted(sizes)]
 
 
-FASTER = 2.0  # times as fast, above which `explain()` names a transport of lower priority
+# `explain()` names a transport of lower priority that is more than so many times as fast
+FASTER = 2.0
 
 
 def faster(chosen: Estimates, params: Params, other: Estimates) -> tuple[float, int] | None:

@@ -1,4 +1,5 @@
-"""The transports of a worker: opened once, each with the interface of every rail that works."""
+"""The transports of a worker: each is opened once, with an interface for every rail (one of several
+networks) that works."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ class Transports:
         return stuck() if stuck is not None else ""
 
     def log_stuck(self) -> bool:
-        """Have transports that block in a call log that. Returns False if none can detect it."""
+        """Have every transport that is blocked in a call log that. Returns False if no transport
+        can detect it."""
         reports = [it.stuck() for it in self._carriers.values() if it.stuck is not None]
         return bool(reports)
 

@@ -26,14 +26,15 @@ from pscompy.transport.declaration import Relay
 
 logger = logging.getLogger(__name__)
 
-EVENTS_MAX = 64  # events that one call takes from the core
-ITEMS_MAX = 4096  # items that `items` returns at most
-_COUNTED_MAX = 256  # counters of the transports of a session, or of a connection
+EVENTS_MAX = 64  # most events that one call takes from the core
+ITEMS_MAX = 4096  # most items that `items` returns
+_COUNTED_MAX = 256  # most counters of transports that are read at once
 
 
 class ControlEvents(NamedTuple):
-    """Ids of the lanes and connections whose state has changed; ranks whose call has changed; ranks
-    that call and have no connection. Each function that takes events fills in some of them."""
+    """Ids of the lanes and connections whose state has changed; ranks on this node whose call (a
+    connection without a link) has changed; ranks that call this one and have no connection with it.
+    Each function that takes events fills in some of these lists."""
 
     lanes: list[int]
     connections: list[int]
@@ -42,12 +43,12 @@ class ControlEvents(NamedTuple):
 
 
 class Item(NamedTuple):
-    """psc_item_t: a request that is not done, or a message without a receive."""
+    """psc_item_t: a request that is not done, or a message that no receive has matched."""
 
-    kind: int  # a constant lib.PSC_ITEM_
+    kind: int  # one of the constants lib.PSC_ITEM_*
     request: int  # address of the core's request; 0 for a message
     id: int
-    conn: int  # id of the peer's connection; 0 for any source, or none
+    conn: int  # id of the peer's connection; 0 if any source matches, or there is no peer
     rank: int
     context: int
     tag: int
@@ -56,7 +57,7 @@ class Item(NamedTuple):
 
 
 class CallState(IntEnum):
-    """The states of a call between ranks of one node: psc_call_state_t."""
+    """The states of a call, by which ranks of one node connect without a link: psc_call_state_t."""
 
     NONE = lib.PSC_CALL_NONE
     CALLING = lib.PSC_CALL_CALLING
@@ -120,7 +121,8 @@ class Engine:
         return self._transports.stuck(option)
 
     def log_stuck(self) -> bool:
-        """Have transports that block in a call log that. Returns False if none can detect it."""
+        """Have every transport that is blocked in a call log that. Returns False if no transport
+        can detect it."""
         return self._transports.log_stuck()
 
     def start_thread(self) -> None:
@@ -148,8 +150,8 @@ class Engine:
             return self.totals() | _summed(partial(lib.psc_worker_holdings, self._worker))
 
     def items(self) -> list[Item]:
-        """Return the requests that are not done, then the messages without a receive; at most
-        ITEMS_MAX."""
+        """Return the requests that are not done, then the messages that no receive has matched; at
+        most ITEMS_MAX."""
         room = ffi.new("psc_item_t[]", ITEMS_MAX)
         with self._guard:
             n = 0 if self._destroyed else lib.psc_worker_items(self._worker, room, ITEMS_MAX)
@@ -173,7 +175,7 @@ class Engine:
         """Destroy the worker; no thread may be inside one of its calls, and no handle is valid
         afterwards. Returns True if a peer may still write into memory that it was given."""
         with self._guard:
-            self.totals()  # keeps the last counters
+            self.totals()  # stores the last counters for later calls
             self._destroyed = True
         reached = bool(lib.psc_worker_destroy(self._worker))
         self._transports.close()
@@ -221,7 +223,8 @@ class Engine:
 
     @property
     def retiring(self) -> bool:
-        """True while lanes are being retired, which takes progress."""
+        """True while lanes that have ended are retiring: the fabric releases them only while some
+        thread makes progress."""
         return bool(lib.psc_worker_retiring(self._worker))
 
     def holding(self) -> tuple[bool, int, bool]:
@@ -243,7 +246,7 @@ class Engine:
 
     @property
     def control_fd(self) -> int:
-        """A descriptor that is readable while `control_events` has any."""
+        """A descriptor that is readable while `control_events` has events to return."""
         return int(lib.psc_worker_control_fd(self._worker))
 
     def control_events(self) -> ControlEvents:
@@ -251,12 +254,12 @@ class Engine:
         return self._take_events(lib.psc_worker_control_poll)
 
     def new_calls(self) -> list[int]:
-        """Take the ranks whose calls have begun or come up since the last call; `control_events`
-        has those that change later, or have failed."""
+        """Take the ranks on this node whose calls (connections without a link) have begun or come
+        up since the last time; `control_events` has those that change later, or have failed."""
         return self._take_events(lib.psc_worker_calls_poll).calls
 
     def new_callers(self) -> list[int]:
-        """Take the ranks that call and have no connection."""
+        """Take the ranks on this node that call this one and have no connection with it."""
         return self._take_events(lib.psc_worker_callers_poll).callers
 
     def _take_events(self, poll: Callable[..., int]) -> ControlEvents:
@@ -350,25 +353,27 @@ class Engine:
                 lib.psc_conn_adapt(handle, _raw(params))
 
     def join(self, option: Option, key: bytes, rank: int, params: Params) -> int:
-        """Let the ranks that have this key, too, call each other over this transport. Connections
-        that come up by a call have these parameters. Returns a descriptor that is readable while a
-        rank calls or the process of one has ended. Raises `PscomError` if that is not possible."""
+        """Let the ranks on this node that have this key call each other (connect without a link)
+        over this transport. Connections that come up by a call have these parameters. Returns a
+        descriptor that is readable while a rank calls or the process of one has ended. Raises
+        `PscomError` if that is not possible."""
         (iface,) = option.rails.values()
         joined = lib.psc_worker_join(self._worker, iface, key, rank, _raw(params))
         return int(check(joined, f"{option.name}: join"))
 
     def part(self) -> None:
-        """Call no rank from now on, and refuse the calls of ranks."""
+        """Call no rank from now on, and refuse the calls of ranks; see `join`."""
         lib.psc_worker_part(self._worker)
 
     def call(self, handle: Any) -> bool:
-        """Call the connection's rank. Returns False, and changes nothing, if it cannot be
-        called."""
+        """Call the connection's rank, as `join` allows. Returns False, and changes nothing, if it
+        cannot be called."""
         with self._guard:
             return not self._destroyed and bool(lib.psc_conn_call(handle) == lib.PSC_OK)
 
     def call_state(self, handle: Any) -> tuple[int, int]:
-        """Return the `CallState`, and the id of the peer's process, 0 if that is not known."""
+        """Return the `CallState` of the connection, and the id of the peer's process, 0 if that is
+        not known."""
         process = ffi.new("int *")
         return lib.psc_conn_call_state(handle, process), process[0]
 

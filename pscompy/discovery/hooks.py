@@ -12,7 +12,7 @@ hookspec = pluggy.HookspecMarker(PROJECT)
 
 
 class Hooks:
-    """The hooks that a plug-in implements."""
+    """The specification of the pluggy hooks that a plug-in implements."""
 
     @hookspec
     def pscompy_transport(self) -> Transport:
@@ -21,7 +21,7 @@ class Hooks:
 
 
 class Refused(PscomError):
-    """The reason why a plug-in gives no transport."""
+    """Raised with the reason why a plug-in declares no transport that can be used."""
 
 
 def new_manager() -> pluggy.PluginManager:
@@ -34,8 +34,8 @@ def new_manager() -> pluggy.PluginManager:
 def register(manager: pluggy.PluginManager, name: str, plugin: object) -> Transport:
     """Register a plug-in, and return what it declares.
 
-    Only its hook is called, so that an exception is this plug-in's. Raises `Refused` if the
-    declaration is invalid.
+    Only the hook of this plug-in is called, so that an exception of a hook is this plug-in's.
+    Raises `Refused` if the declaration is invalid.
     """
     if known := manager.get_name(plugin):
         raise Refused(f"it is registered as {known!r} already")

@@ -1,8 +1,8 @@
 """Registers the plug-ins, validates what they declare, and puts their transports in order.
 
-All plug-ins, ours too, are registered with one manager of pluggy. A plug-in that does not load or
-whose declaration is invalid is a `Found` with a `problem`, not an exception: one broken plug-in
-must not keep the others from working. A plug-in that PSP_<NAME>=0 excludes is not imported.
+All plug-ins, pscompy's own too, are registered with one manager of pluggy. A plug-in that does not
+load or whose declaration is invalid is a `Found` with a `problem`, not an exception: one broken
+plug-in must not keep the others from working. A plug-in that PSP_<NAME>=0 excludes is not imported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Found(NamedTuple):
 
     `source` is the module or file that it comes from, `user_priority` is PSP_<NAME>. `transport` is
     None if the plug-in was not imported or declared none; `problem` then says why. A `dormant`
-    transport has no other problem than that nobody asked for it.
+    transport has no other problem than that no variable asks for it.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Found(NamedTuple):
             return self.problem
         try:
             return self.transport.unavailable()
-        except Exception as error:  # a plug-in's fault stays the plug-in's
+        except Exception as error:  # a broken plug-in must not break the others
             return f"asked whether it is available it raised {describe(error)}"
 
 
@@ -103,7 +103,8 @@ class _Registrar:
         self.found: list[Found] = []
 
     def admit(self, source: Source) -> None:
-        """Import a plug-in and register it, unless it is excluded or its name is taken."""
+        """Import a plug-in and register it, unless the user has excluded it or its name is taken;
+        adds its `Found`."""
         self.found.append(self._admitted(source))
 
     def _admitted(self, source: Source) -> Found:
@@ -126,7 +127,8 @@ class _Registrar:
             transport = self._register(source)
         except Refused as refusal:
             return place._replace(problem=f"{source.place}: {refusal}")
-        except (Exception, SystemExit) as error:  # the module may be a program that exits
+        # SystemExit: the module may be a program that exits
+        except (Exception, SystemExit) as error:
             return place._replace(problem=f"{source.place} raised {describe(error)}")
         problem = None if transport.priority else "excluded by its own priority 0"
         return place._replace(transport=transport, problem=problem)
@@ -163,7 +165,7 @@ def _if_asked(place: Found, config: Config) -> Found:
     try:
         if config.origin(section) != "default" or transport.asked(values):
             return place
-    except Exception as error:  # a plug-in's fault stays the plug-in's
+    except Exception as error:  # a broken plug-in must not break the others
         return place._replace(problem=f"asked whether it is enabled it raised {describe(error)}")
     reason = f"available, not enabled (PSP_{section}=1 enables it)"
     return place._replace(problem=reason, dormant=True)
@@ -183,7 +185,8 @@ def _families(sources: Sequence[Source], not_read: Sequence[Source]) -> Iterator
 
 
 def _withheld(not_read: Sequence[Source]) -> set[str]:
-    """The names of the variables of our own plug-ins that are excluded."""
+    """Return the names of the variables of pscompy's own plug-ins that are excluded, and so not
+    declared."""
     return {
         name
         for source in not_read
@@ -196,7 +199,7 @@ def _withheld(not_read: Sequence[Source]) -> set[str]:
 def _variables(source: Source) -> tuple[Var, ...]:
     try:
         declared: Transport = source.load().pscompy_transport()
-    except Exception as error:  # no problem: this transport is not used
+    except Exception as error:  # ignored, because this transport is not used
         logger.debug("the variables of %s: %s", source.name, describe(error))
         return ()
     return declared.variables

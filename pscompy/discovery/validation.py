@@ -15,7 +15,8 @@ _CORE = {var.name for var in VARIABLES}
 
 
 def flaw(declared: object, name: str) -> str | None:
-    """What is wrong with a declaration under the name `name`, or None."""
+    """Return what is wrong with the declaration of a plug-in that is registered as `name`, or
+    None."""
     if not isinstance(declared, Transport):
         return f"pscompy_transport returned {type(declared).__name__} instead of a Transport"
     if declared.name != name:

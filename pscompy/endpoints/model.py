@@ -23,7 +23,7 @@ TABLE_I: Mapping[str, int] = {
     "QP": 80 * KIB,
     "CQ": 9 * KIB,
 }
-DEVICE_UARS = 8192  # UARs of a ConnectX-4
+DEVICE_UARS = 8192  # number of UARs of a ConnectX-4 device
 DYNAMIC_UARS = 512  # most UARs that thread domains (TDs) can add to a context
 INDEPENDENT_PATHS = DYNAMIC_UARS // 2  # most TDs of a context without sharing; see CONTRADICTIONS
 
@@ -76,7 +76,7 @@ class Usage:
     uar: int
     uuar: int
     used_uuar: int
-    percent_uuar: float  # percent of the uUARs of MPI everywhere with as many threads
+    percent_uuar: float  # uUARs in percent of those of MPI everywhere with as many threads
     levels: Mapping[int, int]
     exceeds: tuple[str, ...]  # descriptions of the limits of mlx5 that are exceeded
 
@@ -140,7 +140,8 @@ def usage(
 
 
 def _levels(category: Category, sharers: int, contexts: int, uuars: list[int]) -> dict[int, int]:
-    """The number of QPs by level. A thread that is alone in its context shares nothing."""
+    """Return the number of QPs by level of sharing. A thread that is alone in its context shares
+    nothing."""
     if sharers == 1:
         found = [Sharing.INDEPENDENT] * len(uuars)
     else:

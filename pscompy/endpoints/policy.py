@@ -61,7 +61,8 @@ class Policy:
         return "medium" if uuar else "high"
 
     def static(self) -> Iterator[int]:
-        """The uUARs of QPs without TDs, in order of their creation; endless.
+        """Yield without end the uUARs of QPs without TDs, in the order in which the QPs are
+        created.
 
         Each low-latency uUAR gets one QP; the medium uUARs, which need a lock, get the others in
         turn. If there are no medium uUARs, the others get uUAR 0, which has no BlueFlame.
@@ -71,7 +72,8 @@ class Policy:
         yield from cycle(range(1, first_low) or (0,))
 
     def dynamic(self, sharing: Sharing) -> Iterator[int]:
-        """The uUARs of TDs, in order of their creation; endless.
+        """Return an endless iterator over the uUARs of TDs, in the order in which the TDs are
+        created.
 
         With INDEPENDENT each TD gets a new UAR, whose second uUAR stays unused. With UAR, the
         default of mlx5, every even TD gets a new UAR, and the next TD gets its second uUAR.
@@ -80,7 +82,7 @@ class Policy:
 
 
 def levels(uuars: Sequence[int]) -> list[Sharing]:
-    """The level of sharing of each QP of one context, given the uUAR of each QP."""
+    """Return the level of sharing of each QP of one context, given the uUAR of each QP."""
     on_uuar = Counter(uuars)
     on_uar = Counter(uuar // UUARS_PER_UAR for uuar in uuars)
 

@@ -23,11 +23,11 @@ from pscompy.launch.rank import Rank, start_failure
 from pscompy.launch.signals import Signals
 from pscompy.launch.streams import PIPE_READS
 
-_READ = 32768  # bytes of output in one record
+_READ = 32768  # most bytes of output in one record
 
 
 class Agent:
-    """Serves one launcher, once, by `run`."""
+    """The agent on one host; `run` serves its launcher until that has ended."""
 
     def __init__(self) -> None:
         self._loop = Loop()
@@ -35,7 +35,7 @@ class Agent:
         self._ranks: dict[int, Rank] = {}
         # descriptor -> its rank, and 1 for stdout or 2 for stderr
         self._outputs: dict[int, tuple[int, int]] = {}
-        self._stdin: int | None = None  # rank 0's pipe
+        self._stdin: int | None = None  # write end of the pipe to rank 0's standard input
         self._input = b""
         self._over = False
 
@@ -113,7 +113,7 @@ class Agent:
         return reader
 
     def _take_input(self, text: str) -> None:
-        """Input for rank 0; an empty text is its end."""
+        """Take input for rank 0 from the launcher; an empty text is the end of the input."""
         if self._stdin is None:
             return
         if not text:
@@ -157,7 +157,7 @@ class Agent:
         self._hang_up(rank)
         del self._ranks[rank.number]
         for fd in (rank.stdout, rank.stderr):
-            # not until the end: the children of the rank may go on writing
+            # not until the end of the output, because the rank's children may go on writing
             for _ in range(PIPE_READS):
                 if fd not in self._outputs or not self._on_output(fd):
                     break
@@ -166,7 +166,7 @@ class Agent:
         self._channel.send("end", rank.number, status)
 
     def _on_output(self, fd: int) -> bool:
-        """Pass output on. Returns False if there is none now."""
+        """Pass output of a rank on to the launcher. Returns False if there is none now."""
         number, index = self._outputs[fd]
         try:
             data = os.read(fd, _READ)

@@ -15,8 +15,8 @@ _FULL = 1 << 18  # bytes of queued output above which ranks' output is not read
 
 
 class Channel:
-    """One end of the link. Calls `on_record` with each record that arrives, and `on_end` once at
-    the end."""
+    """One end of the link. Calls `on_record` with each record (a list, one line of JSON) that
+    arrives, and `on_end` once when the link has ended."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Channel:
         return len(self._out) > _FULL
 
     def listen(self, on: bool) -> None:
-        """Read records, or leave them in the pipe for now."""
+        """Read records from now on, or if not `on`, leave them in the pipe."""
         if on:
             self._loop.watch(self._reader, self._read)
         else:

@@ -110,7 +110,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _slots(options: argparse.Namespace) -> Slots:
-    """The hosts that are named, else those of an allocation; empty: this one."""
+    """Return the hosts that the options name, else those of an allocation; an empty result means
+    this host."""
     if options.hosts:
         return from_words(options.hosts.split(","))
     if options.hostfile:

@@ -17,7 +17,7 @@ Slots = dict[str, int]
 
 
 class Share(NamedTuple):
-    """The ranks of one host: `ranks` of them from `first`."""
+    """The ranks of one host: `ranks` ranks, beginning with number `first`."""
 
     host: str
     first: int

@@ -30,8 +30,8 @@ from pscompy.launch.job import Job
 from pscompy.launch.streams import Stream
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer
 
-_INPUT = 32768  # bytes of input for rank 0 in one record
-_LEAVE = 5.0  # seconds that an agent gets to end
+_INPUT = 32768  # most bytes of input for rank 0 that are sent in one record
+_LEAVE = 5.0  # seconds within which an agent must end after its input was closed
 
 _OnRecord = Callable[["_Host", list[Any]], None]
 
@@ -42,7 +42,8 @@ class _Host:
     def __init__(self, share: Share, command: list[str]) -> None:
         self.share = share
         self.ranks = set(range(share.first, share.first + share.ranks))
-        # In a session of its own: a Ctrl-C at the terminal reaches the ranks by a record only.
+        # The process has a session of its own, so that a Ctrl-C at the terminal reaches the ranks
+        # only by a record that the launcher sends.
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -139,7 +140,7 @@ class HostsJob(Job):
         return bool(self._remote)
 
     def _balance(self) -> None:
-        """Watch the output of the hosts, unless the launcher's own output is not read fast
+        """Read the output that the hosts send, unless the launcher's own output is not read fast
         enough."""
         self._terminal.balance()
         for host in self._hosts:
@@ -207,7 +208,7 @@ class HostsJob(Job):
             self._judge(number, fields[0])
 
     def _take_away(self, number: int) -> None:
-        """Forget a rank, after its last output was passed on."""
+        """Forget a rank that has ended; its last output is passed on."""
         rank = self._remote.pop(number)
         rank.host.ranks.discard(number)
         for stream in rank.streams:

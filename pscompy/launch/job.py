@@ -29,8 +29,8 @@ from pscompy.world.bootstrap.pmi1_server import Abort, Replies, Server
 from pscompy.world.bootstrap.pmi1_wire import JOB_PREFIX, LineBuffer, WireError
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
-_INSISTING = (signal.SIGINT, signal.SIGTERM)  # the second such signal kills the ranks
-_SAME = 0.2  # seconds within which a second signal counts as a repetition of the first
+_INSISTING = (signal.SIGINT, signal.SIGTERM)  # signals of which the second one kills the ranks
+_SAME = 0.2  # seconds within which a second interrupt counts as a repetition of the first
 
 
 class Plan(NamedTuple):
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
 
 class Job:
-    """Runs a plan, once, by `run`."""
+    """Runs the job that a Plan describes, once, by `run`."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -57,9 +57,10 @@ class Job:
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
         self._alive: dict[int, Rank] = {}
-        self._orders: list[tuple[float, signal.Signals]] = []  # (monotonic time, signal to send)
+        # signals to send later: (monotonic time, signal)
+        self._orders: list[tuple[float, signal.Signals]] = []
         self._interrupted_at: float | None = None
-        self._dump_at = math.inf  # monotonic time
+        self._dump_at = math.inf  # monotonic time of the next dump
         self._summary = Summary(plan.size)
         self._failed = False
         self._code = 0
@@ -125,7 +126,8 @@ class Job:
         self._guard.signal_catching(signal.SIGQUIT)
 
     def _stop(self) -> None:
-        """Release what the ranks, which have all ended, have left: nothing on this host."""
+        """Release what the ranks, which have all ended, have left. There is nothing to release on
+        this host; HostsJob ends its agents."""
 
     def _reap(self) -> None:
         for rank in list(self._alive.values()):

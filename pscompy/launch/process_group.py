@@ -52,7 +52,8 @@ class Guard:
             os.killpg(self.group, number)
 
     def signal_catching(self, number: int) -> None:
-        """Send a signal to the processes of the group that handle it; others would be ended."""
+        """Send a signal to those processes of the group that have a handler for it; the signal
+        would end the others."""
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 pid = int(folder.name)

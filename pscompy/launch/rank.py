@@ -61,8 +61,8 @@ class Rank:
         return cls(number, pid, stdout, stderr, ours)
 
     def poll(self) -> int | None:
-        """The exit code, or the negative number of the signal that ended the process; None while
-        it runs. Must not be called again after it has returned a code."""
+        """Return the exit code of the process, or the negative number of the signal that ended it;
+        None while it runs. Must not be called again after it has returned a code."""
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None
 

@@ -12,8 +12,8 @@ import select
 
 _READ = 65536
 _WRITE = select.PIPE_BUF  # bytes that a writable pipe accepts without blocking
-_FULL = 1 << 18  # bytes in a sink above which its streams are not read
-_LINE_MAX = 1 << 16  # bytes of a line above which it is passed on in pieces
+_FULL = 1 << 18  # bytes queued in a Sink above which the Streams that feed it are not read
+_LINE_MAX = 1 << 16  # length in bytes above which a line is passed on in pieces
 PIPE_READS = 32  # number of reads, of 32 KiB or more, that empty any pipe without an active writer
 
 
@@ -22,9 +22,10 @@ class Sink:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.broken = False  # a write has failed; further output is dropped
+        self.broken = False  # whether a write has failed; then further output is dropped
         self._queue = bytearray()
-        self._open_line: object = None  # the source of the unfinished last line, or None
+        # the source of the last line that was put, if it is unfinished, or None
+        self._open_line: object = None
 
     @property
     def pending(self) -> bool:

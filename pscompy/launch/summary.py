@@ -12,17 +12,18 @@ class Summary:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        # rank -> how it ended, and what it waited for, or ""
+        # rank -> how it ended, and what it waited for ("" if it did not wait)
         self._ends: dict[int, tuple[str, str]] = {}
 
     def add(self, rank: int, status: int, wait: str) -> None:
-        """Note the end of a rank; `status` is negative for a signal. `wait` counts only for a rank
-        that a signal ended: a rank that ended by itself has waited no longer."""
+        """Note the end of a rank; `status` is negative for a signal. `wait`, the wait that the rank
+        published last, counts only if a signal ended the rank: a rank that ended by itself waited
+        no longer."""
         self._ends[rank] = end_of(status), wait if status < 0 else ""
 
     def lines(self) -> Iterator[str]:
-        """One line for all ranks that ended alike, in the order of the lowest of them. There is
-        none for a job of one rank without a wait: its end was reported already."""
+        """Yield one line for all ranks that ended alike, in the order of the lowest rank of each
+        line. A job of one rank that did not wait has no line: its end was reported already."""
         if self._size == 1 and not any(wait for _, wait in self._ends.values()):
             return
         alike: dict[tuple[str, str], list[int]] = {}

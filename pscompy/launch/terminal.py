@@ -44,7 +44,8 @@ class Terminal:
         self._streams[fd] = Stream(fd, self._sinks[1], b"")
 
     def fed(self, label: bytes) -> tuple[Stream, Stream]:
-        """Streams for the output of a rank on another host."""
+        """Return the streams for stdout and stderr of a rank on another host; `feed` gives them the
+        output."""
         out, err = self._sinks
         return Stream(-1, out, label), Stream(-1, err, label)
 
@@ -71,12 +72,13 @@ class Terminal:
         self._sinks[1].put(self, line.encode(errors="replace") + b"\n")
 
     def balance(self) -> None:
-        """Watch the files that can make progress; must be called before each `Loop.turn`."""
+        """Watch the descriptors that are to be read or written now; must be called before each
+        `Loop.turn`."""
         for sink in set(self._sinks):
             if sink.pending:
                 self._loop.watch(sink.fd, partial(self._on_writable, sink), WRITE)
         for fd, stream in list(self._streams.items()):
-            if stream.sink.broken:  # the rank gets SIGPIPE, as it would without the launcher
+            if stream.sink.broken:  # so the rank gets SIGPIPE, as without the launcher
                 self._close_stream(fd)
             elif stream.sink.full:
                 self._loop.unwatch(fd)
@@ -124,7 +126,7 @@ class Terminal:
 
 
 def _open_sinks() -> tuple[Sink, Sink]:
-    """The sinks for stdout and stderr; a common one if both are the same file."""
+    """Return the sinks for stdout and stderr; a common one if both are the same file."""
     out = Sink(1)
     return out, out if os.path.sameopenfile(1, 2) else Sink(2)
 

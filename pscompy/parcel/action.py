@@ -87,7 +87,8 @@ _running = threading.local()
 
 
 class Running:
-    """An action that runs here. `source` is the caller: a rank in a World, else a Connection."""
+    """An action that runs in this process. `source` is the caller: a rank in a World, else a
+    Connection."""
 
     def __init__(self, name: str, source: Any) -> None:
         self.name = name

@@ -43,7 +43,8 @@ from pscompy.parcel.thread_pool import Threads, processors
 if TYPE_CHECKING:
     from pscompy.parcel.archive import Archive
 
-NUMBERS = 0x3FFFFFFF  # the tag of a call has one bit more, which is set to cancel the call
+# mask of a call's number; its tag has one bit more, which is set to cancel the call
+NUMBERS = 0x3FFFFFFF
 BACKLOG = 64  # calls that are accepted beyond those that can run at once
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,9 @@ class Service:
         self._lock = threading.Lock()
         self._begun = False
         self._listening = False
-        self._calls: dict[tuple[int, int], Call] = {}  # calls of peers, by id() of Links and number
+        # calls of peers that are not answered yet, by id() of the peer's Links and the call's
+        # number
+        self._calls: dict[tuple[int, int], Call] = {}
         self._asked: set[Future] = set()  # futures of calls that were sent and are not answered yet
         self._alarms = Alarms(lambda: self._event._complete(None))
 
@@ -271,13 +274,13 @@ class Service:
             call.withdraw(data)
 
     def _fetch(self, call: Call, data: bytearray) -> None:
-        """Receive the chunks of a call, then begin it."""
+        """Receive the chunks (long buffers) of a call's arguments, then begin the call."""
         self._calls[id(call.links), call.number] = call
         objects = call.links.calls
         try:
             head = head_of(data)
             chunks = objects.fetch(head) if head else []
-        except Exception as error:  # MemoryError, too
+        except Exception as error:  # for example MemoryError
             self._fail(call, error)
             return
 
@@ -360,8 +363,9 @@ class Service:
 
 
 def _target(function: Callable[..., object], calls: Objects) -> object:
-    """The name of an action, or the function itself if it is none. Raises `PicklingError` for a
-    function that pickle could find by its name only, and that no name leads to."""
+    """Return what is sent to name a function: the name of an action, or the function itself if it
+    is no action. Raises `PicklingError` for a function that is written as its name only, if a peer
+    cannot find it by that name."""
     known = registered(function)
     if known is not None:
         return known.name

@@ -39,7 +39,8 @@ class Alarms:
             self._wake()
 
     def soon(self, seconds: float, act: Callable[[], object]) -> None:
-        """Have act() called in at most that many seconds; one alarm serves all that wait."""
+        """Have act() called in at most that many seconds; one alarm serves all functions that
+        wait."""
         with self._lock:
             self._soon.append(act)
             first = len(self._soon) == 1

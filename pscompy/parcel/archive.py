@@ -33,15 +33,18 @@ MAGIC = b"PCL\x01"
 ALIGNMENT = 16  # alignment in bytes of the chunks within a head
 CHUNKS_MAX = 1 << 20
 
-# magic, ident, number of chunks, bytes of the offer, bytes of the index, name of the serialiser
+# The fields that begin a head: magic, ident (the tag of its chunks), number of chunks, bytes of the
+# offer, bytes of the index, name of the serialiser
 _HEAD = struct.Struct("<4sIIIQ8s")
 _FRONT = struct.Struct("<4sI")  # the first fields of _HEAD: magic, ident
 _NAME, _ARRAY = slice(24, 32), array_codec.NAME.encode().ljust(8, b"\0")
 _IDENT_MAX = 0x7FFFFFFF
 _LONE_MAX = 128  # longest head in bytes that is cached, see _lone()
 _LONE_HEADS = 256  # number of cached heads
-_ENTRY = struct.Struct("<QBB6x")  # of a chunk: length, place, whether it is read-only
-_OUTSIDE, _INSIDE, _OFFERED = range(3)  # a chunk is in a message, in the head, or offered
+# a chunk in the head's table: its length, where it is (see _OUTSIDE), whether it is read-only
+_ENTRY = struct.Struct("<QBB6x")
+# where a chunk is: in a message of its own, in the head, or offered for the receiver to fetch
+_OUTSIDE, _INSIDE, _OFFERED = range(3)
 _KEY = 72  # bytes that most offers need for each chunk; the head leaves room for them
 _COPIED = 16 << 10  # a chunk of more bytes is in the head only if all chunks fit
 _PADDING = bytes(ALIGNMENT)
@@ -49,8 +52,8 @@ _PIECES_MAX = 8  # pieces of a head that are sent without a copy; every transpor
 
 
 class Archive:
-    """An object divided into `index` and `chunks`. The chunks are the object's own memory:
-    memoryviews of bytes, or contiguous arrays."""
+    """An object divided into `index`, the serialiser's output, and `chunks`, long buffers. The
+    chunks are the object's own memory: memoryviews of bytes, or contiguous arrays."""
 
     __slots__ = ("_zero_copy", "chunks", "index", "serialiser")
 
@@ -67,12 +70,13 @@ class Archive:
         offer: Callable[[list[Any]], bytes] = lambda chunks: b"",
         eager: int = 0,
     ) -> tuple[list[Buffer], list[Any]]:
-        """The pieces of the head, and the chunks that are sent in messages with the tag `ident`.
+        """Return the pieces of the head, and the chunks that are sent in messages with the tag
+        `ident`.
 
         `offer` is called with the chunks outside of the head that are longer than `eager` bytes. If
-        it returns bytes, the receiver fetches these chunks by them, and they are not sent. The head
-        exceeds `room` bytes only by the index, the offer and short chunks, which are always in the
-        head.
+        it returns bytes, the receiver fetches these chunks by means of those bytes, and the chunks
+        are not sent. The head exceeds `room` bytes only by the index, the offer and short chunks,
+        which are always in the head.
         """
         table, inside, outside = self._place(room, eager)
         offered = offer([chunk for chunk in outside if chunk.nbytes > eager])
@@ -91,8 +95,9 @@ class Archive:
         return _joined(pieces), outside
 
     def _place(self, room: int, eager: int) -> tuple[list[bytes], list[Any], list[Any]]:
-        """The table, and the chunks within the head and outside of it. Those longer than `eager`
-        bytes have the place _OFFERED, whether they are offered or not."""
+        """Return the table of all chunks, the chunks within the head, and those outside of it.
+        Chunks outside that are longer than `eager` bytes have the place _OFFERED, whether they are
+        offered or not."""
         table: list[bytes] = []
         inside: list[Any] = []
         outside: list[Any] = []
@@ -175,7 +180,7 @@ def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
     """Divide an object into index and chunks; returns its pickle if it has no chunks.
 
     Chunks shorter than `zero_copy` bytes are copied into the head. Buffers that the receiver would
-    copy out of it again are part of the index: so a list of many short arrays has no chunks.
+    copy out of the head again are part of the index: so a list of many short arrays has no chunks.
     Raises the exceptions of the serialiser and of the object's own methods.
     """
     if type(obj).__name__ == "ndarray" and (made := _dump_array(obj, serialiser, zero_copy)):
@@ -204,7 +209,7 @@ def gather(
 
 
 def _dump_array(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive | None:
-    """Archive an array that is the whole object. A short array is pickled with its numbers, which
+    """Divide an array that is the whole object. A short array is pickled with its numbers, which
     takes less time. Returns None if the array must be serialised like other objects."""
     if type(obj).__module__ != "numpy":
         return None
@@ -263,7 +268,8 @@ def _parse(view: memoryview) -> Head:
 def _entries(
     view: memoryview, at: int, table: Iterable[tuple[int, int, int]]
 ) -> tuple[list[Entry], int]:
-    """The entries of the table, and the offset where the last chunk in the head ends."""
+    """Return the entries of a head's table (see Entry), and the offset where the last chunk in the
+    head ends."""
     entries: list[Entry] = []
     for nbytes, place, readonly in table:
         inside = None
@@ -280,8 +286,8 @@ def _entries(
 
 
 def buffers(head: Head, arrived: Sequence[Buffer]) -> list[memoryview]:
-    """All chunks in order, each writable if it was so at the sender. `arrived` are the chunks from
-    outside of the head.
+    """Return all chunks in order, each writable if it was writable at the sender. `arrived` are the
+    chunks from outside of the head.
 
     Raises `ProtocolError` if a chunk does not have the length in the table.
     """
@@ -290,7 +296,7 @@ def buffers(head: Head, arrived: Sequence[Buffer]) -> list[memoryview]:
     for nbytes, _, readonly, inside in head.entries:
         view = inside if inside is not None else memoryview(next(rest, b""))
         if inside is not None and nbytes < SHORT:
-            view = memoryview(bytearray(view))  # a copy does not keep the whole head in memory
+            view = memoryview(bytearray(view))  # copied: a view would keep the whole head in memory
         if view.nbytes != nbytes:
             raise ProtocolError(f"a chunk has {view.nbytes} bytes, its table says {nbytes}")
         made.append(view.toreadonly() if readonly else view)

@@ -22,7 +22,7 @@ NAME = "array"  # stands in the head where other archives have the name of their
 _KINDS = "biufc"
 _DIMENSIONS_MAX = 32
 _DESCRIBED_MAX = 256  # descriptions of arrays that are cached
-_TYPES = "<s7s"  # the order, C or F, and numpy's name of the type
+_TYPES = "<s7s"  # the beginning of an index: the order, C or F, and numpy's name of the type
 
 
 @lru_cache
@@ -31,8 +31,8 @@ def _layout(dimensions: int) -> struct.Struct:
 
 
 def describe(obj: NDArray[Any]) -> tuple[bytes, NDArray[Any]] | None:
-    """The index and the array in C order, without a copy. Returns None if the array has gaps, too
-    many dimensions, or elements that are no numbers."""
+    """Return the index (type and shape as bytes) and the array in C order, without a copy. Returns
+    None if the array has gaps, too many dimensions, or elements that are no numbers."""
     order = _order(obj)
     if order is None or obj.ndim > _DIMENSIONS_MAX:
         return None
@@ -50,31 +50,32 @@ def _order(obj: NDArray[Any]) -> str | None:
 
 
 restore = _binding.restore
-restore.__module__ = __name__  # the module that a pickle names
+restore.__module__ = __name__  # pickles name the function by this module
 
 
 def reduced(data: bytes) -> bool:
-    """Whether this pickle begins with arrays that `restore` reads, to guess what the next object
-    contains."""
+    """Whether this pickle begins with arrays that `restore` reads. The answer is used to guess what
+    the next object contains."""
     return data.find(b"pscompy.parcel.array_codec", 0, 4096) >= 0
 
 
 def make(index: memoryview, numbers: memoryview) -> NDArray[Any]:
-    """The array over the memory of `numbers`. Raises `ProtocolError` if index and length do not
-    describe one."""
+    """Return the array over the memory of `numbers`, with the type and shape that `index` holds.
+    Raises `ProtocolError` if index and length do not describe one."""
     shape, kind, order, nbytes = _described(bytes(index))
     if nbytes != numbers.nbytes:
         raise ProtocolError(f"{numbers.nbytes} bytes are no array of {shape} {kind}")
     try:
         made: NDArray[Any] = _numpy().ndarray(shape, kind, numbers, order=order)
-    except (ValueError, OverflowError) as error:  # an array of 0 bytes with a huge dimension
+    except (ValueError, OverflowError) as error:  # raised for 0 bytes with a huge dimension
         raise ProtocolError(f"{shape} is no shape of an array") from error
     return made
 
 
 @lru_cache(_DESCRIBED_MAX)
 def _described(index: bytes) -> tuple[tuple[int, ...], Any, str, int]:
-    """Shape, type, order and length in bytes. Cached, because many arrays have the same index."""
+    """Return shape, type, order and length in bytes of the array that `index` describes. Cached,
+    because many arrays have the same index."""
     dimensions, odd = divmod(len(index) - 8, 8)
     if odd or not 0 <= dimensions <= _DIMENSIONS_MAX:
         raise ProtocolError(f"an array is described in {len(index)} bytes")

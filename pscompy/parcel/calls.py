@@ -1,4 +1,5 @@
-"""What the calls of a peer need: its Links, the Options of a call, and a Call that has arrived."""
+"""What the calls of actions to or from a peer need: its Links, the Options of a call, and a Call
+that has arrived."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 
 class Links:
-    """The Objects that carry calls to and from one peer, and those that carry their answers."""
+    """The Objects (see objects.py) that carry calls of actions to and from one peer, and those that
+    carry the answers."""
 
     __slots__ = ("answers", "calls", "numbers", "source")
 

@@ -36,7 +36,8 @@ _NO_KEYWORDS: dict[str, Any] = {}  # one dict for all calls, which a pickle cont
 class _Task(Future):
     """The future of a submitted call."""
 
-    sent: tuple[Links, int, int] | None = None  # peer, number of the message, index in it
+    # where it was sent: Links of the rank, number of the message, index in it
+    sent: tuple[Links, int, int] | None = None
     unwanted = False
 
     def __init__(self, call: tuple[Any, ...], executor: Executor) -> None:
@@ -68,7 +69,8 @@ class _Rank:
         self.size = 1
 
     def adapt(self, count: int, seconds: float) -> None:
-        """Change the number of calls per message after one with `count` calls took that long."""
+        """Change the number of calls per message after a message with `count` calls took
+        `seconds`."""
         if seconds < SHORT and count == self.size:
             self.size = min(SIZE_MAX, 8 * self.size, 1 + int(self.size * SHORT / seconds))
         elif seconds > LONG:
@@ -94,11 +96,11 @@ class Executor(concurrent.futures.Executor):
         self._comm = comm
         self._lock = threading.RLock()
         self._waiting: deque[_Task] = deque()
-        self._open = 0  # tasks that wait or were sent, and have no result yet
+        self._open = 0  # number of tasks that wait or were sent, and have no result yet
         self._none_open = threading.Condition(self._lock)
         self._ending = threading.Thread(target=self._end, name="pscompy shutdown", daemon=True)
         self._ended = False
-        self._full = False  # no rank takes further calls until some have ended
+        self._full = False  # whether no rank takes further calls until some have ended
         self._service = comm._context.service()
         self._service.start()
         self._few = self._service.threads + 1  # calls that a rank may have, however long they take
@@ -195,7 +197,8 @@ class Executor(concurrent.futures.Executor):
                 self._send(rank, tasks)
 
     def _take(self) -> tuple[_Rank | None, list[_Task]] | None:
-        """Take calls for one message off the waiting ones, and the rank that gets them.
+        """Remove the calls of one message from those that wait; returns the rank that gets them,
+        and the calls.
 
         Returns None if no call waits or every rank has enough. The rank is None if no rank is
         left."""
@@ -216,7 +219,8 @@ class Executor(concurrent.futures.Executor):
             return rank, tasks
 
     def _take_waiting(self, count: int) -> list[_Task]:
-        """Take that many calls, without those that were cancelled while they waited."""
+        """Remove `count` calls from those that wait; returns them without those that were cancelled
+        meanwhile."""
         tasks = [self._waiting.popleft() for _ in range(count)]
         return [task for task in tasks if not task.unwanted]
 
@@ -231,11 +235,12 @@ class Executor(concurrent.futures.Executor):
             return
         for index, task in enumerate(tasks):
             task.sent = rank.links, number, index
-            if task.unwanted:  # cancelled during the send
+            if task.unwanted:  # the task was cancelled during the send
                 _withdraw(task)
 
     def _finish(self, results: list[tuple[_Task, Any, BaseException | None]]) -> None:
-        """Complete the tasks, and count them; `_give_up` counts those that were cancelled."""
+        """Complete the tasks, and count them as ended; `_give_up` counts those that were
+        cancelled."""
         self._count_ended(
             sum([it.finish(value, error) or not it.cancelled() for it, value, error in results])
         )
@@ -260,7 +265,7 @@ class Executor(concurrent.futures.Executor):
 
 
 class _Message:
-    """Calls that a rank was sent together."""
+    """The calls that were sent to a rank in one message."""
 
     def __init__(self, executor: Executor, rank: _Rank, tasks: list[_Task]) -> None:
         self._executor = executor

@@ -53,10 +53,8 @@ class Called(Running):
         deque(self.items, 0)  # takes all items, so that the call begins no more of them
 
     def prepare(self, asked: Any) -> Registered:
-        """The function of a call.
-
-        Raises `ProtocolError` if `asked` is no call, and `Unsupported` if the function may not be
-        called.
+        """Return the function that the call `asked` names. Raises `ProtocolError` if `asked` is no
+        call, and `Unsupported` if the function may not be called.
         """
         if not (isinstance(asked, tuple) and len(asked) == 3 and isinstance(asked[1], tuple)):
             raise ProtocolError("an object that is not a call of an action")
@@ -65,7 +63,8 @@ class Called(Running):
         return found
 
     def outcome(self, found: Registered, asked: Any, answers: Objects) -> tuple[bool, Any]:
-        """Run the function. Returns True and its value, or False and its exception, taken apart."""
+        """Run the function. Returns True and its value, or False and the result of `take_apart` for
+        its exception."""
         try:
             if self._cancelled:
                 raise Cancelled("the action was cancelled before it began")
@@ -76,7 +75,8 @@ class Called(Running):
 
 
 def packed_answer(answers: Objects, name: str, good: bool, value: object) -> bytes | Archive:
-    """The answer of one call; an exception replaces a value that cannot be sent."""
+    """Return the serialised answer of one call; an exception replaces a value that cannot be
+    sent."""
     try:
         return answers.take_apart((good, value))
     except Exception as error:
@@ -129,7 +129,7 @@ class Frame:
         threads: int,
     ) -> None:
         """Begin all calls; `call()` makes a Called. `put(work)` lets a thread call work() for as
-        long as it returns True; `threads` of them may do so, all but one after DELAY."""
+        long as it returns True; up to `threads` threads do so, all but one only after DELAY."""
         self._calls = [call() for _ in asked]
         self._open = len(asked)
         if not asked:
@@ -205,7 +205,8 @@ class Frame:
         self._send(packed)
 
     def _sendable(self, ready: Part) -> tuple[Any, ...]:
-        """The part with an exception in place of each value that cannot be sent."""
+        """Return the results `ready` with an exception in place of each value that cannot be
+        sent."""
         made = Part([], [], ready.failed)
         for index, value in zip(ready.ended, ready.values, strict=True):
             try:
@@ -261,7 +262,7 @@ class Batch:
         self._report([(index, None, error) for index in sorted(left)], isinstance(error, LOST))
 
     def drop(self) -> None:
-        """Report nothing any more."""
+        """Report no further results, for example because the calls could not be sent."""
         self._left = set()
 
 

@@ -64,7 +64,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         if self.done():
             return timeout
         deadline = None if timeout is None else time.monotonic() + timeout
-        with contextlib.suppress(PscomError):  # the session has ended, and the future ends soon
+        with contextlib.suppress(PscomError):  # if the session has ended, the future ends soon
             ended = self._ended
             if ended is None:
                 ended = self._ended = self._worker.event()
@@ -98,7 +98,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         Returns False if the future has ended already.
         """
         with self._lock:
-            if self._made is None and self._state == PENDING:  # nothing waits for the end
+            if self._made is None and self._state == PENDING:  # no thread waits for the end
                 self._result, self._exception, self._state = value, error, FINISHED
                 return True
         try:

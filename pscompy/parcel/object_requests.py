@@ -1,4 +1,5 @@
-"""Requests for whole objects: they end with the requests for the head and the chunks."""
+"""Requests for whole objects: they end with the requests for the head (the first message of an
+object) and its chunks (long buffers)."""
 
 from __future__ import annotations
 
@@ -80,7 +81,8 @@ class Receiving(Request):
         self._head = head
         self._source = source
         self._chunks: list[Request] = []
-        self._keep: Callable[[], object] | None = None  # keeps a request, see Objects.keep
+        # keeps the request for offered chunks; see Objects.keep
+        self._keep: Callable[[], object] | None = None
         self._unwanted = False
         self._lock = threading.RLock()  # excludes _on_head() and _give_back() from each other
         # A weak reference, so that the head does not keep a receive that the program has dropped.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TAGS = 0x7FFFFFFF
 OBJECT, CALL, ANSWER = range(3)
 KINDS = 4
-_EAGER = 16 << 10  # bytes of a head while the eager limit of the connection is not known
+_EAGER = 16 << 10  # most bytes of a head while the eager limit of the connection is not known
 
 
 class Objects:
@@ -59,7 +59,8 @@ class Objects:
         self._zero_copy = pickling.zero_copy
         self._eager_max = eager_max
         self._idents = itertools.count(kind, KINDS)
-        self._kept: dict[int, Request] = {}  # see keep()
+        # requests for chunks that were offered, by ident; see keep()
+        self._kept: dict[int, Request] = {}
 
     # ---- sending ----
 
@@ -127,7 +128,8 @@ class Objects:
         return self._serialiser.dumps(obj, lambda buffer: True)
 
     def _post(self, packed: Archive, tag: int, lend: bool) -> list[Request[None]]:
-        """Post the sends of the head and of the chunks outside of it, in this order."""
+        """Post the sends of an archive's head and of the chunks outside of the head, in this
+        order."""
         ident = next(self._idents) & TAGS
         eager = self._eager_max() or _EAGER
         offers: list[Request[None]] = []
@@ -143,7 +145,8 @@ class Objects:
         return requests + offers
 
     def _offer(self, offers: list[Request[None]], lend: bool, chunks: list[Any]) -> bytes:
-        """Offer several chunks together, if that is possible; adds the request to `offers`."""
+        """Offer several chunks together for the receiver to fetch, if that is possible; adds the
+        request to `offers`."""
         if lend or not 2 <= len(chunks) <= _binding.OFFER_MAX:
             return b""
         try:
@@ -154,8 +157,8 @@ class Objects:
         return offer
 
     def _own(self, chunk: Any) -> Any:
-        """Memory that the program cannot change during the send: `chunk` if it is read-only, else
-        a copy."""
+        """Return memory that the program cannot change during the send: `chunk` if it is read-only,
+        else a copy."""
         if archive.readonly(chunk):
             return chunk
         copy = memoryview(self.heads._worker.allocate(chunk.nbytes))
@@ -176,7 +179,8 @@ class Objects:
         return wait_or_cancel(self.irecv(tag), timeout)
 
     def finish(self, data: bytearray) -> Any:
-        """The object whose first message, a head or a whole pickle, is `data`."""
+        """Return the object whose first message, a head or a whole pickle, is `data`; receives its
+        chunks."""
         head = head_of(data)
         return self.load(data, head, self._fetched(head) if head else ())
 
@@ -210,7 +214,8 @@ class Objects:
             return self.chunks._fetch(head.offer, [allocate(nbytes) for nbytes in offered])
         except MemoryError:
             with suppress(PscomError):
-                self.chunks._fetch(head.offer, [])  # refuses the offer: the sender's request ends
+                # refuses the offer, so that the sender's request ends
+                self.chunks._fetch(head.offer, [])
             raise
 
     def keep(self, ident: int, fetching: Request) -> None:
@@ -231,8 +236,8 @@ class Objects:
             raise
 
     def load(self, data: Buffer, head: Head | None, chunks: Sequence[Any]) -> Any:
-        """The object whose pickle, or head and chunks, has arrived. `chunks` are the results of
-        the requests that `fetch` returned."""
+        """Restore the object whose pickle, or head and chunks, has arrived. `chunks` are the
+        results of the requests that `fetch` returned."""
         if head is None:
             return self.restore(data)
         if head.offer:

@@ -88,9 +88,8 @@ _WHOLE: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 
 class _Dispatch:
-    """The dispatch table of our picklers: the entries of copyreg, and our own, which take
-    precedence.
-    Arrays of fewer than `copied` bytes are copied into the pickle."""
+    """The dispatch table of this module's picklers: the entries of copyreg, and its own, which take
+    precedence. Arrays of fewer than `copied` bytes are copied into the pickle."""
 
     def __init__(self, copied: int) -> None:
         self._reduce_array = _binding.reducer(array_codec.restore, copied)

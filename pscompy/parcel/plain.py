@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 _DEPTH_MAX = 1000  # levels of tuples within tuples; pickle does not write more
 _DIGITS_MAX = 4300  # digits of a number given as text; Python's own default limit
 _BITS_MAX = 1 << 14  # bits in each part of a fraction
-_HASHED_MIN = 1 << 20  # weight that all keys of any pickle may have together (see Keys)
+_HASHED_MIN = 1 << 20  # weight of hashing that all keys of any pickle may have together (see Keys)
 _BUFFERS = (bytes, bytearray, memoryview)
 _NESTED = (tuple, frozenset)
 _SCALARS = (int, float, str, bytes, bool, type(None))
@@ -51,7 +51,7 @@ class Keys:
     def __init__(self, nbytes: int) -> None:
         self._deep: dict[int, tuple[int, int]] = {}  # depth and weight of nested tuples, by id()
         self._kept: list[Any] = []  # keeps nested tuples alive, so that no id() is used again
-        self._left = _HASHED_MIN + 16 * nbytes  # weight that further keys may have
+        self._left = _HASHED_MIN + 16 * nbytes  # weight of hashing that further keys may have
 
     def note(self, made: Any) -> Any:
         inner = [self._known(item) for item in made if type(item) in _NESTED]
@@ -110,8 +110,8 @@ def check(fits: object, what: str) -> None:
 
 
 def buffer(data: Any) -> memoryview:
-    """A view of bytes that have arrived. `UnpicklingError` if `data` is another object: views of
-    any object could keep each other alive in an endless chain."""
+    """Return a view of bytes that have arrived. Raises `UnpicklingError` if `data` is another
+    object: views of any object could keep each other alive in an endless chain."""
     check(type(data) in _BUFFERS, "a buffer")
     return memoryview(data)
 

@@ -48,9 +48,11 @@ class Reader:
         self._stack: list[Any] = []
         self._below: list[list[Any]] = []  # stacks that a MARK has put aside
         self._memo: list[Any] = []
-        self._makers: dict[int, plain.Maker] = {}  # by id() of the object that the pickle named
+        # makers, by id() of the object that the pickle named
+        self._makers: dict[int, plain.Maker] = {}
         self._own: dict[int, Any] = {}  # objects of `allowed` that the pickle named, by id()
-        self._begun: dict[int, tuple[Any, plain.Maker, int]] = {}  # objects before BUILD, by id()
+        # objects that a maker has begun and BUILD may complete, by id()
+        self._begun: dict[int, tuple[Any, plain.Maker, int]] = {}
         self._budget = plain.Budget(
             len(self._data) + sum(memoryview(chunk).nbytes for chunk in chunks)
         )

@@ -33,7 +33,8 @@ class Threads:
         self._started = 0
         self._ended = False
         self._helped = 0  # 1 while a thread is in help_until
-        self._offer: Request | None = None  # what that thread waits for; completes with work
+        # what the thread in help_until waits for; completes with work for it
+        self._offer: Request | None = None
 
     def put(self, work: Callable[[], object]) -> None:
         """Run work() as soon as a thread is free, and again while it returns something true: then
@@ -85,7 +86,7 @@ class Threads:
         completed."""
         with suppress(Empty):
             return self._work.get_nowait()
-        offer = event()  # may run call-backs, which put work
+        offer = event()  # making the event may run call-backs, which put work
         with self._lock:
             if self._work.empty():
                 self._offer = offer

@@ -15,7 +15,7 @@ from pscompy.testing.base import CAP_GET, CAP_PUT, LARGE, Base, Joined, Link
 from pscompy.testing.process import BOUND, Far
 from pscompy.testing.remote_side import payload
 
-OPERATIONS = (2, 3, 4, 5, 7, 10, 20, 50)  # numbers of the operations that fail
+OPERATIONS = (2, 3, 4, 5, 7, 10, 20, 50)  # numbers of the operations at which a fault is injected
 
 
 class Faults(Base):
@@ -24,8 +24,8 @@ class Faults(Base):
     def faulty(
         self, folder: Path, far: Far, here: Mapping[str, Any] = {}, there: Mapping[str, Any] = {}
     ) -> Joined:
-        """Like `joined`, with the wrapped transport; `here` and `there` are the KNOBS of each side,
-        without their prefix."""
+        """Like `joined`, with the wrapped transport; `here` and `there` set the faults of each
+        side: the variables KNOBS of faults.py, without their prefix."""
         own = f"{self.transport.upper()}_{faults.PREFIX}"
         plugindir = self.settings().get("PLUGINDIR", "")
         wrapped = {"PLUGINDIR": faults.make_folder(folder, self.transport, plugindir)}

@@ -3,8 +3,9 @@
  *
  * The wrapper does only what the contract allows any transport: it returns
  * NO_RESOURCE, makes progress late, fails an endpoint or refuses a
- * registration. It loses and reorders nothing. After a NO_RESOURCE the core is
- * owed a wake-up, so `arm` returns NO_RESOURCE until the next progress. */
+ * registration. It loses and reorders nothing. After a NO_RESOURCE the core
+ * waits until the transport has room again, so `arm` returns NO_RESOURCE, which
+ * keeps the core from sleeping, until the next progress. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -311,8 +312,8 @@ static psc_status_t faults_open(const psc_open_params_t *params,
         return PSC_ERR_NO_MEMORY;
     inner.up = &faults_upcalls;
     inner.user = faults;
-    faults->super.up =
-        params->up; /* the inner transport may log while it opens */
+    faults->super.up = params->up; /* set before `open`, because the inner
+                                      transport may log in it */
     faults->super.user = params->user;
     status = faults->inner_ops->open(&inner, &faults->inner);
     if (status != PSC_OK)

@@ -9,19 +9,23 @@ typedef struct faults faults_t;
 
 typedef struct faults_knobs {
     uint32_t busy; /* number of NO_RESOURCE results before each operation */
-    uint32_t delay; /* passes without progress between two with progress */
-    uint32_t shuffle; /* most further passes without progress, at random on each
-                         path */
+    uint32_t delay; /* calls of the progress function that do nothing, between
+                       two that make progress */
+    uint32_t shuffle; /* most further calls of the progress function that do
+                         nothing; the number is random, and differs between
+                         paths */
     uint64_t fail_at; /* number of the operation that breaks its endpoint,
                          or 0 */
     uint32_t path; /* the path on which `fail_at` takes effect, from 1 on; 0:
                       any */
     uint64_t kill_at; /* number of the operation that kills the process,
                          or 0 */
-    uint32_t refuse; /* number of registrations that are refused */
+    uint32_t refuse; /* number of memory registrations that are refused */
 } faults_knobs_t;
 
-/* Wraps the table at `ops`, for one worker. Returns NULL if memory is short. */
+/* Creates a wrapper of the transport whose table of operations
+ * (psc_transport_ops_t) is at `ops`, for one worker. Returns NULL if memory is
+ * short. */
 faults_t *faults_create(uintptr_t ops, const faults_knobs_t *knobs);
 /* Frees the wrapper. To be called after the worker was destroyed. */
 void faults_destroy(faults_t *faults);

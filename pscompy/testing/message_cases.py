@@ -28,7 +28,8 @@ class Messages(Base):
             counted = link.counted()
             link.far.begin(remote_side.receive_and_answer, nbytes)
             link.c.send(payload(nbytes), timeout=BOUND)
-            assert link.c.recv(timeout=BOUND) == b""  # also returns the credits for the next send
+            # the empty answer also returns the credits for the next send
+            assert link.c.recv(timeout=BOUND) == b""
             link.far.result()
             counts = counted()
             assert counts["sent_messages"] == counts["far_received_messages"] == 1, nbytes
@@ -94,7 +95,8 @@ class Messages(Base):
             counted = link.counted()
             far.begin(remote_side.flood, count, nbytes)
             deadline = time.monotonic() + BOUND
-            while counted.here()["unexpected"] * nbytes < 400_000:  # more than the window
+            # more bytes than the eager window
+            while counted.here()["unexpected"] * nbytes < 400_000:
                 assert time.monotonic() < deadline, counted.here()
                 link.session.progress()
             for place in range(count):

@@ -49,7 +49,8 @@ class Far:
     begun: ClassVar[Callable[[dict[str, str]], subprocess.Popen[bytes]]] = started
 
     def __init__(self, **environ: str) -> None:
-        self.session: Session | None = None  # session of this process that `result` serves
+        # session of this process in which `result` makes progress
+        self.session: Session | None = None
         self.busy = False  # a call was begun and `result` was not called yet
         packages = str(Path(pscompy.get_include()))
         paths = os.pathsep.join([packages, *filter(None, sys.path)])

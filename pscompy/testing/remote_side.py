@@ -31,8 +31,8 @@ class Here:
 
 
 def payload(nbytes: int, seed: int = 0) -> bytes:
-    """Bytes that both sides compute alike from length and seed: random ones, which repeat after a
-    prime number of them, so that no two fragments of a message are alike."""
+    """Bytes that both sides compute alike from length and seed: random bytes, which repeat after a
+    prime number of bytes, so that no two fragments of a message are alike."""
     start = (nbytes + 7919 * seed) % len(_RANDOM)
     turned = _RANDOM[start:] + _RANDOM[:start]
     count, rest = divmod(nbytes, len(turned))

@@ -18,11 +18,12 @@ struct faults {
     psc_list_t breaking; /* endpoints whose failure is not reported yet */
     uint64_t operations;
     uint32_t busy_left, delay_left;
-    uint32_t delay; /* passes without progress, of which delay_left are still to
-                       come */
+    uint32_t delay; /* calls of the progress function that do nothing, of which
+                       delay_left are still to come */
     uint32_t dice;
     faults_t *next; /* the wrapper of another path, or NULL */
-    bool owed; /* NO_RESOURCE was returned, so a wake-up is owed */
+    bool owed; /* an operation has returned NO_RESOURCE, so `arm` must not let
+                  the core sleep before the next progress */
 };
 
 typedef struct faults_ep {

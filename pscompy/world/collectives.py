@@ -96,7 +96,7 @@ class Barrier:
         self._up = ranks.first_tag()
         self._parent, self._children = ranks.tree()
         self._stages = iter((self._await_children, self._ask_parent, self._release_children))
-        self._left = 0  # requests of this stage that have not ended
+        self._left = 0  # number of requests of the current stage that have not ended
         self._lock = threading.Lock()
 
     def start(self) -> None:

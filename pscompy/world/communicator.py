@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Communicator"]
 
 ENDPOINTS_MAX = 1024
-_SHARERS = {"dynamic": 1, "shared": 2, "single": 1 << 20}  # endpoints that share a worker
+# PSP_ENDPOINTS -> number of endpoints that share a worker
+_SHARERS = {"dynamic": 1, "shared": 2, "single": 1 << 20}
 _LARGE = 1 << 40
 
 
@@ -59,7 +60,8 @@ class Communicator(Ranks):
 
     def __init__(self, job: Job, members: Sequence[int], number: int, endpoint: str = "") -> None:
         super().__init__(job, members, number)
-        self._endpoint = endpoint  # in words, the endpoint that this is, or was made from
+        # the name of the endpoint (see `endpoints`) that this is, or was made from; "" if none
+        self._endpoint = endpoint
         if endpoint:
             job.session._endpoints[number] = endpoint
         self._collectives = Collectives(job, members, number + 1)
@@ -151,7 +153,7 @@ class Communicator(Ranks):
                     made.append(Communicator(job, self._members, context, endpoint))
         except (PscomError, OSError) as failed:
             error = failed
-        # From here on peers may connect to these workers.
+        # From here on peers may connect to the workers of the new endpoints.
         if maximum(self._collectives, int(error is not None)):
             for it in made:
                 it.session.close()

@@ -142,8 +142,8 @@ class Job:
         return self.module if rank == self.rank else int(self._place_of(rank).partition(":")[0])
 
     def modules_apart(self, members: Sequence[int]) -> list[int] | None:
-        """The modules of these ranks if collective operations must heed them, else None; the
-        same on all ranks.
+        """Return the modules of these ranks if collective operations must take modules into
+        account, else None; the same on all ranks.
 
         Without PSP_MSA_MODULE_ID this rank assumes that there is only one module and does not
         query the others.

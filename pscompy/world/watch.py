@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOOKS = 4  # looks at the waits within PSP_DEADLOCK_WARNINGS seconds
-PAUSE_MAX = 5.0  # seconds between two looks at most
+LOOKS = 4  # number of looks at the program's waits within PSP_DEADLOCK_WARNINGS seconds
+PAUSE_MAX = 5.0  # most seconds between two looks at the program's waits
 
 
 class Cycle(NamedTuple):
@@ -58,7 +58,8 @@ class Cycle(NamedTuple):
 
 
 class Watch:
-    """The watch for long waits of one World. `seconds` is PSP_DEADLOCK_WARNINGS."""
+    """Starts the thread that reports long waits of one World. `seconds` is
+    PSP_DEADLOCK_WARNINGS."""
 
     def __init__(self, job: Job, seconds: float) -> None:
         self._job = job
@@ -93,7 +94,8 @@ class Watch:
 
 
 class WorkerWatch:
-    """The watch of the worker of one session, on which the World or some endpoints wait."""
+    """Reports long waits on the worker of one session, which the World or some of its endpoints
+    use."""
 
     def __init__(self, job: Job, session: Session, seconds: float) -> None:
         self._job = job
@@ -108,9 +110,9 @@ class WorkerWatch:
         self._logged: tuple[int, ...] = ()  # ids of the waits of the cycle that was logged last
 
     def look(self, elsewhere: waits.Wait | None = None) -> waits.Wait | None:
-        """Report, publish and return the wait on this worker. If there is none, `elsewhere`, the
-        wait on another worker, is published without its ranks, for the summary at the end of the
-        job."""
+        """Log the program's long waits on this worker, and publish one of them at the launcher. If
+        there is none, `elsewhere`, the wait on another worker, is published without its ranks, for
+        the summary at the end of the job. Returns the published wait."""
         now = time.monotonic()
         waited = [it for it in operations(self._session) if it.awaited]
         self._since = {it.id: self._since.get(it.id, now) for it in waited}
@@ -159,7 +161,8 @@ class WorkerWatch:
             logs.notice("%s", cycle)
 
     def _find_cycle(self) -> Cycle | None:
-        """A cycle of waits through this rank: each wait is for one rank, or for all of several."""
+        """Return a cycle of waits through this rank, in which each wait is for one rank, or for all
+        of several; None if there is none."""
         if self._wait is None:
             return None
         paths = [Cycle((self._job.rank,), (self._wait,))]

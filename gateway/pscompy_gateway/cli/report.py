@@ -1,4 +1,4 @@
-"""The status of gateways for people: a table, and the figures of a picture."""
+"""Formats the status of gateways: a table to print, and the numbers that topology_plot draws."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _gateways(status: Status) -> set[int]:
 
 
 def streams(status: Status) -> dict[int, dict[int, int]]:
-    """Bytes through a gateway, both ways: module -> node -> bytes."""
+    """Return the bytes through a gateway, both directions together: module -> node -> bytes."""
     found: dict[int, dict[int, int]] = defaultdict(dict)
     for it in status["peers"]:
         if it["node"] and it["node"] not in _gateways(status):
@@ -58,7 +58,8 @@ Pair = tuple[int, int]
 
 
 def pairs(status: Status) -> dict[Pair, int]:
-    """Bytes through a gateway between two nodes, both ways; the lower node number comes first."""
+    """Return the bytes through a gateway between two nodes, both directions together: (lower node
+    number, higher node number) -> bytes."""
     found: dict[Pair, int] = defaultdict(int)
     for it in status["streams"]:
         ends = sorted((it["from_node"], it["to_node"]))

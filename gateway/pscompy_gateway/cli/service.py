@@ -42,7 +42,7 @@ def start(arguments: Sequence[str], pid_file: Path, log: Path | None) -> str:
 
 
 def running(pid_file: Path) -> int | None:
-    """The pid in the file, or None if there is no such process."""
+    """Return the pid in `pid_file`, or None if no process has that pid."""
     with suppress(OSError, ValueError):
         pid = int(pid_file.read_text())
         os.kill(pid, 0)

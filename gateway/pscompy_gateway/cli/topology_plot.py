@@ -10,7 +10,7 @@ from typing import Any
 from pscompy import PscomError
 from pscompy_gateway.cli.report import Pair, Status, pairs, streams
 
-NAMED = 10  # pairs in the legend, those with the most bytes
+NAMED = 10  # pairs of nodes in the legend: those with the most bytes
 WIDEST = 5.0  # width in points of the widest line
 
 Place = tuple[float, float]
@@ -63,7 +63,8 @@ def places_of(modules: Mapping[int, int]) -> dict[int, Place]:
 
 
 def totals(statuses: Sequence[Status]) -> dict[Pair, int]:
-    """Bytes of each pair through all gateways, the most first."""
+    """Return the bytes between each pair of nodes through all gateways, the largest number
+    first."""
     found: dict[Pair, int] = defaultdict(int)
     for status in statuses:
         for pair, count in pairs(status).items():

@@ -1,5 +1,5 @@
-/* Counts the streams between nodes that pass this gateway, and makes the
- * figures that the gateway reports. */
+/* Counts the streams (packets from one node to another) that pass this gateway,
+ * and collects the numbers that the gateway reports. */
 #include "hub.h"
 
 #include <stdlib.h>
@@ -89,8 +89,8 @@ void hub_streams_destroy(gw_hub_t *hub)
 }
 
 /* Returns the bytes in flight to a peer, but at most as many as were sent to it
- * since the last call: bytes queued for a stalled receiver delay no other
- * receiver. */
+ * since the last call: bytes that are queued for a stalled receiver are no
+ * load, because they delay no other receiver. */
 static uint64_t load_of_peer(hub_peer_t *peer)
 {
     uint64_t left = atomic_load(&peer->left), held = atomic_load(&peer->held);

@@ -1,7 +1,8 @@
-"""The gateway: its sessions on each fabric, trunks (see trunk.py), and the directory of nodes.
+"""The gateway process: its sessions on each fabric, its trunks (see trunk.py), and its directory of
+nodes.
 
-The event loop serves trunks and connections; C forwards packets, on a thread per fabric, without
-the GIL.
+The event loop serves trunks and accepts data connections; C code forwards packets, on a thread per
+fabric, without the GIL.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from pscompy_gateway.trunk import GATEWAY_MODULE, BadFrame, Frame, Trunk, keep, 
 
 logger = logging.getLogger("pscompy.gateway")
 
-SWEEP = 0.1  # seconds between checks of data connections
-LOAD_STEP = 256 << 10  # bytes by which a load has to change before it is reported
+SWEEP = 0.1  # seconds between checks whether data connections are still up
+LOAD_STEP = 256 << 10  # least change of the gateway's load, in bytes, that it reports
 DRAIN_SECONDS = 5.0
 PORT = 4470
 
@@ -60,8 +61,8 @@ class Fabric(NamedTuple):
 
     @property
     def settings(self) -> dict[str, object]:
-        """The configuration of the sessions on this fabric: only these transports, on this
-        network."""
+        """The configuration of the gateway's sessions on this fabric: only the fabric's transports
+        are enabled, on its network."""
         named = {name.upper(): int(name in self.transports) for name in transport_names()}
         here = {"NETWORK": self.host, "MSA_MODULE_ID": GATEWAY_MODULE}
         return {**named, **here, **{k.removeprefix("PSP_"): v for k, v in self.own.items()}}
@@ -249,7 +250,8 @@ class Daemon:
             self._look()
 
     def _look(self) -> None:
-        """Sample the load, and report it to all members if it has changed."""
+        """Sample the load of this gateway, and report it to all members (the processes and gateways
+        connected here) if it has changed."""
         found = self._ffi.new("gw_load_t *")
         self._lib.gw_hub_load(self._hub, found)
         now = Load(found.bytes + self._burden, found.streams)
@@ -300,7 +302,7 @@ class Daemon:
     # ---- neighbours ----
 
     def _neighbour(self, address: str) -> None:
-        """Keep a trunk and a data connection to another gateway."""
+        """Keep a trunk (a connection for frames) and a data connection to another gateway."""
         station = self._station_for(address)
 
         async def attend(trunk: Trunk) -> None:
@@ -318,7 +320,8 @@ class Daemon:
         self._spawn(keep(station.trunks, address, attend, lambda _: None))
 
     def _station_for(self, address: str) -> _Station:
-        """The fabric whose network contains `address`. Raises `PscomError` if there is none."""
+        """Return the fabric whose network contains `address`. Raises `PscomError` if there is
+        none."""
         host, _, port = address.rpartition(":")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, int(port)))
@@ -339,8 +342,9 @@ class Daemon:
         self._lib.gw_hub_greet(self._hub, key, node, self._board.node)
 
     def _set_ways(self) -> None:
-        """Direct packets for other modules to the neighbour gateways that lead there. A neighbour
-        that has not registered yet is added by a later call; there is one every SWEEP seconds."""
+        """Direct packets for other modules to the neighbour gateways that lead there. This method
+        is called every SWEEP seconds, so a later call adds a neighbour that has not registered
+        yet."""
         self._lib.gw_hub_forget_ways(self._hub)
         for member, module in self._board.ways():
             self._lib.gw_hub_way(self._hub, member.node, module)
@@ -349,7 +353,8 @@ class Daemon:
     # ---- status ----
 
     def status(self) -> dict[str, Any]:
-        """Counters, connections, and the directory, for `pscompy gateway status`."""
+        """Return counters, connections, and the directory of nodes, for `pscompy gateway
+        status`."""
         counters = self._ffi.new("gw_hub_counters_t *")
         self._lib.gw_hub_count(self._hub, counters)
         return {
@@ -381,7 +386,8 @@ class Daemon:
         }
 
     def _rows(self, what: str) -> list[dict[str, int]]:
-        """The rows of a table of the data path in C; `what` is "peer" or "stream"."""
+        """Return the counters that the C code keeps for each peer or stream; `what` is "peer" or
+        "stream"."""
         count = getattr(self._lib, f"gw_hub_{what}s")
         room = count(self._hub, self._ffi.NULL, 0)
         rows = self._ffi.new(f"gw_{what}_counters_t[]", room)

@@ -2,7 +2,8 @@
 
 Processes and neighbouring gateways are members, each at the other end of a trunk. Gateways report
 to each other which modules they lead to, and over how many gateways; a frame takes the shortest
-way. A frame names the module and the node of its destination and of its source. No I/O but `send`.
+way. A frame names the module and the node of its destination and of its source. This module does no
+I/O but the calls of `send`.
 """
 
 from __future__ import annotations
@@ -23,22 +24,24 @@ OF_PROCESSES = frozenset(("hello", "tunnel", "find", "join"))
 
 
 class Member:
-    """The process or gateway at the other end of a trunk; `send(frame)` sends to it. `owner`
-    identifies its session: a process that reconnects has the same owner."""
+    """The process or gateway at the other end of a trunk (a connection for frames); `send(frame)`
+    sends a frame to it. `owner` identifies its session: a process that reconnects has the same
+    owner."""
 
     def __init__(
         self, send: Callable[[Frame], object], data: str, host: str, owner: str = ""
     ) -> None:
         self.send = send
         self.owner = owner
-        self.data = data  # our address for data connections, in the member's network
-        self.host = host  # our own host address, on which the trunk was accepted
+        self.data = data  # this gateway's address for data connections, in the member's network
+        self.host = host  # this gateway's own host address, on which the trunk was accepted
         self.node = 0
         self.module = -1
         self.name = ""
-        # of a gateway: module -> hops; of a process: None
+        # if this member is a gateway: the hops from it to each module; None if it is a process
         self.reaches: dict[int, int] | None = None
-        self.load = 0  # bytes in flight that a gateway has reported
+        # if this member is a gateway: the bytes in flight through it, as it has reported
+        self.load = 0
         self.since = time.time()
 
 
@@ -62,9 +65,11 @@ class Switchboard:
         self._changed = changed
         self._load = load
         self._gatherings: dict[str, Gathering] = {}
-        # nodes that have disconnected here, or that a neighbour has reported gone
+        # nodes that have disconnected from this gateway, or that a neighbour gateway has reported
+        # gone
         self._left: OrderedDict[int, bool] = OrderedDict()
-        self._behind: OrderedDict[int, Member] = OrderedDict()  # node -> neighbour that leads to it
+        # node -> neighbour gateway that leads to it
+        self._behind: OrderedDict[int, Member] = OrderedDict()
 
     @property
     def gateways(self) -> list[Member]:
@@ -75,7 +80,8 @@ class Switchboard:
         return [member for member in self.nodes.values() if member.reaches is None]
 
     def ways(self) -> Iterator[tuple[Member, int]]:
-        """For each remote module, the gateways on a shortest way, as (gateway, module)."""
+        """Yield (gateway, module) for each remote module and each neighbour gateway on a shortest
+        way."""
         for module, hops in self._distances().items():
             if hops:
                 yield from ((it, module) for it in self._next(module))
@@ -139,7 +145,8 @@ class Switchboard:
     # ---- modules ----
 
     def _distances(self) -> dict[int, int]:
-        """The hops to each module; 0 if a process of the module is connected to this gateway."""
+        """Return the hops (gateways to pass) to each module; 0 if a process of the module is
+        connected to this gateway."""
         hops = {member.module: 0 for member in self.processes}
         for member in self.gateways:
             for module, distance in (member.reaches or {}).items():
@@ -151,8 +158,8 @@ class Switchboard:
         return [it for it in self.gateways if (it.reaches or {}).get(module) == best]
 
     def _announce(self) -> None:
-        """Send the hops to each module to all neighbour gateways, without modules that a neighbour
-        reaches in fewer hops itself."""
+        """Send the number of hops to each module to all neighbour gateways; a neighbour is not told
+        about modules that it reaches in fewer hops itself."""
         distances = self._distances()
         for member in self.gateways:
             known = member.reaches or {}
@@ -194,14 +201,16 @@ class Switchboard:
         return True
 
     def _answer(self, kind: str, frame: Frame) -> None:
-        """Answer the process that sent a frame, about the node that the frame was for."""
+        """Send an answer of this kind to the process that sent `frame`; it concerns the node that
+        `frame` was addressed to."""
         back = {"module": frame["from_module"], "node": frame["from_node"]}
         left = frame["node"] in self._left
         self._pass({"kind": kind, "about": frame["node"], "left": left, **back})
 
     def _check_source(self, member: Member, frame: Frame) -> None:
-        """Check that the source of a frame is behind this trunk: raises `ValueError` if a process
-        names another process; remembers which neighbour leads to the source."""
+        """Check the source of a frame that arrived on the trunk of `member`: raises `ValueError` if
+        a process names another process as the source; remembers which neighbour gateway leads to
+        the source."""
         node = int(frame["from_node"])
         if member.reaches is None and (node, frame["from_module"]) != (member.node, member.module):
             raise ValueError("a process may send frames about itself only")
@@ -246,7 +255,7 @@ class Switchboard:
         self._flood(frame, member)
 
     def _flood(self, frame: Frame, source: Member) -> None:
-        """Send a frame to all neighbours except `source`, which sent it."""
+        """Send a frame to all neighbour gateways except `source`, which sent it to this one."""
         hops = int(frame.get("hops", 0)) + 1
         for member in self.gateways:
             if member is not source and hops <= HOPS_MAX:
@@ -277,7 +286,8 @@ class Switchboard:
 
 
 def _remember(table: OrderedDict[int, Any], node: int, what: object) -> None:
-    """Add an entry as the newest one, and remove the oldest if there are more than NODES_MAX."""
+    """Add an entry to the table as its newest one, and remove the oldest if it has more than
+    NODES_MAX."""
     table[node] = what
     table.move_to_end(node)
     if len(table) > NODES_MAX:

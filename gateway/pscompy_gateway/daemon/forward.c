@@ -49,8 +49,8 @@ static void forward_done(gw_hub_t *hub, hub_job_t *job)
     free(job);
 }
 
-/* Sends the packet on. Holds the peer's lock, so that the peer's connection is
- * not freed meanwhile. */
+/* Sends the packet to the peer, without a copy. Holds the peer's lock, so that
+ * the peer's connection is not freed meanwhile. */
 static psc_status_t forward_send(gw_hub_t *hub, hub_peer_t *peer,
                                  const psc_message_t *message, hub_job_t *job)
 {
@@ -90,8 +90,8 @@ static void forward_to(gw_hub_t *hub, hub_fabric_t *fabric, hub_peer_t *peer,
     atomic_fetch_add(&peer->out_packets, 1);
     atomic_fetch_add(&peer->out_bytes, message->len);
     status = forward_send(hub, peer, message, job);
-    if (status !=
-        PSC_INPROGRESS) /* the message was sent, or the peer has ended */
+    if (status != PSC_INPROGRESS) /* not in flight: the message was sent at
+                                     once, or the peer has ended */
         forward_done(hub, job);
 }
 

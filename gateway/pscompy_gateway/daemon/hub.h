@@ -19,7 +19,7 @@
 #define HUB_MODULE_BUCKETS 64u
 #define HUB_EARLY_MAX 256u
 #define HUB_STREAM_BUCKETS 4096u
-/* packets of streams beyond this number are not counted */
+/* most streams (pairs of nodes) whose packets are counted */
 #define HUB_STREAMS_MAX 65536u
 
 typedef struct gw_hub gw_hub_t;
@@ -31,7 +31,7 @@ typedef struct hub_peer {
                              thread holds the lock */
     atomic_uint refs;
     psc_conn_t *conn; /* NULL once the connection has ended */
-    uint64_t key; /* the connection's number in Python */
+    uint64_t key; /* number by which the Python code names the connection */
     uint64_t node; /* number of the process or gateway at the other end; 0
                       until it has registered */
     uint32_t fabric, module;
@@ -50,7 +50,7 @@ typedef struct hub_stream {
     uint64_t packets_before; /* `packets` at the last gw_hub_load */
 } hub_stream_t;
 
-/* A packet in flight to `peer`. */
+/* A packet that is being sent to `peer`. */
 typedef struct hub_job {
     struct hub_job *next;
     psc_message_t *message;
@@ -67,7 +67,8 @@ typedef struct hub_fabric {
 /* The registration of a node that arrived before Python added its connection by
  * gw_hub_join. */
 typedef struct hub_early {
-    const psc_conn_t *conn; /* compared, never dereferenced */
+    const psc_conn_t *conn; /* the pointer is only compared, never
+                               dereferenced */
     uint64_t node;
     uint32_t module;
 } hub_early_t;
@@ -91,7 +92,8 @@ struct gw_hub {
     uint32_t n_streams;
     hub_fabric_t fabrics[HUB_FABRICS_MAX];
     uint32_t n_fabrics;
-    /* ring of the latest registrations without a connection */
+    /* ring of the latest registrations whose connection Python has not added
+     * yet */
     hub_early_t early[HUB_EARLY_MAX];
     uint32_t next_early;
     uint64_t bound, share; /* most bytes in flight: in all, per connection */
@@ -113,8 +115,9 @@ typedef struct gw_stream_counters {
 } gw_stream_counters_t;
 
 typedef struct gw_load {
-    uint64_t bytes; /* in flight to receivers that are not stalled */
-    uint64_t streams; /* pairs of nodes with traffic since the last call */
+    uint64_t bytes; /* bytes in flight to receivers that are not stalled */
+    uint64_t streams; /* pairs of nodes with traffic since the last call of
+                         gw_hub_load */
 } gw_load_t;
 
 typedef struct gw_hub_counters {
@@ -126,7 +129,7 @@ typedef struct gw_peer_counters {
     uint64_t in_packets, in_bytes, out_packets, out_bytes;
 } gw_peer_counters_t;
 
-/* Stores the load of this gateway since the last call. */
+/* Stores the load of this gateway since the last call of this function. */
 void gw_hub_load(gw_hub_t *hub, gw_load_t *load);
 /* gw_hub_streams and gw_hub_peers fill at most `max` entries, and return the
  * number that exists. */
@@ -137,8 +140,9 @@ void gw_hub_count(gw_hub_t *hub, gw_hub_counters_t *counters);
 
 /* ---- routing.c: connections, nodes, gateways of other modules ---- */
 
-/* Returns the connection to a node, or else to a gateway that leads to its
- * module, or NULL. The caller releases the reference with hub_peer_drop. */
+/* Returns the connection to a node, or else to a gateway that leads to the
+ * node's module, or NULL if there is neither. The caller releases the reference
+ * with hub_peer_drop. */
 hub_peer_t *hub_find(gw_hub_t *hub, uint64_t node, uint32_t module);
 hub_peer_t *hub_peer_of(gw_hub_t *hub, const psc_conn_t *conn);
 void hub_peer_drop(hub_peer_t *peer);
@@ -167,7 +171,7 @@ void gw_hub_set_load(gw_hub_t *hub, uint64_t node, uint64_t bytes);
 /* ---- forward.c: forwarding packets ---- */
 
 void hub_forward(gw_hub_t *hub, hub_fabric_t *fabric, psc_message_t *message);
-/* Called when a request of hub_forward has completed. */
+/* Called when a send request that hub_forward made has completed. */
 void hub_finished(gw_hub_t *hub, psc_request_t *request);
 
 /* CDEF BEGIN */
@@ -178,8 +182,8 @@ void gw_hub_serve(gw_hub_t *hub, uint32_t fabric);
 /* ---- lifetime.c: creating, stopping and destroying a hub ---- */
 
 /* CDEF BEGIN */
-/* Creates a hub. bound, share: most bytes in flight in all, and to one
- * connection. */
+/* Creates a hub. api: address of the psc_api_t; bound, share: most bytes in
+ * flight in all, and to one connection. */
 gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share);
 /* Destroys the hub. To be called after every thread has left gw_hub_serve,
  * while the workers still exist. */

@@ -48,8 +48,8 @@ static uint64_t table_load(const hub_peer_t *peer)
     return atomic_load(&peer->held) + atomic_load(&peer->load);
 }
 
-/* Of the gateways that lead to a module, the one with the least load: the load
- * that it has reported, and the bytes in flight to it. */
+/* Returns, of the gateways that lead to a module, the one with the least load:
+ * the load that it has reported, and the bytes in flight to it. */
 static hub_peer_t *table_module(gw_hub_t *hub, uint32_t module)
 {
     hub_peer_t *best = NULL;
@@ -102,7 +102,7 @@ static hub_peer_t *table_key(gw_hub_t *hub, uint64_t key)
 }
 
 /* Puts the connection in front of older connections to the same node, which are
- * about to end: the first one is used. */
+ * about to end: table_node finds the first one. */
 static void table_register(gw_hub_t *hub, hub_peer_t *peer, uint64_t node,
                            uint32_t module)
 {

@@ -4,9 +4,9 @@ A policy is a module with ParaStation's signature,
 
     routeConnectionS(sizeA, sizeB, numGw, i, j) -> (error, gateway)
 
-for node i of sizeA in one module and node j of sizeB in the other. A policy that needs the names of
-the nodes has routeConnectionX(nodesA, nodesB, gateways, nodeA, nodeB) -> (error, gateway) instead.
-`error` is None, or the reason why there is no route.
+for node i of the sizeA nodes of one module and node j of the sizeB nodes of the other. A policy
+that needs the names of the nodes has routeConnectionX(nodesA, nodesB, gateways, nodeA, nodeB) ->
+(error, gateway) instead. `error` is None, or the reason why there is no route.
 """
 
 from __future__ import annotations

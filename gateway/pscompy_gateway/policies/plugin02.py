@@ -1,4 +1,5 @@
-"""Policy plugin02: node i uses gateway i (modulo numGw) for j = i, and the next for each next j."""
+"""Policy plugin02: the pair (i, i) uses gateway i modulo numGw, and each next pair (i, j) the next
+gateway."""
 
 from __future__ import annotations
 

@@ -32,52 +32,61 @@ typedef struct gw_ep gw_ep_t;
 
 /* The path through one gateway, which is, or was, connected. */
 typedef struct gw_path {
-    psc_conn_t *conn; /* NULL while the path is down */
+    psc_conn_t *conn; /* the connection to the gateway; NULL while the path is
+                         down */
     char name[GW_NAME_MAX];
     uint64_t inflight; /* bytes that this process has sent on the path and that
                           are not acknowledged */
-    uint64_t others; /* bytes of other processes, as the gateway reports */
-    uint32_t streams; /* pairs of processes with traffic, as it reports */
+    uint64_t others; /* bytes in flight of other processes, as the gateway
+                        reports */
+    uint32_t streams; /* pairs of processes with traffic through the gateway, as
+                         it reports */
     uint64_t sent_packets, sent_bytes;
-    uint32_t eps; /* endpoints with this path as their home (see gw_way_t) */
+    uint32_t eps; /* number of endpoints that have this path as their home (see
+                     gw_way_t) */
 } gw_path_t;
 
 /* A zero-copy send: its packets point into the caller's buffers. */
 typedef struct gw_op {
-    psc_link_t link; /* in out.ops */
+    psc_link_t link; /* in the endpoint's list out.ops */
     psc_comp_t *comp;
     gw_message_t message;
     uint8_t header[PSC_AM_HEADER_MAX];
     psc_iov_t iov[GW_IOV_MAX];
     size_t n_iov;
-    uint64_t cut; /* bytes for which packets exist or existed */
-    uint32_t packets; /* packets that refer to this op */
+    uint64_t cut; /* bytes of the message for which packets were made */
+    uint32_t packets; /* references: 1 per packet that points into the buffers,
+                         and 1 until all bytes are in packets */
     psc_status_t status;
 } gw_op_t;
 
 typedef struct gw_packet {
-    psc_link_t link; /* in the list out.unacked, or in the agent's leaving or
-                        free_packets */
+    psc_link_t link; /* in the endpoint's list out.unacked, or in the agent's
+                        list `leaving` or `free_packets` */
     gw_head_t head;
     gw_agent_t *agent;
-    gw_ep_t *ep; /* NULL: the peer does not acknowledge this packet */
-    gw_op_t *op; /* owner of the payload, from `offset` on; NULL if the payload
-                    is in `data` */
+    gw_ep_t *ep; /* the endpoint that sends the packet; NULL if the peer does
+                    not acknowledge it */
+    gw_op_t *op; /* the zero-copy send whose bytes from `offset` on are the
+                    payload; NULL if the payload is in `data` */
     uint64_t offset;
-    uint32_t len; /* bytes after the head */
-    uint32_t clock; /* out.clock when it was last sent */
-    uint32_t refs; /* 1 until acknowledged, and 1 per request in flight */
-    uint8_t path; /* path on which it was last sent */
-    bool small; /* has room for GW_PATCH bytes */
-    bool waiting; /* waits to be sent, or to be sent again */
+    uint32_t len; /* bytes of payload, after `head` */
+    uint32_t clock; /* the endpoint's out.clock when the packet was last sent */
+    uint32_t refs; /* references: 1 until the packet is acknowledged, and 1 per
+                      send request in flight */
+    uint8_t path; /* index of the path on which the packet was last sent */
+    bool small; /* `data` has room for GW_PATCH bytes */
+    bool waiting; /* the packet waits to be sent, or to be sent again */
     uint8_t data[];
 } gw_packet_t;
 
 typedef enum gw_stage {
-    GW_EP_NEW, /* packets that arrive wait for ep_connect */
+    GW_EP_NEW, /* created: packets that arrive wait until ep_connect names the
+                  peer */
     GW_EP_PROVING, /* the token proof is in progress */
     GW_EP_UP,
-    GW_EP_CLOSING, /* packets are sent until acknowledged */
+    GW_EP_CLOSING, /* this side has closed; its packets are sent again until
+                      acknowledged */
     GW_EP_ENDED
 } gw_stage_t;
 
@@ -90,15 +99,18 @@ typedef struct gw_way {
 
 /* Packets that an endpoint sends, until the peer has acknowledged them. */
 typedef struct gw_outgoing {
-    psc_list_t unacked; /* gw_packet_t, in order */
-    psc_list_t ops; /* gw_op_t that are not cut entirely, in order */
+    psc_list_t unacked; /* gw_packet_t that are not acknowledged, in the order
+                           of their numbers */
+    psc_list_t ops; /* gw_op_t, the zero-copy sends that are not completed, in
+                       order */
     uint32_t next; /* number of the next packet */
     uint32_t acked; /* all packets below this number are acknowledged */
     uint32_t limit; /* packets below this number may be sent */
     uint32_t asked; /* the number after the last packet with GW_ACK_NOW */
-    uint32_t clock; /* incremented by each send and each probe */
-    uint32_t n_ops;
-    uint32_t n_waiting; /* packets of `unacked` that wait to be sent */
+    uint32_t clock; /* incremented by each packet and each probe that is sent */
+    uint32_t n_ops; /* number of ops for which not all packets were made */
+    uint32_t n_waiting; /* number of packets in `unacked` that wait to be
+                           sent */
     uint64_t copied; /* bytes of copied payload in `unacked` */
 } gw_outgoing_t;
 
@@ -115,16 +127,17 @@ typedef struct gw_answer {
     uint32_t unanswered; /* packets received since the last acknowledgement */
 } gw_answer_t;
 
-/* Finds a peer that does not acknowledge; see probe.c. */
+/* Counters that find a peer that does not acknowledge packets; see probe.c. */
 typedef struct gw_watch {
-    uint32_t ticks; /* ticks in which an acknowledgement was missing */
-    uint32_t stranded; /* ticks in which no path led to the peer */
+    uint32_t ticks; /* number of ticks (of 0.1 s) in which an acknowledgement
+                       was missing */
+    uint32_t stranded; /* number of ticks in which no path led to the peer */
     uint32_t last_acked; /* out.acked at the last tick */
 } gw_watch_t;
 
 struct gw_ep {
     psc_ep_t super;
-    psc_link_t link, due_link; /* links in the agent's eps and due */
+    psc_link_t link, due_link; /* links in the agent's lists `eps` and `due` */
     gw_stage_t stage;
     bool freed; /* ended, and in the agent's list `graveyard` until no caller
                    uses it */
@@ -153,8 +166,8 @@ struct gw_agent {
     psc_iface_t super;
     const psc_api_t *api;
     psc_worker_t *worker; /* worker of the session to the gateways */
-    psc_sleeper_t *sleeper; /* its descriptor wakes the session that uses this
-                               transport */
+    psc_sleeper_t *sleeper; /* a sleeper of that worker, whose descriptor wakes
+                               the session that uses this transport */
     uint64_t node;
     uint16_t module;
     uint32_t mtu, tokens, pending;
@@ -162,14 +175,16 @@ struct gw_agent {
     gw_path_t paths[GW_PATHS_MAX];
     psc_list_t eps, due, graveyard;
     psc_list_t free_packets;
-    psc_list_t leaving; /* acknowledged packets with requests in flight */
+    psc_list_t leaving; /* acknowledged packets whose send requests are in
+                           flight */
     psc_list_t routes;
     gw_ep_t **table; /* endpoints by the low bits of their id */
     uint32_t table_size, n_eps, n_free;
     unsigned handled;
     bool open, in_progress, holding;
-    atomic_uint unsettled; /* endpoints with unacknowledged packets */
-    _Atomic(struct gw_note *) notes; /* see note_queue.h */
+    atomic_uint unsettled; /* number of endpoints with unacknowledged packets */
+    _Atomic(struct gw_note *) notes; /* events that Python has queued; see
+                                        note_queue.h */
     uint64_t resent, duplicates;
 };
 
@@ -226,7 +241,7 @@ void gw_packet_drop(gw_packet_t *packet);
  * now. */
 psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path);
 /* Sends a packet that consists of its header only, and is not acknowledged.
- * `number` is that of the path that the packet is about. */
+ * `number` is the index of the path that the packet reports about. */
 void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
                       uint8_t number, uint32_t mark);
 /* Releases packets whose requests have completed. */
@@ -248,7 +263,8 @@ void gw_out_acknowledged(gw_ep_t *ep, uint32_t ack, uint32_t limit);
 /* Sends the packets of the endpoint that wait to be sent. */
 void gw_out_flush(gw_ep_t *ep);
 /* Sends all unacknowledged packets again that were sent on these paths (a bit
- * mask). With `some`, only the packets that were sent before `clock`. */
+ * mask). With `some`, only the packets that were sent when out.clock was at
+ * most `clock`, and whose send requests have completed. */
 void gw_out_again(gw_ep_t *ep, uint32_t paths, bool some, uint32_t clock);
 /* Drops all packets that are not acknowledged; their ops fail with
  * PEER_LOST. */
@@ -258,10 +274,12 @@ void gw_out_abandon(gw_ep_t *ep);
 
 /* Processes a packet that the session to the gateways has received. */
 void gw_in_take(gw_agent_t *agent, psc_message_t *message);
-/* Delivers the messages in packets that are next in order. */
+/* Delivers the messages in those received packets of the endpoint that are next
+ * in order. */
 void gw_in_deliver(gw_ep_t *ep);
 void gw_in_forget(gw_ep_t *ep);
-/* Sends the acknowledgements that are due. */
+/* Sends the acknowledgements that the endpoints in the list `due` owe to their
+ * peers. */
 void gw_in_answer(gw_agent_t *agent);
 
 /* ---- probe.c: packets and peers that were lost ---- */
@@ -273,18 +291,19 @@ void gw_probe_tick(gw_ep_t *ep);
 gw_ep_t *gw_ep_find(gw_agent_t *agent, uint64_t id);
 /* Removes the endpoint from the agent's table. */
 void gw_ep_remove(gw_ep_t *ep);
-/* Fails the endpoint. Called from progress only. */
+/* Fails the endpoint. Called from the progress function only. */
 void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason);
 /* Sends the hello, the first message of the token proof, if `hello_due` is
  * set. */
 void gw_ep_greet(gw_ep_t *ep);
-/* Processes a message of the token proof. Called from progress only. */
+/* Processes a message of the token proof. Called from the progress function
+ * only. */
 void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
                       size_t len);
 
 /* ---- ep_end.c: the end of an endpoint ---- */
 
-/* Frees endpoints that ended while progress used them. */
+/* Frees endpoints that ended while the progress function used them. */
 void gw_ep_free_dead(gw_agent_t *agent);
 
 /* ---- notes.c: the notes of the Python half ---- */

@@ -25,7 +25,9 @@ from pscompy_gateway.transport.tunnels import Accept, Tunnels
 from pscompy_gateway.trunk import LOAD_MAX, Frame, Trunk, keep, node_number, session
 
 TICK = 0.1  # seconds between checks for packets that are not acknowledged
-STEADY = 1.0  # seconds without a change of the connected gateways, before their reports are final
+# seconds without a change of the set of connected gateways, before their reports that a node has
+# left are final
+STEADY = 1.0
 OPEN_SECONDS = 10.0  # seconds for the data connection to come up
 UNREACHABLE_GRACE = 2.0  # seconds after the report of a lost node, before its tunnels are closed
 LOST = 5.0  # seconds during which a lost node is not dialled again
@@ -33,8 +35,9 @@ READY = 3.0  # seconds that listen() waits until a gateway knows this process
 
 
 def carry(settings: Sequence[Setting]) -> Carrier:
-    """Start the agent of a session, and return its transport and relay. Raises `BadRoutes` if
-    PSP_GW_SERVER is malformed."""
+    """Start the agent of a session, the thread that keeps connections to the gateways. Returns the
+    session's transport `gateway`, and the agent as the relay that carries its handshakes. Raises
+    `BadRoutes` if PSP_GW_SERVER is malformed."""
     texts = {setting.name: setting.text for setting in settings}
     routes = servers.parse(texts["SERVER"])
     agent = Agent(routes, int(texts["MODULE"]), texts["KEY"], texts["KEY_FILE"])
@@ -48,7 +51,7 @@ class _Gateway:
     def __init__(self, index: int, address: str) -> None:
         self.index = index
         self.address = address
-        self.trunk: Trunk | None = None  # None while it is not connected
+        self.trunk: Trunk | None = None  # the connection for frames; None while there is none
         self.data: Connection | None = None
         self.reason = "no answer so far"
         self.tried = False  # an attempt to connect has failed, or the gateway was lost
@@ -63,7 +66,8 @@ class Agent:
         self._routes = routes
         self._names = node_names()
         settings = {"KEY": key, "KEY_FILE": key_file, "MSA_MODULE_ID": module}
-        self._trunks = session({**settings, "RETRY": 0})  # no retries here: `keep` makes them
+        # the session makes no retries, because `keep` does
+        self._trunks = session({**settings, "RETRY": 0})
         self._fabric = session({**settings, "RENDEZVOUS": "inf", "EAGER_WINDOW": "16M"})
         worker = capi.worker(self._fabric)
         lib = self._lib = native.load().lib
@@ -77,7 +81,8 @@ class Agent:
         self._tunnels = Tunnels(me, self._listeners, self._post)
         self._reach: dict[int, Reach] = {}
         self._losing: set[int] = set()  # nodes that were reported to the transport as lost
-        self._lost: dict[int, tuple[float, str]] = {}  # node -> (monotonic end of LOST, reason)
+        # node -> (monotonic time from which it may be dialled again, reason)
+        self._lost: dict[int, tuple[float, str]] = {}
         # set once a gateway knows this process, or all gateways have failed
         self._ready = threading.Event()
         self._changed = time.monotonic()  # when a gateway last connected or disconnected
@@ -236,7 +241,7 @@ class Agent:
         return self._reach.setdefault(node, Reach()) if known else Reach()
 
     def _report_lost(self) -> None:
-        """Report to the transport the nodes that are lost."""
+        """Report to the transport the nodes that are lost: no gateway leads to them any more."""
         now = time.monotonic()
         steady = now - self._changed > STEADY
         live = self._live()

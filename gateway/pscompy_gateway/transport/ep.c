@@ -95,7 +95,8 @@ void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
         ep->super.iface->up->ep_up(&ep->super);
         return;
     }
-    /* the refusal is retransmitted until it is acknowledged */
+    /* the message that refuses the proof is retransmitted until the peer has
+     * acknowledged it */
     ep->stage = GW_EP_CLOSING;
     ep->super.iface->up->ep_failed(&ep->super, PSC_ERR_CONNECT,
                                    reply.verdict == PSC_PROOF_REFUSED
@@ -161,8 +162,9 @@ psc_status_t gw_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     ep->peer = address;
     ep->stage = GW_EP_PROVING;
     ep->hello_due = params->role == PSC_ROLE_CONNECTOR;
-    gw_ep_due(ep); /* progress sends the hello, or reads that of the peer, if it
-                      has arrived */
+    gw_ep_due(ep); /* the next progress sends the hello (the first message of
+                      the token proof), or reads the peer's if that has
+                      arrived */
     return PSC_INPROGRESS;
 }
 

@@ -48,7 +48,8 @@ void gw_ep_fini(psc_ep_t *self)
     ep->stage = GW_EP_ENDED;
     ep->freed = true;
     psc_list_push(&agent->graveyard, &ep->link);
-    if (!agent->in_progress) /* otherwise progress may still use the endpoint */
+    if (!agent->in_progress) /* else the progress function, which is running,
+                                may use the endpoint, and frees it later */
         gw_ep_free_dead(agent);
 }
 

@@ -23,7 +23,8 @@ typedef struct gw_note {
     char name[GW_NAME_MAX];
 } gw_note_t;
 
-/* All notes since the last call, the oldest first; the caller frees them. */
+/* Returns all notes since the last call, the oldest first; the caller frees
+ * them. */
 gw_note_t *gw_notes_take(gw_agent_t *agent);
 void gw_notes_destroy(gw_agent_t *agent);
 

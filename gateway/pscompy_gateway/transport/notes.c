@@ -25,7 +25,7 @@ static void note_up(gw_agent_t *agent, const gw_note_t *note)
     psc_list_for_each(ep, &agent->eps, gw_ep_t, link) {
         ep->way.unreachable &= ~(1u << note->path % GW_PATHS_MAX);
         gw_path_leave(
-            ep); /* the home is chosen again, as there is one more path */
+            ep); /* the home path is chosen again, as there is one more path */
         gw_ep_due(ep);
     }
 }

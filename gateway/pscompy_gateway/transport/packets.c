@@ -62,7 +62,7 @@ void gw_packet_drop(gw_packet_t *packet)
     gw_op_t *op = packet->op;
 
     if (--packet->refs > 0) {
-        /* only requests refer to the packet */
+        /* only send requests in flight refer to the packet */
         if (!psc_link_listed(&packet->link))
             psc_list_push(&packet->agent->leaving, &packet->link);
         return;

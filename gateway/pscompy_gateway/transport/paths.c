@@ -59,7 +59,8 @@ static bool path_calmer(const gw_path_t *path, const gw_path_t *than)
 }
 
 /* Returns the index of the path with the least load; among equal paths, the
- * choice depends on the number of this process. */
+ * choice depends on the node number of this process, so that processes
+ * spread. */
 static uint32_t path_home(gw_agent_t *agent, uint32_t usable)
 {
     uint32_t best = GW_PATHS_MAX, count = 0, turn;

@@ -6,7 +6,8 @@
 
 #define PROBE_TICKS                                                            \
     2u /* ticks without acknowledgement before the first probe */
-#define STRANDED_TICKS 30u /* ticks without a path before the peer is lost */
+/* ticks without a path to the peer before it counts as lost */
+#define STRANDED_TICKS 30u
 
 static void probe_send(gw_ep_t *ep)
 {

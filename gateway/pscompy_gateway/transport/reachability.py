@@ -5,18 +5,20 @@ gateway does. No I/O.
 from __future__ import annotations
 
 # Seconds during which no gateway leads to a node before the node counts as lost.
-GRACE = 2.5  # seconds if no gateway is connected, because gateways may restart
-ARRIVAL = 20.0  # seconds otherwise, because the node may still be connecting to them
+GRACE = 2.5  # seconds until a node counts as lost if no gateway is connected: gateways may restart
+# seconds until a node counts as lost that no connected gateway knows: it may still be connecting
+ARRIVAL = 20.0
 
 
 class Reach:
-    """The ways to one node. Gateways are given by their index in PSP_GW_SERVER."""
+    """The ways of this process to one node, through gateways. Gateways are given by their index in
+    PSP_GW_SERVER."""
 
     def __init__(self) -> None:
         # gateways that have reported that they do not know the node
         self._missing: set[int] = set()
         self._left = False  # a gateway has reported that the node left it
-        self._since: float | None = None  # when the last gateway ceased to lead to the node
+        self._since: float | None = None  # monotonic time since which no gateway leads to the node
 
     def missing(self, gateway: int, left: bool = False) -> bool:
         """Note that a gateway does not know the node: because the node has left it (`left`), or has

@@ -148,8 +148,8 @@ void gw_in_forget(gw_ep_t *ep)
 
 /* ---- packets ---- */
 
-/* Keeps a numbered packet until its turn. Returns false if it is a duplicate,
- * or further ahead than the peer may send. */
+/* Keeps a numbered packet until all packets before it have arrived. Returns
+ * false if it is a duplicate, or further ahead than the peer may send. */
 static bool in_keep(gw_ep_t *ep, psc_message_t *message)
 {
     const gw_head_t *head = message->header;

@@ -131,7 +131,8 @@ psc_status_t gw_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
         return PSC_ERR_INVALID;
     if (ep->out.n_ops > 0 || !out_may_send(ep) ||
         (ep->out.copied > 0 && ep->out.copied + len > agent->window))
-        return PSC_ERR_NO_RESOURCE; /* the next acknowledgement makes room */
+        return PSC_ERR_NO_RESOURCE; /* the caller tries again later: the next
+                                       acknowledgement makes room */
     packet = gw_packet_create(agent, ep, len);
     if (!packet)
         return PSC_ERR_NO_MEMORY;

@@ -9,7 +9,7 @@
 
 /* The setting that holds the address of the agent; the Python half adds it. */
 #define AGENT_SETTING "agent"
-#define MESSAGES_MAX 64u /* messages handled by one call of progress */
+#define MESSAGES_MAX 64u /* most messages handled by one call of progress */
 #define ZCOPY_MAX (1u << 20)
 
 static const psc_transport_ops_t gateway_ops;
@@ -99,7 +99,8 @@ static psc_status_t gateway_arm(psc_iface_t *iface)
     psc_status_t status = agent->api->sleeper_arm(agent->sleeper);
 
     if (atomic_load(&agent->notes) || !psc_list_empty(&agent->due))
-        /* notes that are queued later wake the sleeper */
+        /* there is work to do; notes (events from Python) that are queued later
+         * wake the sleeper */
         return PSC_ERR_NO_RESOURCE;
     return status;
 }

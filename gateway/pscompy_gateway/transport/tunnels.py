@@ -12,7 +12,7 @@ from typing import Any
 from pscompy_gateway.trunk import Frame
 from pscompy_gateway.tunnel import Tunnel
 
-AGAIN_TICKS = 3  # calls of again() between retransmissions of a tunnel's frames
+AGAIN_TICKS = 3  # calls of Tunnels.again() between retransmissions of a tunnel's frames
 CHUNK = 64 << 10  # bytes to read from a local socket at once
 
 Post = Callable[[int, list[Frame]], object]
@@ -69,7 +69,8 @@ class Tunnels:
             return
         data = end.tunnel.take(frame)
         if data or frame["data"] or frame.get("fin"):
-            self._post(node, end.tunnel.frames())  # at least one frame, which acknowledges
+            # there is at least one frame, which acknowledges `data`
+            self._post(node, end.tunnel.frames())
         end.inbox += data
         self._to_local(name, end)
 
@@ -82,7 +83,7 @@ class Tunnels:
                 self._post(end.node, end.tunnel.again())
 
     def drop(self, node: int | None = None) -> None:
-        """Close the tunnels to a node, or all tunnels."""
+        """Close the tunnels to a node, or all tunnels if `node` is None."""
         for name, end in list(self._ends.items()):
             if node is None or end.node == node:
                 self._drop(name)
@@ -105,8 +106,9 @@ class Tunnels:
         return end
 
     def _on_caller(self, name: str, node: int, frame: Frame) -> _End | None:
-        """Open our end of a tunnel at its first frame. If there is no such listener, or the tunnel
-        has been closed here, reply with a frame that ends the tunnel, and return None."""
+        """Open this process's end of a tunnel when its first frame arrives. If there is no such
+        listener, or the tunnel has been closed here, reply with a frame that ends the tunnel, and
+        return None."""
         label = self._label(name, int(frame["from_module"]), node, None)
         accept = self._listeners.get(frame.get("listener") or 0)
         if accept is not None and frame["offset"] == 0:

@@ -59,7 +59,8 @@ class Reader:
 
 
 class Writer:
-    """Writes the fields of a body. A text that is too long is cut, any other field is an error."""
+    """Writes the fields of a body. A text that is too long is cut; any other field that is too long
+    raises `ValueError`."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

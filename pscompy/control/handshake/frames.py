@@ -139,7 +139,7 @@ class Identity(NamedTuple):
         return cls(uid, name, host, hostname, user, pid, module, rank, job)
 
     def __str__(self) -> str:
-        process = f", pid {self.pid}" if self.pid > 0 else ""  # 0 until it is known
+        process = f", pid {self.pid}" if self.pid > 0 else ""  # the pid is 0 until it is known
         return f"{self.name} ({self.hostname}{process})"
 
 

@@ -85,13 +85,16 @@ class Handshake:
         kind: Kind | None = None,
         versions: tuple[int, int] = (frames.VERSION_MIN, frames.VERSION_MAX),
     ) -> None:
-        """The dialer gives the `kind`; the listener learns it from the dialer's introduction."""
+        """The dialer gives the `kind` of its link; the listener learns it from the dialer's
+        introduction."""
         self.side = side
         self.state = LinkState.HELLO
         self.kind = kind
         self.peer: Identity | None = None
-        self.check_lanes: CheckLanes = str  # set by the owner; str returns "", no failure
-        self.identity = identity  # this side's; may change until it is sent
+        # the owner sets a function that returns why a lane failed; `str` returns "": none has
+        # failed
+        self.check_lanes: CheckLanes = str
+        self.identity = identity  # this side's identity; may change until it is sent
         self._channel = Channel(side is Side.DIALER, key, versions)
         self._untried: set[int] = set()  # candidates of the offer that were not chosen yet
         self._trial = self._new_trial(0)
@@ -116,7 +119,7 @@ class Handshake:
 
     @property
     def connector(self) -> bool:
-        """Whether this side offers candidates; known once `kind` is."""
+        """Whether this side offers candidates; known once `kind` is known."""
         return (self.kind is not Kind.CALL) == (self.side is Side.DIALER)
 
     @property
@@ -141,7 +144,8 @@ class Handshake:
         self._channel.send(frames.Welcome(self.identity))
 
     def cross(self) -> None:
-        """Park the link of a dialer that this process is already connecting to."""
+        """Park (keep in reserve) the link of a dialer that this process is already connecting
+        to."""
         self._require(Side.LISTENER)
         self._step(LinkEvent.CROSSED)
         self._channel.send(frames.Welcome(self.identity, crossed=True))
@@ -232,7 +236,8 @@ class Handshake:
 
     def _on_hello(self, hello: Hello) -> Iterator[HandshakeEvent]:
         if self.side is Side.LISTENER:
-            self._channel.send_hello()  # even before an error, so that the dialer gets the reason
+            # sent even if an error follows, so that the dialer learns the reason
+            self._channel.send_hello()
         self._channel.compare(hello)
         if self.side is Side.DIALER and hello.flags & frames.FLAG_FULL:
             self.state = LinkState.CLOSED

@@ -30,12 +30,13 @@ FILE_MAX = 4096  # longest key file, bytes
 
 RANDOM = "random:"  # begins a random key; hexadecimal digits follow
 RANDOM_BYTES = 32
-SAFE_BITS = 128  # bits of a random key that cannot be guessed
+SAFE_BITS = 128  # number of random bits from which on a key cannot be guessed
 
 # OWASP's recommendation for passwords: 32 MiB, a third of a second.
 SCRYPT_N, SCRYPT_R, SCRYPT_P = 1 << 15, 8, 3
 SCRYPT_MEMORY = 64 << 20
-# The same everywhere, because the two sides share no other value before they have the key.
+# The salt is the same everywhere, because the two sides share no other value before they have the
+# key.
 SALT = b"pscompy key"
 
 
@@ -116,8 +117,8 @@ def _random_bits(text: str) -> int:
 
 
 def _bits(text: str) -> int:
-    """Return how many bits the key has at most: as random characters of these kinds, or as random
-    words from a list of 7776."""
+    """Return how many bits the key has at most: as random characters of the kinds that it contains,
+    or as random words from a list of 7776."""
     if random := _random_bits(text):
         return random
     words = text.replace("-", " ").replace("_", " ").split()
@@ -153,7 +154,7 @@ def _read(path: Path) -> str:
         with _opened(path) as descriptor:
             _check(path, os.fstat(descriptor))
             return os.read(descriptor, FILE_MAX).decode("utf-8")
-    except AuthError:  # which is an OSError, too
+    except AuthError:  # an AuthError is an OSError, too
         raise
     except OSError as error:
         raise AuthError(f"cannot read the key file {path}: {error.strerror}") from error

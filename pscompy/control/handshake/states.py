@@ -111,7 +111,7 @@ class Report(_Row):
 
     NOTHING = auto()
     UP = auto()
-    GO = auto()  # both sides are up; this report is never taken back
+    GO = auto()  # the lanes of both sides are up; this report is never taken back
     FAILED = auto()
 
 

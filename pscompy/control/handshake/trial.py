@@ -33,8 +33,9 @@ class Trial:
         self.number = number
         self.here = Report.NOTHING
         self._there = Report.NOTHING
-        self._failure = ("", True)  # the first reason, and whether it is this side's
-        self._late_here: str | None = None  # the reason, possibly "", once this side is late
+        # the first reason for the failure, and whether it is this side's
+        self._failure = ("", True)
+        self._late_here: str | None = None  # why this side is late (possibly ""), once it is
         self._late_there: str | None = None
         self._send = send
 

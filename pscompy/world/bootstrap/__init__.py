@@ -31,7 +31,8 @@ _REMEDY = (
     " PSP_SIZE and PSP_STORE; PSP_SIZE=1 runs each process alone"
 )
 
-# Per-task variables of launchers: rank and number of tasks (None: the launcher tells no number).
+# Variables that launchers set for each task: its rank, and the number of tasks (None: the launcher
+# does not set it).
 _TASKS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PALS_RANKID", None),
@@ -42,7 +43,7 @@ _TASKS = (
     ("RANK", "WORLD_SIZE"),
 )
 
-_attached: tuple[int, Bootstrap] | None = None  # the process id, and its bootstrap
+_attached: tuple[int, Bootstrap] | None = None  # this process's id and bootstrap
 
 
 def attach(config: Mapping[str, object] | None = None) -> Bootstrap:

@@ -20,7 +20,8 @@ GROUP = "pscompy.meetings"
 
 
 class Meeting(Protocol):
-    """The place where the first ranks of the modules meet. All its errors are `PscomError`s."""
+    """The place where rank 0 of every module (part of the machine) exchanges texts with the others.
+    All its errors are `PscomError`s."""
 
     def exchange(self, number: int, text: str, timeout: float | None) -> Mapping[int, str]:
         """Send `text` to all modules; returns the texts of all modules by their numbers.

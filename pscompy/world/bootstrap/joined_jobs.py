@@ -77,8 +77,8 @@ class Joined:
     # ---- exchanging ----
 
     def _exchange(self, mine: object, timeout: float | None) -> dict[int, list[Any]]:
-        """The values of all ranks, by module; `mine` is that of this rank. After a `Timeout` the
-        next call continues the exchange."""
+        """Exchange values between all ranks; returns them by module. `mine` is the value of this
+        rank. After a `Timeout` the next call continues the exchange."""
         if not self._stages:
             self._begin(next(self._numbers), mine)
         while self._stages:

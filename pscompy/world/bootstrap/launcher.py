@@ -42,7 +42,7 @@ class Bootstrap(Protocol):
         """
 
     def finalize(self) -> None:
-        """Tell the launcher that this rank ends normally; the last call."""
+        """Tell the launcher that this rank ends normally. No other call may follow."""
 
     def abort(self, code: int) -> None:
         """Ask the launcher to end all ranks; returns before they have ended."""

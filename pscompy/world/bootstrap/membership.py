@@ -24,7 +24,8 @@ class Membership(NamedTuple):
 
 
 def by_own_variables(config: Config) -> Membership | None:
-    """PSP_RANK, PSP_SIZE and PSP_STORE; None if they are not set. Size 1 needs no store."""
+    """Read PSP_RANK, PSP_SIZE and PSP_STORE; returns None if they are not set. Size 1 needs no
+    store."""
     rank, size, place = config["RANK"], config["SIZE"], config["STORE"]
     if size == 1:
         return Membership(0, 1, "", 0, "")
@@ -41,7 +42,8 @@ def by_own_variables(config: Config) -> Membership | None:
 
 
 def by_torchrun(environ: Mapping[str, str], config: Config) -> Membership | None:
-    """RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which torchrun sets; None without them."""
+    """Read RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which torchrun sets; returns None without
+    them."""
     names = ("RANK", "WORLD_SIZE", "MASTER_PORT")
     if not all(name in environ for name in (*names, "MASTER_ADDR")):
         return None

@@ -12,7 +12,7 @@ from typing import Any
 
 from pscompy.errors import ConfigError, Timeout
 
-_PAUSE = 0.0005  # seconds between tests of a barrier
+_PAUSE = 0.0005  # seconds between tests whether a barrier has completed
 
 
 class Mpi:

@@ -60,7 +60,7 @@ class Pmi1:
         self._state = threading.Condition()
         self._turn = threading.Lock()  # held for one question at a time; barriers do not take it
         self._reading = False
-        self._asked = 0  # questions that were sent, without barriers
+        self._asked = 0  # number of questions that were sent, not counting barriers
         self._answered = 0
         self._reply: Reply = ("", {})
         self._barrier_reply: Reply | None = None
@@ -205,7 +205,7 @@ class Pmi1:
             raise ProtocolError(f"the launcher sent {error}", peer="launcher") from error
         if command == "barrier_out":
             self._barrier_reply = command, fields
-        elif command != "set":  # `set`: older servers repeat rank and size
+        elif command != "set":  # `set` is ignored: older servers repeat rank and size by it
             self._reply = command, fields
             self._answered += 1
 

@@ -1,8 +1,8 @@
 """The server's side of PMI-1 for one job, without input or output.
 
-The job passes each line that a rank wrote and delivers the replies. A barrier
-that cannot complete, because a rank has left, is answered with an error at
-once, so that no rank waits for one that will never enter the barrier.
+The caller (launch/job.py or store_server.py) passes each line that a rank wrote, and delivers the
+replies. A barrier that cannot complete, because a rank has left, is answered with an error at once,
+so that no rank waits for one that will never enter the barrier.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from __future__ import annotations
 VERSION = 1
 SUBVERSION = 1
 JOB_PREFIX = "pscompy-"  # begins the names of the jobs that pmi1_server serves
-LINE_MAX = 1024  # bytes that every known implementation accepts, newline included
-_BUFFER_MAX = 65536  # bytes without a newline; more are an error
+LINE_MAX = 1024  # longest line in bytes that every known implementation accepts, newline included
+_BUFFER_MAX = 65536  # most bytes without a newline; more are an error
 
 
 class WireError(ValueError):

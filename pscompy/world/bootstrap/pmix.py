@@ -20,9 +20,9 @@ from pscompy.config.config import set_for_children
 from pscompy.errors import ConfigError, PeerLost, ProtocolError, Timeout
 from pscompy.world.bootstrap.long_values import join, split
 
-_REPLY_TIMEOUT = 60  # seconds for a value of another rank
+_REPLY_TIMEOUT = 60  # seconds to wait for a value of another rank
 _LIBRARY = "libpmix.so.2"
-_VALUE_MAX = 2048  # bytes; the library may return longer values in compressed form
+_VALUE_MAX = 2048  # most bytes of a value; the library may return longer ones in compressed form
 # environment variable that holds namespace, rank and process id of the rank
 _TAKEN = "PSCOMPY_PMIX_RANK"
 
@@ -49,9 +49,9 @@ const char *PMIx_Error_string(int status);
 void free(void *memory);
 """
 _GLOBAL = 3  # PMIX_GLOBAL: published for all ranks, on this node and on others
-_INT, _STRING, _UINT32 = 6, 3, 14  # PMIX_INT and so on
-_RANK_WILDCARD = 2**32 - 2  # names the job instead of a rank
-_MISSING = (-46, -24)  # PMIX_ERR_NOT_FOUND, PMIX_ERR_TIMEOUT
+_INT, _STRING, _UINT32 = 6, 3, 14  # types of values: PMIX_INT, PMIX_STRING, PMIX_UINT32
+_RANK_WILDCARD = 2**32 - 2  # PMIX_RANK_WILDCARD, which names the whole job instead of a rank
+_MISSING = (-46, -24)  # statuses of a missing value: PMIX_ERR_NOT_FOUND, PMIX_ERR_TIMEOUT
 
 
 class Pmix:
@@ -134,7 +134,8 @@ class Pmix:
         return self._unwrap(found[0], key, kind)
 
     def _unwrap(self, value: Any, key: str, kind: int) -> Any:
-        """The value as a Python object; frees the memory that the library has allocated for it."""
+        """Return a value of PMIx as a Python object; frees the memory that the library has
+        allocated for it."""
         try:
             if value.type != kind:
                 raise ProtocolError(f"PMIx value {key} is of type {value.type}", peer="launcher")
@@ -171,7 +172,8 @@ def _refuse_children(environ: Mapping[str, str]) -> None:
 
 
 def _load(environ: Mapping[str, str]) -> tuple[Any, Any]:
-    """The declarations and the library: the launcher's own if there is one, else the machine's."""
+    """Return a cffi FFI with the declarations of PMIx, and the loaded library: the launcher's own
+    if there is one, else the machine's."""
     ffi = FFI()
     ffi.cdef(_DECLARATIONS)
     reasons = []
@@ -179,9 +181,8 @@ def _load(environ: Mapping[str, str]) -> tuple[Any, Any]:
         try:
             return ffi, ffi.dlopen(name)
         except OSError as error:
-            reasons.append(
-                str(error).partition(".  ")[0]
-            )  # cffi appends the places that it has tried
+            # without the list of places that cffi has tried, which it appends to the reason
+            reasons.append(str(error).partition(".  ")[0])
     raise ConfigError(
         "this launcher speaks PMIx, and its library cannot be loaded (PMIX_PREFIX names the folder"
         f" above its lib): {'; '.join(reasons)}"

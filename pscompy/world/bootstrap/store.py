@@ -49,7 +49,7 @@ def enter(member: Membership, config: Config) -> Pmi1:
 
 
 def _reach(member: Membership, seconds: float) -> socket.socket:
-    """A link to rank 0, which may start later than this process, or whose name may be unknown
+    """Connect to rank 0, which may start later than this process, and whose name may be unknown
     until then."""
     deadline = time.monotonic() + seconds
     while True:
@@ -65,9 +65,9 @@ def _reach(member: Membership, seconds: float) -> socket.socket:
 
 
 def _connect(member: Membership) -> socket.socket:
-    """A link to the process that listens at the store's port. Raises `OSError` if none does."""
+    """Connect to the process that listens at the store's port. Raises `OSError` if none does."""
     sock = socket.create_connection((member.host, member.port), timeout=_ANSWER)
-    # connected to itself: the kernel has given it the store's port
+    # then the socket is connected to itself: the kernel has given it the store's port
     if sock.getsockname() == sock.getpeername():
         sock.close()
         raise ConnectionRefusedError("nobody listens there")

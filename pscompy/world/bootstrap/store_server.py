@@ -43,7 +43,8 @@ class Store:
         self._key = key
         self._options = options
         self._server = Server([1] * member.size, f"{JOB_PREFIX}{os.urandom(16).hex()}")
-        self._callers: dict[int, _Caller] = {}  # by descriptor, the earliest first
+        # links to the store by descriptor, the earliest first
+        self._callers: dict[int, _Caller] = {}
         self._ranks: dict[int, _Caller] = {}
         self._told = False
         self._listener = _listen(member)
@@ -99,7 +100,7 @@ class Store:
                 self._on_line(caller, line)
         except BlockingIOError:
             return
-        # Abort: World.abort ends the process of the caller, too
+        # Abort ends only the link: World.abort ends the process of the caller itself
         except (OSError, ValueError, Abort):
             data = b""
         if not data:

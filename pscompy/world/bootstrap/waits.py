@@ -12,10 +12,11 @@ from urllib.parse import quote, unquote
 
 from pscompy.world.bootstrap.launcher import Bootstrap
 
-TEXT_MAX = 200  # characters of a wait's text: longer values are several pieces at the launcher
+# most characters of a wait's text: the launcher stores longer values in several pieces
+TEXT_MAX = 200
 RANKS_MAX = 8
-WORKER_MAX = 32  # characters of a worker's name: the launcher limits the length of a key
-_NONE = "-"  # value of a rank that waits no longer
+WORKER_MAX = 32  # most characters of a worker's name in a key, whose length the launcher limits
+_NONE = "-"  # the value that a rank publishes when it waits no longer
 
 
 class Wait(NamedTuple):
