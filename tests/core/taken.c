@@ -108,8 +108,8 @@ static void close_at_any_time(move_t move)
     for (unsigned passes = 0; passes < MOMENTS; passes++) {
         psc_status_t status = close_after(move, passes);
 
-        check(status == PSC_OK || status == PSC_ERR_INVALID);
-        refused += status == PSC_ERR_INVALID;
+        check(status == PSC_OK || status == PSC_ERR_REGION);
+        refused += status == PSC_ERR_REGION;
     }
     printf("%u of %u were refused\n", refused, MOMENTS);
     check(refused > 0);

@@ -24,10 +24,12 @@ EVERY = 12  # rounds between two kills
 def loses_its_peer():
     with pscompy.World() as world:
         other = 1 - world.rank
-        world.send(b"hello", dest=other)
-        world.recv(source=other)
         if world.rank == 0:
-            os.write(1, b"connected\n")
+            world.send(b"hello", dest=other)
+            world.recv(source=other)
+            os.write(1, b"connected\n")  # rank 1 has received before it has answered
+        else:
+            world.send(world.recv(source=other), dest=other)
         begun = time.monotonic()
         try:
             world.recv(source=other)

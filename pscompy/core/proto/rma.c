@@ -10,6 +10,7 @@
 #include "credit.h"
 #include "region.h"
 #include "rndv.h"
+#include "rndv_direct.h"
 #include "rndv_keys.h"
 
 /* ---- the origin ---- */
@@ -115,11 +116,6 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
     return PSC_INPROGRESS;
 }
 
-psc_status_t psc_rma_result(const psc_req_t *req)
-{
-    return req->error == PSC_ERR_INVALID ? PSC_ERR_REGION : req->error;
-}
-
 psc_status_t psc_rma_direct(psc_req_t *req)
 {
     psc_status_t status;
@@ -133,7 +129,7 @@ psc_status_t psc_rma_direct(psc_req_t *req)
     status = psc_rndv_move(req, false);
     if (status != PSC_OK)
         return status;
-    psc_req_finish(req, psc_rma_result(req));
+    psc_req_finish(req, psc_rndv_one_sided_result(req));
     return PSC_INPROGRESS;
 }
 

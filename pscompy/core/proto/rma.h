@@ -24,10 +24,6 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
 psc_status_t psc_rma_send_request(psc_req_t *req);
 /* Runs stage RMA_DIRECT: passes the access to the fabric. */
 psc_status_t psc_rma_direct(psc_req_t *req);
-/* Returns the result of a request in stage RMA_DIRECT or FLUSH whose accesses
- * have ended. The key was checked before it was unpacked, so a transport that
- * finds it invalid says that the owner has closed the region. */
-psc_status_t psc_rma_result(const psc_req_t *req);
 /* Serve the RMA_PUT or RMA_GET of a peer. */
 psc_status_t psc_rma_arrived(psc_lane_t *lane, const psc_am_t *am);
 

@@ -5,7 +5,6 @@
 
 #include "../finish.h"
 #include "rates.h"
-#include "rma.h"
 #include "rndv.h"
 
 psc_status_t psc_rndv_put(psc_req_t *req)
@@ -15,6 +14,11 @@ psc_status_t psc_rndv_put(psc_req_t *req)
     if (status == PSC_OK)
         psc_req_stage_set(req, PSC_STAGE_FLUSH);
     return status;
+}
+
+psc_status_t psc_rndv_one_sided_result(const psc_req_t *req)
+{
+    return req->error == PSC_ERR_INVALID ? PSC_ERR_REGION : req->error;
 }
 
 /* bulk.arrived, otherwise unused by a sender, counts the lanes that were
@@ -41,7 +45,7 @@ psc_status_t psc_rndv_flush(psc_req_t *req)
     if (req->bulk->inflight)
         return PSC_INPROGRESS;
     if (req->bulk->one_lane) { /* one-sided: the target gets no FIN */
-        psc_req_finish(req, psc_rma_result(req));
+        psc_req_finish(req, psc_rndv_one_sided_result(req));
         return PSC_INPROGRESS;
     }
     psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
