@@ -1,7 +1,8 @@
 /* The registration cache. It is bounded in number and in bytes, and never
- * returns a registration whose mapping has changed (proof.c). Memory that the
- * program unmaps stays pinned until its address is looked up again, the room is
- * needed, or two sweeps have passed. */
+ * returns a registration whose addresses have been mapped anew (proof.c).
+ * Memory that the program unmaps stays pinned until its address is looked up
+ * again, the room in the cache is needed, or ib_cache_sweep() has been called
+ * twice without a use in between. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -54,8 +55,8 @@ void ib_cache_give_up(ib_cache_t *cache, ib_reg_t *reg)
     ib_cache_settle(reg);
 }
 
-/* Removes a registration from the list `regs`. The registration is freed when
- * it is idle. */
+/* Removes a registration from the list `regs`, so that it is not found again.
+ * It is freed when no psc_mem_t and no bind request uses it. */
 static void ib_cache_drop(ib_cache_t *cache, ib_reg_t *reg)
 {
     cache->n--;
@@ -91,7 +92,7 @@ static bool ib_reg_covers(const ib_reg_t *reg, const uint8_t *base, size_t len)
            (size_t)(base - reg->base) <= reg->len - len;
 }
 
-/* Returns true if an operation in flight uses this memory. Then the program may
+/* Returns true if a psc_mem_t in use covers this memory. Then the program may
  * not unmap the memory, so no proof is needed that it is still mapped. */
 static bool ib_reg_in_flight(const ib_reg_t *reg, const uint8_t *base,
                              size_t len)
@@ -181,8 +182,9 @@ static ib_reg_t *ib_reg_make(ib_cache_t *cache, const uint8_t *base, size_t len,
     return NULL;
 }
 
-/* Registers memory and keeps the registration. Read-only memory is not kept,
- * because the first write would replace its pages. */
+/* Registers memory and keeps the registration for later calls. The registration
+ * of read-only memory is not kept, because the first write to the memory would
+ * replace its pages. */
 static ib_reg_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
                               size_t len)
 {
@@ -206,9 +208,9 @@ static ib_reg_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
     return reg;
 }
 
-/* Finds a registration for all peers. No proof is needed that its memory is
- * still mapped: the user that registered the region deregisters it before
- * unmapping the memory. */
+/* Finds a registration among `regions`, whose keys any peer may use. No proof
+ * is needed that its memory is still mapped: the user that registered the
+ * region deregisters it before unmapping the memory. */
 static ib_reg_t *ib_cache_region(ib_cache_t *cache, const uint8_t *base,
                                  size_t len)
 {
@@ -236,7 +238,8 @@ ib_reg_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len)
     return reg;
 }
 
-/* Memory that the process may not write is registered for reading only. */
+/* Memory that the process itself may not write is registered without the right
+ * to write. */
 ib_reg_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
                             bool region)
 {

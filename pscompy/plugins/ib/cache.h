@@ -15,37 +15,43 @@
 /* The part of a registration that one psc_mem_t (a memory handle of the
  * transport) uses. */
 typedef struct ib_user {
-    psc_link_t link; /* in the list `users` of the registration */
+    psc_link_t link; /* link in the list `users` of the registration */
     uint64_t address, len;
 } ib_user_t;
 
 /* One registered block of memory. */
 struct ib_reg {
-    psc_link_t link; /* in one of the three lists of ib_cache_t */
+    /* the list is `regs`, `regions` or `given_up` of ib_cache_t */
+    psc_link_t link;
     /* list of ib_user_t: the psc_mem_t that use the registration */
     psc_list_t users;
     struct ibv_mr *mr;
     uint8_t *base;
     size_t len;
-    /* ib_cache_get() no longer finds the registration; it is freed when idle */
+    /* ib_cache_get() no longer finds the registration; it is freed when no
+     * psc_mem_t and no bind request uses it */
     bool given_up;
-    bool used;        /* the registration was used since the last sweep */
-    /* Page frames of the memory when it was registered; see proof.c. */
+    bool used; /* the registration was used since the last ib_cache_sweep() */
+    /* Numbers of the page frames of the memory when it was registered
+     * (proof.c). */
     uint64_t *frames;
-    /* The window: the bytes that peers can access through it, the number of
-     * psc_mem_t that rely on it, and the bind requests in flight, all on one
-     * queue. */
+    /* The memory window of the registration. shown, shown_len: the bytes that
+     * peers can access through it. exposures: the number of psc_mem_t that rely
+     * on the window. bindings: the requests in flight that bind the window, all
+     * of them in `queue`. */
     struct ibv_mw *window;
     uint64_t shown, shown_len;
     uint32_t exposures, bindings;
     const ib_queue_t *queue;
-    /* A bind request failed, so the range of the window is unknown. */
+    /* A request to bind the window has failed, so it is unknown which bytes the
+     * window shows. */
     bool invalid;
 };
 
 typedef struct ib_cache {
     psc_list_t regs; /* kept registrations, least recently used first */
-    /* registrations whose key any peer may use; their user deregisters them */
+    /* registrations whose key any peer may use; the user that made such a
+     * registration deregisters it */
     psc_list_t regions;
     /* registrations to be freed when no psc_mem_t uses them */
     psc_list_t given_up;
@@ -56,28 +62,32 @@ typedef struct ib_cache {
     int proof;
     uint32_t n, n_max;
     uint64_t bytes, bytes_max;
-    /* counters of registrations, for the log */
+    /* counters for the log: registrations that were made, found again, found
+     * with other pages, and not kept */
     uint64_t registered, found, stale, not_kept;
 } ib_cache_t;
 
 void ib_cache_open(ib_cache_t *cache, ib_device_t *device, uint32_t n_max,
                    uint64_t bytes_max);
-/* Called after all endpoints have been freed. */
+/* Frees the cache. Called after all endpoints have been freed. */
 void ib_cache_close(ib_cache_t *cache);
-/* Returns a registration that covers this memory: one that was kept, or a new
- * one that is kept from now on. The caller gives peers access to it through a
- * window only. Returns NULL if there is neither. */
+/* Returns a registration that covers this memory: a kept one, or a new one that
+ * is kept from now on. The caller gives peers access to it through a window
+ * only. Returns NULL if no kept registration fits and a new one cannot be
+ * kept. */
 ib_reg_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len);
-/* Makes a new registration whose key peers may use. If `region` is set,
- * ib_cache_get() finds it until it is given up. Returns NULL and sets errno on
- * failure. */
+/* Makes a new registration whose key any peer may use. If `region` is set,
+ * ib_cache_get() finds the registration until it is given up. Returns NULL and
+ * sets errno on failure. */
 ib_reg_t *ib_cache_register(ib_cache_t *cache, uint8_t *base, size_t len,
                             bool region);
 void ib_cache_give_up(ib_cache_t *cache, ib_reg_t *reg);
-/* Called when a user or a bind request of the registration has ended: frees the
- * registration if it is given up and nothing uses it. */
+/* Called when a psc_mem_t stops using the registration, or a bind request of it
+ * has completed: frees the registration if it is given up and nothing uses it
+ * any more. */
 void ib_cache_settle(ib_reg_t *reg);
-/* Gives up the registrations that were not used since the last sweep. */
+/* Gives up the registrations that were not used since the last call of this
+ * function. */
 void ib_cache_sweep(ib_cache_t *cache);
 
 /* ---- proof.c ---- */
@@ -85,8 +95,8 @@ void ib_cache_sweep(ib_cache_t *cache);
 /* Opens /proc/self/pagemap. Returns -1 if page frames cannot be read on this
  * system. */
 int ib_proof_open(void);
-/* Reads the numbers of the page frames of whole pages, which must be pinned.
- * Returns false if they cannot be read. */
+/* Reads the numbers of the page frames of the whole pages in this memory, which
+ * must be pinned. Returns false if the numbers cannot be read. */
 bool ib_proof_take(int proof, const uint8_t *base, size_t len,
                    uint64_t *frames);
 bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
@@ -94,17 +104,17 @@ bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
 
 /* ---- window.c ---- */
 
-/* Opens these bytes to peers through the registration's window, for one more
- * user. The bind request is posted to `queue`; requests that are posted to this
- * queue later find the window open. Returns false if this is not possible
- * now. */
+/* Opens these bytes to peers through the registration's window, on behalf of
+ * one more psc_mem_t. The request that binds the window is posted to `queue`;
+ * requests that are posted to `queue` later find the window open. Returns false
+ * if the window cannot show these bytes now. */
 bool ib_window_open(ib_cache_t *cache, ib_reg_t *reg, ib_queue_t *queue,
                     uint64_t address, uint64_t len);
 void ib_window_close(ib_reg_t *reg, ib_queue_t *queue);
-/* Closes the window at once for one of its users. If that was the last user,
- * the window is freed now, or, if one of its bind requests is in flight, when
- * that request completes (`invalid`). */
+/* Ends the use of the window by one psc_mem_t. If it was the last one, the
+ * window is destroyed, without a request: at once, or, if a bind request is in
+ * flight, when this request completes (`invalid` is set until then). */
 void ib_window_revoke(ib_reg_t *reg);
-/* Called when a bind request of the registration's window has completed. May
- * free the registration. */
+/* Called when a request that binds the registration's window has completed;
+ * `good` says whether it succeeded. May free the registration. */
 void ib_window_bound(ib_reg_t *reg, bool good);

@@ -1,5 +1,5 @@
-/* Completions of posted requests: the buffers that they release, the
- * operations that they end, and requests that have failed. */
+/* Completions of posted requests: releases the buffers that they used, notifies
+ * the operations that end with them, and handles requests that have failed. */
 #include "ib.h"
 
 static psc_status_t ib_status_of(enum ibv_wc_status status)
@@ -35,8 +35,8 @@ static void ib_job_end(ib_iface_t *iface, const ib_job_t *job,
     comp->func(comp, status);
 }
 
-/* Completes the requests up to number `serial`: requests complete in order, and
- * a completion covers all earlier requests. */
+/* Completes the requests up to serial number `serial`: requests complete in
+ * order, and a completion covers all earlier requests. */
 static void ib_queue_ended(ib_queue_t *queue, uint32_t serial,
                            psc_status_t status)
 {
@@ -66,8 +66,10 @@ static void ib_messages_broke(ib_ep_t *ep, const struct ibv_wc *wc)
                         ibv_wc_status_str(wc->status), wc->vendor_err);
 }
 
-/* Handles a failed completion of the bulk queue: the request that broke the
- * queue ends with an error, and flushed requests are posted again later. */
+/* Handles a failed completion of the bulk queue, which carries puts and gets:
+ * the request that broke the queue ends with an error. The requests that were
+ * flushed behind it are posted again when the queue is recovered
+ * (recover.c). */
 static void ib_bulk_broke(ib_ep_t *ep, const struct ibv_wc *wc)
 {
     ib_queue_t *queue = &ep->bulk;

@@ -1,11 +1,11 @@
-/* Connecting: each side connects its queue pairs to those named in the peer's
- * address, then both prove that they know the token
+/* Connecting: each side connects its queue pairs to the queue pairs that the
+ * peer's address names, then both prove that they know the token
  * (transport/kit/token_proof.h).
  *
- * The acceptor sends nothing before the connector's hello has arrived. If the
- * hello is not acknowledged because the acceptor is late, the connector may
- * reset its queues and start again any number of times without losing a
- * message. */
+ * The acceptor sends nothing before the connector's hello has arrived. So if
+ * the hello is not acknowledged, because the acceptor has not connected its
+ * queue pairs yet, the connector may reset its own and start again any number
+ * of times without losing a message. */
 #include <errno.h>
 #include <string.h>
 
@@ -45,8 +45,7 @@ void ib_connect_again(ib_ep_t *ep)
                         strerror(errno));
 }
 
-/* Connects an endpoint that is its own peer, which needs no proof of the
- * token. */
+/* Connects an endpoint to itself; this needs no proof of the token. */
 static psc_status_t ib_connect_self(ib_ep_t *ep)
 {
     if (ep->peer.messages.qpn != ep->messages.qp->qp_num)

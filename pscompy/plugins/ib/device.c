@@ -1,4 +1,4 @@
-/* Opening the objects that all connections of a device share, and pools of
+/* Opens the objects that all connections over a device share, and pools of
  * registered memory. */
 #include <errno.h>
 #include <fcntl.h>
@@ -46,9 +46,10 @@ static unsigned ib_device_at_most(unsigned wanted, int limit)
     return limit > 0 && wanted > (unsigned)limit ? (unsigned)limit : wanted;
 }
 
-/* Puts the queue pairs into a thread domain, if the device supports that: they
- * then have a doorbell page that no other interface uses, and the verbs library
- * takes no lock. The worker's lock lets one thread at a time use them. */
+/* Creates a thread domain for the queue pairs, if the device supports that.
+ * They then have a doorbell page that no other interface uses, and the verbs
+ * library takes no lock: the worker's lock already lets only one thread at a
+ * time use them. */
 static void ib_device_separate(ib_device_t *device)
 {
     struct ibv_td_init_attr nothing = {0};

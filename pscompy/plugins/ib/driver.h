@@ -13,34 +13,40 @@
 
 #include "pscompy/transport/transport.h"
 
-#define IB_RD_ATOMIC 16u /* upper bound of RDMA reads in flight per queue */
+/* upper bound of the RDMA reads in flight per queue pair */
+#define IB_RD_ATOMIC 16u
 /* code of the RNR timer: the sender retries after 40 us */
 #define IB_MIN_RNR_TIMER 4u
 #define IB_PIECES_MAX 2u
 #define IB_INLINE_MAX 512u
-#define IB_BATCH 16u /* completions or receive buffers handled in one call */
+/* most completions, or receive buffers, handled in one call */
+#define IB_BATCH 16u
 #define IB_PSN_MASK 0xffffffu
 #define IB_BUCKETS 256u
 
 /* ---- the device ---- */
 
 typedef struct ib_choice {
-    /* which devices: "" (any), "all", or a list of device[:port] */
+    /* value of PSP_IB_HCA, the devices to use: "" (any), "all", or a list of
+     * device[:port] */
     const char *hca;
-    /* port for devices of the list that name none; 0: the first active one */
+    /* port of devices for which `hca` names no port; 0: the first active
+     * port */
     int port;
-    unsigned path; /* which of the usable paths (ports) to open */
+    unsigned path; /* index of the path (port) to open, among the usable ones */
     /* index in the GID table of the port; -1: selected automatically */
     int gid_index;
-    unsigned mtu; /* path MTU in bytes; 0: that of the port */
-    unsigned recvs, comps; /* depth of the receive and the completion queue */
+    unsigned mtu; /* path MTU in bytes; 0: the MTU of the port */
+    /* recvs: depth of the receive queue; comps: of the queue of send
+     * completions */
+    unsigned recvs, comps;
 } ib_choice_t;
 
 typedef struct ib_device {
     struct ibv_context *context;
     struct ibv_pd *pd;
-    /* The queue pairs' thread domain, and the protection domain with it; NULL
-     * if the device has none. */
+    /* td: the queue pairs' thread domain; td_pd: a protection domain in it.
+     * Both are NULL if the device supports no thread domains. */
     struct ibv_td *td;
     struct ibv_pd *td_pd;
     struct ibv_comp_channel *channel;
@@ -52,27 +58,30 @@ typedef struct ib_device {
     uint8_t gid_index;
     union ibv_gid gid;
     enum ibv_mtu mtu;
-    /* number of usable paths (ports) that the ib_choice_t allows */
+    /* number of usable paths (ports) that ib_choice_t.hca allows */
     unsigned paths;
-    unsigned rail; /* id of this rail, the same on both sides */
-    unsigned comps; /* capacity of send_cq */
-    unsigned recvs; /* capacity of srq */
-    int td_error; /* errno of the failed call if there is no thread domain */
+    /* id of the rail that this port is, the same on both sides */
+    unsigned rail;
+    unsigned comps; /* capacity of send_cq (completions) */
+    unsigned recvs; /* capacity of srq (receive buffers) */
+    int td_error; /* errno of the call that failed to create a thread domain */
 } ib_device_t;
 
-/* Returns false if no device can be opened; `reason` says why, and nothing
- * stays allocated. If it returns true, `reason` is empty or names the entries
- * of the choice that could not be opened. The queues may be shorter than
- * wanted, because the device limits them. */
+/* Opens the device and port that `choice` selects. Returns false if no device
+ * can be opened; `reason` then says why, and nothing stays allocated. If it
+ * returns true, `reason` is empty or names the entries of choice->hca that
+ * could not be opened. The queues may be shorter than `choice` asks, because
+ * the device limits them. */
 bool ib_device_open(ib_device_t *device, const ib_choice_t *choice,
                     char *reason);
 void ib_device_close(ib_device_t *device);
-/* Makes room for `comps` completions of sends. Returns false if the device does
- * not allow it. */
+/* Enlarges send_cq so that it holds `comps` completions of sends. Returns false
+ * if the device does not allow it. */
 bool ib_device_reserve(ib_device_t *device, unsigned comps);
-/* Writes for log lines whether the queue pairs have a thread domain. */
+/* Writes to `text`, for log lines, whether the queue pairs have a thread
+ * domain. */
 void ib_device_domain(const ib_device_t *device, char *text, size_t room);
-/* Returns true if the port is active now. */
+/* Returns true if the port of the device is active now. */
 bool ib_device_active(const ib_device_t *device);
 /* Stores the name of device and port for log lines, such as "rxe0/1". */
 void ib_device_name(const ib_device_t *device, char *name, size_t room);
@@ -84,18 +93,18 @@ static inline bool ib_device_ethernet(const ib_device_t *device)
 
 /* ---- memory ---- */
 
-/* Buffers of one size in one registered block. */
+/* A pool: buffers of one size in one registered block of memory. */
 typedef struct ib_pool {
     uint8_t *base;
     size_t mapped;
-    size_t size; /* bytes of one buffer */
+    size_t size; /* size of one buffer in bytes */
     unsigned n, n_free;
-    uint32_t *free; /* numbers of the free buffers */
+    uint32_t *free; /* numbers of the buffers that are free */
     struct ibv_mr *mr;
 } ib_pool_t;
 
-/* Allocates and registers n zeroed buffers of `size` bytes. `access` are the
- * rights of peers, IBV_ACCESS_REMOTE_*. */
+/* Allocates and registers a block of n zeroed buffers of `size` bytes each.
+ * `access` are the access rights of peers (IBV_ACCESS_REMOTE_*). */
 bool ib_pool_open(ib_pool_t *pool, ib_device_t *device, size_t size, unsigned n,
                   int access);
 void ib_pool_close(ib_pool_t *pool);
@@ -105,25 +114,26 @@ static inline uint8_t *ib_pool_at(const ib_pool_t *pool, uint32_t number)
     return pool->base + (size_t)number * pool->size;
 }
 
-/* Returns a buffer to the pool. */
+/* Returns buffer `number` to its pool. */
 static inline void ib_pool_give(ib_pool_t *pool, uint32_t number)
 {
     pool->free[pool->n_free++] = number;
 }
 
 /* Posts n <= IB_BATCH buffers of the pool to the shared receive queue in one
- * call. Returns how many were posted. */
+ * call. Returns how many of them were posted. */
 unsigned ib_device_post_recvs(ib_device_t *device, const ib_pool_t *pool,
                               const uint32_t *numbers, unsigned n);
 
 /* ---- queues ---- */
 
-/* Location of a queue pair, and the parameters to connect to it. */
+/* What a peer must know to connect its queue pair to this one: where it is, and
+ * its parameters. */
 typedef struct ib_place {
     union ibv_gid gid;
     uint32_t qpn, psn;
     uint16_t lid;
-    uint8_t mtu; /* enum ibv_mtu */
+    uint8_t mtu; /* a value of enum ibv_mtu */
     uint8_t rd_atomic;
 } ib_place_t;
 
@@ -131,13 +141,15 @@ typedef struct ib_path {
     unsigned timeout, retry_count, service_level;
 } ib_path_t;
 
-typedef struct ib_reg ib_reg_t; /* a registration; see cache.h */
+typedef struct ib_reg ib_reg_t; /* a registered block of memory (cache.h) */
 
-/* Resources that are released when a posted request completes. */
+/* What is released or notified when a posted request completes. */
 typedef struct ib_job {
-    psc_comp_t *comp; /* completion to be notified, or NULL */
-    ib_reg_t *reg; /* registration whose window the request binds, or NULL */
-    uint32_t buffer; /* number of a buffer of the send pool, or IB_NO_BUFFER */
+    psc_comp_t *comp; /* completion of the operation, to be notified; or NULL */
+    ib_reg_t *reg; /* registration whose window this request binds, or NULL */
+    /* number of the send pool's buffer that the request uses, or
+     * IB_NO_BUFFER */
+    uint32_t buffer;
 } ib_job_t;
 
 #define IB_NO_BUFFER UINT32_MAX
@@ -146,24 +158,26 @@ typedef struct ib_post {
     enum ibv_wr_opcode opcode;
     struct ibv_sge pieces[IB_PIECES_MAX];
     int n_pieces;
-    bool copy; /* post with IBV_SEND_INLINE */
-    bool signal; /* request a completion (IBV_SEND_SIGNALED) */
-    uint64_t address; /* remote address of reads and writes */
+    bool copy; /* copy the bytes when the request is posted (IBV_SEND_INLINE) */
+    bool signal; /* request a completion of this request (IBV_SEND_SIGNALED) */
+    uint64_t address; /* remote address of an RDMA read or write */
     uint32_t rkey;
     ib_job_t job;
 } ib_post_t;
 
 typedef struct ib_queue {
     struct ibv_qp *qp;
-    /* next queue in the same bucket of the table by number */
+    /* next queue in the same bucket of ib_queues_t */
     struct ib_queue *next;
     void *owner;
-    ib_post_t *posts; /* posted requests, at index serial % size */
+    /* the request with serial number s is at index s % size */
+    ib_post_t *posts;
     uint32_t size;
-    /* serial numbers of the next request to be posted and the next to
-     * complete */
+    /* posted: serial number of the next request to be posted; done: of the next
+     * request to complete */
     uint32_t posted, done;
-    uint32_t silent; /* requests posted since the last signalled one */
+    /* requests posted since the last one with IBV_SEND_SIGNALED */
+    uint32_t silent;
     uint32_t inline_max;
     uint32_t psn;
     bool connected; /* The queue pair is ready to send. */
@@ -176,32 +190,34 @@ bool ib_queue_open(ib_queue_t *queue, ib_device_t *device, uint32_t size,
 void ib_queue_close(ib_queue_t *queue);
 void ib_queue_place(const ib_queue_t *queue, const ib_device_t *device,
                     ib_place_t *place_p);
-/* Moves the queue pair to ready-to-send. Returns false and sets errno on
- * failure. */
+/* Moves the queue pair to the state ready-to-send. Returns false and sets errno
+ * on failure. */
 bool ib_queue_connect(ib_queue_t *queue, const ib_device_t *device,
                       const ib_place_t *peer, const ib_path_t *path);
-/* Moves the queue pair to the reset state and then to INIT; posted requests are
- * forgotten. */
+/* Moves the queue pair to the reset state and then to INIT. Posted requests are
+ * dropped without completions. */
 bool ib_queue_reset(ib_queue_t *queue, const ib_device_t *device);
 /* Posts a request to the send queue. Returns false and sets errno on failure.
  * The caller has checked that there is room. */
 bool ib_queue_post(ib_queue_t *queue, const ib_post_t *post);
-/* Like ib_queue_post(), for a request that binds a window. */
+/* Like ib_queue_post(), for a request that binds a memory window. */
 bool ib_queue_bind(ib_queue_t *queue, struct ibv_mw *window,
                    const struct ibv_mw_bind_info *info, const ib_job_t *job);
-/* Moves the queue pair to the error state: all its requests are flushed. A
- * marker request is posted, which completes after them. */
+/* Moves the queue pair to the error state, so that all its requests are
+ * flushed. Posts one more request, a marker, which completes after all
+ * others. */
 void ib_queue_abort(ib_queue_t *queue);
 
-/* A hash table of queues by the number of their queue pair, which completions
- * carry. */
+/* A hash table of the queues by the number of their queue pair. Completions
+ * name a queue pair by this number. */
 typedef struct ib_queues {
     ib_queue_t *buckets[IB_BUCKETS];
 } ib_queues_t;
 
 void ib_queue_enlist(ib_queues_t *queues, ib_queue_t *queue);
 void ib_queue_strike(ib_queues_t *queues, ib_queue_t *queue);
-/* Returns the queue whose queue pair has this number; NULL if it was closed. */
+/* Returns the queue whose queue pair has this number, or NULL if that queue was
+ * closed. */
 ib_queue_t *ib_queue_find(ib_queues_t *queues, uint32_t number);
 
 static inline struct ibv_sge ib_piece(const void *bytes, size_t len)

@@ -6,7 +6,7 @@
 
 #include "ib.h"
 
-#define IB_ADDRESS_MAGIC 0x62696370u /* "pcib" */
+#define IB_ADDRESS_MAGIC 0x62696370u /* the bytes "pcib" */
 #define IB_ADDRESS_VERSION 2u
 
 /* Keepalive: a write of no bytes. The peer's adapter acknowledges it as long as
@@ -24,7 +24,8 @@ void ib_ep_ask(psc_kit_ep_t *kit)
         ib_queue_room(&ep->messages) <= IB_RESERVE)
         return;
     ep->asked = ib_queue_post(&ep->messages, &post);
-    /* the completion of the keepalive wakes us, whether it succeeds or fails */
+    /* the completion of this keepalive must wake us, whether it succeeds or
+     * fails */
     ib_ep_starve(ep);
 }
 
@@ -48,8 +49,8 @@ static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
     return true;
 }
 
-/* Returns false if there are several rails and the port of this one is down:
- * with it the connection would fail on all rails. */
+/* Returns false if there are several rails and the port of this rail is down:
+ * if it took part, the connection would fail on all rails. */
 static bool ib_ep_useful(ib_iface_t *iface)
 {
     char name[PSC_REASON_MAX];
@@ -141,14 +142,14 @@ void ib_ep_close(psc_ep_t *self)
     psc_kit_ep_close(&ep->kit);
 }
 
-/* Returns PSC_INPROGRESS until all messages have completed, which means that
- * they have arrived. Then stops the queues, so that the peer no longer accesses
- * our memory. */
+/* Returns PSC_INPROGRESS until all messages of the endpoint have completed,
+ * which means that they have arrived. Then stops the queue pairs, so that the
+ * peer can no longer access this process's memory. */
 psc_status_t ib_ep_stop(psc_ep_t *self)
 {
     ib_ep_t *ep = ib_ep(self);
 
-    /* the peer has said goodbye and accepts no more messages */
+    /* the peer has sent its goodbye and accepts no more messages */
     if (ep->kit.goodbye)
         ib_queue_abort(&ep->messages);
     if (ep->messages.broken || ep->kit.goodbye)
@@ -201,8 +202,8 @@ void ib_ep_fini(psc_ep_t *self)
     psc_list_remove(&ep->ringing);
     iface->n_starving -= ep->n_flushed;
     ep->n_flushed = 0;
-    /* Stop the queues: their buffers are reused only after the queue pair is
-     * destroyed. */
+    /* Stop both queue pairs: their buffers may be reused only after the queue
+     * pairs are destroyed. */
     ib_queue_abort(&ep->messages);
     ib_queue_abort(&ep->bulk);
     if (!iface->in_progress)

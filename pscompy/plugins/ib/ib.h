@@ -31,10 +31,11 @@
 #include "pscompy/transport/kit/operations.h"
 #include "pscompy/transport/transport.h"
 
-/* Send requests that are reserved for control messages (credits, greetings, the
- * goodbye) and the marker of ib_queue_abort. */
+/* Room in the send queue that is reserved for control messages (credits,
+ * greetings, the goodbye) and for the marker of ib_queue_abort. */
 #define IB_RESERVE 4u
-/* calls of progress between two polls of the clock */
+/* calls of progress between two polls of the epoll set, which contains the
+ * clock */
 #define IB_QUIET_POLLS 4096u
 
 typedef struct ib_iface ib_iface_t;
@@ -43,21 +44,23 @@ typedef struct ib_ep ib_ep_t;
 /* ---- settings ---- */
 
 typedef struct ib_settings {
-    ib_choice_t choice; /* its member hca is valid during ib_open only */
+    ib_choice_t choice; /* choice.hca is valid during ib_open only */
     ib_path_t path;
     int64_t connect_ns, keepalive_ns;
     size_t buffer_size;
-    /* messages that a peer may have in flight: RECVQ_SIZE, as a power of two */
+    /* messages that a peer may have in flight: RECVQ_SIZE, rounded to a power
+     * of two */
     uint32_t window;
     uint32_t sendq, send_buffers;
     uint32_t pending;
-    /* a peer is offered a ring (ring.c) after it has sent this many messages */
+    /* a peer that has sent this many messages is offered a ring (ring.c) */
     uint32_t busy;
-    uint32_t rings; /* most rings of this interface */
-    uint64_t ring_slots; /* upper bound of the slots of all rings together */
+    uint32_t rings; /* upper bound of the rings (ring.c) of this interface */
+    /* upper bound of the slots of all rings of this interface together */
+    uint64_t ring_slots;
     uint32_t cache_regions;
     uint64_t cache_bytes;
-    /* send payload in messages if its memory cannot be registered */
+    /* if memory cannot be registered, send its bytes in messages */
     bool fallbacks;
 } ib_settings_t;
 
@@ -65,7 +68,7 @@ typedef struct ib_settings {
 
 typedef enum ib_notice {
     IB_NOTICE_NONE,
-    IB_NOTICE_ERRORS, /* only failed completions raise an event */
+    IB_NOTICE_ERRORS, /* only a failed completion raises an event */
     IB_NOTICE_ALL
 } ib_notice_t;
 
@@ -77,22 +80,27 @@ struct ib_iface {
     ib_cache_t cache;
     ib_queues_t queues;
     psc_kit_eps_t eps;
-    psc_list_t recovering;   /* endpoints whose bulk queue is recovering */
-    psc_list_t ringing; /* endpoints whose peer writes into its ring */
+    /* endpoints whose bulk queue (for puts and gets) is recovering
+     * (recover.c) */
+    psc_list_t recovering;
+    /* endpoints whose peer writes into the ring that it was offered (ring.c) */
+    psc_list_t ringing;
     uint32_t n_rings;
-    /* Endpoints without room to send, plus operations in flight: while there
-     * are any, send completions must wake us. */
+    /* Number of endpoints that found no room to send or wait for a keepalive,
+     * plus puts and gets in flight. If it is not 0, completions of sends must
+     * wake us. */
     uint32_t n_starving;
     unsigned handled;     /* events handled in this call of progress */
     unsigned polls;
     bool in_progress;
     bool armed;
-    bool drained; /* the last pass has taken all messages that had arrived */
-    /* which completions raise an event: of the receive queue, of the send
-     * queue */
+    /* the last call of progress has taken all messages that had arrived */
+    bool drained;
+    /* which completions raise an event: notices[0] of the receive queue,
+     * notices[1] of the send queue */
     ib_notice_t notices[2];
-    /* a completion that ib_arm() took from this queue, or NULL; the next
-     * progress processes it */
+    /* `early` is a completion that ib_arm() took from this queue, and that the
+     * next call of progress processes; NULL: there is none */
     struct ibv_cq *early_cq;
     struct ibv_wc early;
     int epoll;
@@ -100,7 +108,7 @@ struct ib_iface {
 
 /* ---- endpoints ---- */
 
-/* The path that an endpoint's messages take. */
+/* The way in which messages of an endpoint reach the peer. */
 typedef enum ib_way {
     IB_WAY_QUEUE, /* messages are sent to the peer's shared receive queue */
     /* messages are sent to the peer's shared receive queue, but the peer has
@@ -109,7 +117,7 @@ typedef enum ib_way {
     IB_WAY_RING /* messages are written into the peer's ring */
 } ib_way_t;
 
-/* Format of the address that ep_address returns. */
+/* Format of the endpoint address, the bytes that ep_address returns. */
 typedef struct ib_address {
     uint32_t magic;
     uint16_t version;
@@ -120,37 +128,42 @@ typedef struct ib_address {
 
 struct ib_ep {
     psc_kit_ep_t kit;
-    psc_link_t recovering; /* in the interface's list `recovering` */
-    psc_link_t ringing; /* in the interface's list `ringing` */
+    psc_link_t recovering; /* link in the interface's list `recovering` */
+    psc_link_t ringing; /* link in the interface's list `ringing` */
     ib_queue_t messages, bulk;
     ib_way_t way;
     uint64_t slots; /* remote address of the ring that the peer has offered */
     uint32_t slots_rkey;
-    ib_pool_t ring; /* our ring for the peer; `base` is NULL if there is none */
-    /* how often this side, and the peer, has reconnected its bulk queue */
+    /* the ring into which this peer may write; `base` is NULL if there is
+     * none */
+    ib_pool_t ring;
+    /* epoch: how often this side has reconnected its bulk queue; peer_epoch:
+     * how often the peer has */
     uint32_t epoch, peer_epoch;
     ib_post_t
         *flushed; /* puts and gets that were flushed, to be posted again */
     uint32_t n_flushed;
-    /* the endpoint found no room to send and is counted in n_starving */
+    /* the endpoint found no room to send, and n_starving counts it */
     bool starving;
-    bool asked; /* a keepalive write is in flight */
+    bool asked; /* a keepalive (a write of no bytes) is in flight */
     ib_address_t peer;
 };
 
 /* ---- a message ---- */
 
 typedef enum ib_kind {
-    /* offers a ring for the peer's messages */
+    /* offers the receiver of this message a ring, into which it may write its
+     * messages (ring.c) */
     IB_KIND_OFFER = PSC_N_KIT_EP_KINDS,
-    /* announces that later messages are written into the ring */
+    /* announces that the sender writes its later messages into the ring */
     IB_KIND_SWITCH,
-    /* announces that the bulk queue was reconnected; body: its epoch (4
-     * bytes) */
+    /* announces that the sender has reconnected its bulk queue; body: the
+     * sender's epoch (4 bytes) */
     IB_KIND_RECOVER
 } ib_kind_t;
 
-/* bytes of a ring's slot besides the message: tail and alignment */
+/* bytes of a ring's slot that the message cannot use: the tail and padding for
+ * alignment */
 #define IB_TAIL_ROOM 15u
 
 static inline ib_iface_t *ib_iface(psc_iface_t *iface)
@@ -179,40 +192,42 @@ uintptr_t ib_transport(void);
 psc_status_t ib_settings_read(const psc_open_params_t *params,
                               ib_settings_t *settings_p);
 
-/* Reduces the window and the number of rings to what fits into `recvs` receive
- * buffers. */
+/* Reduces `window` and the number of rings so that `recvs` receive buffers
+ * suffice. */
 void ib_settings_fit(ib_settings_t *settings, uint32_t recvs);
 
 /* ---- sleep.c ---- */
 
 psc_status_t ib_sleep_open(ib_iface_t *iface);
 void ib_sleep_close(ib_iface_t *iface);
-/* Called by progress: handles the events of the epoll descriptor, including the
- * clock. */
+/* Called by progress: handles the events of the interface's epoll set,
+ * including those of the clock. */
 void ib_sleep_look(ib_iface_t *iface);
 
 /* ---- ep.c ---- */
 
 void ib_ep_free(psc_kit_ep_t *kit);
-/* Returns false if the bytes are not a valid address. */
+/* Unpacks the endpoint address of a peer. Returns false if the bytes are not a
+ * valid address. */
 bool ib_address_unpack(const uint8_t *bytes, size_t len,
                        ib_address_t *address_p);
-/* Asks by an empty RDMA write whether the peer is alive. */
+/* Checks by an empty RDMA write, which the peer's adapter acknowledges, whether
+ * the peer is alive. */
 void ib_ep_ask(psc_kit_ep_t *kit);
 
 /* ---- connect.c ---- */
 
-/* Resets and connects the queues again, because the connector's hello was not
- * acknowledged. */
+/* Resets and connects the queue pairs again, because the connector's hello was
+ * not acknowledged. */
 void ib_connect_again(ib_ep_t *ep);
 
 /* ---- post.c ---- */
 
-/* Posts a request to one of the endpoint's queues. Returns PSC_ERR_NO_RESOURCE
- * if the device's queue is full. */
+/* Posts a request to one of the endpoint's two queues. Returns
+ * PSC_ERR_NO_RESOURCE if the queue of the device is full. */
 psc_status_t ib_ep_post(ib_ep_t *ep, ib_queue_t *queue, const ib_post_t *post);
-/* Sends a control message, which is short enough to be copied inline. `kit`
- * is that of an ib_ep_t. */
+/* Sends a control message, which is short enough to be copied inline. `kit` is
+ * the member `kit` of an ib_ep_t. */
 psc_status_t ib_control_send(psc_kit_ep_t *kit, uint8_t kind, const void *body,
                              size_t len);
 /* Notes that the endpoint found no room to send, so that its next completion
@@ -223,45 +238,47 @@ void ib_ep_feed(ib_ep_t *ep);
 /* ---- receive.c ---- */
 
 void ib_receive_poll(ib_iface_t *iface);
-/* Called by progress: delivers the messages in the rings. */
+/* Called by progress: delivers the messages that peers have written into the
+ * rings (ring.c). */
 void ib_ring_poll(ib_iface_t *iface);
 
 /* ---- complete.c ---- */
 
 void ib_complete_poll(ib_iface_t *iface);
-/* Takes up to IB_BATCH completions of the queue, first the one that ib_arm()
- * has polled, if any. */
+/* Takes up to IB_BATCH completions of the completion queue `cq`. If ib_arm()
+ * has already taken one, this is the first. */
 int ib_completions_take(ib_iface_t *iface, struct ibv_cq *cq,
                         struct ibv_wc wcs[IB_BATCH]);
 
 /* ---- ring.c ---- */
 
-/* Offers a ring to a peer that sends many messages, unless the limit of rings
- * is reached. */
+/* Offers a ring to the peer of the endpoint, which sends many messages, unless
+ * the limit of rings is reached. */
 void ib_ring_offer(ib_ep_t *ep);
-/* Frees the ring. Called after the queue pair is destroyed, so that the peer
- * can no longer write. */
+/* Frees the ring of the endpoint. Called after the queue pair is destroyed, so
+ * that the peer can no longer write into the ring. */
 void ib_ring_close(ib_ep_t *ep);
 void ib_ring_offered(ib_ep_t *ep, const uint8_t *body, size_t len);
 void ib_ring_begun(ib_ep_t *ep);
-/* Writes the tail of a ring's slot behind a message of `len` bytes, after which
- * `image` has IB_TAIL_ROOM bytes left. Returns the length with the tail. */
+/* Writes the tail of a ring's slot (its last bytes, with the serial) behind a
+ * message of `len` bytes; `image` has room for IB_TAIL_ROOM more bytes. Returns
+ * the length of message and tail. */
 size_t ib_ring_seal(const ib_ep_t *ep, uint8_t *image, size_t len);
-/* Sets the remote address of a write so that the last byte written is the last
- * byte of the next slot of the peer's ring. */
+/* Sets the remote address of an RDMA write such that the last byte that it
+ * writes is the last byte of the next slot of the peer's ring. */
 void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post);
-/* Returns the next message in the endpoint's ring, or NULL if it has not
- * arrived. */
+/* Returns the next message in the endpoint's ring and its length, or NULL if
+ * that message has not arrived. */
 const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p);
 
 /* ---- recover.c ---- */
 
 bool ib_bulk_usable(const ib_ep_t *ep);
-/* Starts the recovery of the bulk queue, which is broken on this side or at the
- * peer. */
+/* Starts the recovery of the bulk queue, which carries puts and gets and is
+ * broken on this side or at the peer. */
 void ib_recover_start(ib_ep_t *ep);
-/* Keeps a request that was flushed, to be posted again. */
+/* Keeps a put or get that was flushed, to post it again after the recovery. */
 void ib_recover_keep(ib_ep_t *ep, const ib_post_t *post);
 void ib_recover_arrived(ib_ep_t *ep, const uint8_t *body, size_t len);
-/* Called by progress: continues the recovery of bulk queues. */
+/* Called by progress: continues the recovery of the bulk queues. */
 void ib_recover_poll(ib_iface_t *iface);

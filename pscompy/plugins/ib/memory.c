@@ -1,4 +1,4 @@
-/* Registration, and put and get by RDMA write and read. */
+/* Registration of memory, and put and get by RDMA write and read. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -6,16 +6,18 @@
 
 #include "ib.h"
 
-#define IB_RKEY_MAGIC 0x6b726269u /* "ibrk" */
+#define IB_RKEY_MAGIC 0x6b726269u /* the bytes "ibrk" */
 
 struct psc_mem {
     ib_user_t user;
     ib_reg_t *reg;
-    /* endpoint of the only peer that uses the memory; NULL: any peer may */
+    /* endpoint of the only peer that may access the memory; NULL: any peer
+     * may */
     ib_ep_t *ep;
-    /* `reg` was registered for this psc_mem_t, not taken from the cache */
+    /* `reg` was registered for this psc_mem_t only, not taken from the cache */
     bool own;
-    bool exposed; /* the peer accesses the memory through the window of `reg` */
+    /* the peer accesses the memory through the window of `reg` (window.c) */
+    bool exposed;
 };
 
 /* A remote key, in the format in which it is sent. */
@@ -49,7 +51,7 @@ static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
     status = ib_ep_post(ep, &ep->bulk, post);
     if (status != PSC_OK)
         return status;
-    /* the operation counts in n_starving until it has completed */
+    /* n_starving counts this operation until it has completed */
     ib_ep_iface(ep)->n_starving++;
     return PSC_INPROGRESS;
 }
@@ -103,9 +105,9 @@ static void ib_mem_leave(psc_mem_t *mem)
     ib_cache_settle(mem->reg);
 }
 
-/* Returns a registration of the memory. Memory for one peer and one message may
- * use a registration of the cache; memory for all peers is registered
- * separately. */
+/* Returns a registration of the memory. If the memory is for one peer and one
+ * message, this may be a kept registration of the cache; memory that any peer
+ * may access is registered separately. */
 static ib_reg_t *ib_mem_reg(ib_cache_t *cache, psc_mem_t *mem, void *base)
 {
     ib_reg_t *reg = mem->ep ? ib_cache_get(cache, base, mem->user.len) : NULL;
@@ -161,9 +163,9 @@ void ib_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
     free(mem);
 }
 
-/* Returns true if no message uses the registration. One for all peers also
- * serves messages that are sent from the same memory, and its key stays valid
- * until these have completed. */
+/* Returns true if no other psc_mem_t uses the registration. The registration of
+ * a region that any peer may access also serves messages that are sent from
+ * this memory, and its key stays valid until these have completed. */
 static bool ib_mem_alone(const psc_mem_t *mem)
 {
     return mem->user.link.next == mem->user.link.prev &&
@@ -183,8 +185,8 @@ psc_status_t ib_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
 
 /* ---- keys ---- */
 
-/* Opens the memory to the peer through a window. If this is not possible, the
- * memory is registered separately for the peer. */
+/* Opens the memory to the peer through the registration's window. If the window
+ * cannot be used, registers the memory separately for the peer. */
 static bool ib_mem_expose(ib_iface_t *iface, psc_mem_t *mem)
 {
     ib_reg_t *reg;

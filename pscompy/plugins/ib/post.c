@@ -1,5 +1,5 @@
-/* Posting requests to the two queues of an endpoint, and control messages.
- * While a queue has no room the endpoint is starving: the next completion must
+/* Posts requests to the two queues of an endpoint, and sends control messages.
+ * While a queue has no room the endpoint is starving: its next completion must
  * wake us. */
 #include <errno.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* Proof that memory is still mapped as it was when it was registered. A cached
- * registration refers to pages, not to addresses; if the program unmaps memory
- * and maps the same address again, the pages are different.
+/* Proof that memory is still mapped as it was when it was registered.
  *
- * The pages of a registration are pinned: the kernel neither moves nor reuses
- * them. If the addresses still have the same page frames, they refer to the
- * registered memory, whatever was mapped in between. The kernel shows page
- * frames only to processes with CAP_SYS_ADMIN; in other processes nothing can
- * be proved and nothing is kept. */
+ * A kept registration refers to pages, not to addresses; if the program unmaps
+ * memory and maps the same address again, the pages are different. The pages of
+ * a registration are pinned: the kernel neither moves nor reuses them. So if
+ * the addresses still have the page frames that they had at the registration,
+ * they refer to the registered memory, whatever was mapped in between. The
+ * kernel shows page frames only to processes with CAP_SYS_ADMIN; in other
+ * processes nothing can be proved, and no registration is kept. */
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,9 +16,10 @@
 
 #define IB_FRAME_MASK ((UINT64_C(1) << 55) - 1)
 #define IB_FRAME_THERE (UINT64_C(1) << 63)
-#define IB_FRAMES 512u /* frames per read */
+#define IB_FRAMES 512u /* numbers of page frames that one read returns */
 
-/* Reads the pagemap entries of n pages from `page` on. */
+/* Reads the entries of /proc/self/pagemap of n pages from page number `page`
+ * on. */
 static bool ib_proof_read(int proof, uintptr_t page, uint64_t *frames, size_t n)
 {
     size_t want = n * sizeof(*frames);

@@ -1,4 +1,5 @@
-/* One reliable connection: its states, and the requests posted to it. */
+/* One queue pair with reliable connection: its states, and the requests that
+ * are posted to it. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,7 @@
 
 #include "driver.h"
 
-/* most consecutive requests that are posted without IBV_SEND_SIGNALED */
+/* most requests in a row that are posted without IBV_SEND_SIGNALED */
 #define IB_SILENT_MAX 8u
 
 /* ---- life ---- */
@@ -39,8 +40,8 @@ static bool ib_queue_make(ib_queue_t *queue, ib_device_t *device)
         .qp_type = IBV_QPT_RC,
     };
 
-    /* Some devices refuse a long inline limit without reporting their maximum,
-     * so halve it until it is accepted. */
+    /* Some devices refuse a high limit of inline bytes without reporting their
+     * maximum, so halve the limit until it is accepted. */
     do {
         queue->qp = ibv_create_qp(pd, &init);
         if (queue->qp || init.cap.max_inline_data == 0)
@@ -100,8 +101,8 @@ void ib_queue_place(const ib_queue_t *queue, const ib_device_t *device,
     };
 }
 
-/* Returns true if packets need a global route header: on Ethernet, which has no
- * LIDs, and on InfiniBand beyond the subnet. */
+/* Returns true if packets need a global route header. They do on Ethernet,
+ * which has no LIDs, and on InfiniBand if the peer is in another subnet. */
 static bool ib_path_global(const ib_device_t *device, const ib_place_t *peer)
 {
     return ib_device_ethernet(device) || peer->lid == 0 ||
@@ -148,7 +149,8 @@ static bool ib_queue_to_send(ib_queue_t *queue, const ib_device_t *device,
         .max_rd_atomic = peer->rd_atomic < reads ? peer->rd_atomic : reads,
         .timeout = (uint8_t)path->timeout,
         .retry_cnt = (uint8_t)path->retry_count,
-        /* without limit: a peer that computes posts no receive buffers */
+        /* 7: retry without limit, because a peer that computes posts no receive
+         * buffers */
         .rnr_retry = 7,
     };
 
@@ -221,8 +223,8 @@ bool ib_queue_bind(ib_queue_t *queue, struct ibv_mw *window,
     return true;
 }
 
-/* Posts a marker, which completes after all other requests. Without it,
- * unsignalled requests that had succeeded would never be reported. */
+/* The marker that is posted here completes after all other requests. Without
+ * it, unsignalled requests that had succeeded would never be reported. */
 void ib_queue_abort(ib_queue_t *queue)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};

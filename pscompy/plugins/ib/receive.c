@@ -1,13 +1,14 @@
-/* Messages that arrive in receive buffers and in rings, and the reports of
- * credit that answer them. */
+/* Messages that arrive in receive buffers and in rings (ring.c), and the
+ * reports to the peer of how many of its messages were received, which are its
+ * credit. */
 #include <string.h>
 
 #include "ib.h"
 
 /* Processes the peer's report of how many messages it has received. A report
- * that was overtaken by a later one is valid too, however old it is: while a
+ * that a later one has overtaken is valid too, however old it is: while a
  * message waits in the ring, any number of reports may arrive through the
- * queue. Returns false if the report is impossible. */
+ * queue. Returns false if the peer reports messages that were never sent. */
 static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 {
     psc_credit_verdict_t verdict = psc_credit_confirm(&ep->kit.credit, taken);
@@ -19,9 +20,9 @@ static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 
 /* ---- messages ---- */
 
-/* Counts a message as received after its upcall has returned, because the peer
- * may then overwrite its slot in the ring. A peer that sends much is offered a
- * ring. */
+/* Counts a message of the peer as received. Called after the message's upcall
+ * has returned, because the peer may then overwrite the message's slot in the
+ * ring. Offers a ring to a peer that sends much. */
 static void ib_am_taken(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
@@ -32,8 +33,8 @@ static void ib_am_taken(ib_ep_t *ep)
         ib_ring_offer(ep);
 }
 
-/* Delivers an active message. The header is copied, because the peer may still
- * write to the ring. */
+/* Delivers an active message. Its header is copied first, because the peer may
+ * still write to the ring. */
 static void ib_am_arrived(ib_ep_t *ep, const psc_head_t *head,
                           const uint8_t *body, size_t len)
 {
@@ -68,8 +69,9 @@ static void ib_control_arrived(ib_ep_t *ep, const psc_head_t *head,
 }
 
 /* Handles a message. Active messages arrive through the ring or through the
- * queue, all others through the queue only. A message that was written into the
- * ring before the goodbye may be read after it. */
+ * receive queue, all other messages through the receive queue only. A message
+ * that was written into the ring before the goodbye may be read after the
+ * goodbye. */
 static void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len,
                        bool by_ring)
 {
@@ -93,8 +95,8 @@ static void ib_arrived(ib_ep_t *ep, const uint8_t *bytes, size_t len,
 
 /* ---- receive buffers ---- */
 
-/* Handles one completion of a receive. That of a write into a ring carries no
- * message; it only consumed a receive buffer. */
+/* Handles one completion of the receive queue. The completion of a write into a
+ * ring carries no message: the write only consumed a receive buffer. */
 static void ib_receive_one(ib_iface_t *iface, const struct ibv_wc *wc)
 {
     ib_queue_t *queue = ib_queue_find(&iface->queues, wc->qp_num);
@@ -123,9 +125,9 @@ static void ib_receive_all(ib_iface_t *iface, const struct ibv_wc *wcs, int n)
                       (unsigned)n - taken);
 }
 
-/* Takes up to as many completions as there are receive buffers. Messages in
- * rings are read before their completions, and each completion keeps a receive
- * buffer from being posted again until it is taken. */
+/* Takes completions of the receive queue, at most as many as there are receive
+ * buffers. Messages in rings are read before their completions are taken, and
+ * until a completion is taken its receive buffer cannot be posted again. */
 void ib_receive_poll(ib_iface_t *iface)
 {
     struct ibv_wc wcs[IB_BATCH];
@@ -160,8 +162,8 @@ static void ib_ring_take(ib_ep_t *ep)
     iface->drained = false;
 }
 
-/* Reads the rings of all endpoints. An upcall may end any endpoint, so the list
- * of endpoints is rotated instead of iterated. */
+/* Reads the rings of all endpoints. The upcall of a message may end any
+ * endpoint, so the list of endpoints is rotated instead of iterated. */
 void ib_ring_poll(ib_iface_t *iface)
 {
     for (uint32_t i = iface->n_rings; i > 0; i--) {

@@ -1,9 +1,10 @@
-/* Recovery of the bulk queue. If the peer's adapter refuses a put or get
- * because its key is stale, the queue pairs of both sides break, and the other
- * requests in flight are flushed. The endpoint must survive this. Both sides
- * reset and reconnect the queue under the next epoch number, send each other
- * the epoch, and post the flushed requests again. Repeating a put or get is
- * harmless, because its buffers belong to us until it has completed. */
+/* Recovery of the bulk queue, which carries puts and gets. If the peer's
+ * adapter refuses one of them because its key is stale, the queue pairs of both
+ * sides break, and the other requests in flight are flushed. The endpoint must
+ * survive this. Both sides reset and reconnect the queue pair under the next
+ * epoch number, send each other this number, and post the flushed requests
+ * again. Repeating a put or get is harmless, because its buffers belong to this
+ * transport until it has completed. */
 #include <errno.h>
 #include <string.h>
 
@@ -84,8 +85,8 @@ static void ib_recover_repost(ib_ep_t *ep)
     }
 }
 
-/* Completes the flushed puts and gets of an endpoint that has ended, with the
- * endpoint's error. */
+/* Completes the flushed puts and gets of an endpoint that has failed or closed,
+ * with the endpoint's error. */
 static void ib_recover_drop(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
@@ -118,8 +119,8 @@ static void ib_recover_step(ib_ep_t *ep)
     }
 }
 
-/* A completion callback may end any endpoint, so the loop stops after an
- * endpoint whose requests were completed with an error. */
+/* Continues the recoveries. A completion callback may end any endpoint, so the
+ * loop stops after an endpoint whose requests were completed with an error. */
 void ib_recover_poll(ib_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->recovering, ib_ep_t, recovering) {

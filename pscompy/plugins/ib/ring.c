@@ -18,8 +18,9 @@
 
 #include "ib.h"
 
-/* Body of OFFER: the location of the slots. Their number is the receiver's
- * window. */
+/* Body of the control message OFFER: where the slots of the ring are. Their
+ * number is the window of the side that sends OFFER (the messages that its peer
+ * may have in flight). */
 typedef struct ib_ring_offer {
     uint64_t address;
     uint32_t rkey, reserved;
@@ -52,7 +53,7 @@ void ib_ring_offer(ib_ep_t *ep)
                       "no ring for a peer: %s (ulimit -l; "
                       "PSP_IB_RDMA_PEERS)",
                       strerror(errno));
-        /* offer no further rings, because no more memory can be locked */
+        /* memory cannot be locked any more: offer no further rings */
         iface->settings.rings = iface->n_rings;
         return;
     }
@@ -122,8 +123,8 @@ void ib_ring_aim(const ib_ep_t *ep, ib_post_t *post)
 
 /* ---- reading ---- */
 
-/* Reads the serial with acquire order, so that the message is read after the
- * serial. */
+/* The serial in the tail is read with acquire order, so that the message is
+ * read after it. */
 const uint8_t *ib_ring_next(ib_ep_t *ep, size_t *len_p)
 {
     const ib_pool_t *ring = &ep->ring;

@@ -1,4 +1,4 @@
-/* Selecting the device, the port and the GID of a path. */
+/* Selects the device, its port and the GID for a path. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -49,8 +49,9 @@ static bool ib_port_choose(ib_device_t *device, const ib_choice_t *choice,
 
 /* ---- the GID ---- */
 
-/* Ranks a GID. RoCE v2 is above v1, because it can be routed; then global
- * addresses are above link-local ones, and IPv4 addresses highest. */
+/* Returns a rank by which GIDs are compared. A GID of RoCE v2 is above one of
+ * v1, because it can be routed; within a version, global addresses are above
+ * link-local ones, and IPv4 addresses highest. */
 static int ib_gid_merit(const struct ibv_gid_entry *entry)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -73,7 +74,8 @@ static bool ib_gid_best(ib_device_t *device, struct ibv_gid_entry *best_p)
                              0) != 0)
             continue;
         if (!ib_device_ethernet(device)) {
-            /* on InfiniBand the first entry is the port's own GID */
+            /* on InfiniBand the first entry of the GID table is the port's own
+             * GID */
             *best_p = entry;
             return true;
         }
@@ -149,14 +151,15 @@ static bool ib_device_try(ib_device_t *device, struct ibv_device *it,
 
 /* ---- paths ---- */
 
-/* Iterates over the ports that PSP_IB_HCA selects. */
+/* The state of a search through the ports that PSP_IB_HCA selects. */
 typedef struct ib_search {
     const ib_choice_t *choice;
     char *reason;
     struct ibv_device **list;
     int n;
-    ib_device_t found; /* the device and port with the wanted index */
-    unsigned paths; /* number of usable ports found so far */
+    /* the device and port of the path that is searched for */
+    ib_device_t found;
+    unsigned paths; /* number of usable ports that were found so far */
 } ib_search_t;
 
 static bool ib_search_try(ib_search_t *search, struct ibv_device *it, int port,
@@ -208,7 +211,8 @@ static void ib_search_all(ib_search_t *search)
     }
 }
 
-/* Tries one entry of PSP_IB_HCA: the name of a device with an optional port. */
+/* Tries one entry of PSP_IB_HCA: the name of a device, which may be followed by
+ * a port. */
 static void ib_search_entry(ib_search_t *search, const char *text, int len,
                             unsigned rail)
 {
@@ -232,8 +236,8 @@ static void ib_search_entry(ib_search_t *search, const char *text, int len,
               name, ibv_get_device_name(search->list[0]));
 }
 
-/* Tries the devices that the user named. The position in the list is the rail
- * number, whether the other entries work or not. */
+/* Tries the devices that PSP_IB_HCA names. The position in the list is the
+ * rail's id, even if other entries cannot be used. */
 static void ib_search_named(ib_search_t *search)
 {
     const char *at = search->choice->hca;
@@ -271,7 +275,7 @@ bool ib_device_select(ib_device_t *device, const ib_choice_t *choice,
     *device = search.found;
     device->paths = search.paths;
     if (device->context && !ib_choice_named(choice))
-        /* no report about devices that failed, because the user named none */
+        /* do not report devices that failed, because the user has named none */
         reason[0] = '\0';
     return device->context != NULL;
 }

@@ -1,12 +1,13 @@
-/* Sending messages: short ones are copied into the request itself, longer ones
- * into a buffer of the send pool. They are sent to the peer's shared receive
- * queue or written into the ring that the peer has offered. */
+/* Sending messages: a short message is copied into the request itself, a longer
+ * one into a buffer of the send pool. It is sent to the peer's shared receive
+ * queue or written into the ring that the peer has offered (ring.c). */
 #include <string.h>
 
 #include "ib.h"
 #include "pscompy/transport/kit/iov.h"
 
-/* Notifies the peer that later messages are written into its ring. */
+/* Notifies the peer that later messages are written into the ring that it has
+ * offered. */
 static psc_status_t ib_ring_switch(ib_ep_t *ep)
 {
     psc_status_t status = ib_control_send(&ep->kit, IB_KIND_SWITCH, NULL, 0);
@@ -26,8 +27,8 @@ static psc_status_t ib_am_may(ib_ep_t *ep)
     return ep->way == IB_WAY_OFFERED ? ib_ring_switch(ep) : PSC_OK;
 }
 
-/* Writes head, header and payload to `image`. The head reports the number of
- * messages received from the peer. */
+/* Writes the message to `image`: its head, the header and the payload. The head
+ * reports the number of messages received from the peer. */
 static size_t ib_image_make(ib_ep_t *ep, uint8_t *image, uint8_t id,
                             const void *header, uint8_t header_len,
                             const psc_iov_t *iov, size_t n_iov)
@@ -42,8 +43,8 @@ static size_t ib_image_make(ib_ep_t *ep, uint8_t *image, uint8_t id,
     return (size_t)(psc_iov_gather(at, iov, n_iov) - image);
 }
 
-/* Posts a message in a buffer of the pool, which the completion releases, or
- * inline if `buffer` is IB_NO_BUFFER. */
+/* Posts a message: from a buffer of the send pool, which the completion of the
+ * request frees, or inline if `buffer` is IB_NO_BUFFER. */
 static psc_status_t ib_image_post(ib_ep_t *ep, uint8_t *image, size_t len,
                                   uint32_t buffer)
 {

@@ -1,4 +1,4 @@
-/* The settings of PSP_IB_*: converts the table that Python has parsed into
+/* The settings of PSP_IB_*: converts the settings that Python has parsed into
  * ib_settings_t. Python has checked the ranges (config.py). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,16 +7,16 @@
 #include "ib.h"
 #include "pscompy/transport/kit/settings.h"
 
-/* a peer counts as busy, and is offered a ring, after this many messages */
+/* a peer that has sent this many messages is offered a ring (ring.c) */
 #define IB_BUSY_MESSAGES 64u
 #define IB_RECVS_LEAST 16u
 #define IB_SENDS_LEAST 4u
 #define IB_WINDOW_LEAST 4u
-/* receive buffers for control messages, which the window does not count */
+/* receive buffers for control messages, which need no credit of the window */
 #define IB_UNCOUNTED 8u
 
-/* Returns the MTU in bytes; 0 for "auto". Numbers up to 5 are values of enum
- * ibv_mtu. */
+/* Returns the MTU in bytes that `text` names; 0 for "auto". Numbers up to 5 are
+ * values of enum ibv_mtu. */
 static unsigned ib_settings_mtu(const char *text)
 {
     unsigned mtu = (unsigned)strtoul(text, NULL, 10);
@@ -38,8 +38,8 @@ static ib_choice_t ib_settings_choice(const psc_open_params_t *params)
 }
 
 /* Rounds n up to a power of two. Requests and messages are stored at their
- * serial number modulo a size; if the size is a power of two, the number may
- * wrap around. */
+ * serial number modulo a size; with a power of two this stays right when the
+ * serial number wraps around. */
 static uint32_t ib_power_of_two(uint32_t n)
 {
     uint32_t power = 1;
@@ -49,8 +49,8 @@ static uint32_t ib_power_of_two(uint32_t n)
     return power;
 }
 
-/* Sets after how many messages a peer is offered a ring, and how many rings
- * there may be. */
+/* Sets after how many messages a peer is offered a ring (ring.c), and how many
+ * rings there may be. */
 static void ib_settings_rings(const psc_open_params_t *params,
                               ib_settings_t *settings)
 {
@@ -73,7 +73,8 @@ static uint32_t ib_settings_at_most(uint32_t n, uint64_t bound, uint32_t least)
     return n < bound ? n : (uint32_t)bound;
 }
 
-/* Limits the number of buffers by their total bytes. */
+/* Limits the receive buffers, the send buffers and the slots of rings to about
+ * `bytes` bytes each. */
 static void ib_settings_bound(ib_settings_t *settings, uint64_t bytes)
 {
     uint64_t most = bytes / settings->buffer_size;
@@ -85,9 +86,9 @@ static void ib_settings_bound(ib_settings_t *settings, uint64_t bytes)
     settings->ring_slots = most;
 }
 
-/* Returns the number of receive buffers that the window needs. Receipt of a
- * message in a ring is reported before its receive buffer is posted again, so
- * twice the window may be in use. */
+/* Returns the number of receive buffers that the window requires. A peer learns
+ * that its message in a ring was received before the receive buffer that the
+ * message consumed is posted again, so twice the window may be in use. */
 static uint32_t ib_settings_needed(const ib_settings_t *settings)
 {
     return settings->window * (settings->rings > 0 ? 2 : 1) + IB_UNCOUNTED;

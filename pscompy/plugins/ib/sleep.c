@@ -1,6 +1,6 @@
 /* Sleeping: one epoll descriptor for the completion channel, the device's
- * asynchronous events and a clock. A completion raises an event only if one was
- * requested since the last event. */
+ * asynchronous events and a clock (timer). A completion raises an event only if
+ * an event was requested since the last one. */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 enum { IB_RECEIVING, IB_SENDING };
 
-/* The descriptors in the epoll set, which wake us. */
+/* The descriptors in the epoll set, any of which wakes us. */
 typedef enum ib_bell {
     IB_BELL_COMPLETIONS,
     IB_BELL_DEVICE,
@@ -54,7 +54,7 @@ static void ib_sleep_tick(ib_iface_t *iface)
 
 /* ---- events ---- */
 
-/* Takes one event of the completion channel. If there is another, the
+/* Takes one event of the completion channel. If there are more, the channel's
  * descriptor stays readable. */
 static void ib_sleep_completions(ib_iface_t *iface)
 {
@@ -67,15 +67,16 @@ static void ib_sleep_completions(ib_iface_t *iface)
     ibv_ack_cq_events(cq, 1);
 }
 
-/* Fails all connections of a device that has failed. */
+/* Fails all connections over a device that has reported a fatal error. */
 static void ib_sleep_lost(ib_iface_t *iface)
 {
     psc_list_for_each(kit, &iface->eps.endpoints, psc_kit_ep_t, link)
         psc_kit_ep_fail(kit, PSC_ERR_TRANSPORT, "the device has failed");
 }
 
-/* Logs the device's events. Only a fatal one ends connections: while a port is
- * down, a connection ends when its queue pair has used up its retries. */
+/* Logs the asynchronous events of the device. Only a fatal event ends
+ * connections: while a port is down, a connection ends when its queue pair has
+ * used up its retries. */
 static void ib_sleep_device(ib_iface_t *iface)
 {
     struct ibv_async_event event;
@@ -126,8 +127,9 @@ static psc_status_t ib_notice_want(ib_iface_t *iface, int which,
     return PSC_OK;
 }
 
-/* Returns true if a completion arrived before the event was requested. Such a
- * completion raises no event, so the queue is polled for it. */
+/* Returns true if a completion had arrived before an event was requested for
+ * the queue. Such a completion raises no event, so the queue is polled once for
+ * it. */
 static bool ib_arm_missed(ib_iface_t *iface, struct ibv_cq *cq)
 {
     if (ibv_poll_cq(cq, 1, &iface->early) <= 0)

@@ -1,5 +1,5 @@
-/* InfiniBand and RoCE by verbs: the operations table, and the life of an
- * interface. ib.h lists the files. */
+/* The transport for InfiniBand and RoCE by verbs: its operations table, and the
+ * life of an interface. ib.h lists the files. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,8 +53,8 @@ static void ib_iface_introduce(ib_iface_t *iface)
                   device->gid_index, domain);
 }
 
-/* Logs the devices that were asked for and are not available, and queues that
- * are shorter than the settings ask. */
+/* Logs which devices were asked for but are not available, and which queues are
+ * shorter than the settings ask. */
 static void ib_iface_note(ib_iface_t *iface, const psc_open_params_t *params)
 {
     const ib_choice_t *choice = &iface->settings.choice;
@@ -98,7 +98,7 @@ static psc_status_t ib_iface_start(ib_iface_t *iface,
 }
 
 static void ib_fini(psc_iface_t *self);
-static const psc_transport_ops_t ib_ops; /* defined below */
+static const psc_transport_ops_t ib_ops; /* defined at the end of this file */
 
 static psc_status_t ib_open(const psc_open_params_t *params,
                             psc_iface_t **iface_p)
@@ -220,7 +220,8 @@ static unsigned ib_progress(psc_iface_t *self)
     psc_kit_eps_send_credit(&iface->eps);
     if (!psc_list_empty(&iface->recovering))
         ib_recover_poll(iface);
-    /* Messages that have arrived are delivered before a failure is reported. */
+    /* A failure is reported only after the messages that have arrived are
+     * delivered. */
     if (!psc_list_empty(&iface->eps.failing) && iface->drained)
         iface->handled += psc_kit_eps_report(&iface->eps);
     iface->in_progress = false;

@@ -1,7 +1,8 @@
-/* Windows: a window gives a key for a part of a registration, valid until the
- * window is closed. Thus memory can stay registered although peers can no
- * longer access it. Windows of type 1 are opened and closed by requests to any
- * queue pair, in the order of its other requests. */
+/* Memory windows: a window has a key for a part of a registration, which is
+ * valid until the window is closed. Thus memory can stay registered although
+ * peers can no longer access it. A window of type 1 is opened and closed by a
+ * request to any queue pair, which is processed in the order of the other
+ * requests of that queue pair. */
 #include "cache.h"
 
 static bool ib_window_bind(ib_reg_t *reg, ib_queue_t *queue, uint64_t address,
@@ -10,7 +11,7 @@ static bool ib_window_bind(ib_reg_t *reg, ib_queue_t *queue, uint64_t address,
     struct ibv_mw_bind_info info = {
         .mr = reg->mr,
         .addr = address,
-        .length = len, /* length 0 closes the window */
+        .length = len, /* a window of length 0 is closed */
         .mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ,
     };
     ib_job_t job = {.buffer = IB_NO_BUFFER, .reg = reg};
@@ -24,8 +25,8 @@ static bool ib_window_bind(ib_reg_t *reg, ib_queue_t *queue, uint64_t address,
     return true;
 }
 
-/* Returns true if all bind requests in flight are in this queue; requests of
- * different queues are not ordered. */
+/* Returns true if all bind requests in flight for this window are in `queue`.
+ * Requests in different queues would be processed in any order. */
 static bool ib_window_orderly(const ib_reg_t *reg, const ib_queue_t *queue)
 {
     return reg->bindings == 0 || reg->queue == queue;
@@ -49,8 +50,8 @@ bool ib_window_open(ib_cache_t *cache, ib_reg_t *reg, ib_queue_t *queue,
     return true;
 }
 
-/* Destroys a window that cannot be closed by a request, or marks it as invalid
- * while bind requests are in flight. */
+/* Destroys a window that cannot be closed by a request. While bind requests are
+ * in flight, it only marks the window as invalid. */
 static void ib_window_break(ib_reg_t *reg)
 {
     reg->invalid = reg->bindings > 0;

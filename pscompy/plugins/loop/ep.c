@@ -1,6 +1,6 @@
-/* Endpoints. The upcalls ep_up and ep_failed are made by progress: they are
- * recorded as a notice, and a failure is reported only after the messages
- * before it are delivered. */
+/* Endpoints. The upcalls ep_up and ep_failed are made by progress: until then
+ * `notice` of the endpoint records which one is to be made. A failure is
+ * reported only after the messages that were sent before it are delivered. */
 #include <stdlib.h>
 
 #include "loop.h"
@@ -44,7 +44,8 @@ unsigned loop_iface_notify(loop_iface_t *iface)
     loop_ep_t *ep;
     unsigned n = 0;
 
-    /* restart the search after each upcall, because it may change the list */
+    /* search from the start after each upcall, which may change the list of
+     * endpoints */
     while ((ep = loop_ep_noted(iface))) {
         loop_notice_t notice = ep->notice;
 
@@ -101,7 +102,7 @@ static loop_ep_t *loop_ep_find(loop_iface_t *iface, const uint8_t *address,
     return NULL;
 }
 
-/* Connects two endpoints that have asked for each other. */
+/* Connects two endpoints, for each of which ep_connect has named the other. */
 static void loop_ep_pair(loop_ep_t *ep, loop_ep_t *peer)
 {
     static const char reason[] = "the two ends hold different tokens";
@@ -144,7 +145,8 @@ psc_status_t loop_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
 
 /* ---- closing ---- */
 
-/* Fails the endpoints that are connected to this one, or wait for it. */
+/* Fails the endpoint that is connected to this one, and the endpoints that wait
+ * for this one to connect. */
 static void loop_ep_leave(loop_ep_t *ep)
 {
     psc_list_for_each(other, &loop_ep_iface(ep)->eps, loop_ep_t, link) {
@@ -168,7 +170,7 @@ void loop_ep_close(psc_ep_t *self)
 
 psc_status_t loop_ep_stop(psc_ep_t *self)
 {
-    /* nothing to wait for: messages in flight are in slots of the interface */
+    /* return at once: messages in flight are in slots of the interface */
     (void)self;
     return PSC_OK;
 }

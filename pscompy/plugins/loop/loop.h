@@ -23,16 +23,20 @@
 #include "pscompy/transport/transport.h"
 
 #define LOOP_IOV_MAX 64u
-#define LOOP_DELIVER_MAX 64u     /* most messages in one progress */
-/* most bytes of one put or get, because it holds the worker's lock */
+/* most messages delivered in one call of progress */
+#define LOOP_DELIVER_MAX 64u
+/* Most bytes of one put or get. The worker's lock is held while they are
+ * copied. */
 #define LOOP_RMA_MAX (1u << 20)
-#define LOOP_ADDRESS_SIZE 16u /* interface's nonce 8, endpoint's id 8 */
+/* nonce of the interface, 8 bytes; id of the endpoint, 8 bytes */
+#define LOOP_ADDRESS_SIZE 16u
 
 typedef struct loop_ep loop_ep_t;
 
-/* A copied message in flight; the protocol may hold it as a psc_desc_t. */
+/* A copied message in flight. The protocol may hold the slot as a
+ * psc_desc_t. */
 typedef struct loop_slot {
-    psc_link_t link; /* in the interface's queue or its spare slots */
+    psc_link_t link; /* the list is `queue` or `spare` of the interface */
     loop_ep_t *to;
     uint8_t id, header_len;
     size_t len;
@@ -40,8 +44,9 @@ typedef struct loop_slot {
     uint8_t payload[];
 } loop_slot_t;
 
-/* A registered region. Its id holds its index in the table and how often that
- * entry was used, so that an id never becomes valid again. */
+/* A registered region. Its id combines its index in the table of regions and
+ * the number of times that this index was used, so that the id of a
+ * deregistered region never becomes valid again. */
 struct psc_mem {
     uint64_t id;
     uint8_t *base;
@@ -49,23 +54,24 @@ struct psc_mem {
 };
 
 typedef struct loop_place {
-    psc_mem_t *mem; /* NULL if the entry is free */
+    /* the registered region; NULL if this entry of the table is free */
+    psc_mem_t *mem;
     uint32_t uses;
 } loop_place_t;
 
 typedef struct loop_iface {
     psc_iface_t super;
-    size_t buffer_size; /* longest header plus payload */
-    uint32_t sendq_size; /* slots per receiving endpoint */
+    size_t buffer_size; /* most bytes of header plus payload of a message */
+    uint32_t sendq_size; /* slots that may be in use per receiving endpoint */
     uint64_t nonce; /* random; identifies this interface's addresses and keys */
     uint64_t next_id;
     psc_list_t eps;
-    psc_list_t queue; /* slots to deliver */
-    psc_list_t spare; /* slots for reuse */
-    /* endpoints with a notice: an upcall still to be made */
+    psc_list_t queue; /* slots whose messages are to be delivered */
+    psc_list_t spare; /* free slots */
+    /* number of endpoints for which an upcall (`notice`) is still to be made */
     unsigned n_notices;
     int event_fd;
-    /* armed: the core may sleep; rung: event_fd is readable */
+    /* armed: the core may sleep on event_fd; rung: event_fd is readable */
     bool armed, rung;
     loop_place_t *places;
     uint32_t n_places;
@@ -77,18 +83,20 @@ struct loop_ep {
     psc_ep_t super;
     psc_link_t link;
     uint64_t id;
-    bool asked; /* ep_connect was called: token and wanted are set */
+    bool asked; /* ep_connect was called: `token` and `wanted` are set */
     bool closed;
     uint8_t token[PSC_TOKEN_SIZE];
     uint64_t wanted; /* id of the peer that ep_connect named */
-    loop_ep_t *peer; /* the connected peer; NULL before and after */
+    loop_ep_t *peer; /* the connected peer; NULL if not connected */
     uint32_t queued; /* slots in use, including those that the protocol holds */
-    uint32_t waiting; /* `queued` slots that are not delivered yet */
+    /* slots of `queued` whose messages are not delivered yet */
+    uint32_t waiting;
     loop_notice_t notice;
-    /* the failure, with `reason`; valid if notice is LOOP_FAILS */
+    /* why the endpoint fails, with `reason`; valid if notice is LOOP_FAILS */
     psc_status_t status;
     const char *reason;
-    bool finished; /* fini was called; freed when the last slot is returned */
+    /* ep_fini was called; the endpoint is freed with its last slot */
+    bool finished;
 };
 
 static inline loop_iface_t *loop_ep_iface(const loop_ep_t *ep)
@@ -106,14 +114,14 @@ uintptr_t loop_transport(void);
 unsigned loop_iface_deliver(loop_iface_t *iface);
 
 /* Functions of ep.c. */
-/* Called by progress: makes the upcalls that endpoints have noted, and returns
- * their number. */
+/* Called by progress: makes the upcalls that endpoints have recorded in
+ * `notice`, and returns their number. */
 unsigned loop_iface_notify(loop_iface_t *iface);
-/* Frees the endpoint if it is finished and no slot refers to it. */
+/* Frees the endpoint if ep_fini was called and no slot refers to it. */
 void loop_ep_free_if_idle(loop_ep_t *ep);
 
 /* Functions of memory.c. */
-/* Deregisters all remaining regions. */
+/* Deregisters all regions of the interface that are still registered. */
 void loop_mem_end(loop_iface_t *iface);
 
 /* Functions of sleep.c. */

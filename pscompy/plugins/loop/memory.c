@@ -1,5 +1,6 @@
-/* Registration, put and get. A key names a region of this interface's table; it
- * is looked up at each use, so a deregistered region is refused. */
+/* Registration, put and get. A key names a region in the interface's table of
+ * regions. The region is looked up at each use of the key, so a key of a
+ * deregistered region is refused. */
 #include <stdlib.h>
 
 #include "loop.h"
@@ -116,7 +117,8 @@ psc_status_t loop_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
 
 /* ---- put and get ---- */
 
-/* Finds the bytes at `offset` of the key's region. */
+/* *at_p becomes the address of the bytes at `offset` of the region that the key
+ * names. Returns an error if the region does not contain them. */
 static psc_status_t loop_region(const psc_ep_t *self, const psc_rkey_t *rkey,
                                 uint64_t offset, size_t len, uint8_t **at_p)
 {
@@ -133,7 +135,7 @@ static psc_status_t loop_region(const psc_ep_t *self, const psc_rkey_t *rkey,
     return PSC_OK;
 }
 
-/* memmove, because source and destination may overlap in one process. */
+/* Uses memmove, because source and destination may overlap in one process. */
 psc_status_t loop_put(psc_ep_t *ep, const void *buffer, size_t len,
                       psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
                       psc_comp_t *comp)

@@ -1,5 +1,5 @@
-/* Receiving: slots with copied messages are delivered, and returned when the
- * protocol has read them. */
+/* Receiving: messages are delivered from the slots into which they were copied.
+ * A slot is free again when the protocol has read its message. */
 #include "loop.h"
 
 static void loop_slot_give_back(loop_iface_t *iface, loop_slot_t *slot)
@@ -16,7 +16,8 @@ void loop_desc_release(psc_iface_t *self, psc_desc_t *desc)
     loop_iface_t *iface = (loop_iface_t *)self;
 
     loop_slot_give_back(iface, (loop_slot_t *)desc);
-    loop_iface_wake(iface); /* a send that found no room may be tried again */
+    /* a send that found no free slot may be tried again */
+    loop_iface_wake(iface);
 }
 
 static void loop_slot_deliver(loop_iface_t *iface, loop_slot_t *slot)

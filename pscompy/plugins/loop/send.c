@@ -1,4 +1,5 @@
-/* Sending: messages are copied into slots, which progress delivers. */
+/* Sending: messages are copied into slots; progress delivers them from
+ * there. */
 #include <stdlib.h>
 
 #include "loop.h"

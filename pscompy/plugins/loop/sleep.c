@@ -1,4 +1,4 @@
-/* The descriptor on which the core sleeps. */
+/* The descriptor (eventfd) on which the core sleeps. */
 #include <unistd.h>
 
 #include "loop.h"

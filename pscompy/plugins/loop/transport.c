@@ -1,4 +1,4 @@
-/* The operations table, and the life of an interface. */
+/* The operations table of the transport loop, and the life of an interface. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void loop_slots_free(psc_list_t *slots)
         free(psc_container_of(link, loop_slot_t, link));
 }
 
-static const psc_transport_ops_t loop_ops; /* defined below */
+static const psc_transport_ops_t loop_ops; /* defined at the end of this file */
 
 static psc_status_t loop_iface_start(loop_iface_t *iface,
                                      const psc_open_params_t *params)

@@ -1,7 +1,8 @@
-/* Connecting: each side gives its channel the address of the peer's channel,
- * and both prove that they know the token (transport/kit/token_proof.h). The
- * channel keeps a hello, the first message of that proof, which arrives before
- * the acceptor knows its peer. */
+/* Connecting: each side gives its channel (psptl_channel_t) the address of the
+ * peer's channel, and both prove that they know the token in
+ * psc_connect_params_t (transport/kit/token_proof.h). The acceptor's channel
+ * keeps a hello, the first message of that proof, which arrives before the
+ * acceptor knows its peer. */
 #include "portals.h"
 #include "pscompy/transport/kit/clock.h"
 

@@ -5,7 +5,8 @@
 
 #include "portals.h"
 
-#define PORTALS_ADDRESS_MAGIC 0x74706370u /* "pcpt" */
+/* the bytes "pcpt", little-endian */
+#define PORTALS_ADDRESS_MAGIC 0x74706370u
 #define PORTALS_ADDRESS_VERSION 3u
 
 /* ---- creating ---- */
@@ -77,13 +78,15 @@ void portals_ep_close(psc_ep_t *self)
     (void)portals_ep_stop(self);
 }
 
-/* Returns PSC_OK when every message has been acknowledged, the goodbye last,
- * and PSC_INPROGRESS before that. */
+/* Returns PSC_OK when every message has been acknowledged, the last of which is
+ * the goodbye, and PSC_INPROGRESS before that. */
 psc_status_t portals_ep_stop(psc_ep_t *self)
 {
     portals_ep_t *ep = portals_ep(self);
 
-    if (ep->kit.goodbye || ep->cut) { /* no message can be delivered */
+    /* the peer has said goodbye or the channel has failed: no further message
+     * can be delivered */
+    if (ep->kit.goodbye || ep->cut) {
         psptl_channel_abort(ep->channel);
         ep->parting = false;
     }

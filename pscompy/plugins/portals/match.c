@@ -1,7 +1,8 @@
 /* Messages that the interface matches to posted receives: posting, sending,
- * receiving. They take credits like active messages; their `word` (half of the
- * header data of Portals) is the number of received messages, which active
- * messages carry in their head. */
+ * receiving. They take credits like active messages. The `word` of such a
+ * message (half of the header data of its put) is the number of messages that
+ * its sender has received; an active message carries this number in its
+ * psc_head_t. */
 #include <stdio.h>
 
 #include "portals.h"
@@ -94,7 +95,8 @@ psc_status_t portals_tag_put(psc_ep_t *self, uint64_t bits, const void *buffer,
 
 /* ---- receiving ---- */
 
-/* Reports a receive that has matched, whatever the state of the endpoint is. */
+/* Ends a receive, in every state of the endpoint: reports that a message has
+ * matched it, or that it is lost. */
 static void portals_tag_report(psc_tag_recv_t *recv,
                                const psptl_tagged_t *message,
                                psc_status_t status)

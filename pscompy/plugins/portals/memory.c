@@ -1,13 +1,15 @@
-/* Registration, put and get. A registration is a region of the driver, and its
- * key contains the match bits of the region. */
+/* Registration, put and get. A registration is a region of the driver
+ * (psptl_region_t), and its remote key contains the match bits of the
+ * region. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "portals.h"
 
-#define PORTALS_RKEY_MAGIC 0x6b727470u /* "ptrk" */
+#define PORTALS_RKEY_MAGIC 0x6b727470u /* the bytes "ptrk", little-endian */
 
-/* A remote key, in the format in which it is sent. */
+/* A remote key: what a peer must know to put to or get from a region. This is
+ * also the format in which it is sent. */
 struct psc_rkey {
     uint32_t magic, reserved;
     uint64_t bits, len;
@@ -102,7 +104,8 @@ psc_status_t portals_mem_revoke(psc_iface_t *self, psc_mem_t *mem)
 
     if (psptl_region_revoke(iface->device, (psptl_region_t *)mem))
         return PSC_OK;
-    /* a thread may sleep on the descriptor: the alarm wakes it to ask again */
+    /* a thread may sleep on the interface's descriptor: the alarm wakes it, so
+     * that it tries the revocation again */
     if (iface->armed)
         portals_sleep_until(iface);
     return PSC_INPROGRESS;

@@ -16,11 +16,11 @@
  * An endpoint is a channel of the driver. A peer may have RECVQ_SIZE messages
  * in flight that this side has not reported as taken. Every message carries the
  * number of messages that its sender has taken; if no message goes back, a
- * credit message does. Credits and the goodbye are outside the window. At most
- * two credits can be unread, because each answers half a window. So the receive
- * ring has room for these three, for the message that is being read, and for
- * two messages of the driver itself (a fence and its answer, see
- * psptl/deferred.h). */
+ * credit message does. Credit messages and the goodbye (the last message) are
+ * not counted among these. At most two credit messages can be unread, because
+ * each reports half of RECVQ_SIZE. So the receive ring has room for these
+ * three, for the message that is being read, and for two messages of the driver
+ * itself (a fence and its answer, see psptl/deferred.h). */
 #pragma once
 
 #include "psptl/psptl.h"
@@ -30,7 +30,7 @@
 
 _Static_assert(PSPTL_REASON_MAX <= PSC_REASON_MAX, "the same buffers");
 
-/* calls of progress between two polls of the clock */
+/* calls of portals_progress between two reads of the endpoints' timer */
 #define PORTALS_QUIET_POLLS 4096u
 /* nanoseconds between two polls of a Portals library that has no file
  * descriptors to sleep on */
@@ -43,9 +43,10 @@ _Static_assert(PSPTL_REASON_MAX <= PSC_REASON_MAX, "the same buffers");
 
 typedef struct portals_settings {
     psptl_settings_t driver;
-    /* name of the interface that this path uses */
+    /* name of the network interface that this path uses */
     char interface[PORTALS_NAME_MAX];
-    /* index of this path; number of paths (one per configured interface) */
+    /* index of this path among the paths, and number of paths (one for each
+     * interface in PSP_PORTALS_INTERFACE) */
     unsigned path, paths;
     int64_t connect_ns, keepalive_ns;
 } portals_settings_t;
@@ -57,20 +58,22 @@ typedef struct portals_iface {
     portals_settings_t settings;
     psptl_device_t *device;
     psc_kit_eps_t eps;
-    unsigned handled; /* events handled in this call of progress */
+    /* events handled in the current call of portals_progress */
+    unsigned handled;
     unsigned polls;
     bool in_progress;
     bool armed;
     int epoll, alarm;
-    /* number of event queues with a file descriptor; 0 if the library has
-     * none */
+    /* number of event queues with a file descriptor; 0 if the Portals library
+     * offers no descriptors */
     unsigned n_fds;
-    int64_t alarm_ns; /* when the alarm expires; INT64_MAX: never */
+    /* time at which the timer `alarm` expires; INT64_MAX: the timer is off */
+    int64_t alarm_ns;
 } portals_iface_t;
 
 /* ---- endpoints ---- */
 
-/* The address of an endpoint, as ep_address packs it. */
+/* The address of an endpoint, as portals_ep_address packs it. */
 typedef struct portals_address {
     uint32_t magic;
     uint16_t version;
@@ -82,8 +85,9 @@ typedef struct portals_address {
 typedef struct portals_ep {
     psc_kit_ep_t kit;
     psptl_channel_t *channel;
-    bool parting; /* the goodbye is still to be sent */
-    bool cut; /* the channel has failed */
+    /* the goodbye, the last message to the peer, is still to be sent */
+    bool parting;
+    bool cut; /* the driver has reported that the channel failed */
     portals_address_t peer;
 } portals_ep_t;
 
@@ -118,10 +122,12 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
 
 psc_status_t portals_sleep_open(portals_iface_t *iface);
 void portals_sleep_close(portals_iface_t *iface);
-/* Called by progress: resets the alarm, and does what is due at the timer of
- * the endpoints. */
+/* Called by portals_progress: resets `alarm` if it has expired. If the
+ * endpoints' timer has expired, fails endpoints that have not connected in
+ * time, and pings silent peers. */
 void portals_sleep_look(portals_iface_t *iface);
-/* Sets the alarm to the time of the next resend or poll. */
+/* Sets `alarm` to the time at which portals_progress has work to do even
+ * without an event, such as a resend. */
 void portals_sleep_until(portals_iface_t *iface);
 
 /* ---- ep.c ---- */
@@ -133,14 +139,14 @@ void portals_ep_free(psc_kit_ep_t *kit);
 
 /* ---- send.c ---- */
 
-/* Sends a control message of this `kind`, such as a credit report. `kit` is the
- * member of a portals_ep_t. */
+/* Sends a control message of this `kind`, such as a report of taken messages.
+ * `kit` is the member `kit` of a portals_ep_t. */
 psc_status_t portals_control_send(psc_kit_ep_t *kit, uint8_t kind,
                                   const void *body, size_t len);
 /* Returns PSC_OK if a message of this length may be sent now. */
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len);
-/* Notes how many messages the peer has taken. Returns false if that is more
- * than were sent. */
+/* Notes that the peer has taken `taken` of this endpoint's messages. Returns
+ * false if that is more than were sent. */
 bool portals_credit_take(portals_ep_t *ep, uint32_t taken);
 
 /* ---- receive.c ---- */

@@ -16,8 +16,9 @@ static psptl_choice_t portals_setting_provider(const psc_open_params_t *params)
                                          : PSPTL_CHOICE_AUTO;
 }
 
-/* Finds the interface of this path in PSP_PORTALS_INTERFACE: each item of the
- * list is a path, and its index is the rail's id. */
+/* Finds the interface of path number params->path in PSP_PORTALS_INTERFACE:
+ * each item of the list is a path (a rail), and paths are numbered in the order
+ * of the list. */
 static void portals_settings_path(const psc_open_params_t *params,
                                   portals_settings_t *settings)
 {

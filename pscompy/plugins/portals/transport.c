@@ -7,7 +7,7 @@
 
 #include "portals.h"
 
-/* ---- calls of the driver ---- */
+/* ---- upcalls from the driver ---- */
 
 static void portals_room(void *owner)
 {
@@ -42,7 +42,8 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
 
     if (status != PSC_OK)
         return status;
-    /* matching needs the upcall for messages without a receive */
+    /* the interface can match messages only if there is the upcall
+     * tag_unexpected, for messages without a receive */
     if (!params->up->tag_unexpected)
         iface->settings.driver.matching = false;
     iface->device = psptl_device_open(&iface->settings.driver, &portals_owner,
@@ -58,7 +59,8 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
 }
 
 static void portals_fini(psc_iface_t *self);
-static const psc_transport_ops_t portals_ops; /* defined below */
+/* the table is defined at the end of this file */
+static const psc_transport_ops_t portals_ops;
 
 static psc_status_t portals_open(const psc_open_params_t *params,
                                  psc_iface_t **iface_p)
@@ -166,8 +168,8 @@ static unsigned portals_progress(psc_iface_t *self)
         portals_sleep_look(iface);
     iface->handled += psptl_device_poll(iface->device);
     psc_kit_eps_send_credit(&iface->eps);
-    /* Messages were delivered above, before the end of their endpoint is
-     * reported. */
+    /* psptl_device_poll has delivered an endpoint's messages before the
+     * endpoint's end is reported here. */
     if (!psc_list_empty(&iface->eps.failing))
         iface->handled += psc_kit_eps_report(&iface->eps);
     iface->in_progress = false;

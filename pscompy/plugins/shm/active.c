@@ -2,8 +2,8 @@
  *
  * The first SHM_ACTIVE_MIN endpoints that are up are active, and so is each
  * endpoint that has received something. If more than SHM_ACTIVE_MIN are active,
- * those that have received nothing between two looks (shm_active_look) become
- * idle:
+ * those that have received nothing between two looks (calls of shm_active_look)
+ * become idle. The states of an endpoint (shm_watch_t):
  *
  *   POLLED  active
  *   NOTED   active; the flag `sleeping` of the ring is SHM_WAKE_BOARD, by
@@ -12,11 +12,11 @@
  *   BELL    not active; the flag is SHM_WAKE_BOARD | SHM_WAKE_BELL, because
  *           this process has slept since
  *
- * The peer publishes a record and then reads the flag; a look sets the flag,
- * and the next look reads the ring before it makes the endpoint idle. Between
- * the two steps is a fence on either side, as described in sleep.c. So either
- * the peer sees the flag, or the look sees the record. An endpoint that begins
- * as idle has the flag set before its peer is up.
+ * The peer publishes a record and then reads the flag `sleeping`; one look sets
+ * the flag, and the next look reads the ring before it makes the endpoint idle.
+ * Between the two steps is a fence on either side, as described in sleep.c. So
+ * either the peer sees the flag, or the look sees the record. An endpoint that
+ * begins as idle has the flag set before its peer is up.
  *
  * The board is a hint that other peers may spoil. Therefore the rings of idle
  * endpoints are read before this process sleeps (sleep.c), and every
@@ -82,8 +82,9 @@ void shm_active_add(shm_ep_t *ep)
     ep->watch = SHM_WATCH_POLLED;
 }
 
-/* Makes the endpoint active or idle. A bit of the board that was set before
- * this call has been ignored; its record is in the ring. */
+/* Makes the endpoint active or idle. If the peer has set its bit on our board
+ * before this call, the bit was ignored, but the record is in the ring, which
+ * is checked here. */
 void shm_active_begin(shm_ep_t *ep)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -148,8 +149,8 @@ bool shm_active_scan(shm_iface_t *iface)
 
 /* ---- becoming idle ---- */
 
-/* Progress may be iterating over the active endpoints: the one that takes the
- * place of `ep` misses one pass at most. */
+/* Progress may be iterating over the active endpoints: the endpoint that takes
+ * the place of `ep` in the array misses one pass at most. */
 void shm_active_remove(shm_ep_t *ep)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -196,8 +197,8 @@ static void shm_active_age(shm_ep_t *ep)
     iface->n_idle++;
 }
 
-/* Makes endpoints idle that have received nothing since the last look; those
- * that became active first become idle first. */
+/* Makes endpoints idle that have received nothing since the last look;
+ * endpoints that became active first become idle first. */
 void shm_active_look(shm_iface_t *iface)
 {
     uint32_t n, kept = 0, may_leave;

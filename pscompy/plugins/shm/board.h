@@ -16,7 +16,8 @@
 
 #define SHM_BOARD_WORDS 64u
 #define SHM_BOARD_BITS (64u * SHM_BOARD_WORDS)
-#define SHM_NO_BIT SHM_BOARD_BITS /* given if all bits of a board are taken */
+/* stands for "no bit": all bits of the board are taken */
+#define SHM_NO_BIT SHM_BOARD_BITS
 
 typedef struct shm_board {
     _Alignas(128) _Atomic uint64_t groups; /* bit w: words[w] is not 0 */
@@ -25,7 +26,7 @@ typedef struct shm_board {
 
 _Static_assert(sizeof(shm_board_t) <= 4096, "one page");
 
-/* Creates a sealed memfd with a board. */
+/* Creates a sealed memfd that holds a board. */
 psc_status_t shm_board_create(int *fd_p);
 /* Maps the board at the start of a file of this length. Returns
  * PSC_ERR_PROTOCOL if `fd` is not such a file. */

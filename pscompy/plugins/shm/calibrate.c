@@ -13,10 +13,11 @@
 #define SHM_TRIAL_LONG (32u << 10)
 #define SHM_TRIAL_SHORT (8u << 10)
 #define SHM_TRIAL_ROUNDS 16
-/* Rounds that are always made: the first cross-memory attach of a process takes
- * four times as long as later ones. */
+/* Rounds of measurement that are always made: the first cross-memory attach of
+ * a process takes four times as long as later ones. */
 #define SHM_TRIAL_LEAST 4
-/* time after which no further round begins, if the times are plausible */
+/* nanoseconds after which no further round of measurement begins, if the
+ * measured times are plausible */
 #define SHM_TRIAL_NS 50000
 /* The time that a byte of a stream of cache lines takes to a near core. */
 #define SHM_NEAR_NS_PER_BYTE 0.1

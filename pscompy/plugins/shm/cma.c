@@ -14,9 +14,9 @@
  * A process can be stopped between reading the seal and writing the data.
  * Therefore the writer of a put stores the seal in `writing` of the ring's
  * control page before it reads the seal, and clears `writing` after the data is
- * written. The owner breaks the seal and then reads `writing`. With a fence
- * between the two steps on either side, either the writer finds the seal
- * broken, or the owner sees that it has to wait for the writer. */
+ * written. The owner breaks the seal and then reads `writing`. Each side has a
+ * fence between its two steps, so either the writer finds the seal broken, or
+ * the owner sees that it has to wait for the writer. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -35,8 +35,9 @@ static psc_status_t shm_cma_error(int error)
     return error == ESRCH ? PSC_ERR_PEER_LOST : PSC_ERR_TRANSPORT;
 }
 
-/* Copies all pieces. The kernel may stop half way at the end of a mapping;
- * continuing from there either succeeds or returns the error. */
+/* Copies all pieces between this process and another. The kernel may stop half
+ * way at the end of a mapping; continuing from there either succeeds or returns
+ * the error. */
 static psc_status_t shm_cma_move(shm_cma_fn_t move, pid_t pid,
                                  struct iovec *local, struct iovec *remote,
                                  unsigned long n)
@@ -87,8 +88,9 @@ static psc_status_t shm_cma_read_seal(const shm_ep_t *ep,
     return status == PSC_OK && seal != rkey->seal ? PSC_ERR_INVALID : status;
 }
 
-/* The seal is read after the data, so the data was read while the seal was
- * valid. If the memory cannot be read, the cause may be a broken seal. */
+/* The seal (number that is 0 once the memory is deregistered) is read after the
+ * data, so the data was read while the seal was valid. If the memory cannot be
+ * read, the cause may be a broken seal. */
 psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                           const psc_rkey_t *rkey, uint64_t offset)
 {
@@ -107,8 +109,8 @@ psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                                                           : status;
 }
 
-/* True if the peer has closed the link; the peer may then have freed its
- * memory. */
+/* Returns true if a letter (the last packet of a peer, see link.c) shows that
+ * the peer has closed the link; the peer may then have freed its memory. */
 static bool shm_link_ended(const shm_link_t *link)
 {
     uint32_t kind = shm_link_letter(link);
@@ -208,8 +210,9 @@ bool shm_cma_reads(const shm_ep_t *ep, uint8_t mode, uint64_t probe,
            memcmp(seen, nonce, sizeof seen) == 0;
 }
 
-/* Reads the peer's probe, and then writes the peer's echo. A process id of
- * another name space, or one that was reused, is detected by the read. */
+/* Reads the peer's probe (random bytes), and then writes them to the peer's
+ * echo. If the peer's process id belongs to another name space, or was reused,
+ * the bytes differ. */
 bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer)
 {
     return shm_cma_reads(ep, offer->cma, offer->probe, offer->nonce) &&

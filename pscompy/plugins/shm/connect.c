@@ -23,7 +23,7 @@ static bool shm_address_unpack(const uint8_t *from, size_t len,
 }
 
 /* Connects an endpoint to itself: maps both ends of one ring in one process. No
- * trial is needed. */
+ * trial (trial.c) is needed. */
 static psc_status_t shm_ep_connect_self(shm_ep_t *ep)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -144,7 +144,7 @@ static bool shm_packet_valid(const shm_packet_t *packet, ssize_t len)
 }
 
 /* Receives and processes one packet. Returns false if there is none, or if the
- * link is dead. */
+ * link was closed. */
 static bool shm_link_step(shm_link_t *link)
 {
     shm_packet_t packet;
@@ -176,8 +176,8 @@ void shm_link_ready(shm_source_t *socket, uint32_t events)
     shm_link_step(psc_container_of(socket, shm_link_t, socket));
 }
 
-/* Processes the peer's letter like the packet that it replaces. The link ends
- * with the letter. */
+/* Processes the peer's letter (its last packet, in the control page of its
+ * ring) like any packet. The link ends with it. */
 static void shm_letter_take(shm_link_t *link)
 {
     shm_packet_t packet = {.version = SHM_PACKET_VERSION};
@@ -202,8 +202,8 @@ void shm_letters_take(shm_iface_t *iface)
         shm_letter_take(link);
 }
 
-/* The peer's process has ended; packets and letters that it sent before are
- * still processed. */
+/* The peer's process has ended; the packets, or the letter, that it sent before
+ * are still processed. */
 void shm_process_ready(shm_source_t *process, uint32_t events)
 {
     shm_link_t *link = psc_container_of(process, shm_link_t, process);

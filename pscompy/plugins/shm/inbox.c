@@ -1,4 +1,5 @@
-/* How ranks of a job connect by inboxes, without a socket (inbox.h). */
+/* How ranks of a job connect by inboxes (memory files with rings), without a
+ * socket (inbox.h). */
 #include "inbox.h"
 
 #include <errno.h>
@@ -57,8 +58,8 @@ static void shm_inbox_write_card(shm_iface_t *iface)
     shm_card_prove(card, iface->key, card->proof);
 }
 
-/* Creates the table of endpoints by rank, of which only used pages take memory.
- * Returns NULL if no memory is left. */
+/* Creates the table of endpoints by rank (iface->ranks), of which only used
+ * pages take memory. Returns NULL if no memory is left. */
 static shm_ep_t **shm_ranks_create(void)
 {
     void *ranks = mmap(NULL, SHM_RANKS_SIZE, PROT_READ | PROT_WRITE,
@@ -107,7 +108,7 @@ bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name)
                             iface->listener.job, rank) < SHM_PATH_MAX;
 }
 
-/* Another rank's inbox, while that rank is called. */
+/* Another rank's inbox, while this process offers that rank a connection. */
 typedef struct shm_there {
     /* id of the rank's process, and number of its descriptor of the inbox */
     int pid, number;
@@ -116,8 +117,9 @@ typedef struct shm_there {
      * more. */
     int process;
     int fd; /* our descriptor of the inbox */
-    shm_inbox_t *inbox; /* mapping of its first page */
-    shm_card_t card; /* a copy of the card in that page */
+    shm_inbox_t *inbox; /* mapping of the inbox's first page */
+    /* copy of inbox->card, the data by which others reach the rank */
+    shm_card_t card;
 } shm_there_t;
 
 static bool shm_there_locate(const shm_iface_t *iface, int rank,
@@ -179,8 +181,8 @@ static void shm_there_close(shm_there_t *there)
         close(there->process);
 }
 
-/* Opens the rank's inbox, which its process holds. Returns false if there is
- * none. */
+/* Opens the rank's inbox through the process that holds it, and maps its first
+ * page. Returns false if there is none. */
 static bool shm_there_open(const shm_iface_t *iface, int rank,
                            shm_there_t *there)
 {
@@ -199,8 +201,8 @@ static bool shm_there_open(const shm_iface_t *iface, int rank,
     return false;
 }
 
-/* Checks the card of the rank's inbox. Returns NULL, or the reason why the rank
- * cannot be connected. */
+/* Checks the card (struct shm_card) of the rank's inbox. Returns NULL, or the
+ * reason why the rank cannot be connected. */
 static const char *shm_card_check(const shm_iface_t *iface, int rank,
                                   const shm_there_t *there)
 {
@@ -221,7 +223,7 @@ static const char *shm_card_check(const shm_iface_t *iface, int rank,
 }
 
 /* Sets our bit on the board of the rank's inbox, and wakes the thread of the
- * rank that looks at it. */
+ * rank that looks at the board. */
 static void shm_there_knock(const shm_iface_t *iface, const shm_there_t *there)
 {
     int knock;
@@ -250,7 +252,8 @@ void shm_call_check(shm_ep_t *ep)
                     ep->rank);
 }
 
-/* Makes a rank whose call was refused look at the board of its inbox. */
+/* Tells a rank that its offer was refused: sets our bit on the board of its
+ * inbox, and wakes it. */
 static void shm_call_tell(shm_iface_t *iface, int rank)
 {
     shm_there_t there;
@@ -263,7 +266,7 @@ static void shm_call_tell(shm_iface_t *iface, int rank)
     shm_there_close(&there);
 }
 
-/* Refuse a rank that asks for a connection, and to which no endpoint leads. */
+/* Refuses the offer of a rank for which this process has no endpoint. */
 static void shm_call_refuse(shm_iface_t *iface, int rank)
 {
     shm_ring_t ring = {0};
@@ -279,9 +282,10 @@ static void shm_call_refuse(shm_iface_t *iface, int rank)
 
 /* ---- calling ---- */
 
-/* Watches the rank's process and opens its bell, in this order: the bell opens
- * only if the process has not ended, so no other one can have had its id when
- * the watch began. Returns NULL, or the reason of a failure. */
+/* Watches the rank's process and opens its bell (the pipe that wakes it), in
+ * this order: the bell opens only if the process has not ended, so no other one
+ * can have had its id when the watch began. Returns NULL, or the reason of a
+ * failure. */
 static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
 {
     ep->link->pid = ep->pid = there->pid;
@@ -295,8 +299,8 @@ static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
 }
 
 /* Connects the endpoint to the memory of the rank: maps both rings, and opens
- * its bell. Takes ownership of the inbox's first page. Returns NULL, or the
- * reason of a failure. */
+ * the rank's bell (the pipe that wakes it). Takes ownership of the mapping
+ * there->inbox. Returns NULL, or the reason of a failure. */
 static const char *shm_call_map(shm_ep_t *ep, const shm_there_t *there)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -329,8 +333,9 @@ static const char *shm_call_map(shm_ep_t *ep, const shm_there_t *there)
     return NULL;
 }
 
-/* Offers the connection to the rank. If the rank has called before, the next
- * pass takes the offer of the rank; else the rank is called. */
+/* Offers the connection to the rank. If the rank has made an offer before, the
+ * next pass of progress takes that offer; else the rank is woken, to take
+ * ours. */
 static void shm_call_offer(shm_ep_t *ep, const shm_there_t *there)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -350,7 +355,7 @@ static void shm_call_offer(shm_ep_t *ep, const shm_there_t *there)
     } else {
         shm_ep_tell(ep);
         shm_board_set(&iface->inbox->board, (uint32_t)ep->rank);
-        /* the next pass of progress reads the board */
+        /* the next pass of progress reads the board of our inbox */
         iface->idle_polls = UINT32_MAX - 1;
     }
 }

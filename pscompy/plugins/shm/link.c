@@ -1,12 +1,14 @@
-/* A Unix socket to one peer, used until both endpoints are up. It carries whole
- * packets with descriptors beside them. trial.c defines the packets' meaning.
+/* A link: a Unix socket to one peer, used until both endpoints are up. It
+ * carries whole packets with descriptors beside them. trial.c defines the
+ * packets' meaning.
  *
  * If each side watches a pidfd of the other's process, their socket (a
  * descriptor on each side) is closed once they are up. The last packet (a
  * goodbye, a refusal, or the end of the link) is then written as a letter into
- * the control page of the ring that its sender created, and the sender rings
- * the bell. A side writes one letter only; later packets are dropped. After the
- * bell was drained the letters are always checked, so none is missed. */
+ * the control page of the ring that its sender writes, and the sender writes to
+ * the peer's bell (a pipe), to wake the peer. A side writes one letter only;
+ * later packets are dropped. A process that has drained its bell always checks
+ * the letters, so none is missed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,9 +33,9 @@ const char *shm_link_why(int error)
 
 /* ---- sending ---- */
 
-/* Returns true if the last packet may be written as a letter. Before the last
- * packet of the trial only the socket is used; after it the peer may have
- * closed its socket. */
+/* Returns true if the last packet may be written as a letter (see the head of
+ * this file). Before the last packet of the trial only the socket is used;
+ * after it the peer may have closed its socket. */
 static bool shm_letter_usable(const shm_link_t *link)
 {
     return link->ep != NULL && link->ep->bell >= 0 &&
@@ -94,7 +96,7 @@ void shm_link_part(shm_link_t *link, shm_packet_t *packet)
         shm_link_close(link);
 }
 
-/* Send the peer the reason of the refusal. The link must not be used
+/* Send the peer the reason of the refusal. The caller must not use the link
  * afterwards. */
 void shm_link_refuse(shm_link_t *link, const char *reason)
 {
@@ -169,8 +171,8 @@ shm_link_t *shm_link_create(shm_iface_t *iface, int fd)
     return link;
 }
 
-/* All changes of stage are made here, with the counters that depend on the
- * stage. */
+/* All changes of a link's stage are made here, with the counters that depend on
+ * the stage. */
 void shm_link_enter(shm_link_t *link, shm_stage_t stage)
 {
     shm_iface_t *iface = link->iface;
@@ -185,7 +187,7 @@ void shm_link_enter(shm_link_t *link, shm_stage_t stage)
     link->stage = stage;
 }
 
-/* Ask the kernel for the peer's user and process, then watch the socket. The
+/* Asks the kernel for the peer's user and process, then watches the socket. The
  * process id is 0 if it is not visible in our name space. */
 psc_status_t shm_link_identify(shm_link_t *link, char *reason)
 {
@@ -211,8 +213,9 @@ psc_status_t shm_link_identify(shm_link_t *link, char *reason)
     return PSC_OK;
 }
 
-/* If the peer answers after this call, the pidfd denotes the peer: its process
- * id was not reused before. */
+/* Opens a pidfd of the peer's process and watches it. If the peer answers after
+ * this call, the pidfd denotes the peer: its process id was not reused
+ * before. */
 void shm_link_guard(shm_link_t *link)
 {
     if (link->pid <= 0 || link->process.fd >= 0)

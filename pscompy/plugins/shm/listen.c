@@ -54,8 +54,9 @@ static bool shm_listener_deserted(const struct sockaddr_un *address)
     return refused;
 }
 
-/* Returns true if the process that made this entry has ended. An inbox's name
- * leads into /proc, where a process that has ended has no files. */
+/* Returns true if the process that made this entry of a folder has ended. An
+ * inbox's name leads into /proc, where a process that has ended has no
+ * files. */
 static bool shm_entry_deserted(const char *name,
                                const struct sockaddr_un *address)
 {
@@ -66,8 +67,8 @@ static bool shm_entry_deserted(const char *name,
 }
 
 /* Returns true if the folder is private and not recent. Recent folders are
- * skipped, so that hundreds of processes that start together do not dial each
- * other's sockets. */
+ * skipped, so that hundreds of processes that start together do not connect to
+ * each other's sockets. */
 static bool shm_folder_old(const char *path, uid_t uid)
 {
     struct stat status;
@@ -130,8 +131,9 @@ static void shm_listener_base(shm_iface_t *iface, const char *base, char *found,
         snprintf(found, room, "%s", P_tmpdir);
 }
 
-/* Creates the folder and two names in it: `temporary` to bind to, and
- * listener->path, which is part of the address. */
+/* Creates the private folder and two names in it: `temporary`, to which the
+ * socket is bound, and listener->path, its later name, which is part of the
+ * addresses of endpoints. */
 static psc_status_t shm_listener_name(shm_iface_t *iface, const char *base,
                                       char *temporary, char *reason)
 {
@@ -165,7 +167,8 @@ static psc_status_t shm_listener_name(shm_iface_t *iface, const char *base,
     return PSC_OK;
 }
 
-/* The socket receives its public name only after listen(). */
+/* Creates the listening socket. It receives the name that peers use only after
+ * listen(). */
 static int shm_listener_listen(const shm_listener_t *listener,
                                const char *temporary)
 {
@@ -184,9 +187,9 @@ static int shm_listener_listen(const shm_listener_t *listener,
 
 /* ---- accepted sockets ---- */
 
-/* Closes the oldest link that has not named an endpoint, to make room for a new
- * one; a legitimate peer names its endpoint at once. Returns false if there is
- * no such link. */
+/* Closes the oldest link whose peer has not named the endpoint that it wants,
+ * to make room for a new link; a legitimate peer names the endpoint at once.
+ * Returns false if there is no such link. */
 static bool shm_listener_push_out(shm_iface_t *iface)
 {
     psc_list_for_each(link, &iface->links, shm_link_t, listed) {
@@ -207,7 +210,8 @@ static void shm_listener_pause(shm_iface_t *iface)
     shm_timer_run(iface, +1);
 }
 
-/* Called by every tick of the timer. Tries to accept again. */
+/* Called by every tick of the timer. Watches the listening socket again if
+ * accept() had failed. */
 void shm_listener_resume(shm_iface_t *iface)
 {
     if (!iface->listener.paused)
@@ -232,7 +236,8 @@ static void shm_listener_admit(shm_iface_t *iface, int fd)
     }
     link->since = psc_clock_now();
     shm_link_enter(link, SHM_STAGE_ANONYMOUS);
-    link->socket.ready(&link->socket, 0); /* the hello may be there already */
+    /* the peer's first packet, the hello, may have arrived already */
+    link->socket.ready(&link->socket, 0);
 }
 
 static void shm_listener_failed(shm_iface_t *iface, int error)
@@ -240,7 +245,8 @@ static void shm_listener_failed(shm_iface_t *iface, int error)
     if (error == EAGAIN || error == EINTR || error == ECONNABORTED)
         return;
     if (!shm_link_exhausted(error) || !shm_listener_push_out(iface))
-        shm_listener_pause(iface); /* do not retry in every pass */
+        /* accept() is not retried in every pass of progress */
+        shm_listener_pause(iface);
 }
 
 static void shm_listener_ready(shm_source_t *self, uint32_t events)
@@ -289,8 +295,9 @@ psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
 
 /* ---- ranks of a job ---- */
 
-/* Gives the inbox a name, which follows from the key and the rank. The folder
- * is removed by its last rank, perhaps between mkdir() and symlink(). */
+/* Gives our inbox (a memory file, inbox.h) its name, which follows from the
+ * job's key and our rank. The last rank that leaves removes the job's folder,
+ * perhaps between mkdir() and symlink() here; then both are tried again. */
 static bool shm_listener_link(const shm_iface_t *iface, const char *name)
 {
     const shm_listener_t *listener = &iface->listener;

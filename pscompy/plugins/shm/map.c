@@ -29,8 +29,8 @@
 
 typedef struct shm_map {
     psc_map_t super;
-    /* pidfd of the owner; -1 if this process owns the segment, or if no pidfd
-     * is available */
+    /* pidfd of the segment's owner; -1 if this process owns the segment, or if
+     * no pidfd is available */
     int process;
 } shm_map_t;
 
@@ -56,8 +56,8 @@ psc_status_t shm_mem_share(psc_iface_t *iface, void *base, size_t len, int fd,
 
 /* ---- the file ---- */
 
-/* Checks the file before it is opened for reading, because opening some kinds
- * of files has side effects. */
+/* Checks kind and length of the file before it is opened for reading, because
+ * opening some kinds of files has side effects. */
 static bool shm_map_verify(int fd, uint64_t len)
 {
     struct stat status;
@@ -81,7 +81,8 @@ static int shm_map_reopen(int path_fd)
     return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 }
 
-/* Returns -1 if the file does not match the key or cannot be opened. */
+/* Opens the peer's segment for reading. Returns -1 if the file does not match
+ * the key or cannot be opened. */
 static int shm_map_open(const shm_ep_t *ep, const shm_packed_rkey_t *key)
 {
     pid_t pid = ep->self ? getpid() : ep->pid;
@@ -116,8 +117,8 @@ static void shm_map_destroy(psc_map_t *super)
     free(map);
 }
 
-/* True if the owner's process has ended: the segment is then no longer
- * written. */
+/* Returns true if the process that owns the segment has ended: the segment is
+ * then no longer written. */
 static bool shm_map_orphaned(const shm_map_t *map)
 {
     struct pollfd process = {.fd = map->process, .events = POLLIN};
@@ -125,8 +126,8 @@ static bool shm_map_orphaned(const shm_map_t *map)
     return map->process >= 0 && poll(&process, 1, 0) > 0;
 }
 
-/* Replaces the pages by a private copy in one step, so that a concurrent reader
- * sees either the old pages or the copy. */
+/* Replaces the pages that hold these bytes by a private copy in one step, so
+ * that a concurrent reader sees either the old pages or the copy. */
 static psc_status_t shm_map_keep(psc_map_t *super, uint64_t offset, size_t len)
 {
     shm_map_t *map = psc_container_of(super, shm_map_t, super);
@@ -169,7 +170,7 @@ static psc_status_t shm_map_create(const shm_ep_t *ep, void *base, size_t len,
     return PSC_OK;
 }
 
-/* Takes ownership of `fd`. */
+/* Maps the peer's segment `fd`, and checks its id. Takes ownership of `fd`. */
 static psc_status_t shm_map_finish(const shm_ep_t *ep, int fd,
                                    const shm_packed_rkey_t *key,
                                    psc_map_t **map_p)

@@ -83,7 +83,7 @@ psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
     mem->len = len;
     mem->revoked = 0;
     mem->awaited = false;
-    /* Seal 0 marks deregistered memory. */
+    /* The next seal is never 0, which marks deregistered memory. */
     iface->last_seal += iface->last_seal == UINT64_MAX ? 2 : 1;
     mem->fd = -1;
     atomic_store(&mem->seal, iface->last_seal);
@@ -91,8 +91,9 @@ psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
     return PSC_OK;
 }
 
-/* True if a peer is writing a put under this seal. If an endpoint has no link
- * any more, its peer has stopped its puts or its process has ended. */
+/* Returns true if a peer is writing a put with a key that has this seal. If an
+ * endpoint has no link any more, its peer has stopped its puts or its process
+ * has ended. */
 static bool shm_mem_written(const shm_iface_t *iface, uint64_t seal)
 {
     for (uint32_t i = 0; i < iface->n_eps; i++) {
@@ -105,8 +106,8 @@ static bool shm_mem_written(const shm_iface_t *iface, uint64_t seal)
     return false;
 }
 
-/* A peer that has finished its put does not ring the bell; the timer makes
- * progress check again. */
+/* Runs the timer while a peer is writing into revoked memory, so that the core
+ * asks again: a peer that has finished its put does not wake us. */
 static void shm_mem_await(shm_iface_t *iface, psc_mem_t *mem, bool awaited)
 {
     if (mem->awaited != awaited)
@@ -165,7 +166,8 @@ void shm_mem_close(shm_iface_t *iface)
 
 /* ---- keys ---- */
 
-/* Most keys are of memory without a descriptor and leave out `fd` and `id`. */
+/* Most keys are of memory without a descriptor; their packed form leaves out
+ * `fd` and `id`. */
 static size_t shm_packed_size(const shm_packed_rkey_t *key)
 {
     return key->fd < 0 ? offsetof(shm_packed_rkey_t, fd) : sizeof *key;

@@ -6,9 +6,13 @@
 #include "shm.h"
 
 struct psc_mem {
-    _Atomic uint64_t seal; /* 0 if deregistered or revoked */
-    uint64_t revoked; /* the seal before the memory was revoked, or 0 */
-    /* A peer is writing into the memory; the timer runs to check again. */
+    /* number that the memory's remote keys repeat; 0 if the memory was
+     * deregistered or revoked */
+    _Atomic uint64_t seal;
+    /* the seal before the memory was revoked; 0 if it was not revoked */
+    uint64_t revoked;
+    /* A peer was still writing into the memory when it was revoked; the timer
+     * runs, so that the core asks again. */
     bool awaited;
     uint64_t address, len;
     int fd; /* descriptor of a segment that peers may map, or -1 */
@@ -21,7 +25,7 @@ struct psc_mem {
 typedef struct shm_packed_rkey {
     uint64_t address, len, seal, seal_address;
     uint8_t process[SHM_ID_SIZE];
-    /* `fd` and `id` are sent only for memory that can be mapped */
+    /* `fd` and `id` are sent only for memory that peers can map */
     int64_t fd;
     uint8_t id[SHM_ID_SIZE];
 } shm_packed_rkey_t;
@@ -33,12 +37,12 @@ struct psc_rkey {
 /* Functions of cma.c. */
 /* True if the peer's process id still denotes the peer. */
 bool shm_cma_guarded(const shm_ep_t *ep);
-/* Returns the registration whose seal has this address and this value, or
- * NULL. */
+/* Returns the registration whose seal (number that its keys repeat) has this
+ * address and this value, or NULL. */
 const psc_mem_t *shm_mem_find(const shm_iface_t *iface, uint64_t seal_address,
                               uint64_t seal);
 /* Reads bytes of the peer's memory. Returns PSC_ERR_INVALID if the key's seal
- * is broken. */
+ * is broken, because the peer has deregistered or revoked the memory. */
 psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                           const psc_rkey_t *rkey, uint64_t offset);
 /* Writes to an address that the peer has sent. */
@@ -49,15 +53,16 @@ psc_status_t shm_cma_fetch(shm_ep_t *ep, void *buffer, size_t len,
                            uint64_t address);
 psc_status_t shm_cma_put(shm_ep_t *ep, const void *buffer, size_t len,
                          const psc_rkey_t *rkey, uint64_t offset);
-/* Copies within this process, if the key's seal is valid. */
+/* Copies within this process, if the key's memory is still registered. */
 psc_status_t shm_cma_self(const shm_iface_t *iface, void *to, const void *from,
                           size_t len, const psc_rkey_t *rkey);
 bool shm_cma_available(void);
-/* Reads the nonce at the probe's address in the peer, whose shm_cma_mode_t is
- * `mode`. True if cross-memory attach works. */
+/* Reads the peer's memory at address `probe`, and compares it with `nonce`.
+ * `mode` is the peer's shm_cma_mode_t. True if cross-memory attach works. */
 bool shm_cma_reads(const shm_ep_t *ep, uint8_t mode, uint64_t probe,
                    const uint8_t *nonce);
-/* Part of the trial: read the peer's probe and write it to the peer's echo. */
+/* Tries cross-memory attach: reads the peer's probe (random bytes) and writes
+ * it to the peer's echo (shm_probe_t). */
 bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer);
 
 /* Functions of memory.c. */
@@ -82,21 +87,23 @@ void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 /* Functions of share.c. */
 #define SHM_OFFSET_BITS 40u
 #define SHM_OFFSET_MASK ((1ull << SHM_OFFSET_BITS) - 1)
-/* instead of a number of bytes: a copy has failed */
+/* stored instead of a number of copied bytes if a copy has failed */
 #define SHM_HELP_FAILED UINT64_MAX
-/* Take the next piece to copy, and return its length; 0 if none is left, or if
- * the cursor has another turn. */
+/* Takes the next piece to copy, and returns its length; 0 if none is left, or
+ * if the cursor belongs to another get (its turn is not `turn`). */
 uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn, uint64_t len,
                          uint64_t *at_p);
 psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
                              const psc_rkey_t *rkey, uint64_t offset,
                              psc_comp_t *comp);
-/* Handles the peer's request for help. Returns false if the request is
- * invalid. */
+/* Handles the peer's request to help with its get (copy a part of it). Returns
+ * false if the request is invalid. */
 bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
-/* Copy a piece of one of our gets, and a piece of one of the peer's. */
+/* Copies a piece of one of our shared gets, and a piece of one of the
+ * peer's. */
 unsigned shm_share_poll(shm_ep_t *ep);
-/* Stop helping with the peer's gets, and free ours without completing them. */
+/* Stops helping with the peer's gets, and frees our shared gets without
+ * completing them. */
 void shm_share_drop(shm_ep_t *ep);
 void shm_share_close(shm_iface_t *iface);
 
@@ -107,17 +114,20 @@ uint32_t shm_exposed(psc_ep_t *ep, psc_sighted_t *sighted, uint64_t *seen_p);
 psc_status_t shm_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
                        uint64_t bits, const void *buffer, size_t len,
                        psc_comp_t *comp);
-/* Handles the peer's record that it has taken a receive of ours. Returns false
- * if the record is invalid. */
+/* Handles a record by which the peer reports that it has taken a receive that
+ * we expose, to copy a message into it. Returns false if the record is
+ * invalid. */
 bool shm_show_taken(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
 
 /* Functions of place.c. */
 /* Copy a piece of a placement (a message into a receive that was taken), or
  * complete the placement. */
 unsigned shm_show_poll(shm_ep_t *ep);
-/* True if a piece can be copied, or a placement completed. */
+/* True if a placement (see shm_show_poll) can continue: a piece can be copied,
+ * or the placement completed. */
 bool shm_show_pending(const shm_ep_t *ep);
-/* The endpoint is closed: stop placements. */
+/* Called when the endpoint is closed: stops its placements (see
+ * shm_show_poll). */
 void shm_show_close(shm_ep_t *ep);
 bool shm_show_idle(const shm_ep_t *ep);
 void shm_show_drop(shm_ep_t *ep);

@@ -1,6 +1,7 @@
-/* The offers that two endpoints exchange while they connect (trial.c): a ring
- * to write to, a bell to ring, a bit on a board, and a probe of cross-memory
- * attach. */
+/* The offers that two endpoints exchange while they connect (trial.c): the ring
+ * that the sender of the offer writes, its bell (a pipe that wakes it), its
+ * board (bits that show which ring has a record), and a probe of cross-memory
+ * attach (bytes that the receiver tries to read). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -53,9 +54,9 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
     return status;
 }
 
-/* Accepts only a non-blocking pipe, because shm_bell_ring() writes to it, and
- * only one that we could read, because a write without a reader raises
- * SIGPIPE. */
+/* Checks the peer's bell. Accepts only a non-blocking pipe, because
+ * shm_bell_ring() must not block, and only one that is open for reading too,
+ * because a write without a reader raises SIGPIPE. */
 static bool shm_bell_valid(int fd)
 {
     char path[32], target[32];
@@ -87,7 +88,8 @@ bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds)
                     psc_status_string(status));
         return false;
     }
-    /* set before the peer is up: its first record must set the bit */
+    /* set before the peer is up, so that the peer sets its bit on our board
+     * after its first record */
     atomic_store_explicit(&ep->rx.ring.control->sleeping, SHM_WAKE_BOARD,
                           memory_order_relaxed);
     ep->peer_bit = offer->bit;

@@ -1,14 +1,16 @@
-/* Copying messages into receives that the sender has taken (show.c).
+/* Placements: copying messages into exposed receives that the sender has taken
+ * (show.c).
  *
- * The bytes are copied in pieces, by whichever side calls progress: the claimer
- * writes into the receive, the owner reads from the claimer's buffer. A piece
- * is taken at the cursor, as in share.c, and counted in `put` or `got` when it
- * has been copied. Either side stops the placement by a bit of the cursor. The
- * owner has its memory back only when all pieces that were taken have been
- * counted, or when the claimer's link has ended, so a claimer that was stopped
- * in front of its copy writes to no memory that is used again. A claimer that
- * stops may reuse its buffer at once: the owner looks at the bit after it has
- * read a piece.
+ * The bytes are copied in pieces, by whichever side calls progress: the
+ * claimer, which has taken the receive for its message, writes into the
+ * receive; the owner reads from the claimer's buffer. A side takes a piece by
+ * advancing the entry's cursor, as in share.c, and counts it in the entry's
+ * `put` or `got` when it has copied it. Either side stops the placement by a
+ * bit of the cursor. The owner has its memory back only when all pieces that
+ * were taken have been counted, or when the claimer's link has ended, so a
+ * claimer whose process was stopped just before a copy does not write to memory
+ * that has another use by then. A claimer that stops may reuse its buffer at
+ * once: the owner checks the bit after it has read a piece.
  *
  * Memory orders: `put` and `got` are released after the copy and acquired by
  * the other side, and shm_ep_wake executes the fence that the flag `sleeping`
@@ -17,7 +19,8 @@
 
 #include <stdlib.h>
 
-/* bit of the cursor: the placement is stopped */
+/* bit of an entry's cursor: a side has stopped copying the message (stopped the
+ * placement) */
 #define SHM_STOP (1ull << SHM_OFFSET_BITS)
 #define SHM_TURN_MASK (UINT64_MAX >> (SHM_OFFSET_BITS + 1))
 
@@ -44,7 +47,8 @@ void shm_show_count(shm_ep_t *ep, int change)
 
 /* ---- copying ---- */
 
-/* From now on neither side takes a piece of this placement. */
+/* Stops a placement (the copy of a message into a receive that was taken): from
+ * now on neither side takes a piece of it. */
 static void shm_placement_stop(shm_placement_t *it, shm_entry_t *entry)
 {
     if (!it->stopped)
@@ -64,7 +68,8 @@ static uint64_t shm_placement_take(shm_placement_t *it, shm_entry_t *entry,
     return piece;
 }
 
-/* Report to the other side how many bytes this side has copied. */
+/* Reports to the other side how many bytes of the message this side has
+ * copied. */
 static void shm_placement_report(shm_ep_t *ep, shm_placement_t *it,
                                  shm_entry_t *entry, _Atomic uint64_t *count,
                                  psc_status_t status)
@@ -87,9 +92,9 @@ static bool shm_placement_has(const shm_placement_t *it, shm_entry_t *entry)
            (now & SHM_OFFSET_MASK) < it->len;
 }
 
-/* Returns true if all bytes have been copied, also if a side has stopped since,
- * and sets *status_p to an error if some never will be copied. `others` is the
- * number of bytes of the other side. */
+/* Returns true if all bytes of the message have been copied, also if a side has
+ * stopped it since. Sets *status_p to an error if some bytes will never be
+ * copied. `others` is the number of bytes that the other side has copied. */
 static bool shm_placement_whole(const shm_placement_t *it, uint64_t others,
                                 psc_status_t *status_p)
 {
@@ -102,7 +107,8 @@ static bool shm_placement_whole(const shm_placement_t *it, uint64_t others,
     return it->own + others == it->len;
 }
 
-/* Returns true if nobody accesses the receive any more. */
+/* Returns true if nobody accesses the memory of this side's receive any
+ * more. */
 static bool shm_recv_over(const shm_ep_t *ep, const shm_placement_t *it,
                           shm_entry_t *entry, psc_status_t *status_p)
 {
@@ -118,7 +124,8 @@ static bool shm_recv_over(const shm_ep_t *ep, const shm_placement_t *it,
            ((now & SHM_STOP) != 0 && it->own + put >= (now & SHM_OFFSET_MASK));
 }
 
-/* Returns true if the claimer needs neither the entry nor its buffer. */
+/* Returns true if the claimer needs neither the entry nor the buffer of its
+ * message any more. */
 static bool shm_send_over(const shm_ep_t *ep, const shm_placement_t *it,
                           shm_entry_t *entry, psc_status_t *status_p)
 {
@@ -141,8 +148,9 @@ static void shm_placement_judge(shm_ep_t *ep, psc_status_t status)
         shm_ep_fail(ep, status, "shm: the peer counts bytes that do not exist");
 }
 
-/* Stops a placement into a receive of ours. From now on it is checked with
- * every tick of the timer, because a closed endpoint is not woken. */
+/* Stops copying a message into a receive that we expose. From now on progress
+ * checks it with every tick of the timer, because a closed endpoint is not
+ * woken. */
 static void shm_recv_stop(shm_ep_t *ep, shm_placement_t *it, shm_entry_t *entry)
 {
     if (!it->stopped)
@@ -179,7 +187,9 @@ static unsigned shm_recv_move(shm_ep_t *ep, uint32_t i)
         status = shm_cma_fetch(ep, it->buffer + at, piece, it->there + at);
         atomic_thread_fence(memory_order_seq_cst);
         if (status == PSC_OK && (atomic_load(&entry->cursor) & SHM_STOP) != 0)
-            status = PSC_ERR_PEER_LOST; /* the claimer may have reused it */
+            /* the claimer (the sender of the message) may have reused its
+             * buffer */
+            status = PSC_ERR_PEER_LOST;
         if (status != PSC_OK)
             shm_recv_stop(ep, it, entry);
         shm_placement_report(ep, it, entry, &entry->got, status);
@@ -216,7 +226,8 @@ static unsigned shm_send_move(shm_ep_t *ep, uint32_t i)
     return 1;
 }
 
-/* An upcall may finalise the endpoint, so at most one is made. */
+/* Continues the placements (copies of messages into receives that were taken).
+ * An upcall may finalise the endpoint, so at most one upcall is made. */
 unsigned shm_show_poll(shm_ep_t *ep)
 {
     if (ep->show == NULL)
@@ -238,8 +249,9 @@ void shm_recv_begin(shm_ep_t *ep, uint32_t i)
 
 /* ---- sleeping ---- */
 
-/* The flags `sleeping` are set; a side that copies the last piece after the
- * look here wakes the other. */
+/* Called before this process sleeps, when its flags `sleeping` are set: a side
+ * that copies the last piece of a message after this check wakes the other
+ * side. */
 bool shm_show_pending(const shm_ep_t *ep)
 {
     psc_status_t ignored;
@@ -270,8 +282,8 @@ bool shm_show_pending(const shm_ep_t *ep)
 
 /* ---- the end ---- */
 
-/* The core has concealed all receives that the peer had not taken. The peer's
- * records about the other receives are not read any more. */
+/* The core has withdrawn (shm_conceal) all receives that the peer had not
+ * taken. The peer's records about the other receives are not read any more. */
 void shm_show_close(shm_ep_t *ep)
 {
     shm_show_t *show = ep->show;

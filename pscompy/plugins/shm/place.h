@@ -1,5 +1,5 @@
-/* Copying into receives that were taken (place.c): the structures, which the
- * table of receives (show.c) fills in. */
+/* The structures of place.c, which copies messages into exposed receives that
+ * the sender has taken. show.c, the table of such receives, fills them in. */
 #ifndef PSCOMPY_SHM_PLACE_H
 #define PSCOMPY_SHM_PLACE_H
 
@@ -16,23 +16,30 @@ typedef enum shm_entry_state {
  * its sides sees it: an exposed receive of ours, or a receive of the peer that
  * was claimed for a message of ours. */
 typedef struct shm_placement {
-    psc_exposed_t *recv; /* our exposed receive, or NULL */
-    psc_comp_t *comp; /* completion of our claim */
+    psc_exposed_t *recv; /* receive that this side exposed, or NULL */
+    psc_comp_t *comp; /* completion of this side's claim */
     uint64_t generation;
     uint8_t *buffer;
-    uint64_t there; /* address in the peer's process */
+    /* address of the other end of the copy, in the peer's process */
+    uint64_t there;
     uint64_t len; /* bytes to copy */
-    uint64_t own; /* bytes that this side has taken to copy */
+    uint64_t own; /* bytes that this side has taken for copying (place.c) */
     bool stopped; /* this side has stopped the placement */
     psc_status_t status; /* result of this side's copies */
 } shm_placement_t;
 
 struct shm_show {
     uint64_t generation;
-    uint32_t used; /* bit set of our entries that are not free */
-    uint32_t landing; /* bit set: our entries into which bytes are copied */
-    uint32_t landed; /* bit set: our entries at which claimers may still look */
-    uint32_t placing; /* bit set: entries of the peer that we have taken */
+    uint32_t used; /* bit set: entries of our table that are not free */
+    /* bit set: entries of our table that the peer has taken and whose receives
+     * are being filled */
+    uint32_t landing;
+    /* bit set: entries of our table whose receives are filled, but at which the
+     * peer may still look */
+    uint32_t landed;
+    /* bit set: entries of the peer's table that this side has taken, and
+     * fills */
+    uint32_t placing;
     shm_placement_t recvs[SHM_ENTRIES];
     shm_placement_t sends[SHM_ENTRIES];
 };
@@ -64,12 +71,13 @@ static inline shm_table_t *shm_table_peer(const shm_ep_t *ep)
     return &ep->rx.ring.control->table;
 }
 
-/* Returns the first value of the cursor of an entry with this generation. */
+/* Returns the initial value of `cursor` in an entry of this generation. */
 uint64_t shm_cursor_first(uint64_t generation);
-/* Adds `change` to the number of placements. An endpoint stays active while it
- * has one. */
+/* Adds `change` to the number of placements. An endpoint stays active
+ * (active.c) while it has a placement. */
 void shm_show_count(shm_ep_t *ep, int change);
-/* The peer has taken receive `i` of ours: begin to copy into it. */
+/* Called when the peer has taken the receive of our entry `i`: begins to copy
+ * into it. */
 void shm_recv_begin(shm_ep_t *ep, uint32_t i);
 
 #endif

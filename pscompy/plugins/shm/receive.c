@@ -5,8 +5,8 @@
 
 #define SHM_POLL_MAX 32u /* most records per endpoint and pass of progress */
 
-/* Copy payload bytes into the pieces that the protocol has supplied; bytes
- * beyond them are dropped. */
+/* Copies payload bytes of an arriving message into the pieces that am_begin()
+ * has supplied; bytes beyond them are dropped. */
 static void shm_incoming_copy(shm_incoming_t *in, const uint8_t *from,
                               size_t len)
 {
@@ -114,7 +114,7 @@ static bool shm_am_readable(const shm_ep_t *ep)
     return ep->state == SHM_EP_UP || ep->state == SHM_EP_LEAVING;
 }
 
-/* Deliver the records that have arrived on one endpoint. An upcall may close
+/* Delivers the records that have arrived on one endpoint. An upcall may close
  * and finalise the endpoint (the structure stays until progress returns), so
  * the state is checked again after each upcall. */
 unsigned shm_am_poll(shm_ep_t *ep)

@@ -69,7 +69,7 @@ static uint8_t *shm_ring_map_at(uint8_t *at, size_t len, int flags, int fd,
 }
 
 /* Maps the control page and the lines, and the lines a second time behind them;
- * the first mapping reserves the addresses of that copy. */
+ * the first mapping reserves the addresses of the second. */
 psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
                               int fd, size_t offset)
 {
@@ -129,7 +129,7 @@ bool shm_producer_release(shm_producer_t *p)
     uint64_t from = p->kept, to;
 
     if (shm_producer_refresh(p) != PSC_OK)
-        return false; /* the next send reports the error */
+        return false; /* the next send detects and reports the peer's error */
     if (from + n < p->produced)
         from = (p->produced - n + page - 1) / page * page;
     to = (p->mark < p->consumed ? p->mark : p->consumed) / page * page;
@@ -154,8 +154,8 @@ bool shm_consumer_publish(shm_consumer_t *c)
     c->published = c->consumed;
     atomic_store_explicit(&control->consumed, c->consumed,
                           memory_order_release);
-    /* Store `consumed`, then load `starving`: the producer does it in the
-     * opposite order before it sleeps. */
+    /* Store `consumed`, then load `starving`: before it sleeps, the producer
+     * stores `starving`, then loads `consumed`. */
     atomic_thread_fence(memory_order_seq_cst);
     return atomic_load_explicit(&control->starving, memory_order_relaxed) &&
            atomic_exchange_explicit(&control->starving, 0,

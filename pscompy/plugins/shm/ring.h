@@ -40,7 +40,8 @@
 #define SHM_WORD_SIZE 8u
 #define SHM_SLOT_MIN 2048u /* keeps max_bcopy at 1 KiB or more */
 #define SHM_RING_MAX (256u << 20) /* bytes of the longest ring */
-#define SHM_PIECE (4u << 10) /* bytes of a record, unless slots are shorter */
+/* bytes of the records of a long message, unless slots are shorter */
+#define SHM_PIECE (4u << 10)
 #define SHM_COPY_STEP (2u << 10)
 /* Lines that the consumer frees at once: a quarter of the shortest ring, so
  * that the producer knows all but a page of what has been freed. */
@@ -84,34 +85,39 @@ static inline shm_word_t shm_word_unpack(uint64_t word)
     };
 }
 
-/* most gets of one side in which both sides copy at once */
+/* most shared gets (copied by both sides, share.c) that one side has at once */
 #define SHM_SHARE_SLOTS 4u
 
 /* State of a large get that both sides share (share.c). */
 typedef struct shm_share_slot {
-    /* Written by both sides: 24 bits turn, 40 bits offset. The bytes below the
-     * offset are taken. */
+    /* Written by both sides: 24 bits turn (number of the get), 40 bits offset.
+     * The bytes below the offset have been copied, or a side is copying
+     * them. */
     _Alignas(128) _Atomic uint64_t cursor;
-    _Atomic uint64_t helped; /* bytes that the helper has written */
+    /* bytes that the owner of the memory, which helps, has written */
+    _Atomic uint64_t helped;
 } shm_share_slot_t;
 
-/* A receive of the producer that the consumer may take; show.c has the states
- * of its word. All fields but the word, `cursor`, `put` and `got` are written
- * while the entry is free. */
+/* A receive that the ring's producer exposes: the consumer may take it, to copy
+ * a message into it. show.c has the states of its word. All fields but the
+ * word, `cursor`, `put` and `got` are written while the entry is free. */
 typedef struct shm_entry {
-    /* 56 bits generation, 8 bits state */
+    /* 56 bits generation, 8 bits state (shm_entry_state_t) */
     _Alignas(SHM_LINE) _Atomic uint64_t word;
     _Atomic uint64_t match, ignore, address, len;
-    /* offset up to which bytes are taken, see shm_share_slot_t */
+    /* number made from the generation, and offset below which a side has copied
+     * the bytes or is copying them, as in shm_share_slot_t */
     _Atomic uint64_t cursor;
-    _Atomic uint64_t put; /* bytes that the claimer has written */
-    _Atomic uint64_t got; /* bytes that the owner has read */
+    /* bytes that the consumer, which took the receive, has written into it */
+    _Atomic uint64_t put;
+    /* bytes that the producer has read from the consumer's message */
+    _Atomic uint64_t got;
 } shm_entry_t;
 
 #define SHM_ENTRIES PSC_EXPOSED_MAX
 
 typedef struct shm_table {
-    /* generation of the entry exposed last */
+    /* generation of the entry that was exposed last */
     _Alignas(128) _Atomic uint64_t last;
     _Atomic uint64_t seen; /* see psc_transport_ops_t.expose */
     _Atomic uint32_t mask; /* bit set of the entries that may be exposed */
@@ -122,7 +128,8 @@ typedef struct shm_table {
 #define SHM_WAKE_BOARD 2u /* to wake: set a bit on the consumer's board */
 
 #define SHM_LETTER_SIZE 200u
-#define SHM_LETTER 0x10000u /* set in `kind` if a letter is present */
+/* bit of shm_letter_t.kind: a letter is present */
+#define SHM_LETTER 0x10000u
 
 /* The last packet that the producer sends on its link (link.c). */
 typedef struct shm_letter {
@@ -141,7 +148,7 @@ typedef struct shm_control {
     _Alignas(128) _Atomic uint32_t sleeping;
     /* Set by the producer: asks to be woken when lines become free. */
     _Alignas(128) _Atomic uint32_t starving;
-    /* gets that the producer has started */
+    /* large gets that the producer has started (share.c) */
     shm_share_slot_t shares[SHM_SHARE_SLOTS];
     _Alignas(128) shm_letter_t letter; /* the producer's last packet */
     /* Written by the producer: seal of the consumer's registration into which a
@@ -149,7 +156,9 @@ typedef struct shm_control {
     _Alignas(128) _Atomic uint64_t writing;
     /* The producer's offer of a connection, in an inbox only (call.h). */
     _Alignas(128) _Atomic uint32_t offer;
-    shm_table_t table; /* receives that the producer exposes */
+    /* receives that the producer exposes, for the consumer to copy messages
+     * into */
+    shm_table_t table;
 } shm_control_t;
 
 _Static_assert(sizeof(shm_control_t) <= 4096, "one page");
@@ -161,7 +170,7 @@ typedef struct shm_geometry {
 
 /* A ring as it is mapped in this process. */
 typedef struct shm_ring {
-    shm_control_t *control; /* NULL: not mapped */
+    shm_control_t *control; /* NULL if the ring is not mapped */
     uint8_t *lines;
     uint32_t n_lines;
     uint32_t slot_size;
@@ -171,11 +180,15 @@ typedef struct shm_ring {
 typedef struct shm_producer {
     shm_ring_t ring;
     uint32_t at; /* next line to write */
-    uint32_t need; /* lines that the last refused message needs, or 0 */
+    /* free lines that the last message needs if it was refused; 0 if it was
+     * sent */
+    uint32_t need;
     uint64_t produced; /* lines written since the start */
     uint64_t consumed; /* control->consumed as last read */
-    uint64_t limit; /* end of the lines that shm_producer_fits() allows */
-    uint64_t kept; /* pages before this line have been given back */
+    /* number of the line before which shm_producer_fits() allows writing */
+    uint64_t limit;
+    /* pages before this line have been given back to the system */
+    uint64_t kept;
     uint64_t mark; /* `produced` at the last call of shm_producer_release */
 } shm_producer_t;
 
@@ -190,7 +203,7 @@ typedef struct shm_consumer {
 
 /* Returns false if the sizes are out of bounds. */
 bool shm_geometry_valid(const shm_geometry_t *geometry);
-/* Creates a sealed memfd. */
+/* Creates a sealed memfd of this length. */
 psc_status_t shm_file_create(const char *name, size_t bytes, int *fd_p);
 /* True if the file has this length and is sealed against shrinking; only then
  * can no access to a mapping of it fault. */
@@ -199,7 +212,8 @@ bool shm_file_verify(int fd, size_t bytes);
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);
 /* Bytes of a ring with its control page. */
 size_t shm_ring_file_size(const shm_geometry_t *geometry);
-/* Maps the ring at this offset of a file that is known to be long enough. */
+/* Maps the ring that stands at this offset of a file; the file is known to be
+ * long enough. */
 psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
                               int fd, size_t offset);
 /* Maps a ring. The size and the seals are verified first, so that no access can
@@ -260,8 +274,9 @@ psc_status_t shm_producer_refresh(shm_producer_t *p);
  * call. Returns true if a later call may find more. */
 bool shm_producer_release(shm_producer_t *p);
 
-/* True if the lines may be written without a look at `consumed`. One line more
- * than needed must be free, because the word behind the record is zeroed. */
+/* True if this many lines may be written without reading control->consumed
+ * again. One line more than needed must be free, because the word behind the
+ * record is zeroed. */
 static inline bool shm_producer_fits(const shm_producer_t *p, uint32_t lines)
 {
     return p->produced + lines < p->limit;
@@ -316,8 +331,8 @@ static inline const uint8_t *shm_consumer_bytes(const shm_consumer_t *c)
     return c->ring.lines + (size_t)c->at * SHM_LINE + SHM_WORD_SIZE;
 }
 
-/* Returns the consumed lines to the producer. True if the producer sleeps and
- * waits for them. */
+/* Tells the producer how many lines have been consumed. Returns true if the
+ * producer sleeps until lines become free. */
 bool shm_consumer_publish(shm_consumer_t *c);
 
 static inline bool shm_consumer_advance(shm_consumer_t *c, uint32_t lines)

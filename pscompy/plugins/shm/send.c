@@ -4,7 +4,8 @@
 #include "pscompy/transport/kit/iov.h"
 #include "shm.h"
 
-/* Position in the pieces of a payload that is being copied. */
+/* Position in the pieces of a payload: the piece that is being copied, and how
+ * much of it was copied. */
 typedef struct shm_gather {
     const psc_iov_t *iov;
     size_t filled;
@@ -29,8 +30,9 @@ static void shm_gather_copy(shm_gather_t *from, uint8_t *to, size_t len)
     }
 }
 
-/* The longest message takes half of the ring, so that a message fits although
- * the consumer reports freed lines late (see shm_consumer_advance). */
+/* Returns the length of the longest message. It takes half of the ring, so that
+ * a message fits although the consumer reports freed lines late (see
+ * shm_consumer_advance). */
 size_t shm_am_max(const shm_geometry_t *geometry)
 {
     size_t records = geometry->slots / 2;
@@ -59,7 +61,8 @@ static __attribute__((noinline)) psc_status_t shm_am_make_room(shm_ep_t *ep,
     if (status == PSC_ERR_PROTOCOL)
         shm_ep_fail(ep, status, "shm: the peer freed lines it never had");
     else if (status != PSC_OK)
-        /* sleep.c asks for wake-ups by active endpoints only */
+        /* an endpoint that waits for free lines must be active, because sleep.c
+         * asks only the peers of active endpoints to wake us */
         shm_active_add(ep);
     return status;
 }
@@ -73,9 +76,9 @@ psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
     return shm_am_make_room(ep, lines);
 }
 
-/* Wakes the receiver in the way that its flag `sleeping` asks for. The board is
- * set after the record was published (board.h). Not inlined, so that the fast
- * path saves no registers. */
+/* Wakes the receiver in the way that its flag `sleeping` asks for. The bit on
+ * its board is set after the record was published (board.h). Not inlined, so
+ * that the fast path saves no registers. */
 __attribute__((noinline)) void shm_ep_tell(shm_ep_t *ep)
 {
     uint32_t asked = atomic_exchange_explicit(&ep->tx.ring.control->sleeping, 0,

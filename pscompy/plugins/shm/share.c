@@ -2,11 +2,11 @@
  *
  * The kernel copies on the core of the process that calls it, while the other
  * process only waits for the result. Therefore the getter asks the owner of the
- * memory to help. A cursor in shared memory holds the offset up to which the
- * bytes are taken. Each side advances the cursor before it copies a piece: the
- * getter reads from the owner's memory, the owner writes into the getter's
- * buffer. If the owner is computing and makes no progress, the getter copies
- * all pieces itself.
+ * memory to help. A cursor in shared memory holds the offset below which a side
+ * has taken the bytes, that is, copies or has copied them. Each side advances
+ * the cursor before it copies a piece: the getter reads from the owner's
+ * memory, the owner writes into the getter's buffer. If the owner is computing
+ * and makes no progress, the getter copies all pieces itself.
  *
  * The buffer is not written after the get has completed: a get completes when
  * every byte that was taken has been copied, or when the owner can take no
@@ -31,11 +31,15 @@ typedef struct shm_share {
     psc_link_t listed; /* in ep->shares or iface->free_shares */
     uint8_t *buffer;
     psc_rkey_t key;
-    uint64_t offset; /* offset in the key's region */
-    uint64_t len; /* after a failure, the bytes that were taken until then */
-    uint64_t own;    /* bytes that this process has taken to copy */
+    uint64_t offset; /* offset of the get in the key's memory */
+    /* length of the get; after a failure, the bytes that were taken for copying
+     * until then */
+    uint64_t len;
+    uint64_t own; /* bytes that this process has taken for copying */
     uint64_t turn;
-    int slot; /* -1 if the owner has not been asked to help */
+    /* index in the ring's `shares`; -1 if the owner of the memory has not been
+     * asked to help */
+    int slot;
     psc_status_t status;
     psc_comp_t *comp;
 } shm_share_t;
@@ -43,7 +47,8 @@ typedef struct shm_share {
 /* Body of a record of kind ASK: a request to help with a get. */
 typedef struct shm_ask {
     uint32_t slot, turn;
-    /* address in the owner's memory, and in the getter's buffer */
+    /* address in the memory of the record's receiver, and in the buffer of its
+     * sender */
     uint64_t from, to;
     uint64_t len;
     uint64_t seal, seal_address;
@@ -51,8 +56,8 @@ typedef struct shm_ask {
 
 _Static_assert(sizeof(shm_ask_t) + SHM_WORD_SIZE <= SHM_LINE, "one line");
 
-/* Adds `change` to the number of shared gets. An endpoint stays active while it
- * shares one. */
+/* Adds `change` to the number of shared gets (gets that both processes copy).
+ * An endpoint stays active (active.c) while it has one. */
 static void shm_share_count(shm_ep_t *ep, int change)
 {
     shm_ep_iface(ep)->n_sharing += (uint32_t)change;
@@ -149,8 +154,8 @@ psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
     return PSC_INPROGRESS;
 }
 
-/* Take no more pieces of this get. Pieces that were taken before may still be
- * copied. */
+/* Ends a get with an error: no more pieces are taken. Pieces that were taken
+ * before may still be copied. */
 static void shm_share_stop(shm_ep_t *ep, shm_share_t *share,
                            psc_status_t status)
 {
@@ -186,7 +191,8 @@ static uint64_t shm_share_take(const shm_ep_t *ep, shm_share_t *share,
     return piece;
 }
 
-/* True if the get has completed. A peer without a link writes no more. */
+/* Returns true if the get has completed. If the endpoint has no link any more,
+ * its peer writes no more. */
 static bool shm_share_over(shm_ep_t *ep, shm_share_t *share)
 {
     uint64_t helped = 0;
@@ -263,8 +269,8 @@ static void shm_help_end(shm_ep_t *ep, shm_help_t *help)
 }
 
 /* The peer asks for help with a get. The previous get of its slot has
- * completed. If the registration is gone, our side has cancelled the get and
- * the request is ignored. */
+ * completed. If the memory is not registered any more, this side has cancelled
+ * the get, and the request is ignored. */
 bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -295,8 +301,8 @@ bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes)
     return true;
 }
 
-/* Copy a piece of a get of the peer. If the piece cannot be written, report the
- * failure in `helped`, so that the getter does not wait for the piece. */
+/* Copies a piece of a get of the peer. If the piece cannot be written, `helped`
+ * reports the failure, so that the peer does not wait for the piece. */
 static unsigned shm_help_move(shm_ep_t *ep, shm_help_t *help,
                               shm_share_slot_t *shared)
 {

@@ -1,7 +1,8 @@
 /* The declarations that this transport's files share: the interface, its
  * endpoints, and the links (Unix sockets) that connect them. An established
  * connection holds two descriptors on each side: a pidfd of the peer's process,
- * which guards the connection, and the peer's bell (a pipe).
+ * which becomes readable when the peer ends, and the peer's bell (a pipe that
+ * wakes the peer).
  *
  * The files from the top down; a file calls only functions of files below it:
  *
@@ -10,24 +11,24 @@
  *   calibrate.c  how fast this machine copies and attaches
  *   listen.c     the private folder and the socket that peers connect to
  *   connect.c    connecting, and the packets that arrive on links
- *   inbox.[ch]   calls between the ranks of a job
- *   trial.c      the stages in which two endpoints come to trust each other
+ *   inbox.[ch]   connections between the ranks of a job, without a socket
+ *   trial.c      the stages in which two endpoints prove their identity
  *   ep.c         endpoints: creating, addresses, closing
- *   offer.c      the rings, bells and probes that endpoints offer each other
+ *   offer.c      descriptors of rings and pipes that endpoints offer each other
  *   receive.c    messages out of the rings
- *   map.c        a peer's segments as memory of ours
- *   show.c       posted receives that peers see and take
- *   place.c      copying into those receives
+ *   map.c        maps the memory segments of a peer for reading
+ *   show.c       exposed receives: a peer may take one for its message
+ *   place.c      copying messages into receives that were taken
  *   memory.c     registration, put and get (memory.h)
  *   share.c      large gets, at which both processes copy
  *   cma.c        copies by cross-memory attach
  *   send.c       messages into the rings
  *   sleep.c      how this process falls asleep, and how peers wake it
  *   state.c      the states of endpoints, and how they fail
- *   link.c       one Unix socket to one peer: packets, and the last packet
- *   active.c     the endpoints whose rings are read in every pass
- *   source.c     descriptors that wake us
- *   board.[ch]   the bits by which peers tell which ring has something
+ *   link.c       one Unix socket to one peer, and the packets on it
+ *   active.c     the endpoints whose rings every pass of progress reads
+ *   source.c     the descriptors that wake this process
+ *   board.[ch]   the bits by which peers show which ring has a record
  *   ring.[ch]    the ring itself */
 #ifndef PSCOMPY_SHM_SHM_H
 #define PSCOMPY_SHM_SHM_H
@@ -45,19 +46,22 @@
 #define SHM_LISTENER "listener" /* prefix of a socket's name in its folder */
 #define SHM_INBOX "inbox" /* prefix of an inbox's name in the job's folder */
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
-/* Most bytes of one put, because it holds the worker's lock while it copies. */
+/* Most bytes of one put, because a put holds the worker's lock while it
+ * copies. */
 #define SHM_PUT_MAX (1u << 20)
 /* Most bytes of one get, which is divided into many copies. */
 #define SHM_GET_MAX (1u << 30)
 /* Gets below this length are not shared, because asking the peer would cost
  * more than its help gains. */
 #define SHM_SHARE_MIN (32u << 10)
-/* Messages up to this length are copied out of the ring before the upcall reads
- * them. */
+/* Messages up to this length are copied out of the ring before the upcall
+ * am_recv reads them. */
 #define SHM_PRIVATE_MAX 256u
-/* most accepted links that have not named an endpoint */
+/* most accepted links from which no hello (the packet that names the wanted
+ * endpoint) has arrived */
 #define SHM_ANONYMOUS_MAX 64u
-/* age at which a link that has named no endpoint is closed */
+/* age at which an accepted link is closed if no hello (the packet that names
+ * the wanted endpoint) has arrived */
 #define SHM_ANONYMOUS_NS 10000000000ll
 
 typedef struct shm_iface shm_iface_t;
@@ -73,7 +77,7 @@ typedef struct shm_inbox shm_inbox_t;
 typedef struct shm_source {
     void (*ready)(struct shm_source *self, uint32_t events);
     int fd; /* -1: no descriptor */
-    int set; /* the epoll set that watches it */
+    int set; /* the epoll set that watches `fd` */
 } shm_source_t;
 
 /* ---- the interface ---- */
@@ -86,12 +90,12 @@ typedef enum shm_cma_mode {
 
 typedef struct shm_listener {
     shm_source_t source;
-    /* The socket's name must still fit into `path`. */
+    /* shorter than `path`, which holds the folder and the socket's name */
     char folder[SHM_PATH_MAX - 32];
     char path[SHM_PATH_MAX];
     bool paused; /* The listener is not watched, because accept() fails. */
-    /* the folder in which the ranks of a job find each other's inboxes, or
-     * empty */
+    /* the folder in which the ranks of a job find each other's inboxes (memory
+     * files, inbox.h); empty before a job is joined */
     char job[SHM_PATH_MAX - 32];
 } shm_listener_t;
 
@@ -106,34 +110,38 @@ typedef struct shm_rates {
 
 struct shm_iface {
     psc_iface_t super;
-    /* Dead endpoints stay in the array until progress returns. */
+    /* all endpoints; those that were finalised stay in the array until progress
+     * returns */
     shm_ep_t **eps;
     uint32_t n_eps, room;
     /* endpoints in state SHM_WATCH_POLLED or SHM_WATCH_NOTED (active.c) */
     shm_ep_t **active;
     uint32_t n_active;
     uint32_t n_noted; /* endpoints in state SHM_WATCH_NOTED */
-    uint32_t n_idle; /* in state SHM_WATCH_IDLE or SHM_WATCH_BELL */
+    uint32_t n_idle; /* endpoints in state SHM_WATCH_IDLE or SHM_WATCH_BELL */
     uint32_t n_quiet; /* endpoints in state SHM_WATCH_IDLE */
     uint32_t looks;
     shm_board_t *board;
     int board_fd;
-    shm_ep_t **bits; /* the endpoint of each bit of the board, or NULL */
+    /* the endpoint of each bit of `board`, or NULL if the bit is unused */
+    shm_ep_t **bits;
     uint32_t n_bits;
-    /* Endpoints in NEW or CONNECTING; while there are any, the sockets are
-     * polled more often. */
+    /* endpoints in state NEW or CONNECTING; while there are any, progress polls
+     * the sockets more often */
     uint32_t n_connecting;
     uint32_t n_failing; /* failures that progress has yet to report */
     /* passes of progress since the last poll of the sockets */
     uint32_t idle_polls;
     bool in_progress;
-    bool armed; /* The `sleeping` flags are set in the peers' rings. */
+    /* The flags `sleeping` are set in the peers' rings, so that the peers wake
+     * this process. */
+    bool armed;
     /* A peer has written to the pipe `bell` since the last arm; the pipe must
      * be drained before the next arm. */
     bool rung;
-    bool buried; /* a link or an endpoint waits to be freed */
-    /* The bell was rung; a letter (the last packet of a peer, see link.c) may
-     * have arrived. */
+    bool buried; /* a closed link or a finalised endpoint waits to be freed */
+    /* A peer has written to the pipe `bell`; a letter (the last packet of a
+     * peer, see link.c) may have arrived. */
     bool mail;
     bool closing;
     bool expedited; /* membarrier works, so producers need no fence */
@@ -147,29 +155,33 @@ struct shm_iface {
     shm_source_t bell; /* pipe to which peers write to wake this process */
     shm_source_t timer; /* ticks while n_ticking > 0 or `releasing` */
     uint32_t n_ticking;
-    bool releasing; /* rings may have pages to be given back (source.c) */
+    /* rings may have pages to be given back to the system (source.c) */
+    bool releasing;
     uint32_t n_anonymous;
     shm_listener_t listener;
     psc_list_t links;
-    /* handlers of links, set by transport.c */
+    /* handlers of the descriptors of links, set by transport.c */
     void (*link_ready)(shm_source_t *socket, uint32_t events);
     void (*process_ready)(shm_source_t *process, uint32_t events);
     /* lists of all registrations, and of those that are not in use */
     psc_mem_t *mems, *free_mems;
     uint64_t last_seal;
-    /* shared gets in flight (share.c), our own and the peers' that we help
-     * with, and placements (place.c) */
+    /* number of shared gets in flight, which both processes copy (share.c;
+     * ours, and those of peers), and of placements, which copy a message into a
+     * receive that was taken (place.c) */
     uint32_t n_sharing;
-    uint32_t n_showing; /* part of n_sharing: placements (place.c) */
+    /* number of placements only (place.c), which n_sharing counts too */
+    uint32_t n_showing;
     psc_list_t free_shares;
     uint8_t boot[SHM_ID_SIZE];
     uint8_t process[SHM_ID_SIZE]; /* random id of this interface */
     uid_t uid;
     int rank; /* our rank in the joined job, or SHM_NO_RANK */
-    uint8_t key[PSC_TOKEN_SIZE]; /* key of the joined job */
+    /* key of the joined job, by which its ranks trust each other */
+    uint8_t key[PSC_TOKEN_SIZE];
     shm_inbox_t *inbox; /* NULL before a job is joined */
     int inbox_fd;
-    /* pipe to which ranks write that ask for a connection */
+    /* pipe to which a rank of the job writes when it asks for a connection */
     shm_source_t knock;
     shm_ep_t **ranks; /* the endpoint of each rank of the job, or NULL */
 };
@@ -205,10 +217,12 @@ typedef struct shm_address {
 
 /* A message that consists of several records and is arriving. */
 typedef struct shm_incoming {
-    /* bytes that have yet to arrive; 0 if no message is in arrival */
+    /* bytes of the message that have yet to arrive; 0 if no message is
+     * arriving */
     uint64_t rest;
     psc_dest_t dest;
-    /* index into dest.iov; `filled` bytes of that piece are written */
+    /* index of the piece of dest.iov that is being filled; `filled` of its
+     * bytes are written */
     size_t piece;
     size_t filled;
 } shm_incoming_t;
@@ -225,7 +239,8 @@ typedef struct shm_probe {
 typedef struct shm_help {
     const psc_mem_t *mem; /* NULL if the slot is unused */
     uint64_t seal; /* seal of `mem` when the peer asked for help */
-    uint64_t from, to; /* our address, and the address in the peer's buffer */
+    /* address of the data in this process, and address in the peer's buffer */
+    uint64_t from, to;
     uint64_t len, done;
     uint64_t turn;
 } shm_help_t;
@@ -242,34 +257,46 @@ typedef enum shm_watch {
 struct shm_ep {
     psc_ep_t super;
     shm_ep_state_t state;
-    bool dead; /* ep_fini was called; freed when progress returns */
-    /* A sender needs a full fence before it reads `sleeping`, because one of
-     * the two processes cannot use membarrier. */
+    /* ep_fini was called; the endpoint is freed when progress returns */
+    bool dead;
+    /* After publishing a record a sender needs a full fence before it reads the
+     * flag `sleeping` (sleep.c), because one of the two processes cannot use
+     * membarrier. */
     bool fenced;
-    /* Cross-memory attach works in both directions, as shown by the trial. */
+    /* Cross-memory attach works in both directions, as shown by the trial
+     * (trial.c). */
     bool cma;
     bool self; /* connected to itself */
-    bool failing; /* progress has yet to report status and reason */
-    int rank; /* the rank that ep_call has called, or SHM_NO_RANK */
+    /* progress has yet to report the failure (`status` and `reason`) */
+    bool failing;
+    /* rank of the peer if ep_call connects the endpoint, or SHM_NO_RANK */
+    int rank;
     int bell; /* pipe that wakes the peer, or -1 */
     shm_board_t *peer_board;
-    uint32_t peer_bit; /* our bit on the peer's board */
-    uint32_t bit; /* the peer's bit on our board; SHM_NO_BIT if all are taken */
+    uint32_t peer_bit; /* the bit that this side sets on peer_board */
+    /* the bit that the peer sets on our board; SHM_NO_BIT if all are taken */
+    uint32_t bit;
     uint32_t place; /* index in iface->active */
     shm_watch_t watch;
     uint64_t seen; /* rx.consumed at the last shm_active_look() */
     shm_producer_t tx;
     shm_consumer_t rx;
     shm_incoming_t incoming;
-    psc_list_t shares; /* our large gets, in the order of their start */
-    uint32_t share_slots; /* bit set of the slots of SHM_SHARE_SLOTS in use */
-    /* shared gets of both sides, and placements (place.c) */
+    /* large gets that this side has started (shm_share_t), oldest first */
+    psc_list_t shares;
+    /* bit set: which of the SHM_SHARE_SLOTS slots for shared gets are in use */
+    uint32_t share_slots;
+    /* number of shared gets of both sides (share.c), and of placements
+     * (place.c) */
     uint32_t n_sharing;
-    shm_show_t *show; /* NULL until the endpoint exposes or claims a receive */
-    uint32_t turn; /* counts how often a slot of share_slots was taken */
+    /* state of exposed receives (place.h); NULL until the endpoint exposes a
+     * receive or claims one of the peer */
+    shm_show_t *show;
+    /* number of times that a slot of share_slots was taken, by which successive
+     * gets in one slot are told apart */
+    uint32_t turn;
     shm_help_t helps[SHM_SHARE_SLOTS];
-    /* the peer's process, from SO_PEERCRED; 0 if it is not visible in our name
-     * space */
+    /* id of the peer's process; 0 if it is not visible in our name space */
     pid_t pid;
     uint64_t id;
     psc_role_t role;
@@ -286,15 +313,18 @@ struct shm_ep {
 
 /* trial.c has the table with the packet that each stage expects. */
 typedef enum shm_stage {
-    SHM_STAGE_DIAL, /* connector: the peer's backlog is full; connect again */
-    SHM_STAGE_ANONYMOUS, /* acceptor: no hello yet */
-    SHM_STAGE_PARKED, /* acceptor: ep_connect is still to be called */
+    /* connector: repeats connect(), because the peer's backlog was full */
+    SHM_STAGE_DIAL,
+    SHM_STAGE_ANONYMOUS, /* acceptor: waits for the hello */
+    SHM_STAGE_PARKED, /* acceptor: waits until ep_connect is called */
     SHM_STAGE_CHALLENGE, /* connector: waits for the challenge */
     SHM_STAGE_PROOF, /* acceptor: waits for the proof and the offer */
     SHM_STAGE_OFFER, /* connector: waits for the acceptor's offer */
     SHM_STAGE_VERDICT, /* waits for the verdict on cross-memory attach */
-    SHM_STAGE_OPEN, /* both: connected; the link notices the peer's end */
-    SHM_STAGE_PARTING, /* both: we have closed; the peer may not have */
+    /* both sides: connected; the link shows when the peer ends */
+    SHM_STAGE_OPEN,
+    /* both sides: this side has closed; the peer may not have */
+    SHM_STAGE_PARTING,
     SHM_STAGE_OVER,
     SHM_N_STAGES
 } shm_stage_t;
@@ -309,14 +339,19 @@ struct shm_link {
     shm_ep_t *ep; /* NULL in stage ANONYMOUS */
     shm_stage_t stage;
     bool dead;
-    bool verdict; /* This side could read the peer's probe. */
-    bool forced; /* The peer demands cross-memory attach. */
+    /* This side could read the peer's probe (shm_probe_t) by cross-memory
+     * attach. */
+    bool verdict;
+    /* The peer is set to SHM_CMA_FORCE: it fails the connection if cross-memory
+     * attach does not work. */
+    bool forced;
     /* The peer watches our process and needs no socket to notice its end. */
     bool guarded;
-    /* In stage OPEN with the socket closed; the last packet arrives as a
+    /* The stage is OPEN and the socket is closed; the last packet arrives as a
      * letter, in the control page of the peer's ring. */
     bool by_mail;
-    bool posted; /* Our letter to the peer is written. */
+    /* This side has written its letter (its last packet, see link.c). */
+    bool posted;
     pid_t pid;
     int64_t since; /* time of accept() */
     shm_hello_t hello;
@@ -385,14 +420,15 @@ void shm_trial_hangup(shm_link_t *link);
 /* Functions of inbox.c. */
 psc_status_t shm_inbox_create(shm_iface_t *iface);
 void shm_inbox_close(shm_iface_t *iface);
-/* Writes the path of a rank's inbox into `name`, which has SHM_PATH_MAX bytes.
- * Returns false if it is too long. */
+/* Writes the path of a rank's inbox (memory file, inbox.h) into `name`, which
+ * has SHM_PATH_MAX bytes. Returns false if the path is too long. */
 bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name);
-/* Handles the ranks that have set their bits on the board of our inbox. */
+/* Handles the bits on the board of our inbox (inbox.h). A rank sets its bit if
+ * it asks for a connection, has answered, or has published a record. */
 void shm_inbox_collect(shm_iface_t *iface);
 psc_status_t shm_ep_call(psc_ep_t *ep, int rank);
-/* Process the answer of the rank that the endpoint has called, if there is
- * one. */
+/* Checks whether the peer has accepted or refused the connection that
+ * shm_ep_call() has offered to it. */
 void shm_call_check(shm_ep_t *ep);
 
 /* Functions of ep.c. */
@@ -407,21 +443,23 @@ int shm_ep_called(const psc_ep_t *ep, int *process_p);
 void shm_iface_bury(shm_iface_t *iface);
 
 /* Functions of offer.c. */
-/* Sends our ring, bell, board and probe to the peer. `answer` is the
- * connector's reply to the challenge; NULL for the acceptor. */
+/* Sends the peer an offer (shm_offer_t): descriptors of our ring, of our bell
+ * (a pipe that wakes us) and of our board (bits that show which ring has a
+ * record), and the address of the probe (bytes that the peer tries to read).
+ * `answer` is the connector's reply to the challenge; NULL for the acceptor. */
 psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer);
-/* Uses the peer's offer. Takes the bell (a pipe) out of `fds`. The ring's
- * descriptor stays there and is closed by the caller. Returns false if the
- * endpoint has failed. */
+/* Maps the ring and the board of the peer's offer. Takes the bell (a pipe) out
+ * of `fds`. The other descriptors stay there and are closed by the caller.
+ * Returns false if the endpoint has failed. */
 bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds);
 shm_probe_t *shm_probe_create(void);
 void shm_probe_drop(shm_probe_t *probe, bool probing);
 
-/* Functions of receive.c, send.c. */
+/* Functions of receive.c and send.c. */
 unsigned shm_am_poll(shm_ep_t *ep);
 psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines);
-/* Wakes the peer if it sleeps. Called after a record or a count was written
- * that the peer may wait for. */
+/* Wakes the peer if it sleeps. Called after a record was published, or a number
+ * of copied bytes (place.c) was stored, for which the peer may wait. */
 void shm_ep_wake(shm_ep_t *ep);
 void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes);
 /* After a record was published: wakes the receiver in the way that its flag
@@ -445,20 +483,21 @@ bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state);
 /* Record a failure of the endpoint; progress reports it. */
 void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The peer has closed or is lost: deliver the records that have arrived, then
- * report the failure. */
+/* Called when the peer has closed or is lost: progress delivers the records
+ * that have arrived, then reports the failure. */
 void shm_ep_leave(shm_ep_t *ep, psc_status_t status, const char *reason);
 void shm_iface_report(shm_iface_t *iface);
 
 /* Functions of link.c. */
 #define SHM_EXHAUSTED "no descriptor is left (RLIMIT_NOFILE; see ulimit -n)"
-/* Text of errno for log lines. */
+/* Text of an errno for log lines. */
 const char *shm_link_why(int error);
 bool shm_link_exhausted(int error);
 shm_link_t *shm_link_create(shm_iface_t *iface, int fd);
 void shm_link_enter(shm_link_t *link, shm_stage_t stage);
 psc_status_t shm_link_identify(shm_link_t *link, char *reason);
-/* Watch the peer's process, if it is visible in our name space. */
+/* Opens a pidfd of the peer's process, to notice its end, if the process is
+ * visible in our name space. */
 void shm_link_guard(shm_link_t *link);
 psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
                            const int *fds, size_t n_fds);
@@ -468,35 +507,37 @@ psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
 ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
                       bool *cut_p);
 void shm_link_refuse(shm_link_t *link, const char *reason);
-/* Send our last packet. If the peer may still be writing into our memory, the
- * link stays until the peer has closed it or the peer's process has ended. */
+/* Sends the link's last packet. If the peer may still be writing into our
+ * memory, the link stays until the peer has closed it or the peer's process has
+ * ended. */
 void shm_link_part(shm_link_t *link, shm_packet_t *packet);
 void shm_link_close(shm_link_t *link);
 void shm_link_free(shm_link_t *link);
 
 /* Functions of active.c. */
-/* Gives the endpoint a bit of our board (board.h), if one is left. */
+/* Gives the endpoint a bit of our board (board.h), which the peer sets to
+ * report a record, if a bit is left. */
 void shm_active_enrol(shm_ep_t *ep);
 /* Called when the endpoint is up: makes it active or idle (active.c). */
 void shm_active_begin(shm_ep_t *ep);
 void shm_active_add(shm_ep_t *ep);
-/* Removes the endpoint from the active ones, and takes back its bit of the
- * board. */
+/* Removes the endpoint from the active ones (active.c), and takes back its bit
+ * of the board. */
 void shm_active_remove(shm_ep_t *ep);
-/* Makes the endpoint active if a record has arrived in its ring. Returns true
- * if so. */
+/* Makes an idle endpoint active if a record has arrived in its ring. Returns
+ * true if so. */
 bool shm_active_notice(shm_ep_t *ep);
-/* Calls `take` for the bits of a board, and clears them. */
+/* Calls `take` for each set bit of a board, and clears the bits. */
 void shm_active_take(shm_iface_t *iface, shm_board_t *board,
                      void (*take)(shm_iface_t *iface, uint32_t bit));
-/* Makes the endpoints active whose bits the board shows. */
+/* Makes those endpoints active (active.c) whose bits are set on our board. */
 void shm_active_collect(shm_iface_t *iface);
-/* Looks into the rings of all idle endpoints. Returns true if a record has
- * arrived in one of them. */
+/* Looks for records in the rings of all idle endpoints (active.c). Returns true
+ * if a record has arrived in one of them. */
 bool shm_active_scan(shm_iface_t *iface);
 void shm_active_look(shm_iface_t *iface);
-/* Asks the peers of idle endpoints to ring the bell from now on. Returns false
- * if they have been asked before. */
+/* Asks the peers of idle endpoints (active.c) to write to our bell, the pipe
+ * that wakes us, from now on. Returns false if they have been asked before. */
 bool shm_active_ask_bell(shm_iface_t *iface);
 
 /* Functions of source.c. */
@@ -512,13 +553,14 @@ void shm_source_drain(const shm_source_t *source);
 unsigned shm_sources_poll(int set);
 void shm_timer_run(shm_iface_t *iface, int change);
 /* Called when a ring is about to use another page: from now on the timer gives
- * back pages that are not used for a while. */
+ * pages that are not used for a while back to the system. */
 void shm_release_begin(shm_iface_t *iface);
-/* Called when the timer ticks: gives back unused pages of the rings. */
+/* Called when the timer ticks: gives unused pages of the rings back to the
+ * system. */
 void shm_release_step(shm_iface_t *iface);
 void shm_bell_ring(int bell);
 /* Executes a full fence in this process, and by membarrier in those peers that
- * leave it to this process. */
+ * execute no fence of their own (see shm_ep_t.fenced). */
 void shm_source_barrier(const shm_iface_t *iface);
 
 #endif

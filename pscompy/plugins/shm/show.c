@@ -1,19 +1,20 @@
-/* Receives that the peer sees and takes: a table in the first page of the ring
- * that their owner creates, and the record by which the peer reports a taking.
- * place.c copies into receives that were taken.
+/* Exposed receives: the peer sees them, and may take one to copy a message into
+ * it directly. Their table stands in the first page of the ring that their
+ * owner writes; by a record in its own ring the peer reports that it has taken
+ * one. place.c copies into receives that were taken.
  *
  * The word of an entry has a generation, which no other entry of the table
  * ever had, and a state. Only these changes are made:
  *
  *   FREE    -> EXPOSED  owner, after it has written the fields
- *   EXPOSED -> FREE     owner, by compare-and-swap: concealed
+ *   EXPOSED -> FREE     owner, by compare-and-swap: withdraws the receive
  *   EXPOSED -> TAKEN    peer, by compare-and-swap; then it sends a record
  *   TAKEN   -> ENDED    peer: it will not look at the entry any more
  *   ENDED   -> FREE     owner
  *
  * A peer reads the word and then the fields. If its compare-and-swap succeeds,
- * they are those of this generation, because the owner writes fields only after
- * the word has changed.
+ * the fields are those of this generation, because the owner writes fields only
+ * after the word has changed.
  *
  * Memory orders: an entry's fields are relaxed and released by the word; `seen`
  * and `mask` are released by `last`, and `seen` is acquired before the claim;
@@ -23,11 +24,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Body of a record of kind TAKEN: the sender has taken a receive. */
+/* Body of a record of kind TAKEN: its sender has taken a receive that the other
+ * side exposes. */
 typedef struct shm_taken {
     uint32_t entry, reserved;
     uint64_t generation, bits;
-    uint64_t from, len; /* address and length of the claimer's message */
+    /* address and length of the message, in the process that took the
+     * receive */
+    uint64_t from, len;
 } shm_taken_t;
 
 _Static_assert(sizeof(shm_taken_t) + SHM_WORD_SIZE <= SHM_LINE, "one line");
@@ -46,7 +50,8 @@ static bool shm_show_usable(const shm_ep_t *ep)
 
 /* ---- the owner's table ---- */
 
-/* Free the entries of receives with which their claimers have finished. */
+/* Frees the entries whose receives the peer has taken, and at which it looks no
+ * more (state ENDED). */
 static void shm_show_reap(shm_ep_t *ep, shm_show_t *show)
 {
     for (uint32_t rest = show->landed; rest != 0; rest &= rest - 1) {
@@ -134,7 +139,8 @@ uint32_t shm_exposed(psc_ep_t *super, psc_sighted_t *sighted, uint64_t *seen_p)
 
     if (!shm_show_usable(ep))
         return 0;
-    /* load `last` first, so that all entries up to it are visible */
+    /* load `last` first, so that all entries up to this generation are
+     * visible */
     last = atomic_load_explicit(&table->last, memory_order_acquire);
     mask = atomic_load_explicit(&table->mask, memory_order_relaxed);
     for (; mask != 0; mask &= mask - 1) {
@@ -187,8 +193,8 @@ psc_status_t shm_claim(psc_ep_t *super, const psc_sighted_t *sighted,
     if (status != PSC_OK)
         return status;
     show = shm_show_get(ep);
-    /* the second and the third condition are met only if the peer violates the
-     * protocol */
+    /* `placing` has the entry's bit, or `room` is too large, only if the peer
+     * violates the protocol */
     if (show == NULL || (show->placing & 1u << sighted->entry) != 0 ||
         room >= SHM_OFFSET_MASK ||
         !shm_entry_change(entry, sighted->generation, SHM_ENTRY_EXPOSED,

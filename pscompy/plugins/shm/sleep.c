@@ -1,6 +1,6 @@
 /* Sleeping without lost wake-ups: one epoll descriptor that becomes readable
- * when a peer rings the bell, dials, or ends, and the flags by which a sleeper
- * asks its peers to ring.
+ * when a peer writes to the bell (a pipe of this process), connects, or ends,
+ * and the flags by which a sleeper asks its peers to write to the bell.
  *
  * The sleeper sets its flag and then checks the ring again; the other side
  * writes the ring and then checks the flag. Each side needs a full fence
@@ -18,8 +18,8 @@ int shm_sleep_fd(psc_iface_t *iface)
     return shm_iface(iface)->epoll;
 }
 
-/* True if a peer has woken us, which clears the flag. Else the flag becomes
- * `awake`. */
+/* Returns true if the peer has cleared the flag, as it does when it wakes us.
+ * Otherwise sets the flag to `awake`. */
 static bool shm_flag_taken(_Atomic uint32_t *flag, uint32_t awake)
 {
     if (atomic_load_explicit(flag, memory_order_relaxed) == 0)
@@ -28,7 +28,8 @@ static bool shm_flag_taken(_Atomic uint32_t *flag, uint32_t awake)
     return false;
 }
 
-/* The flag `sleeping` of an active endpoint while this process is awake. */
+/* Returns the value of the flag `sleeping` for an active endpoint while this
+ * process is awake. */
 static uint32_t shm_ep_awake(const shm_ep_t *ep)
 {
     return ep->watch == SHM_WATCH_NOTED ? SHM_WAKE_BOARD : 0;
@@ -46,8 +47,8 @@ static bool shm_ep_disarm(shm_ep_t *ep)
     return rung;
 }
 
-/* Sets the flags that ask the peer to wake us. True if the peer relies on our
- * membarrier call instead of its own fence. */
+/* Sets the flags that ask the peer to wake us. Returns true if the peer relies
+ * on our membarrier call instead of its own fence. */
 static bool shm_ep_arm(shm_ep_t *ep)
 {
     if (ep->state != SHM_EP_UP)
@@ -61,7 +62,8 @@ static bool shm_ep_arm(shm_ep_t *ep)
     return !ep->fenced;
 }
 
-/* True if work has arrived before the flags were set. */
+/* Returns true if the endpoint has work that arrived before the flags were
+ * set. */
 static bool shm_ep_pending(shm_ep_t *ep)
 {
     if (ep->state == SHM_EP_LEAVING || shm_show_pending(ep))
@@ -80,7 +82,8 @@ void shm_sleep_disarm(shm_iface_t *iface)
         iface->rung |= shm_ep_disarm(iface->active[i]);
 }
 
-/* Drains the bell. The bell may have announced a letter, which the next pass of
+/* Drains the bell, the pipe to which peers write to wake us. A peer may have
+ * done so for a letter (its last packet, link.c), which the next pass of
  * progress processes. */
 static void shm_bell_silence(shm_iface_t *iface)
 {
@@ -89,8 +92,8 @@ static void shm_bell_silence(shm_iface_t *iface)
         iface->mail |= shm_link_letter(link) != 0;
 }
 
-/* True if the sockets, letters or calls have to be looked at, which the next
- * pass of progress then does. */
+/* Returns true if a letter (a peer's last packet, link.c) or a rank of the job
+ * (inbox.h) waits for us; the next pass of progress then looks at them. */
 static bool shm_iface_pending(shm_iface_t *iface)
 {
     bool pending = iface->mail || shm_inbox_pending(iface);

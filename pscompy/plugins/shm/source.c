@@ -1,5 +1,6 @@
 /* The sources of events: descriptors of one epoll set, which becomes readable
- * when a peer rings the bell, dials, or ends, and when the timer ticks. */
+ * when a peer writes to the bell (a pipe of this process), connects, or ends,
+ * and when the timer ticks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
@@ -11,10 +12,10 @@
 
 #include "shm.h"
 
-/* the timer's period */
+/* the timer's period while n_ticking > 0 */
 #define SHM_TICK_NS 10000000
-/* the timer's period while it runs only to give back unused pages of rings,
- * which happens after one or two periods */
+/* the timer's period while it runs only to give unused pages of rings back to
+ * the system; a page is given back after one or two periods */
 #define SHM_RELEASE_NS 100000000
 #define SHM_EVENTS_MAX 16
 
@@ -85,8 +86,8 @@ static void shm_peers_ready(shm_source_t *self, uint32_t events)
     shm_sources_poll(self->fd);
 }
 
-/* If the pipe is full the write fails, but then the peer has been woken
- * anyway. */
+/* Writes to the peer's bell, a pipe. If the pipe is full the write fails, but
+ * then the peer has been woken anyway. */
 void shm_bell_ring(int bell)
 {
     const uint8_t one = 1;
@@ -107,7 +108,7 @@ static void shm_timer_set(const shm_iface_t *iface)
     timerfd_settime(iface->timer.fd, 0, &period, NULL);
 }
 
-/* Run the timer while n_ticking > 0. `change` is +1 or -1. */
+/* Adds `change` (+1 or -1) to n_ticking. The timer runs while n_ticking > 0. */
 void shm_timer_run(shm_iface_t *iface, int change)
 {
     bool was = iface->n_ticking > 0;

@@ -14,7 +14,7 @@ psc_status_t shm_random(void *buffer, size_t len)
 
 #define SHM_TO(state) (1u << SHM_EP_##state)
 
-/* The states that may follow each state. */
+/* The states of an endpoint that may follow each state. */
 static const unsigned shm_ep_next[SHM_N_EP_STATES] = {
     [SHM_EP_NEW] =
         SHM_TO(CONNECTING) | SHM_TO(UP) | SHM_TO(FAILED) | SHM_TO(CLOSED),
@@ -29,8 +29,9 @@ static bool shm_ep_counts(shm_ep_state_t state)
     return state == SHM_EP_NEW || state == SHM_EP_CONNECTING;
 }
 
-/* All changes of state are made here. Returns false and changes nothing if
- * `state` may not follow the present one (a second failure is ignored). */
+/* All changes of an endpoint's state are made here. Returns false and changes
+ * nothing if `state` may not follow the present one (a second failure is
+ * ignored). */
 bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -53,7 +54,7 @@ static void shm_ep_note(shm_ep_t *ep)
 
     ep->failing = true;
     iface->n_failing++;
-    if (iface->armed) /* Wake the thread that sleeps on the descriptor. */
+    if (iface->armed) /* Wake the thread that sleeps on iface->epoll. */
         shm_bell_ring(iface->bell.fd);
 }
 

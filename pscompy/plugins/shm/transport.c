@@ -11,7 +11,7 @@
 #include "pscompy/transport/kit/page.h"
 #include "pscompy/transport/kit/settings.h"
 
-/* Passes over the rings between two polls of the sockets, which cost a system
+/* Passes of progress between two polls of the sockets, which cost a system
  * call: while connections are being established, and otherwise. */
 #define SHM_POLLS_CONNECTING 16u
 #define SHM_POLLS_QUIET 1024u
@@ -47,7 +47,8 @@ static void shm_close(psc_iface_t *super)
 static psc_status_t shm_stop(psc_iface_t *super)
 {
     (void)super;
-    return PSC_OK; /* ep_stop waits for each endpoint */
+    /* nothing is left to wait for: ep_stop waits for each endpoint */
+    return PSC_OK;
 }
 
 static void shm_fini(psc_iface_t *super)
@@ -143,7 +144,8 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
         .copy_bandwidth = rates->copy,
         .pipeline = SHM_PIECE,
         /* Nothing is registered, but each cross-memory attach looks up the
-         * pages; the cost model counts two registrations. */
+         * pages. The cost model counts two registrations, so each gets half of
+         * this time. */
         .reg_ns = cma ? rates->attach_ns / 2 : 0,
         .measured = rates->measured,
         .poll_ns = 10,
@@ -159,8 +161,9 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
 
 /* ---- progress ---- */
 
-/* Returns true if the sockets are to be polled: every `limit` passes, and when
- * the rings hold no reason for the wake-up. */
+/* Returns true if the sockets are to be polled: every `limit` passes of
+ * progress, and if `unexplained` (this process was woken, but the rings held no
+ * record). */
 static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
 {
     uint32_t limit =
@@ -172,8 +175,9 @@ static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
     return true;
 }
 
-/* Continues shared gets (share.c) and placements (place.c). Not inlined, so
- * that the fast path saves no registers. */
+/* Copies pieces of shared gets (share.c) and of messages into receives that
+ * were taken (place.c). Not inlined, so that the fast path saves no
+ * registers. */
 static __attribute__((noinline)) unsigned shm_iface_copy(shm_iface_t *iface)
 {
     unsigned n = 0;
@@ -208,7 +212,8 @@ static unsigned shm_progress(psc_iface_t *super)
     iface->in_progress = true;
     if (armed)
         shm_sleep_disarm(iface);
-    /* Upcalls may add endpoints, remove them, and reallocate the array. */
+    /* Upcalls may add endpoints, remove them, and reallocate the array
+     * `active`. */
     if (iface->n_idle > 0)
         shm_boards_collect(iface);
     for (uint32_t i = 0; i < iface->n_active; i++)

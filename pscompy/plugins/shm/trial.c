@@ -11,6 +11,8 @@
  *                  it could read the probe
  *   VERDICT    whether both could ->
  *
+ * The bell is a pipe that wakes the sender; the board holds bits that show
+ * which ring has a record; the probe is bytes to read by cross-memory attach.
  * The peer's user is checked with SO_PEERCRED before the first packet. The
  * token proof (transport/kit/token_proof.h) is in HELLO, CHALLENGE and the
  * first OFFER. */
@@ -114,10 +116,10 @@ static void shm_stage_proof(shm_link_t *link, const shm_packet_t *packet,
     shm_trial_check(link, status);
 }
 
-/* From here on letters (in the ring's control page, see link.c) replace
- * packets; a letter may be present already. The socket stays if either side
- * cannot watch the other's process (name spaces); its hang-up then shows that
- * the peer has ended. */
+/* From here on a letter (in the ring's control page, see link.c) replaces the
+ * last packet of a side; the peer's letter may be present already. The socket
+ * stays open if either side cannot watch the other's process (name spaces); its
+ * hang-up then shows that the peer has ended. */
 static void shm_trial_begin_letters(shm_link_t *link)
 {
     if (link->process.fd < 0 || !link->guarded)
@@ -126,8 +128,9 @@ static void shm_trial_begin_letters(shm_link_t *link)
     link->by_mail = link->iface->mail = true;
 }
 
-/* Decides whether cross-memory attach is used, when both sides have tried to
- * read the other's probe. Returns false if the endpoint has failed. */
+/* Decides whether cross-memory attach is used, once both sides have tried to
+ * read the other's probe (random bytes). Returns false if the endpoint has
+ * failed. */
 static bool shm_trial_judge(shm_link_t *link, bool verdict)
 {
     shm_ep_t *ep = link->ep;
@@ -174,7 +177,8 @@ void shm_trial_finish(shm_link_t *link, bool verdict)
         shm_trial_open(link);
 }
 
-/* The connector's verdict is the last packet: the acceptor is up when it
+/* The acceptor's offer has arrived at the connector. The verdict that the
+ * connector sends now is the last packet: the acceptor is up when it
  * arrives. */
 static void shm_stage_offer(shm_link_t *link, const shm_packet_t *packet,
                             int *fds)
@@ -200,8 +204,8 @@ static void shm_stage_verdict(shm_link_t *link, const shm_packet_t *packet,
     shm_trial_finish(link, packet->u.verdict == 1);
 }
 
-/* The peer has closed, too: it sends no more and writes no more into our
- * memory. */
+/* The peer has closed, too, after this side: it sends no more and writes no
+ * more into our memory. */
 static void shm_stage_parting(shm_link_t *link, const shm_packet_t *packet,
                               int *fds)
 {
@@ -229,7 +233,8 @@ static void shm_stage_open(shm_link_t *link, const shm_packet_t *packet,
 
 typedef struct shm_stage_row {
     const char *name;
-    /* the packet that the stage expects, and the number of its descriptors */
+    /* the kind of packet that the stage expects, and the number of descriptors
+     * in it */
     shm_packet_kind_t packet;
     size_t n_fds;
     void (*receive)(shm_link_t *link, const shm_packet_t *packet, int *fds);
@@ -264,8 +269,8 @@ static void shm_trial_fail(shm_link_t *link, psc_status_t status,
         shm_link_refuse(link, reason);
 }
 
-/* Closes the link: the peer has given up the connection, or its process has
- * ended. */
+/* Closes the link after the peer has given up the connection, or its process
+ * has ended. */
 static void shm_trial_ended(shm_link_t *link)
 {
     if (link->ep != NULL)
@@ -273,8 +278,8 @@ static void shm_trial_ended(shm_link_t *link)
     shm_link_close(link);
 }
 
-/* The peer's text is shown to users, so it is made printable and its length is
- * bounded. */
+/* The text of the peer's refusal is shown to users, so it is made printable and
+ * its length is bounded. */
 static void shm_trial_refused(shm_link_t *link, const shm_packet_t *packet)
 {
     char text[SHM_REFUSAL_MAX], reason[PSC_REASON_MAX];
@@ -292,8 +297,8 @@ static void shm_trial_refused(shm_link_t *link, const shm_packet_t *packet)
     shm_trial_ended(link);
 }
 
-/* `packet` is NULL if the bytes that arrived are not a packet. A stage that
- * keeps a descriptor replaces it by -1 in `fds`. */
+/* Processes a packet. `packet` is NULL if the bytes that arrived are not a
+ * packet. A stage that keeps a descriptor replaces it by -1 in `fds`. */
 void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds)
 {
     const shm_stage_row_t *row = &shm_stages[link->stage];

@@ -18,8 +18,9 @@ typedef enum shm_packet_kind {
     SHM_PACKET_NONE,
     SHM_PACKET_HELLO,     /* ids of both endpoints, and a nonce */
     SHM_PACKET_CHALLENGE, /* the acceptor's half of the token proof */
-    /* the sender's ring, bell, board and probe (shm_offer_t); the connector
-     * adds its answer to the challenge */
+    /* descriptors of the sender's ring, its bell (a pipe that wakes it) and its
+     * board (bits, board.h), and a probe of cross-memory attach (shm_offer_t);
+     * the connector adds its answer to the challenge */
     SHM_PACKET_OFFER,
     /* from the connector: whether cross-memory attach works */
     SHM_PACKET_VERDICT,
@@ -36,14 +37,19 @@ typedef struct shm_hello {
 
 typedef struct shm_offer {
     shm_geometry_t geometry;
-    uint64_t probe, echo; /* addresses in the sender's process */
+    /* addresses of `bytes` and `echo` of the sender's shm_probe_t, for a test
+     * of cross-memory attach */
+    uint64_t probe, echo;
     uint8_t nonce[SHM_ID_SIZE]; /* the bytes at `probe` */
     uint8_t cma; /* the sender's shm_cma_mode_t */
     uint8_t expedited; /* the sender is registered for membarrier */
-    /* The sender watches the peer's process and does not need the socket. */
+    /* The sender watches the peer's process and does not need the socket to
+     * notice its end. */
     uint8_t guards;
-    uint8_t verdict; /* from the acceptor: 1 if it could read the probe */
-    /* bit on the sender's board, for the receiver to set; or SHM_NO_BIT */
+    /* from the acceptor: 1 if it could read the connector's probe */
+    uint8_t verdict;
+    /* number of the bit that the receiver sets on the sender's board after it
+     * has published a record; or SHM_NO_BIT */
     uint32_t bit;
     uint8_t process[SHM_ID_SIZE]; /* id of the sender's process */
     /* the connector's answer to the challenge; 0 from the acceptor */
@@ -51,9 +57,9 @@ typedef struct shm_offer {
 } shm_offer_t;
 
 /* All packets have one size. Both ends run on one machine, so the fields have
- * the machine's byte order. Packets behind a proof are used only after the
- * sender has proved that it holds the token; no third process can write to the
- * socket, so later packets carry no proof. */
+ * the machine's byte order. An offer, a verdict or a goodbye is used only after
+ * its sender has proved that it holds the token; no third process can write to
+ * the socket, so packets after the proof need none of their own. */
 typedef struct shm_packet {
     uint32_t magic;
     uint16_t version, kind;

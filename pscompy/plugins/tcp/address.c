@@ -1,4 +1,5 @@
-/* Socket addresses, and endpoint addresses as bytes (wire.h). */
+/* Functions for socket addresses, and for endpoint addresses as bytes
+ * (wire.h). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -58,7 +59,8 @@ bool tcp_address_bind(const tcp_iface_t *iface, int fd, sa_family_t family)
 
         if (from.any.sa_family != family)
             continue;
-        /* the kernel chooses the port in connect(), for this peer alone */
+        /* the kernel chooses the port in connect(); it must be unique only
+         * together with the peer's address */
         setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
         tcp_address_set_port(&from, 0);
         return bind(fd, &from.any, tcp_address_len(&from)) == 0;
@@ -139,8 +141,8 @@ psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes, size_t *len_p)
     return PSC_OK;
 }
 
-/* Reads one address from an endpoint address (wire.h). Returns the bytes read,
- * or 0 if they are not valid. */
+/* Reads one socket address from the bytes of an endpoint address (wire.h).
+ * Returns the number of bytes read, or 0 if they are not valid. */
 static size_t tcp_address_get(const uint8_t *p, size_t len,
                               tcp_sockaddr_t *address_p)
 {
@@ -181,7 +183,8 @@ psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len)
         if (used == 0)
             return PSC_ERR_PROTOCOL;
         at += used;
-        /* the loopback address of another host would lead to our own host */
+        /* A loopback address of a peer on another host is left out: it would
+         * lead to this host. */
         ep->n_candidates +=
             ep->same_host || !tcp_address_is_loopback(candidate);
     }

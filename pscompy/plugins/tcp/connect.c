@@ -1,6 +1,7 @@
-/* Connecting: the stages, their handlers, and the acceptor, which challenges
- * the caller that has named its endpoint. listen.c handles a caller until it
- * has named an endpoint; dial.c is the connector. */
+/* Connecting: the stages of an endpoint, the handlers of its sockets, and the
+ * acceptor. The acceptor challenges a caller, an accepted stream whose hello
+ * names the acceptor's endpoint, to prove that it knows the token. listen.c
+ * handles a caller until its hello is complete; dial.c is the connector. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -25,16 +26,17 @@ static void tcp_ep_challenge(tcp_ep_t *ep)
     tcp_ep_enter(ep, TCP_EP_AWAIT_ANSWER);
 }
 
-/* Stage CALLED: the caller sends nothing before our challenge, so a readable
- * socket means that it has hung up. */
+/* Stage CALLED (a caller has named this endpoint before ep_connect): the caller
+ * sends nothing before it receives the challenge, so a readable socket means
+ * that it has hung up. */
 static void tcp_stage_lost(tcp_ep_t *ep)
 {
     tcp_source_close(tcp_ep_iface(ep), &ep->rx);
     tcp_ep_enter(ep, TCP_EP_NEW);
 }
 
-/* Stage AWAIT_ANSWER: reads the answer only; bytes behind it stay in the
- * socket. */
+/* Stage AWAIT_ANSWER: reads the caller's answer to the challenge; frames that
+ * arrive behind the answer stay in the socket. */
 static void tcp_stage_answered(tcp_ep_t *ep)
 {
     psc_proof_reply_t reply;
@@ -58,8 +60,8 @@ static void tcp_stage_answered(tcp_ep_t *ep)
         tcp_ep_break(ep, PSC_ERR_CONNECT, "%s: %s", ep->peer, reply.why);
 }
 
-/* Returns the endpoint that a hello names, or NULL if there is none without a
- * caller. */
+/* Returns the endpoint whose id a hello carries, or NULL if there is none that
+ * still waits for a caller. */
 static tcp_ep_t *tcp_ep_find(tcp_iface_t *iface, uint64_t id)
 {
     psc_list_for_each(ep, &iface->connecting, tcp_ep_t, link) {
@@ -75,8 +77,8 @@ void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello)
     tcp_ep_t *ep = tcp_ep_find(iface, tcp_wire_load64(hello + 8));
 
     if (!ep) {
-        /* the endpoint was closed, has a caller already, or its id was
-         * guessed */
+        /* the endpoint was closed or has a caller already, or the caller has
+         * guessed the id */
         close(fd);
         return;
     }
@@ -91,7 +93,8 @@ void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello)
         tcp_ep_tell_failure(ep);
 }
 
-/* Starts the acceptor; its caller may have arrived before ep_connect. */
+/* Starts the acceptor. Its caller, the stream that names this endpoint, may
+ * have arrived before ep_connect was called. */
 static void tcp_accept_begin(tcp_ep_t *ep, const uint8_t *token)
 {
     if (!psc_proof_begin(&ep->proof, ep->role, token, ep->id, ep->peer_id))
@@ -136,7 +139,8 @@ void tcp_ep_ready(tcp_source_t *source, uint32_t events)
         tcp_ep_tell_failure(ep);
 }
 
-/* Handles the second socket of an endpoint that is connected to itself. */
+/* Handles the second socket of an endpoint that is connected to itself;
+ * messages are sent on this socket. */
 void tcp_ep_writable(tcp_source_t *source, uint32_t events)
 {
     tcp_ep_t *ep = psc_container_of(source, tcp_ep_t, tx);
@@ -207,8 +211,8 @@ int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now)
 
         next = due < next ? due : next;
     }
-    /* restart the search after each report, because an upcall may change the
-     * list */
+    /* search from the start after each report: the upcall may change the list
+     * of connecting endpoints */
     while ((failing = tcp_ep_find_failing(iface)))
         tcp_ep_tell_failure(failing);
     return next;

@@ -1,12 +1,13 @@
 /* The connector dials the peer's addresses, sends a hello that names the peer's
- * endpoint, and answers the challenge.
+ * endpoint, and answers the challenge (wire.h).
  *
  * Some of the addresses may be unreachable from here, or belong to another
- * process: the address of a bridge may be the same on many hosts. Therefore
- * they are dialled in parallel, as in Happy Eyeballs (RFC 8305): the next
- * address is dialled when the previous one has failed or has not answered for a
- * moment. The acceptor takes the first call that names its endpoint and closes
- * the others, so exactly one of them is challenged. */
+ * process: the address of a network bridge may be the same on many hosts.
+ * Therefore they are dialled in parallel, as in Happy Eyeballs (RFC 8305): the
+ * next address is dialled when the previous one has failed or has not answered
+ * for a moment. The acceptor challenges the sender of the first hello that
+ * names its endpoint and closes the other streams, so exactly one dial receives
+ * a challenge. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -15,8 +16,8 @@
 #include "tcp.h"
 #include "pscompy/transport/kit/clock.h"
 
-/* Delay before the next address is dialled. The longer delay applies after a
- * hello was sent, because its receiver may just be busy. */
+/* Delay before the next address of the peer is dialled. The longer delay
+ * applies after a hello was sent, because its receiver may just be busy. */
 #define TCP_DIAL_DELAY_NS 250000000
 #define TCP_DIAL_PATIENCE_NS 2000000000
 
@@ -100,7 +101,8 @@ static bool tcp_dial_begin(tcp_dial_t *dial)
     return true;
 }
 
-/* Dials the next address, and sets the time for the one after it. */
+/* Dials the peer's next address, and sets the time at which the address after
+ * it is dialled. */
 static void tcp_connect_next(tcp_ep_t *ep)
 {
     bool begun = false;
@@ -131,7 +133,8 @@ static void tcp_dial_fall(tcp_dial_t *dial, const char *why)
     tcp_connect_next(dial->ep);
 }
 
-/* connect() has succeeded or failed; after a success, send the hello. */
+/* Called when connect() has succeeded or failed; sends the hello after a
+ * success. */
 static void tcp_dial_greet(tcp_dial_t *dial)
 {
     tcp_ep_t *ep = dial->ep;
@@ -157,8 +160,8 @@ static void tcp_dial_greet(tcp_dial_t *dial)
         ep->deadline = psc_clock_deadline(TCP_DIAL_PATIENCE_NS);
 }
 
-/* The connection of this dial becomes the endpoint's; the other dials are
- * closed. */
+/* Makes the connection of this dial that of the endpoint, and closes the other
+ * dials. */
 static void tcp_dial_win(tcp_dial_t *dial)
 {
     tcp_ep_t *ep = dial->ep;
@@ -172,8 +175,8 @@ static void tcp_dial_win(tcp_dial_t *dial)
     tcp_ep_rise(ep);
 }
 
-/* The acceptor's challenge arrives: it proves that the acceptor holds the
- * token, and asks for our answer. */
+/* Called when the acceptor's challenge arrives. The challenge proves that the
+ * acceptor holds the token; sends the answer, which proves that we hold it. */
 static void tcp_dial_challenged(tcp_dial_t *dial)
 {
     uint8_t *challenge = dial->challenge;
@@ -204,7 +207,8 @@ static void tcp_dial_ready(tcp_source_t *source, uint32_t events)
 
     (void)events;
     if (!tcp_dial_open(dial))
-        /* another dial has won, or the endpoint failed, in the same pass */
+        /* another dial has won, or the endpoint has failed, earlier in this
+         * call of progress */
         return;
     if (dial->greeted)
         tcp_dial_challenged(dial);

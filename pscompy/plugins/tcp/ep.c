@@ -118,8 +118,8 @@ psc_status_t tcp_ep_address(psc_ep_t *self, uint8_t *address, size_t *len_p)
 
 /* ---- closing ---- */
 
-/* Zero-copy sends in flight that cannot be sent any more are completed by
- * progress, as after a failure. */
+/* Closes the endpoint. Zero-copy sends that cannot be sent any more are
+ * completed by progress, as after a failure, not here. */
 void tcp_ep_close(psc_ep_t *self)
 {
     tcp_ep_t *ep = (tcp_ep_t *)self;
@@ -135,9 +135,9 @@ void tcp_ep_close(psc_ep_t *self)
     }
 }
 
-/* Waits until the peer has acknowledged all bytes. If the socket were closed
- * before, bytes that arrive later would make the kernel reset the stream and
- * discard the rest. */
+/* Returns PSC_INPROGRESS until the peer has acknowledged all bytes. If the
+ * socket were closed before, bytes that arrive later would make the kernel
+ * reset the stream and discard the bytes that are not acknowledged. */
 psc_status_t tcp_ep_stop(psc_ep_t *self)
 {
     tcp_ep_t *ep = (tcp_ep_t *)self;
@@ -172,8 +172,8 @@ void tcp_ep_free(tcp_ep_t *ep)
     free(ep);
 }
 
-/* Ends the endpoint. During progress the caller of an upcall may still use it,
- * so it is freed later. */
+/* Ends the endpoint. If this is called in an upcall, the code that made the
+ * upcall may still use the endpoint, so it is freed when progress returns. */
 void tcp_ep_fini(psc_ep_t *self)
 {
     tcp_ep_t *ep = (tcp_ep_t *)self;

@@ -1,7 +1,7 @@
-/* The listener, and the callers that have not named an endpoint. A caller may
- * be any program: a port scan, a half-open stream, a web browser. It occupies
- * one of a bounded number of places for a limited time, and only a fixed number
- * of bytes is read from it. */
+/* The listener, and the callers: accepted sockets that have not named an
+ * endpoint. A caller may be any program: a port scan, a half-open stream, a web
+ * browser. The number of callers is bounded, a caller stays for a limited time,
+ * and only a fixed number of bytes is read from it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,16 +11,18 @@
 #include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
-#define TCP_ACCEPT_RETRY_NS 100000000 /* pause after accept() has failed */
+/* pause before the next accept() after one has failed */
+#define TCP_ACCEPT_RETRY_NS 100000000
 
 /* ---- callers ---- */
 
-/* Callers from one IPv4 address, or from one IPv6 network, share a bucket. */
+/* Returns the bucket in which a caller is counted. Callers from one IPv4
+ * address, or from one IPv6 network, share a bucket. */
 static unsigned tcp_caller_bucket(const tcp_sockaddr_t *address)
 {
     const uint8_t *bytes = (const uint8_t *)&address->v4.sin_addr;
     size_t len = sizeof(address->v4.sin_addr);
-    uint32_t hash = 2166136261u; /* FNV-1a */
+    uint32_t hash = 2166136261u; /* start value of the hash FNV-1a */
 
     if (address->any.sa_family == AF_INET6) {
         bytes = address->v6.sin6_addr.s6_addr;
@@ -40,7 +42,8 @@ static tcp_caller_t *tcp_caller_create(tcp_iface_t *iface)
     return caller;
 }
 
-/* Takes a structure for a new caller. Returns NULL if no memory is left. */
+/* Takes a tcp_caller_t for an accepted socket, from the list `vacant` or newly
+ * allocated. Returns NULL if no memory is left. */
 static tcp_caller_t *tcp_caller_take(tcp_iface_t *iface, unsigned bucket)
 {
     tcp_caller_t *caller = psc_list_empty(&iface->vacant)
@@ -57,7 +60,7 @@ static tcp_caller_t *tcp_caller_take(tcp_iface_t *iface, unsigned bucket)
     return caller;
 }
 
-/* Puts the structure of a caller that has gone into the list `vacant`; the
+/* Puts the tcp_caller_t of a caller that has gone into the list `vacant`; the
  * caller's socket is closed or passed on. */
 static void tcp_caller_release(tcp_caller_t *caller)
 {
@@ -76,8 +79,8 @@ static void tcp_caller_drop(tcp_caller_t *caller, const char *why)
     tcp_caller_release(caller);
 }
 
-/* Takes the socket out of the caller, and releases the caller. Returns the
- * socket. */
+/* Takes the socket out of the caller's structure, and releases the structure.
+ * Returns the socket. */
 static int tcp_caller_detach(tcp_caller_t *caller)
 {
     int fd = caller->source.fd;
@@ -125,12 +128,12 @@ static void tcp_caller_admit(tcp_iface_t *iface, int fd, unsigned bucket)
     if (tcp_source_watch(iface, &caller->source, EPOLLIN) != PSC_OK)
         tcp_caller_drop(caller, "epoll takes no more");
     else
-        /* the hello has usually arrived already */
+        /* read at once: the hello has usually arrived already */
         tcp_caller_ready(&caller->source, EPOLLIN);
 }
 
-/* Process bytes that have arrived meanwhile, then drop the caller if its hello
- * is still incomplete. */
+/* Processes bytes that the caller has sent meanwhile, then drops the caller if
+ * its hello is still incomplete. */
 static void tcp_caller_end(tcp_caller_t *caller, const char *why)
 {
     tcp_caller_ready(&caller->source, EPOLLIN);
@@ -138,8 +141,9 @@ static void tcp_caller_end(tcp_caller_t *caller, const char *why)
         tcp_caller_drop(caller, why);
 }
 
-/* Drops the oldest caller of the fullest bucket, to make room. A legitimate
- * caller sends its hello within milliseconds, so it is not the oldest. */
+/* Drops the oldest caller of the fullest bucket, to make room for a new caller.
+ * A legitimate caller sends its hello within milliseconds, so it is not the
+ * oldest. */
 static void tcp_caller_push_out(tcp_iface_t *iface)
 {
     unsigned most = 0;
@@ -172,7 +176,8 @@ int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now)
     return TCP_NEVER;
 }
 
-/* Limits the number of callers to one eighth of the process's descriptors. */
+/* Limits the number of callers to one eighth of the descriptors that the
+ * process may have. */
 static void tcp_callers_limit(tcp_iface_t *iface)
 {
     struct rlimit limit = {.rlim_cur = TCP_CALLERS_MAX * TCP_CALLERS_SHARE};
@@ -200,9 +205,9 @@ void tcp_callers_free(tcp_iface_t *iface)
 
 /* ---- the listener ---- */
 
-/* Handles a failed accept(). If no descriptor is left, drops a caller. If there
- * is no caller, stops watching the listener for a while; connections wait in
- * the kernel's queue. */
+/* Handles a failed accept(). If the process has no descriptor left, drops a
+ * caller to free one. Otherwise, or if there is no caller, stops watching the
+ * listener for TCP_ACCEPT_RETRY_NS; connections wait in the kernel's queue. */
 static void tcp_listener_failed(tcp_iface_t *iface, int error)
 {
     bool exhausted = error == EMFILE || error == ENFILE;
@@ -217,8 +222,9 @@ static void tcp_listener_failed(tcp_iface_t *iface, int error)
     tcp_iface_wake_at(iface, psc_clock_deadline(TCP_ACCEPT_RETRY_NS));
 }
 
-/* A rail with several addresses listens on the wildcard address, and turns away
- * callers that have dialled an address which is not its own. */
+/* Returns false for a caller that has dialled an address which is not one of
+ * this rail's. Such callers arrive because a rail with several addresses
+ * listens on the wildcard address. */
 static bool tcp_listener_means(tcp_iface_t *iface, int fd)
 {
     if (!iface->settings.bound || tcp_address_ours(iface, fd))
@@ -255,9 +261,10 @@ static void tcp_listener_ready(tcp_source_t *source, uint32_t events)
     }
 }
 
-/* With one address the listener binds to it. With several it binds to the
- * wildcard address (of IPv6 if any address is IPv6), and tcp_listener_means()
- * checks the callers. */
+/* Chooses the address to which the listener is bound: the only address of the
+ * interface, or, if there are several, the wildcard address (of IPv6 if any
+ * address is IPv6); tcp_listener_means() then checks which address a caller has
+ * dialled. */
 static void tcp_listener_address(const tcp_iface_t *iface,
                                  tcp_sockaddr_t *address_p)
 {
@@ -266,7 +273,7 @@ static void tcp_listener_address(const tcp_iface_t *iface,
     for (unsigned i = 0; i < iface->n_addresses; i++)
         v6 |= iface->addresses[i].any.sa_family == AF_INET6;
     memset(address_p, 0, sizeof(*address_p));
-    /* all zeros is the wildcard */
+    /* an address of zeros is the wildcard address */
     address_p->any.sa_family = v6 ? AF_INET6 : AF_INET;
     if (iface->n_addresses == 1)
         *address_p = iface->addresses[0];
@@ -288,7 +295,7 @@ static bool tcp_listener_bind(const tcp_iface_t *iface, int fd)
     return false;
 }
 
-/* Stores the port to which the listener is bound in every address. */
+/* Stores the listener's port in every address of the interface. */
 static void tcp_listener_learn_port(tcp_iface_t *iface)
 {
     tcp_sockaddr_t bound = {0};

@@ -1,6 +1,7 @@
 /* Selects the addresses to listen on, which are also sent to peers: those of
- * PSP_TCP_HOST, else those of the interfaces that PSP_NETWORK selects, else
- * all, with loopback last. With PSP_TCP_RAILS, those of one rail. */
+ * PSP_TCP_HOST, else those of the network interfaces that PSP_NETWORK selects,
+ * else all addresses of this host, with loopback last. If PSP_TCP_RAILS is set,
+ * selects the addresses of one rail. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -14,7 +15,7 @@
 
 #define TCP_ITEM_MAX 256
 
-/* An IP address as bytes, and the length of its network prefix. */
+/* A network: an IP address as bytes, and the length of the network's prefix. */
 typedef struct tcp_net {
     sa_family_t family;
     uint8_t ip[16];
@@ -61,7 +62,7 @@ static bool tcp_ifaddr_usable(const struct ifaddrs *entry)
 
     if (!(entry->ifa_flags & IFF_UP) || !entry->ifa_netmask)
         return false;
-    /* link-local addresses are of no use on other hosts */
+    /* leave out link-local addresses, which are of no use on other hosts */
     if (family == AF_INET6)
         return !IN6_IS_ADDR_LINKLOCAL(
             &((struct sockaddr_in6 *)entry->ifa_addr)->sin6_addr);
@@ -129,9 +130,9 @@ static void tcp_network_add_name(tcp_iface_t *iface,
     }
 }
 
-/* Adds addresses that an item of PSP_NETWORK selects: a network selects our
- * addresses inside it, a host (`exact`) our addresses whose network contains
- * the host. */
+/* Adds the addresses of this host that an item of PSP_NETWORK selects. If the
+ * item is a network, these are the addresses inside it; if it is a host
+ * (`exact`), the addresses whose network contains that host. */
 static void tcp_network_add_net(tcp_iface_t *iface,
                                 const struct ifaddrs *entries, tcp_net_t net,
                                 bool exact)
@@ -179,7 +180,7 @@ static void tcp_network_add(tcp_iface_t *iface, const struct ifaddrs *entries,
         tcp_network_add_host(iface, entries, item);
 }
 
-/* Calls `add` for each item of a list. */
+/* Calls `add` for each item of the setting `list`. */
 static void tcp_items(const char *list,
                       void (*add)(tcp_iface_t *, const struct ifaddrs *,
                                   char *),
@@ -210,8 +211,8 @@ static void tcp_host_add(tcp_iface_t *iface, const struct ifaddrs *entries,
 
 /* ---- PSP_TCP_RAILS ---- */
 
-/* True if the network interface has the address; a loopback interface has all
- * IPv4 addresses of its network. */
+/* Returns true if the network interface `entry` has the address; a loopback
+ * interface has all IPv4 addresses of its network. */
 static bool tcp_ifaddr_has(const struct ifaddrs *entry,
                            const tcp_sockaddr_t *address)
 {
@@ -234,8 +235,9 @@ static bool tcp_host_has(const struct ifaddrs *entries,
     return false;
 }
 
-/* Finds the addresses of a rail. An item that is an address is used only if
- * this host has it: the listener could not bind to another one. */
+/* Finds the addresses of the rail that an item of PSP_TCP_RAILS names. If the
+ * item is an address, it is used only if this host has it: the listener could
+ * not bind to another one. */
 static void tcp_rail_find(tcp_iface_t *found, const struct ifaddrs *entries,
                           char *item)
 {
@@ -246,8 +248,8 @@ static void tcp_rail_find(tcp_iface_t *found, const struct ifaddrs *entries,
         found->n_addresses = 0;
 }
 
-/* Counts a rail of this host. The interface gets the addresses of the rail that
- * it was opened for. */
+/* Counts a rail of this host in iface->paths. If `iface` was opened for this
+ * rail, it gets the rail's addresses. */
 static void tcp_rail_add(tcp_iface_t *iface, const tcp_iface_t *found,
                          unsigned place)
 {
@@ -259,7 +261,7 @@ static void tcp_rail_add(tcp_iface_t *iface, const tcp_iface_t *found,
 }
 
 /* Adds the rails that PSP_TCP_RAILS lists. The place in the list is the rail's
- * id, whether the other items are usable here or not. */
+ * id, even if other items of the list are not usable on this host. */
 static void tcp_rails_named(tcp_iface_t *iface, const struct ifaddrs *entries,
                             const char *list)
 {
@@ -279,8 +281,9 @@ static void tcp_rails_named(tcp_iface_t *iface, const struct ifaddrs *entries,
     }
 }
 
-/* Adds every interface but loopback as a rail, in the kernel's order: each
- * interface has one entry with its link address. */
+/* Adds every network interface but loopback as a rail, in the kernel's order.
+ * Each network interface has exactly one entry with a link address
+ * (AF_PACKET). */
 static void tcp_rails_all(tcp_iface_t *iface, const struct ifaddrs *entries)
 {
     for (const struct ifaddrs *e = entries; e; e = e->ifa_next) {
@@ -296,8 +299,8 @@ static void tcp_rails_all(tcp_iface_t *iface, const struct ifaddrs *entries)
 
 /* ---- the host's identity ---- */
 
-/* Returns a number that is equal in processes that share a loopback interface:
- * same boot id and same network namespace. */
+/* Returns a number that is equal in processes that share a loopback interface,
+ * because they have the same boot id and the same network namespace. */
 static uint64_t tcp_host_id(void)
 {
     uint8_t text[64] = {0}, hash[PSC_SIPHASH_SIZE];

@@ -1,15 +1,16 @@
-/* Limits the unsent bytes that the kernel takes of a stream: as many as the
- * peer acknowledges in some milliseconds. All rails then end a message at about
- * the same time, and how fast a rail takes pieces of messages shows how fast
- * the rail is. */
+/* Pacing, if there are several rails: limits the unsent bytes that the kernel
+ * takes of a stream to as many as the peer acknowledges in TCP_PACE_MS. All
+ * rails then finish the parts of a message at about the same time, and the time
+ * in which a rail takes these parts shows how fast it is. */
 #include <linux/tcp.h>
 
 #include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
 #define TCP_PACE_MS 20
-#define TCP_PACE_EVERY_NS 10000000 /* least time between two measurements */
-/* a longer time is not measured: nothing was sent */
+/* least time between two measurements of a stream */
+#define TCP_PACE_EVERY_NS 10000000
+/* a longer time is not evaluated, because nothing was sent for a part of it */
 #define TCP_PACE_IDLE_NS 100000000
 #define TCP_UNSENT_MAX (4 << 20)
 
@@ -23,8 +24,10 @@ static uint64_t tcp_pace_acked(int fd)
     return info.tcpi_bytes_acked;
 }
 
-/* Returns the new limit of unsent bytes. It grows by steps only, because a rail
- * may carry its first bytes faster than it goes on: a shaped one does. */
+/* Returns the new limit of unsent bytes, where `bytes` were acknowledged in
+ * TCP_PACE_MS and `before` is the present limit. The limit at most doubles,
+ * because a rail with a traffic shaper carries the first bytes faster than the
+ * later ones. */
 static int tcp_pace_choose(uint64_t bytes, int before)
 {
     if (bytes > 2 * (uint64_t)before)

@@ -1,14 +1,15 @@
 /* Spare endpoints: the lanes of a connection other than lane 0. The connection
- * goes on without them, so they may fail early. */
+ * survives without them, so a spare endpoint fails as soon as its rail is
+ * silent. */
 #include <linux/tcp.h>
 
 #include "pscompy/transport/kit/clock.h"
 #include "tcp.h"
 
-/* time between two checks of an endpoint */
+/* time between two checks whether the peer acknowledges bytes */
 #define TCP_RAIL_LOOK_NS 200000000
-/* Retransmissions without an answer, from which on the peer counts as silent
- * and not merely as late. */
+/* An endpoint fails only after this many retransmissions without an answer;
+ * after fewer, the peer may be merely late. */
 #define TCP_RAIL_RETRIES 2
 
 /* ---- silence ---- */
@@ -19,7 +20,8 @@ static bool tcp_rail_due(const tcp_ep_t *ep, const struct tcp_info *info)
            !tcp_out_empty(&ep->out);
 }
 
-/* Returns how long nothing has been acknowledged although bytes were sent. */
+/* Returns for how long the peer has acknowledged nothing although bytes were
+ * sent to it. */
 static int64_t tcp_rail_silence(tcp_ep_t *ep, const struct tcp_info *info,
                                 int64_t now)
 {
@@ -29,8 +31,8 @@ static int64_t tcp_rail_silence(tcp_ep_t *ep, const struct tcp_info *info,
     return now - ep->silent_since;
 }
 
-/* Returns true if the peer's host answers nothing. A peer that does not read is
- * not silent: its host answers window probes. */
+/* Returns true if the peer's host does not answer at all. The host of a peer
+ * that merely does not read still answers window probes. */
 static bool tcp_rail_silent(tcp_ep_t *ep, const struct tcp_info *info,
                             int64_t now)
 {
@@ -42,8 +44,8 @@ static bool tcp_rail_silent(tcp_ep_t *ep, const struct tcp_info *info,
             info->tcpi_probes >= TCP_RAIL_RETRIES);
 }
 
-/* Fails the endpoint if its peer is silent. Returns true if the endpoint is to
- * be checked again. */
+/* Fails a spare endpoint if its peer is silent. Returns true if the endpoint is
+ * to be checked again after TCP_RAIL_LOOK_NS. */
 static bool tcp_rail_look(tcp_ep_t *ep, int64_t now)
 {
     struct tcp_info info = {.tcpi_unacked = 0};

@@ -1,16 +1,16 @@
-/* Receiving frames. One read fills the buffer, and whole frames are delivered
- * from it. If only a part of a long payload has arrived, the rest is read
- * directly into the protocol's destination, and the same read takes the bytes
- * behind the payload. */
+/* Receiving frames. One read fills the read buffer, and whole frames are
+ * delivered from it. If only a part of a long payload has arrived, the rest of
+ * it is read directly into the memory that the protocol supplies (in->dest),
+ * and the same read takes the bytes behind the payload. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "tcp.h"
 
-/* Length of a read while payloads are long: after a long payload another one is
- * likely, and its bytes that are read before its header is known must be copied
- * once more. It is also the number of bytes that a read may take behind a
- * payload. */
+/* Length of a read into the read buffer after a long payload. The next payload
+ * is probably long, too, and those of its bytes that are read before its header
+ * is known must be copied once more. Also the number of bytes that a read may
+ * take behind a payload. */
 #define TCP_READ_AHEAD 512u
 
 psc_status_t tcp_in_init(tcp_in_t *in)
@@ -48,15 +48,15 @@ static void tcp_stream_end(tcp_ep_t *ep, ssize_t n)
 
 /* ---- a payload with a destination ---- */
 
-/* Bytes left in a piece; the protocol may have shortened the piece
- * meanwhile. */
+/* Returns the bytes of a piece of the destination that are not filled yet; 0 if
+ * the protocol has shortened the piece meanwhile. */
 static size_t tcp_piece_left(const psc_iov_t *piece, size_t filled)
 {
     return piece->len > filled ? piece->len - filled : 0;
 }
 
-/* Stores the unfilled pieces of the destination in `iov`. Returns their total
- * length. */
+/* Stores in `iov` which memory of the destination is still to be filled.
+ * Returns its total length. */
 static size_t tcp_dest_pieces(const tcp_in_t *in, struct iovec *iov,
                               unsigned *n_iov_p)
 {
@@ -93,8 +93,8 @@ static void tcp_dest_advance(tcp_in_t *in, size_t n)
     in->dest_offset += n;
 }
 
-/* Copies the payload bytes that are in the buffer; bytes beyond the destination
- * are dropped. */
+/* Copies payload bytes from the read buffer to the destination; bytes that do
+ * not fit into the destination are dropped. */
 static void tcp_body_take_buffered(tcp_in_t *in)
 {
     while (in->body_left > 0 && in->start < in->end) {
@@ -117,8 +117,8 @@ static void tcp_body_take_buffered(tcp_in_t *in)
     }
 }
 
-/* Reads once: payload bytes into the destination, and the bytes behind the
- * payload into the buffer. */
+/* Makes one read: payload bytes go into the destination, and the bytes behind
+ * the payload into the read buffer. */
 static ssize_t tcp_body_read(tcp_ep_t *ep)
 {
     tcp_in_t *in = &ep->in;
@@ -127,7 +127,9 @@ static ssize_t tcp_body_read(tcp_ep_t *ep)
     size_t direct = tcp_dest_pieces(in, iov, &n_iov), placed;
     ssize_t n;
 
-    if (n_iov < TCP_IOV_MAX) /* `iov` holds all remaining pieces */
+    /* all remaining pieces of the destination are in `iov`, so that there is
+     * room for the read buffer */
+    if (n_iov < TCP_IOV_MAX)
         iov[n_iov++] = (struct iovec){in->buffer, TCP_READ_AHEAD};
     n = readv(ep->rx.fd, iov, (int)n_iov);
     if (n <= 0)
@@ -174,8 +176,8 @@ static void tcp_frame_deliver(tcp_ep_t *ep, const tcp_frame_t *frame)
     (void)tcp_ep_up(ep)->am_recv(&ep->super, &am);
 }
 
-/* Takes one frame from the buffer and delivers it. Returns false if none is
- * complete. */
+/* Takes one frame from the read buffer and delivers it. Returns false if the
+ * buffer holds no complete frame. */
 static bool tcp_frame_take(tcp_ep_t *ep)
 {
     tcp_in_t *in = &ep->in;
@@ -206,8 +208,9 @@ static bool tcp_frame_take(tcp_ep_t *ep)
     return true;
 }
 
-/* Delivers whole frames. The rest of the buffer is shorter than a short frame
- * and is moved to the front, so that there is always room. */
+/* Delivers the whole frames in the read buffer. What remains is shorter than
+ * the longest frame that is collected here (TCP_WHOLE_MAX) and is moved to the
+ * front, so that there is always room for a read. */
 static void tcp_frames_take(tcp_ep_t *ep)
 {
     tcp_in_t *in = &ep->in;

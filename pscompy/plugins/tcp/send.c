@@ -1,15 +1,17 @@
 /* Sending frames. If nothing is queued, a message is passed to the socket at
  * once: one system call, and no copy but the kernel's. Bytes that the socket
- * does not accept are queued in order, in the out-ring (copied) or in the list
- * of zero-copy sends (the caller's memory). */
+ * does not accept are queued in order, in the out-ring (a ring buffer with
+ * copied bytes) or in the list of zero-copy sends (bytes in the caller's
+ * memory). */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "tcp.h"
 
 #define TCP_PREFIX_MAX (TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
-#define TCP_FLUSH_TURNS 4 /* most system calls per endpoint in one progress */
-/* pieces of the ring: before and after the wrap-around */
+/* most system calls for sending, per endpoint and call of progress */
+#define TCP_FLUSH_TURNS 4
+/* most contiguous pieces of the out-ring: before and after the wrap-around */
 #define TCP_RING_IOV 2
 
 /* ---- the out-ring ---- */
@@ -40,8 +42,8 @@ static void tcp_out_copy(tcp_out_t *out, const void *bytes, size_t len)
     out->tail += len;
 }
 
-/* Stores the ring's bytes up to `end` as at most TCP_RING_IOV pieces. Returns
- * their number. */
+/* Stores where the out-ring's bytes up to position `end` are, as at most
+ * TCP_RING_IOV pieces. Returns the number of pieces. */
 static unsigned tcp_out_pieces(const tcp_out_t *out, uint64_t end,
                                struct iovec *iov)
 {
@@ -64,7 +66,8 @@ static tcp_send_t *tcp_send_at(tcp_out_t *out, uint64_t position)
 
 /* ---- the socket ---- */
 
-/* For a single piece send() is faster than sendmsg(), by about 50 ns. */
+/* Sends the pieces. For a single piece send() is faster than sendmsg(), by
+ * about 50 ns. */
 static ssize_t tcp_fd_send(int fd, struct iovec *iov, size_t n_iov)
 {
     const int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
@@ -75,8 +78,9 @@ static ssize_t tcp_fd_send(int fd, struct iovec *iov, size_t n_iov)
     return sendmsg(fd, &message, flags);
 }
 
-/* Returns the number of bytes that the kernel took, or 0 if it has no room.
- * Returns -1 if the stream is broken; the next read reports the failure. */
+/* Returns the number of bytes that the kernel took, or 0 if the socket's buffer
+ * is full. Returns -1 if the stream is broken; the next read reports the
+ * failure. */
 static ssize_t tcp_socket_send(tcp_ep_t *ep, struct iovec *iov, size_t n_iov)
 {
     int fd = ep->tx.fd < 0 ? ep->rx.fd : ep->tx.fd;
@@ -96,8 +100,8 @@ static ssize_t tcp_socket_send(tcp_ep_t *ep, struct iovec *iov, size_t n_iov)
     return -1;
 }
 
-/* Drops n bytes from the front of the pieces. Returns the index of the first
- * piece left. */
+/* Removes the first n bytes, which are sent, from the pieces. Returns the index
+ * of the first piece that is not empty. */
 static unsigned tcp_iov_skip(struct iovec *iov, unsigned at, unsigned n_iov,
                              size_t n)
 {
@@ -112,8 +116,10 @@ static unsigned tcp_iov_skip(struct iovec *iov, unsigned at, unsigned n_iov,
 
 /* ---- flushing ---- */
 
-/* Counts the endpoints that hold bytes of completed sends, and notifies the
- * core when there are any, so that it keeps calling progress. */
+/* Updates n_holding, the number of endpoints whose out-ring holds bytes of
+ * sends that were reported as complete. Notifies the core when the first such
+ * endpoint appears and when the last one disappears: while there are any, the
+ * core keeps calling progress. */
 static void tcp_out_account(tcp_ep_t *ep)
 {
     tcp_iface_t *iface = (tcp_iface_t *)ep->super.iface;
@@ -134,8 +140,8 @@ void tcp_out_finish(tcp_ep_t *ep)
     tcp_out_account(ep);
 }
 
-/* Called after sending: watches the socket for room, or shuts it down if the
- * endpoint is closing and the queue is empty. */
+/* Called after sending: watches the socket for room if bytes are queued, or
+ * shuts the socket down if the endpoint is closing and nothing is queued. */
 static void tcp_out_rest(tcp_ep_t *ep)
 {
     if (ep->stage == TCP_EP_CLOSING && tcp_out_empty(&ep->out))
@@ -144,8 +150,8 @@ static void tcp_out_rest(tcp_ep_t *ep)
     tcp_ep_watch(ep);
 }
 
-/* Collects the next bytes in order: the ring's bytes up to the first zero-copy
- * send, then the pieces of this send. */
+/* Stores which bytes are to be sent next: those of the out-ring up to the first
+ * zero-copy send, then the pieces of this send. */
 static unsigned tcp_out_next(tcp_out_t *out, struct iovec *iov)
 {
     tcp_send_t *send;
@@ -160,8 +166,8 @@ static unsigned tcp_out_next(tcp_out_t *out, struct iovec *iov)
     return n;
 }
 
-/* Accounts for n bytes that the kernel took. Returns the zero-copy send that
- * they completed, or NULL. */
+/* Removes n bytes, which the kernel has taken, from the queue. Returns the
+ * zero-copy send whose last byte was among them, or NULL. */
 static tcp_send_t *tcp_out_took(tcp_out_t *out, size_t n)
 {
     bool sends = out->first_send != out->last_send;
@@ -180,7 +186,8 @@ static tcp_send_t *tcp_out_took(tcp_out_t *out, size_t n)
 }
 
 /* Sends queued bytes with one system call. Returns false if the socket takes no
- * more for now. *done_p is the send that this call completed, or NULL. */
+ * more for now. *done_p becomes the zero-copy send that this call completed, or
+ * NULL. */
 static bool tcp_out_push(tcp_ep_t *ep, tcp_send_t **done_p)
 {
     struct iovec iov[TCP_RING_IOV + TCP_IOV_MAX];
@@ -246,12 +253,12 @@ static size_t tcp_prefix_make(uint8_t *prefix, uint8_t id, const void *header,
 
 static bool tcp_out_has_room(const tcp_out_t *out, size_t len)
 {
-    /* keep room for the goodbye, the last frame */
+    /* keep room for the goodbye, the frame that ends the stream */
     return len + TCP_FRAME_SIZE <= out->room - (out->tail - out->head);
 }
 
-/* Sends the pieces or copies them into the ring; the first piece is the
- * prefix. */
+/* Sends a message, or copies what the socket does not take into the out-ring.
+ * The first piece is the prefix (frame header and message header). */
 static psc_status_t tcp_send_copied(tcp_ep_t *ep, struct iovec *iov,
                                     unsigned n_iov, size_t len)
 {
@@ -320,8 +327,8 @@ psc_status_t tcp_am_short(psc_ep_t *self, uint8_t id, const void *header,
     return tcp_send_copied(ep, &piece, 1, piece.iov_len);
 }
 
-/* Queues the pieces of a zero-copy send behind the ring's bytes, which end with
- * the frame's prefix. */
+/* Queues the pieces of a zero-copy send. They are sent after the bytes that the
+ * out-ring holds now, the last of which are the prefix of this frame. */
 static tcp_send_t *tcp_send_queue(tcp_out_t *out, const psc_iov_t *iov,
                                   size_t n_iov, psc_comp_t *comp)
 {
@@ -335,8 +342,9 @@ static tcp_send_t *tcp_send_queue(tcp_out_t *out, const psc_iov_t *iov,
     return send;
 }
 
-/* Sends the only zero-copy send of the queue. If the kernel takes all of it at
- * once, the send has completed and PSC_OK is returned. */
+/* Begins the only zero-copy send that is queued. Returns PSC_OK if the kernel
+ * took all of it at once, so that the send has completed; PSC_INPROGRESS if a
+ * part is left. */
 static psc_status_t tcp_send_first(tcp_ep_t *ep)
 {
     tcp_send_t *done;
@@ -380,7 +388,8 @@ psc_status_t tcp_am_zcopy(psc_ep_t *self, uint8_t id, const void *header,
     return idle ? tcp_send_first(ep) : PSC_INPROGRESS;
 }
 
-/* Called by ep_close, which may not complete sends: if some are in flight,
+/* Called by ep_close: queues the goodbye, the last frame. ep_close may not
+ * complete sends, so if zero-copy sends are queued, nothing is sent here and
  * progress sends the goodbye after them. */
 void tcp_out_goodbye(tcp_ep_t *ep)
 {

@@ -1,5 +1,5 @@
-/* The settings of PSP_TCP_*: converts the table that Python has parsed into
- * tcp_settings_t, and applies it to sockets. Python has checked the ranges
+/* The settings of PSP_TCP_*: converts the settings that Python has parsed into
+ * tcp_settings_t, and applies them to sockets. Python has checked the ranges
  * (config.py). */
 #include <limits.h>
 #include <netinet/tcp.h>
@@ -16,7 +16,7 @@ static int tcp_setting_int(const psc_open_params_t *params, const char *name)
     return number < 0 ? 0 : number > INT_MAX ? INT_MAX : (int)number;
 }
 
-/* Parses "0", "5000" or "5000-5100". */
+/* Parses the value of PSP_TCP_PORT: "0", "5000" or "5000-5100". */
 static psc_status_t tcp_settings_ports(tcp_settings_t *settings,
                                        const char *text, char *reason)
 {
@@ -66,12 +66,12 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
 
 /* ---- sockets ---- */
 
-/* Turns on TCP keepalive. Nothing else notices that a rail is dead while
- * nothing is sent on it: the precon link may run over another rail. The sockets
- * of a dead rail then fail after about 30 s. */
+/* Turns on TCP keepalive, so that the sockets of a dead rail fail after about
+ * 30 s. Nothing else detects a dead rail on which nothing is sent: the precon
+ * link, on which a connection is negotiated, may use another rail. */
 static void tcp_socket_watch(int fd)
 {
-    /* idle and pause in seconds */
+    /* idle: seconds before the first probe; pause: seconds between probes */
     static const int on = 1, idle = 10, pause = 5, probes = 4;
 
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
@@ -97,9 +97,9 @@ void tcp_socket_tune(const tcp_settings_t *settings, int fd)
         tcp_socket_watch(fd);
 }
 
-/* On the loopback there is no congestion. BBR, if it is the system's default,
- * would pace the stream by its estimates of bandwidth; Reno limits nothing
- * until a packet is lost. */
+/* Selects the congestion control Reno for a socket on the loopback, where there
+ * is no congestion. BBR, if it is the system's default, would pace the stream
+ * by its estimates of bandwidth; Reno limits nothing until a packet is lost. */
 void tcp_socket_tune_local(int fd)
 {
     static const char reno[] = "reno";

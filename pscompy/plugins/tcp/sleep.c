@@ -1,5 +1,5 @@
-/* The epoll set, whose descriptor the core sleeps on, and the alarm, a timer in
- * the set. */
+/* The epoll set, whose descriptor the core sleeps on, and the alarm, a timer
+ * whose descriptor is in this set. */
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -45,7 +45,8 @@ void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when)
         return;
     iface->alarm_at = when;
     if (when <= 0)
-        /* a time in the past means at once; 0 would disarm the timer */
+        /* a time in the past: expire at once; the value 0 would disarm the
+         * timer */
         time.it_value.tv_nsec = 1;
     timerfd_settime(iface->alarm.fd, TFD_TIMER_ABSTIME, &time, NULL);
 }

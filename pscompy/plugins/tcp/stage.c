@@ -1,12 +1,12 @@
 /* Changes of an endpoint's stage, the events that each stage watches, and the
  * hot socket.
  *
- * The socket that delivered last is likely to deliver next; we call it the hot
- * socket. It is read directly, without epoll_wait, which saves one of two
+ * The socket that delivered last is likely to deliver next; it is called the
+ * hot socket. It is read directly, without epoll_wait, which saves one of two
  * system calls. While it keeps delivering it is taken out of the epoll set,
  * because every byte that arrives at a socket in a set wakes that set and the
- * sets that contain it, at the sender's cost. It is put back before anyone
- * sleeps on the set. */
+ * sets that contain it, at the sender's cost. The hot socket is put back into
+ * the set before a thread sleeps on the set. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>

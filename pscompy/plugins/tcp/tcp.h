@@ -1,6 +1,6 @@
 /* The objects of this transport: the interface, its endpoints, and the callers
- * that have not named an endpoint; and what each C file offers. From the top
- * down:
+ * (accepted sockets that have not named an endpoint); and what each C file
+ * offers. From the top down:
  *
  *   transport   the operations table; opening, progress, the alarm
  *   listen      the listener, and callers that have not named an endpoint
@@ -36,24 +36,29 @@
 #include "pscompy/transport/transport.h"
 #include "wire.h"
 
-/* most callers: accepted sockets without endpoint */
+/* upper bound of callers (accepted sockets that have not named an endpoint) */
 #define TCP_CALLERS_MAX 1024u
-/* callers take at most one eighth of the process's descriptors */
+/* callers use at most one eighth of the descriptors of the process */
 #define TCP_CALLERS_SHARE 8u
 #define TCP_BUCKETS 256u /* buckets for counting callers by source address */
-#define TCP_SENDS_MAX 16u /* zero-copy sends in flight per endpoint */
-#define TCP_IOV_MAX 16u /* pieces of one message */
-#define TCP_SHORT_MAX 512u /* longest header plus payload of am_short */
-#define TCP_EVENTS_MAX 16 /* events handled in one progress */
+/* upper bound of queued zero-copy sends per endpoint */
+#define TCP_SENDS_MAX 16u
+/* upper bound of the pieces (psc_iov_t) of one message */
+#define TCP_IOV_MAX 16u
+/* upper bound of the bytes of header plus payload of am_short */
+#define TCP_SHORT_MAX 512u
+/* events of the epoll set handled in one call of progress */
+#define TCP_EVENTS_MAX 16
 #define TCP_ZCOPY_MAX ((size_t)1 << 62)
 /* A payload up to this length is collected in the read buffer; a longer one is
  * read into its destination as soon as its header is known. */
 #define TCP_WHOLE_MAX 2048u
-/* Size of the read buffer: room for many short frames, but small compared with
- * a long payload, whose bytes in the buffer must be copied once more. */
+/* Size of the read buffer. It has room for many short frames, but is small
+ * compared with a long payload: the payload bytes that arrive in the buffer
+ * must be copied once more. */
 #define TCP_READ_MAX 16384u
-/* With several rails, the lower bound of the unsent bytes that the kernel takes
- * of a stream (pace.c). */
+/* With several rails, the limit of the unsent bytes that the kernel takes of a
+ * stream is at least this (pace.c). */
 #define TCP_UNSENT_MIN (128 << 10)
 #define TCP_NEVER INT64_MAX
 
@@ -74,19 +79,21 @@ union tcp_sockaddr {
 typedef struct tcp_source tcp_source_t;
 struct tcp_source {
     void (*ready)(tcp_source_t *self, uint32_t events);
-    int fd; /* -1: no descriptor */
-    uint32_t events; /* watched events; 0 if not in the set */
+    int fd; /* the descriptor; -1: there is none */
+    uint32_t events; /* events that epoll watches; 0: not in the set */
 };
 
 /* ---- settings ---- */
 
 typedef struct tcp_settings {
-    const char *host, *network, *rails; /* valid during open only */
-    /* the interface is a rail: its sockets are bound to its addresses */
+    /* valid during tcp_open only */
+    const char *host, *network, *rails;
+    /* the interface is a rail: its sockets are bound to the rail's addresses */
     bool bound;
     bool paced; /* there are several rails, so streams are paced (pace.c) */
     uint16_t port_first, port_last;
-    int sndbuf, rcvbuf; /* 0: the kernel's choice */
+    /* sizes of the socket buffers; 0: the kernel chooses */
+    int sndbuf, rcvbuf;
     bool nodelay;
     int backlog;
     int64_t accept_ns, connect_ns;
@@ -98,12 +105,13 @@ typedef struct tcp_settings {
 
 /* ---- the interface ---- */
 
-/* An accepted socket whose hello is not complete. */
+/* A caller: an accepted socket whose hello, which names an endpoint, is not
+ * complete. */
 typedef struct tcp_caller {
     tcp_source_t source;
     tcp_iface_t *iface;
     psc_link_t link; /* in the interface's list `callers` or `vacant` */
-    unsigned bucket; /* hash of the source address */
+    unsigned bucket; /* hash of the source address: index in n_from */
     int64_t deadline;
     size_t have;
     uint8_t hello[TCP_HELLO_SIZE];
@@ -114,31 +122,34 @@ struct tcp_iface {
     tcp_settings_t settings;
     int epoll_fd;
     tcp_source_t listener;
-    tcp_source_t alarm; /* timer for deadlines and for immediate progress */
-    int64_t alarm_at; /* TCP_NEVER if not set */
-    unsigned n_places, n_callers; /* n_places: most callers at once */
-    /* `callers` is listed oldest first. `vacant` has the structures of callers
-     * that have gone; it is kept until the interface is freed, because epoll
-     * may still report events of them. */
+    tcp_source_t alarm; /* timer; wakes the core at the next deadline */
+    int64_t alarm_at; /* time when the alarm expires; TCP_NEVER: not set */
+    unsigned n_places, n_callers; /* n_places: upper bound of n_callers */
+    /* `callers` has the oldest caller first. `vacant` has the structures of
+     * callers that have gone; they are freed with the interface only, because
+     * epoll may still report events of them. */
     psc_list_t callers, vacant;
     uint16_t n_from[TCP_BUCKETS];
-    /* equal in processes that share our loopback addresses */
+    /* number of this host; equal in processes that share a loopback
+     * interface */
     uint64_t host_id;
     tcp_sockaddr_t addresses[TCP_ADDRESSES_MAX];
     unsigned n_addresses;
-    /* path: index of this rail among those of this host; paths: their number */
+    /* `path` is the index of this rail among the rails of this host, `paths`
+     * the number of these rails */
     unsigned path, paths;
-    unsigned rail; /* id of this rail, the same on both sides */
+    unsigned rail; /* id of this interface's rail, the same on both sides */
     psc_list_t connecting; /* endpoints that connect or are failing */
     psc_list_t settled; /* endpoints that are up, failed or closed */
     psc_list_t graveyard; /* endpoints to free when progress returns */
-    unsigned n_holding; /* endpoints that hold bytes of completed sends */
+    /* endpoints whose out-ring holds bytes of sends reported as complete */
+    unsigned n_holding;
     tcp_ep_t *hot; /* endpoint that received last; its socket is read first */
-    unsigned streak; /* consecutive receives of `hot` */
+    unsigned streak; /* receives of `hot` in a row */
     unsigned turns;
     unsigned handled; /* events handled in this call of progress */
     bool in_progress;
-    /* the handlers of endpoints' sockets (connect.c) */
+    /* The handlers of the sockets `rx` and `tx` of endpoints (connect.c). */
     void (*rx_ready)(tcp_source_t *source, uint32_t events);
     void (*tx_ready)(tcp_source_t *source, uint32_t events);
 };
@@ -147,7 +158,7 @@ struct tcp_iface {
 
 /* All stages: the name, and the handler of a readable or broken socket. */
 #define TCP_STAGE_LIST(X)                                                      \
-    X(NEW, none) /* created */                                                 \
+    X(NEW, none) /* made by ep_create */                                       \
     X(CALLED, lost) /* a caller arrived before ep_connect */                   \
     X(CONNECTING, none) /* connector: dialling addresses */                    \
     X(AWAIT_CALL, none) /* acceptor: no caller yet */                          \
@@ -165,28 +176,34 @@ typedef enum tcp_stage {
         TCP_N_STAGES
 } tcp_stage_t;
 
-/* A zero-copy send: its pieces are sent after the bytes of the out-ring up to
- * `after`. */
+/* A zero-copy send. Its pieces are sent after the bytes of the out-ring up to
+ * position `after`. */
 typedef struct tcp_send {
     uint64_t after;
     struct iovec iov[TCP_IOV_MAX];
-    unsigned n_iov, at; /* number of pieces; the first unfinished one */
+    /* n_iov: number of pieces; at: the first piece that is not sent
+     * completely */
+    unsigned n_iov, at;
     psc_comp_t *comp;
 } tcp_send_t;
 
-/* The queue of an endpoint: bytes and zero-copy sends, in order. Positions only
- * grow; a byte is stored at position % room. */
+/* The bytes and zero-copy sends that an endpoint has still to send, in order.
+ * Copied bytes are in the out-ring `ring`. The positions `head` (next byte to
+ * send) and `tail` (end) only grow; a byte is stored at position % room. */
 typedef struct tcp_out {
     uint8_t *ring;
-    size_t room; /* a power of two */
+    size_t room; /* size of `ring`, a power of two */
     uint64_t head, tail;
-    /* Bytes below this position belong to sends reported as complete. */
+    /* Bytes below this position of the ring belong to sends that were reported
+     * as complete. */
     uint64_t owed;
-    bool holding; /* bytes of completed sends are still in the ring */
+    /* the ring holds bytes of sends that were reported as complete */
+    bool holding;
     tcp_send_t sends[TCP_SENDS_MAX];
-    /* positions in `sends`: of the first send, and behind the last one */
+    /* Positions only grow; a send is stored at position % TCP_SENDS_MAX.
+     * first_send: of the oldest send; last_send: behind the newest send. */
     uint64_t first_send, last_send;
-    bool finished; /* the stream takes no more bytes */
+    bool finished; /* no more bytes can be sent on the stream */
 } tcp_out_t;
 
 static inline bool tcp_out_empty(const tcp_out_t *out)
@@ -196,25 +213,26 @@ static inline bool tcp_out_empty(const tcp_out_t *out)
 }
 
 typedef struct tcp_in {
-    uint8_t *buffer; /* has TCP_READ_MAX bytes */
+    uint8_t *buffer; /* the read buffer, TCP_READ_MAX bytes */
     size_t start, end;
     uint64_t header[PSC_AM_HEADER_MAX / 8];
     /* ---- a payload that is read directly into its destination ---- */
-    /* bytes that are still missing; 0 if no payload is read directly */
+    /* payload bytes that have not arrived; 0 if no payload is read directly */
     uint64_t body_left;
     psc_dest_t dest;
-    /* the first piece that is not full, and its filled bytes */
+    /* dest_at: the first piece of `dest` that is not full; dest_offset: the
+     * bytes of this piece that are filled */
     size_t dest_at, dest_offset;
-    /* the last payload was long, so the next one probably is, too */
+    /* the last payload was long, so the next one is probably long, too */
     bool long_ones;
-    bool goodbye; /* the peer's goodbye has arrived */
+    bool goodbye; /* the peer's goodbye (its last frame) has arrived */
 } tcp_in_t;
 
-/* One address of the peer, while it is dialled. */
+/* An attempt to connect to one address of the peer. */
 typedef struct tcp_dial {
-    tcp_source_t source; /* fd is -1 before and after the dial */
+    tcp_source_t source; /* fd is -1 unless the attempt is in progress */
     tcp_ep_t *ep;
-    bool greeted; /* our hello is sent */
+    bool greeted; /* the hello is sent on this connection */
     int64_t deadline; /* time until which connect() must succeed */
     psc_proof_t proof;
     size_t have;
@@ -223,39 +241,46 @@ typedef struct tcp_dial {
 
 struct tcp_ep {
     psc_ep_t super;
-    /* in `connecting`, `settled` or `graveyard` of the interface */
+    /* the list is `connecting`, `settled` or `graveyard` of the interface */
     psc_link_t link;
     tcp_stage_t stage;
     psc_role_t role;
     uint64_t id;
     tcp_source_t rx;
-    tcp_source_t tx; /* has a socket only with PSC_ROLE_SELF */
+    /* second socket of an endpoint with PSC_ROLE_SELF; else none */
+    tcp_source_t tx;
     /* The socket is hot (it received last) and not in the epoll set; progress
      * reads it directly. */
     bool aside;
     /* TCP_NOTSENT_LOWAT of the socket, if there are several rails (pace.c) */
     int unsent;
     int64_t pace_at; /* time of the last measurement (pace.c) */
-    uint64_t pace_acked; /* bytes acknowledged at pace_at */
-    bool spare; /* not lane 0 of its connection; may fail early (rail.c) */
-    /* time since which nothing was acknowledged; 0: nothing to acknowledge */
+    uint64_t pace_acked; /* bytes that the peer had acknowledged at pace_at */
+    /* not lane 0 of its connection, which survives without it (rail.c) */
+    bool spare;
+    /* time since which the peer has acknowledged nothing; 0: all bytes that
+     * were sent are acknowledged */
     int64_t silent_since;
-    uint64_t rail_acked; /* bytes acknowledged at the last look (rail.c) */
+    /* bytes that the peer had acknowledged at the last check (rail.c) */
+    uint64_t rail_acked;
     tcp_in_t in;
     tcp_out_t out;
     /* ---- used while the endpoint connects ---- */
-    /* the acceptor's token proof; a connector has a proof for each dial */
+    /* The acceptor's proof that both sides know the token; a connector has one
+     * proof in each dial. */
     psc_proof_t proof;
-    /* stage CALLED: nonce of the caller's hello */
+    /* In stage CALLED: the nonce from the hello of the caller. */
     uint8_t caller_nonce[PSC_PROOF_NONCE_SIZE];
     uint64_t peer_id;
     bool same_host;
     tcp_sockaddr_t candidates[TCP_ADDRESSES_MAX];
-    unsigned n_candidates, candidate; /* `candidate`: next one to be dialled */
-    tcp_dial_t *dials; /* the connector's attempts, one for each candidate */
-    bool greeted; /* one of the dials has sent its hello */
+    /* `candidate` is the index of the next address to be dialled */
+    unsigned n_candidates, candidate;
+    /* one per candidate: the connector's attempts to connect */
+    tcp_dial_t *dials;
+    bool greeted; /* at least one of the dials has sent its hello */
     int64_t deadline; /* time at which the next candidate is dialled */
-    /* the candidates that failed, with the reasons */
+    /* text: the candidates that failed, with the reasons */
     char tried[PSC_REASON_MAX];
     /* ---- used when the endpoint fails ---- */
     bool closed; /* ep_close was called; ep_failed is not called any more */
@@ -276,35 +301,36 @@ PSC_OPERATIONS(tcp);
 psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason);
 /* closes the listener and drops its callers */
 void tcp_listener_close(tcp_iface_t *iface);
-/* Frees the structures of callers. Called when all callers have gone. */
+/* Frees the structures in `vacant`. Called when all callers have gone. */
 void tcp_callers_free(tcp_iface_t *iface);
-/* Drops callers whose time-out has expired. Returns the time of the next
- * check. */
+/* Drops callers whose time-out has expired. Returns the time at which this must
+ * be called again. */
 int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now);
 
 /* ---- connect.c ---- */
 
-/* Called by progress when a caller's hello is complete. Takes ownership of
- * `fd`. */
+/* Called by progress when the hello of an accepted stream is complete. Takes
+ * ownership of the socket `fd`. */
 void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello);
-/* Called by progress: checks deadlines and reports failures. Returns the time
- * of the next check. */
+/* Called by progress: checks the deadlines of connecting endpoints and reports
+ * failures. Returns the time at which this must be called again. */
 int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now);
-/* The handlers of an endpoint's sockets. */
+/* The handlers of the sockets `rx` and `tx` of an endpoint. */
 void tcp_ep_ready(tcp_source_t *source, uint32_t events);
 void tcp_ep_writable(tcp_source_t *source, uint32_t events);
 
 /* ---- dial.c ---- */
 
-/* Sends the first bytes on a stream. They always fit into its buffer, so false
- * means that the stream is broken. */
+/* Sends a hello, challenge or answer, the first bytes on a stream. They always
+ * fit into the socket's buffer, so false means that the stream is broken. */
 bool tcp_greeting_send(int fd, const void *bytes, size_t len);
-/* Reads up to `size` bytes in all. Returns 1 if they are complete, 0 if more
- * bytes are needed, and -1 if the peer has hung up. */
+/* Reads bytes until *have is `size`. Returns 1 if it is, 0 if bytes are still
+ * missing, and -1 if the peer has hung up. */
 int tcp_greeting_read(int fd, uint8_t *bytes, size_t *have, size_t size);
 void tcp_dials_begin(tcp_ep_t *ep, const uint8_t *token);
-/* Called by progress: dials the next address if one has not answered in time.
- * Returns the time of the next check of this endpoint. */
+/* Called by progress: dials the peer's next address if the one before has not
+ * answered in time. Returns the time at which this must be called again for
+ * this endpoint. */
 int64_t tcp_dials_expire(tcp_ep_t *ep, int64_t now);
 
 /* ---- ep.c ---- */
@@ -312,40 +338,42 @@ int64_t tcp_dials_expire(tcp_ep_t *ep, int64_t now);
 void tcp_ep_free(tcp_ep_t *ep);
 void tcp_dials_close(tcp_ep_t *ep);
 void tcp_ep_name_peer(tcp_ep_t *ep);
-/* Called by progress when the token is proved on the socket `rx`: the endpoint
- * enters UP. */
+/* Called by progress when both sides have proved on the socket `rx` that they
+ * know the token: the endpoint enters the stage UP. */
 void tcp_ep_rise(tcp_ep_t *ep);
-/* Called by progress: reports the failure with ep_failed. */
+/* Called by progress: reports the failure of the endpoint with ep_failed. */
 void tcp_ep_tell_failure(tcp_ep_t *ep);
-/* Reads and discards bytes that arrive after our close. */
+/* Reads and discards bytes that arrive after the endpoint was closed. */
 void tcp_ep_discard(tcp_ep_t *ep);
 
 /* ---- receive.c ---- */
 
 psc_status_t tcp_in_init(tcp_in_t *in);
 void tcp_in_free(tcp_in_t *in);
-/* Called by progress: one read, then delivery of all frames that it
- * completed. */
+/* Called by progress: makes one read and delivers all frames that are complete
+ * then. */
 void tcp_stream_receive(tcp_ep_t *ep);
 
 /* ---- send.c ---- */
 
 psc_status_t tcp_out_init(tcp_out_t *out, size_t buffer_size);
 void tcp_out_free(tcp_out_t *out);
-/* Called by progress: sends what the socket accepts, and completes finished
- * sends. */
+/* Called by progress: sends queued bytes that the socket accepts, and completes
+ * the zero-copy sends whose last byte was sent. */
 void tcp_out_flush(tcp_ep_t *ep);
-/* Sends or queues the goodbye, which is the last frame. */
+/* Sends or queues the goodbye, the frame that ends the stream. */
 void tcp_out_goodbye(tcp_ep_t *ep);
-/* Called by progress: completes all zero-copy sends in flight with an error. */
+/* Called by progress: completes all queued zero-copy sends with the error
+ * `status`. */
 void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status);
-/* Called before the socket is closed: no more bytes are sent. */
+/* Called before the socket is closed: marks the queue so that no more bytes are
+ * sent. */
 void tcp_out_finish(tcp_ep_t *ep);
 
 /* ---- pace.c ---- */
 
 /* Called when a long message was sent: sets how many unsent bytes the kernel
- * takes of the next ones. */
+ * takes of the next messages. */
 void tcp_pace(tcp_ep_t *ep);
 
 /* ---- rail.c ---- */
@@ -354,24 +382,25 @@ void tcp_pace(tcp_ep_t *ep);
  * that progress checks whether the peer acknowledges the bytes. */
 void tcp_rail_sends(const tcp_ep_t *ep);
 /* Called by progress: fails endpoints of rails on which the peer acknowledges
- * nothing. Returns the time of the next check. */
+ * nothing. Returns the time at which this must be called again. */
 int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now);
 
 /* ---- stage.c ---- */
 
 const char *tcp_stage_name(tcp_stage_t stage);
 void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage);
-/* May be called at any time. Records the reason; progress then calls
- * ep_failed. */
+/* Begins the failure of an endpoint; may be called at any time. Records the
+ * reason; progress then calls ep_failed. */
 void tcp_ep_break(tcp_ep_t *ep, psc_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Watches the events that the stage and the out-queue need. Breaks the endpoint
- * if epoll fails. */
+/* Watches the socket events that the stage and the queue `out` require. Fails
+ * the endpoint if epoll_ctl fails. */
 void tcp_ep_watch(tcp_ep_t *ep);
 /* Makes `ep` the hot endpoint, whose socket is read first. Called after `ep`
  * has received; NULL: there is no hot endpoint any more. */
 void tcp_hot_set(tcp_iface_t *iface, tcp_ep_t *ep);
-/* Puts the hot endpoint's socket back into the epoll set. */
+/* Puts the socket of the hot endpoint (the one that received last) back into
+ * the epoll set. */
 void tcp_hot_put_back(tcp_iface_t *iface);
 
 /* ---- sleep.c ---- */
@@ -395,8 +424,9 @@ bool tcp_address_is_loopback(const tcp_sockaddr_t *address);
 uint16_t tcp_address_port(const tcp_sockaddr_t *address);
 void tcp_address_set_port(tcp_sockaddr_t *address, uint16_t port);
 socklen_t tcp_address_len(const tcp_sockaddr_t *address);
-/* Binds a socket of this family to the interface's address, without a port.
- * Returns false if the interface has none, or if that fails. */
+/* Binds a socket of this family to the interface's address of the family,
+ * without a port. Returns false if the interface has no such address, or if
+ * bind() fails. */
 bool tcp_address_bind(const tcp_iface_t *iface, int fd, sa_family_t family);
 /* True if the local address of the socket is one of the interface's
  * addresses. */
@@ -404,8 +434,8 @@ bool tcp_address_ours(const tcp_iface_t *iface, int fd);
 void tcp_address_print(const tcp_sockaddr_t *address, char *text, size_t room);
 psc_status_t tcp_address_pack(const tcp_ep_t *ep, uint8_t *bytes,
                               size_t *len_p);
-/* Reads the peer's endpoint address into peer_id, same_host and candidates.
- * Returns an error unless the bytes are exactly an address. */
+/* Reads the peer's endpoint address into ep->peer_id, same_host and candidates.
+ * Returns an error unless the bytes are exactly one endpoint address. */
 psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len);
 
 /* ---- settings.c ---- */

@@ -9,7 +9,8 @@
 #include "tcp.h"
 #include "pscompy/transport/kit/clock.h"
 
-#define TCP_HOT_TURNS 8u /* every eighth pass of progress polls all sockets */
+/* in every eighth call progress polls all sockets, not only the hot one */
+#define TCP_HOT_TURNS 8u
 
 /* ---- the alarm ---- */
 
@@ -21,7 +22,8 @@ static void tcp_alarm_ready(tcp_source_t *source, uint32_t events)
 
     (void)events;
     if (read(source->fd, &rings, sizeof(rings)) < 0)
-        return; /* the timer was set again after it had expired */
+        /* tcp_iface_wake_at has set the timer again after it had expired */
+        return;
     iface->alarm_at = TCP_NEVER;
     tcp_iface_wake_at(iface, tcp_listener_expire(iface, now));
     tcp_iface_wake_at(iface, tcp_connect_expire(iface, now));
@@ -67,7 +69,7 @@ static void tcp_iface_free(tcp_iface_t *iface)
     free(iface);
 }
 
-static const psc_transport_ops_t tcp_ops; /* defined below */
+static const psc_transport_ops_t tcp_ops; /* defined at the end of this file */
 
 static tcp_iface_t *tcp_iface_create(const psc_open_params_t *params)
 {
@@ -121,8 +123,9 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .max_short = TCP_SHORT_MAX,
         .max_bcopy = iface->settings.buffer_size,
         .max_zcopy = TCP_ZCOPY_MAX,
-        /* The kernel copies in both cases; zcopy saves the copy into the
-         * out-ring when the socket is full. */
+        /* The smallest zero-copy message. The kernel copies the bytes in both
+         * cases; zero-copy saves the copy into the out-ring when the socket is
+         * full. */
         .min_zcopy = 4096,
         .max_iov = TCP_IOV_MAX,
         .latency_ns = 10e3,
@@ -137,8 +140,9 @@ static void tcp_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 
 /* ---- progress ---- */
 
-/* Reads the hot socket (the one that received last). Outside the epoll set it
- * raises no EPOLLOUT, so its queue is flushed here, too. */
+/* Reads the hot socket (the one that received last). While it is out of the
+ * epoll set it raises no EPOLLOUT, so the endpoint's queue is sent here,
+ * too. */
 static void tcp_hot_serve(tcp_ep_t *ep)
 {
     bool flush = ep->aside && !tcp_out_empty(&ep->out);
@@ -206,8 +210,8 @@ uint32_t tcp_iface_counters(const psc_iface_t *self, psc_counted_t *counters,
     return 2;
 }
 
-/* Puts the hot socket (read without epoll until now) back into the epoll set,
- * which then reports all pending work until it is done. */
+/* Puts the hot socket (read without epoll until now) back into the epoll set.
+ * The set then reports all sockets that have work, until the work is done. */
 psc_status_t tcp_arm(psc_iface_t *self)
 {
     tcp_hot_put_back((tcp_iface_t *)self);

@@ -1,4 +1,5 @@
-/* The bytes on a stream and in an endpoint's address, all little-endian.
+/* The bytes on a stream and in an endpoint's address, all little-endian. A
+ * number behind a name is a length in bytes.
  *
  * Address   version 1, count 1, 0 (6 bytes), host id 8, endpoint id 8, then
  *           per address: family 1 (4 or 6), 0, port 2, the 4 or 16 bytes
@@ -23,12 +24,12 @@
 #define TCP_ADDRESS_HEAD 24u
 #define TCP_ADDRESSES_MAX 16u
 
-#define TCP_HELLO_MAGIC 0x32304f4c50435350ull     /* "PSCPLO02" */
-#define TCP_CHALLENGE_MAGIC 0x3230484350435350ull /* "PSCPCH02" */
+#define TCP_HELLO_MAGIC 0x32304f4c50435350ull /* the bytes "PSCPLO02" */
+#define TCP_CHALLENGE_MAGIC 0x3230484350435350ull /* the bytes "PSCPCH02" */
 #define TCP_HELLO_SIZE (16u + PSC_PROOF_NONCE_SIZE)
 #define TCP_CHALLENGE_SIZE (8u + PSC_PROOF_CHALLENGE_SIZE)
 
-#define TCP_FRAME_MAGIC 0x70637363u /* "cscp" */
+#define TCP_FRAME_MAGIC 0x70637363u /* the bytes "cscp" */
 #define TCP_FRAME_SIZE 16u
 
 typedef enum tcp_kind { TCP_KIND_AM = 1, TCP_KIND_GOODBYE = 2 } tcp_kind_t;
@@ -60,7 +61,8 @@ static inline void tcp_frame_pack(uint8_t *p, const tcp_frame_t *frame)
     tcp_wire_store64(p + 8, frame->len);
 }
 
-/* Returns NULL, or a text that says why the frame is invalid. */
+/* Unpacks a frame header. Returns NULL, or a text that says why the frame is
+ * invalid. */
 static inline const char *tcp_frame_unpack(const uint8_t *p, uint64_t max_len,
                                            tcp_frame_t *frame_p)
 {

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-#define BACKLOG_ROOM 64u /* number of events in the first allocation */
+/* number of events for which the first allocation has room */
+#define BACKLOG_ROOM 64u
 
 void psptl_backlog_close(psptl_backlog_t *backlog)
 {
@@ -25,8 +26,8 @@ static bool backlog_reserve(psptl_backlog_t *backlog)
     return true;
 }
 
-/* Returns the operation whose entry received a message; NULL if the event
- * reports no such message. */
+/* Returns the operation (receive or buffer) whose list entry received a
+ * message; NULL if the event reports no such message. */
 static psptl_op_t *backlog_op(const psptl_late_t *late)
 {
     return late->event.type == PTL_EVENT_PUT ||

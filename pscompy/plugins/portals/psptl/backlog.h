@@ -14,15 +14,15 @@
 
 #include "driver.h"
 
-/* Moves all events of a queue to the backlog. Returns false if memory is
- * short. */
+/* Moves all events of the entry's event queue to the backlog. Returns false if
+ * memory is short. */
 bool psptl_backlog_fetch(psptl_device_t *device, psptl_entry_t *entry);
 /* Removes the oldest event of the backlog, which must not be empty, and returns
  * it. */
 psptl_late_t psptl_backlog_take(psptl_device_t *device);
 void psptl_backlog_close(psptl_backlog_t *backlog);
-/* Unlinks the entry of an operation, in at most `tries` attempts. The caller
- * calls psptl_backlog_fetch before and after. */
+/* Unlinks `me`, the list entry of an operation, in at most `tries` attempts.
+ * The caller calls psptl_backlog_fetch before and after. */
 void psptl_op_unlink(psptl_device_t *device, psptl_op_t *op, ptl_handle_me_t me,
                      unsigned tries);
 
@@ -32,7 +32,7 @@ static inline bool psptl_backlog_empty(const psptl_device_t *device)
 }
 
 /* To be called after psptl_op_unlink and a psptl_backlog_fetch. Returns true if
- * no message has used the entry, and none will. */
+ * no message has used the list entry of the operation, and none will. */
 static inline bool psptl_op_back(const psptl_op_t *op)
 {
     return op->unlinked && !op->fetched;

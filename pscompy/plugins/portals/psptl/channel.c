@@ -54,7 +54,8 @@ static bool channel_buffers(psptl_channel_t *channel)
                               PSPTL_BUFFER, n);
 }
 
-/* Posts the entry to which the peer puts its pings; it has no memory. */
+/* Posts the list entry to which the peer puts its pings (empty puts that ask
+ * whether this side is alive). The entry has no memory. */
 static bool channel_post_ping(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
@@ -180,8 +181,9 @@ void psptl_channel_part(psptl_channel_t *channel)
     psc_list_remove(&channel->fence.unsettled);
 }
 
-/* Unlinks the entry for pings. Returns false if it is in use. The entry makes
- * no events, so after PTL_OK or another error it has been given back. */
+/* Unlinks the list entry for the peer's pings. Returns false if a ping is using
+ * it. The entry makes no events, so after PTL_OK or another error the interface
+ * has given it back. */
 static bool channel_ping_back(psptl_channel_t *channel)
 {
     if (channel->ping.me != PTL_INVALID_HANDLE &&
@@ -216,8 +218,8 @@ static bool channel_withdraw(psptl_channel_t *channel)
     return psptl_tags_back(channel) && all;
 }
 
-/* Takes back the entries of a zombie (a destroyed channel), and notes the time
- * when the interface has given back all of them. */
+/* Unlinks the list entries of a zombie (a destroyed channel), and notes the
+ * time when the interface has given back all of them. */
 static void channel_settle(psptl_channel_t *channel)
 {
     if (channel_withdraw(channel) && channel->n_flying == 0 &&

@@ -11,7 +11,8 @@
 #include "send.h"
 #include "tag.h"
 
-/* lowest bit of a word: set in an answer, clear in a fence */
+/* lowest bit of the word in a driver message's header data: set in the answer
+ * to a fence, clear in a fence */
 #define HOLD_ANSWER 1u
 
 static void hold_unsettled(psptl_channel_t *channel)
@@ -63,7 +64,8 @@ static void hold_back(psptl_channel_t *channel)
 }
 
 /* Withdraws all receives of the channel from the interface. Returns false if
- * some have matched and their events have not arrived. */
+ * some of them have matched a message, but the events of these have not
+ * arrived. */
 static bool hold_suspend(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
@@ -169,8 +171,9 @@ static void hold_rewind(psptl_channel_t *channel)
     }
 }
 
-/* Returns true if a later message consumed a receive that matches these bits
- * and was posted before the one numbered `place`. */
+/* Returns true if a later message, which waits for its turn, has consumed a
+ * receive that matches these bits and was posted before the receive numbered
+ * `place`. */
 static bool hold_overtaken(const psptl_channel_t *channel, uint64_t bits,
                            uint64_t place)
 {
@@ -187,8 +190,8 @@ static bool hold_overtaken(const psptl_channel_t *channel, uint64_t bits,
     return false;
 }
 
-/* Returns true if a later message consumed the receive that belongs to the
- * message of `op`. */
+/* Returns true if a later message, which waits for its turn, has consumed the
+ * receive that belongs to the message of `op`. */
 static bool hold_late(const psptl_channel_t *channel, const psptl_op_t *op)
 {
     const psptl_tag_t *tag = psc_container_of(op, psptl_tag_t, op);
@@ -255,8 +258,8 @@ void psptl_hold_word(psptl_channel_t *channel, uint32_t word)
 
 /* ---- settling ---- */
 
-/* Gives the held receives to the interface in the order of posting, until it
- * has no room for another. */
+/* Gives held receives (withheld until now) to the interface in the order of
+ * posting, until the interface has no room for another. */
 static void hold_give(psptl_channel_t *channel)
 {
     psc_list_for_each(tag, &channel->matching.tags, psptl_tag_t, link) {
@@ -290,9 +293,9 @@ static void hold_ask(psptl_channel_t *channel)
         psptl_fence_step(fence, PSPTL_FENCE_ASK);
 }
 
-/* Sends answers and fences that are due, and links held receives if possible.
- * Returns true if the channel then holds no receive and owes no answer or
- * fence. */
+/* Sends fences, and answers to fences, that are due, and links held receives if
+ * possible (deferred.h). Returns true if the channel then holds no receive and
+ * owes no answer or fence. */
 static bool hold_settled(psptl_channel_t *channel)
 {
     psptl_fence_t *fence = &channel->fence;

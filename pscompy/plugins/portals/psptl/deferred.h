@@ -3,17 +3,17 @@
  * the messages in the order of their numbers.
  *
  * A receive is held while a message that it might match is on its way to the
- * owner. All receives are held when flow control has disabled the table entry:
- * the peer sends refused messages again, behind later ones, which must not
- * match the receives of the earlier ones. A fence, which is an empty message of
- * the driver, ends that: the peer answers it within the sequence of numbers.
- * When the answer is delivered, every message that was sent before it has been
- * delivered. A message that was sent after the answer was sent after the entry
- * had been enabled; either it arrives in order, or the entry was disabled once
- * more, and then the fence has another number.
+ * owner. All receives are held when flow control has disabled the portal table
+ * entry `tag`: the peer sends refused messages again, behind later ones, which
+ * must not match the receives of the earlier ones. A fence, which is an empty
+ * message of the driver, ends that: the peer answers it within the sequence of
+ * numbers. When the answer is delivered, every message that was sent before it
+ * has been delivered. A message that was sent after the answer was sent after
+ * the entry had been enabled; either it arrives in order, or the entry was
+ * disabled once more, and then the fence has another number.
  *
  * A message that was dropped while the entry was enabled arrives late: a later
- * one may have consumed its receive. The owner does not know of that yet,
+ * message may have consumed its receive. The owner does not know of that yet,
  * because the later message waits for its turn. So all later messages are
  * copied out of the receives that they consumed (rewind), and receives are held
  * as above. */
@@ -21,30 +21,32 @@
 
 #include "driver.h"
 
-/* Returns true if a receive that is posted now may go to the interface. */
+/* Returns true if a receive that is posted now may go to the interface, and
+ * need not be held. */
 static inline bool psptl_hold_nothing(const psptl_channel_t *channel)
 {
     return channel->matching.n_between == 0 && channel->matching.n_held == 0 &&
            psptl_fence_open(&channel->fence);
 }
 
-/* Holds a receive until a message is delivered to it, or until the interface
- * may have it again. */
+/* Holds a receive: withholds it from the interface until a message is delivered
+ * to it, or until the interface may have it again. */
 void psptl_hold(psptl_tag_t *tag);
-/* Returns the first held receive that matches these bits; NULL if none does. */
+/* Returns the first held receive (one withheld from the interface) that matches
+ * these bits; NULL if none does. */
 psptl_tag_t *psptl_hold_find(psptl_channel_t *channel, uint64_t bits);
-/* Withdraws all receives from the interface, because the table entry is
- * disabled. Returns false if some have matched and their events have not
- * arrived. */
+/* Withdraws the receives of all channels from the interface, because the portal
+ * table entry `tag` is disabled. Returns false if some have matched and their
+ * events have not arrived. */
 bool psptl_hold_all(psptl_device_t *device);
-/* Has every channel that holds receives send a new fence to its peer, because
- * the table entry is enabled again. */
+/* Makes every channel that holds receives send a new fence to its peer, because
+ * the portal table entry `tag` is enabled again. */
 void psptl_hold_ask(psptl_device_t *device);
 /* Called for `op`, a message that is next in the sequence but was overtaken by
  * later ones. If one of these consumed the receive that `op` should have, all
  * consumed receives are held again, and their messages are matched again in
- * order. Returns false while receives are still being withdrawn; the next poll
- * tries again. */
+ * order. Returns false while receives are still being withdrawn from the
+ * interface; the next psptl_device_poll tries again. */
 bool psptl_hold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op);
 /* Moves a message from the memory of its receive into a buffer of its own, and
  * holds the receive. Returns NULL if memory is short; the channel has failed
@@ -53,10 +55,12 @@ psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag);
 /* Moves a message from an overflow buffer, which is posted again, into a buffer
  * of its own. Returns NULL like psptl_hold_aside. */
 psptl_buffer_t *psptl_hold_buffer(psptl_buffer_t *buffer);
-/* Handles a fence of the peer's driver, or its answer to a fence. */
+/* Handles `word`, the upper half of a message's header data: a fence of the
+ * peer's driver, or its answer to a fence. */
 void psptl_hold_word(psptl_channel_t *channel, uint32_t word);
 /* Sends fences and answers that are due, and gives held receives to the
  * interface again. */
 void psptl_hold_settle(psptl_device_t *device);
-/* Frees the channel's messages that wait in buffers of their own. */
+/* Frees the channel's messages that psptl_hold_aside and psptl_hold_buffer have
+ * moved and that were not delivered. */
 void psptl_hold_free(psptl_channel_t *channel);

@@ -17,8 +17,8 @@ static bool deliver_same(const ptl_process_t *a, const ptl_process_t *b)
 }
 
 /* Hands a message to the owner, or rejects it if its initiator is not the peer:
- * the entry was open to all processes before the peer was known
- * (psptl_me_once). */
+ * before the peer was known, the buffer's list entry accepted messages of all
+ * processes (psptl_me_once). */
 static void deliver_buffer(psptl_channel_t *channel, psptl_buffer_t *buffer)
 {
     if (!deliver_same(&buffer->initiator, &channel->peer_id)) {

@@ -5,13 +5,14 @@
 #include "driver.h"
 
 /* Puts the message of an operation into the channel's reorder window; `op` is
- * of the kind BUFFER, TAG or OVERFLOW. All messages whose turn it is are
- * delivered. Returns false if the number was used before, or if it is too far
- * ahead; the channel has failed in the latter case. */
+ * of the kind PSPTL_BUFFER, PSPTL_TAG or PSPTL_OVERFLOW. Then delivers all
+ * messages whose predecessors were delivered. Returns false if the number was
+ * used before, or if it is too far ahead; the channel has failed in the latter
+ * case. */
 bool psptl_deliver_in_order(psptl_channel_t *channel, psptl_op_t *op,
                             uint32_t number);
 /* Delivers messages that arrived before their peer was known, or that had to
- * wait for receives to be withdrawn. */
+ * wait until receives were withdrawn from the interface. */
 void psptl_deliver_pending(psptl_device_t *device);
 /* Handles the event of a message that has arrived in a buffer of the receive
  * ring. */

@@ -12,9 +12,11 @@
 #include "rma.h"
 #include "tag.h"
 
-/* nanoseconds that closing waits for the interface to give list entries back */
+/* nanoseconds that psptl_device_close waits for the interface to give list
+ * entries back */
 #define DEVICE_SETTLE_NS 50000000ll
-/* places of an event queue that are kept free of events of own operations */
+/* places of an event queue that events of this side's puts and gets may not
+ * fill */
 #define DEVICE_EQ_RESERVE 8u
 
 /* ---- opening ---- */
@@ -83,8 +85,8 @@ static bool device_bind(psptl_device_t *device, char *reason)
     return device->bound;
 }
 
-/* Returns false if the text is neither empty, nor a number, nor an IPv4
- * address. */
+/* Converts PSP_PORTALS_INTERFACE. Returns false if the text is neither empty,
+ * nor a number, nor an IPv4 address. */
 static bool device_interface(const char *text, ptl_interface_t *interface_p)
 {
     struct in_addr address;
@@ -210,7 +212,8 @@ psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
     device->owner = owner;
     device_lists(device);
     if (device_start(device, reason)) {
-        /* the text belongs to the caller of psptl_device_open() */
+        /* settings.interface points to memory of the caller, which may be freed
+         * after this call */
         device->settings.interface = "";
         return device;
     }
@@ -220,8 +223,8 @@ psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
 
 /* ---- closing ---- */
 
-/* Frees a portal table entry and its event queue. Returns false if the lists of
- * the entry are not empty. */
+/* Frees a portal table entry and its event queue. Returns false if list entries
+ * are still appended to the portal table entry. */
 static bool device_entry_close(psptl_device_t *device, psptl_entry_t *entry)
 {
     bool empty;
@@ -245,8 +248,9 @@ static bool device_release(psptl_device_t *device)
     return device_entry_close(device, &device->tag) && all;
 }
 
-/* Waits a bounded time for messages that are arriving. A message that does not
- * end in this time belongs to a peer that has stopped or died. */
+/* Waits a bounded time for messages that are arriving in buffers of destroyed
+ * channels. A message that does not end in this time belongs to a peer that has
+ * stopped or died. */
 static void device_settle(psptl_device_t *device)
 {
     int64_t deadline = psc_clock_deadline(DEVICE_SETTLE_NS);
@@ -265,8 +269,8 @@ static bool device_shared(const psptl_device_t *device)
            device->ni->PtlGetPhysId(device->handle, &id) == PTL_OK;
 }
 
-/* Frees the channels, except those to whose memory the interface may still
- * write; their memory is leaked. Returns the number of the latter. */
+/* Frees the channels. If `touched`, leaks those to whose memory the interface
+ * may still write, and returns their number. */
 static unsigned device_free_zombies(psptl_device_t *device, bool touched)
 {
     unsigned left = 0;

@@ -15,7 +15,7 @@
  *   region     memory that peers may put to and get from
  *   backlog    entries that are unlinked, and events before their turn
  *   failure    the end of a channel that cannot go on
- *   fence      the states of a channel (pure)
+ *   fence      states of a channel that holds receives; calls no other file
  *   provider   the functions of a library
  *
  * psptl.h is what the driver offers to its user. */
@@ -37,18 +37,21 @@ typedef enum psptl_kind {
      * peer is alive */
     PSPTL_PING,
     PSPTL_TAG, /* psptl_tag_t: a posted receive */
-    PSPTL_OVERFLOW, /* psptl_buffer_t for a message without a receive */
-    /* member `matching` of a psptl_channel_t: a PtlMESearch for a message
-     * without a receive */
+    /* psptl_buffer_t for messages that arrive before their receive */
+    PSPTL_OVERFLOW,
+    /* member `matching.search` of a psptl_channel_t: a PtlMESearch for a
+     * message without a receive */
     PSPTL_SEARCH
 } psptl_kind_t;
 
-/* First member of every object to which the user_ptr of an event can point. The
- * flags are for entries that one message uses up; see backlog.h. */
+/* First member of every object to which the user_ptr of an event can point.
+ * `fetched` and `unlinked` are used for list entries that one message uses up
+ * (backlog.h). */
 typedef struct psptl_op {
     psptl_kind_t kind;
-    bool fetched; /* an event of the entry is in the backlog */
-    bool unlinked; /* PtlMEUnlink has returned PTL_OK for the entry */
+    bool fetched; /* an event of the operation's list entry is in the backlog */
+    /* PtlMEUnlink has returned PTL_OK for the operation's list entry */
+    bool unlinked;
 } psptl_op_t;
 
 typedef enum psptl_send_state {
@@ -65,17 +68,18 @@ typedef struct psptl_send {
     psptl_channel_t *channel;
     uint8_t *bytes;
     uint32_t len;
-    uint32_t number; /* number of the message in its channel */
-    bool again; /* the message was put before */
-    bool tagged; /* the target's interface matches the message, by `bits` */
+    uint32_t number; /* number of the message among the channel's messages */
+    bool again; /* the message was put before, and did not arrive */
+    /* the target's interface matches the message to a receive, by `bits` */
+    bool tagged;
     uint64_t bits;
     uint32_t word; /* upper half of the header data of the put */
     /* failed attempts to put the message, except at a disabled table entry */
     uint32_t drops;
 } psptl_send_t;
 
-/* A buffer of a receive ring, or for messages without a receive. The members
- * from `len` on describe the message in the buffer. */
+/* A buffer of a receive ring, or an overflow buffer for a message without a
+ * receive. The members from `len` on describe the message in the buffer. */
 typedef struct psptl_buffer {
     psptl_op_t op;
     bool posted; /* the interface may write to the buffer */
@@ -89,20 +93,23 @@ typedef struct psptl_buffer {
     /* 0 for a message to the owner; otherwise a fence or an answer to one, see
      * deferred.h */
     uint32_t word;
-    psptl_tagged_t message; /* the message, if no receive matched it */
+    /* the message in the buffer, if no receive matched it */
+    psptl_tagged_t message;
 } psptl_buffer_t;
 
 typedef enum psptl_tag_state {
     PSPTL_TAG_HELD, /* the receive is withheld from the interface */
     PSPTL_TAG_LINKED, /* the receive is in a list of the interface */
-    PSPTL_TAG_MATCHED /* its message has arrived; the owner is to be notified */
+    /* a message for the receive has arrived; the channel's owner is to be
+     * notified */
+    PSPTL_TAG_MATCHED
 } psptl_tag_state_t;
 
 /* A posted receive. */
 struct psptl_tag {
     psptl_op_t op;
-    /* in the list `tags` of the channel, or `lost_tags` or `spare_tags` of the
-     * device */
+    /* link in the channel's list `tags`, or in the device's list `lost_tags` or
+     * `spare_tags` */
     psc_link_t link;
     psptl_channel_t *channel;
     psptl_receive_t receive;
@@ -111,7 +118,7 @@ struct psptl_tag {
     /* number of the receive among the channel's receives, in the order of
      * posting */
     uint64_t place;
-    /* the message that matched; valid in the state MATCHED */
+    /* the message that matched the receive; valid in the state MATCHED */
     psptl_tagged_t message;
 };
 
@@ -120,8 +127,8 @@ typedef struct psptl_bulk {
     psptl_order_t order;
     psc_link_t link;
     psptl_channel_t *channel;
-    size_t issued; /* bytes for which a fragment was issued */
-    uint32_t flying; /* fragments in flight */
+    size_t issued; /* number of bytes for which a fragment was issued */
+    uint32_t flying; /* number of fragments in flight */
     /* the put is a message that the target's interface matches to a receive */
     bool tagged;
     psptl_verdict_t verdict;
@@ -132,22 +139,24 @@ typedef struct psptl_fragment {
     psc_link_t link;
     psptl_bulk_t *bulk;
     size_t at, len;
-    uint32_t attempts; /* failed attempts */
+    uint32_t attempts; /* failed attempts to put or get the fragment */
     int64_t retry_at;
 } psptl_fragment_t;
 
 /* ---- a channel ---- */
 
-/* The send ring. */
+/* The send ring of a channel: buffers for messages that go out. */
 typedef struct psptl_sending {
     uint32_t n; /* number of buffers */
     psptl_send_t *ring;
     uint8_t *bytes; /* memory of all buffers */
     uint32_t next; /* number of the next message */
-    uint32_t at; /* index of the buffer of the next message */
-    uint32_t n_waiting; /* number of buffers in the state WAITING */
-    psc_link_t waiting; /* in the device's list `waiting` while n_waiting > 0 */
-    unsigned backoff; /* failed attempts in a row, which lengthen the wait */
+    uint32_t at; /* index in `ring` of the buffer for the next message */
+    uint32_t n_waiting; /* number of buffers in the state PSPTL_SEND_WAITING */
+    /* link in the device's list `waiting` while n_waiting > 0 */
+    psc_link_t waiting;
+    /* failed attempts in a row to put messages; they lengthen the wait */
+    unsigned backoff;
     int64_t retry_at; /* time at which the waiting buffers are put again */
 } psptl_sending_t;
 
@@ -159,8 +168,8 @@ typedef struct psptl_buffers {
 
 typedef struct psptl_receiving {
     psptl_buffers_t buffers; /* the receive ring */
-    /* in the device's list `pending`, if there are messages to deliver without
-     * a further event */
+    /* link in the device's list `pending`, if the channel has messages to
+     * deliver without a further event */
     psc_link_t pending;
 } psptl_receiving_t;
 
@@ -169,38 +178,45 @@ typedef struct psptl_receiving {
 typedef struct psptl_pinging {
     psptl_op_t op;
     bool flying;
-    unsigned failed; /* pings in a row that met no entry of the peer */
-    ptl_handle_me_t me; /* the entry that the peer's pings are put to */
+    /* pings in a row that met no list entry of the peer's channel */
+    unsigned failed;
+    ptl_handle_me_t me; /* the list entry to which the peer's pings are put */
 } psptl_pinging_t;
 
 /* State of the messages and receives that the interface matches. */
 typedef struct psptl_matching {
-    /* number in the match bits of every message of the peer; 0: the interface
-     * matches nothing on this channel, and `flaw` says why */
+    /* number of this channel, which is in the match bits of every message from
+     * the peer; 0: the interface matches nothing on this channel, and `flaw`
+     * says why */
     uint32_t source;
     const char *flaw;
-    psptl_buffers_t overflows; /* buffers for messages without a receive */
+    /* overflow buffers, for messages that arrive before their receive */
+    psptl_buffers_t overflows;
     psc_list_t tags; /* posted receives, in the order of posting */
-    uint64_t places; /* receives posted so far */
-    uint32_t n_tags; /* posted receives that have not been reported */
-    uint32_t n_held; /* number of receives in the state HELD */
-    uint32_t n_searching; /* number of searches whose event has not arrived */
+    uint64_t places; /* number of receives posted so far */
+    /* number of posted receives that were neither reported to the owner nor
+     * cancelled */
+    uint32_t n_tags;
+    uint32_t n_held; /* number of receives in the state PSPTL_TAG_HELD */
+    /* number of calls of PtlMESearch whose event has not arrived */
+    uint32_t n_searching;
     /* number of messages that have left the interface's lists and have not been
      * handed to the owner */
     uint32_t n_between;
     psptl_op_t search;
-    /* matching was given up: messages that match from now on are lost */
+    /* the channel was given up (psptl_match_abort): messages that match a
+     * receive from now on are lost */
     bool given_up;
 } psptl_matching_t;
 
 struct psptl_channel {
     psptl_device_t *device;
-    void *owner; /* NULL after psptl_channel_destroy */
-    psc_link_t link; /* in the device's list `channels` or `zombies` */
+    void *owner; /* argument of the upcalls; NULL after psptl_channel_destroy */
+    psc_link_t link; /* link in the device's list `channels` or `zombies` */
     psptl_place_t peer;
     ptl_process_t peer_id;
     uint64_t bits; /* match bits of the channel's receive ring */
-    bool open; /* the peer is known */
+    bool open; /* the peer is known (psptl_channel_connect) */
     bool failed;
     psptl_sending_t sending;
     psptl_receiving_t receiving;
@@ -226,20 +242,22 @@ typedef struct psptl_entry {
     ptl_handle_eq_t eq;
     ptl_pt_index_t pt;
     bool open;
-    /* flow control has disabled the entry; it is enabled again when the queue
-     * is empty */
+    /* flow control has disabled the entry; it is enabled again when its event
+     * queue is empty */
     bool disabled;
 } psptl_entry_t;
 
-/* An event that was taken from its queue before its turn. */
+/* An event in the backlog: it was taken from its event queue before its
+ * turn. */
 typedef struct psptl_late {
     ptl_event_t event;
     psptl_entry_t *entry;
-    int status; /* result of PtlEQPoll */
+    int status; /* what PtlEQPoll returned with the event */
 } psptl_late_t;
 
 typedef struct psptl_backlog {
-    psptl_late_t *events; /* events in the places `head` to `n` - 1 */
+    /* array of `room` places; those from `head` to `n` - 1 hold events */
+    psptl_late_t *events;
     size_t head, n, room;
 } psptl_backlog_t;
 
@@ -250,15 +268,16 @@ struct psptl_device {
     ptl_handle_ni_t handle;
     ptl_ni_limits_t limits;
     ptl_process_t self;
-    /* memory descriptor that spans all memory; its events go to the bulk
-     * queue */
+    /* memory descriptor that spans all memory; its events go to the event queue
+     * of the entry `bulk` */
     ptl_handle_md_t md;
     psptl_entry_t eager, bulk, tag;
     bool opened, bound;
     bool lossy; /* an event was lost, or was of an unknown type */
     psptl_backlog_t backlog;
     uint64_t bits; /* counter from which psptl_device_bits makes match bits */
-    uint32_t flying; /* operations whose events have not arrived */
+    /* puts and gets of this side whose events have not arrived */
+    uint32_t flying;
     uint32_t flying_max;
     uint32_t n_bulks; /* puts and gets that have not ended */
     uint64_t n_delivered; /* messages handed to the owner */
@@ -266,20 +285,28 @@ struct psptl_device {
     /* destroyed channels to whose memory the interface may still write, or of
      * which it may still report events */
     psc_list_t zombies;
-    psc_list_t waiting; /* channels with messages to be put */
-    psc_list_t pending; /* channels with messages to be delivered */
-    psc_list_t unsettled; /* channels that hold receives, or owe an answer */
-    psc_list_t bulks; /* puts and gets with fragments still to be issued */
-    psc_list_t ended_bulks; /* puts and gets that have ended, to be reported */
+    psc_list_t waiting; /* channels with messages that wait to be put */
+    /* channels with messages that wait to be delivered to the owner */
+    psc_list_t pending;
+    /* channels that hold receives, or owe an answer to the peer's fence
+     * (deferred.h) */
+    psc_list_t unsettled;
+    /* puts and gets of which fragments are still to be issued */
+    psc_list_t bulks;
+    /* puts and gets that have ended, to be reported by the upcall `done` */
+    psc_list_t ended_bulks;
     psc_list_t spare_bulks;
     psc_list_t spare_fragments, late_fragments;
     psptl_fragment_t *fragments;
-    psc_list_t lost_tags; /* receives that are lost, to be reported */
+    /* receives that were given up without a message, to be reported to their
+     * owners */
+    psc_list_t lost_tags;
     psc_list_t spare_tags;
-    /* regions that were revoked or closed while in use */
+    /* regions that were revoked or closed while a put or get of a peer used
+     * them */
     psc_list_t busy_regions;
-    /* number of sources in use (see source.h); the source that was assigned
-     * last */
+    /* number of sources (numbers of channels in match bits, source.h) in use;
+     * the source that was assigned last */
     uint32_t n_sources, last_source;
     uint64_t counters[PSPTL_N_COUNTERS];
 };
@@ -316,9 +343,9 @@ static inline ptl_match_bits_t psptl_source_bits(uint32_t source)
     return (ptl_match_bits_t)source << PSPTL_SOURCE_SHIFT;
 }
 
-/* Returns the header data of a message. Upper half: the sender's word, which is
- * its count of received messages, a fence, or 0. Lower half: the message's
- * number. */
+/* Returns the header data of a message. Upper half: `word`, which is the number
+ * of messages that the sender has received, a fence or an answer to one
+ * (deferred.h), or 0. Lower half: the message's number. */
 static inline ptl_hdr_data_t psptl_header_data(uint32_t word, uint32_t number)
 {
     return (ptl_hdr_data_t)word << PSPTL_WORD_SHIFT | number;

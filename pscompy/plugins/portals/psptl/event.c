@@ -1,5 +1,6 @@
-/* One pass of the driver: handles the events of the queues, then sends the
- * messages and fragments, and makes the reports, that are due. */
+/* One pass of the driver (psptl_device_poll): handles the events of the queues,
+ * then sends messages and fragments, and makes reports to the owner, that are
+ * due. */
 #include <stdio.h>
 
 #include "backlog.h"
@@ -13,8 +14,9 @@
 #include "rma.h"
 #include "send.h"
 
-#define EVENT_BATCH 64u         /* most events of one pass */
-/* nanoseconds between two checks of busy regions */
+#define EVENT_BATCH 64u /* most events that one call of event_take handles */
+/* nanoseconds between two checks of busy regions, which were revoked or closed
+ * while a put or get used them */
 #define EVENT_REGION_POLL_NS 10000000ll
 
 static void event_fail_all(psptl_device_t *device, const char *reason)
@@ -75,7 +77,8 @@ static void event_handle(psptl_device_t *device, psptl_entry_t *entry,
     case PTL_EVENT_REPLY:
         event_answer(event);
         break;
-    case PTL_EVENT_SEND: /* after a failed SEND no ACK or REPLY follows */
+    /* after a SEND event that reports a failure no ACK or REPLY follows */
+    case PTL_EVENT_SEND:
         if (event->ni_fail_type != PTL_NI_OK)
             event_answer(event);
         break;
@@ -99,10 +102,10 @@ static void event_enable(psptl_device_t *device, psptl_entry_t *entry)
     psptl_device_count(device, PSPTL_COUNTER_enables);
 }
 
-/* Called when all events from before a table entry was disabled have been
- * handled, so it may be enabled. Messages that were refused arrive again; all
- * receives are withdrawn, so that later messages cannot consume the receives of
- * the refused ones. */
+/* Called when all events from before a portal table entry was disabled have
+ * been handled, so the entry may be enabled. Messages that the interface has
+ * refused arrive again; all receives are withdrawn, so that later messages
+ * cannot consume the receives of the refused ones. */
 static void event_drained(psptl_device_t *device)
 {
     if (device->eager.disabled)
@@ -116,10 +119,10 @@ static void event_drained(psptl_device_t *device)
     psptl_hold_ask(device);
 }
 
-/* Takes one event. Polls the bulk queue first, because the number of its events
- * is bounded by the operations in flight. One call polls all queues, because an
- * interface in software makes a system call for every poll that finds no
- * event. */
+/* Takes one event. Polls the event queue of the entry `bulk` first, because the
+ * number of its events is bounded by the operations in flight. One call polls
+ * all queues, because an interface in software makes a system call for every
+ * poll that finds no event. */
 static int event_poll(psptl_device_t *device, psptl_entry_t **entry_p,
                       ptl_event_t *event)
 {
@@ -147,8 +150,8 @@ static int event_next(psptl_device_t *device, psptl_entry_t **entry_p,
     return late.status;
 }
 
-/* Handles up to EVENT_BATCH events. Stops after the first message, because one
- * more poll of the interface may cost a system call. */
+/* Handles up to EVENT_BATCH events. Stops after the first message that is
+ * delivered, because one more poll of the interface may cost a system call. */
 static unsigned event_take(psptl_device_t *device)
 {
     uint64_t delivered = device->n_delivered;
@@ -211,9 +214,9 @@ unsigned psptl_device_poll(psptl_device_t *device)
     return n;
 }
 
-/* Returns the time of the next pass that is needed without an event. Busy
- * regions need one from time to time, because the end of a peer's put into a
- * region makes no event. */
+/* Returns the time of the next psptl_device_poll that is needed without an
+ * event. Busy regions (revoked or closed while in use) need one from time to
+ * time, because the end of a peer's put into a region makes no event. */
 int64_t psptl_device_deadline(const psptl_device_t *device)
 {
     int64_t due = psc_list_empty(&device->busy_regions)

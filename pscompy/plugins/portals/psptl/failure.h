@@ -3,12 +3,13 @@
 
 #include "driver.h"
 
-/* Fails the channel and notifies its owner, once. */
+/* Marks the channel as failed, and notifies its owner, once. */
 void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
                         const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Called when PtlPut or PtlGet returned `status`, an error. Fails the channel,
- * except after PTL_NO_SPACE: then the caller tries the operation again. */
+/* Called when PtlPut or PtlGet has returned the error `status`. Fails the
+ * channel, except after PTL_NO_SPACE: then the caller tries the operation
+ * again. */
 void psptl_put_failed(psptl_channel_t *channel, int status);
 /* Returns the text for the ni_fail_type of an event, for error messages. */
 const char *psptl_fault_name(ptl_ni_fail_t fault);

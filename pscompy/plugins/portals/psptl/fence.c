@@ -2,8 +2,8 @@
  * each event. */
 #include "fence.h"
 
-/* Number of different fences: 0 means none, and one bit of a word is needed for
- * answers. */
+/* Number of different fence numbers, which begin at 1: 0 means no fence. One
+ * bit of the 32-bit word that carries the number marks an answer. */
 #define FENCE_NUMBERS 0x7ffffffeu
 
 #define ROW(suspend, rewind, ask, stale, answered, part)                       \

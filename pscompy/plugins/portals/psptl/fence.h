@@ -10,7 +10,7 @@
  *   RE_ASKED   the same, and a fence is in flight
  *   PARTED...  the owner sends nothing but its goodbye, so no fence is sent
  *
- * Pure: no fabric, no allocation. */
+ * The functions here neither call the interface nor allocate memory. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,10 +31,13 @@ typedef enum psptl_fence_state {
 } psptl_fence_state_t;
 
 typedef enum psptl_fence_event {
-    PSPTL_FENCE_SUSPEND, /* the receives were withdrawn from the interface */
-    PSPTL_FENCE_REWIND,   /* a message has overtaken an earlier one */
+    /* the channel's receives were withdrawn from the interface */
+    PSPTL_FENCE_SUSPEND,
+    /* a later message has consumed the receive of an earlier one */
+    PSPTL_FENCE_REWIND,
     PSPTL_FENCE_ASK,      /* a fence was sent */
-    PSPTL_FENCE_STALE,    /* the peer answered a fence that is out of date */
+    /* the peer answered a fence that was replaced by a newer one */
+    PSPTL_FENCE_STALE,
     PSPTL_FENCE_ANSWERED, /* the peer answered the last fence */
     PSPTL_FENCE_PART, /* the owner sends at most its goodbye from now on */
     PSPTL_N_FENCE_EVENTS
@@ -42,11 +45,12 @@ typedef enum psptl_fence_event {
 
 typedef struct psptl_fence {
     psptl_fence_state_t state;
-    /* number of the last fence; older fences are out of date */
+    /* number of the last fence; answers to older fences do not count */
     uint32_t number;
-    uint32_t answer; /* the peer's fence that is to be answered; 0: none */
-    /* in the device's list `unsettled` while receives are held or an answer is
-     * due */
+    /* number of the peer's fence that is to be answered; 0: none */
+    uint32_t answer;
+    /* link in the device's list `unsettled` while receives are held or an
+     * answer is due */
     psc_link_t unsettled;
 } psptl_fence_t;
 
@@ -54,8 +58,8 @@ typedef struct psptl_fence {
  * state leaves the state unchanged. */
 void psptl_fence_step(psptl_fence_t *fence, psptl_fence_event_t event);
 
-/* Gives the next fence a new number, so that every earlier fence is out of
- * date. */
+/* Gives the next fence a new number, so that answers to earlier fences do not
+ * count. */
 void psptl_fence_renew(psptl_fence_t *fence);
 
 static inline bool psptl_fence_open(const psptl_fence_t *fence)
@@ -76,7 +80,7 @@ static inline bool psptl_fence_parted(const psptl_fence_t *fence)
     return fence->state >= PSPTL_FENCE_PARTED;
 }
 
-/* Returns true if a fence is needed and none is in flight. */
+/* Returns true if the state needs a fence to be sent and none is in flight. */
 static inline bool psptl_fence_wanted(const psptl_fence_t *fence)
 {
     return fence->state == PSPTL_FENCE_SUSPENDED ||

@@ -1,4 +1,5 @@
-/* Events of receives, overflow buffers and searches. */
+/* Messages that the interface matches: sending them, posting and cancelling
+ * receives, and the events of receives, overflow buffers and searches. */
 #include "match.h"
 
 #include <stdlib.h>
@@ -65,8 +66,8 @@ bool psptl_tag_cancel(psptl_tag_t *tag)
 
 /* ---- messages with a receive ---- */
 
-/* Has the message delivered in the order of its number. Returns false if the
- * number is wrong; the channel fails then. */
+/* Delivers the message when all messages with lower numbers have been
+ * delivered. Returns false if the number is wrong; the channel fails then. */
 static bool match_in_order(psptl_channel_t *channel, psptl_op_t *op,
                            const ptl_event_t *event)
 {
@@ -134,9 +135,9 @@ static void match_claimed(psptl_tag_t *tag, const ptl_event_t *event)
     match_found(tag, event);
 }
 
-/* Returns whether the event belongs to this receive. The interface may report
- * an event for a receive that was withdrawn, and whose psptl_tag_t another
- * receive uses by now. */
+/* Returns whether the event belongs to the receive `tag`. The interface may
+ * report an event for a receive that was withdrawn, and whose psptl_tag_t
+ * another receive uses by now. */
 static bool match_meant(const psptl_tag_t *tag, const ptl_event_t *event)
 {
     ptl_match_bits_t bits =
@@ -227,8 +228,9 @@ static void overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
 
 /* ---- events ---- */
 
-/* Tells events apart by their operation, because libraries differ in the type
- * of the event for a message that a search found. */
+/* Tells events apart by the kind of their operation (user_ptr), because
+ * libraries differ in the type of the event for a message that a search
+ * found. */
 void psptl_match_event(const ptl_event_t *event)
 {
     psptl_op_t *op = event->user_ptr;

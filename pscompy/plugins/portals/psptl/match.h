@@ -11,8 +11,9 @@
 
 #include "driver.h"
 
-/* Handles an event of the portal table entry `tag` (psptl.h). */
+/* Handles an event from the event queue of the portal table entry `tag`
+ * (psptl.h). */
 void psptl_match_event(const ptl_event_t *event);
-/* Gives up matching on the channel: every receive that has matched without
- * being delivered, or that matches later, is reported as lost. */
+/* Gives up matching on the channel: every receive that has matched a message
+ * that is not delivered yet, or that matches one later, is reported as lost. */
 void psptl_match_abort(psptl_channel_t *channel);

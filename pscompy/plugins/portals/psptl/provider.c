@@ -33,9 +33,9 @@ void psptl_software_path(char *path, size_t room)
 
 /* ---- opening ---- */
 
-/* Fills the table with functions of the library, by memcpy, because ISO C has
- * no cast from a data pointer to a function. Returns false if a function is
- * missing; dlerror() names it. */
+/* Fills the table with functions of the library. Copies their addresses by
+ * memcpy, because ISO C has no cast from a data pointer to a function. Returns
+ * false if a function is missing; dlerror() names it. */
 static bool provider_resolve(psptl_provider_t *provider, void *library)
 {
     bool all = true;
@@ -73,8 +73,9 @@ static bool provider_open(psptl_provider_t *provider, const char *file,
     return true;
 }
 
-/* Opens the machine's library. It is used only if the build found its
- * <portals4.h>, because the types of these libraries differ. */
+/* Opens the machine's library of Portals 4. It is used only if the build found
+ * its <portals4.h>, because the types in this header differ between
+ * libraries. */
 static bool provider_open_system(char *reason)
 {
     if (!SOFTNI_SYSTEM_HEADER) {

@@ -9,8 +9,8 @@
 #include "../softni/api.h"
 #include "psptl.h"
 
-/* The functions that a library must have. PtlFini is not among them: not
- * every library starts a second time after it. */
+/* The functions that a library must have. PtlFini is not among them, because
+ * some libraries cannot be started again after it. */
 /* clang-format off */
 #define PSPTL_FUNCTIONS(X)                                                     \
     X(PtlInit) X(PtlNIInit) X(PtlNIFini) X(PtlGetPhysId)                       \
@@ -20,8 +20,8 @@
     X(PtlMEAppend) X(PtlMEUnlink) X(PtlMESearch) X(PtlPut) X(PtlGet)
 /* clang-format on */
 
-/* Extensions of the software NI (softni/api.h). A library without them has
- * NULL in the table. */
+/* Extensions of the software NI (softni/api.h). For a library without them
+ * these members of psptl_provider_t are NULL. */
 #define PSPTL_EXTENSIONS(X)                                                    \
     X(softni_eq_fd) X(softni_eq_arm) X(softni_cookie) X(softni_admit)
 

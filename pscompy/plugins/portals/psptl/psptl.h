@@ -18,23 +18,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Additional buffers of a receive ring, for messages that the owner's window
- * does not count (portals.h); two of them are for the driver's fence and
- * answer. */
+/* Additional buffers of a receive ring, for messages that the limit RECVQ_SIZE
+ * of messages in flight does not count (portals.h). Two of them are for the
+ * driver's own messages, a fence and its answer (deferred.h). */
 #define PSPTL_EXTRA_BUFFERS 6u
-#define PSPTL_REASON_MAX 256u /* size of every `reason`, in bytes */
+/* size in bytes of every buffer `reason`, for error messages */
+#define PSPTL_REASON_MAX 256u
 #define PSPTL_SECRET_SIZE 16u
-#define PSPTL_FDS 3u /* most event queues of an interface */
+/* most event queues of an interface: eager, bulk and tag */
+#define PSPTL_FDS 3u
 
 typedef struct psptl_device psptl_device_t;
 typedef struct psptl_channel psptl_channel_t;
 
 typedef enum psptl_verdict {
     PSPTL_OK,
-    PSPTL_REFUSED,   /* the target has no such region */
-    PSPTL_UNCLAIMED, /* the target has no receive for the message */
+    PSPTL_REFUSED, /* the target has no region that the put or get names */
+    PSPTL_UNCLAIMED, /* the target had no receive posted for the message */
     PSPTL_LOST,      /* the peer cannot be reached */
-    PSPTL_BROKEN     /* the interface or the peer breaks the rules */
+    /* an error of the interface or of the peer, or memory is short */
+    PSPTL_BROKEN
 } psptl_verdict_t;
 
 /* ---- settings ---- */
@@ -51,49 +54,55 @@ typedef struct psptl_settings {
      * interface of the software NI; "": the default interface */
     const char *interface;
     size_t buffer_size;
-    /* number of buffers of a channel's send and receive ring */
+    /* number of buffers of a channel's send ring; number of buffers of its
+     * receive ring, without PSPTL_EXTRA_BUFFERS */
     uint32_t sendq, recvq;
-    uint32_t overflows;    /* buffers for messages without a receive */
+    /* number of a channel's overflow buffers, for messages that arrive before
+     * their receive is posted */
+    uint32_t overflows;
     uint32_t eq_size;
     uint32_t retries; /* most resends of a message that was dropped */
-    size_t fragment;  /* most bytes of one put or get */
-    uint32_t regions; /* most open regions of one channel */
-    uint32_t foster;  /* extra polls while puts or gets are in flight */
-    bool matching;    /* the interface matches messages to receives */
+    /* most bytes of one PtlPut or PtlGet; longer transfers take several */
+    size_t fragment;
+    uint32_t regions; /* most memory regions that one channel may have open */
+    /* extra polls in each psptl_device_poll while puts or gets are in flight */
+    uint32_t foster;
+    /* the interface matches messages to receives; else pscompy does */
+    bool matching;
 } psptl_settings_t;
 
 /* ---- counters ---- */
 
 #define PSPTL_COUNTER_LIST(X)                                                  \
-    X(puts)             /* puts of messages, including resends */              \
-    X(arrived)          /* messages delivered from the receive ring */         \
-    X(dropped)          /* puts of messages that were refused or lost */       \
-    X(disabled)         /* puts that met a disabled table entry */             \
-    X(resends)          /* messages put again */                               \
-    X(enables)          /* times that a table entry was enabled again */       \
-    X(tag_enables)      /* times that the tag entry was enabled again */       \
-    X(early)            /* messages that overtook an earlier one */            \
-    X(duplicates)       /* messages that arrived more than once */             \
-    X(ring_full)        /* sends that found no free buffer */                  \
-    X(event_room) /* puts and gets for whose events the queue had no room */   \
+    X(puts) /* puts of messages, including those put again */                  \
+    X(arrived) /* messages delivered from the receive ring */                  \
+    X(dropped) /* puts of messages that were refused or lost */                \
+    X(disabled) /* puts that met a disabled portal table entry */              \
+    X(resends) /* messages put again, because they did not arrive */           \
+    X(enables) /* times that a portal table entry was enabled again */         \
+    X(tag_enables) /* times that the table entry `tag` was enabled again */    \
+    X(early) /* messages that overtook an earlier one */                       \
+    X(duplicates) /* messages that arrived more than once */                   \
+    X(ring_full) /* sends that found the send ring full */                     \
+    X(event_room) /* puts and gets that waited for room in the event queue */  \
     X(fragments) /* puts and gets of regions */                                \
-    X(fragment_resends) /* puts and gets of regions that were repeated */      \
-    X(regions) /* regions opened for peers */                                  \
+    X(fragment_resends) /* puts and gets of regions tried again */             \
+    X(regions) /* memory regions opened for peers */                           \
     X(regions_refused) /* regions refused, because the channel had too many */ \
     X(foster_polls) /* polls because of PSP_PORTALS_FOSTER_PROGRESS */         \
-    X(tag_puts) /* messages put that the target matches */                     \
+    X(tag_puts) /* messages put that the target's interface matches */         \
     X(tag_direct) /* messages put without a copy, from the sender's memory */  \
     X(tag_posts) /* receives posted */                                         \
     X(tag_refused) /* receives that the interface did not take */              \
     X(tag_matched) /* messages delivered to a receive */                       \
     X(tag_claimed) /* messages that a receive found in an overflow buffer */   \
     X(tag_overflows) /* messages delivered without a receive */                \
-    X(tag_aside) /* messages that waited in a buffer of their own */           \
-    X(tag_held) /* receives withheld from the interface */                     \
-    X(tag_kept) /* messages that the driver matched to a held receive */       \
+    X(tag_aside) /* messages copied to a new buffer until their turn */        \
+    X(tag_held) /* receives withheld from the interface (deferred.h) */        \
+    X(tag_kept) /* messages matched by the driver to a held receive */         \
     X(tag_copied) /* bytes copied between buffers and receives */              \
-    X(tag_fences) /* answers to fences that ended the holding of receives */   \
-    X(tag_rewinds) /* times that messages were taken out of receives again */  \
+    X(tag_fences) /* fence answers that ended a hold (deferred.h) */           \
+    X(tag_rewinds) /* rewinds of a channel (see deferred.h) */                 \
     X(pings) /* times that the peer was asked if it is alive */
 
 typedef enum psptl_counter {
@@ -105,18 +114,22 @@ typedef enum psptl_counter {
 
 /* ---- the owner of the channels ---- */
 
-/* A message that the interface matches to receives. */
+/* A message that the interface matches to receives, as the upcall `tagged`
+ * reports it. */
 typedef struct psptl_tagged {
     uint64_t bits;
-    uint32_t word; /* the sender's count of received messages */
+    uint32_t word; /* number of messages that the sender has received */
     const uint8_t *bytes; /* the payload, if no receive matched the message */
-    size_t len; /* length of the message; a receive may be shorter */
-    uint32_t number; /* number of the message in the channel's sequence */
-    bool missed; /* a put of psptl_tag_put found no receive, so none of
-                    its bytes are here */
+    size_t len; /* length of the message; the receive's memory may be shorter */
+    /* number of the message in the sequence of the channel's messages */
+    uint32_t number;
+    /* the message was sent by psptl_tag_put and found no receive, so its bytes
+     * were not kept */
+    bool missed;
 } psptl_tagged_t;
 
-/* Upcalls to the owner, made from psptl_device_poll only, except `failed`. */
+/* Upcalls to the driver's user. All are made from psptl_device_poll only,
+ * except `failed`. */
 typedef struct psptl_owner {
     /* Delivers the next message of a channel; its bytes are valid during the
      * call. */
@@ -124,26 +137,30 @@ typedef struct psptl_owner {
     /* Delivers the next message of a channel if it is one that the interface
      * matches. `cookie` is that of the receive that got the message; if no
      * receive matched, `cookie` is NULL, and the bytes are valid during the
-     * call. The verdict is not OK if the receive is lost. */
+     * call. The verdict is PSPTL_LOST if the driver gives up the receive
+     * without a message. */
     void (*tagged)(void *owner, void *cookie, const psptl_tagged_t *message,
                    psptl_verdict_t verdict);
-    /* Called when a buffer of the send ring is free again. */
+    /* Called when a buffer of the channel's send ring is free again. */
     void (*room)(void *owner);
     /* Called once when the channel has failed, from any function of the
      * driver. */
     void (*failed)(void *owner, psptl_verdict_t verdict, const char *reason);
-    /* Called when a put or get has ended; `cookie` is that of its order. */
+    /* Called when a put or get has ended; `cookie` is that of its
+     * psptl_order_t. */
     void (*done)(void *cookie, psptl_verdict_t verdict);
 } psptl_owner_t;
 
 /* The address of one end of a channel. */
 typedef struct psptl_place {
     uint32_t nid, pid;
-    /* portal table indices of this end, see the head of this file */
+    /* indices of the portal table entries `eager`, `bulk` and `tag` of this end
+     * (see the head of this file) */
     uint32_t eager, bulk, tag;
-    /* channel's number in match bits; 0: the interface matches nothing */
+    /* number of the channel, in the match bits of messages to it; 0: the
+     * interface does not match this channel's messages */
     uint32_t source;
-    uint64_t bits; /* match bits of the receive ring */
+    uint64_t bits; /* match bits of the channel's receive ring */
     /* secret of the interface that its peers must know */
     uint8_t secret[PSPTL_SECRET_SIZE];
 } psptl_place_t;
@@ -162,7 +179,8 @@ typedef struct psptl_region {
 /* A receive that the interface is to match. */
 typedef struct psptl_receive {
     void *cookie;
-    /* match bits; the driver adds those that name the channel */
+    /* bits that a message must have, and bits that are not compared; the driver
+     * adds the bits that name the channel */
     uint64_t match, ignore;
     void *base;
     size_t len;
@@ -175,8 +193,11 @@ typedef struct psptl_order {
     void *cookie;
     uint8_t *local;
     size_t len;
-    uint64_t bits, offset; /* match bits of the region, offset in it */
-    /* word and number of a message; psptl_tag_put sets the number */
+    /* match bits of the peer's region or of the message; offset in the
+     * region */
+    uint64_t bits, offset;
+    /* for a message only: the number of messages that the sender has received,
+     * and the message's own number, which psptl_tag_put sets */
     uint32_t word, number;
     bool get;
 } psptl_order_t;
@@ -195,15 +216,15 @@ psptl_device_t *psptl_device_open(const psptl_settings_t *settings,
 unsigned psptl_device_close(psptl_device_t *device);
 /* The provider's name: "system" or "software". */
 const char *psptl_device_name(const psptl_device_t *device);
-/* Handles events of the interface, and sends what is due. Returns the number of
- * events handled. */
+/* Handles events of the interface, and sends the messages and fragments that
+ * are due. Returns the number of events handled. */
 unsigned psptl_device_poll(psptl_device_t *device);
 /* Stores the file descriptors of the event queues. Each becomes readable when
  * an event arrives after psptl_device_arm returned true. Returns their number;
  * 0 if the library has none. */
 unsigned psptl_device_fds(psptl_device_t *device, int fds[PSPTL_FDS]);
-/* Makes the next event signal the file descriptors. Returns false if there is
- * an event already. */
+/* Makes the next event signal the file descriptors of psptl_device_fds. Returns
+ * false if there is an event already. */
 bool psptl_device_arm(psptl_device_t *device);
 /* Returns the time at which psptl_device_poll has work to do even without an
  * event; INT64_MAX if never. */
@@ -215,10 +236,11 @@ typedef struct psptl_holdings {
     uint32_t channels;
     uint32_t lingering; /* destroyed channels whose buffers the interface may
                            still write */
-    uint32_t transfers; /* puts and gets in flight */
+    uint32_t transfers; /* puts and gets that have not ended */
     /* unused records of puts, gets and receives, kept for reuse */
     uint32_t spare;
-    /* regions revoked or closed while a put or get used them */
+    /* regions that were revoked or closed while a put or get of a peer used
+     * them */
     uint32_t busy_regions;
 } psptl_holdings_t;
 
@@ -226,8 +248,9 @@ psptl_holdings_t psptl_device_holdings(const psptl_device_t *device);
 
 /* ---- channels ---- */
 
-/* Creates a channel, whose receive ring is posted at once. Returns NULL with
- * the reason if memory or entries are short. */
+/* Creates a channel, whose receive ring is posted to the interface at once.
+ * Returns NULL and stores the reason if memory or the interface's list entries
+ * are short. */
 psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
                                       char *reason);
 /* Stores the address of the channel's own end, for its peer. */
@@ -242,15 +265,16 @@ bool psptl_channel_idle(const psptl_channel_t *channel);
 /* Gives up every message, put and get that is not in flight. */
 void psptl_channel_abort(psptl_channel_t *channel);
 /* Announces that the owner sends at most one more message, a goodbye: the
- * driver sends no fence after this. */
+ * driver sends no fence (deferred.h) after this. */
 void psptl_channel_part(psptl_channel_t *channel);
-/* Destroys the channel: its owner is not called any more. Its memory is freed
- * when the interface cannot write to it any more. */
+/* Destroys the channel: the driver makes no more upcalls to its owner. The
+ * memory of the channel is freed when the interface cannot write to it any
+ * more. */
 void psptl_channel_destroy(psptl_channel_t *channel);
 /* Asks the peer's interface whether it is alive. */
 void psptl_channel_ping(psptl_channel_t *channel);
-/* Counters of one channel; those of the interface as a whole are the same for
- * all of its channels. */
+/* Stores the counters of one channel; counters that exist only for the
+ * interface as a whole have the same values for all of its channels. */
 void psptl_channel_counters(const psptl_channel_t *channel,
                             uint64_t values[PSPTL_N_COUNTERS]);
 
@@ -265,7 +289,8 @@ void psptl_send_end(psptl_channel_t *channel, size_t len);
  * reason why it does not; valid once the peer is known. */
 const char *psptl_tag_flaw(const psptl_channel_t *channel);
 /* Sends the buffer of psptl_send_begin as a message that the peer's interface
- * matches, in one order with the other messages. */
+ * matches to a receive. It is delivered in one order with the other messages of
+ * the channel. */
 void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
                     uint32_t word);
 /* Sends a long message from the caller's memory, without a copy; its bits
@@ -274,27 +299,28 @@ void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
  * if it cannot be sent in this way, such as one too long for one put. */
 psptl_verdict_t psptl_tag_put(psptl_channel_t *channel, psptl_order_t *order);
 /* Posts a receive. Returns NULL if the interface does not take the receive now;
- * else the upcall `tagged` reports its message, unless it is cancelled
- * before. */
+ * else the upcall `tagged` reports the message that matches it, unless the
+ * receive is cancelled before. */
 psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
                             const psptl_receive_t *receive);
-/* Cancels a posted receive. Returns false if the receive has matched. */
+/* Cancels a posted receive. Returns false if a message has matched it. */
 bool psptl_tag_cancel(psptl_tag_t *tag);
 
 /* ---- regions ---- */
 
-/* Opens memory to the peer of the channel, or to everybody if `channel` is
- * NULL. Returns NULL if the channel has too many regions, or if the interface
- * takes no more entries. */
+/* Opens memory for puts and gets of the peer of the channel, or of everybody if
+ * `channel` is NULL. Returns NULL if the channel has too many regions, or if
+ * the interface takes no more list entries. */
 psptl_region_t *psptl_region_open(psptl_device_t *device,
                                   psptl_channel_t *channel, void *base,
                                   size_t len);
-/* Closes the memory to new puts and gets. Returns false while a put or get is
- * in progress, which may last until the peer is lost: call again after a poll,
- * for which psptl_device_deadline gives a time. */
+/* Closes the region to new puts and gets. Returns false while a put or get of a
+ * peer is in progress, which may last until the peer is lost: the caller calls
+ * again after a poll, for which psptl_device_deadline gives a time. */
 bool psptl_region_revoke(psptl_device_t *device, psptl_region_t *region);
-/* Revokes the region, waiting a little if necessary. The driver frees the
- * region. Returns false if a peer may still use the memory. */
+/* Revokes the region (psptl_region_revoke), waiting a little if necessary, and
+ * frees the psptl_region_t when possible. Returns false if a peer may still use
+ * the memory. */
 bool psptl_region_close(psptl_device_t *device, psptl_region_t *region);
 /* Puts to or gets from a region of the peer. Returns false if memory is
  * short. */

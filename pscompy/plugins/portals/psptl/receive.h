@@ -1,8 +1,9 @@
-/* Buffers for messages, as entries of the interface: those of the receive ring,
- * and those for messages without a receive, in the overflow list of the tag
- * entry. A channel has as many overflow buffers as its peer may have messages
- * in flight, so one is always free; with fewer (PSP_PORTALS_OVERFLOW_SIZE) the
- * interface disables the table entry when none is left. */
+/* Buffers for messages, as list entries of the interface: those of the receive
+ * ring, and overflow buffers, for messages without a receive, in the overflow
+ * list of the portal table entry `tag`. A channel has as many overflow buffers
+ * as its peer may have messages in flight, so one is always free; with fewer
+ * (PSP_PORTALS_OVERFLOW_SIZE) the interface disables the portal table entry
+ * when none is left. */
 #pragma once
 
 #include "driver.h"
@@ -10,14 +11,14 @@
 /* Allocates n * size bytes, aligned for the interface. Returns NULL if memory
  * is short. */
 void *psptl_ring_bytes(size_t n, size_t size);
-/* Allocates n buffers of this kind (PSPTL_BUFFER or PSPTL_OVERFLOW). Returns
- * false if memory is short. */
+/* Allocates n buffers of this kind: PSPTL_BUFFER (receive ring) or
+ * PSPTL_OVERFLOW. Returns false if memory is short. */
 bool psptl_buffers_make(psptl_channel_t *channel, psptl_buffers_t *buffers,
                         psptl_kind_t kind, uint32_t n);
-/* Posts all buffers to the interface. Returns false if it does not take all
- * entries. */
+/* Posts all buffers to the interface. Returns false if the interface does not
+ * take a list entry for each. */
 bool psptl_buffers_post(psptl_buffers_t *buffers);
-/* Unlinks the entries of the buffers. The caller calls psptl_backlog_fetch
+/* Unlinks the list entries of the buffers. The caller calls psptl_backlog_fetch
  * before and after. */
 void psptl_buffers_unlink(psptl_buffers_t *buffers);
 /* To be called after psptl_buffers_unlink and a psptl_backlog_fetch. Returns

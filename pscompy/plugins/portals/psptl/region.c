@@ -5,7 +5,7 @@
 
 #include "pscompy/transport/kit/clock.h"
 
-/* nanoseconds that closing waits for the end of a peer's put or get */
+/* nanoseconds that closing a region waits for the end of a peer's put or get */
 #define REGION_CLOSE_NS 50000000ll
 
 typedef struct region {
@@ -13,11 +13,11 @@ typedef struct region {
     /* the channel whose peer may use the region; NULL if every peer may, or if
      * the channel was destroyed */
     psptl_channel_t *channel;
-    psc_link_t link; /* in the channel's list `regions` */
-    psc_link_t busy; /* in the device's list `busy_regions` */
+    psc_link_t link; /* link in the channel's list `regions` */
+    psc_link_t busy; /* link in the device's list `busy_regions` */
     ptl_handle_me_t me;
-    bool unlinked;            /* the interface has given the entry back */
-    bool closed; /* the region is to be freed when it is unlinked */
+    bool unlinked; /* the interface has given back the region's list entry */
+    bool closed; /* the region is to be freed when its list entry is unlinked */
 } region_t;
 
 /* Returns a bijection of a counter that began at a random number (splitmix64,
@@ -101,8 +101,8 @@ psptl_region_t *psptl_region_open(psptl_device_t *device,
 
 /* ---- revoking ---- */
 
-/* Unlinks the entry of a region. PTL_IN_USE means that a put or get of the
- * region is in progress. */
+/* Unlinks the list entry of a region. PTL_IN_USE means that a put or get of a
+ * peer is in progress in the region. */
 static bool region_unlink(psptl_device_t *device, region_t *region)
 {
     if (!region->unlinked)

@@ -7,7 +7,8 @@
 #include "pscompy/transport/kit/clock.h"
 #include "send.h"
 
-#define RMA_FRAGMENTS 256u /* most fragments in flight per interface */
+/* most fragments (parts of puts and gets) in flight per interface */
+#define RMA_FRAGMENTS 256u
 
 /* ---- memory ---- */
 
@@ -137,8 +138,8 @@ static size_t bulk_cut(const psptl_bulk_t *bulk)
     return left < most ? left : most;
 }
 
-/* Issues the next fragment of a put or get. Returns false if there is no room
- * for another fragment. */
+/* Issues the next fragment of a put or get. Returns false if no fragment is
+ * free, or if the interface takes no more operations at present. */
 static bool bulk_next(psptl_bulk_t *bulk)
 {
     psptl_device_t *device = bulk->channel->device;
@@ -161,8 +162,9 @@ static bool bulk_next(psptl_bulk_t *bulk)
     return true;
 }
 
-/* Queues the end of the order for the next poll, because this may run inside a
- * call of the owner. */
+/* Queues a put or get that has ended in `ended_bulks`. Only the next poll
+ * reports it, because bulk_end may run inside a call that the owner has
+ * made. */
 static void bulk_end(psptl_bulk_t *bulk)
 {
     psc_list_remove(&bulk->link);
@@ -265,9 +267,9 @@ static void bulk_retry(psptl_fragment_t *fragment, uint32_t attempts)
                   &fragment->link);
 }
 
-/* Returns true if the failed fragment will be tried again. A message is tried
- * until it arrives or the channel fails, because later messages wait for its
- * number. */
+/* Returns true if the failed fragment will be tried again. A message of
+ * psptl_tag_put is tried until it arrives or the channel fails, because later
+ * messages wait for its number. */
 static bool bulk_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
 {
     psptl_channel_t *channel = fragment->bulk->channel;
@@ -296,7 +298,8 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
     bulk->flying--;
     if (verdict != PSPTL_OK) {
         bulk->verdict = verdict;
-        /* so that the remaining fragments are not issued */
+        /* all bytes count as issued, so the remaining fragments are not
+         * issued */
         bulk->issued = bulk->order.len;
         psc_list_remove(&bulk->link);
     }
@@ -304,8 +307,8 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
         bulk_end(bulk);
 }
 
-/* Returns the verdict of a fragment. A message that was put has arrived even if
- * its receive was too short. */
+/* Returns the verdict of a fragment. A message of psptl_tag_put has arrived
+ * even if its receive was too short. */
 static psptl_verdict_t bulk_verdict(const psptl_fragment_t *fragment,
                                     const ptl_event_t *event)
 {

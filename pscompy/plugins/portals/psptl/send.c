@@ -83,7 +83,8 @@ void psptl_send_end(psptl_channel_t *channel, size_t len)
 
 /* ---- putting again ---- */
 
-/* Puts the waiting messages in the order of their numbers. */
+/* Puts the messages in the state PSPTL_SEND_WAITING in the order of their
+ * numbers. */
 static void send_channel_again(psptl_channel_t *channel)
 {
     psptl_sending_t *sending = &channel->sending;
@@ -190,9 +191,9 @@ void psptl_channel_ping(psptl_channel_t *channel)
     psptl_count(channel, PSPTL_COUNTER_pings);
 }
 
-/* Handles a ping that met no entry, because the peer's channel is closed. Its
- * last message may still wait to be read here, so the channel fails only after
- * the second such ping. */
+/* Handles a ping that met no list entry at the target, because the peer's
+ * channel is closed. The peer's last message may still wait to be read here, so
+ * the channel fails only after the second such ping. */
 static void ping_unanswered(psptl_channel_t *channel)
 {
     if (++channel->ping.failed > 1)

@@ -1,20 +1,22 @@
 /* Sending messages. Each stays in its buffer until it is acknowledged. A
- * message that did not arrive is put again after a while, and so are those
- * behind it, so that they arrive in order. A portal table entry that flow
- * control has disabled is enabled by its owner, so attempts at a disabled entry
- * are not counted; for other faults PSP_PORTALS_RETRY_COUNT is the limit. */
+ * message that did not arrive is put again after a while, and so are the
+ * messages with later numbers, so that they arrive in order. A portal table
+ * entry that flow control has disabled is enabled again by the receiving
+ * driver, so attempts at a disabled entry are not counted; for other faults
+ * PSP_PORTALS_RETRY_COUNT is the limit. */
 #pragma once
 
 #include "driver.h"
 
 void psptl_send_event(psptl_send_t *send, const ptl_event_t *event);
-/* Counts a failed attempt in *drops, unless it failed at a disabled table
- * entry. Returns false if it was the last one allowed; then the channel has
- * failed. */
+/* Counts a failed attempt to put a message in *drops, unless it failed at a
+ * disabled portal table entry. Returns false if it was the last attempt
+ * allowed; then the channel has failed. */
 bool psptl_send_may_retry(psptl_channel_t *channel, ptl_ni_fail_t fault,
                           uint32_t *drops);
-/* Puts the waiting messages that are due. */
+/* Puts the messages in the state WAITING whose time to be put has come. */
 void psptl_send_again(psptl_device_t *device);
-/* Returns the nanoseconds to wait after this many failed attempts. */
+/* Returns the nanoseconds to wait before the next put after this many failed
+ * attempts. */
 int64_t psptl_backoff(unsigned attempts);
 void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event);

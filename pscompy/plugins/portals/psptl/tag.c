@@ -36,7 +36,8 @@ psptl_tag_t *psptl_tag_take(psptl_channel_t *channel)
     *tag = (psptl_tag_t){
         .op = {.kind = PSPTL_TAG},
         .channel = channel,
-        .state = PSPTL_TAG_MATCHED, /* until the receive is linked or held */
+        /* a start value, until the receive is linked or held */
+        .state = PSPTL_TAG_MATCHED,
         .place = channel->matching.places++,
     };
     psc_list_init(&tag->link);
@@ -72,8 +73,8 @@ bool psptl_tag_link(psptl_tag_t *tag)
     return true;
 }
 
-/* Unlinks the entry of a receive. Tries several times, because PTL_IN_USE may
- * only mean that the interface is comparing the entry with a message. */
+/* Unlinks the list entry of a receive. Tries several times, because PTL_IN_USE
+ * may only mean that the interface is comparing the entry with a message. */
 void psptl_tag_unlink(psptl_tag_t *tag)
 {
     if (tag->state == PSPTL_TAG_LINKED)
@@ -104,9 +105,9 @@ bool psptl_tags_back(psptl_channel_t *channel)
 
 /* ---- messages ---- */
 
-/* Returns the message of an event. Some libraries lose the original length of a
- * message that waited in an overflow buffer, where the length in the buffer is
- * the length of the message. */
+/* Returns the message that an event reports. Some libraries lose the original
+ * length of a message that waited in an overflow buffer; then the length in the
+ * buffer is the length of the message. */
 psptl_tagged_t psptl_tag_message(const ptl_event_t *event, bool unexpected)
 {
     bool direct = event->match_bits & PSPTL_TAG_DIRECT && event->rlength > 0;

@@ -14,8 +14,8 @@
 #define ME_OPTIONS                                                             \
     (LE_OPTIONS | PTL_ME_MANAGE_LOCAL | PTL_ME_NO_TRUNCATE | PTL_ME_MAY_ALIGN)
 
-/* A search of unexpected messages, by PtlMESearch or as the second half of an
- * append. */
+/* A checked request to search unexpected messages (messages that arrived before
+ * a receive): by PtlMESearch, or by PtlMEAppend before it links the entry. */
 typedef struct psni_request {
     psni_ni_t *ni;
     psni_pt_t *pt;
@@ -114,8 +114,8 @@ static int psni_request_check(psni_request_t *request, ptl_pt_index_t pt_index,
     return PTL_OK;
 }
 
-/* Assigns messages that arrived before the entry to it. Returns true if one of
- * them has used up the entry. */
+/* Assigns messages that arrived before the entry `me` to it. Returns true if
+ * one of them has used up the entry. */
 static bool psni_request_claim(psni_request_t *request, const ptl_me_t *me,
                                void *user_ptr)
 {
@@ -220,8 +220,8 @@ static void psni_search_report(psni_request_t *request,
         psni_eq_post(request->pt->eq, &event);
 }
 
-/* Reports and deletes every matching message; with PTL_ME_USE_ONCE only the
- * first. */
+/* Reports and deletes every unexpected message that `me` matches; with
+ * PTL_ME_USE_ONCE only the first. */
 static void psni_search_delete(psni_request_t *request, const ptl_me_t *me,
                                void *user_ptr)
 {

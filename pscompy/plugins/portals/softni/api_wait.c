@@ -7,7 +7,8 @@
 /* After this many datagrams since a caller last prepared to sleep, more are
  * expected soon, and the caller polls instead of sleeping. */
 #define FLOWING 4u
-#define PASSES 64u /* most passes of progress that one call makes */
+/* most progress passes (psni_progress) that one psni_wait_pass makes */
+#define PASSES 64u
 
 /* A call that looks for events in queues or counters of one NI. It holds the
  * lock of the NI. */
@@ -18,14 +19,15 @@ typedef struct psni_wait {
     /* thresholds of counters; NULL if the sources are queues */
     const ptl_size_t *tests;
     int64_t spin_until, deadline;
-    void *event; /* ptl_event_t or ptl_ct_event_t to be filled */
+    void *event; /* where the event is stored: ptl_event_t or ptl_ct_event_t */
     unsigned *which;
 } psni_wait_t;
 
 /* ---- polling ---- */
 
-/* Returns PTL_EQ_EMPTY if the source has no event. A counter that has counted a
- * failure ends the wait like one that has reached its threshold. */
+/* Returns PTL_EQ_EMPTY if the source (an event queue or counter) has no event.
+ * A counter that has counted a failure ends the wait like one that has reached
+ * its threshold. */
 static int psni_wait_try(psni_wait_t *wait, unsigned which)
 {
     psni_ct_t *ct = (psni_ct_t *)wait->sources[which];
@@ -49,8 +51,8 @@ static int psni_wait_look(psni_wait_t *wait)
     return rc;
 }
 
-/* Looks for an event after each datagram that it handles, so that an event is
- * returned at once. */
+/* Looks for an event, first and after each datagram that it handles, so that an
+ * event is returned at once. */
 static int psni_wait_pass(psni_wait_t *wait)
 {
     int rc = psni_wait_look(wait);
@@ -70,8 +72,8 @@ static bool psni_wait_over(const psni_wait_t *wait)
     return wait->deadline != PSNI_NEVER && psc_clock_now() >= wait->deadline;
 }
 
-/* Returns true if the caller is to poll again. Releases the lock for a moment
- * between two passes. */
+/* Returns true if the caller is to poll again instead of sleeping. Releases the
+ * lock for a moment between two polls. */
 static bool psni_wait_spin(const psni_wait_t *wait)
 {
     if (psc_clock_now() >= wait->spin_until)

@@ -30,8 +30,8 @@ static const struct {
 
 #define N_FAULTS (sizeof(faults) / sizeof(faults[0]))
 
-/* Copies the low bytes of the value, which a little-endian machine stores
- * first. */
+/* Sets a field by name: copies the low bytes of the value, which a
+ * little-endian machine stores first. */
 int psni_settings_set(psni_settings_t *settings, const char *name,
                       uint64_t value)
 {
@@ -110,7 +110,7 @@ static void psni_faults_hold(psni_ni_t *ni, const struct sockaddr_in *to,
         length += packet->iov[i].iov_len;
     held = malloc(sizeof(*held) + length);
     if (held == NULL)
-        return; /* the datagram is dropped */
+        return; /* without memory the datagram is dropped instead of delayed */
     *held = (psni_held_t){
         .to = *to, .until = until, .next = next, .length = length};
     length = 0;

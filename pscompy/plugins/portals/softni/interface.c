@@ -9,7 +9,7 @@
 
 #include "nic.h"
 
-/* nanoseconds that closing waits for acknowledgements of the peers */
+/* nanoseconds that closing an NI waits for acknowledgements of the peers */
 #define LINGER_NS 1000000000ll
 #define MAX_OPS 65536u
 #define MAX_MESSAGE ((ptl_size_t)1 << 30)

@@ -1,6 +1,6 @@
 /* The library in a process: its NIs (network interfaces), and the settings of
- * NIs to be opened. An NI is opened once per interface and options; opening the
- * same again shares it. */
+ * NIs that are opened later. Opening an interface that is open with the same
+ * options returns the same NI. */
 #include <stdlib.h>
 #include <string.h>
 

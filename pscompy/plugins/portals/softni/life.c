@@ -1,5 +1,5 @@
-/* How a peer is added, connected and lost. A lost peer stays in the table; the
- * next operation starts a new handshake. */
+/* How a peer is added to the table of peers, connected and lost. A lost peer
+ * stays in the table; the next operation starts a new handshake. */
 #include <stdlib.h>
 #include <string.h>
 

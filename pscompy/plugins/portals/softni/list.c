@@ -12,7 +12,7 @@
 
 #include "nic.h"
 
-/* average number of entries per bucket at which more buckets are made */
+/* average number of elements per bucket at which a hash gets more buckets */
 #define HASH_LOAD 4u
 #define HASH_GROWTH 8u
 
@@ -39,8 +39,8 @@ static psc_list_t *psni_hash_bucket(const psni_hash_t *hash, uint64_t key)
                           (hash->size - 1)];
 }
 
-/* Enlarges a full hash. Returns true if it has more buckets now, all empty: the
- * caller fills them again. */
+/* Enlarges a hash if it is full. Returns true if it has more buckets now, all
+ * of which are empty: the caller adds the elements again. */
 static bool psni_hash_grow(psni_hash_t *hash)
 {
     uint32_t size = hash->size * HASH_GROWTH;
@@ -63,8 +63,8 @@ static bool psni_hash_grow(psni_hash_t *hash)
 
 /* ---- entries ---- */
 
-/* Starts a class with no entries. The first class takes the entries that no
- * other class takes. */
+/* Starts a class (entries that ignore the same bits) with no entries. The first
+ * class of a list takes the entries that no other class takes. */
 static psni_class_t *psni_class_init(psni_class_t *class,
                                      ptl_match_bits_t ignore)
 {
@@ -247,8 +247,8 @@ void psni_headers_remove(psni_headers_t *headers, psni_header_t *header)
     headers->hash.used--;
 }
 
-/* Finds an unexpected message. Bits that the entry `me` ignores are first
- * removed from the keys of the hash. */
+/* Finds an unexpected message, one that arrived before an entry for it. Bits
+ * that the entry `me` ignores are first removed from the keys of the hash. */
 psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me)
 {
     psni_headers_t *headers = &pt->unexpected;

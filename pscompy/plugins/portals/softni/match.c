@@ -46,8 +46,9 @@ static ptl_ni_fail_t psni_match_table(psni_ni_t *ni, psni_pt_t *pt,
     return PTL_NI_OK;
 }
 
-/* Refuses a message that no entry takes, or for which a resource is exhausted:
- * drops it, or disables the table by flow control. */
+/* Refuses a message that no list entry takes, or for which a resource is
+ * exhausted: drops it, or disables the portal table entry if that has flow
+ * control. */
 static ptl_ni_fail_t psni_match_exhausted(psni_ni_t *ni, psni_pt_t *pt,
                                           bool report)
 {

@@ -10,7 +10,8 @@
 #define PSNI_CLASSES 8u
 
 typedef struct psni_hash {
-    /* array of `size` buckets, a power of two; at first it is `one` */
+    /* array of `size` buckets (`size` is a power of two); at first the array is
+     * the member `one` */
     psc_list_t *buckets;
     psc_list_t one;
     uint32_t size, used;
@@ -18,7 +19,8 @@ typedef struct psni_hash {
 
 typedef struct psni_class {
     ptl_match_bits_t ignore;
-    /* hash of psni_entry_t, by the bits that are not ignored */
+    /* hash of the psni_entry_t of the class, by the bits that are not
+     * ignored */
     psni_hash_t hash;
 } psni_class_t;
 
@@ -43,39 +45,44 @@ typedef struct psni_pt {
     unsigned options;
     uint32_t index;
     psni_eq_t *eq;
-    psni_list_t lists[2]; /* priority and overflow list, by ptl_list_t */
+    /* priority list and overflow list; the index is a ptl_list_t */
+    psni_list_t lists[2];
     psni_headers_t unexpected;
     int n_entries[2];
 } psni_pt_t;
 
 struct psni_entry {
     psni_object_t object;
-    /* links in the list, and in the hash of the entry's class */
+    /* link in the list `entries`; link in a bucket of the class's hash */
     psc_link_t link, bucket;
     psni_class_t *class;
-    uint64_t place; /* position in the list; grows with each entry */
+    /* number of the entry in the order in which entries were added to the
+     * list */
+    uint64_t place;
     psni_pt_t *pt;
     ptl_me_t me;
     ptl_list_t list;
     void *user_ptr;
     psni_ct_t *ct;
     psni_region_t region;
-    /* bytes that messages have filled (PTL_ME_MANAGE_LOCAL only) */
+    /* bytes of the entry's memory that messages have filled
+     * (PTL_ME_MANAGE_LOCAL only) */
     uint64_t filled;
     uint32_t under_way, headers;
     bool linked, unlink_reported;
 };
 
-/* The owner of an unexpected message: the search that found it, or the entry
- * that took it. */
+/* The search or the appended list entry that has taken an unexpected message,
+ * one that arrived before it. */
 typedef struct psni_claim {
     bool made, search;
-    unsigned options; /* options of the appended entry, or of the search */
+    unsigned options; /* options of the appended list entry, or of the search */
     void *user_ptr;
     psni_ct_t *ct;
 } psni_claim_t;
 
-/* A message that arrives, with the fields that events of the target report. */
+/* A message that arrives, with the fields that its events at the target
+ * report. */
 typedef struct psni_arrival {
     psni_verb_t verb;
     ptl_process_t initiator;
@@ -83,7 +90,8 @@ typedef struct psni_arrival {
     ptl_match_bits_t match_bits;
     ptl_hdr_data_t hdr_data;
     uint64_t rlength, mlength;
-    /* offset that the initiator requested; offset in the entry */
+    /* offset that the initiator requested; offset in the entry at which the
+     * bytes are */
     uint64_t remote_offset, offset;
     ptl_ni_fail_t fail;
 } psni_arrival_t;
@@ -108,8 +116,8 @@ void psni_headers_init(psni_headers_t *headers);
 void psni_headers_close(psni_headers_t *headers);
 void psni_headers_add(psni_headers_t *headers, psni_header_t *header);
 void psni_headers_remove(psni_headers_t *headers, psni_header_t *header);
-/* Returns the first unexpected message that the entry would have taken; NULL if
- * there is none. */
+/* Returns the first unexpected message (one that arrived before its entry) that
+ * the entry `me` would have taken; NULL if there is none. */
 psni_header_t *psni_header_find(psni_pt_t *pt, const ptl_me_t *me);
 
 psni_pt_t *psni_pt_find(psni_ni_t *ni, ptl_pt_index_t index);
@@ -126,13 +134,14 @@ void psni_entry_report(const psni_entry_t *entry, ptl_event_kind_t type);
 void psni_entry_release(psni_entry_t *entry);
 void psni_entry_report_unlink(psni_pt_t *pt, const psni_claim_t *claim);
 
-/* Finds an entry that takes the message, and reserves the entry, the header of
- * an unexpected message, and the bytes at arrival->offset. On failure *entry_p
- * is NULL and arrival->fail is the reason. */
+/* Finds an entry that takes the message. Reserves the entry, memory for the
+ * header of an unexpected message, and the bytes of the entry at
+ * arrival->offset. On failure *entry_p is NULL and arrival->fail is the
+ * reason. */
 void psni_match(psni_ni_t *ni, uint32_t pt_index, psni_arrival_t *arrival,
                 psni_entry_t **entry_p, psni_header_t **header_p);
-/* Ends a message that has arrived: posts its event, counts it, and releases the
- * entry. */
+/* Ends a message that has arrived in an entry: posts its event, counts it in
+ * the counter of the entry, and releases the entry. */
 void psni_match_end(psni_entry_t *entry, psni_header_t *header,
                     const psni_arrival_t *arrival);
 void psni_match_post_late(psni_ni_t *ni);

@@ -9,7 +9,7 @@
  *   receive     frames of peers: order, acknowledgements
  *   handshake   how two NIs come to trust each other
  *   api_move    memory descriptors, put and get
- *   life        a peer is made known, comes up, is lost
+ *   life        how a peer is added, connected and lost
  *   target      messages of peers
  *   send        frames to peers: window, acknowledgements, resends
  *   frame       frames in the making
@@ -41,22 +41,23 @@ void psni_wire_close(psni_ni_t *ni);
  * room. */
 unsigned psni_wire_send(psni_ni_t *ni, const struct sockaddr_in *to,
                         psni_packet_t *packets, unsigned n);
-/* Sends the first `size` bytes of the head of the NI's first packet. */
+/* Sends the first `size` bytes of the head of packets[0], the NI's first
+ * packet. */
 void psni_wire_send_head(psni_peer_t *peer, size_t size);
 /* Handles one datagram, or one error that an earlier datagram caused. Returns
  * false if there was neither. */
 bool psni_wire_poll(psni_ni_t *ni);
 ptl_process_t psni_process(const struct sockaddr_in *address);
-/* Handles an error of the socket. Returns true if the call is to be repeated.
- */
+/* Handles the errno of a failed socket call. Returns true if the caller is to
+ * repeat the call. */
 bool psni_wire_again(psni_ni_t *ni, int error);
 
 typedef struct psni_held { /* a datagram that an injected fault delays */
     psc_link_t link;
     struct sockaddr_in to;
     int64_t until;
-    /* the datagram is sent behind the next one, so that the two change their
-     * order */
+    /* the datagram is sent right after the next one, so that the two change
+     * their order */
     bool next;
     size_t length;
     uint8_t bytes[];
@@ -80,21 +81,24 @@ void psni_faults_close(psni_ni_t *ni);
 
 bool psni_progress(psni_ni_t *ni); /* Returns true if a datagram was handled. */
 bool psni_progress_pass(psni_ni_t *ni);
-/* Makes the next wake-up of the NI be at `when` or earlier. */
+/* Makes the NI look at its timers at `when` or earlier. */
 void psni_timer(psni_ni_t *ni, int64_t when);
 
 typedef struct psni_thread {
     pthread_t id;
     bool running;
     int epoll_fd, wake_fd;
-    bool watching; /* callers poll the socket; the thread does not watch it */
-    uint64_t seen; /* value of ni->calls when the thread last looked */
+    /* callers poll the socket, so the thread does not wait for the socket */
+    bool watching;
+    /* value of ni->calls when the thread last checked whether callers poll */
+    uint64_t seen;
     int64_t sleeps_until;
     atomic_bool stop;
 } psni_thread_t;
 
 int psni_thread_start(psni_ni_t *ni);
-void psni_thread_stop(psni_ni_t *ni); /* the caller does not hold the lock */
+/* to be called without the lock of the NI */
+void psni_thread_stop(psni_ni_t *ni);
 void psni_thread_wake(psni_ni_t *ni);
 
 /* ---- an NI ---- */
@@ -127,26 +131,28 @@ struct psni_ni {
     int n_headers;
     psni_peer_t *peers[PSNI_BUCKETS];
     uint64_t tokens; /* handshake tokens made so far (handshake.c) */
-    /* bytes of stored frames, which arrived before earlier frames */
+    /* number of bytes in psni_stored_t: frames that wait for earlier frames */
     uint64_t stored;
-    psc_list_t answering; /* peers for which ACKs wait to be sent */
+    /* list of psni_peer_t for which ACKs of puts wait to be sent */
+    psc_list_t answering;
     int64_t answers_by;
-    /* passes without a datagram since `answering` is not empty */
+    /* progress passes without a datagram since `answering` is not empty */
     unsigned idle;
     psc_list_t busy;
-    int64_t deadline; /* time of the earliest timer */
+    int64_t deadline; /* time of the earliest timer of the NI (psni_timer) */
     /* event that the fault `reorder_events` holds back */
     ptl_event_t late_event;
     psni_eq_t *late_eq;
     int64_t late_until;
 
-    /* progress passes that callers made, as opposed to the thread */
+    /* progress passes made by callers, not by the thread of the NI */
     uint64_t calls;
     unsigned armed; /* number of armed bells (see wakeup.c) */
     psc_list_t listening;
-    /* passes of callers since a bell (see wakeup.c) was armed */
+    /* progress passes made by callers since a bell (see wakeup.c) was armed */
     unsigned awake;
-    unsigned flow; /* datagrams that callers received since a bell was armed */
+    /* datagrams that callers received since a bell (see wakeup.c) was armed */
+    unsigned flow;
     psni_thread_t thread;
 };
 

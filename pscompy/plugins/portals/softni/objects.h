@@ -24,7 +24,7 @@
 #define PSNI_INLINE 256u
 #define PSNI_VOLATILE 8192u
 #define PSNI_LEAST_WINDOW 16384u
-#define PSNI_PID_MAX 65535u /* a pid is a UDP port */
+#define PSNI_PID_MAX 65535u /* largest pid; a pid is a UDP port */
 #define PSNI_TABLES 256u
 #define PSNI_BUCKETS 256u
 #define PSNI_MILLION 1000000u
@@ -44,7 +44,8 @@ typedef enum psni_kind {
     PSNI_KIND_CT,
     PSNI_KIND_MD,
     PSNI_KIND_ENTRY,
-    /* operation; its id is sent to the peer, the user gets no handle */
+    /* psni_op_t of a put or get: its id is sent to the peer; the user gets no
+     * handle */
     PSNI_KIND_OP,
     PSNI_KIND_ANSWER, /* psni_op_t of a reply or an ACK to a peer's request */
     PSNI_KINDS
@@ -101,18 +102,20 @@ int psni_release(ptl_handle_any_t handle, psni_kind_t kind,
 /* ---- region.c ---- */
 
 typedef struct psni_region {
-    /* address of memory in one piece; otherwise `pieces` are used */
+    /* address of the memory if it is one piece; otherwise `pieces` are used */
     uint8_t *start;
-    const ptl_iovec_t *pieces; /* array of n_pieces, owned by the user */
+    /* array of n_pieces elements, owned by the NI's user */
+    const ptl_iovec_t *pieces;
     uint32_t n_pieces;
     uint64_t length; /* length of the memory in bytes */
 } psni_region_t;
 
-/* Returns false if there are too many pieces, or if the length overflows. */
+/* Describes memory in one piece, or in several if `scattered`. Returns false if
+ * there are too many pieces, or if the length overflows. */
 bool psni_region_init(psni_region_t *region, void *start, uint64_t length,
                       bool scattered, int max_pieces);
-/* Stores the pieces of a part of the region in `out`. Returns their number, or
- * -1 if they are more than `max`. */
+/* Stores the addresses and lengths of the pieces of a part of the region in
+ * `out`. Returns their number, or -1 if they are more than `max`. */
 int psni_region_gather(const psni_region_t *region, uint64_t offset,
                        uint64_t length, struct iovec *out, int max);
 void psni_region_write(const psni_region_t *region, uint64_t offset,
@@ -124,8 +127,10 @@ void *psni_region_at(const psni_region_t *region, uint64_t offset);
 /* ---- wakeup.c ---- */
 
 typedef struct psni_bell {
-    int epoll_fd, event_fd; /* epoll_fd watches event_fd */
-    /* in the NI's list of bells whose epoll_fd watches the socket, too */
+    /* a caller sleeps on epoll_fd, which watches event_fd */
+    int epoll_fd, event_fd;
+    /* link in the list `listening` of the NI: bells whose epoll_fd watches the
+     * NI's socket, too */
     psc_link_t listening;
     bool open, armed, rung;
 } psni_bell_t;
@@ -135,8 +140,8 @@ void psni_bell_close(psni_bell_t *bell, psni_ni_t *ni);
 void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni);
 /* Wakes the caller that sleeps on the bell, if the bell is armed. */
 void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni);
-/* Counts a progress pass of a caller. After many passes without a sleep, bells
- * stop watching the socket. */
+/* Counts a progress pass of a caller. After many passes during which no caller
+ * slept, the bells stop watching the socket. */
 void psni_bells_rest(psni_ni_t *ni);
 
 /* ---- queue.c, counter.c ---- */
@@ -150,10 +155,12 @@ typedef struct psni_source {
 typedef struct psni_eq {
     psni_source_t source;
     ptl_event_t *ring;
-    uint64_t size; /* number of events that the user requested */
-    uint64_t spare; /* additional places, for events of disabled tables */
+    uint64_t size; /* places that the user requested, within max_events */
+    /* additional places, for events that report disabled portal table
+     * entries */
+    uint64_t spare;
     uint64_t head, tail;
-    /* places reserved for events of messages that are arriving */
+    /* places reserved for events of messages that are still arriving */
     uint64_t promised;
     bool dropped;
 } psni_eq_t;

@@ -1,5 +1,5 @@
-/* Peers, which are other NIs: the table by address, and the timers of resends
- * and replies. */
+/* Peers, which are other NIs: the table of peers by address, and the timers for
+ * resending frames and for waiting for replies. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@
 #define REFUSED_NS 1000000ll
 #define REFUSALS 3u
 #define DEAD_AFTER 100u
-#define FRAMES 5u /* smallest number of frames that fit into a window */
+#define FRAMES 5u /* smallest number of full frames that a window may hold */
 #define LEAST_FRAME 1024u
 #define MOST_FRAME (61440u + (uint32_t)sizeof(psni_message_t))
 #define HEADERS 28u /* bytes of the headers of IPv4 and UDP */
@@ -36,8 +36,8 @@ psni_peer_t *psni_peer_find(psni_ni_t *ni, ptl_process_t id)
     return peer;
 }
 
-/* Returns the payload of the largest datagram that the path carries in one
- * piece. */
+/* Returns the most bytes that a datagram on the path to this address carries
+ * without being fragmented. */
 static uint32_t psni_peer_mtu(const struct sockaddr_in *to)
 {
     int mtu = 0, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

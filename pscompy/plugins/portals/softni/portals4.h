@@ -20,14 +20,17 @@ enum {
     PTL_EQ_EMPTY,
     PTL_FAIL,
     PTL_IGNORED, /* the request is legal, but this NI does not serve it */
-    PTL_IN_USE, /* a message is in flight into or out of the entry */
+    /* a message is in flight into or out of the list entry, or other objects
+     * refer to the object */
+    PTL_IN_USE,
     PTL_INTERRUPTED,
     PTL_LIST_TOO_LONG,
     PTL_NO_INIT,
     PTL_NO_SPACE,
     PTL_PID_IN_USE,
     PTL_PT_FULL,
-    PTL_PT_EQ_NEEDED, /* a table entry with flow control needs an event queue */
+    /* a portal table entry with flow control needs an event queue */
+    PTL_PT_EQ_NEEDED,
     PTL_PT_IN_USE
 };
 
@@ -99,14 +102,15 @@ void PtlFini(void);
 #define PTL_COHERENT_ATOMICS (1u << 2)
 
 typedef struct {
-    int max_entries; /* list entries of all tables together */
+    /* most list entries of all portal table entries together */
+    int max_entries;
     int max_unexpected_headers;
     int max_mds;
     int max_cts;
     int max_eqs;
     int max_pt_index; /* largest index of a portal table */
-    int max_iovecs; /* pieces of one MD or entry */
-    int max_list_size; /* entries of one list */
+    int max_iovecs; /* most pieces of memory of one descriptor or list entry */
+    int max_list_size; /* most entries of one list (priority or overflow) */
     int max_triggered_ops;
     ptl_size_t max_msg_size;
     ptl_size_t max_atomic_size;
@@ -143,13 +147,15 @@ int PtlGetPhysId(ptl_handle_ni_t ni_handle, ptl_process_t *id);
 typedef unsigned char ptl_ni_fail_t;
 enum {
     PTL_NI_OK = 0,
-    PTL_NI_UNDELIVERABLE, /* the target is gone */
-    PTL_NI_DROPPED, /* no entry of the target took the message */
-    /* flow control: resend when the portal table entry is enabled again */
+    PTL_NI_UNDELIVERABLE, /* the target process is gone or cannot be reached */
+    PTL_NI_DROPPED, /* no list entry of the target took the message */
+    /* flow control has disabled the portal table entry: resend when it is
+     * enabled again */
     PTL_NI_PT_DISABLED,
-    PTL_NI_PERM_VIOLATION, /* the entry belongs to another user */
-    PTL_NI_OP_VIOLATION, /* the entry does not permit the operation */
-    PTL_NI_NO_MATCH, /* a search found nothing */
+    /* the list entry accepts messages of another user only */
+    PTL_NI_PERM_VIOLATION,
+    PTL_NI_OP_VIOLATION, /* the list entry does not permit the operation */
+    PTL_NI_NO_MATCH, /* PtlMESearch or PtlLESearch found no message */
     PTL_NI_SEGV
 };
 
@@ -190,11 +196,12 @@ enum { PTL_PRIORITY_LIST = 0, PTL_OVERFLOW_LIST };
 
 typedef struct {
     void *start; /* address of the data at the target */
-    void *user_ptr; /* user_ptr of the operation, or of the entry */
+    /* user_ptr of the put, get or search, or of the list entry */
+    void *user_ptr;
     ptl_hdr_data_t hdr_data;
     ptl_match_bits_t match_bits;
-    ptl_size_t rlength; /* bytes requested */
-    ptl_size_t mlength; /* bytes moved */
+    ptl_size_t rlength; /* number of bytes that the initiator requested */
+    ptl_size_t mlength; /* number of bytes that were moved */
     ptl_size_t remote_offset;
     ptl_process_t initiator;
     ptl_uid_t uid;
@@ -310,8 +317,8 @@ typedef struct {
     ptl_process_t match_id;
     ptl_match_bits_t match_bits;
     ptl_match_bits_t ignore_bits;
-    /* free bytes below which the entry is unlinked (PTL_ME_MANAGE_LOCAL
-     * only) */
+    /* number of free bytes below which the list entry is unlinked
+     * (PTL_ME_MANAGE_LOCAL only) */
     ptl_size_t min_free;
 } ptl_me_t;
 

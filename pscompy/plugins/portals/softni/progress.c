@@ -40,8 +40,8 @@ static void psni_peer_tick(psni_peer_t *peer, int64_t now)
                peer->deadline < peer->owed_by ? peer->deadline : peer->owed_by);
 }
 
-/* Checks the deadlines of busy peers. While this loop runs, psni_peer_tick may
- * remove its own peer from the list, but no other. */
+/* Checks the deadlines of the peers in the list `busy`. While this loop runs,
+ * psni_peer_tick may remove its own peer from the list, but no other. */
 void psni_peers_tick(psni_ni_t *ni, int64_t now)
 {
     psc_list_for_each(peer, &ni->busy, psni_peer_t, busy)
@@ -81,8 +81,9 @@ bool psni_progress_pass(psni_ni_t *ni)
     return psni_wire_poll(ni);
 }
 
-/* Delays ACKs for IDLE_PASSES passes: a caller that answers a message does so
- * within a few passes, and the ACKs are sent with the answer. */
+/* Makes one pass for a caller. Delays waiting ACKs for IDLE_PASSES passes: a
+ * caller that answers a message does so within a few passes, and the ACKs are
+ * sent with the answer. */
 bool psni_progress(psni_ni_t *ni)
 {
     bool handled = psni_progress_pass(ni);

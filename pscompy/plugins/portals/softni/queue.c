@@ -5,7 +5,8 @@
 
 #include "nic.h"
 
-/* Additional places for events that report disabled tables. */
+/* Additional places of each event queue, for events that report disabled portal
+ * table entries. */
 #define SPARE 64u
 
 int PtlEQAlloc(ptl_handle_ni_t ni_handle, ptl_size_t count,
@@ -58,8 +59,8 @@ bool psni_eq_room(const psni_eq_t *eq, unsigned events)
     return eq->tail - eq->head + eq->promised + events <= eq->size;
 }
 
-/* Posts an event. Without room the event is lost, and the queue is marked. Only
- * PTL_EVENT_PT_DISABLED may use the spare places. */
+/* Posts an event. If the queue has no room, the event is lost, and `dropped` is
+ * set. Only PTL_EVENT_PT_DISABLED may use the spare places. */
 void psni_eq_post(psni_eq_t *eq, const ptl_event_t *event)
 {
     uint64_t room = eq->size;

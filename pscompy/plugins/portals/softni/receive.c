@@ -7,11 +7,12 @@
 
 #define OWED_FRAMES 16u
 #define OWED_NS 1000000ll
-/* most bytes of stored frames, which overtook others */
+/* most bytes of stored frames (psni_stored_t), which arrived before earlier
+ * ones */
 #define STORE_MAX (64u << 20)
 
-/* Keeps a frame that arrived early. Returns false if it is a duplicate, is
- * beyond the window, or exceeds the memory for such frames. */
+/* Keeps a frame that arrived before an earlier one. Returns false if it is a
+ * duplicate, is beyond the window, or if memory for such frames is short. */
 static bool psni_arrive_store(psni_peer_t *peer, const psni_head_t *head,
                               const uint8_t *body, size_t length)
 {
@@ -65,8 +66,9 @@ static bool psni_arrive_next(psni_peer_t *peer, const psni_head_t *head,
     return false;
 }
 
-/* Notes that a frame is to be acknowledged; at once if `now` is set, because a
- * frame is missing or the sender asks for it. */
+/* Notes that a received frame is to be acknowledged. If `now` is set,
+ * acknowledges it at once, because a frame is missing or the sender asks for
+ * it. */
 static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
 {
     if (peer->is_self) {
@@ -77,7 +79,8 @@ static void psni_arrive_owe(psni_peer_t *peer, size_t length, bool now)
         return;
     }
     if (!now && peer->acked == peer->order.expected)
-        return; /* ACKs that were sent meanwhile carried the acknowledgement */
+        /* a frame that was sent meanwhile has carried the acknowledgement */
+        return;
     peer->owed++;
     peer->owed_cost += psni_frame_cost(length);
     if (now || peer->owed >= OWED_FRAMES ||

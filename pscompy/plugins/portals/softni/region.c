@@ -1,4 +1,5 @@
-/* Memory of a descriptor or an entry, in one piece or in several. */
+/* psni_region_t: memory of a memory descriptor or a list entry, in one piece or
+ * in several. */
 #include <string.h>
 
 #include "nic.h"

@@ -15,8 +15,8 @@
 
 /* ---- sending ---- */
 
-/* Sends n packets to the peer. Those for which the socket has no room are sent
- * by the timer a moment later. */
+/* Sends n packets to the peer. Packets for which the socket has no room are
+ * sent a moment later, when the timer of the peer expires. */
 static void psni_send_batch(psni_peer_t *peer, const uint32_t *seqs, unsigned n)
 {
     psni_ni_t *ni = peer->ni;
@@ -89,8 +89,8 @@ void psni_send_answers(psni_ni_t *ni)
         psni_send_out(psc_container_of(link, psni_peer_t, answering), true);
 }
 
-/* Queues an operation. ACKs are sent before a long message, because the peer
- * may wait for them. */
+/* Queues an operation. ACKs that wait are sent before a long message, because
+ * the peer may wait for them. */
 void psni_send_queue(psni_op_t *op)
 {
     psni_peer_t *peer = op->peer;
@@ -123,8 +123,8 @@ static void psni_send_shrink(psni_peer_t *peer)
         peer->window = PSNI_LEAST_WINDOW;
 }
 
-/* Resends frames before `end` that are missing and were not sent since
- * `before`, at most RESENDS. */
+/* Resends at most RESENDS frames: those with numbers before `end` that are not
+ * acknowledged and were not sent after the time `before`. */
 static void psni_send_missing(psni_peer_t *peer, uint32_t end, int64_t before,
                               int64_t now)
 {
@@ -161,8 +161,9 @@ static void psni_send_measure(psni_peer_t *peer, const psni_frame_t *frame,
     int64_t error = trip - peer->trip;
 
     if (frame->resent || frame->acked_early || frame->sent_at == 0)
-        /* the time tells nothing: the acknowledgement may belong to another
-         * transmission, or may have waited for an earlier frame */
+        /* the round-trip time cannot be measured: the acknowledgement may
+         * belong to another transmission of the frame, or may have waited for
+         * an earlier frame */
         return;
     if (peer->trip == 0) {
         peer->trip = trip > 0 ? trip : 1;
@@ -191,8 +192,8 @@ static void psni_frame_end(psni_peer_t *peer, int64_t now)
         psni_op_sent(op);
 }
 
-/* Marks the frames that arrived although earlier ones are missing. Frames
- * before *end_p were overtaken by LATER_ACKS later ones. */
+/* Marks the frames that arrived although earlier ones are missing, and sets
+ * *end_p: frames before it were overtaken by LATER_ACKS later ones. */
 static void psni_send_mark(psni_peer_t *peer, uint64_t sack, uint32_t *end_p)
 {
     uint32_t under_way = peer->next_seq - peer->oldest;

@@ -1,5 +1,5 @@
-/* Settings and counters of an NI. The settings are for tests: an NI of a
- * program has none of them set. */
+/* Settings and counters of an NI (network interface). The settings are for
+ * tests: an NI of a program has none of them set. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,9 +11,11 @@ typedef struct psni_settings {
     /* Key shared by all NIs of a job; replaces the cookies if `has_key`. */
     bool has_key;
     uint8_t key[SOFTNI_COOKIE_BYTES];
-    /* microseconds that a blocking call polls before it sleeps */
+    /* microseconds for which a call that waits for events polls before it
+     * sleeps */
     unsigned spin_us;
-    unsigned dead_after; /* unanswered resends until a peer is lost; 0: 100 */
+    /* number of unanswered resends after which a peer counts as lost; 0: 100 */
+    unsigned dead_after;
 
     /* Upper bounds of limits that PtlNIInit and PtlEQAlloc grant; 0 if
      * unbounded. */
@@ -22,16 +24,19 @@ typedef struct psni_settings {
     unsigned max_headers;
 
     /* Faults that the user of the NI sees. */
-    /* puts that are dropped and whose ACK reports the failure */
+    /* rate of puts that are dropped, and whose ACK reports the failure */
     unsigned fail_acks;
-    /* puts whose event is held until the next one, only for entries with
-     * PTL_ME_USE_ONCE */
+    /* rate of puts whose event is posted after the next event, only for entries
+     * with PTL_ME_USE_ONCE */
     unsigned reorder_events;
-    unsigned disable_tables; /* puts that disable a table with flow control */
+    /* rate of puts that disable their portal table entry, if it has flow
+     * control */
+    unsigned disable_tables;
     bool unlink_used; /* PtlMEUnlink returns PTL_OK for an entry that a message
                          has used up, although its events are still queued */
 
-    /* Faults of the wire, which the NI repairs. */
+    /* Faults of the wire, which the NI repairs: rates of datagrams that are
+     * dropped, sent twice, sent after the next one, or sent delay_us late. */
     unsigned drop, duplicate, reorder;
     unsigned delay, delay_us;
     uint64_t seed; /* seed of the random numbers that decide on faults */
@@ -39,14 +44,18 @@ typedef struct psni_settings {
 
 typedef struct psni_counters {
     uint64_t frames_sent, frames_received;
-    uint64_t frames_resent; /* resent because no acknowledgement arrived */
-    uint64_t frames_ignored; /* ignored as malformed, foreign, or duplicate */
-    /* how often faults were applied */
+    /* frames resent because no acknowledgement arrived */
+    uint64_t frames_resent;
+    /* frames ignored as malformed, foreign, or duplicate */
+    uint64_t frames_ignored;
+    /* number of times that the faults fail_acks, reorder_events and
+     * disable_tables were applied */
     uint64_t acks_failed, events_reordered, tables_disabled;
-    /* calls of PtlMEUnlink whose result `unlink_used` has changed */
+    /* calls of PtlMEUnlink whose result the fault `unlink_used` has changed */
     uint64_t used_unlinked;
     uint64_t dropped, duplicated, reordered, delayed;
-    uint64_t bytes_copied; /* bytes copied into list entries */
+    /* bytes copied from frames into the memory of list entries */
+    uint64_t bytes_copied;
     uint64_t peers_lost;
 } psni_counters_t;
 

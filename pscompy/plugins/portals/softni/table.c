@@ -1,4 +1,5 @@
-/* The portal table: finding an entry, and disabling it by flow control. */
+/* The portal table: finding one of its entries, and disabling it by flow
+ * control. */
 #include "nic.h"
 
 psni_pt_t *psni_pt_find(psni_ni_t *ni, ptl_pt_index_t index)

@@ -43,8 +43,8 @@ static void psni_target_ack(psni_peer_t *peer, const psni_incoming_t *in,
     if (in->message.ack_req == PTL_NO_ACK_REQ)
         return;
     op = psni_op_make(peer, PSNI_KIND_ANSWER, &message);
-    /* if memory is short, the ACK is not sent, and the initiator waits for it
-     * in vain */
+    /* if memory is short, the ACK is not sent, so the initiator gets no event
+     * for its put */
     if (op != NULL)
         psni_send_answer(op);
 }
@@ -132,7 +132,8 @@ static void psni_target_put(psni_peer_t *peer, const psni_message_t *message)
                &in->header);
 }
 
-/* Drops a reply that no operation waits for, or that is too long. */
+/* Handles the first frame of a reply. A reply that no get waits for, or that is
+ * too long, is dropped. */
 static void psni_target_reply(psni_peer_t *peer, const psni_message_t *message)
 {
     psni_op_t *op = psni_op_find(peer, message->id, PSNI_GET);

@@ -92,7 +92,7 @@ static void *psni_thread_run(void *argument)
         }
         if (!psc_lock_try(&ni->lock)) {
             if (thread->watching)
-                /* a caller holds the lock and polls the socket */
+                /* a caller holds the lock and polls the socket itself */
                 continue;
             psc_lock_acquire(&ni->lock);
         }

@@ -71,7 +71,8 @@ void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni)
     if (psni_bell_watch(bell->epoll_fd, ni->socket))
         psc_list_push(&ni->listening, &bell->listening);
     else
-        /* the socket could not wake the caller, so it must not sleep */
+        /* the bell does not watch the socket, so the caller must not sleep on
+         * the bell */
         psni_bell_ring(bell, ni);
 }
 

@@ -45,8 +45,8 @@ static int psni_wire_bind(psni_ni_t *ni, ptl_pid_t pid)
     return ni->id.phys.pid == PTL_PID_ANY ? PTL_FAIL : PTL_OK;
 }
 
-/* Sets `room` to three quarters of the receive buffer; the rest is for frames
- * that no window counts, such as HELLO. */
+/* Sets ni->room to three quarters of the socket's receive buffer; the rest is
+ * for frames that no window counts, such as HELLO. */
 static void psni_wire_size(psni_ni_t *ni)
 {
     int wanted = SOCKET_BUFFER, got = 0;
@@ -120,8 +120,8 @@ static void psni_wire_refusals(psni_ni_t *ni)
 
 /* ---- datagrams ---- */
 
-/* Handles an error of a socket call. The error may be that of an earlier
- * datagram; then the call has done nothing and is repeated. */
+/* Handles the errno of a failed socket call. The error may belong to an earlier
+ * datagram; then the call has done nothing, and the caller repeats it. */
 bool psni_wire_again(psni_ni_t *ni, int error)
 {
     if (error == EINTR)

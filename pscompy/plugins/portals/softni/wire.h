@@ -4,7 +4,7 @@
  *   HELLO  psni_hello_t: the handshake (handshake.c)
  *   DATA   `answers` ACKs of earlier puts (psni_message_t each), and one
  *          message or a piece of it: psni_message_t and its first bytes, or
- *          psni_more_t and further ones; either part may be missing
+ *          psni_more_t and further ones; the ACKs or the message may be missing
  *   ACK    nothing: the head acknowledges
  *
  * DATA frames from one NI to another are numbered and taken in that order. */
@@ -23,8 +23,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 #define PSNI_CODES                                                             \
     ((uint32_t)PTL_ACK_REQ << 8 ^ (uint32_t)PTL_NI_DROPPED << 12 ^             \
      (uint32_t)PTL_NI_PT_DISABLED << 16 ^ (uint32_t)PTL_NI_OP_VIOLATION << 20)
-#define PSNI_MAGIC (0x314e5350u ^ PSNI_CODES) /* "PSN1" */
-#define PSNI_ANSWERS 8u /* most ACKs in one frame */
+/* the bytes "PSN1", changed by PSNI_CODES */
+#define PSNI_MAGIC (0x314e5350u ^ PSNI_CODES)
+#define PSNI_ANSWERS 8u /* most ACKs of puts in one DATA frame */
 #define PSNI_FRAME_MAX 65507u /* largest payload of a UDP datagram */
 
 typedef enum psni_frame_kind {
@@ -40,34 +41,36 @@ typedef struct psni_head {
     uint8_t kind, flags;
     uint16_t answers;
     uint64_t token; /* token of the receiver, known only to the two NIs */
-    uint32_t seq; /* number of this frame (DATA) */
+    uint32_t seq; /* number of this frame; only DATA frames have one */
     /* number of the next frame that the sender expects from the receiver */
     uint32_t ack;
-    uint64_t sack; /* bit i: frame ack + 1 + i has arrived */
+    uint64_t sack; /* bit i: the frame with number ack + 1 + i has arrived */
 } psni_head_t;
 
 typedef enum psni_verb {
     PSNI_PUT = 1,
     PSNI_GET,
-    PSNI_REPLY, /* reply to a get, with the data */
-    PSNI_ACK, /* acknowledgement of a put */
+    PSNI_REPLY, /* reply to a get, with the data that the get requested */
+    PSNI_ACK, /* acknowledgement of a put, with its result */
     PSNI_MORE /* psni_more_t: further bytes of the message that has begun */
 } psni_verb_t;
 
-enum { /* flags of an ACK */
+enum { /* flags of a psni_message_t with the verb PSNI_ACK */
        PSNI_SILENT = 1, /* the ACK makes no event at the initiator */
-       PSNI_UNEXPECTED = 2 /* the put went to the overflow list */
+       PSNI_UNEXPECTED = 2 /* an entry of the overflow list took the put */
 };
 
 typedef struct psni_message {
     uint8_t verb, ack_req, fail, flags;
     uint32_t pt_index;
-    /* length of the whole message; in an ACK: the bytes taken */
+    /* length of the whole message; in an ACK: number of bytes that the target
+     * took */
     uint64_t length;
     uint64_t match_bits;
     uint64_t remote_offset;
     uint64_t hdr_data;
-    uint64_t id; /* the initiator's name for the operation */
+    /* number by which the initiator finds its operation (psni_op_find) */
+    uint64_t id;
 } psni_message_t;
 
 typedef struct psni_more {
@@ -77,12 +80,15 @@ typedef struct psni_more {
 } psni_more_t;
 
 typedef struct psni_hello {
-    /* the proof was made with the sender's cookie, not the receiver's */
+    /* the proof was made with the cookie (a secret) of the sender's NI, not of
+     * the receiver's NI */
     uint8_t own;
-    uint8_t up; /* the sender has received its token: no answer is needed */
+    /* the sender has received its own token back: no answer is needed */
+    uint8_t up;
     uint8_t zero[2];
     uint32_t uid;
-    uint64_t token; /* token that the sender wants to receive in frames */
+    /* token that the sender offers: frames to it are to carry this token */
+    uint64_t token;
     /* token that the receiver has offered, or 0 if not known yet */
     uint64_t echo;
     uint64_t window; /* bytes that the sender's socket can hold */
