@@ -1,12 +1,15 @@
-/* Methods of Connection beside messages: the peer's memory regions, buffers
- * that are offered to it, and its handlers of active messages. */
+/* Methods of Connection beside messages: put and get (access to the peer's
+ * memory regions), _offer (of buffers to the peer), _fetch (of the buffers that
+ * the peer has offered), and am_send (an active message to a handler of the
+ * peer). */
 #include "access.h"
 
 #include "args.h"
 #include "buffers.h"
 #include "run.h"
 
-/* Runs the call with the bytes of `object` as its blob. */
+/* Runs the call with the bytes of `object` (a remote key, an offer, or a
+ * header) as call->blob. `what` names the object in the TypeError. */
 static PyObject *access_run(psb_connection_t *self, psb_call_t *call,
                             PyObject *object, const char *what)
 {
@@ -106,11 +109,12 @@ PyObject *psb_connection_am_send(psb_connection_t *self, PyObject *const *args,
         return NULL;
     call.id = (uint32_t)id;
     call.buf = given[2];
-    /* The message may still be sent after a signal has interrupted this call.
-     */
+    /* The message may still be sent after a signal has interrupted this call,
+     * so call.keep keeps the header's memory. */
     call.keep = PyBytes_Check(given[1]) ? Py_NewRef(given[1])
                                         : PyMemoryView_FromObject(given[1]);
-    PyErr_Clear(); /* an object without a buffer is refused below */
+    /* an object without a buffer is refused by access_run() below */
+    PyErr_Clear();
     result = access_run(self, &call, given[1], "the header");
     Py_XDECREF(call.keep);
     return result;

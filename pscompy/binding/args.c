@@ -1,5 +1,5 @@
-/* Parses METH_FASTCALL | METH_KEYWORDS arguments without allocation, and the
- * few kinds of values that the methods have. */
+/* Parses the arguments of methods (METH_FASTCALL | METH_KEYWORDS) without
+ * allocation, and converts them: tags, numbers, timeouts. */
 #include "args.h"
 
 #include <time.h>
@@ -69,7 +69,8 @@ int psb_args_parse(const psb_signature_t *signature, PyObject *const *args,
 
 /* ---- numbers ---- */
 
-/* Replaces a TypeError by one that names the argument. Returns -1. */
+/* Raises the error of an argument that is no tag: a TypeError if it is no
+ * integer, else a ValueError. Returns -1. */
 static int args_refuse_tag(PyObject *object, bool any)
 {
     PyObject *type = PyExc_ValueError;

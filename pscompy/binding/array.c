@@ -1,7 +1,7 @@
-/* numpy arrays as buffers without the buffer protocol: numpy's own interface
- * costs a tenth of it, because numpy builds a description of shape and format
- * for every Py_buffer. numpy is not imported for this: a program that has an
- * array has imported it. And arrays over memory of the core. */
+/* numpy arrays as buffers without the buffer protocol: numpy's C interface
+ * takes a tenth of the time, because numpy builds a description of shape and
+ * format for every Py_buffer. numpy is not imported for this: a program that
+ * has an array has imported it. And arrays over memory of the core. */
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 
 #include "array.h"
@@ -10,7 +10,8 @@
 
 #include <numpy/arrayobject.h>
 
-/* numpy.ndarray: one for the whole process, as numpy's function table is. */
+/* The type numpy.ndarray; a global for the whole process, as numpy's function
+ * table is one, too. */
 static PyTypeObject *array_type;
 
 static int array_import(void)
@@ -21,13 +22,15 @@ static int array_import(void)
     return 0;
 }
 
-/* Finds numpy's functions by the type of the first array that is passed. */
+/* Imports numpy's function table when the first array is passed. Returns true
+ * if `object` is an array and the table was imported now. */
 static bool array_learn(PyObject *object)
 {
     if (array_type || strcmp(Py_TYPE(object)->tp_name, "numpy.ndarray") != 0)
         return false;
     if (array_import() < 0) {
-        PyErr_Clear(); /* the caller then uses the buffer protocol */
+        /* clear the error: the caller then uses the buffer protocol */
+        PyErr_Clear();
         return false;
     }
     return Py_IS_TYPE(object, array_type);
@@ -67,7 +70,8 @@ static PyObject *array_at(void *base, PyObject *owner, PyArray_Descr *descr,
     return array;
 }
 
-/* Takes over the reference `descr`. */
+/* Returns an array over the start of `memory`, a Memory. Takes over the
+ * reference `descr`. */
 static PyObject *array_over(PyObject *memory, PyArray_Descr *descr, int n,
                             const npy_intp *shape, int flags)
 {
@@ -88,8 +92,8 @@ PyObject *psb_array_view(PyObject *memory)
                       NPY_ARRAY_CARRAY_RO);
 }
 
-/* Computes the bytes of an array. Returns -1 with an exception if an array of
- * this type and shape is not possible. */
+/* Computes how many bytes an array of this type and shape has. Returns -1 with
+ * an exception if such an array is not possible. */
 static int array_bytes(const PyArray_Descr *descr, const PyArray_Dims *shape,
                        size_t *nbytes_p)
 {
@@ -151,7 +155,7 @@ PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
 
 /* ---- arrays within an object that is pickled ---- */
 
-/* The kinds of types whose elements are plain numbers. */
+/* The values of dtype.kind of types whose elements are plain numbers. */
 #define ARRAY_KINDS "biufc"
 #define ARRAY_DIMENSIONS_MAX 32
 
@@ -160,7 +164,8 @@ static bool array_of_numbers(const PyArray_Descr *descr)
     return descr->kind && strchr(ARRAY_KINDS, descr->kind);
 }
 
-/* True if the array's numbers are contiguous, in the order C or F. */
+/* Returns true if the array's numbers are contiguous in memory, in the order C
+ * or F. */
 static bool array_is_plain(PyObject *object)
 {
     PyArrayObject *array = (PyArrayObject *)object;
@@ -172,8 +177,9 @@ static bool array_is_plain(PyObject *object)
            (PyArray_IS_C_CONTIGUOUS(array) || PyArray_IS_F_CONTIGUOUS(array));
 }
 
-/* Returns the array's numbers for pickle, in the order of the memory. If there
- * are few, they are copied, which takes less time than a PickleBuffer. */
+/* Returns the array's numbers for pickle, in their order in memory, as bytes or
+ * a PickleBuffer. If there are few numbers, a copy as bytes takes less time
+ * than a PickleBuffer. */
 static PyObject *array_numbers(PyArrayObject *array, Py_ssize_t copied)
 {
     const char *base = PyArray_BYTES(array);
@@ -186,8 +192,8 @@ static PyObject *array_numbers(PyArrayObject *array, Py_ssize_t copied)
     return PyBytes_FromStringAndSize(base, nbytes);
 }
 
-/* Returns the shape as a tuple: the same object as for the array before, if the
- * shapes are equal, because pickle writes each object once. */
+/* Returns the shape as a tuple: the same object as for the previous array, if
+ * the shapes are equal, because pickle writes each object once. */
 static PyObject *array_shape(PyArrayObject *array)
 {
     static npy_intp lengths[ARRAY_DIMENSIONS_MAX];
@@ -203,7 +209,8 @@ static PyObject *array_shape(PyArrayObject *array)
     return Py_XNewRef(shape);
 }
 
-/* `self` is a tuple of the arguments of psb_array_reducer. */
+/* The function that psb_array_reducer returns. `self` is the tuple of the
+ * arguments of psb_array_reducer, `object` what is pickled. */
 static PyObject *array_reduce(PyObject *self, PyObject *object)
 {
     Py_ssize_t copied = PyLong_AsSsize_t(PyTuple_GET_ITEM(self, 1));
@@ -237,8 +244,8 @@ PyObject *psb_array_reducer(PyObject *restore, Py_ssize_t copied)
     return reducer;
 }
 
-/* Returns -1 with an exception if `shape` is no tuple of at most
- * ARRAY_DIMENSIONS_MAX lengths. */
+/* Converts the tuple `shape` to *dims. Returns -1 with an exception if `shape`
+ * is no tuple of at most ARRAY_DIMENSIONS_MAX lengths. */
 static int array_dims(PyObject *shape, PyArray_Dims *dims)
 {
     dims->len = PyTuple_CheckExact(shape) ? (int)PyTuple_GET_SIZE(shape) : -1;
@@ -277,8 +284,8 @@ static PyObject *array_restored(PyObject *numbers, const Py_buffer *view,
     return array;
 }
 
-/* The array keeps only the object `numbers`, not the view, as numpy.ndarray
- * does. */
+/* Makes an array that keeps only the object `numbers` alive, not the memoryview
+ * through which its memory is found, as numpy.ndarray does. */
 PyObject *psb_array_restore(PyObject *numbers, PyObject *kind, PyObject *shape,
                             PyObject *order)
 {

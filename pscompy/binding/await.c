@@ -14,12 +14,14 @@
 
 #define AWAIT_LINGER_NS 20000
 #define AWAIT_TURN_NS 500000
-#define AWAIT_SKIP_MAX 63u /* most awaits in a row that skip polling */
+/* upper bound of psb_patience_t.backoff, the awaits in a row that skip
+ * polling */
+#define AWAIT_SKIP_MAX 63u
 
 /* ---- completed requests ---- */
 
 /* An iterator that returns the result of a completed request. If `turn` is set,
- * its first step gives None, by which a task yields to asyncio's loop. */
+ * its first step gives None, with which a task yields to asyncio's loop. */
 typedef struct psb_ended {
     PyObject_HEAD psb_request_t *request;
     bool turn;
@@ -39,7 +41,8 @@ static PySendResult ended_send(psb_ended_t *self, PyObject *unused,
     return *result_p ? PYGEN_RETURN : PYGEN_ERROR;
 }
 
-/* One step of the iterator, for code that calls next() instead of await. */
+/* Makes one step of the iterator, for code that calls next() instead of
+ * await. */
 static PyObject *ended_next(psb_ended_t *self)
 {
     PyObject *value, *stop = NULL;
@@ -56,8 +59,8 @@ static PyObject *ended_next(psb_ended_t *self)
     return NULL;
 }
 
-/* The await ends without taking the result. Gives a message back to the queue,
- * unless another await may take the result. */
+/* Called when the await ends without taking the result: gives a received
+ * message back to the queue, unless another await may take the result. */
 static void ended_give_back(psb_ended_t *self)
 {
     PyObject *request = (PyObject *)self->request, *later;
@@ -183,8 +186,8 @@ static bool await_linger(psb_request_t *request)
 
 /* ---- await ---- */
 
-/* Returns true if no await has suspended for AWAIT_TURN_NS, so that the task
- * must yield to the loop now. */
+/* Returns true if no await has suspended its task for AWAIT_TURN_NS, so that
+ * the task must yield to the loop now. */
 static bool await_turn(psb_patience_t *patience)
 {
     int64_t now = psb_now();

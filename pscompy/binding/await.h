@@ -4,5 +4,5 @@
 #include "request_life.h"
 
 extern PyType_Spec psb_ended_spec;
-/* Request.__await__. */
+/* The method Request.__await__(). */
 PyObject *psb_request_await(psb_request_t *self);

@@ -1,13 +1,14 @@
-/* The memory of messages through the buffer protocol, and the errors that say
- * what to do about an object that cannot be sent or received into. */
+/* Gets the memory of messages through the buffer protocol, and raises the
+ * errors that say what to do about an object that cannot be sent or received
+ * into. */
 #include "buffers.h"
 
 #include "array.h"
 #include "errors.h"
 #include "strided.h"
 
-/* The format is asked for because object arrays must be refused: their memory
- * holds addresses. */
+/* PyBUF_FORMAT asks for the format of the elements, because object arrays must
+ * be refused: their memory holds addresses. */
 #define BUFFER_FLAGS (PyBUF_STRIDES | PyBUF_FORMAT)
 
 /* ---- errors ---- */
@@ -35,8 +36,8 @@ static void buffer_refuse_type(PyObject *object, bool writable)
                      type);
 }
 
-/* Raises an exception that explains why the buffer was refused. `raised` is the
- * exporter's own exception. */
+/* Raises an exception that explains why the buffer of `object` was refused.
+ * `raised` is the exception that its exporter has raised. */
 static void buffer_explain(PyObject *object, bool writable, psb_raised_t raised)
 {
     const char *type = Py_TYPE(object)->tp_name;
@@ -64,8 +65,9 @@ static void buffer_explain(PyObject *object, bool writable, psb_raised_t raised)
     PyBuffer_Release(&any);
 }
 
-/* True if the elements are or contain Python objects. Names of fields stand
- * between colons and may hold any letter. */
+/* Returns true if `format` (of a Py_buffer) has elements that are or contain
+ * Python objects ('O'). Names of fields stand between colons and may hold any
+ * letter. */
 static bool buffer_has_objects(const char *format)
 {
     bool name = false;
@@ -91,7 +93,8 @@ static bool buffer_contiguous(const Py_buffer *view)
     return PyBuffer_IsContiguous(view, 'C') != 0;
 }
 
-/* Explains why the object's memory cannot be had, unless its exporter does. */
+/* Replaces a ValueError or BufferError, which the object's exporter has raised,
+ * by an exception that says why and what to do. */
 static void buffer_fail(PyObject *object, psb_needs_t needs)
 {
     psb_raised_t raised;
@@ -184,7 +187,8 @@ static int buffers_add(psb_buffers_t *buffers, PyObject *object,
     return 0;
 }
 
-/* Adds a numpy array of plain numbers. Returns false for any other object. */
+/* Adds a numpy array of plain numbers to the views. Returns false for any other
+ * object. */
 static bool buffers_add_array(psb_buffers_t *buffers, PyObject *object,
                               bool writable)
 {
@@ -219,9 +223,10 @@ static int buffers_get_pieces(psb_buffers_t *buffers, PyObject *tuple,
     return 0;
 }
 
-/* An export keeps a bytearray from being resized. It is counted here as
- * PyObject_GetBuffer and PyBuffer_Release count it, which take several times as
- * long; with the GIL only, because the count is not atomic. */
+/* Gets the memory of a bytearray. An export keeps a bytearray from being
+ * resized. It is counted here in the way of PyObject_GetBuffer and
+ * PyBuffer_Release, which take several times as long; with the GIL only,
+ * because the count is not atomic. */
 static bool buffers_get_bytearray(psb_buffers_t *buffers, PyObject *object)
 {
 #ifdef Py_GIL_DISABLED
@@ -243,8 +248,9 @@ static void buffers_release_bytearray(PyObject *object)
     Py_DECREF(object);
 }
 
-/* Gets the memory of an object that stays in its place as long as there is a
- * reference to the object. Returns false for other objects. */
+/* Gets the memory of a bytearray, bytes object or plain array. The memory stays
+ * in its place as long as there is a reference to the object. Returns false for
+ * other objects. */
 static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
                              bool writable)
 {
@@ -259,7 +265,8 @@ static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
     return true;
 }
 
-/* Replace the view in the room by its layout. */
+/* Replaces the view in the psb_view_room_t, which is not contiguous, by one on
+ * the heap with its layout (shape and strides). */
 static int buffers_stride(psb_buffers_t *buffers, bool writable)
 {
     Py_buffer view = *psb_buffers_views(buffers)->view;
@@ -325,7 +332,8 @@ int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state,
     if (psb_lease_begin(state, object, &lease) < 0)
         return -1;
     if (lease && psb_buffers_kept_by(buffers) == PSB_KEPT_BY_OWNER) {
-        Py_DECREF(object); /* the lease has a reference, too */
+        /* drop the reference of `buffers`; the lease has one, too */
+        Py_DECREF(object);
         buffers->keeper = (uintptr_t)lease | PSB_KEPT_BY_LEASE;
     } else if (lease) {
         psb_buffers_views(buffers)->lease = lease;
@@ -394,7 +402,9 @@ int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg)
 {
     const psb_views_t *views = psb_buffers_views(buffers);
 
-    if (psb_buffers_kept_by(buffers) & PSB_KEPT_BY_OWNER) /* or by an export */
+    /* PSB_KEPT_BY_OWNER or, because this bit is set in it, too,
+     * PSB_KEPT_BY_EXPORT */
+    if (psb_buffers_kept_by(buffers) & PSB_KEPT_BY_OWNER)
         Py_VISIT((PyObject *)psb_buffers_keeper(buffers));
     for (uint32_t i = 0; views && i < views->n; i++)
         Py_VISIT(views->view[i].obj);

@@ -6,35 +6,41 @@
 /* Views of the buffer protocol, and the pieces of memory that they show. */
 typedef struct psb_views {
     Py_buffer *view;
-    psc_iov_t *pieces; /* NULL if in_room: see psb_buffers_t.piece */
-    psc_layout_t *layout; /* the layout that the pieces stand for, or NULL */
+    /* NULL if `in_room`: then psb_buffers_t.piece is the only piece */
+    psc_iov_t *pieces;
+    /* the layout (strides) of memory that is not contiguous, encoded in
+     * `pieces`; else NULL */
+    psc_layout_t *layout;
     uint64_t nbytes;
     uint32_t n;
-    /* the object's lease, if it is a lent array; else NULL */
+    /* the lease (readonly_lease.h) of the object, if it is an array that is
+     * lent; else NULL */
     psb_lease_t *lease;
     bool in_room;
 } psb_views_t;
 
-/* Room on the stack for one view, so that a blocking call allocates nothing. */
+/* Memory on the stack for one view, so that a blocking call allocates
+ * nothing. */
 typedef struct psb_view_room {
     psb_views_t views;
     Py_buffer view;
 } psb_view_room_t;
 
 /* The memory of one message, and what keeps it valid. Small, because each
- * outstanding request has one: `keeper` is an address whose low bits,
- * PSB_KEPT_BY_, tell what is there. */
+ * outstanding request has one: `keeper` is the address of what keeps the
+ * memory, and its low bits, PSB_KEPT_BY_..., tell what that is. */
 typedef struct psb_buffers {
-    psc_iov_t piece; /* the piece, if there is only one */
-    uintptr_t keeper; /* 0: no buffers */
+    psc_iov_t piece; /* the memory, if it is one contiguous piece */
+    uintptr_t keeper; /* 0: there are no buffers */
 } psb_buffers_t;
 
-#define PSB_KEPT_BY_VIEWS 0u /* keeper: the psb_views_t */
-/* keeper: the array or bytes object that has the memory `piece` */
+#define PSB_KEPT_BY_VIEWS 0u /* keeper is the psb_views_t */
+/* keeper is the array or bytes object that has the memory `piece` */
 #define PSB_KEPT_BY_OWNER 1u
-/* keeper: the psb_lease_t of the array that has the memory `piece` */
+/* keeper is the psb_lease_t (readonly_lease.h) of the array that has the memory
+ * `piece` */
 #define PSB_KEPT_BY_LEASE 2u
-/* keeper: the bytearray that has the memory `piece` */
+/* keeper is the bytearray that has the memory `piece`, with one export more */
 #define PSB_KEPT_BY_EXPORT 3u
 #define PSB_KEPT_MASK 3u
 
@@ -48,8 +54,7 @@ static inline void *psb_buffers_keeper(const psb_buffers_t *buffers)
     return (void *)(buffers->keeper & ~(uintptr_t)PSB_KEPT_MASK);
 }
 
-/* Returns the views, or NULL if an owner, a lease or an export keeps the
- * memory. */
+/* Returns the views, or NULL if `keeper` is an object or a lease. */
 static inline psb_views_t *psb_buffers_views(const psb_buffers_t *buffers)
 {
     return psb_buffers_kept_by(buffers) ? NULL : psb_buffers_keeper(buffers);
@@ -60,7 +65,7 @@ static inline void psb_buffers_init(psb_buffers_t *buffers)
     buffers->keeper = 0;
 }
 
-/* Returns the number of pieces. */
+/* Returns the number of pieces of memory that the message has. */
 static inline uint32_t psb_buffers_n(const psb_buffers_t *buffers)
 {
     const psb_views_t *views = psb_buffers_views(buffers);
@@ -74,7 +79,8 @@ static inline const psc_iov_t *psb_buffers_iov(const psb_buffers_t *buffers)
                                       : &buffers->piece;
 }
 
-/* True if there is one object that is not contiguous. */
+/* Returns true if the message is in one object whose memory is not
+ * contiguous. */
 static inline bool psb_buffers_strided(const psb_buffers_t *buffers)
 {
     const psb_views_t *views = psb_buffers_views(buffers);
@@ -94,20 +100,21 @@ static inline uint64_t psb_buffers_nbytes(const psb_buffers_t *buffers)
 /* What a call requires of its buffers. */
 typedef struct psb_needs {
     bool writable;
-    bool contiguous; /* required also of a single object */
+    /* a single object must be C-contiguous, as each object of a list must be */
+    bool contiguous;
 } psb_needs_t;
 
 /* Gets the buffers of an object or a list. Returns -1 with TypeError (no
- * buffer, or Python objects in it) or BufferError (the object is not as needed,
- * or an object of several is not C-contiguous). */
+ * buffer, or Python objects in it) or BufferError (the object is not as `needs`
+ * says, or an object in a list of several is not C-contiguous). */
 int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
                     psb_view_room_t *room);
 /* Makes the array that the buffers show read-only until they are released; does
  * nothing for another object. Returns -1 with an exception. */
 int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state,
                      PyObject *object);
-/* Moves the view out of its room on the stack, for buffers that outlive the
- * call. */
+/* Moves the view from its psb_view_room_t on the stack to the heap, for buffers
+ * that outlive the call. */
 int psb_buffers_keep(psb_buffers_t *buffers);
 void psb_buffers_release(psb_buffers_t *buffers);
 int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg);

@@ -1,5 +1,6 @@
-/* Fills a call from a method's arguments. The methods for messages differ in
- * the roles of their arguments only, which a table entry per method gives. */
+/* Fills a psb_call_t from a method's arguments. The methods for messages differ
+ * only in which roles their arguments have, and each has a table entry
+ * (psb_verb_t) that gives these roles. */
 #include "call.h"
 
 void psb_call_receive(psb_call_t *call, PyObject *buf)
@@ -48,7 +49,8 @@ static int verb_take(const psb_verb_t *verb, char role, PyObject *object,
     }
 }
 
-/* Parses arguments that are given by name, or are too few or too many. */
+/* Parses the arguments of a method if some are given by name, or if they are
+ * too few or too many. */
 static int verb_parse_names(const psb_verb_t *verb, PyObject *const *args,
                             Py_ssize_t n_args, PyObject *kwnames,
                             PyObject **given)

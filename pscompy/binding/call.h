@@ -1,5 +1,5 @@
-/* A call: what the program asked a method to do, filled from the method's
- * arguments, before an operation is made of it. */
+/* A psb_call_t: what the program asked a method to do. It is filled from the
+ * method's arguments, and an operation (op.h) is made of it. */
 #pragma once
 
 #include "args.h"
@@ -7,51 +7,65 @@
 
 typedef enum psb_kind {
     PSB_SEND,
-    PSB_RECV_INTO,   /* returns a Status */
-    PSB_RECV_NEW,    /* returns a bytearray */
-    /* returns its Room (recv_buffer.h), or a bytearray for a long message */
+    PSB_RECV_INTO,   /* the method returns a Status */
+    PSB_RECV_NEW, /* the method returns a bytearray */
+    /* the method returns a Room (recv_buffer.h), or a bytearray for a long
+     * message */
     PSB_RECV_ROOM,
-    PSB_RECV_STATUS, /* returns (bytearray, Status) */
-    PSB_RECV_VIEW, /* returns a read-only array */
-    /* returns a Memory, writable unless the message was lent */
+    PSB_RECV_STATUS, /* the method returns (bytearray, Status) */
+    PSB_RECV_VIEW, /* the method returns a read-only array */
+    /* the method returns a Memory (memory.h), which is writable unless the
+     * message was lent */
     PSB_RECV_MEMORY,
-    PSB_PROBE, /* returns a Status */
-    PSB_MATCH, /* returns a Message */
+    PSB_PROBE, /* the method returns a Status */
+    PSB_MATCH, /* the method returns a Message (message.h) */
     PSB_PUT,
     PSB_GET,
     PSB_OFFER,
-    PSB_FETCH, /* returns the list of buffers */
+    PSB_FETCH, /* the method returns the list of buffers */
     PSB_AM,
-    PSB_EVENT, /* completed by _complete() or _fail() */
+    /* an event, which the methods _complete() or _fail() of its Request
+     * complete */
+    PSB_EVENT,
     PSB_KINDS
 } psb_kind_t;
 
 typedef struct psb_connection psb_connection_t;
 
-/* What a method was asked to do. References are borrowed. */
+/* A call: what the program asked a method to do. The call borrows its
+ * references. */
 typedef struct psb_call {
     psb_kind_t kind;
-    bool post; /* return a Request */
-    bool lend; /* send: lend the sender's pages */
-    PyTypeObject *type; /* type of the new request; NULL for Request */
+    bool post; /* the method returns a Request at once */
+    bool lend; /* of a send: the receiver reads the sender's memory in place */
+    /* type of the Request that is made; NULL: the type Request itself */
+    PyTypeObject *type;
     psb_worker_t *worker;
-    PyObject *origin; /* the object whose _exception() makes the errors */
-    psb_connection_t *connection; /* NULL: a receive from any source */
-    psc_conn_t *conn; /* the core's connection, set by psb_call_enter */
+    /* the object whose method _exception() makes exceptions for errors */
+    PyObject *origin;
+    psb_connection_t *connection; /* NULL for a receive from any source */
+    /* the core's connection of `connection`, set by psb_call_enter */
+    psc_conn_t *conn;
     uint32_t context;
     int32_t tag;
-    PyObject *buf; /* NULL: none */
+    PyObject *buf; /* the argument of the program; NULL: none */
     int64_t deadline;
-    PyObject *timeout; /* as the program gave it, if there is a deadline */
-    uint32_t id; /* active message: selects the handler */
-    uint64_t offset; /* of a put or a get */
+    /* the timeout as the program gave it, if there is a deadline */
+    PyObject *timeout;
+    /* of an active message: number of the handler that is to run */
+    uint32_t id;
+    uint64_t offset; /* of a put or a get: where in the peer's region */
     const Py_buffer *blob; /* active message: the header; put and get:
                               the remote key; fetch: the offer */
-    PyObject *keep; /* active message: owner of the header's memory;
-                       fetch: the list of buffers */
-    uint8_t *offer; /* offer: memory for the packed offer, and its length */
+    /* of an active message: owner of the header's memory; of a fetch: the list
+     * of buffers */
+    PyObject *keep;
+    /* of an offer: memory for the packed offer that the peer needs, and its
+     * length */
+    uint8_t *offer;
     size_t *offer_len;
-    /* type and shape of a view; NULL: an array of bytes */
+    /* of a PSB_RECV_VIEW: type and shape of the array; NULL: an array of
+     * bytes */
     PyObject *dtype, *shape;
 } psb_call_t;
 
@@ -61,13 +75,15 @@ typedef struct psb_call {
 typedef struct psb_verb {
     const char *name;
     const char *roles;
-    int n, required; /* arguments */
-    psb_kind_t kind; /* PSB_RECV_INTO becomes RECV_NEW without a buffer */
+    int n, required; /* number of all arguments, and of required ones */
+    /* kind of the call; a PSB_RECV_INTO without a buffer becomes
+     * PSB_RECV_NEW */
+    psb_kind_t kind;
     bool post;
 } psb_verb_t;
 
-/* Defines the method `name` of a type. Its <prefix>_run() parses the arguments,
- * and calls `run`. */
+/* Defines the method `name` of a type in C. The method calls <prefix>_run(),
+ * which parses the arguments and calls the function `run`. */
 #define PSB_VERB(prefix, type, name, run, roles, required, kind, post)         \
     static PyObject *prefix##_##name(type *self, PyObject *const *args,        \
                                      Py_ssize_t n_args, PyObject *kwnames)     \
@@ -78,11 +94,11 @@ typedef struct psb_verb {
         return prefix##_run(self, &verb, run, args, n_args, kwnames);          \
     }
 
-/* Fills all fields of `call` except worker, origin and context. *peer_p gets
- * the argument of role D or S, or NULL. */
+/* Fills all fields of `call` except worker, origin and context. *peer_p becomes
+ * the argument of role D or S (the peer's rank), or NULL. */
 int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
                    Py_ssize_t n_args, PyObject *kwnames, psb_call_t *call,
                    PyObject **peer_p);
-/* Makes the call a receive into buf, or into new memory if buf is None or
+/* Makes `call` a receive into buf, or into new memory if buf is None or
  * NULL. */
 void psb_call_receive(psb_call_t *call, PyObject *buf);

@@ -1,7 +1,7 @@
-/* Withdraws requests, for the program or because the await of one was
+/* Withdraws requests, because the program asks for it or because an await was
  * cancelled. An operation that has not begun is withdrawn. A receive gives its
- * message back to the queue, also after it has completed, as long as the
- * program has not seen its completion. */
+ * message back to the queue of arrived messages, even after it has completed,
+ * as long as the program has not seen its completion. */
 #include "cancel.h"
 
 #include "args.h"
@@ -22,7 +22,7 @@ PyObject *psb_request_cancel(psb_request_t *self, PyObject *unused)
                            self->op.result.status == PSC_ERR_CANCELLED);
 }
 
-/* Replaces the request's result by Cancelled. */
+/* Replaces the result of a completed request by the exception `cancelled`. */
 static void cancel_forget(psb_request_t *self, PyObject *cancelled)
 {
     self->op.result.status = PSC_ERR_CANCELLED;

@@ -1,4 +1,4 @@
-/* Methods of Request that withdraw it. */
+/* Methods of Request that withdraw the request. */
 #pragma once
 
 #include "request_life.h"

@@ -1,5 +1,6 @@
-/* The base type Communicator: the messages of connection_type.c with peers
- * named by rank. The part in Python is pscompy/world/communicator.py. */
+/* The base type Communicator: methods for messages like those of Connection
+ * (connection_type.c), but with peers that are named by their rank. The part in
+ * Python is pscompy/world/communicator.py. */
 #include "types.h"
 
 #include "args.h"
@@ -9,16 +10,17 @@
 #include "run.h"
 
 typedef struct psb_communicator {
-    PyObject_HEAD psb_worker_t *worker;     /* NULL before _bind() */
+    PyObject_HEAD psb_worker_t *worker; /* NULL before the method _bind() */
     uint32_t context;
     Py_ssize_t size;
-    psb_connection_t **peers; /* connections by rank; NULL if not used yet */
+    /* the connection to each rank; NULL if it was not used yet */
+    psb_connection_t **peers;
 } psb_communicator_t;
 
 /* ---- ranks ---- */
 
-/* Asks Python for the connection to a rank, once: if another thread has stored
- * one meanwhile, that one is kept. */
+/* Asks the Python method _peer() for the connection to a rank and stores it. If
+ * another thread has stored one meanwhile, that one is kept. */
 static psb_connection_t *comm_make_peer(psb_communicator_t *self,
                                         Py_ssize_t rank)
 {
@@ -40,8 +42,8 @@ static psb_connection_t *comm_make_peer(psb_communicator_t *self,
     return self->peers[rank];
 }
 
-/* Refuses an argument that is no rank: returns -1 with an exception that names
- * the argument. */
+/* Called for an argument that is no rank: returns -1 with an exception that
+ * names the argument. */
 static int comm_refuse_rank(const psb_call_t *call, PyObject *object)
 {
     const char *name = call->kind != PSB_SEND ? "source"
@@ -93,7 +95,7 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
     return *peer_p ? 0 : -1;
 }
 
-/* Makes the rank the peer of the call; a call without a rank receives from
+/* Makes the rank the peer of the call. A receive without a rank receives from
  * any. */
 static int comm_address(psb_communicator_t *self, PyObject *rank,
                         psb_call_t *call)

@@ -1,14 +1,15 @@
-/* Delivers what the core has completed: requests to their call-backs, active
- * messages to their handlers. Any thread does it, with the GIL and without a
- * lock of the core. */
+/* Delivers what the core has completed: runs the call-backs of requests, and
+ * the handlers of active messages. Any thread may do it, with the GIL and
+ * without a lock of the core. */
 #include "completion.h"
 
 #include "connection.h"
 #include "errors.h"
 #include "request_life.h"
 
-/* Most deliveries of one drain, so that an endless stream of messages does not
- * delay a caller that waits for one of its own. */
+/* Most rounds of one psb_worker_drain(), each of which delivers a completed
+ * request and a message, so that an endless stream of messages does not delay a
+ * caller that waits for a request of its own. */
 #define WORKER_DRAIN_MAX 256
 
 /* ---- entering a worker ---- */
@@ -41,8 +42,8 @@ static bool worker_deliver_request(psb_worker_t *self)
     return true;
 }
 
-/* Returns the arguments of handler(source, header, payload), with copies,
- * because the core frees the message. */
+/* Returns the arguments of handler(source, header, payload). Header and payload
+ * are copies, because the core frees the message. */
 static PyObject *worker_handler_args(PyObject *source,
                                      const psc_message_t *message)
 {
@@ -65,7 +66,8 @@ static PyObject *worker_handler(psb_worker_t *self, uint32_t id)
     return handler;
 }
 
-/* Frees the message; it may have been the last of its connection. */
+/* Frees the message. If it was the last of a connection that is not in use any
+ * more, the worker drops that connection. */
 static void worker_free_message(psb_worker_t *self, PyObject *source,
                                 psc_message_t *message)
 {
@@ -103,8 +105,9 @@ static bool worker_deliver_message(psb_worker_t *self)
     return true;
 }
 
-/* Looks at requests that the core completes without notification. A call-back
- * may change the list, so the search starts again after each one. */
+/* Looks at requests that the core completes without a notification
+ * (op->unnotified). A call-back may change the list, so the search starts again
+ * after each one. */
 static void worker_sweep_late(psb_worker_t *self)
 {
     psc_link_t *link = self->ops.next;

@@ -1,4 +1,5 @@
-/* The connection that an operation goes to, and connections in use. */
+/* The core's connection to which an operation goes, and the table of
+ * connections in use. */
 #include "connection.h"
 
 #include "errors.h"

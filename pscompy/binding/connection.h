@@ -1,33 +1,38 @@
-/* The Connection object: its fields, and what operations need of it. Its
+/* The Connection object: its fields, and functions for operations on it. Its
  * methods are in connection_type.c. */
 #pragma once
 
 #include "call.h"
 
 struct psb_connection {
-    PyObject_HEAD psb_worker_t *worker; /* NULL: not bound */
+    PyObject_HEAD psb_worker_t *worker; /* NULL before _bind() */
     psc_conn_t *core;
-    PyObject *keep;    /* the owner of `core`, or NULL */
+    PyObject *keep; /* Python object that owns `core`, or NULL */
     uint32_t context;
-    bool leaving;      /* not in use any more; psb_worker_let_go() drops it
-                          after its last message */
-    bool pickles;      /* pickle is enough for objects without long buffers */
-    bool apart; /* the object sent last had buffers besides its pickle */
-    /* the Objects of pscompy.parcel for this connection, NULL before the first
-     * object */
+    /* Worker.release() was called; psb_worker_let_go() drops the connection
+     * after its last message */
+    bool leaving;
+    /* the module pickle is enough to send objects that have no long buffers */
+    bool pickles;
+    /* the last object that was sent had buffers that are not in its pickle */
+    bool apart;
+    /* the object of the class Objects (pscompy.parcel) that sends objects on
+     * this connection; NULL before the first object */
     PyObject *objects;
-    struct psb_connection *heads; /* the connection that carries objects */
+    /* the connection that carries the objects of this one, see object.c */
+    struct psb_connection *heads;
 };
 
-/* Directs the call to this connection. Returns -1 if it is not bound. */
+/* Directs the call to this connection. Returns -1 with an exception if _bind()
+ * was not called. */
 int psb_connection_address(psb_connection_t *self, psb_call_t *call);
-/* Returns the core's connection, and begins to open a lazy one; NULL with an
- * exception. */
+/* Returns the core's connection, and begins to open it if it is lazy (opened at
+ * its first use). Returns NULL with an exception if it cannot be used. */
 psc_conn_t *psb_connection_enter(psb_connection_t *self);
 
 /* Returns the value of Status.source: a rank in a World, else the Connection,
- * or None if that is not in use any more. */
+ * or None if the Connection is not in use any more. */
 PyObject *psb_worker_source(psb_worker_t *worker, uint64_t id, int rank);
 /* Drops the worker's reference to a connection that is not in use any more,
- * unless one of its messages is still to be delivered. */
+ * unless one of the connection's messages is still to be delivered. */
 int psb_worker_let_go(psb_worker_t *worker, psb_connection_t *connection);

@@ -38,8 +38,8 @@ static PyObject *connection_bind(psb_connection_t *self, PyTypeObject *type,
     Py_RETURN_NONE;
 }
 
-/* Default of _begin_open(): does nothing, for connections that need no
- * opening. */
+/* The default of the method _begin_open(): does nothing, for connections that
+ * need no opening. */
 static PyObject *connection_begin_open(psb_connection_t *self, PyObject *unused)
 {
     (void)self;

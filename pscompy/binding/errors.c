@@ -1,5 +1,5 @@
-/* Converts statuses of the core to exceptions, which Python creates with
- * peer and reasons. */
+/* Converts statuses of the core to exceptions. Functions in Python make these
+ * exceptions, with the peer and the reason. */
 #include "errors.h"
 
 #include "args.h"
@@ -97,7 +97,7 @@ PyObject *psb_raise_bounds(psb_state_t *state, PyObject *origin,
     PyObject *peer = PyObject_GetAttrString(origin, "peer");
     PyObject *args, *kwargs, *exception = NULL;
 
-    if (!peer) { /* a World has many peers */
+    if (!peer) { /* a World has many peers, and no attribute `peer` */
         PyErr_Clear();
         peer = Py_None;
         Py_INCREF(peer);

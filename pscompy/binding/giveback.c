@@ -1,5 +1,5 @@
-/* Returns the message of a completed receive to the queue, if no thread waits
- * for that receive any more. */
+/* Returns the message of a completed receive to the queue of arrived messages,
+ * if no thread waits for that receive any more. */
 #include "giveback.h"
 
 #include "memory.h"
@@ -29,8 +29,8 @@ static const psc_iov_t *giveback_memory(const psb_op_t *op, psc_iov_t *piece,
     return piece;
 }
 
-/* A truncated message can be given back, too: from the program's buffer, which
- * was too short for it. */
+/* Also true for a truncated message: it can be given back from the program's
+ * buffer, which was too short for it. */
 bool psb_op_has_message(const psb_op_t *op)
 {
     return op->worker->status == PSC_OK && psb_op_receives(op) &&

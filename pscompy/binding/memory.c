@@ -1,11 +1,12 @@
-/* Memory that the core lends: blocks of a worker's pool, views of messages in
- * their sender's memory, and heap memory where the pool is exhausted. A Memory
- * may outlive its worker and be freed in any thread, which never waits. */
+/* The type Memory: memory that the core lends. It is a block of a worker's
+ * pool, a view of a message in its sender's memory, or heap memory if the pool
+ * is exhausted. A Memory may outlive its worker, and any thread may free it
+ * without waiting. */
 #include "memory.h"
 
 typedef struct psb_memory {
     PyObject_HEAD const psc_api_t *api;
-    psc_block_t *block; /* at most one of these three is set */
+    psc_block_t *block; /* at most one of block, view and plain is set */
     psc_view_t *view;
     void *plain;
     void *base;

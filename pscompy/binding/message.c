@@ -1,4 +1,5 @@
-/* The type Message: a message that a matched probe has taken off the queue. */
+/* The type Message: a message that a matched probe has taken off the queue of
+ * arrived messages, and that is still to be received. */
 #include "message.h"
 
 #include "args.h"
@@ -9,7 +10,9 @@
 #include <structmember.h>
 
 typedef struct psb_message {
-    PyObject_HEAD psb_op_t op; /* op.core is MATCHED; NULL once received */
+    /* op.core is a receive in state MATCHED, or NULL once the message was
+     * received */
+    PyObject_HEAD psb_op_t op;
     PyObject *status;
 } psb_message_t;
 
@@ -39,7 +42,8 @@ PyObject *psb_message_new(psb_op_t *op)
     return (PyObject *)self;
 }
 
-/* Receives the matched message, into buf if the kind of receive needs one. */
+/* Receives a message that a probe has matched. If the kind of receive needs a
+ * buffer, this is `buf`. */
 static PyObject *message_receive(psb_op_t *matched, psb_kind_t kind,
                                  PyObject *buf)
 {
@@ -63,7 +67,8 @@ static PyObject *message_receive(psb_op_t *matched, psb_kind_t kind,
     return value;
 }
 
-/* Returns -1 with an exception if the message cannot be received any more. */
+/* Called before the message is received. Returns -1 with an exception if it
+ * cannot be received any more. */
 static int message_enter(const psb_message_t *self)
 {
     psb_worker_t *worker = self->op.worker;

@@ -1,7 +1,7 @@
 /* The module pscompy.binding._binding, its state, and how it finds the core.
- *
- * Multi-phase initialisation with the state in the module: nothing here is
- * global, and the types' instances reach the state through their Worker. */
+ * The module uses multi-phase initialisation and has its state in the module
+ * object: there are no globals here, and the instances of the types reach the
+ * state through their Worker. */
 #include "args.h"
 #include "array.h"
 #include "await.h"
@@ -20,7 +20,8 @@ static psb_state_t *module_state(PyObject *module)
 
 /* ---- bind ---- */
 
-/* Other extensions import the table by this capsule. */
+/* Creates the capsule pscompy.core._api, by which other extensions import the
+ * table psc_api_t. */
 static int module_publish(const psc_api_t *api)
 {
     PyObject *core = PyImport_ImportModule("pscompy.core");
@@ -230,7 +231,8 @@ static PyMethodDef module_methods[] = {
 static PyModuleDef_Slot module_slots[] = {
     {Py_mod_exec, module_exec},
 #ifdef Py_mod_multiple_interpreters
-    /* the core's capsule and its threads belong to one interpreter */
+    /* not supported: the core's capsule and its threads belong to one
+     * interpreter */
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif
     {0, NULL}};

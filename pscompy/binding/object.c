@@ -1,5 +1,5 @@
-/* Sends and receives objects that consist of their pickle alone, without a
- * step through Python code. All other objects are sent by
+/* Sends and receives Python objects that consist of their pickle alone, in C
+ * only. All other objects are sent and received by
  * pscompy/parcel/objects.py. */
 #include "object.h"
 
@@ -27,7 +27,8 @@ int psb_object_bind(psb_connection_t *self, PyObject *const *args,
     return 0;
 }
 
-/* Creates the Objects of the connection before the first object. */
+/* Creates the connection's `objects`, the Objects of pscompy.parcel, before the
+ * first object is sent or received. */
 static int object_open(psb_connection_t *self)
 {
     psb_call_t call;
@@ -42,8 +43,8 @@ static int object_open(psb_connection_t *self)
     return made && self->objects ? 0 : -1;
 }
 
-/* Fills a blocking call on the connection that carries objects, `heads`, still
- * without a buffer. */
+/* Fills a blocking call on self->heads, the connection that carries objects;
+ * the call has no buffer yet. */
 static void object_call(psb_connection_t *self, psb_call_t *call)
 {
     *call = (psb_call_t){.deadline = PSC_FOREVER, .tag = PSC_ANY_TAG};
@@ -52,7 +53,8 @@ static void object_call(psb_connection_t *self, psb_call_t *call)
 
 /* ---- sending ---- */
 
-/* True for an object whose memory is a buffer, which pickle would copy. */
+/* Returns true for an object whose memory is a buffer, which pickle would
+ * copy. */
 static bool object_is_buffer(PyObject *object)
 {
     const char *type = Py_TYPE(object)->tp_name;
@@ -62,8 +64,9 @@ static bool object_is_buffer(PyObject *object)
            strcmp(type, "array.array") == 0;
 }
 
-/* Takes the append() of an empty list, which is reused: creating both for each
- * object would take as long as a short message. */
+/* Returns the method append() of an empty list, which collects the buffers that
+ * pickle leaves out. Both are reused, because creating them for each object
+ * would take as long as a short message. */
 static PyObject *object_leave_take(psb_state_t *state)
 {
     PyObject *leave = state->leave, *list;
@@ -86,7 +89,8 @@ static void object_leave_give(psb_state_t *state, PyObject *leave)
         Py_DECREF(leave);
 }
 
-/* Pickles an object; leave() is called with each buffer that is left out. */
+/* Pickles an object; leave() is called with each buffer that is left out of the
+ * pickle. */
 static PyObject *object_pickle(psb_state_t *state, PyObject *object,
                                PyObject *leave)
 {
@@ -119,7 +123,8 @@ static PyObject *object_send(psb_connection_t *self, PyObject *data,
     return psb_call_run(&call);
 }
 
-/* Sends through pscompy.parcel, which is faster than pickle for arrays. */
+/* Sends the object through pscompy.parcel, which is faster than pickle for
+ * arrays. */
 static PyObject *object_send_slowly(psb_connection_t *self, PyObject **given)
 {
     PyObject *apart = PyObject_CallMethod(
@@ -166,8 +171,8 @@ PyObject *psb_object_send(psb_connection_t *self, PyObject *const *args,
         self->apart = true;
         result = object_send_rest(self, data, left, given);
     } else if (PyErr_ExceptionMatches(PyExc_TypeError)) {
-        /* pscompy.parcel pickles more kinds of objects, or raises the same
-         * error. */
+        /* pscompy.parcel can pickle more kinds of objects than pickle, or
+         * raises the same error. */
         PyErr_Clear();
         result = object_send_slowly(self, given);
     }
@@ -199,8 +204,8 @@ static PyObject *object_load(psb_connection_t *self, PyObject *data)
     return NULL;
 }
 
-/* Makes the object from a short message in a Room. Loaders other than pickle
- * may keep the bytes, so they get a copy. */
+/* Makes the object from a short message in a Room (recv_buffer.h). Loaders
+ * other than pickle may keep the bytes, so they get a copy. */
 static PyObject *object_from_room(psb_connection_t *self, PyObject *room)
 {
     Py_ssize_t nbytes;

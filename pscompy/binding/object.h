@@ -3,7 +3,8 @@
 
 #include "connection.h"
 
-/* The method _set_objects(objects, heads, pickles). */
+/* Runs the method _set_objects(objects, heads, pickles) of Connection, which
+ * sets these fields. */
 int psb_object_bind(psb_connection_t *self, PyObject *const *args,
                     Py_ssize_t n_args);
 PyObject *psb_object_send(psb_connection_t *self, PyObject *const *args,

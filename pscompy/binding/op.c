@@ -1,5 +1,5 @@
-/* One operation from its creation to its completion, on the stack of a blocking
- * call or inside a Request. */
+/* One operation from its creation to its completion. It is on the stack of a
+ * blocking call or inside a Request. */
 #include "op.h"
 
 #include "errors.h"
@@ -47,7 +47,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     op->tag = call->tag;
     op->waiters = 0;
     op->polls = 0;
-    /* This sets `target` to NULL, too. */
+    /* This sets `target`, in the same union, to NULL, too. */
     op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
     psb_buffers_init(&op->buffers);
     if (call->buf && psb_buffers_get(&op->buffers, call->buf, needs, room) < 0)
@@ -103,7 +103,8 @@ static void op_fail(psb_op_t *op, psc_status_t status)
     op_end(op, (psc_result_t){.status = status, .rank = -1});
 }
 
-/* Makes the memory for a message whose length is known now. */
+/* Makes the memory of a receive without buffer, when the length of its message
+ * is known. */
 static int op_make_fresh(psb_op_t *op, psc_iov_t *piece)
 {
     uint64_t nbytes = op->core->result.nbytes;
@@ -230,7 +231,8 @@ void psb_op_drop_memory(psb_op_t *op)
 void psb_op_clear(psb_op_t *op)
 {
     psb_op_unlink(op);
-    /* If a matched message was not received, it goes back to the queue. */
+    /* If a probe's message was not received, it goes back to the queue of
+     * arrived messages. */
     if (op->core) {
         op->worker->api->cancel(op->core);
         psb_op_free_core(op);

@@ -1,5 +1,5 @@
-/* One operation that the core may know, on the stack of a blocking call or
- * inside a Request. */
+/* psb_op_t: one operation that the core may know, on the stack of a blocking
+ * call or inside a Request. */
 #pragma once
 
 #include "buffers.h"
@@ -7,87 +7,100 @@
 
 typedef struct psb_op {
     psb_worker_t *worker;
-    /* the object whose _exception() makes the errors, or NULL */
+    /* the object whose method _exception() makes exceptions for errors, or
+     * NULL */
     PyObject *origin;
-    /* the core's request; NULL: none was needed, or it was freed */
+    /* the core's request for this operation; NULL: none was needed, or it was
+     * freed */
     psc_request_t *core;
     /* Of a receive without buffer: the Room for a short message, if `in_room`,
-     * else memory that was made for the message, or NULL. The owner of an
-     * active message's header. */
+     * else memory that was made for the message, or NULL. Of an active message:
+     * the owner of its header's memory. Of a fetch: the list of its buffers. */
     PyObject *memory;
     union {
-        struct { /* in flight */
-            psc_link_t link; /* `listed`: in the worker's ops */
-            /* The connection of a blocking send. If it is closed locally the
-             * send fails with Closed. NULL for all other operations. */
+        struct { /* while the operation is in flight */
+            psc_link_t link; /* in the list `ops` of the worker, if `listed` */
+            /* The connection of a blocking operation that sends or accesses the
+             * peer's memory. If it is closed locally the operation fails with
+             * Closed. NULL for all other operations. */
             psc_conn_t *target;
         };
-        psc_result_t result; /* once done; see psb_op_result */
+        psc_result_t result; /* once the operation is done; see psb_op_result */
     };
-    uint8_t kind; /* psb_kind_t */
-    uint8_t polls; /* polls that a blocking receive made when it started */
+    uint8_t kind; /* a psb_kind_t (call.h) */
+    /* number of polls that a blocking receive made when it started */
+    uint8_t polls;
     uint16_t context;
-    uint16_t waiters; /* threads that wait on `core` without the GIL */
-    uint16_t awaits; /* awaits that are suspended until its Request completes */
+    uint16_t waiters; /* threads that wait for `core` without the GIL */
+    /* suspended awaits, which wait for the Request to complete */
+    uint16_t awaits;
     int32_t tag;
     bool done : 1;
     bool listed : 1;
     bool in_room : 1;
-    bool matched : 1; /* a probe that is done: `core` has its message */
-    /* part of a psb_request_t, which uses the bits below */
+    /* a PSB_MATCH is done: `core` holds the message that was found */
+    bool matched : 1;
+    /* the op is the member `op` of a psb_request_t, which uses the bits
+     * below */
     bool in_request : 1;
-    bool finished : 1; /* the request's outcome is set, for good */
+    /* the outcome of the request is set and does not change any more */
+    bool finished : 1;
     bool failed : 1; /* the request's outcome is an exception */
-    bool in_flight : 1; /* the object is kept alive until the op completes */
+    bool in_flight : 1; /* the Request is kept alive until the op completes */
     /* the request holds a reference to itself, because the program has dropped
-     * its last one */
+     * its last reference to the request */
     bool self_reference : 1;
-    bool offered : 1; /* asyncio may have wrapped the request in a task */
-    bool unnotified : 1; /* the core does not report its completion */
-    bool cancelled : 1; /* an event that its consumer cancelled */
-    bool persistent : 1; /* keeps its buffers for the next start */
+    bool offered : 1; /* asyncio may have made a task that awaits the request */
+    /* the core does not report the completion, so psb_worker_drain() looks for
+     * it */
+    bool unnotified : 1;
+    bool cancelled : 1; /* a PSB_EVENT that was cancelled */
+    /* of a PersistentRequest: keeps its buffers for the next start */
+    bool persistent : 1;
     /* The program has seen that the request completed. Until then a receive can
-     * give its message back. */
+     * give its message back to the queue of arrived messages. */
     bool seen : 1;
-    bool giving_back : 1; /* a receive whose message is given back on
-                             completion */
+    /* a receive whose message goes back to the queue when it completes */
+    bool giving_back : 1;
     psb_buffers_t buffers;
 } psb_op_t;
 
-/* Fills `op` for the call and gets its buffers; references are borrowed. The
- * room lives as long as `op`, unless that becomes a Request. */
+/* Fills `op` for the call and gets its buffers; references are borrowed. `room`
+ * must live as long as `op`, unless `op` becomes a Request. */
 int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room);
-/* Returns true once the operation has completed; supplies memory to a receive
- * without buffer that has matched. */
+/* Looks whether the operation has completed, and returns true if it has.
+ * Supplies memory to a receive without buffer that has matched a message. */
 bool psb_op_advance(psb_op_t *op);
-/* Completes an op that the core does not know any more. */
+/* Completes, with this status, an op that the core does not know any more. */
 void psb_op_abandon(psb_op_t *op, psc_status_t status);
-/* Cancels an op that has not begun. Returns false if it is still in flight. */
+/* Withdraws an op that has not begun. Returns false if it is still in
+ * flight. */
 bool psb_op_withdraw(psb_op_t *op);
-/* Like psb_op_withdraw(), for an op that nobody waits for any more: a receive
- * also gives back a message that is still arriving. */
+/* Like psb_op_withdraw(), for an op that no thread waits for any more: a
+ * receive also gives back a message that is still arriving. */
 bool psb_op_give_up(psb_op_t *op);
-/* True for a receive, which takes a message off the queue. */
+/* Returns true for a receive, which takes a message off the queue of arrived
+ * messages. */
 bool psb_op_receives(const psb_op_t *op);
-/* True for an operation that sends, or accesses the peer's memory. */
+/* Returns true for an operation that sends, or accesses the peer's memory. */
 static inline bool psb_op_goes_out(const psb_op_t *op)
 {
     return op->kind == PSB_SEND || op->kind == PSB_AM || op->kind == PSB_PUT ||
            op->kind == PSB_GET;
 }
-/* Returns the result of an op that is done. */
+/* Returns the result of an op whose operation has completed. */
 static inline const psc_result_t *psb_op_result(const psb_op_t *op)
 {
     return op->matched ? &op->core->result : &op->result;
 }
-/* Sets op->memory, and takes over the reference; an earlier Room is given
- * back. */
+/* Sets op->memory, and takes over the reference. A Room (recv_buffer.h) that
+ * was there before is given back to the worker. */
 void psb_op_set_memory(psb_op_t *op, PyObject *memory);
 void psb_op_drop_memory(psb_op_t *op);
 void psb_op_clear(psb_op_t *op);
 void psb_op_link(psb_op_t *op);
 void psb_op_unlink(psb_op_t *op);
-/* Frees the core's request, unless a thread waits on it. */
+/* Frees op->core, the core's request, unless a thread waits for it. */
 void psb_op_free_core(psb_op_t *op);
 
 static inline psb_op_t *psb_op_of(psc_link_t *link)

@@ -1,4 +1,5 @@
-/* How a Request reports its completion, with the methods that futures have. */
+/* The methods by which a Request reports its completion, named as those of
+ * futures. */
 #include "outcome.h"
 
 #include "args.h"
@@ -14,7 +15,8 @@ PyObject *psb_request_done(psb_request_t *self, PyObject *unused)
     Py_RETURN_TRUE;
 }
 
-/* Returns whether the request was cancelled, or -1 with an exception. */
+/* Returns whether the request was cancelled (1 or 0), or -1 with an
+ * exception. */
 static int request_was_cancelled(psb_request_t *self)
 {
     psb_state_t *state = self->op.worker->state;
@@ -35,7 +37,8 @@ PyObject *psb_request_cancelled(psb_request_t *self, PyObject *unused)
     return cancelled < 0 ? NULL : PyBool_FromLong(cancelled);
 }
 
-/* Returns the error of a completed request, or None; raises Cancelled. */
+/* Returns the error of a completed request, or None if it has succeeded. Raises
+ * Cancelled if it was cancelled. */
 static PyObject *request_error(psb_request_t *self)
 {
     int cancelled = request_was_cancelled(self);
@@ -83,8 +86,8 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
 
         if (!list)
             return NULL;
-        /* The request may have finished meanwhile: making an object may run
-         * code. */
+        /* The request may have finished meanwhile: making the list may run
+         * Python code. */
         if (self->op.finished) {
             Py_DECREF(list);
             return psb_request_on_done(self, fn);
@@ -96,9 +99,9 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
     Py_RETURN_NONE;
 }
 
-/* Returns a call-back that runs fn in the event loop of this thread, or fn if
- * the thread has none. asyncio is not imported for this, because the import
- * takes long: without it there is no loop. */
+/* Returns a call-back that runs fn in the event loop of this thread, or returns
+ * fn if the thread has no event loop. asyncio is not imported for this, because
+ * the import takes long: if it was not imported there is no loop. */
 static PyObject *request_callback(psb_request_t *self, PyObject *fn)
 {
     psb_state_t *state = self->op.worker->state;

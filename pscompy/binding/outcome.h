@@ -1,4 +1,4 @@
-/* Methods of Request about its completion, as futures have them. */
+/* Methods of Request that report its completion, as futures have them. */
 #pragma once
 
 #include "request_life.h"

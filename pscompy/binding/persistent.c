@@ -1,6 +1,6 @@
 /* The type PersistentRequest: an operation that is described once and started
  * many times. A start neither creates an object nor looks up buffer, peer and
- * tag. */
+ * tag again. */
 #include "persistent.h"
 
 #include "request_life.h"
@@ -9,7 +9,8 @@
 typedef struct psb_persistent {
     psb_request_t request;
     psb_call_t call;
-    PyObject *connection; /* keeps call.connection, or NULL */
+    /* the reference that keeps call.connection alive, or NULL */
+    PyObject *connection;
 } psb_persistent_t;
 
 PyObject *psb_call_init(psb_call_t *call)

@@ -1,17 +1,20 @@
-/* A World of some of the ranks of another numbers them anew. The core knows a
- * connection by its first number; Status.source is the new one. */
+/* A World that has some of the ranks of another World numbers them anew. The
+ * core knows a connection by its rank in the first World; Status.source is the
+ * rank in the new one. */
 #include "rank_map.h"
 
 #include "args.h"
 
 #define BASE                                                                   \
-    0x3fffu /* the bits of a World's context; those of its objects             \
-               have higher bits, too */
+    0x3fffu /* the bits of a World's context (the number that separates its    \
+               messages); the context for its objects has higher bits, too */
 
 struct psb_numbering {
     psb_numbering_t *next;
     uint32_t context;
-    int n, ranks[]; /* new numbers by first number; -1: no member */
+    /* ranks[r] is the new number of the rank r of the first World, or -1 if r
+     * is not in the new World */
+    int n, ranks[];
 };
 
 int psb_worker_rank(const psb_worker_t *self, uint16_t context, int rank)
@@ -23,7 +26,8 @@ int psb_worker_rank(const psb_worker_t *self, uint16_t context, int rank)
     return it && rank < it->n ? it->ranks[rank] : rank;
 }
 
-/* Converts a sequence of ranks to an array. Returns NULL with an exception. */
+/* Converts a sequence of ranks to an array; *highest_p becomes the highest
+ * rank. Returns NULL with an exception. */
 static int *numbering_ranks(PyObject *sequence, Py_ssize_t n, int *highest_p)
 {
     int *ranks = PyMem_Calloc((size_t)n + 1, sizeof *ranks);

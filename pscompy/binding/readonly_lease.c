@@ -1,15 +1,17 @@
-/* Arrays that are lent are read-only until the last loan of them has ended. */
+/* Leases: a numpy array that is lent is read-only until the last send that
+ * lends it has completed. */
 #include "readonly_lease.h"
 
 #include "array.h"
 
 struct psb_lease {
-    psb_lease_t *next, **prev; /* in the state's list of leases */
+    /* links in psb_state_t.leases, the list of all leases */
+    psb_lease_t *next, **prev;
     PyObject *array;
     unsigned loans;
 };
 
-/* Returns the lease of an array that is lent already, or NULL. */
+/* Returns the lease of an array that is already lent, or NULL. */
 static psb_lease_t *lease_find(psb_state_t *state, PyObject *array)
 {
     psb_lease_t *lease = state->leases;

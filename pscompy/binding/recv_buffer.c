@@ -1,13 +1,14 @@
-/* The type Room. A message that does not fit into one gets its own memory. */
+/* The type Room, memory for one short message. A message that does not fit into
+ * a Room gets memory of its own. */
 #include "recv_buffer.h"
 
 #define ROOM_BYTES 1024
-/* Most posted receives that have a room at a time. Without this limit a program
- * that posts very many receives would take memory that it may not need. */
+/* Most Rooms that posted receives have at a time. Without this limit a program
+ * that posts very many receives would use memory that it may not need. */
 #define ROOMS_OUT_MAX 256u
 
 typedef struct psb_room {
-    PyObject_HEAD Py_ssize_t nbytes; /* length of the message in it */
+    PyObject_HEAD Py_ssize_t nbytes; /* length of the message in `bytes` */
     char bytes[ROOM_BYTES];
 } psb_room_t;
 
@@ -24,7 +25,7 @@ PyObject *psb_room_take(psb_worker_t *worker)
     if (room)
         worker->n_rooms_out++;
     else
-        PyErr_Clear(); /* the message gets memory of its own */
+        PyErr_Clear(); /* the message then gets memory of its own */
     return room;
 }
 

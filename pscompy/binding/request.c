@@ -1,4 +1,4 @@
-/* The type Request: what a program sees of a posted operation. */
+/* The type Request: a posted operation, as a program sees it. */
 #include "types.h"
 
 #include "args.h"
@@ -11,7 +11,8 @@
 
 #include <structmember.h>
 
-/* The body of wait() and result(). */
+/* Does what the methods wait() and result() have in common: waits for the
+ * request until a deadline. */
 static PyObject *request_wait_until(psb_request_t *self,
                                     const psb_signature_t *signature,
                                     PyObject *const *args, Py_ssize_t n_args,
@@ -98,8 +99,8 @@ static PyObject *request_get_status(psb_request_t *self, void *closure)
     return status;
 }
 
-/* asyncio reads the attribute _asyncio_future_blocking before it makes a task
- * of an awaitable. */
+/* The getter of _asyncio_future_blocking. asyncio reads this attribute before
+ * it makes a task of an awaitable. */
 static PyObject *request_get_blocking(psb_request_t *self, void *closure)
 {
     (void)closure;
@@ -134,16 +135,18 @@ static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
     Py_VISIT(self->op.origin);
     Py_VISIT(self->op.memory);
     Py_VISIT(self->outcome);
-    Py_VISIT(self->callbacks); /* or self->status, in the same place */
+    Py_VISIT(self->callbacks); /* or self->status, which is in the same place (a
+                                  union) */
     return psb_buffers_traverse(&self->op.buffers, visit, arg);
 }
 
-/* Clears all references but that to the worker, which dealloc needs. */
+/* Clears all references except op.worker, which request_dealloc() needs. */
 static int request_clear(psb_request_t *self)
 {
     Py_CLEAR(self->op.origin);
     Py_CLEAR(self->outcome);
-    Py_CLEAR(self->callbacks); /* or self->status, in the same place */
+    /* or self->status, which is in the same place (a union) */
+    Py_CLEAR(self->callbacks);
     return 0;
 }
 

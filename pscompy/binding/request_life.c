@@ -1,5 +1,5 @@
-/* Requests from start to completion. If the program drops a request that is in
- * flight, the finalizer adds a reference for the core, so that the request and
+/* Requests from start to completion. If the program drops its last reference to
+ * a request in flight, the finalizer adds a reference, so that the request and
  * its buffers live until the operation completes. */
 #include "request_life.h"
 
@@ -10,7 +10,8 @@
 
 /* ---- start ---- */
 
-/* Moves *op into a new Request, which owns worker and origin from then on. */
+/* Moves *op into a new Request, which has references to the op's worker and
+ * origin from then on. */
 static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
 {
     psb_request_t *self;
@@ -36,8 +37,9 @@ static void request_refer_to_self(psb_request_t *self)
     Py_INCREF(self);
 }
 
-/* Python calls the finalizer of an object only once. A request that is started
- * again after that keeps itself alive by a reference of its own. */
+/* Marks the request as in flight. Python calls the finalizer of an object only
+ * once, so a request whose finalizer has run and that is started again keeps
+ * itself alive by a reference of its own. */
 static void request_begin(psb_request_t *self)
 {
     self->op.in_flight = true;
@@ -45,7 +47,8 @@ static void request_begin(psb_request_t *self)
         request_refer_to_self(self);
 }
 
-/* Drops the reference that was held for the core; the caller has another. */
+/* The operation has completed: drops the reference that the request holds to
+ * itself, if any. The caller has another reference. */
 static void request_end(psb_request_t *self)
 {
     if (!self->op.in_flight)
@@ -60,9 +63,10 @@ static void request_end(psb_request_t *self)
     }
 }
 
-/* A task that asyncio made of a request, and that was cancelled before its
- * first step, has not begun to await the request. The request is withdrawn
- * here, as by a cancelled await, unless the program has seen its completion. */
+/* Called for a task that asyncio made of the request, if the task was cancelled
+ * before its first step, so that it has not begun to await the request.
+ * Withdraws the request, as a cancelled await does, unless the program has seen
+ * its completion. */
 static void request_withdraw(psb_request_t *self)
 {
     PyObject *later;
@@ -87,7 +91,8 @@ void psb_request_finalize(PyObject *object)
     psb_raised_restore(raised);
 }
 
-/* Starts the operation. Returns -1 with an exception if nothing was started. */
+/* Starts the operation. Returns -1 with an exception if it could not be
+ * started. */
 static int request_launch(psb_request_t *self, psb_call_t *call)
 {
     request_begin(self);
@@ -120,7 +125,7 @@ PyObject *psb_request_post(psb_call_t *call, psb_op_t *op)
     return (PyObject *)self;
 }
 
-/* Completes the request with the value None. */
+/* Sets the request to completed, with the value None. */
 static void request_rest(psb_request_t *self)
 {
     Py_INCREF(Py_None);
@@ -164,7 +169,8 @@ void psb_request_adopt(psb_op_t *op)
         psb_op_link(&self->op);
         self->op.unnotified = true;
         self->op.worker->n_unnotified++;
-        self->op.self_reference = true; /* keeps the reference of request_new */
+        /* the request keeps the reference that request_new returned */
+        self->op.self_reference = true;
     } else { /* no memory: leak the buffers, which are still in use */
         PyErr_Clear();
         psb_op_unlink(op);
@@ -186,7 +192,7 @@ void psb_request_call(psb_request_t *self, PyObject *callback)
     Py_XDECREF(result);
 }
 
-/* Runs the call-backs, and takes over the reference to their list. */
+/* Runs the call-backs in the list, and drops the reference to the list. */
 static void request_run_callbacks(psb_request_t *self, PyObject *callbacks)
 {
     for (Py_ssize_t i = 0; callbacks && i < PyList_GET_SIZE(callbacks); i++)
@@ -194,14 +200,15 @@ static void request_run_callbacks(psb_request_t *self, PyObject *callbacks)
     Py_XDECREF(callbacks);
 }
 
-/* The outcome of an operation as Python objects. */
+/* The outcome of an operation as Python objects, before request_store() stores
+ * it. */
 typedef struct harvest {
     PyObject *outcome, *status;
     bool failed;
 } harvest_t;
 
-/* Makes the outcome of a completed operation. This may run Python code, so
- * another thread may make the outcome meanwhile. */
+/* Makes the outcome of a completed operation. This may run Python code, during
+ * which another thread may make the outcome, too. */
 static harvest_t request_harvest(psb_request_t *self)
 {
     psc_status_t status = self->op.result.status;
@@ -223,8 +230,9 @@ static harvest_t request_harvest(psb_request_t *self)
     return harvest;
 }
 
-/* Stores the outcome; *callbacks_p becomes the list of call-backs to run.
- * Returns false if another thread has stored an outcome before. */
+/* Stores the outcome in the request; *callbacks_p becomes the list of
+ * call-backs to run. Returns false if another thread has already stored an
+ * outcome. */
 static bool request_store(psb_request_t *self, harvest_t harvest,
                           PyObject **callbacks_p)
 {
@@ -233,7 +241,8 @@ static bool request_store(psb_request_t *self, harvest_t harvest,
         Py_XDECREF(harvest.status);
         return false;
     }
-    if (harvest.outcome) { /* an event has its outcome already */
+    /* NULL for an event, which has its outcome already */
+    if (harvest.outcome) {
         self->outcome = harvest.outcome;
         self->op.failed = harvest.failed;
     }
@@ -243,7 +252,8 @@ static bool request_store(psb_request_t *self, harvest_t harvest,
     return true;
 }
 
-/* True if the message of a receive may still have to go back to the queue. */
+/* Returns true if the message of a completed receive may still have to go back
+ * to the queue of arrived messages. */
 static bool request_keeps_memory(const psb_request_t *self)
 {
     return psb_op_receives(&self->op) && !self->op.seen &&
@@ -306,7 +316,8 @@ bool psb_request_complete(psb_request_t *self, PyObject *value, PyObject *error,
     if (self->op.worker->core)
         self->op.worker->api->event_complete(self->op.core, status);
     else
-        psb_request_abandon(self, status); /* the core has ended */
+        /* the core's worker has ended, so it cannot report the completion */
+        psb_request_abandon(self, status);
     return true;
 }
 
@@ -327,8 +338,8 @@ PyObject *psb_request_result(psb_request_t *self)
         psb_request_mark_seen(self);
     if (!self->op.failed)
         return Py_NewRef(self->outcome);
-    /* The same exception may be raised again; its old traceback is useless
-     * and would grow. */
+    /* The same exception may be raised several times; the traceback of an
+     * earlier time is useless and would grow. */
     PyException_SetTraceback(self->outcome, Py_None);
     PyErr_SetObject((PyObject *)Py_TYPE(self->outcome), self->outcome);
     return NULL;

@@ -4,11 +4,13 @@
 #include "op.h"
 
 typedef struct psb_request {
-    PyObject_HEAD psb_op_t op; /* owns its worker and origin */
-    PyObject *outcome; /* the value; the exception if op.failed */
+    /* the Request owns references to op.worker and op.origin */
+    PyObject_HEAD psb_op_t op;
+    PyObject *outcome; /* the result, or the exception if op.failed */
     union {
-        PyObject *callbacks; /* until op.finished: a list, or NULL */
-        PyObject *status;    /* afterwards: a Status, or NULL */
+        /* until op.finished: a list of functions, or NULL */
+        PyObject *callbacks;
+        PyObject *status;    /* once op.finished: a Status, or NULL */
     };
 } psb_request_t;
 
@@ -19,33 +21,37 @@ static inline psb_request_t *psb_request_of(psb_op_t *op)
 
 /* ---- start ---- */
 
-/* Starts the op inside a new Request. */
+/* Starts the op inside a new Request, and returns the Request. */
 PyObject *psb_request_post(psb_call_t *call, psb_op_t *op);
-/* Creates a completed Request, which psb_request_restart() starts, for
- * persistent.c. */
+/* Returns a new Request in the state completed, for persistent.c.
+ * psb_request_restart() starts it. */
 psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op);
 int psb_request_restart(psb_request_t *self, psb_call_t *call);
-/* A blocking op on the stack that could not be withdrawn becomes a Request,
- * which keeps the buffers until the core releases them. */
+/* Moves a blocking op that could not be withdrawn from the stack into a
+ * Request. The Request keeps the buffers until the core releases them. */
 void psb_request_adopt(psb_op_t *op);
 
 /* ---- completion ---- */
 
 /* Returns true once the request has completed and its call-backs have run. */
 bool psb_request_advance(psb_request_t *self);
-/* Records that the program knows of the completion and may use the buffers. */
+/* Records that the program knows of the completion, so that it may use the
+ * buffers. */
 void psb_request_mark_seen(psb_request_t *self);
-/* Returns or raises the result of wait() for a completed request. */
+/* Returns or raises what wait() of a completed request returns or raises. */
 PyObject *psb_request_result(psb_request_t *self);
-/* Completes an event. Returns false if it has completed already. */
+/* Completes an event, a request of kind PSB_EVENT. Returns false if it has
+ * completed already. */
 bool psb_request_complete(psb_request_t *self, PyObject *value, PyObject *error,
                           psc_status_t status);
-/* Cancels the request; an exception that is being raised stays. Returns false
- * if the operation is still in flight. */
+/* Cancels the request; an exception that is being raised stays raised. Returns
+ * false if the operation is still in flight. */
 bool psb_request_withdraw(psb_request_t *self);
-/* Fails the request with `status`, CLOSED or FORKED: the worker has ended. */
+/* Fails the request with `status`, because its worker has ended: CLOSED (after
+ * close()) or FORKED (in a child process). */
 void psb_request_abandon(psb_request_t *self, psc_status_t status);
-/* Runs a call-back; its exceptions go to sys.unraisablehook. */
+/* Runs a call-back of the request; an exception that it raises goes to
+ * sys.unraisablehook. */
 void psb_request_call(psb_request_t *self, PyObject *callback);
 
 /* ---- the object's end ---- */

@@ -1,4 +1,5 @@
-/* The Python result of a completed operation: Status, memory, errors. */
+/* Converts the result of a completed operation to Python: a Status, memory, or
+ * an error. */
 #include "result.h"
 
 #include "array.h"
@@ -8,7 +9,7 @@
 #include "recv_buffer.h"
 
 /* Returns the value of Status.source. For a receive from one connection it is
- * that connection, even if that is not in use any more. */
+ * that Connection, even if the Connection is not in use any more. */
 static PyObject *value_source(psb_op_t *op, const psc_result_t *result)
 {
     PyTypeObject *type = op->worker->state->connection_type;
@@ -48,9 +49,9 @@ static bool value_like_last(const psc_result_t *last,
            last->nbytes == result->nbytes;
 }
 
-/* In a World the last Status is kept, and messages with equal results share it.
- * A Status outside a World is not kept, because it would keep the connection
- * that it names alive. */
+/* In a World the worker keeps the last Status, and messages with equal results
+ * share it. A Status outside a World is not kept, because it would keep the
+ * Connection in Status.source alive. */
 PyObject *psb_op_status(psb_op_t *op)
 {
     psb_worker_t *worker = op->worker;
@@ -73,7 +74,7 @@ PyObject *psb_op_status(psb_op_t *op)
     return worker->status_kept;
 }
 
-/* Returns the bytearray or Memory that holds the message. */
+/* Returns the bytearray or Memory into which the message was received. */
 static PyObject *value_fresh(psb_op_t *op)
 {
     const char *bytes = NULL;
@@ -92,8 +93,8 @@ static PyObject *value_fresh(psb_op_t *op)
     return fresh;
 }
 
-/* Returns the Room that holds a short message. The caller gives the Room back
- * to the worker. */
+/* Returns the Room (recv_buffer.h) that holds a short message. The caller gives
+ * the Room back to the worker. */
 static PyObject *value_room(psb_op_t *op)
 {
     PyObject *room = op->memory;

@@ -1,5 +1,5 @@
-/* Runs calls of Connection and World, which differ only in how they name the
- * peer. */
+/* Runs calls of Connection and Communicator, which differ only in how they name
+ * the peer. */
 #include "run.h"
 
 #include "completion.h"
@@ -40,7 +40,7 @@ static PyObject *call_block(psb_call_t *call, psb_op_t *op)
 }
 
 /* Withdraws the request, because the deadline has passed or a signal handler
- * has raised an exception, which stays set. */
+ * has raised an exception. The signal handler's exception stays raised. */
 static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome,
                               PyObject *timeout)
 {
@@ -49,7 +49,8 @@ static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome,
     if (outcome != PSB_TIMEOUT)
         return NULL;
     if (gone && request->op.result.status != PSC_ERR_CANCELLED)
-        return psb_request_result(request); /* completed just in time */
+        /* the operation completed before it could be withdrawn */
+        return psb_request_result(request);
     return psb_raise_timeout(&request->op, timeout,
                              gone ? NULL : (PyObject *)request);
 }
@@ -62,7 +63,8 @@ static PyObject *call_finish(psb_request_t *request, const psb_call_t *call)
                                : call_give_up(request, outcome, call->timeout);
 }
 
-/* Runs the call as a Request, because Timeout.request may have to name it. */
+/* Runs a blocking call as a Request, because the attribute `request` of a
+ * Timeout may have to name it. */
 static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
 {
     PyObject *posted = psb_request_post(call, op), *value;
@@ -74,8 +76,9 @@ static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
     return value;
 }
 
-/* Returns true if a Timeout of the call may leave an operation in flight: for a
- * call with a deadline, except probes, which can always be withdrawn. */
+/* Returns true if a Timeout of the call may leave an operation in flight. It
+ * may for a call with a deadline, except probes, which can always be
+ * withdrawn. */
 static bool call_may_be_late(const psb_call_t *call)
 {
     return call->deadline != PSC_FOREVER && call->kind != PSB_PROBE &&
@@ -176,8 +179,8 @@ PyObject *psb_call_iprobe(psb_call_t *call)
     return psb_op_value(&op);
 }
 
-/* improbe(): starts a receive without buffer, and withdraws it unless it
- * matches at once. */
+/* The method improbe(): starts a receive without buffer, and withdraws it
+ * unless it matches a message at once. */
 PyObject *psb_call_improbe(psb_call_t *call)
 {
     PyObject *value;

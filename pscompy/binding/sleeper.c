@@ -1,5 +1,5 @@
 /* The type Sleeper: a descriptor for a thread that sleeps outside the core, for
- * example in an event loop. core/api.h has the rule that wakes it. */
+ * example in an event loop. core/api.h says when the core wakes it. */
 #include "sleeper.h"
 
 #include "args.h"
@@ -10,7 +10,8 @@
 
 typedef struct psb_sleeper {
     PyObject_HEAD psb_worker_t *worker;
-    psc_sleeper_t *core; /* lives as long as this object, not as the worker */
+    /* released with this object, which may outlive the worker */
+    psc_sleeper_t *core;
 } psb_sleeper_t;
 
 PyObject *psb_sleeper_create(psb_worker_t *worker)

@@ -1,11 +1,12 @@
-/* Hands an operation to the core, with a function per kind. */
+/* Hands an operation to the core, with a function per kind of operation. */
 #include "start.h"
 
 #include "errors.h"
 #include "recv_buffer.h"
 
 #define START_SPIN_POLLS 40u
-/* Longer messages take too long to copy with the GIL held. */
+/* Longest message that may be copied with the GIL held; a longer one takes too
+ * long. */
 #define START_SPIN_BYTES (16u << 10)
 
 typedef psc_status_t (*starter_t)(psb_op_t *op, const psb_call_t *call,
@@ -36,8 +37,8 @@ static psc_recv_args_t start_recv_args(const psb_op_t *op,
                              .owner = owner};
 }
 
-/* Sends memory that is not contiguous. A long message is packed without the
- * GIL. */
+/* Sends memory that is not contiguous. A long message is copied into one piece
+ * without the GIL. */
 static psc_status_t start_send_strided(psb_op_t *op, const psb_call_t *call,
                                        const psc_send_args_t *args)
 {
@@ -84,7 +85,8 @@ static psc_status_t start_recv(psb_op_t *op, const psb_call_t *call,
 }
 
 /* Starts a receive into new memory. A short message arrives in the Room
- * (recv_buffer.h); the length of a longer one is learned first. */
+ * (recv_buffer.h). If the message is longer, the core tells its length first,
+ * and memory is allocated then. */
 static psc_status_t start_recv_new(psb_op_t *op, const psb_call_t *call,
                                    uint32_t flags, void *owner)
 {
@@ -184,7 +186,7 @@ static const starter_t starters[PSB_KINDS] = {
     [PSB_EVENT] = start_event,
 };
 
-/* Raises the error of a put or a get beyond the peer's region. */
+/* Raises the error of a put or a get that exceeds the peer's region. */
 static int start_out_of_bounds(const psb_op_t *op, const psb_call_t *call)
 {
     const psc_iov_t *iov = psb_buffers_iov(&op->buffers);

@@ -1,4 +1,4 @@
-/* Names that are imported when they are first needed. */
+/* Imports names when they are first needed. */
 #include "state.h"
 
 PyObject *psb_import_once(PyObject **slot_p, const char *module,

@@ -10,8 +10,8 @@
  *  - An operation that does not complete at once is a psb_op_t. Every op that
  *    the core knows is in its worker's list, so that closing the worker can
  *    complete it.
- *  - A file includes headers of lower floors only; tests/test_floors.py has
- *    the floors. */
+ *  - A file includes headers of lower floors (levels of dependency) only;
+ *    tests/test_floors.py has the floors. */
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -21,36 +21,41 @@
 
 #define PSB_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* For a method table: the usual flags, and a cast of the function. */
+/* For a method table: the usual flags of a method, and a cast of its
+ * function. */
 #define PSB_FAST (METH_FASTCALL | METH_KEYWORDS)
 #define PSB_FUNCTION(f) ((PyCFunction)(void (*)(void))(f))
 
 #define PSB_STATE_OBJECTS 22
 
 typedef struct psb_state {
-    const psc_api_t *api;     /* NULL before bind() */
-    struct psb_lease *leases; /* arrays that are lent */
+    const psc_api_t *api;     /* NULL before the module's function bind() */
+    struct psb_lease *leases; /* of arrays that are lent to receivers */
     union {
-        /* the references below, for the garbage collector */
+        /* all references below, in the same memory, for the garbage
+         * collector */
         PyObject *objects[PSB_STATE_OBJECTS];
         struct {
             PyTypeObject *worker_type, *connection_type, *communicator_type;
             PyTypeObject *request_type, *persistent_type, *message_type;
             PyTypeObject *memory_type, *room_type, *sleeper_type;
-            PyTypeObject *ended_type;  /* the iterator in await.c */
-            PyTypeObject *status_type; /* the argument of bind() */
+            PyTypeObject *ended_type; /* psb_ended_t, the iterator in await.c */
+            /* pscompy's Status, an argument of the module's function bind() */
+            PyTypeObject *status_type;
             /* Looked up on first use, see psb_import_once. */
-            PyObject *from_status;     /* pscompy.errors.from_status */
-            PyObject *cancelled_type;  /* pscompy.errors.Cancelled */
-            PyObject *operation;       /* pscompy.api.awaited.operation */
-            PyObject *timed_out;       /* pscompy.api.awaited.timed_out */
-            PyObject *await_request;   /* pscompy.api.aio.await_request */
-            PyObject *loop_callback;   /* pscompy.api.aio.loop_callback */
-            PyObject *array_view;      /* pscompy.api.arrays.view */
-            PyObject *dumps, *loads;   /* pickle.dumps, pickle.loads */
-            PyObject *dumps_names; /* keyword names of the call of dumps */
-            PyObject *leave; /* append() of an empty list, kept for the next
-                                call of dumps; NULL while one uses it */
+            PyObject *from_status; /* pscompy.errors.from_status */
+            PyObject *cancelled_type; /* pscompy.errors.Cancelled */
+            PyObject *operation; /* pscompy.api.awaited.operation */
+            PyObject *timed_out; /* pscompy.api.awaited.timed_out */
+            PyObject *await_request; /* pscompy.api.aio.await_request */
+            PyObject *loop_callback; /* pscompy.api.aio.loop_callback */
+            PyObject *array_view; /* pscompy.api.arrays.view */
+            PyObject *dumps, *loads; /* pickle.dumps, pickle.loads */
+            /* tuple of the keyword names with which pickle.dumps is called */
+            PyObject *dumps_names;
+            /* append() of an empty list, kept for the next call of
+             * pickle.dumps; NULL while a call uses it */
+            PyObject *leave;
         };
     };
 } psb_state_t;
@@ -58,7 +63,8 @@ typedef struct psb_state {
 _Static_assert(sizeof(psb_state_t) == (2 + PSB_STATE_OBJECTS) * sizeof(void *),
                "`objects` are all references");
 
-/* *slot_p becomes module.name on first use, because asyncio and the error
- * classes take time to import. A borrowed reference, or NULL with an error. */
+/* Returns *slot_p, which becomes module.name on first use, because asyncio and
+ * the error classes take time to import. Returns a borrowed reference, or NULL
+ * with an error. */
 PyObject *psb_import_once(PyObject **slot_p, const char *module,
                           const char *name);

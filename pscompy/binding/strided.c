@@ -1,10 +1,10 @@
-/* From the shape and strides of the buffer protocol to the fewest dimensions of
- * the longest runs. */
+/* Converts the shape and strides of the buffer protocol to a psc_layout_t,
+ * which has as few dimensions and as long contiguous runs as possible. */
 #include "strided.h"
 
-/* Fills in the layout of a view. Dimensions of one element are left out; those
- * that continue each other are joined. `end` is the end of the room for
- * dimensions. */
+/* Fills in the layout of a view. Dimensions of one element are left out;
+ * dimensions that together have one stride are joined into one. `end` is the
+ * end of the memory for the dimensions. */
 static void layout_fill(psc_layout_t *layout, psc_dim_t *end,
                         const Py_buffer *view)
 {
@@ -33,8 +33,8 @@ static uint64_t layout_step(const psc_dim_t *dim)
     return (uint64_t)(dim->stride < 0 ? -dim->stride : dim->stride);
 }
 
-/* Returns the dimension with the shortest stride of those whose bit in `taken`
- * is not set. */
+/* Among the dimensions whose bit in `taken` is not set, returns the one with
+ * the shortest stride. */
 static size_t layout_shortest(const psc_layout_t *layout, uint64_t taken)
 {
     size_t found = layout->n_dims;
@@ -48,8 +48,9 @@ static size_t layout_shortest(const psc_layout_t *layout, uint64_t taken)
     return found;
 }
 
-/* Returns true if elements may share memory: unless each dimension strides over
- * all that shorter strides reach, as in every part of an array. */
+/* Returns true if elements may share memory. They do not if each stride is
+ * longer than the distance that all shorter strides span together, as in every
+ * part of an array. */
 static bool layout_overlaps(const psc_layout_t *layout)
 {
     uint64_t reach = layout->run, taken = 0;

@@ -1,9 +1,10 @@
-/* The memory of a buffer that is not contiguous, as the core describes it. */
+/* The layout (shape and strides) of a buffer that is not contiguous, in the
+ * form that the core uses. */
 #pragma once
 
 #include "worker.h"
 
 /* The layout of a view that is not C-contiguous; free it with PyMem_Free.
- * Returns NULL with MemoryError, or with BufferError if it is to be written and
- * elements share memory. */
+ * Returns NULL with MemoryError, or with BufferError if `writable` and elements
+ * share memory. */
 psc_layout_t *psb_layout_new(const Py_buffer *view, bool writable);

@@ -1,7 +1,9 @@
-/* Describes awaited operations in words, by pscompy/api/awaited.py. */
+/* Describes awaited operations in words, for messages of errors; the words are
+ * made in pscompy/api/awaited.py. */
 #include "timeout.h"
 
-/* The switch has no default, so that the compiler reports a missing kind. */
+/* Returns the name of a kind of operation. The switch has no default, so that
+ * the compiler reports a missing kind. */
 static const char *kind_name(psb_kind_t kind)
 {
     switch (kind) {

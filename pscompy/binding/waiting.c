@@ -22,7 +22,8 @@ static int64_t wait_left(int64_t deadline)
 /* Blocks once, for a caller that has just checked the requests and keeps them
  * alive. Signals are handled first, so that a message that has arrived is
  * delivered before Ctrl-C is raised. With a sleeper, which allows one request,
- * the thread stands in for the program. */
+ * the thread stands in for the program: it polls only while no other thread
+ * does. */
 static psb_outcome_t wait_step(psb_worker_t *worker, psc_sleeper_t *sleeper,
                                psc_request_t *const *requests, size_t n,
                                psc_wait_mode_t mode, int64_t deadline)
@@ -55,7 +56,7 @@ static psb_outcome_t wait_step(psb_worker_t *worker, psc_sleeper_t *sleeper,
 /* ---- one operation ---- */
 
 /* Raises Closed, and returns true, if another thread has closed the connection
- * of a blocking send. */
+ * of this blocking send. */
 static bool op_left_behind(psb_op_t *op)
 {
     if (!psb_op_goes_out(op) || !op->target ||
@@ -91,7 +92,7 @@ psb_outcome_t psb_op_wait(psb_op_t *op, int64_t deadline)
 
     if (psb_op_advance(op))
         return PSB_DONE;
-    if (!op->polls) { /* psb_op_start has not polled */
+    if (!op->polls) { /* psb_op_start has not polled yet */
         worker->api->spin(worker->core, op->core, psb_op_polls(op));
         if (psb_op_advance(op))
             return PSB_DONE;
@@ -125,8 +126,8 @@ psb_outcome_t psb_request_stand_in(psb_request_t *self, psc_sleeper_t *sleeper,
     return psb_request_advance(self) ? PSB_DONE : PSB_TIMEOUT;
 }
 
-/* A signal handler that raises, or the deadline, withdraws an op that has not
- * begun. Any other op goes on as a Request. */
+/* If a signal handler raises, or the deadline passes, an op that has not begun
+ * is withdrawn. Any other op goes on inside a Request. */
 bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout)
 {
     psb_outcome_t outcome = op->done ? PSB_DONE : psb_op_wait(op, deadline);
@@ -137,7 +138,7 @@ bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout)
         psb_request_adopt(op);
     else if (outcome == PSB_TIMEOUT &&
              psb_op_result(op)->status != PSC_ERR_CANCELLED)
-        return true; /* completed just in time */
+        return true; /* the operation completed before it could be withdrawn */
     if (outcome == PSB_TIMEOUT)
         psb_raise_timeout(op, timeout, NULL);
     return false;
@@ -145,8 +146,9 @@ bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout)
 
 /* ---- several requests ---- */
 
-/* Returns the requests as a tuple. All must be of one session: waiting for one
- * session makes no progress of another, and alternating would have to poll. */
+/* Returns the requests as a tuple. All must be of one session: a wait for one
+ * session makes no progress of another, and a wait that alternates between
+ * sessions would have to poll. */
 static PyObject *wait_requests(psb_state_t *state, PyObject *iterable)
 {
     PyObject *tuple = PySequence_Tuple(iterable);
@@ -173,8 +175,8 @@ static PyObject *wait_requests(psb_state_t *state, PyObject *iterable)
     return tuple;
 }
 
-/* Waits for one request after the other; all requests make progress
- * meanwhile. */
+/* Waits for one request after the other; the core makes progress on all
+ * requests meanwhile. */
 static bool wait_until_all(PyObject *tuple, int64_t deadline, PyObject *timeout)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
@@ -213,8 +215,8 @@ PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline,
     return results;
 }
 
-/* Returns the index of the first request that has completed, or -1. Stores the
- * core's requests of all others in `requests`. */
+/* Returns the index of the first request that has completed, or -1 if none has.
+ * Stores the core's requests of the requests before it in `requests`. */
 static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
@@ -227,8 +229,8 @@ static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
     return -1;
 }
 
-/* Keeps the core's requests alive while this thread waits on them. change: 1
- * before the wait, -1 after it. */
+/* Keeps the core's requests alive while this thread waits for them. `change` is
+ * 1 before the wait and -1 after it. */
 static void wait_hold(PyObject *tuple, int change)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {

@@ -1,4 +1,4 @@
-/* The Worker object: one worker of the core as Python sees it. */
+/* The Worker object: a worker of the core, as Python sees it. */
 #pragma once
 
 #include "pscompy/transport/kit/list.h"
@@ -8,11 +8,13 @@
 
 typedef struct psb_numbering psb_numbering_t;
 
-/* Whether an await polls before it suspends; see await.c. */
+/* Whether an await polls before it suspends its task (await.c). */
 typedef struct psb_patience {
-    int64_t turn; /* when a task last yielded to the loop, or began to await
-                     without suspending; 0 after an await has suspended */
-    unsigned backoff; /* awaits that skip polling after a poll found nothing */
+    /* when a task last yielded to the loop, or began a series of awaits that do
+     * not suspend; 0 after an await has suspended its task */
+    int64_t turn;
+    /* how many awaits skip polling after the last poll found nothing */
+    unsigned backoff;
     unsigned skip; /* how many of the next awaits skip polling */
 } psb_patience_t;
 
@@ -20,18 +22,25 @@ typedef struct psb_worker {
     PyObject_HEAD psb_state_t *state;
     const psc_api_t *api;
     psc_worker_t *core;
-    psc_status_t status; /* PSC_OK; CLOSED or FORKED once it has ended */
-    psc_list_t ops; /* psb_op_t that the core knows */
-    unsigned n_unnotified; /* requests that complete without notification */
-    unsigned n_inside; /* threads in a call of the core without the GIL */
-    unsigned n_draining; /* calls of psb_worker_drain, nested or not */
+    /* PSC_OK; PSC_ERR_CLOSED or PSC_ERR_FORKED once the worker has ended */
+    psc_status_t status;
+    psc_list_t ops; /* list of the psb_op_t that the core knows */
+    /* requests whose completion the core does not report
+     * (psb_op_t.unnotified) */
+    unsigned n_unnotified;
+    /* threads that are in a call of the core without the GIL */
+    unsigned n_inside;
+    /* calls of psb_worker_drain that are running, in any thread */
+    unsigned n_draining;
     psb_patience_t patience;
-    PyObject *connections; /* id -> Connection, for connections in use */
-    PyObject *handlers; /* id -> handler of active messages */
-    PyObject *status_kept; /* the Status made last in a World, or NULL */
-    psc_result_t status_result; /* the result that status_kept shows */
-    PyObject *rooms[PSB_ROOMS_KEPT]; /* free Rooms, see recv_buffer.h */
-    unsigned n_rooms; /* how many rooms are free */
-    unsigned n_rooms_out; /* how many rooms are in use */
+    /* id -> Connection, from Worker.retain() to Worker.release() */
+    PyObject *connections;
+    PyObject *handlers; /* dictionary: id -> handler of active messages */
+    /* the Status that was made last in a World, or NULL (result.c) */
+    PyObject *status_kept;
+    psc_result_t status_result; /* the result from which status_kept was made */
+    PyObject *rooms[PSB_ROOMS_KEPT]; /* Rooms that are free (recv_buffer.h) */
+    unsigned n_rooms; /* number of Rooms in `rooms` */
+    unsigned n_rooms_out; /* number of Rooms that receives have taken */
     psb_numbering_t *numberings;
 } psb_worker_t;

@@ -1,4 +1,4 @@
-/* The end of a Worker: close(), and forked() in a child process. */
+/* Ends a Worker: close(), and forked() in a child process. */
 #include "worker_end.h"
 
 #include <time.h>
@@ -6,8 +6,8 @@
 #include "completion.h"
 #include "request_life.h"
 
-/* Completes operations that the core does not know any more. If `reached`, a
- * peer may still write into their buffers, so the buffers are leaked. */
+/* Completes all operations of a worker that has ended. If `reached` is set, a
+ * peer may still write into their buffers, so the buffers are never freed. */
 static void worker_abandon_ops(psb_worker_t *self, bool reached)
 {
     while (!psc_list_empty(&self->ops)) {
@@ -39,9 +39,9 @@ static void worker_harvest_ops(psb_worker_t *self)
     }
 }
 
-/* Waits until no thread is inside the core. Threads there read `status` when
- * they are woken. A thread that read it just before, and has not begun to wait
- * yet, is woken by the next round. */
+/* Waits until no thread is inside the core. These threads read `status` when
+ * they are woken. A thread that has read `status` just before it changed, and
+ * has not begun to wait yet, is woken by the next turn of this loop. */
 static int worker_wait_for_leavers(psb_worker_t *self)
 {
     static const struct timespec pause = {.tv_nsec = 1000000};
@@ -66,7 +66,7 @@ PyObject *psb_worker_close(psb_worker_t *self, PyObject *destroy)
     self->status = PSC_ERR_CLOSED;
     if (worker_wait_for_leavers(self) < 0)
         return NULL;
-    if (self->core == NULL) /* another thread has closed the worker */
+    if (self->core == NULL) /* another thread has closed the worker meanwhile */
         Py_RETURN_FALSE;
     worker_harvest_ops(self);
     result = PyObject_CallNoArgs(destroy);

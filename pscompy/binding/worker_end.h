@@ -1,4 +1,4 @@
-/* Methods that end a Worker. */
+/* Methods of Worker that end the worker. */
 #pragma once
 
 #include "worker.h"

@@ -1,4 +1,4 @@
-/* The type Worker: one worker of the core as Python sees it, and its end. */
+/* The type Worker: a worker of the core, as Python sees it. */
 #include "types.h"
 
 #include "args.h"
@@ -112,7 +112,7 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     return psb_request_post(&call, &op);
 }
 
-/* Returns true for an operation that a thread or a task waits for. */
+/* Returns true for an operation that a thread or an asyncio task waits for. */
 static bool worker_op_awaited(psb_op_t *op)
 {
     return op->waiters > 0 || (op->in_request && op->awaits > 0);

@@ -1,4 +1,5 @@
-"""Declarations of a plug-in: its transport, and the carrier that a worker opens."""
+"""Declarations of a plug-in: its Transport, and the Carrier, a transport prepared for one
+worker."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class Relay(Protocol):
         """Returns True if the place should be reached through the relay and not directly."""
 
     def dial(self, place: str, done: Dialed) -> Callable[[], object]:
-        """Connect to a place, then call `done`. Returns a function that cancels the attempt."""
+        """Connect to a place that `listen` of the peer has returned, then call `done`. Returns a
+        function that cancels the attempt."""
 
 
 class Carrier(NamedTuple):
@@ -102,7 +104,8 @@ class Transport(NamedTuple):
         than `seconds`."""
         if self.python is None:
             return self.carry(settings)
-        from pscompy.transport.python.pump import Pump  # late: loads the compiled extension
+        # imported only here: it loads the compiled extension
+        from pscompy.transport.python.pump import Pump
 
         parsers = {var.name: var.parser for var in self.variables}
         values = {setting.name: parsers[setting.name](setting.text) for setting in settings}

@@ -33,7 +33,8 @@
 
 #define PSC_TRANSPORT_ABI 8u
 
-#define PSC_TOKEN_SIZE 32u       /* one-time secret that opens a lane */
+/* one-time secret by which the two ends of a lane know each other */
+#define PSC_TOKEN_SIZE 32u
 #define PSC_ADDRESS_MAX 1024u    /* longest endpoint address, bytes */
 #define PSC_RKEY_MAX 128u        /* longest packed remote key, bytes */
 #define PSC_AM_HEADER_MAX 64u    /* longest active-message header, bytes */
@@ -68,7 +69,8 @@
 /* reaches only processes in other modules of a modular supercomputer */
 #define PSC_CAP_MODULES 0x2000ull
 /* implements expose, conceal, exposed and claim: a sender sees the posted
- * receives of its peer, and takes one for its message */
+ * receives of its peer, and takes one, so that its message is copied into the
+ * buffer of this receive directly */
 #define PSC_CAP_EXPOSE 0x4000ull
 
 /* ---- shared structures ------------------------------------------------- */
@@ -88,9 +90,8 @@ struct psc_comp {
 typedef struct psc_transport_ops psc_transport_ops_t;
 typedef struct psc_upcalls psc_upcalls_t;
 
-/* The first member of every transport's own interface structure. `up` and
- * `user` are set by the transport in `open` and `ep_create` from its
- * arguments. */
+/* The first member of every transport's own interface structure. `open` sets
+ * `up` and `user` to those in its arguments. */
 typedef struct psc_iface {
     const psc_transport_ops_t *ops;
     const psc_upcalls_t *up;
@@ -105,7 +106,8 @@ typedef struct psc_ep {
 /* a registered region, defined by the transport */
 typedef struct psc_mem psc_mem_t;
 typedef struct psc_rkey psc_rkey_t; /* an unpacked remote key */
-/* a receive buffer that the protocol may hold */
+/* a receive buffer of the transport, which the protocol may keep after
+ * am_recv */
 typedef struct psc_desc psc_desc_t;
 
 #define PSC_SEGMENT_ID_SIZE 16u
@@ -127,8 +129,9 @@ struct psc_map {
     size_t len;
     uint32_t refs; /* initially 1; see psc_map_hold and psc_map_drop */
     void (*destroy)(psc_map_t *self);
-    /* Replaces these bytes of the mapping by a private copy: the peer may then
-     * overwrite its own bytes, and readers in this process see no change. */
+    /* Replaces `len` bytes of the mapping, from `offset` on, by a private copy:
+     * the peer may then overwrite its own bytes, and readers in this process
+     * see no change. */
     psc_status_t (*keep)(psc_map_t *self, uint64_t offset, size_t len);
 };
 
@@ -163,11 +166,11 @@ typedef struct psc_counted {
 typedef struct psc_open_params {
     uint32_t abi; /* PSC_TRANSPORT_ABI of the core */
     uint32_t worker; /* index of the worker in its session */
-    /* index of the path in the fabric; 0 unless the first interface has
-     * reported more paths */
+    /* index of the path of the fabric that the interface uses; 0 unless the
+     * first interface has reported more paths (psc_iface_attr.paths) */
     uint32_t path;
     const psc_upcalls_t *up;
-    void *user; /* returned in psc_iface.user */
+    void *user; /* `open` stores it in psc_iface.user, for the core */
     const psc_setting_t *settings;
     uint32_t n_settings;
     /* buffer of PSC_REASON_MAX bytes, in which `open` writes why it failed, and
@@ -183,28 +186,30 @@ typedef struct psc_iface_attr {
     size_t max_short; /* header + payload of am_short, bytes */
     size_t max_bcopy; /* header + payload of am_bcopy; at least 1 KiB */
     size_t max_zcopy; /* payload of one am_zcopy */
-    size_t min_zcopy; /* for shorter payloads a copy is cheaper */
+    size_t min_zcopy; /* for shorter payloads am_bcopy takes less time */
     size_t max_iov; /* pieces in one am_bcopy or am_zcopy; at least 8 */
     size_t max_put; /* bytes in one put */
     size_t max_get; /* bytes in one get */
     size_t reg_align; /* alignment that registration prefers */
-    double latency_ns; /* one way, small message */
+    double latency_ns; /* time of a small message, one way */
     double overhead_ns; /* processor time per operation */
     double bandwidth; /* bytes per second, put or zcopy */
-    double copy_bandwidth; /* bytes per second, one bcopy through the ring */
-    /* bytes of an am_bcopy after which its receiver begins to copy; 0: all */
+    double copy_bandwidth; /* bytes per second of payload sent by am_bcopy */
+    /* the receiver of an am_bcopy begins to copy when this many of its bytes
+     * have arrived; 0: when all have */
     size_t pipeline;
     double reg_ns; /* cost of registering one region */
     /* 1 if `open` has measured bandwidth, copy_bandwidth and reg_ns; the core
      * corrects them by the times of messages */
     uint32_t measured;
     double poll_ns; /* cost of one `progress` that finds no event */
-    uint32_t max_eps; /* 0: no limit */
+    uint32_t max_eps; /* most endpoints of the interface; 0: no limit */
     /* number of paths that can be opened, each as an interface of its own;
      * together they carry one connection */
     uint32_t paths;
-    /* number of the rail that this path uses; lanes join equal rails only.
-     * Below 65536, and 0 if there is only one path */
+    /* number of the rail (the network of several to which this path belongs); a
+     * lane connects only paths with equal numbers. Below 65536, and 0 if there
+     * is only one path */
     uint32_t rail;
 } psc_iface_attr_t;
 /* CDEF END */
@@ -246,7 +251,7 @@ typedef struct psc_am {
 typedef struct psc_dest {
     psc_iov_t *iov; /* owned by the protocol, valid until am_end */
     size_t n_iov;
-    void *cookie; /* returned in am_end */
+    void *cookie; /* passed to am_end */
 } psc_dest_t;
 
 /* Match bits, from high to low: context 16, source 16, mark 1, tag 31. The
@@ -264,7 +269,9 @@ typedef struct psc_tag_recv {
     uint64_t match;
     uint64_t ignore; /* bits that need not match */
     psc_iov_t buffer;
-    void *posted; /* owned by the transport, from tag_post to done */
+    /* the transport's own state of the receive, from tag_post until `done` is
+     * called */
+    void *posted;
     /* identifies the message if `done` is called with UNSUPPORTED */
     uint32_t number;
     /* Called from progress when the message is in the buffer. `bits` are its
@@ -277,31 +284,35 @@ typedef struct psc_tag_recv {
                  size_t len);
 } psc_tag_recv_t;
 
-/* most receives that one endpoint exposes at once */
+/* most receives that one endpoint exposes to its peer at a time */
 #define PSC_EXPOSED_MAX 32u
 
-/* A receive that the peer can see and take (PSC_CAP_EXPOSE). */
+/* A receive that is exposed to the peer (PSC_CAP_EXPOSE): the peer can see it,
+ * and take it for a message, which is copied into the buffer directly. */
 typedef struct psc_exposed psc_exposed_t;
 struct psc_exposed {
     /* match bits without source bits, see PSC_TAG_CONTEXT_SHIFT */
     uint64_t match, ignore;
     psc_iov_t buffer; /* not empty */
-    /* owned by the transport from expose to conceal or landed */
+    /* the transport's number of the receive, from expose until conceal succeeds
+     * or `landed` is called */
     uint32_t entry;
     /* Called from progress: the peer has taken the receive for a message with
-     * these bits and this length, which may exceed the buffer's. All that the
-     * peer had sent before on this endpoint has been delivered. */
+     * these match bits and this length, which may exceed the buffer's. All that
+     * the peer had sent before on this endpoint has been delivered. */
     void (*taken)(psc_exposed_t *self, uint64_t bits, uint64_t len);
-    /* Called from progress, also after ep_close, and without `taken` before if
-     * the peer's report that it took the receive did not arrive. From now on
-     * nobody accesses the buffer. With PSC_OK the message is in the buffer. */
+    /* Called from progress, also after ep_close: the transfer into the buffer
+     * has ended, and nobody accesses the buffer any more. `taken` was not
+     * called before if the peer's report that it took the receive did not
+     * arrive. With PSC_OK the message is in the buffer. */
     void (*landed)(psc_exposed_t *self, psc_status_t status);
 };
 
-/* A receive that the peer exposes, as this side sees it. */
+/* A receive that the peer exposes to us, as the function `exposed` stores
+ * it. */
 typedef struct psc_sighted {
     uint32_t entry;
-    /* ascends in the order in which receives were exposed */
+    /* ascends in the order in which the peer has exposed its receives */
     uint64_t generation;
     uint64_t match, ignore;
 } psc_sighted_t;
@@ -314,8 +325,8 @@ struct psc_upcalls {
 
     /* A whole message has arrived. It is invalid after return, unless desc is
      * set and the upcall returns PSC_INPROGRESS: then the protocol holds the
-     * buffer and calls ops->desc_release later; the slot's credit is returned
-     * only then. */
+     * buffer and calls ops->desc_release later. Only then does the peer get
+     * back the credit for this buffer. */
     psc_status_t (*am_recv)(psc_ep_t *ep, const psc_am_t *am);
 
     /* The header of a message has arrived; its payload of len bytes follows.
@@ -344,22 +355,23 @@ struct psc_upcalls {
     void (*tag_unexpected)(psc_ep_t *ep, uint64_t bits, const void *payload,
                            size_t len);
 
-    /* holding is 1 if bytes that am_short or am_bcopy took are still queued
-     * here, because the fabric had no room, and 0 when the last of them has
-     * been sent. The event descriptor becomes readable when there is room, and
-     * the core ensures that some thread then calls progress, even if the
-     * program makes no further call. Called once per change; like log, it may
-     * be called from any function. */
+    /* `holding` is 1 if bytes that am_short or am_bcopy took are still queued
+     * in the transport, because the fabric had no room, and 0 when the last of
+     * them has been sent. The event descriptor becomes readable when there is
+     * room, and the core ensures that some thread then calls progress, even if
+     * the program makes no further call. Called once per change; like log, it
+     * may be called from any function. */
     void (*holding)(psc_iface_t *iface, int holding);
 
     /* TAG: no posted receive matched a message that tag_put sent. */
     void (*tag_missed)(psc_ep_t *ep, uint64_t bits, size_t len,
                        uint32_t number);
 
-    /* A rank of the job seems to ask for a connection (ep_call), and no
-     * endpoint here calls or has called this rank. The rank has not proved
-     * anything yet. PSC_OK: an endpoint has called the rank inside this upcall,
-     * or will do so later. Any other status: the call is refused. */
+    /* A rank of the job seems to ask for a connection by ep_call, and no
+     * endpoint of this interface was passed to ep_call for this rank. The rank
+     * has not proved its identity yet. PSC_OK: the core has called ep_call for
+     * this rank inside this upcall, or will do so later. Any other status: the
+     * transport refuses the connection. */
     psc_status_t (*rank_calls)(psc_iface_t *iface, int rank);
 };
 
@@ -385,7 +397,8 @@ struct psc_transport_ops {
     unsigned (*progress)(psc_iface_t *iface);
     /* Shutting down is three steps, each called once, in this order, on the
      * interface and on the endpoint alike:
-     *   close: refuse new work, start sending the goodbye; never blocks;
+     *   close: refuse new work, start sending the goodbye (the last message
+     *          to the peer); never blocks;
      *   stop:  return PSC_OK when neither the fabric nor a peer that writes by
      *          itself will access our memory any more; return PSC_INPROGRESS
      *          to be called again after progress;
@@ -458,15 +471,17 @@ struct psc_transport_ops {
                                  size_t len, psc_mem_t **mem_p);
     /* End the registration. Its keys are refused from now on. No peer accesses
      * the memory with them after this call, provided that the peer has reported
-     * that it has finished, or mem_revoke that it cannot access the memory. */
+     * that it has finished, or mem_revoke has returned PSC_OK. */
     void (*mem_deregister)(psc_iface_t *iface, psc_mem_t *mem);
-    /* NULL if mem_deregister alone ends every access, whatever the peer is
-     * doing. Called before mem_deregister if the peer may be using a key:
-     * refuse the keys. PSC_OK: no byte is written with them after
+    /* Refuses the keys of the registration from now on. The core calls
+     * mem_revoke before mem_deregister if the peer may be using a key. The
+     * function is NULL if mem_deregister alone ends every access, whatever the
+     * peer is doing. PSC_OK: no byte is written with the keys after
      * mem_deregister. PSC_INPROGRESS: a peer is writing at this moment, or is
      * about to write (it may have been stopped there); call again after
      * progress. A peer whose process has ended writes no more. The transport
-     * owes a wake-up as for NO_RESOURCE. */
+     * then owes a wake-up (see PSC_ERR_NO_RESOURCE in the rules at the head of
+     * this file). */
     psc_status_t (*mem_revoke)(psc_iface_t *iface, psc_mem_t *mem);
     /* Writes the key of a registration, for the peer's rkey_unpack. *len_p: in,
      * the room (PSC_RKEY_MAX); out, the length. */
@@ -519,8 +534,8 @@ struct psc_transport_ops {
     psc_status_t (*tag_send)(psc_ep_t *ep, uint64_t bits, const psc_iov_t *iov,
                              size_t n_iov);
     /* TAG, or NULL if the transport cannot: like tag_send for one non-empty
-     * piece of up to max_put bytes, sent with the mark; the piece belongs to
-     * the transport until comp is called. PSC_OK: a receive has taken the
+     * piece of up to max_put bytes, sent with PSC_TAG_MARK; the piece belongs
+     * to the transport until comp is called. PSC_OK: a receive has taken the
      * piece. UNSUPPORTED: no receive was posted, so the peer is told the bits,
      * the length and the number that identifies the message on both sides. If
      * UNSUPPORTED is returned at once, the piece is too long. */
@@ -548,18 +563,20 @@ struct psc_transport_ops {
     /* NULL if the transport cannot connect ranks by number; then ep_call and
      * ep_called are NULL, too. From now on the ranks of one job on this node
      * reach each other by their numbers. Only these ranks have `key`,
-     * PSC_TOKEN_SIZE bytes; all endpoints that ep_call connects prove it to
-     * each other. *fd_p is a descriptor that is readable while a rank calls, or
-     * until progress has noticed that the process of a connected one has ended;
-     * the transport owns it. Called once. */
+     * PSC_TOKEN_SIZE bytes; all endpoints that ep_call connects prove to each
+     * other that they have it. *fd_p is a descriptor that is readable while a
+     * rank asks for a connection (ep_call), and from the end of a connected
+     * rank's process until progress has noticed it; the transport owns the
+     * descriptor. `join` is called once. */
     psc_status_t (*join)(psc_iface_t *iface, const uint8_t *key, int rank,
                          int *fd_p);
     /* Instead of ep_connect, after join: start connecting to this rank.
-     * PSC_ERR_CONNECT: the rank has not joined on this node. If both sides call
-     * each other, or one calls and the other answers rank_calls, they connect
-     * with each other. The core may send as soon as ep_up is called: the peer's
-     * endpoint is up, too, or becomes so if its process lives. A transport may
-     * let two ranks connect once only; later calls fail. */
+     * PSC_ERR_CONNECT: the rank has not joined on this node. If both ranks make
+     * this call for each other, one of them perhaps after its upcall
+     * rank_calls, the two endpoints are connected with each other. The core may
+     * send as soon as ep_up is called: the peer's endpoint is up, too, or
+     * becomes so if its process lives. A transport may let two ranks connect
+     * once only; later calls fail. */
     psc_status_t (*ep_call)(psc_ep_t *ep, int rank);
     /* For an endpoint that connects: returns true if this side must not give it
      * up, because the peer may be up already. For the two endpoints of a
@@ -567,13 +584,15 @@ struct psc_transport_ops {
      * of the peer's process, or 0 if it is not known. */
     int (*ep_called)(const psc_ep_t *ep, int *process_p);
 
-    /* EXPOSE: let the peer see a receive, and the number `seen`, which only
-     * grows and which the peer's `exposed` stores. The structure and the buffer
-     * belong to the transport until conceal succeeds or landed is called.
-     * NO_RESOURCE: too many are exposed. UNSUPPORTED: this endpoint cannot. */
+    /* EXPOSE: let the peer see a receive. The peer's function `exposed` stores
+     * it, and also the number `seen`, which only grows. The structure and the
+     * buffer belong to the transport until conceal succeeds or landed is
+     * called. NO_RESOURCE: too many receives are exposed. UNSUPPORTED: this
+     * endpoint cannot expose receives. */
     psc_status_t (*expose)(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
-    /* PSC_OK: the receive is hidden again; a peer that sees `seen` cannot take
-     * it. PSC_ERR_INVALID: the peer has taken it, so landed follows. */
+    /* Hide an exposed receive again. PSC_OK: it is hidden, and a peer whose
+     * `exposed` stores this `seen` cannot take it. PSC_ERR_INVALID: the peer
+     * has taken the receive, so landed follows. */
     psc_status_t (*conceal)(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
     /* Stores the receives that the peer exposes, PSC_EXPOSED_MAX at most, in
      * any order, and the peer's `seen`. If a receive is stored, so are all that
@@ -582,10 +601,10 @@ struct psc_transport_ops {
     /* Take one of the receives that `exposed` stored, for the bytes of
      * `buffer`, which belong to the transport until comp is called; bytes for
      * which the receive has no room are not sent. UNSUPPORTED: the peer has
-     * concealed it meanwhile, and nothing was sent. On one endpoint, active
-     * messages and takings arrive in the order in which they were sent. The
-     * bytes are copied by a side that calls progress, whatever the other
-     * does. */
+     * hidden the receive meanwhile (conceal), and nothing was sent. On one
+     * endpoint, active messages and the reports of claims (psc_exposed.taken)
+     * arrive in the order in which they were sent. A side that calls progress
+     * copies the bytes, whatever the other side does. */
     psc_status_t (*claim)(psc_ep_t *ep, const psc_sighted_t *sighted,
                           uint64_t bits, const void *buffer, size_t len,
                           psc_comp_t *comp);

@@ -13,9 +13,9 @@ static inline int64_t psc_clock_now(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Cycles, or a count of similar rate: compares short durations without a system
- * call, which reading the clock may cost on some systems. One nanosecond is
- * about 1 to 5 of them. */
+/* Returns a count of processor cycles, or of something of similar rate, to
+ * compare short durations without a system call, which reading the clock may
+ * cost on some systems. One nanosecond is about 1 to 5 cycles. */
 static inline uint64_t psc_clock_cycles(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -1,7 +1,8 @@
-/* Credit of messages between two ends: neither has more messages in flight
- * than the other has buffers for. Each message carries, beside its content,
- * how many the sender has received so far; an end that has nothing to send
- * reports by a message of its own once `step` of them are unreported.
+/* Credit of messages between two ends: neither has more messages in flight than
+ * the other has buffers for. Each message carries, beside its content, how many
+ * messages its sender has received so far; an end that has nothing to send
+ * reports that number by a message of its own once `step` received messages are
+ * unreported.
  *
  * Counters begin at 0 on both ends and wrap around. Pure: no function here
  * sends or waits. Header only. */
@@ -12,7 +13,7 @@
 #include <stdint.h>
 
 typedef struct psc_credit {
-    uint32_t window;             /* number of the peer's buffers */
+    uint32_t window; /* number of the peer's buffers */
     /* unreported messages that make a report due; at most half of our own
      * buffers */
     uint32_t step;
@@ -28,7 +29,8 @@ typedef enum psc_credit_verdict {
      * one */
     PSC_CREDIT_EARLIER,
     PSC_CREDIT_SAME,
-    PSC_CREDIT_MORE /* there may be credit again */
+    /* the peer reports more than before, so there may be credit again */
+    PSC_CREDIT_MORE
 } psc_credit_verdict_t;
 
 /* ---- sending ---- */
@@ -48,7 +50,8 @@ static inline uint32_t psc_credit_report(psc_credit_t *credit)
 
 /* ---- receiving ---- */
 
-/* True if a report should be sent in a message of its own. */
+/* True if the number of received messages should be reported in a message of
+ * its own. */
 static inline bool psc_credit_due(const psc_credit_t *credit)
 {
     return credit->received - credit->reported >= credit->step;

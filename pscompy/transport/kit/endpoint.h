@@ -1,8 +1,9 @@
 /* The endpoints of an interface that prove by messages that they hold the
  * lane's token (token_proof.h) and count their messages (credit.h): their
- * states, their failures, which are recorded where they are found and reported
- * by progress, and the timer for checks of all endpoints. These functions send
- * by the transport's function, and none of them waits. Header only. */
+ * states, their failures, which are recorded where they are detected and later
+ * reported by progress, and the timer for checks of all endpoints. The
+ * functions here send by psc_kit_eps.send, a function of the transport, and
+ * none of them waits. Header only. */
 #ifndef PSCOMPY_TRANSPORT_KIT_ENDPOINT_H
 #define PSCOMPY_TRANSPORT_KIT_ENDPOINT_H
 
@@ -43,7 +44,8 @@ typedef psc_status_t psc_kit_ep_send_t(psc_kit_ep_t *ep, uint8_t kind,
 /* All endpoints of one interface, and what they share. */
 typedef struct psc_kit_eps {
     psc_list_t endpoints;
-    /* endpoints after ep_fini; freed when progress has returned */
+    /* endpoints for which ep_fini was called; freed when progress has
+     * returned */
     psc_list_t ended;
     /* endpoints with a failure that progress has yet to report */
     psc_list_t failing;
@@ -65,7 +67,7 @@ struct psc_kit_ep {
     psc_link_t owing; /* in all->owing */
     psc_kit_ep_state_t state;
     psc_role_t role;
-    uint64_t id; /* unique within the interface; the proof is bound to it */
+    uint64_t id; /* unique within the interface; an input of the token proof */
     bool active_since_tick; /* a message has arrived since the last tick */
     bool goodbye; /* the peer has sent its last message */
     bool dead; /* ep_fini was called */

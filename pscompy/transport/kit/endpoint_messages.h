@@ -13,7 +13,8 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
  * payload. */
 typedef struct psc_head {
     uint8_t kind, id, header_len, reserved;
-    uint32_t taken; /* messages that the sender of this head has received */
+    /* messages that the sender of this head has received so far (credit.h) */
+    uint32_t taken;
 } psc_head_t;
 
 /* Kinds of messages; a transport numbers its own from PSC_N_KIT_EP_KINDS on. */
@@ -73,8 +74,8 @@ static inline void psc_kit_ep_continue_proof(psc_kit_ep_t *ep, uint8_t kind,
     psc_kit_ep_apply_verdict(ep, &reply, replied);
 }
 
-/* Returns true if the peer is to receive a goodbye: the peer has our address,
- * is not lost, and its proof has not failed. */
+/* Returns true if the peer is to receive a goodbye (the last message): the peer
+ * has our address, is not lost, and its proof has not failed. */
 static inline bool psc_kit_ep_expects_goodbye(const psc_kit_ep_t *ep)
 {
     if (ep->state == PSC_KIT_EP_FAILED)
@@ -125,8 +126,8 @@ static inline void psc_kit_ep_control(psc_kit_ep_t *ep, uint8_t kind,
     }
 }
 
-/* Counts a received message that used credit, and notes whether a report of
- * credit is due. */
+/* Counts a received message that used credit, and lists the endpoint in `owing`
+ * if a report of credit is due. */
 static inline void psc_kit_ep_count(psc_kit_ep_t *ep)
 {
     ep->credit.received++;

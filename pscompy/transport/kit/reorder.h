@@ -17,7 +17,8 @@ typedef struct psc_reorder {
     /* a power of two, so that consecutive numbers have consecutive places, also
      * when the number wraps around */
     uint32_t size;
-    /* how many numbers from `expected` on are accepted; at most `size` */
+    /* how many consecutive numbers, from `expected` on, are accepted; at most
+     * `size` */
     uint32_t limit;
     uint32_t expected; /* number of the next item */
     uint32_t n_held;

@@ -7,7 +7,7 @@
  *
  * Either side may send a REFUSAL with its reason instead. The token itself is
  * never sent. A proof is SipHash, keyed with the token, over the side that
- * makes it, both endpoints' ids and both nonces: it is good for one lane, one
+ * makes it, both endpoints' ids and both nonces: it is valid for one lane, one
  * attempt and one direction.
  *
  * Pure: no function here sends or waits. A transport hands in the messages that
@@ -44,7 +44,7 @@ typedef enum psc_proof_state {
     PSC_PROOF_IDLE,
     PSC_PROOF_AWAIT_CHALLENGE, /* the connector's first state */
     PSC_PROOF_AWAIT_HELLO,     /* the acceptor's first state */
-    PSC_PROOF_AWAIT_ANSWER,    /* acceptor: it has sent CHALLENGE */
+    PSC_PROOF_AWAIT_ANSWER,    /* the acceptor has sent CHALLENGE */
     PSC_PROOF_DONE,            /* accepted or refused; the token is wiped */
     PSC_N_PROOF_STATES
 } psc_proof_state_t;
@@ -91,8 +91,8 @@ static inline void psc_proof_make(const psc_proof_t *proof, char side,
     explicit_bzero(text, sizeof(text));
 }
 
-/* Returns true if `hash` is the proof of this side. Compares in constant
- * time. */
+/* Returns true if `hash` is the proof of `side`, 'c' or 'a' as in
+ * psc_proof_make(). Compares in constant time. */
 static inline bool psc_proof_check(const psc_proof_t *proof, char side,
                                    const uint8_t *hash)
 {

@@ -6,10 +6,11 @@
  *   queue.c      items, the two queues, and their end
  *   build.py     the extension; __init__.py and its neighbours: the pump
  *
- * A bridge is an interface of the contract whose fabric is a thread that runs
- * Python, the pump. Two queues lie between them: commands are passed to the
- * pump, events to `progress`. Items are allocated one by one; both queues are
- * bounded per endpoint, so a peer that does not receive delays no other peer.
+ * A bridge is an interface (psc_iface_t of transport.h) whose fabric is a
+ * thread that runs Python, the pump. Two queues lie between them: commands are
+ * passed to the pump, events to `progress`. Items are allocated one by one;
+ * both queues are bounded per endpoint, so a peer that does not receive delays
+ * no other peer.
  *
  * There are two locks: the worker's, which the core holds when it calls, and
  * the bridge's, which protects all fields that both sides use. No upcall is
@@ -61,13 +62,16 @@ typedef struct bridge_ep {
     psc_link_t link; /* in a bucket of the bridge's table `eps` */
     uint64_t number; /* random, so that a stranger cannot guess it */
     bool closed;     /* ep_close was called */
-    bool up; /* its link was up, so the pump may have frames to send */
+    /* bridge_ep_up() was called, so the pump may have frames to send */
+    bool up;
     bool stopped; /* the pump has finished with the endpoint */
     psc_status_t failed; /* status that the pump has reported; PSC_OK before */
-    bool starved; /* am_bcopy found no room in the queue */
-    bool held_up; /* bridge_deliver() found no room in the queue */
+    bool starved; /* am_bcopy found the queue of frames to send full */
+    bool held_up; /* bridge_deliver() found the queue of arrived frames full */
     uint32_t sending; /* frames that the pump has yet to send */
-    uint32_t arrived; /* frames delivered, not yet reported by progress */
+    /* frames that the pump has delivered, and that progress has yet to
+     * report */
+    uint32_t arrived;
 } bridge_ep_t;
 
 struct bridge {

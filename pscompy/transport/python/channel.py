@@ -16,7 +16,7 @@ _PREFIX = struct.Struct("<I")  # length of the next frame in a stream
 class Stage(Enum):
     """The stages of a link, from a caller that has just connected to the end."""
 
-    CALLED = auto()  # a caller that has not named an endpoint
+    CALLED = auto()  # a peer has connected and has not named the endpoint that it wants
     WAITING = auto()  # the caller has named an endpoint, which does not expect it yet
     PROVING = auto()  # the token proof is in progress
     UP = auto()
@@ -34,7 +34,7 @@ class Channel(Link):
         self.nonce = b""  # nonce of a caller's hello, in stage WAITING
         self.connecting: Connecting | None = None
         self.accepting: Accepting | None = None
-        self.backlog: deque[bytes] = deque()  # frames that have arrived and are not delivered yet
+        self.backlog: deque[bytes] = deque()  # frames that have arrived, not delivered yet
         self.reason = ""  # why the link was lost, if a backlog is still to be delivered
         self._stream = stream
         self._max_frame = max_frame
@@ -47,13 +47,13 @@ class Channel(Link):
         return bool(self._out)
 
     def push(self, frame: bytes, counted: bool) -> None:
-        """Queue a frame. `flush` reports the number of counted frames that it has sent."""
+        """Queue a frame. `flush` returns how many frames with `counted` it has sent."""
         data = _PREFIX.pack(len(frame)) + frame if self._stream else frame
         self._out.append((memoryview(data), counted))
 
     def flush(self, send: Callable[[Link, memoryview], int]) -> int:
-        """Send the queued frames until `send` takes no more. Returns the number of counted frames
-        that were sent."""
+        """Send the queued frames until `send` takes no more. Returns how many of the frames that
+        were queued as `counted` have been sent."""
         done = 0
         try:
             while self._out:

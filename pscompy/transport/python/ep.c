@@ -169,8 +169,8 @@ static bridge_item_t *frame_create(uint64_t number, size_t len, uint8_t id,
     return item;
 }
 
-/* Reserves room for one more frame to send. Returns PSC_OK, or the error if the
- * frame cannot be queued. */
+/* Reserves room in the endpoint's queue for one more frame to send. Returns
+ * PSC_OK, or the reason why the frame cannot be queued. */
 static psc_status_t ep_claim(bridge_t *bridge, bridge_ep_t *ep)
 {
     psc_status_t status = PSC_OK;

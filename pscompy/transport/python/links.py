@@ -20,7 +20,7 @@ from pscompy.transport.python.watches import READ, WRITE, Watch, Watches
 
 logger = logging.getLogger("pscompy.plugin")  # the logger of plug-ins
 
-CALLERS_MAX = 64  # most callers at once whose token proof has not begun
+CALLERS_MAX = 64  # most peers at once that have connected and not begun the token proof
 
 
 class Links:
@@ -40,7 +40,8 @@ class Links:
         self.broken = ""  # why the transport has failed
         self._channels: dict[int, Channel] = {}
         self._callers: OrderedDict[Channel, None] = OrderedDict()
-        # of endpoints that wait for a caller: token, number of the peer's endpoint
+        # token and number of the peer's endpoint, by the number of our endpoint that waits for a
+        # caller
         self._expected: dict[int, tuple[bytes, int]] = {}
         transport._caller = self
 
@@ -67,7 +68,7 @@ class Links:
         """Handle the events of a watched descriptor: send queued frames, or call its reader."""
         channel = watch.channel
         if channel is None:
-            with suppress(BlockingIOError, ConnectionError):  # no caller, or it has hung up
+            with suppress(BlockingIOError, ConnectionError):  # no peer to accept, or it has hung up
                 watch.read()
             return
         if events & WRITE:
@@ -86,7 +87,7 @@ class Links:
 
     @contextmanager
     def _about(self, channel: Channel) -> Iterator[None]:
-        """An exception inside this context ends the link, and has no other effect."""
+        """An exception inside this context ends the link `channel`, and has no other effect."""
         try:
             yield
         except OSError as error:
@@ -135,7 +136,7 @@ class Links:
             self._flush(channel)
 
     def _flush(self, channel: Channel) -> None:
-        """Send the queued frames. An endpoint in stage CLOSING ends when its queue is empty."""
+        """Send the queued frames. A link in stage CLOSING ends when its queue is empty."""
         if channel.stage is Stage.ENDED:
             return
         try:
@@ -231,7 +232,8 @@ class Links:
             raise ConnectionError("the caller sent a message out of turn")
 
     def _answer(self, channel: Channel) -> None:
-        """Send the challenge: the endpoint that this caller has named expects a caller."""
+        """Send the challenge of the token proof to a peer that has connected. The endpoint that it
+        has named waits for it."""
         number = channel.number
         assert number is not None
         del self._callers[channel]
@@ -253,7 +255,8 @@ class Links:
             self._lib.bridge_ep_up(self.bridge, channel.number)
 
     def _deliver(self, channel: Channel, frame: bytes) -> bool:
-        """Pass a frame to the bridge. Returns False if the bridge has no room; RESUME follows."""
+        """Pass a frame to the bridge. Returns False if the bridge has no room; its command
+        BRIDGE_RESUME follows when it has."""
         status = self._lib.bridge_deliver(self.bridge, channel.number, frame, len(frame))
         if status == self._lib.PSC_ERR_NO_RESOURCE:
             return False

@@ -163,7 +163,8 @@ int bridge_deliver(bridge_t *bridge, uint64_t number, const uint8_t *frame,
     return status;
 }
 
-/* Queues an event of an endpoint, unless the endpoint has failed already. */
+/* Queues an event of an endpoint for progress, unless the endpoint has failed
+ * already. */
 static void bridge_tell_ep(bridge_t *bridge, bridge_item_t *item)
 {
     bridge_ep_t *ep;

@@ -29,7 +29,7 @@ typedef enum bridge_kind {
     BRIDGE_RESUME, /* bridge_deliver() may be called for the endpoint again */
     /* send the queued frames, end the link, call bridge_ep_closed() */
     BRIDGE_CLOSE,
-    BRIDGE_END /* the last command: the pump ends */
+    BRIDGE_END /* the last command: the pump's thread must end */
 } bridge_kind_t;
 
 typedef struct bridge_command {
@@ -62,8 +62,9 @@ void bridge_end(bridge_t *bridge);
 /* Reports that a frame has been sent. */
 void bridge_frame_done(bridge_t *bridge, uint64_t ep);
 /* Passes on a copy of a frame that has arrived. Returns PSC_ERR_NO_RESOURCE if
- * the frame was not taken; BRIDGE_RESUME follows. Returns PSC_ERR_PROTOCOL if
- * the bytes are not a frame of a bridge. */
+ * the queue has no room for the frame; the command BRIDGE_RESUME follows when
+ * there is room. Returns PSC_ERR_PROTOCOL if the bytes are not a frame of a
+ * bridge. */
 int bridge_deliver(bridge_t *bridge, uint64_t ep, const uint8_t *frame,
                    size_t len);
 void bridge_ep_up(bridge_t *bridge, uint64_t ep);
@@ -74,7 +75,7 @@ void bridge_ep_closed(bridge_t *bridge, uint64_t ep);
 /* One side's half of the token proof (transport/kit/token_proof.h). */
 typedef struct bridge_proof bridge_proof_t;
 
-/* Starts a proof. Returns NULL if memory or random bytes are short. */
+/* Starts a token proof. Returns NULL if memory or random bytes are short. */
 bridge_proof_t *bridge_proof_create(int role, const uint8_t *token,
                                     uint64_t own, uint64_t peer);
 void bridge_proof_destroy(bridge_proof_t *proof);
@@ -85,6 +86,6 @@ const uint8_t *bridge_proof_hello(const bridge_proof_t *proof);
 int bridge_proof_receive(bridge_proof_t *proof, int kind, const uint8_t *body,
                          size_t len);
 const uint8_t *bridge_proof_reply(const bridge_proof_t *proof);
-/* Returns the reason if the proof was refused. */
+/* Returns the reason why the token proof was refused. */
 const char *bridge_proof_why(const bridge_proof_t *proof);
 /* CDEF END */

@@ -49,8 +49,8 @@ class Pump:
         self._stuck_logged = False  # a blocking call was logged
         self._opening = threading.Lock()
         self._opened = threading.Event()
-        self._abandoned = False  # `open` did not return before its time-out
-        self._refusal: BaseException | None = None  # exception of `open`
+        self._abandoned = False  # the transport's `open` did not return before the time-out
+        self._refusal: BaseException | None = None  # exception of the transport's `open`
         self._thread = threading.Thread(
             target=self._run, args=(settings,), name=f"pscompy-{name}", daemon=True
         )
@@ -85,7 +85,7 @@ class Pump:
             self._opened.set()
         if self._refusal is None and not self._abandoned:
             return True
-        if self._refusal is None:  # it was opened after the time-out
+        if self._refusal is None:  # the transport was opened after the time-out
             self._links.close_transport()
             self._lib.bridge_release(self._bridge)
         self._watches.close()
@@ -113,12 +113,12 @@ class Pump:
 
     @property
     def ops(self) -> int:
-        """The address of the psc_transport_ops_t, valid until `close`."""
+        """The address of the bridge's psc_transport_ops_t, valid until `close`."""
         return int(self._lib.bridge_ops(self._bridge))
 
     @property
     def handle(self) -> int:
-        """The bridge's address, by which the `open` of the ops finds it."""
+        """The bridge's address in memory, by which the function `open` in `ops` finds it."""
         return int(self._ffi.cast("uintptr_t", self._bridge))
 
     def close(self) -> None:

@@ -7,8 +7,8 @@
 
 #include "pscompy/transport/kit/settings.h"
 
-/* Setting that passes the bridge's address to `open`. The Python half adds it;
- * no variable has this name. */
+/* Setting that passes the bridge's address to `open`. The Python half
+ * (declaration.py) adds it; no environment variable has this name. */
 #define BRIDGE_SETTING "bridge"
 
 static bridge_t *bridge_of(psc_iface_t *iface)
@@ -45,7 +45,7 @@ static void bridge_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
         .max_bcopy = attr->max_frame - sizeof(bridge_head_t),
         .max_iov = BRIDGE_IOV_MAX,
         .latency_ns = attr->latency_ns,
-        .overhead_ns = 5e3, /* two queues and a switch of threads */
+        .overhead_ns = 5e3, /* the cost of two queues and a switch of threads */
         .bandwidth = attr->bandwidth,
         .copy_bandwidth = attr->bandwidth,
         .poll_ns = 2,
@@ -65,7 +65,7 @@ static void bridge_resume(bridge_t *bridge, bridge_ep_t *ep)
         return;
     item = bridge_item_create(BRIDGE_RESUME, ep->number, NULL, 0);
     if (!item)
-        return; /* retried after the next frame */
+        return; /* retried when progress takes the endpoint's next frame */
     ep->held_up = false;
     bridge_command_push(bridge, item);
 }
@@ -93,8 +93,8 @@ static bridge_item_t *bridge_event_pop(bridge_t *bridge, psc_ep_t **ep_p)
     return item;
 }
 
-/* Passes a frame to the core; bridge_deliver() has checked its lengths. Returns
- * true if the core holds the item. */
+/* Passes a frame to the core; bridge_deliver() has checked the lengths in its
+ * head. Returns true if the core holds the item. */
 static bool bridge_tell_frame(bridge_t *bridge, psc_ep_t *ep,
                               bridge_item_t *item)
 {
@@ -160,7 +160,8 @@ static unsigned bridge_progress(psc_iface_t *iface)
         n++;
     }
     bridge_quiet(bridge);
-    return n + 1; /* room for a send counts as an event too */
+    /* new room in an endpoint's send queue counts as an event, too */
+    return n + 1;
 }
 
 /* ---- waking ---- */

@@ -31,7 +31,7 @@ class Watches:
         self._serving: dict[Channel, Watch] = {}
 
     def add_command_fd(self, fd: int) -> None:
-        """Add the bridge's own descriptor, which `wait` reports as None."""
+        """Add the bridge's own descriptor, for which `wait` yields None instead of a Watch."""
         self._selector.register(fd, READ)
 
     def add(self, fileobj: Any, read: Callable[[], object], channel: Channel | None) -> None:
@@ -54,7 +54,7 @@ class Watches:
             self._serving.pop(watch.channel, None)
 
     def of(self, channel: Channel) -> Watch | None:
-        """Returns the watch of the descriptor that serves this link only, or None."""
+        """Returns the Watch of the descriptor that serves this link only, or None."""
         return self._serving.get(channel)
 
     def update(self, channel: Channel) -> None:
