@@ -1,8 +1,8 @@
 """Describes the extension `pscompy.plugins.portals._native` to cffi.
 
-The driver opens libraries of Portals 4 at run time: one of the machine, and the software NI, which
-is built beside it. Both are compiled with the machine's <portals4.h> if there is one, else with
-softni/portals4.h.
+The driver opens libraries of Portals 4 at run time: one of the machine, and libsoftni.so, the
+software NI (network interface), which is built beside the driver. The driver and the software NI
+are compiled with the machine's <portals4.h> if there is one, else with softni/portals4.h.
 """
 
 from pathlib import Path

@@ -149,8 +149,8 @@ static void shm_placement_judge(shm_ep_t *ep, psc_status_t status)
 }
 
 /* Stops copying a message into a receive that we expose. From now on progress
- * checks it with every tick of the timer, because a closed endpoint is not
- * woken. */
+ * checks with every tick of the timer whether the copy has ended, because a
+ * closed endpoint is not woken. */
 static void shm_recv_stop(shm_ep_t *ep, shm_placement_t *it, shm_entry_t *entry)
 {
     if (!it->stopped)

@@ -7,7 +7,7 @@
  *   match      events of the messages that the interface matches
  *   deliver    messages handed to the owner in the order of their numbers
  *   deferred   receives that are withheld from the interface
- *   source     which channels have their messages matched
+ *   source     on which channels the interface matches messages
  *   receive    buffers of the receive ring, and for messages without a receive
  *   tag        posted receives
  *   rma        puts and gets of regions, in fragments

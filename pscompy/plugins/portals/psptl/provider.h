@@ -28,9 +28,9 @@
 typedef struct psptl_provider {
     const char *name;
     void *library; /* handle of dlopen; NULL if not opened yet */
-    bool ack_names_list; /* The ACK of a put names the list that took the
-                        message, and its length also if that was the overflow
-                        list. */
+    /* The ACK of a put names the list (priority or overflow) that took the
+     * message, and gives the length of the message for either list. */
+    bool ack_names_list;
 #define PSPTL_MEMBER(function) __typeof__(function) *function;
     PSPTL_FUNCTIONS(PSPTL_MEMBER)
     PSPTL_EXTENSIONS(PSPTL_MEMBER)

@@ -6,7 +6,8 @@
  * Each bell whose epoll descriptor watches the socket makes every datagram
  * dearer for its sender. So a bell begins to watch the socket when it is armed,
  * and stops when callers have made some passes without sleeping. A caller that
- * sleeps while another one polls is woken by the latter, or by the thread. */
+ * sleeps while another one polls is woken by the polling one, or by the NI's
+ * own thread (thread.c). */
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
