@@ -51,7 +51,7 @@ OTHER_HEADER = {
     "    PTL_OK = 0,\n    PTL_ARG_INVALID,": "    PTL_OK = 0,\n    PTL_ARG_INVALID = 32,",
 }
 
-COMMENT = re.compile(r" */\*.*?\*/", re.DOTALL)
+COMMENT = re.compile(r"\n? */\*.*?\*/", re.DOTALL)
 
 
 def tell_the_transport() -> None:

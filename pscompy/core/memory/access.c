@@ -83,7 +83,7 @@ static void access_refuse(psc_req_t *req)
     if (access_complete(req))
         return;
     if (req->error == PSC_OK)
-        req->error = PSC_ERR_INVALID;
+        req->error = PSC_ERR_REGION;
     access_cut(req);
     if (req->stage == PSC_STAGE_SEND_RTR || req->stage == PSC_STAGE_FRAG) {
         psc_req_stage_set(req, PSC_STAGE_SEND_FIN);

@@ -28,7 +28,7 @@ void psc_target_init(psc_target_t *target);
 void psc_target_admit(psc_target_t *target, psc_req_t *req);
 /* Remove an access (its local request) that is done from the region's list. */
 void psc_target_leave(psc_req_t *req);
-/* Refuse all accesses: each origin gets PSC_ERR_INVALID in the FIN, and data
+/* Refuse all accesses: each origin gets PSC_ERR_REGION in the FIN, and data
  * that it still sends is discarded. Returns PSC_OK if no access reaches the
  * memory any more, PSC_INPROGRESS if a lane still reads it; call again after
  * progress. */
