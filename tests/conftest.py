@@ -1,5 +1,6 @@
 """Settings for all tests."""
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -84,6 +85,14 @@ def parameters(item: pytest.Item) -> dict[str, Any]:
     return item.callspec.params if hasattr(item, "callspec") else {}
 
 
+def pytest_collection_finish() -> None:
+    """The garbage collector need not look at the tests themselves each time it runs."""
+    gc.collect()
+    gc.freeze()
+
+
+# numpy starts no threads of its own in the thousand processes of the tests that import it.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Tests look up names that do not exist; limit the wait if the name server cannot be reached.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 
