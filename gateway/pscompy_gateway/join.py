@@ -47,7 +47,7 @@ class Meeting:
         self._number = -1
         self._text = ""
         self._pieces: dict[tuple[str, int], dict[int, str]] = {}
-        # numbers of the modules that are at the meeting, as the gateways report
+        # numbers of the modules that have joined the meeting, as the gateways report
         self._seen: set[int] = set()
         self._answer: concurrent.futures.Future[Mapping[int, str]] = concurrent.futures.Future()
         self._loop = asyncio.new_event_loop()

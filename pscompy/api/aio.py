@@ -133,7 +133,7 @@ class Reader:
         else:
             try:
                 loop.call_soon_threadsafe(callback, *args)
-            except RuntimeError:  # the loop was closed meanwhile, and with it the awaits
+            except RuntimeError:  # the loop was closed meanwhile: nothing waits in it any more
                 return
 
 

@@ -66,7 +66,7 @@ class _Known:
         self._closed(self)
 
     def _register(self) -> Any:
-        """Register the buffer; returns the handle of the core."""
+        """Register the buffer. Returns the core's handle of the registration."""
         raise NotImplementedError
 
     def _deregister(self, handle: Any) -> bool:

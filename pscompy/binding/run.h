@@ -1,5 +1,5 @@
-/* Runs a call: from what a method was asked to do (psb_call_t) to what it
- * returns. */
+/* Runs a call (psb_call_t, a method's arguments) and makes the value that the
+ * method returns. */
 #pragma once
 
 #include "call.h"

@@ -48,13 +48,15 @@ class Calls:
     acknowledged: Callable[[], Any]
 
 
-# One side of a test; the active side returns the seconds it took.
+# One side of a test, a function that runs the job; that of the active side returns the seconds that
+# the job took.
 Half: TypeAlias = "Callable[[Job, Calls], float | None]"
 Halves: TypeAlias = "dict[str, tuple[Half, Half]]"
 
 
 def timed(half: Callable[[Job, Calls], None]) -> Half:
-    """Make a half of a test (see Half) that runs `half` and returns the seconds it took."""
+    """Return the Half (one side of a test) of the active side, which calls `half` and returns the
+    seconds that the call took."""
 
     def run(job: Job, calls: Calls) -> float:
         start = perf_counter()

@@ -24,7 +24,8 @@ ADVERTISED_MAX = 12  # most addresses advertised for one host; the other places 
 
 PORT_MAX = 65535
 _NOT_IN_HOST = frozenset("[]:/")
-_SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))  # for str.translate, which removes them
+# for str.translate, which removes these characters
+_SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
 

@@ -28,9 +28,9 @@ class Attempt:
         self.stalled = 0  # rounds in which a place did not answer at all
         self.dialer: Dialer | Detoured | None = None
         self.timer: Timer | None = None  # timer of the next round
-        # links that are connected, but on which the peer has not answered yet
+        # links that are connected, and on which the peer has not answered yet
         self.rivals: dict[Negotiation[Any], Target | None] = {}
-        self.rest: Targets = []  # places of this round that were not tried
+        self.rest: Targets = []  # places (host and port) of this round that were not tried
         self.refused: Refusal | None = None  # the first refusal of this round
         self.last_error: PscomError | None = None  # why the round before failed
 

@@ -113,7 +113,7 @@ class Candidates:
         except PscomError as error:
             self._link.deliver(self._link.machine.lane_failed(str(error)))
             return
-        self._on_change()  # some lanes are up at once
+        self._on_change()  # lanes of some transports are up as soon as `connect` returns
 
     # ---- the time limit of an attempt ----
 

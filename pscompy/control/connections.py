@@ -63,7 +63,8 @@ class Connections:
         adopt: Callable[[], Record],
     ) -> None:
         self.closing = False  # whether the session is closing; set by any thread
-        self.all_ended = threading.Event()  # set once a closing session has no connection left
+        # set when the session is closing and has no connection left
+        self.all_ended = threading.Event()
         self._thread = thread
         self._engine = factory.engine
         self._here = factory.here

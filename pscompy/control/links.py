@@ -28,7 +28,7 @@ class Links:
         self._names = Names(here)
         # negotiation whose link is open -> identity whose name `claim` has reserved for it, or None
         self._open: dict[Negotiation[Record], Identity | None] = {}
-        # their lanes are coming up, and will open descriptors
+        # negotiations whose lanes are coming up, and will open descriptors
         self._coming_up: set[Negotiation[Record]] = set()
         # number of further links for which descriptors were free when `_look` was called last
         self._room = 0

@@ -164,7 +164,8 @@ class Control:
         if self._beside is not None:
             self._beside._on_demand.beside.pop(self.here.job, None)
         self._thread.call(self._abort)
-        # handles the events of `_abort`, which end the attempts to connect
+        # `_abort` makes the core report the end of each connection; handle these reports before the
+        # thread stops
         self._thread.call(self._on_core_events, READ)
         stopped = self._thread.stop(STOP_SECONDS)
         if stopped:

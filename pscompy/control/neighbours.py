@@ -37,7 +37,8 @@ from pscompy.errors import Closed, PscomError
 logger = logging.getLogger(__name__)
 
 CALLERS_PAUSE = 0.02  # seconds between two checks whether a rank calls (asks for a connection)
-# seconds that the program has to answer a rank's call itself, by making progress
+# seconds in which the program may answer another rank's call (a request for a connection) by making
+# progress, before this thread answers it
 ANSWER_PAUSE = 0.005
 
 
@@ -151,7 +152,8 @@ class Neighbours:
             self._on_call(rank)
 
     def _on_call(self, rank: int) -> None:
-        """The call of this rank, or this process's call to it, has begun, come up, or failed."""
+        """A call between this process and `rank`, made by either of them, has begun, come up, or
+        failed."""
         record = self._find(rank)
         if record is None:
             return

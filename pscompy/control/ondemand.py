@@ -113,7 +113,8 @@ class OnDemand:
         self._neighbours.answer_callers()
 
     def begin(self, record: Record) -> None:
-        """Connect; the core and those that wait for the record are notified of the outcome."""
+        """Connect; the core and the callers that wait for the record are notified of the
+        outcome."""
         if record.phase is not Phase.LAZY:
             return
         if self._connections.closing:

@@ -16,7 +16,8 @@ from pscompy.control.worker import Engine
 
 PASSES_MAX = 16  # passes of progress before the thread looks at its other descriptors again
 STUCK_PAUSE = 1.0  # seconds between checks for stuck transports
-LOOK_PAUSE = 0.005  # seconds without progress until this thread makes it for the program
+# seconds without progress by the program, after which this thread makes progress in its stead
+LOOK_PAUSE = 0.005
 # most seconds between looks at the program's progress, if the program gets no CPU
 LOOK_PAUSE_MAX = 0.08
 SHARE = 0.5  # part of LOOK_PAUSE that a program must have run to count as having had a CPU
@@ -43,7 +44,7 @@ class Progress:
         self._others_passes = -1  # passes of progress that other threads had made at the last look
         self._look: Timer | None = None
         self._pause = LOOK_PAUSE  # seconds until the next look at other threads' progress
-        self._ran = 0.0  # seconds that other threads had run at the last look
+        self._ran = 0.0  # seconds of CPU time that other threads had used at the last look
         # called while something needs progress: see Engine.holding
         self.on_held: Callable[[], object] = lambda: None
 

@@ -51,9 +51,9 @@ class Rejoining:
         self._option = option
         self._rails = rails
         self._lost: list[int] = []  # lost rails, on which new lanes are to be connected
-        self._turn = 0  # attempts so far: the lost rails take turns
+        self._turn = 0  # number of attempts so far, by which the lost rails take turns
         self._lane = 0  # number of the lane that the attempt replaces
-        self._half: Offering | Answering | None = None  # this side's part of an attempt
+        self._half: Offering | Answering | None = None  # this side's part of the current attempt
         self._failures = 0  # attempts in a row that failed, or whose rail was lost again soon
         self._joined = -math.inf  # when a rail was joined again last
         self._timer: Timer | None = None

@@ -55,8 +55,8 @@ class Estimates(NamedTuple):
     copy_bandwidth: float
     reg_ns: float
     pipeline: int = 0
-    source: str = DECLARED  # where bandwidth and reg_ns come from
-    copy_source: str = DECLARED  # where copy_bandwidth comes from
+    source: str = DECLARED  # source of the values bandwidth and reg_ns
+    copy_source: str = DECLARED  # source of the value copy_bandwidth
 
     def sources(self) -> dict[str, tuple[float, str]]:
         """Return the value of each estimate, and where it comes from."""

@@ -15,7 +15,7 @@ from typing import Any
 from pscompy.endpoints.policy import UUARS_PER_UAR, Policy, Sharing, levels
 
 KIB = 1024
-# Table I: bytes of memory that an object takes.
+# Bytes of memory that an object of the verbs library takes: table I of the paper by Zambre et al.
 TABLE_I: Mapping[str, int] = {
     "CTX": 256 * KIB,
     "PD": 144,

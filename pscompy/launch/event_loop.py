@@ -28,7 +28,8 @@ class Loop:
     def turn(self, timeout: float | None) -> None:
         """Wait for events, at most `timeout` seconds, and call their callbacks."""
         for key, _ in self._selector.select(timeout):
-            if self._watched.get(key.fd) is key:  # an earlier callback may have unwatched it
+            # an earlier callback may have unwatched the descriptor
+            if self._watched.get(key.fd) is key:
                 key.data()
 
     def close(self) -> None:

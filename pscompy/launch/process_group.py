@@ -15,7 +15,7 @@ import re
 import signal
 from pathlib import Path
 
-# Signals that are sent to the whole group, and that the shell of the guard must not act on.
+# Signals that are sent to the whole group, and that the group's leader, the shell, must block.
 _BLOCKED = (
     signal.SIGINT,
     signal.SIGTERM,

@@ -78,7 +78,7 @@ class Terminal:
             if sink.pending:
                 self._loop.watch(sink.fd, partial(self._on_writable, sink), WRITE)
         for fd, stream in list(self._streams.items()):
-            if stream.sink.broken:  # so the rank gets SIGPIPE, as without the launcher
+            if stream.sink.broken:  # the rank gets SIGPIPE, as without the launcher
                 self._close_stream(fd)
             elif stream.sink.full:
                 self._loop.unwatch(fd)

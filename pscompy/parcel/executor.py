@@ -36,7 +36,7 @@ _NO_KEYWORDS: dict[str, Any] = {}  # one dict for all calls, which a pickle cont
 class _Task(Future):
     """The future of a submitted call."""
 
-    # where it was sent: Links of the rank, number of the message, index in it
+    # where the call was sent: Links of the rank, number of the message, index of the call in it
     sent: tuple[Links, int, int] | None = None
     unwanted = False
 
@@ -59,7 +59,8 @@ def _withdraw(task: _Task) -> None:
 
 
 class _Rank:
-    """A rank that runs calls: the number of those that it has, and how many one message takes."""
+    """A rank that runs calls. `open` is the number of calls that were sent to it and have no result
+    yet, `size` the number of calls that one message to it carries."""
 
     __slots__ = ("links", "open", "size")
 
@@ -103,7 +104,8 @@ class Executor(concurrent.futures.Executor):
         self._full = False  # whether no rank takes further calls until some have ended
         self._service = comm._context.service()
         self._service.start()
-        self._few = self._service.threads + 1  # calls that a rank may have, however long they take
+        # calls that a rank may have at once even if they take long
+        self._few = self._service.threads + 1
         self._ranks = [_Rank(comm._links_of(rank)) for rank in range(1, comm.size) or (0,)]
         if comm.rank:
             self._ended = True

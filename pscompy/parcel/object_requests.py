@@ -46,7 +46,8 @@ class Sending(Request[None]):
     def begin(self, requests: list[Request[None]]) -> None:
         self._requests = requests
         left = [request for request in requests if not request._finished]
-        if len(left) == 1:  # the usual case: the head has been sent already
+        # usually only one request is left, because the head has been sent already
+        if len(left) == 1:
             left[0]._on_done(self._all_left)
         elif left:
             when_all_ended(left, self._all_left)

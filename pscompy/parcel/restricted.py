@@ -48,10 +48,10 @@ class Reader:
         self._stack: list[Any] = []
         self._below: list[list[Any]] = []  # stacks that a MARK has put aside
         self._memo: list[Any] = []
-        # makers, by id() of the object that the pickle named
+        # Makers, which construct plain data, by id() of the class or function that the pickle named
         self._makers: dict[int, plain.Maker] = {}
         self._own: dict[int, Any] = {}  # objects of `allowed` that the pickle named, by id()
-        # objects that a maker has begun and BUILD may complete, by id()
+        # objects that a Maker has begun and the pickle's opcode BUILD may give their state, by id()
         self._begun: dict[int, tuple[Any, plain.Maker, int]] = {}
         self._budget = plain.Budget(
             len(self._data) + sum(memoryview(chunk).nbytes for chunk in chunks)

@@ -33,7 +33,7 @@ class Threads:
         self._started = 0
         self._ended = False
         self._helped = 0  # 1 while a thread is in help_until
-        # what the thread in help_until waits for; completes with work for it
+        # request on which the thread in help_until waits; completes with work for that thread
         self._offer: Request | None = None
 
     def put(self, work: Callable[[], object]) -> None:

@@ -312,8 +312,8 @@ static psc_status_t faults_open(const psc_open_params_t *params,
         return PSC_ERR_NO_MEMORY;
     inner.up = &faults_upcalls;
     inner.user = faults;
-    faults->super.up = params->up; /* set before `open`, because the inner
-                                      transport may log in it */
+    /* set before `open`, because the inner transport may log while it opens */
+    faults->super.up = params->up;
     faults->super.user = params->user;
     status = faults->inner_ops->open(&inner, &faults->inner);
     if (status != PSC_OK)

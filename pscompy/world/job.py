@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pscompy.control.handshake.frames import Identity
     from pscompy.control.peer import Record
 
-_PATIENCE = 30.0  # seconds of waiting for ranks that open no World, until it is logged
+# seconds of waiting for ranks that have not opened a World, after which the wait is logged
+_PATIENCE = 30.0
 
 _generations = itertools.count()  # numbers Worlds: a process may open one after another
 

@@ -25,7 +25,8 @@ uint32_t gw_path_usable(const gw_ep_t *ep)
     return up & ~ep->way.unreachable;
 }
 
-/* Bytes in flight on this path, as far as is known. */
+/* Bytes in flight on this path: those of this process, and those of other
+ * processes that the gateway has reported. */
 static uint64_t path_load(const gw_path_t *path)
 {
     return path->inflight + path->others;

@@ -17,8 +17,9 @@ class Introduced(NamedTuple):
 
 
 class Welcomed(NamedTuple):
-    """The listener agrees. The connector calls `offer` now, unless the link is `crossed`: parked,
-    because the listener is connecting to the dialer already."""
+    """The listener accepts the dialer's link. If `crossed`, the link is parked, because the
+    listener is already connecting to the dialer by another one; otherwise the connector calls
+    `offer` now."""
 
     identity: Identity
     crossed: bool

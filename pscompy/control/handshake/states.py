@@ -39,8 +39,8 @@ class LinkState(_Row):
     HELLO = auto()  # the peer's greeting, of fixed size
     PROOF = auto()  # the peer's proof that it has the key
     INTRO = auto()  # the dialer's identity, and the kind of the link
-    WELCOME = auto()  # the listener's identity, if it agrees
-    PARKED = auto()  # an offer, in case the other link with the same peer fails
+    WELCOME = auto()  # the listener's identity, if it accepts the link
+    PARKED = auto()  # an offer on a parked link, used if the other link with the same peer fails
     OFFER = auto()  # the connector's candidates
     ANSWER = auto()  # the acceptor's choice of lanes, or none
     TRIAL = auto()  # the reports of both sides on their lanes
@@ -62,7 +62,7 @@ class LinkEvent(_Row):
     ANSWER = auto()
     NO_ANSWER = auto()  # no candidate is left
     REPORT = auto()
-    TRIAL_FAILED = auto()  # failed on both sides; the next candidate follows
+    TRIAL_FAILED = auto()  # the candidate failed on both sides; the next candidate follows
     ESTABLISHED = auto()
     CLOSING = auto()
     END = auto()  # bye, refusal, end of file, error
@@ -139,7 +139,7 @@ class Phase(_Row):
 class PhaseEvent(_Row):
     DIAL = auto()
     CALL = auto()
-    TAKE = auto()  # a link to the peer is used from now on
+    TAKE = auto()  # a link was made by either side, and the connection is negotiated on it
     ESTABLISHED = auto()
     GAVE_UP = auto()  # connecting failed; the next use tries again
     ENDED = auto()  # closed, or the peer was lost
@@ -178,8 +178,8 @@ PHASE: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
 class Verdict(Enum):
     """How to treat a link on which a peer was introduced."""
 
-    TAKE = auto()  # negotiate on it
-    CROSS = auto()  # this side is connecting already: park the link
+    TAKE = auto()  # negotiate on this link
+    CROSS = auto()  # this side is connecting already: park the peer's link
     LATER = auto()  # an older link of that peer has not ended yet: the peer tries again
     GONE = auto()  # this connection was closed here
 

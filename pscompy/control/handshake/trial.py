@@ -33,9 +33,10 @@ class Trial:
         self.number = number
         self.here = Report.NOTHING
         self._there = Report.NOTHING
-        # the first reason for the failure, and whether it is this side's
+        # reason of the first failure, and whether a lane of this side failed
         self._failure = ("", True)
-        self._late_here: str | None = None  # why this side is late (possibly ""), once it is
+        # why this side has reported LATE (may be ""); None if it has not
+        self._late_here: str | None = None
         self._late_there: str | None = None
         self._send = send
 

@@ -75,9 +75,9 @@ static bool access_complete(const psc_req_t *req)
             req->bulk->issued == req->bulk->len);
 }
 
-/* Refuse an access. A put continues without memory until its last fragment has
- * arrived; a get ends with the fragments that have been sent. Both report the
- * error to the origin by a FIN. */
+/* Refuse an access. The data of a put are discarded from now on, until its last
+ * fragment has arrived; a get sends no more fragments than it has sent already.
+ * Both report the error to the origin by a FIN. */
 static void access_refuse(psc_req_t *req)
 {
     if (access_complete(req))

@@ -10,7 +10,7 @@
 static inline void match_dequeue(psc_match_list_t *list, psc_req_t *req)
 {
     psc_match_list_remove(list, &req->link);
-    req->conn = NULL; /* `bucket` shared its place */
+    req->conn = NULL; /* clears `bucket`, which shares its place (a union) */
 }
 
 /* ---- arriving messages ---- */

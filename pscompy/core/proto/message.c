@@ -356,8 +356,8 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
 
 /* ---- cancel ---- */
 
-/* After a message was put back, a posted receive may have been waiting for
- * it. */
+/* Puts a message back into its queue. A receive that was posted while the
+ * message was out of the queue gets it at once. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp)
 {
     psc_status_t status = psc_match_put_back(unexp);

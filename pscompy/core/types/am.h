@@ -25,7 +25,8 @@ typedef struct psc_am_state {
     psc_list_t queued; /* messages that wait for psc_am_poll */
     atomic_uint n_queued;
     /* announced messages (am_offer_t) that are not fetched yet, because
-     * unpolled messages take their memory; proto/am_offer.h */
+     * messages that wait for psc_am_poll or for a receive fill the memory
+     * (psc_room_t); proto/am_offer.h */
     psc_list_t offers;
     uint64_t unpolled; /* bytes of messages that have not been polled */
     /* messages that am_post has queued, the newest first */

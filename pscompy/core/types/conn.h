@@ -30,7 +30,7 @@ typedef struct psc_rates {
     /* messages are timed: the interface's cost estimates were measured
      * (psc_iface_attr_t.measured) */
     bool on;
-    uint32_t passed; /* messages so far whose length is one that is timed */
+    uint32_t passed; /* messages so far of a length that is timed */
     /* the control plane is notified when this many messages were timed */
     uint32_t due;
     uint32_t getting; /* messages that are being received by get */

@@ -12,7 +12,8 @@
 /* ---- a worker: memory for messages that no receive has taken ---- */
 
 typedef struct psc_room {
-    /* bytes of such messages to keep before credit is withheld */
+    /* bytes of unexpected and unpolled messages to keep before credit is
+     * withheld */
     uint64_t max;
     uint64_t kept; /* bytes of unexpected and of unpolled messages */
     uint64_t window_max;

@@ -45,7 +45,8 @@ typedef enum psc_sleeper_life {
 struct psc_follower {
     /* link in the worker's list of followers; the earliest is first */
     psc_link_t link;
-    psc_request_t *const *requests; /* the thread waits for any of them */
+    /* the thread waits for any of these requests */
+    psc_request_t *const *requests;
     size_t n;
     uint32_t wants;
     /* the futex word on which the thread sleeps; 1: woken and disarmed */

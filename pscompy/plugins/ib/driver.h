@@ -143,7 +143,7 @@ typedef struct ib_path {
 
 typedef struct ib_reg ib_reg_t; /* a registered block of memory (cache.h) */
 
-/* What is released or notified when a posted request completes. */
+/* The objects that are released or notified when a posted request completes. */
 typedef struct ib_job {
     psc_comp_t *comp; /* completion of the operation, to be notified; or NULL */
     ib_reg_t *reg; /* registration whose window this request binds, or NULL */

@@ -274,7 +274,8 @@ struct shm_ep {
     int bell; /* pipe that wakes the peer, or -1 */
     shm_board_t *peer_board;
     uint32_t peer_bit; /* the bit that this side sets on peer_board */
-    /* the bit that the peer sets on our board; SHM_NO_BIT if all are taken */
+    /* the bit that the peer sets on this interface's board (board.h);
+     * SHM_NO_BIT if all bits are taken */
     uint32_t bit;
     uint32_t place; /* index in iface->active */
     shm_watch_t watch;

@@ -24,12 +24,13 @@ typedef struct psc_credit {
 } psc_credit_t;
 
 typedef enum psc_credit_verdict {
-    PSC_CREDIT_IMPOSSIBLE, /* the peer reports more than were sent */
-    /* the peer reports less than is known: a later report has overtaken this
-     * one */
+    /* the peer reports more messages as received than were sent to it */
+    PSC_CREDIT_IMPOSSIBLE,
+    /* the peer reports fewer messages than before: a later report has overtaken
+     * this one */
     PSC_CREDIT_EARLIER,
     PSC_CREDIT_SAME,
-    /* the peer reports more than before, so there may be credit again */
+    /* the peer reports more messages than before: there may be credit again */
     PSC_CREDIT_MORE
 } psc_credit_verdict_t;
 

@@ -205,7 +205,7 @@ class Pmi1:
             raise ProtocolError(f"the launcher sent {error}", peer="launcher") from error
         if command == "barrier_out":
             self._barrier_reply = command, fields
-        elif command != "set":  # `set` is ignored: older servers repeat rank and size by it
+        elif command != "set":  # older servers repeat rank and size by `set`: ignore it
             self._reply = command, fields
             self._answered += 1
 

@@ -27,7 +27,8 @@ _VALUE_MAX = 2048  # most bytes of a value; the library may return longer ones i
 _TAKEN = "PSCOMPY_PMIX_RANK"
 
 # From the PMIx standard (4.0, stable since 2.0): sizes of names, structures, numbers of constants.
-# The union is larger than the library's; only members that were written are read.
+# The union in pmix_value_t is declared larger than the library's union; only members that were
+# written are read.
 _DECLARATIONS = """
 typedef struct { char nspace[256]; uint32_t rank; } pmix_proc_t;
 typedef struct {

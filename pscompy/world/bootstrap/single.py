@@ -10,7 +10,7 @@ class Single:
 
     rank = 0
     size = 1
-    live = False  # no other rank could see a value at once: there is none
+    live = False  # there is no other rank that could see a value at once
 
     def __init__(self) -> None:
         self.job_id = f"single-{os.getpid()}-{os.urandom(4).hex()}"

@@ -175,10 +175,11 @@ static void overflow_search(psptl_channel_t *channel, const ptl_event_t *event)
                            "(PSP_PORTALS_MATCHING)");
 }
 
-/* Handles a message in an overflow buffer by a search for its bits, exactly one
- * for each message. The search finds this message, or an earlier one with the
- * same bits, or none if a receive found the message before. The search also
- * removes messages of destroyed channels from the interface's list. */
+/* Handles a message that has arrived in an overflow buffer: searches the
+ * overflow list once for the message's match bits. The search finds this
+ * message, or an earlier one with the same bits, or none if a receive has
+ * matched the message before. The search removes what it finds from the
+ * interface's list, also messages of destroyed channels. */
 static void overflow_event(psptl_buffer_t *buffer, const ptl_event_t *event)
 {
     buffer->posted = false;
