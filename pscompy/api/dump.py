@@ -1,4 +1,5 @@
-"""Dump: what a session has in flight, in words, for people who look for the cause of a hang.
+"""Dump: the operations and messages of a session that are in flight, in words, for people who look
+for the cause of a hang.
 
 If PSP_SIGQUIT is set, the signal SIGQUIT writes the dumps of all sessions of the process to stderr.
 A thread of its own writes them, woken by a pipe that the signal's handler in C writes to, so that

@@ -93,8 +93,8 @@ class MemoryRegion(_Known):
     """A buffer that peers may write and read; see `Session.register`.
 
     It stays registered until it, or its session, is closed, also if the program drops it, because
-    peers may hold its key. Closing it refuses accesses from then on, also those that have begun.
-    A context manager.
+    peers may hold its key. After it is closed, accesses are refused, also those that have begun. A
+    context manager.
     """
 
     def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:

@@ -26,9 +26,9 @@ typedef struct psb_view_room {
     Py_buffer view;
 } psb_view_room_t;
 
-/* The memory of one message, and what keeps it valid. Small, because each
- * outstanding request has one: `keeper` is the address of what keeps the
- * memory, and its low bits, PSB_KEPT_BY_..., tell what that is. */
+/* The memory of one message, and the object that keeps the memory valid. Small,
+ * because each outstanding request has one: `keeper` is the address of that
+ * object, and its low bits, PSB_KEPT_BY_..., tell the kind of the object. */
 typedef struct psb_buffers {
     psc_iov_t piece; /* the memory, if it is one contiguous piece */
     uintptr_t keeper; /* 0: there are no buffers */
@@ -97,7 +97,7 @@ static inline uint64_t psb_buffers_nbytes(const psb_buffers_t *buffers)
     return buffers->keeper ? buffers->piece.len : 0;
 }
 
-/* What a call requires of its buffers. */
+/* The requirements of a call on its buffers. */
 typedef struct psb_needs {
     bool writable;
     /* a single object must be C-contiguous, as each object of a list must be */

@@ -1,4 +1,5 @@
-"""This process's own attempts to reach one peer: what is in progress, and what was tried."""
+"""This process's own attempts to reach one peer: the links that are being made, and the places that
+were tried."""
 
 from __future__ import annotations
 

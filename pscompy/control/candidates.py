@@ -40,9 +40,9 @@ class LaneFactory(NamedTuple):
 
 
 class Candidates:
-    """What the connector's and the acceptor's half have in common: the lanes of the current
-    attempt, and the reasons for rejected candidates. `first` is the number of the attempt's first
-    lane in its connection."""
+    """The common part of `Offering` and `Answering`, the connector's and the acceptor's half: the
+    lanes of the current attempt, and the reasons for rejected candidates. `first` is the number of
+    the attempt's first lane in its connection."""
 
     def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
         self.rails: tuple[int, ...] = ()  # rails of the lanes of the current attempt

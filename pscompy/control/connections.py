@@ -176,7 +176,8 @@ class Connections:
         try:
             params = self.parameters(lanes[0].option, len(lanes))
             self._engine.install(record.handle, lanes, params)
-        # the program has closed the connection; the core's event of that ends the record
+        # the program has closed the connection meanwhile; the core reports that, and then the
+        # record ends
         except PscomError:
             for lane in lanes:
                 lane.destroy()

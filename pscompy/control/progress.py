@@ -95,8 +95,8 @@ class Progress:
 
     def _look_at_others(self) -> None:
         """Have this thread make progress while no other thread waits, or has made any since the
-        last look. If others do, `on_held` is called only from the second look on, because the
-        program may be about to do that work itself."""
+        last look. If other threads do, `on_held` is called only from the second look on, because
+        the program may be about to do that work itself."""
         first, self._look = self._look is None, None
         if self._starved(first):
             self._pause = min(2 * self._pause, LOOK_PAUSE_MAX)

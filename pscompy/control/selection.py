@@ -286,7 +286,9 @@ def _fragment(estimates: Estimates, scheme: str) -> int:
 
 # ---- correction by the times of messages --------------------------------------------------------
 
-LOSS_MAX = 1.1  # time of the chosen protocol, divided by the least, above which another is chosen
+# largest ratio of the time by the chosen protocol to the shortest time; above it another protocol
+# is chosen
+LOSS_MAX = 1.1
 TIMED_MIN = 8  # least number of measured messages of one kind by which an estimate is corrected
 
 

@@ -143,7 +143,7 @@ class Engine:
             return _named_counters(self._totals)
 
     def counters(self) -> dict[str, int]:
-        """Return the counters of the worker, and what its caches and pools hold."""
+        """Return the counters of the worker, and the contents of its caches and pools."""
         with self._guard:
             if self._destroyed:
                 return self.totals()

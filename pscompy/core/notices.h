@@ -1,14 +1,15 @@
-/* What the control thread reads: notices of lanes and connections that have
- * changed, whether interfaces hold sent messages back, and lines for its log.
- * With the worker's lock held; control.h has the functions that read. */
+/* Reports of the core for the control thread: notices of lanes and connections
+ * that have changed, whether interfaces hold sent messages back, and lines for
+ * its log. With the worker's lock held; control.h has the functions that
+ * read. */
 #ifndef PSCOMPY_CORE_NOTICES_H
 #define PSCOMPY_CORE_NOTICES_H
 
 #include "control.h"
 #include "pscompy/transport/kit/list.h"
 
-/* A lane's or connection's notice. It is listed from a change of its owner
- * until the control thread reads it. */
+/* The notice that a lane or connection, its owner, has changed. It is in a list
+ * from the change until the control thread reads it. */
 typedef struct psc_notice {
     psc_link_t link;
     psc_control_event_t event;

@@ -58,8 +58,8 @@ struct psc_upward {
 
     /* ---- a worker ---- */
 
-    /* Handle what other threads have queued without the lock: posted active
-     * messages and released views. */
+    /* Handle the posted active messages and released views that other threads
+     * have queued without the lock. */
     void (*inbox_drain)(psc_worker_t *worker);
 };
 

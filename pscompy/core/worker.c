@@ -55,8 +55,8 @@ static void worker_read_mail(psc_worker_t *worker)
              PSC_WAKE_EVENT | PSC_WAKE_SPENT | worker_wait_ends(worker));
 }
 
-/* Do what other threads have queued because they could not take the lock. Then
- * release the lock, and wake the followers (threads that wait). */
+/* Do the work that other threads have queued because they could not take the
+ * lock. Then release the lock, and wake the followers (threads that wait). */
 static void worker_leave_slowly(psc_worker_t *worker)
 {
     atomic_uint *woken[PSC_WOKEN_MAX];

@@ -9,15 +9,16 @@
  * and the lock is held; PSC_ERR_FORKED in a forked child. */
 psc_status_t psc_worker_enter(psc_worker_t *worker, uint32_t flags);
 void psc_worker_leave(psc_worker_t *worker);
-/* Release the lock, and return the status of what was done with it held. */
+/* Release the lock, and return `status`, the result of the work that was done
+ * with the lock held. */
 static inline psc_status_t psc_worker_left(psc_worker_t *worker,
                                            psc_status_t status)
 {
     psc_worker_leave(worker);
     return status;
 }
-/* Have the thread that holds the lock do what other threads have queued
- * (PSC_MAIL_OUTSIDE), or do it here if the lock is free. Never waits. */
+/* Have the thread that holds the lock do the work that other threads have
+ * queued (PSC_MAIL_OUTSIDE), or do it here if the lock is free. Never waits. */
 void psc_worker_mail(psc_worker_t *worker);
 /* Takes the lock, evaluates `call`, and releases the lock. The value is that of
  * `call`, or why the lock was not taken. */

@@ -126,8 +126,8 @@ class Job:
         self._guard.signal_catching(signal.SIGQUIT)
 
     def _stop(self) -> None:
-        """Release what the ranks, which have all ended, have left. There is nothing to release on
-        this host; HostsJob ends its agents."""
+        """Release the resources of the ranks, all of which have ended. There is nothing to release
+        on this host; HostsJob ends its agents."""
 
     def _reap(self) -> None:
         for rank in list(self._alive.values()):

@@ -12,7 +12,7 @@ class Summary:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        # rank -> how it ended, and what it waited for ("" if it did not wait)
+        # rank -> how the rank ended, and what it last waited for ("" if it did not wait)
         self._ends: dict[int, tuple[str, str]] = {}
 
     def add(self, rank: int, status: int, wait: str) -> None:

@@ -217,7 +217,7 @@ class Service:
 
     def _move_on(self) -> None:
         """Body of the service's thread, which waits for the next deadline. While no other thread
-        waits for something it drives progress, and runs the call-backs of what arrives."""
+        waits for something it drives progress, and runs the call-backs of arriving messages."""
         try:
             while True:
                 try:

@@ -1,4 +1,4 @@
-"""What the calls of actions to or from a peer need: its Links, the Options of a call, and a Call
+"""Types for the calls of actions to and from a peer: its Links, the Options of a call, and a Call
 that has arrived."""
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _RANDOM = random.Random(0).randbytes(65537)
 
 class Here:
     """The state of the far process: one session, one connection, a memory region, messages, and
-    what the functions of a test keep in it."""
+    values that the functions of a test store in it."""
 
     session: Session | None = None
     served = True  # if False, the session makes no progress between calls

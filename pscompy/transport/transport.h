@@ -239,7 +239,7 @@ typedef struct psc_am {
     const void *payload; /* contiguous */
     size_t len;
     /* NULL: the message is invalid after am_recv has returned; otherwise
-     * am_recv may hold it (see there) */
+     * am_recv may hold it (see psc_upcalls_t) */
     psc_desc_t *desc;
 } psc_am_t;
 
@@ -556,7 +556,8 @@ struct psc_transport_ops {
      * this endpoint and returns how many it stored. The names stay valid. */
     uint32_t (*ep_counters)(const psc_ep_t *ep, psc_counted_t *counters,
                             uint32_t room);
-    /* Like ep_counters, for what the interface's caches and pools hold now. */
+    /* Like ep_counters, for the present contents of the interface's caches and
+     * pools. */
     uint32_t (*iface_counters)(const psc_iface_t *iface,
                                psc_counted_t *counters, uint32_t room);
 

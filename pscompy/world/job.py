@@ -115,7 +115,7 @@ class Job:
         return self._place_of(rank).partition(":")[2]
 
     def _place_of(self, rank: int) -> str:
-        """What a rank has published: the number of its module, a colon, its address."""
+        """The text that a rank has published: the number of its module, a colon, its address."""
         try:
             return self.bootstrap.get(self._key_of(rank), rank)
         except KeyError:

@@ -24,8 +24,8 @@ from pscompy.control.handshake.frames import MAC_SIZE
 from pscompy.control.handshake.states import RemoteProtocolError
 
 TOKEN_SIZE = 32
-# What is sealed before the content of a frame: the seal of the frame before it and its own number,
-# each with its length, and the length of the content.
+# The fields that a seal covers before the content of a frame: the seal of the frame before it and
+# its own number, each with its length, and the length of the content.
 _SEALED = struct.Struct(f"<Q{MAC_SIZE}sQQQ")
 
 

@@ -258,7 +258,7 @@ class Answer(NamedTuple):
 
 
 class Said(IntEnum):
-    """What a side reports on its lanes, in a LaneReport; see `states.Report`."""
+    """The state of a side's lanes, as a LaneReport gives it; see `states.Report`."""
 
     UP = 1
     GO = 2

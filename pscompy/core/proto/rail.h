@@ -18,8 +18,9 @@
  * After that the control planes may connect a new lane in its place. Each side
  * sends LANE_UP on lane 0 once it has put the lane there, and sends fragments
  * over it once the peer's LANE_UP has arrived, too. One side may lose the new
- * lane before the other has it; the other then loses it as soon as it has it,
- * or, if the new lane does not come up there, answers LANE_DOWN. */
+ * lane before the other side has installed it; the other side then gives the
+ * lane up as soon as it is installed, or, if the lane does not come up there,
+ * answers LANE_DOWN. */
 #ifndef PSCOMPY_CORE_PROTO_RAIL_H
 #define PSCOMPY_CORE_PROTO_RAIL_H
 

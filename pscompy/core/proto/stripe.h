@@ -34,8 +34,9 @@ psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
                             uint32_t full);
 /* Returns a psc_piece_t of the lane that is not in use, or NULL. */
 psc_piece_t *psc_stripe_piece(psc_lane_t *lane);
-/* The lane has taken `len` bytes of the request: as `piece`, which is in flight
- * until psc_stripe_comp is called, or, if that is NULL, completely. */
+/* The lane has taken `len` bytes of the request. If `piece` is not NULL the
+ * bytes are in flight until psc_stripe_comp is called; if it is NULL they have
+ * been sent completely. */
 void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
                      size_t len);
 /* The lane has ended: complete the pieces that it had in flight. */

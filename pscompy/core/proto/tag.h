@@ -6,8 +6,9 @@
  * message with an earlier receive in match.c. All other receives wait in
  * match.c; a later receive that would share a message with one of them waits
  * there too, until that one has its message. A message that the fabric could
- * not match is passed up and matched in match.c. It arrived before the receives
- * that the fabric has now were posted, so those need not be considered.
+ * not match is passed up and matched in match.c. It has arrived before any
+ * receive that the fabric holds now was posted, so match.c need not consider
+ * those receives.
  *
  * A rendezvous is announced by an RTS as usual. Its place among the tagged
  * messages is taken by an empty tagged message with the mark bit. RTSs and
@@ -39,14 +40,15 @@ bool psc_tag_recv(psc_req_t *req);
 psc_status_t psc_tag_recv_cancel(psc_req_t *req);
 /* The connection ends: finish the receive, once the fabric has released it. */
 void psc_tag_recv_end(psc_req_t *req, psc_status_t status);
-/* Handle what arrives: an RTS, which waits for its mark (the empty tagged
- * message in its place), and a mark that matched no posted receive. */
+/* psc_tag_announced handles an RTS, which waits for its mark (the empty tagged
+ * message in its place); psc_tag_mark_arrived handles a mark that matched no
+ * posted receive. */
 void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp);
 psc_status_t psc_tag_mark_arrived(psc_lane_t *lane, const psc_am_t *am);
-/* Handle what arrives: a mark whose payload met no posted receive, so that its
- * RTS will follow; a complete message that was taken back from the receive that
- * it had matched; and the RTS that completes a placeholder (the record of such
- * a mark). */
+/* These functions handle, in this order: a mark whose payload met no posted
+ * receive, so that its RTS will follow; a complete message that was taken back
+ * from the receive that it had matched; the RTS that completes a placeholder
+ * (the record of such a mark). */
 psc_status_t psc_tag_missed_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am);

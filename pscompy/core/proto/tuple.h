@@ -49,7 +49,7 @@ typedef struct psc_tuple_pause {
     uint8_t skips;
 } psc_tuple_pause_t;
 
-/* What is known of the messages and receives that share a hash of context and
+/* The state of the messages and receives that share a hash of context and
  * tag. */
 typedef struct psc_tuple_bucket {
     /* the place of the bucket's last message that was not sent into an exposed

@@ -44,8 +44,8 @@ typedef struct psc_lost {
     uint8_t down_due; /* LANE_DOWN is to be sent for the lane */
     uint8_t sealed; /* the fabric has released the lane on this side */
     uint8_t told; /* LANE_DOWN has arrived from the peer for the lane */
-    /* both sides have lost the lane (it was sealed and told); no new lane is
-     * being connected */
+    /* both sides have lost the lane (its bits in `sealed` and `told` were set);
+     * no new lane is being connected */
     uint8_t gone;
     uint8_t joining; /* a new lane is being connected, and is not used yet */
     uint8_t joined; /* the new lane is installed on this side */

@@ -17,8 +17,8 @@ typedef struct psc_iface_slot {
     uint32_t index;
     /* n: the interface is polled on every n-th pass; a power of two */
     unsigned every;
-    /* linger: number of passes after a poll that has found something; the
-     * interface is polled on each of them. */
+    /* linger: number of passes on each of which the interface is polled after a
+     * poll of it has found something */
     unsigned linger;
     /* passes left on which the interface is polled because of `linger` */
     unsigned awake;

@@ -70,8 +70,8 @@ typedef struct psc_piece {
     size_t len;
 } psc_piece_t;
 
-/* What striping measures of a lane, and the lane's pieces in flight; see
- * proto/stripe.h. */
+/* The measured rate of a lane for striping, and the lane's pieces in flight;
+ * see proto/stripe.h. */
 typedef struct psc_stripe {
     psc_piece_t pieces[PSC_PIECES_MAX];
     uint64_t queued; /* bytes of the pieces in flight */

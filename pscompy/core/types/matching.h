@@ -1,4 +1,4 @@
-/* What a worker's matching needs beside the queues of each connection;
+/* The state of a worker's matching besides the queues of each connection;
  * proto/match.h describes it. */
 #ifndef PSCOMPY_CORE_TYPES_MATCHING_H
 #define PSCOMPY_CORE_TYPES_MATCHING_H

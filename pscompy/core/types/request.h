@@ -145,8 +145,8 @@ typedef struct psc_bulk {
     /* internal requests: link in the list `accesses` of the region's
      * psc_target_t */
     psc_link_t access_link;
-    /* what the transport needs to know of the receive: `tagged` in stage
-     * TAGGED, `shown` in the stages EXPOSED and LANDING */
+    /* the transport's record of the receive: `tagged` in stage TAGGED, `shown`
+     * in the stages EXPOSED and LANDING */
     union {
         psc_tag_recv_t tagged;
         psc_exposed_t shown;

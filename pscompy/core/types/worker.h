@@ -32,8 +32,8 @@ struct psc_worker {
     /* True if the last pass made progress or work was queued since: more may be
      * pending although no descriptor is readable. */
     bool restless;
-    /* PSC_MAIL_ bits: what the lock's holder has to do before it releases the
-     * lock */
+    /* PSC_MAIL_ bits: kinds of work that the lock's holder has to do before it
+     * releases the lock */
     atomic_uint mail;
     psc_ends_t ends;
     psc_interfaces_t interfaces;

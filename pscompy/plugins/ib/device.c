@@ -46,10 +46,10 @@ static unsigned ib_device_at_most(unsigned wanted, int limit)
     return limit > 0 && wanted > (unsigned)limit ? (unsigned)limit : wanted;
 }
 
-/* Creates a thread domain for the queue pairs, if the device supports that.
- * They then have a doorbell page that no other interface uses, and the verbs
- * library takes no lock: the worker's lock already lets only one thread at a
- * time use them. */
+/* Creates a thread domain for the queue pairs, if the device supports that. The
+ * queue pairs then have a doorbell page that no other interface uses, and the
+ * verbs library takes no lock: the worker's lock already lets only one thread
+ * at a time use them. */
 static void ib_device_separate(ib_device_t *device)
 {
     struct ibv_td_init_attr nothing = {0};

@@ -127,8 +127,8 @@ unsigned ib_device_post_recvs(ib_device_t *device, const ib_pool_t *pool,
 
 /* ---- queues ---- */
 
-/* What a peer must know to connect its queue pair to this one: where it is, and
- * its parameters. */
+/* The data by which a peer connects its queue pair to this one: the address of
+ * this one, and its parameters. */
 typedef struct ib_place {
     union ibv_gid gid;
     uint32_t qpn, psn;

@@ -8,8 +8,8 @@
 
 #define PORTALS_RKEY_MAGIC 0x6b727470u /* the bytes "ptrk", little-endian */
 
-/* A remote key: what a peer must know to put to or get from a region. This is
- * also the format in which it is sent. */
+/* A remote key: the data that a peer needs to put to or get from a region. This
+ * is also the format in which it is sent. */
 struct psc_rkey {
     uint32_t magic, reserved;
     uint64_t bits, len;

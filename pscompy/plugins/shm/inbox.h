@@ -31,8 +31,9 @@ typedef struct shm_card {
     uint32_t magic;
     int32_t rank;
     int32_t pid;
-    /* numbers of descriptors in that process: the pipe that wakes its progress,
-     * and the pipe that tells it of a wish for a connection */
+    /* numbers of descriptors in that process: of the pipe that wakes its
+     * progress, and of the pipe to which a rank writes when it asks for a
+     * connection */
     int32_t bell, knock;
     int32_t inbox; /* number of the descriptor of the inbox in that process */
     shm_geometry_t geometry; /* size of each ring in the inbox */

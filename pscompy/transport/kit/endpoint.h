@@ -41,7 +41,7 @@ typedef struct psc_kit_ep psc_kit_ep_t;
 typedef psc_status_t psc_kit_ep_send_t(psc_kit_ep_t *ep, uint8_t kind,
                                        const void *body, size_t len);
 
-/* All endpoints of one interface, and what they share. */
+/* All endpoints of one interface, and the state that they share. */
 typedef struct psc_kit_eps {
     psc_list_t endpoints;
     /* endpoints for which ep_fini was called; freed when progress has

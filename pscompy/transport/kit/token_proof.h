@@ -227,8 +227,8 @@ static inline const uint8_t *psc_proof_hello(const psc_proof_t *proof)
     return proof->nonces[0];
 }
 
-/* Processes a message of the token proof; *reply: the verdict, and what to
- * send. */
+/* Processes a message of the token proof. *reply gets the verdict, and the
+ * message to send. */
 static inline void psc_proof_receive(psc_proof_t *proof, unsigned kind,
                                      const uint8_t *body, size_t len,
                                      psc_proof_reply_t *reply)

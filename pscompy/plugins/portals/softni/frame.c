@@ -5,9 +5,9 @@
 
 #include "nic.h"
 
-/* These three say how much of its receiver's socket buffer a datagram takes:
- * kernels allocate the next power of two up to 16 KiB, and whole pages
- * above. */
+/* OVERHEAD, PAGED and PAGE estimate how much of its receiver's socket buffer a
+ * datagram takes: kernels allocate the next power of two up to 16 KiB, and
+ * whole pages above. */
 #define OVERHEAD 1024u
 #define PAGED 16384u
 #define PAGE 4096u
