@@ -67,7 +67,8 @@ class Meeting:
         here = ", ".join(map(str, sorted(self._seen | {self._join.module})))
         if self._trunks:
             return (
-                f"{self._join.name}: only module {here} of {self._join.modules} came in {timeout} s"
+                f"{self._join.name}: of {self._join.modules} modules only {here} joined within"
+                f" {timeout} s"
             )
         reasons = "; ".join(f"{address}: {why}" for address, why in self._reasons.items())
         return f"{self._join.name}: no gateway is there ({reasons})"

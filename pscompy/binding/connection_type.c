@@ -216,10 +216,10 @@ static PyMethodDef connection_methods[] = {
      "recv_view($self, tag=-1, timeout=None, dtype=None, shape=None)\n--\n\n"
      "Receive one message as a read-only numpy array, by default of bytes\n"
      "and of one dimension; ValueError if the message has another number of\n"
-     "bytes than dtype and shape, it then stays in the queue. It is over the\n"
-     "memory of the sender if it has lent the message, else over a copy. The\n"
-     "loan ends when nothing refers to that memory any more. The contents of\n"
-     "the array do not change, even if the peer or the session has ended."},
+     "bytes than dtype and shape; the message then stays in the queue. The\n"
+     "array shows the sender's memory if the message was lent, else a copy.\n"
+     "The loan ends when nothing refers to that memory any more. The array\n"
+     "does not change, even if the peer or the session has ended."},
     {"sendrecv", PSB_FUNCTION(connection_sendrecv), PSB_FAST,
      "sendrecv($self, sendbuf, recvbuf=None, sendtag=0, recvtag=-1,"
      " timeout=None)\n--\n\n"

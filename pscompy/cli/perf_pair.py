@@ -124,7 +124,7 @@ def _receive_checked(connection: Connection, size: int) -> str:
         wrong = np.flatnonzero(buffer != _content(size, number))
         if length != size or len(wrong):
             first = wrong[0] if len(wrong) else length
-            return f"message {number} of {size} bytes: {length} bytes came, wrong from {first} on"
+            return f"message {number} of {size} bytes: {length} arrived, wrong from byte {first} on"
     return ""
 
 

@@ -14,12 +14,17 @@ GENERAL = (
     Var("KEY_FILE", "", text, "File that holds the key; empty: the user's own."),
     Var("NETWORK", "", text, "Networks, addresses or interfaces to use, in order of preference."),
     Var("PLUGINDIR", "", text, "Folders with further plug-ins, separated by colons."),
-    Var("GUARD", "1", flag, "Keep the precon link open to notice that a peer died."),
-    Var("GUARD_TIMEOUT", "30", seconds, "Silence on the precon link after which a peer is lost."),
+    Var("GUARD", "1", flag, "Keep the link of the handshake (precon) open, to notice dead peers."),
+    Var(
+        "GUARD_TIMEOUT",
+        "30",
+        seconds,
+        "Seconds of silence on the precon link after which a peer is lost.",
+    ),
     Var("RETRY", "10", count, "Further attempts to connect, at most 1 s apart, if a peer refuses."),
-    Var("CANDIDATE_TIMEOUT", "10", seconds, "Time for a transport to connect; inf: no limit."),
-    Var("SHUTDOWN_TIMEOUT", "10", seconds, "Time that closing a session waits for silent peers."),
-    Var("FINALIZE_TIMEOUT", "30", seconds, "Time that a World waits for its ranks at its end."),
+    Var("CANDIDATE_TIMEOUT", "10", seconds, "Seconds for a transport to connect; inf: no limit."),
+    Var("SHUTDOWN_TIMEOUT", "10", seconds, "Seconds for which closing waits for silent peers."),
+    Var("FINALIZE_TIMEOUT", "30", seconds, "Seconds that a World waits for its ranks at its end."),
 )
 
 LAUNCH = (
@@ -33,13 +38,13 @@ LAUNCH = (
         text,
         "Command by which `pscompy run` reaches a host: RSH HOST COMMAND.",
     ),
-    Var("STORE_TIMEOUT", "300", seconds, "Time to wait for rank 0 to listen there."),
+    Var("STORE_TIMEOUT", "300", seconds, "Seconds to wait for rank 0 to listen at PSP_STORE."),
 )
 
 MODULES = (
     Var("MSA_MODULE_ID", "0", integer(0, 65535), "Number of the module that this process is in."),
     Var("JOIN", "", text, "NAME:MODULES of the World that joins several jobs; empty: none."),
-    Var("JOIN_TIMEOUT", "60", seconds, "Time to wait for the other jobs of that World."),
+    Var("JOIN_TIMEOUT", "60", seconds, "Seconds to wait for the other jobs of PSP_JOIN."),
     Var("MSA_AWARENESS", "1", flag, "Barriers and broadcasts use one connection per module."),
     Var("MSA_SHM", "0", flag, "Let processes of different modules share memory."),
 )

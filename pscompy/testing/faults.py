@@ -19,11 +19,11 @@ from pscompy.plugin import Carrier, Transport
 
 PREFIX = "FAULT_"
 KNOBS = (
-    Var("FAULT_BUSY", "0", count, "How often each operation finds no room before it does."),
-    Var("FAULT_DELAY", "0", count, "Passes without progress before each one with."),
-    Var("FAULT_SHUFFLE", "0", count, "Most further passes without, at random on each path."),
+    Var("FAULT_BUSY", "0", count, "Attempts of each operation that find no room."),
+    Var("FAULT_DELAY", "0", count, "Passes that make no progress, before each pass that does."),
+    Var("FAULT_SHUFFLE", "0", count, "Most further such passes; their number is random."),
     Var("FAULT_FAIL_AT", "0", count, "Number of the operation that breaks its endpoint."),
-    Var("FAULT_PATH", "0", count, "The path on which that is, from 1 on; 0: any."),
+    Var("FAULT_PATH", "0", count, "The path of that operation, from 1 on; 0: any."),
     Var("FAULT_KILL_AT", "0", count, "Number of the operation that kills the process."),
     Var("FAULT_REFUSE", "0", count, "Registrations of memory that find no room."),
 )

@@ -161,7 +161,7 @@ def test_wrong_contents_are_noticed():
             content[50] += number == 3
             connection.send(content)
         found = perf_pair._receive_checked(other, 100)
-        assert found == "message 3 of 100 bytes: 100 bytes came, wrong from 50 on"
+        assert found == "message 3 of 100 bytes: 100 arrived, wrong from byte 50 on"
 
 
 def test_figures():

@@ -26,12 +26,12 @@ def test_an_address_of_another_host_is_no_rail(
         assert link.c.explain().lanes == 2
         assert f"without rail {place}" in link.peer(lambda here: str(here.c.explain()))
         check_echo(link)
-    assert f"no interface of this host is meant by rail {place}" in caplog.text
+    assert f"no interface of this host matches rail {place}" in caplog.text
 
 
 @pytest.mark.parametrize("foreign", FOREIGN)
 def test_addresses_of_other_hosts_alone_name_the_variable(foreign: str) -> None:
-    said = f"PSP_TCP_RAILS={foreign}: no interface of this host is meant by it"
+    said = f"PSP_TCP_RAILS={foreign}: no interface of this host matches it"
     with (
         pytest.warns(match=said),
         pscompy.Session(config={"TCP_RAILS": foreign}) as session,

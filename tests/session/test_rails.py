@@ -110,7 +110,7 @@ def test_a_rail_that_one_side_lacks_is_left_out(
         why = link.peer(lambda here: str(here.c.explain()))
         assert "tcp: chosen without rail 1, which is not on both sides" in why
         check_echo(link)
-    assert "no interface of this host is meant by rail 1" in caplog.text
+    assert "no interface of this host matches rail 1" in caplog.text
 
 
 def test_without_a_common_rail_they_do_not_connect(start: Start) -> None:
@@ -123,7 +123,7 @@ def test_without_a_common_rail_they_do_not_connect(start: Start) -> None:
 
 def test_a_list_without_any_rail_names_the_variable() -> None:
     config = {"TCP_RAILS": "203.0.113.0/24"}
-    said = "PSP_TCP_RAILS=203.0.113.0/24: no interface of this host is meant by it"
+    said = "PSP_TCP_RAILS=203.0.113.0/24: no interface of this host matches it"
     with pytest.warns(match=said), pscompy.Session(config=config) as session:
         assert session.transports["tcp"] == said
 

@@ -19,7 +19,7 @@ def table(status: Status) -> Iterator[str]:
     yield (
         f"{counters['packets']} packets, {counters['bytes']} bytes; {counters['held']} held now, "
         f"{counters['held_most']} at most; {counters['dropped']} dropped, "
-        f"{counters['unreachable']} for nobody"
+        f"{counters['unreachable']} for unknown nodes"
     )
     if status["peers"]:
         yield f"{'module':>8} {'node':>17} {'in':>14} {'out':>14} {'held':>10} {'dropped':>8}"

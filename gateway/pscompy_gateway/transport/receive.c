@@ -119,7 +119,7 @@ static void in_packet(gw_ep_t *ep, const psc_message_t *message)
     else
         good = in_more(ep, message->payload, message->len);
     if (!good)
-        gw_ep_fail(ep, PSC_ERR_PROTOCOL, "the peer sent what is no message");
+        gw_ep_fail(ep, PSC_ERR_PROTOCOL, "the peer sent an invalid message");
 }
 
 void gw_in_deliver(gw_ep_t *ep)

@@ -58,8 +58,8 @@ VARIABLES = (
         "How often a packet is sent again before its peer is lost; 7 would mean for ever"
         " on some devices.",
     ),
-    Var("CONNECT_TIMEOUT", "10", seconds, "How long a peer may take to answer."),
-    Var("KEEPALIVE", "5", seconds, "How often a silent peer is asked whether it is alive."),
+    Var("CONNECT_TIMEOUT", "10", seconds, "Seconds within which a peer must answer."),
+    Var("KEEPALIVE", "5", seconds, "Seconds between two checks whether a silent peer is alive."),
     Var("BUFFER_SIZE", "16k", size(2048, 1 << 22), "Bytes of one buffer; the same on both sides."),
     Var(
         "BUFFER_BYTES",

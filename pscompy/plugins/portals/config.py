@@ -59,8 +59,8 @@ VARIABLES = (
         "How often a dropped message is sent again, at growing intervals, before its peer counts"
         " as lost.",
     ),
-    Var("CONNECT_TIMEOUT", "10", seconds, "How long a peer may take to answer."),
-    Var("KEEPALIVE", "5", seconds, "How often a silent peer is asked whether it is alive."),
+    Var("CONNECT_TIMEOUT", "10", seconds, "Seconds within which a peer must answer."),
+    Var("KEEPALIVE", "5", seconds, "Seconds between two checks whether a silent peer is alive."),
     Var(
         "RNDV_FRAGMENT_SIZE",
         "inf",

@@ -145,7 +145,8 @@ static bool shm_send_over(const shm_ep_t *ep, const shm_placement_t *it,
 static void shm_placement_judge(shm_ep_t *ep, psc_status_t status)
 {
     if (status == PSC_ERR_PROTOCOL)
-        shm_ep_fail(ep, status, "shm: the peer counts bytes that do not exist");
+        shm_ep_fail(ep, status,
+                    "shm: the peer reports more bytes than the message has");
 }
 
 /* Stops copying a message into a receive that we expose. From now on progress

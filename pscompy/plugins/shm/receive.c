@@ -129,7 +129,7 @@ unsigned shm_am_poll(shm_ep_t *ep)
 
         if (!shm_am_receive(ep, word)) {
             shm_ep_fail(ep, PSC_ERR_PROTOCOL,
-                        "shm: the peer wrote nonsense into its ring");
+                        "shm: the peer wrote an invalid record");
             break;
         }
         n++;

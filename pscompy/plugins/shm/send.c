@@ -59,7 +59,8 @@ static __attribute__((noinline)) psc_status_t shm_am_make_room(shm_ep_t *ep,
 
     shm_release_begin(shm_ep_iface(ep));
     if (status == PSC_ERR_PROTOCOL)
-        shm_ep_fail(ep, status, "shm: the peer freed lines it never had");
+        shm_ep_fail(ep, status,
+                    "shm: the peer freed more lines than were used");
     else if (status != PSC_OK)
         /* an endpoint that waits for free lines must be active, because sleep.c
          * asks only the peers of active endpoints to wake us */

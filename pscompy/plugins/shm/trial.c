@@ -315,7 +315,7 @@ void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds)
     else if (packet == NULL || packet->kind != row->packet ||
              n_fds != row->n_fds || row->receive == NULL)
         shm_trial_fail(link, PSC_ERR_PROTOCOL,
-                       "shm: a packet came that does not belong here");
+                       "shm: a packet arrived that this stage does not expect");
     else
         row->receive(link, packet, fds);
 }

@@ -275,8 +275,8 @@ static void tcp_rails_named(tcp_iface_t *iface, const struct ifaddrs *entries,
         tcp_rail_add(iface, &found, place);
         if (found.n_addresses == 0 && iface->path == 0)
             psc_iface_log(&iface->super, 1,
-                          "PSP_TCP_RAILS=%.120s: no interface of this host is "
-                          "meant by rail %u, which is left out",
+                          "PSP_TCP_RAILS=%.120s: no interface of this host "
+                          "matches rail %u, which is left out",
                           iface->settings.rails, place);
     }
 }
@@ -326,15 +326,14 @@ static psc_status_t tcp_address_none(const tcp_settings_t *settings,
 {
     if (*settings->rails)
         snprintf(reason, PSC_REASON_MAX,
-                 "PSP_TCP_RAILS=%.120s: no interface of this host is meant by "
-                 "it",
+                 "PSP_TCP_RAILS=%.120s: no interface of this host matches it",
                  settings->rails);
     else if (*settings->host)
         snprintf(reason, PSC_REASON_MAX,
                  "PSP_TCP_HOST=%.120s holds no IP address", settings->host);
     else if (*settings->network)
         snprintf(reason, PSC_REASON_MAX,
-                 "PSP_NETWORK=%.120s: no interface of this host is meant by it",
+                 "PSP_NETWORK=%.120s: no interface of this host matches it",
                  settings->network);
     else
         snprintf(reason, PSC_REASON_MAX,

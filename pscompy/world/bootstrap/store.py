@@ -103,8 +103,8 @@ def _ask(sock: socket.socket, member: Membership, expected: tuple[str, ...], lin
         command, fields = parse(_read_line(sock))
     except (OSError, WireError) as error:
         raise ConnectError(
-            f"what listens at {member.host}:{member.port} does not answer as {member} does:"
-            f" {error}; {member.variable} names another port",
+            f"the program that listens at {member.host}:{member.port} does not answer as"
+            f" {member} does: {error}; {member.variable} names another port",
             peer="rank 0",
         ) from error
     if command == "refused":

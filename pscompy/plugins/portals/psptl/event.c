@@ -51,7 +51,7 @@ static void event_unknown(psptl_device_t *device, const ptl_event_t *event)
     char reason[PSPTL_REASON_MAX];
 
     snprintf(reason, sizeof(reason),
-             "the interface reports an event %d that nothing here asks for "
+             "the interface reports an event %d, which pscompy does not use "
              "(PSP_PORTALS_PROVIDER)",
              (int)event->type);
     event_fail_all(device, reason);

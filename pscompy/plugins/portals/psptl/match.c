@@ -74,8 +74,7 @@ static bool match_in_order(psptl_channel_t *channel, psptl_op_t *op,
     if (psptl_deliver_in_order(channel, op, (uint32_t)event->hdr_data))
         return true;
     psptl_channel_fail(channel, PSPTL_BROKEN,
-                       "a message with a number that "
-                       "there was before");
+                       "a message whose number was used before");
     return false;
 }
 
