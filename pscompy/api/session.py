@@ -56,7 +56,7 @@ def _links_to(source: Connection | None) -> Links | None:
 
 
 class Session:
-    """Listens, connects, and owns the sockets, connections and memory that come of it.
+    """Listens, connects, and owns the sockets, connections and memory that it makes.
 
     `name` is the name that peers see; sessions that connect to each other must have different
     names, and None makes a unique one. `config` are variables that override the environment, with

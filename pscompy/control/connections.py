@@ -1,8 +1,8 @@
 """The connections of a session that have been used: their phases, their lanes, and their ends.
 
-A record's phase changes in one place, `Connections.step`. How a link to the peer comes about is
-for ondemand.py to decide; here are the steps that follow: the link is taken, lanes are installed,
-the connection ends.
+A record's phase changes in one place, `Connections.step`. ondemand.py decides how a link to the
+peer is made; this module has the steps that follow: the link is taken, lanes are installed, the
+connection ends.
 """
 
 from __future__ import annotations

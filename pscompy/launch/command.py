@@ -136,7 +136,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 def _command(program: list[str], parser: _Parser) -> list[str]:
     """The whole command that each rank runs."""
     if not program or program == ["--"]:
-        parser.error("what shall the ranks run? (pscompy run --help)")
+        parser.error("no program is given for the ranks to run (pscompy run --help)")
     first = program[0]
     if first == "--":
         return program[1:]

@@ -1,9 +1,9 @@
 """Several calls of actions in one message: a Batch where they are made, a Frame where they run.
 
-Each call of a frame runs as if it had come alone; a thread that has begun a frame takes one call of
-it after the other. Their results are sent together as they become ready: when all calls have ended,
-and `DELAY` seconds after a result that has not been sent. So a short call costs a part of a message
-instead of two, and no result waits for a long call.
+Each call of a frame runs as if it had arrived alone; a thread that has begun a frame takes one call
+of it after the other. Their results are sent together as they become ready: when all calls have
+ended, and `DELAY` seconds after a result that has not been sent. So a short call costs a part of a
+message instead of two, and no result waits for a long call.
 """
 
 from __future__ import annotations

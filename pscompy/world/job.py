@@ -1,8 +1,8 @@
 """Job: the processes that a launcher started together, and the session that reaches them.
 
-A World and all communicators that come of it share one Job. The record of the connection to another
-rank is made at its first use; the address of that rank is asked from the launcher when this process
-connects to it.
+A World and all communicators that are made from it share one Job. The record of the connection to
+another rank is made at its first use; the address of that rank is asked from the launcher when this
+process connects to it.
 """
 
 from __future__ import annotations

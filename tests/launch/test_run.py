@@ -194,9 +194,9 @@ def test_32_ranks_start(run):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "what shall the ranks run"),
-        (["-n", "3"], "what shall the ranks run"),
-        (["--"], "what shall the ranks run"),
+        ([], "no program is given"),
+        (["-n", "3"], "no program is given"),
+        (["--"], "no program is given"),
         (["-n", "0", "-c", "1"], "'0' is not a positive number"),
         (["-n", "x", "-c", "1"], "'x' is not a positive number"),
         (["-m"], "-m needs an argument"),

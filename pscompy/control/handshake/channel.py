@@ -1,7 +1,7 @@
 """The bytes of one side of a precon link: greeting and proof, then sealed frames. No I/O.
 
 A channel cuts what arrives into pieces, checks their seals, and seals what is sent. It does not
-know which piece may come when: that is for the `Handshake`.
+know the order in which pieces may arrive: the `Handshake` checks that.
 """
 
 from __future__ import annotations

@@ -146,8 +146,8 @@ static bool wait_doze(psc_worker_t *worker, wait_goal_t *goal)
                        wait_milliseconds(goal->deadline));
 
     psc_lock_acquire(&worker->lock);
-    /* An event that came after the time slice ended does not count as a late
-     * wake-up. */
+    /* An event that arrived after the time slice had ended does not count as a
+     * late wake-up. */
     if (n == 0)
         n = epoll_wait(self->set, events, PSC_IFACES_MAX + 1, 0);
     for (int i = 0; i < n; i++)

@@ -20,8 +20,8 @@
  *     receive that is still exposed after that.
  *  3. A message that matches an exposed receive, also one that comes back
  *     after a cancelled probe, takes it only after it was withdrawn. A claim
- *     counts as the arrival of its message: what comes back later than that
- *     finds the receive taken, as it would after an arrival.
+ *     counts as the arrival of its message: a message that comes back after the
+ *     claim finds the receive taken, as it would after an arrival.
  *
  * tests/proto/test_tuple_model.py tries these rules, and what happens without
  * each of them. */
