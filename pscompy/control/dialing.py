@@ -29,7 +29,7 @@ NewLink = Callable[[Record, Kind, socket.socket], Negotiation[Record]]
 
 
 class Policy(NamedTuple):
-    """How this process dials, by its configuration."""
+    """The settings by which this process dials."""
 
     retries: int
     link: LinkOptions

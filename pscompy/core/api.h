@@ -32,7 +32,7 @@
 #define PSC_CONTEXT_CHUNKS 0x8000u
 #define PSC_CONTEXT_ACTIONS 0xc000u
 #define PSC_CONTEXT_AM 0xfffeu /* a user's active messages */
-/* puts and gets that no fabric executes, but messages */
+/* puts and gets that messages execute, because no fabric can */
 #define PSC_CONTEXT_RMA 0xffffu
 
 typedef struct psc_worker psc_worker_t;

@@ -129,7 +129,7 @@ def readonly(chunk: Any) -> bool:
 
 
 # A chunk as the table of its head describes it: its bytes, its place, whether it is read-only, and
-# its memory within the head, or None if it is outside of it.
+# its memory within the head, or None if the chunk is outside of the head.
 Entry: TypeAlias = "tuple[int, int, bool, memoryview | None]"
 
 

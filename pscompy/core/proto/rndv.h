@@ -24,7 +24,7 @@
 /* Most RTSs of one peer that may wait on this side without a receive. */
 #define PSC_RTS_LIMIT 65536u
 
-/* Returns true if the connection's configuration allows to get. */
+/* Returns true if the configuration permits a rendezvous by get. */
 bool psc_rndv_may_get(const psc_conn_t *conn);
 
 /* ---- the sending side ---- */
