@@ -29,10 +29,11 @@ Far.begun = forked.begun
 Base.large = int(os.environ.get("PSCOMPY_TEST_LARGE", 12 << 20)) + 5
 
 # The longest tests begin first, so that no process of a run works on it when others have ended.
-LONGEST = ("tests/ib/test_conformance", "tests/ib/test_suites", "tests/examples/", "tests/core/")
-LONGEST += ("tests/ib/", "tests/session/test_flood", "tests/conformance/", "tests/bench/")
-LONGEST += ("tests/gateway/test_failover", "tests/gateway/", "tests/contract/", "tests/portals/")
-LONGEST += ("tests/launch/", "tests/package/", "tests/session/")
+LONGEST = ("tests/ib/test_conformance", "tests/ib/test_suites", "tests/bench/", "tests/core/")
+LONGEST += ("tests/examples/", "tests/ib/", "tests/docs/", "tests/session/test_flood")
+LONGEST += ("tests/contract/", "tests/portals/", "tests/gateway/test_failover", "tests/gateway/")
+LONGEST += ("tests/conformance/", "tests/package/", "tests/parcel/", "tests/launch/")
+LONGEST += ("tests/session/", "tests/proto/", "tests/control/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
