@@ -28,7 +28,8 @@ from pscompy.testing import process
 
 ROOT = Path(__file__).parents[1]
 USUAL = dict(os.environ)  # the variables of the server, before any test
-LATE = ("PSP_", "PSCOMPY_", "PYTEST_", "PYTHONPATH", "RES_OPTIONS")  # act when they are used
+# Prefixes of variables that act when they are used.
+LATE = ("PSP_", "PSCOMPY_", "PYTEST_", "PYTHONPATH", "RES_OPTIONS", "OPENBLAS_")
 
 
 def begun(environ: Mapping[str, str]) -> Any:
