@@ -6,6 +6,7 @@
 #include "shm_cases.h"
 
 #define LEN (4u << 20)
+#define PAGES (LEN / SHM_CURSOR_PAGE)
 #define GETS 11u /* more than there are slots */
 
 /* x gets from y's region. */
@@ -97,6 +98,9 @@ CASE(share_between_both, .caps = PSC_CAP_GET)
         ct_check(g.get.status == PSC_OK, "%s", psc_status_string(g.get.status));
         ct_check(helped > 0 && helped < len, "%llu of %zu bytes by the owner",
                  (unsigned long long)helped, len);
+        ct_check((atomic_load(&slot_of(&g, 0)->cursor) >> 20 & 0xfffff) ==
+                     (helped + SHM_CURSOR_PAGE - 1) / SHM_CURSOR_PAGE,
+                 "the owner has not copied the last pages");
         ct_check(memcmp(g.local, g.region, len) == 0, "round %u", round);
         ct_until(&g.pair, idle(g.pair.a) && idle(g.pair.b));
     }
@@ -259,7 +263,7 @@ CASE(share_outlives_its_helper, .caps = PSC_CAP_GET)
     gets_begin(&g);
     ct_check(read(other.link, &byte, 1) == 1, "link");
     slot = &end_ep(&g.pair.x)->tx.ring.control->shares[0];
-    atomic_fetch_add(&slot->cursor, 4096); /* in the owner's name */
+    atomic_fetch_add(&slot->cursor, 1u << 20); /* in the owner's name */
     ct_until(&g.pair, g.get.done);
     ct_check(g.get.status == PSC_ERR_PEER_LOST, "%s",
              psc_status_string(g.get.status));
@@ -397,7 +401,9 @@ CASE(share_lying_helper, .caps = PSC_CAP_GET)
             uint64_t offset = dice_roll(&dice) % (2 * LEN);
 
             if (dice_roll(&dice) % 4 == 0)
-                atomic_store(&slot->cursor, turn << 40 | offset);
+                atomic_store(&slot->cursor,
+                             turn << 40 | dice_roll(&dice) % (2 * PAGES) << 20 |
+                                 dice_roll(&dice) % (2 * PAGES));
             if (dice_roll(&dice) % 4 == 0)
                 atomic_store(&slot->helped, offset);
             ct_side_progress(g.pair.a);

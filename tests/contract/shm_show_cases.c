@@ -62,7 +62,7 @@ static void nap_begin(nap_t *nap)
              "the claimer sleeps beside bytes that it can copy");
     nap->entry = &end_ep(&nap->pair.x)
                       ->rx.ring.control->table.entries[nap->shown.recv.entry];
-    atomic_fetch_add(&nap->entry->cursor, LEN);
+    atomic_fetch_add(&nap->entry->cursor, LEN / SHM_CURSOR_PAGE + 1);
 }
 
 static void nap_end(nap_t *nap)

@@ -117,6 +117,9 @@ static void shown_spoil(dice_t *dice, shm_table_t *table)
         atomic_store(&entry->word, value % 2 ? value : value % 64 << 8 | 2);
         break;
     case 1:
+        if (value % 2) /* of this turn */
+            value = (atomic_load(&entry->cursor) >> 40 << 40) |
+                    (value & 0x3f) << 20 | (value >> 8 & 0x3f);
         atomic_store(&entry->cursor, value);
         break;
     case 2:

@@ -23,7 +23,7 @@
  * id of the inbox's process, and that process's descriptor of the inbox. */
 #define SHM_PLACE "/proc/%d/fd/%d"
 #define SHM_PLACE_SIZE 40u
-#define SHM_CARD_MAGIC 0x32786f62u /* "box2" */
+#define SHM_CARD_MAGIC 0x33786f62u /* "box3" */
 
 /* The data by which other ranks reach the rank that owns the inbox. It is
  * written once, by the owner. */

@@ -85,14 +85,25 @@ psc_status_t shm_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
 void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 
 /* Functions of share.c. */
-#define SHM_OFFSET_BITS 40u
-#define SHM_OFFSET_MASK ((1ull << SHM_OFFSET_BITS) - 1)
+/* bits of a cursor below its turn */
+#define SHM_TAKEN_BITS 40u
+#define SHM_TAKEN_MASK ((1ull << SHM_TAKEN_BITS) - 1)
+#define SHM_CURSOR_PAGE 4096u
+/* longest copy that a cursor can divide */
+#define SHM_CURSOR_MAX (((1ull << SHM_TAKEN_BITS / 2) - 1) * SHM_CURSOR_PAGE)
 /* stored instead of a number of copied bytes if a copy has failed */
 #define SHM_HELP_FAILED UINT64_MAX
+/* The end of a copy from which a side takes its pieces. */
+typedef enum shm_side { SHM_FRONT, SHM_BACK } shm_side_t;
+/* Returns how many of the `len` bytes have not been taken yet. */
+uint64_t shm_cursor_left(uint64_t cursor, uint64_t len);
+/* Returns true if all pages that were taken have been copied. front, back: the
+ * number of bytes that each side has copied. */
+bool shm_cursor_copied(uint64_t cursor, uint64_t front, uint64_t back);
 /* Takes the next piece to copy, and returns its length; 0 if none is left, or
  * if the cursor belongs to another get (its turn is not `turn`). */
 uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn, uint64_t len,
-                         uint64_t *at_p);
+                         shm_side_t side, uint64_t *at_p);
 psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
                              const psc_rkey_t *rkey, uint64_t offset,
                              psc_comp_t *comp);

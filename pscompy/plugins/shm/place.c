@@ -21,8 +21,8 @@
 
 /* bit of an entry's cursor: a side has stopped copying the message (stopped the
  * placement) */
-#define SHM_STOP (1ull << SHM_OFFSET_BITS)
-#define SHM_TURN_MASK (UINT64_MAX >> (SHM_OFFSET_BITS + 1))
+#define SHM_STOP (1ull << SHM_TAKEN_BITS)
+#define SHM_TURN_MASK (UINT64_MAX >> (SHM_TAKEN_BITS + 1))
 
 static uint64_t shm_entry_turn(uint64_t generation)
 {
@@ -31,7 +31,7 @@ static uint64_t shm_entry_turn(uint64_t generation)
 
 uint64_t shm_cursor_first(uint64_t generation)
 {
-    return shm_entry_turn(generation) << SHM_OFFSET_BITS;
+    return shm_entry_turn(generation) << SHM_TAKEN_BITS;
 }
 
 void shm_show_count(shm_ep_t *ep, int change)
@@ -57,13 +57,13 @@ static void shm_placement_stop(shm_placement_t *it, shm_entry_t *entry)
 }
 
 static uint64_t shm_placement_take(shm_placement_t *it, shm_entry_t *entry,
-                                   uint64_t *at_p)
+                                   shm_side_t side, uint64_t *at_p)
 {
     uint64_t piece = 0;
 
     if (!it->stopped)
         piece = shm_cursor_take(&entry->cursor, shm_entry_turn(it->generation),
-                                it->len, at_p);
+                                it->len, side, at_p);
     it->own += piece;
     return piece;
 }
@@ -88,8 +88,8 @@ static bool shm_placement_has(const shm_placement_t *it, shm_entry_t *entry)
     uint64_t now = atomic_load_explicit(&entry->cursor, memory_order_acquire);
 
     return !it->stopped &&
-           now >> SHM_OFFSET_BITS == shm_entry_turn(it->generation) &&
-           (now & SHM_OFFSET_MASK) < it->len;
+           now >> SHM_TAKEN_BITS == shm_entry_turn(it->generation) &&
+           shm_cursor_left(now, it->len) > 0;
 }
 
 /* Returns true if all bytes of the message have been copied, also if a side has
@@ -121,7 +121,7 @@ static bool shm_recv_over(const shm_ep_t *ep, const shm_placement_t *it,
     if (*status_p == PSC_OK)
         *status_p = ep->status < 0 ? ep->status : PSC_ERR_PEER_LOST;
     return ep->link == NULL ||
-           ((now & SHM_STOP) != 0 && it->own + put >= (now & SHM_OFFSET_MASK));
+           ((now & SHM_STOP) != 0 && shm_cursor_copied(now, it->own, put));
 }
 
 /* Returns true if the claimer needs neither the entry nor the buffer of its
@@ -183,7 +183,7 @@ static unsigned shm_recv_move(shm_ep_t *ep, uint32_t i)
 
     if (ep->state != SHM_EP_UP)
         shm_recv_stop(ep, it, entry);
-    piece = shm_placement_take(it, entry, &at);
+    piece = shm_placement_take(it, entry, SHM_FRONT, &at);
     if (piece > 0) {
         status = shm_cma_fetch(ep, it->buffer + at, piece, it->there + at);
         atomic_thread_fence(memory_order_seq_cst);
@@ -211,7 +211,7 @@ static unsigned shm_send_move(shm_ep_t *ep, uint32_t i)
 
     if (ep->state != SHM_EP_UP)
         shm_placement_stop(it, entry);
-    piece = shm_placement_take(it, entry, &at);
+    piece = shm_placement_take(it, entry, SHM_BACK, &at);
     if (piece > 0)
         shm_placement_report(
             ep, it, entry, &entry->put,

@@ -90,9 +90,9 @@ static inline shm_word_t shm_word_unpack(uint64_t word)
 
 /* State of a large get that both sides share (share.c). */
 typedef struct shm_share_slot {
-    /* Written by both sides: 24 bits turn (number of the get), 40 bits offset.
-     * The bytes below the offset have been copied, or a side is copying
-     * them. */
+    /* Written by both sides: 24 bits turn (number of the get), and 20 bits for
+     * each side: the number of pages, from the end of the get and from its
+     * front, that this side has copied or is copying. */
     _Alignas(128) _Atomic uint64_t cursor;
     /* bytes that the owner of the memory, which helps, has written */
     _Atomic uint64_t helped;
@@ -105,8 +105,8 @@ typedef struct shm_entry {
     /* 56 bits generation, 8 bits state (shm_entry_state_t) */
     _Alignas(SHM_LINE) _Atomic uint64_t word;
     _Atomic uint64_t match, ignore, address, len;
-    /* number made from the generation, and offset below which a side has copied
-     * the bytes or is copying them, as in shm_share_slot_t */
+    /* number made from the generation, and the pages that each side has copied
+     * or is copying, as in shm_share_slot_t */
     _Atomic uint64_t cursor;
     /* bytes that the consumer, which took the receive, has written into it */
     _Atomic uint64_t put;

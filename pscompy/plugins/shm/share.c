@@ -2,11 +2,13 @@
  *
  * The kernel copies on the core of the process that calls it, while the other
  * process only waits for the result. Therefore the getter asks the owner of the
- * memory to help. A cursor in shared memory holds the offset below which a side
- * has taken the bytes, that is, copies or has copied them. Each side advances
- * the cursor before it copies a piece: the getter reads from the owner's
- * memory, the owner writes into the getter's buffer. If the owner is computing
- * and makes no progress, the getter copies all pieces itself.
+ * memory to help. A cursor in shared memory holds how many pages each side has
+ * taken, that is, copies or has copied: the getter from the front, the owner
+ * from the end, so that if the same buffers are used again, each core has its
+ * part of them in its cache. Each side advances the cursor before it copies a
+ * piece: the getter reads from the owner's memory, the owner writes into the
+ * getter's buffer. If the owner is computing and makes no progress, the getter
+ * copies all pieces itself.
  *
  * The buffer is not written after the get has completed: a get completes when
  * every byte that was taken has been copied, or when the owner can take no
@@ -21,9 +23,10 @@
  * shorter than two of the shortest pieces is halved, too. */
 #define SHM_PIECE_MIN (32u << 10)
 #define SHM_PIECE_MAX SHM_PUT_MAX
-#define SHM_PIECE_PAGE 4096u
+#define SHM_PAGES_BITS (SHM_TAKEN_BITS / 2)
+#define SHM_PAGES_MASK ((1ull << SHM_PAGES_BITS) - 1)
 
-_Static_assert(SHM_GET_MAX < SHM_OFFSET_MASK, "offsets fit");
+_Static_assert(SHM_GET_MAX <= SHM_CURSOR_MAX, "pages can be counted");
 _Static_assert(sizeof(shm_control_t) <= 4096, "one page");
 
 /* A get that this process has started. */
@@ -68,28 +71,85 @@ static void shm_share_count(shm_ep_t *ep, int change)
 
 /* ---- the cursor ---- */
 
+static uint64_t shm_pages(uint64_t len)
+{
+    return (len + SHM_CURSOR_PAGE - 1) / SHM_CURSOR_PAGE;
+}
+
+/* Return the number of pages that were taken from the front, and from the
+ * end. */
+static uint64_t shm_cursor_fronts(uint64_t cursor)
+{
+    return cursor & SHM_PAGES_MASK;
+}
+
+static uint64_t shm_cursor_backs(uint64_t cursor)
+{
+    return cursor >> SHM_PAGES_BITS & SHM_PAGES_MASK;
+}
+
+/* Returns the offset below which the bytes were taken from the front. */
+static uint64_t shm_cursor_front(uint64_t cursor)
+{
+    return shm_cursor_fronts(cursor) * SHM_CURSOR_PAGE;
+}
+
+/* Returns the offset from which on the bytes were taken from the end. */
+static uint64_t shm_cursor_back(uint64_t cursor, uint64_t len)
+{
+    uint64_t taken = shm_cursor_backs(cursor);
+    uint64_t pages = shm_pages(len);
+
+    if (taken == 0)
+        return len;
+    return taken < pages ? (pages - taken) * SHM_CURSOR_PAGE : 0;
+}
+
+uint64_t shm_cursor_left(uint64_t cursor, uint64_t len)
+{
+    uint64_t front = shm_cursor_front(cursor);
+    uint64_t back = shm_cursor_back(cursor, len);
+
+    return front < back ? back - front : 0;
+}
+
+bool shm_cursor_copied(uint64_t cursor, uint64_t front, uint64_t back)
+{
+    return shm_pages(front) + shm_pages(back) >=
+           shm_cursor_fronts(cursor) + shm_cursor_backs(cursor);
+}
+
 static uint64_t shm_piece(uint64_t left, uint64_t len)
 {
     uint64_t least = len / 2 < SHM_PIECE_MIN ? len / 2 : SHM_PIECE_MIN;
     uint64_t piece = left / 2 < least ? least : left / 2;
 
-    piece = (piece + SHM_PIECE_PAGE - 1) / SHM_PIECE_PAGE * SHM_PIECE_PAGE;
+    piece = shm_pages(piece) * SHM_CURSOR_PAGE;
     if (piece > SHM_PIECE_MAX)
         piece = SHM_PIECE_MAX;
     return piece < left ? piece : left;
 }
 
 uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn, uint64_t len,
-                         uint64_t *at_p)
+                         shm_side_t side, uint64_t *at_p)
 {
-    uint64_t now = atomic_load_explicit(cursor, memory_order_acquire), piece;
+    uint64_t now = atomic_load_explicit(cursor, memory_order_acquire);
+    uint64_t left, piece, end;
 
     do {
-        *at_p = now & SHM_OFFSET_MASK;
-        if (now >> SHM_OFFSET_BITS != turn || *at_p >= len)
+        left = shm_cursor_left(now, len);
+        if (now >> SHM_TAKEN_BITS != turn || left == 0)
             return 0;
-        piece = shm_piece(len - *at_p, len);
-    } while (!atomic_compare_exchange_weak(cursor, &now, now + piece));
+        piece = shm_piece(left, len);
+        end = shm_cursor_back(now, len);
+        *at_p = side == SHM_FRONT
+                    ? shm_cursor_front(now)
+                    : (end - piece) / SHM_CURSOR_PAGE * SHM_CURSOR_PAGE;
+        if (side == SHM_BACK)
+            piece = end - *at_p;
+    } while (!atomic_compare_exchange_weak(
+        cursor, &now,
+        now + (shm_pages(piece) << (side == SHM_BACK ? SHM_PAGES_BITS : 0))));
     return piece;
 }
 
@@ -118,12 +178,12 @@ static void shm_share_ask(shm_ep_t *ep, shm_share_t *share)
     ep->share_slots |= 1u << slot;
     share->slot = slot;
     ask.slot = (uint32_t)slot;
-    ask.turn = ++ep->turn & (uint32_t)(UINT64_MAX >> SHM_OFFSET_BITS);
+    ask.turn = ++ep->turn & (uint32_t)(UINT64_MAX >> SHM_TAKEN_BITS);
     share->turn = ask.turn;
     shared = shm_share_slot(ep, share);
     atomic_store_explicit(&shared->helped, 0, memory_order_relaxed);
     atomic_store_explicit(&shared->cursor,
-                          share->turn << SHM_OFFSET_BITS | share->own,
+                          share->turn << SHM_TAKEN_BITS | shm_pages(share->own),
                           memory_order_relaxed);
     memcpy(shm_producer_begin(&ep->tx), &ask, sizeof ask);
     shm_am_publish(ep, shm_word_pack(SHM_KIND_ASK, 0, 0, sizeof ask),
@@ -166,11 +226,12 @@ static void shm_share_stop(shm_ep_t *ep, shm_share_t *share,
     share->status = status;
     if (share->slot >= 0)
         taken =
-            atomic_exchange(&shm_share_slot(ep, share)->cursor,
-                            share->turn << SHM_OFFSET_BITS | SHM_OFFSET_MASK) &
-            SHM_OFFSET_MASK;
-    if (taken < share->len)
-        share->len = taken;
+            share->len -
+            shm_cursor_left(
+                atomic_exchange(&shm_share_slot(ep, share)->cursor,
+                                share->turn << SHM_TAKEN_BITS | SHM_TAKEN_MASK),
+                share->len);
+    share->len = taken;
 }
 
 static uint64_t shm_share_take(const shm_ep_t *ep, shm_share_t *share,
@@ -182,7 +243,7 @@ static uint64_t shm_share_take(const shm_ep_t *ep, shm_share_t *share,
         return 0;
     if (share->slot >= 0) {
         piece = shm_cursor_take(&shm_share_slot(ep, share)->cursor, share->turn,
-                                share->len, at_p);
+                                share->len, SHM_FRONT, at_p);
     } else {
         *at_p = share->own;
         piece = shm_piece(share->len - share->own, share->len);
@@ -310,7 +371,8 @@ static unsigned shm_help_move(shm_ep_t *ep, shm_help_t *help,
     psc_status_t status;
 
     if (ep->state == SHM_EP_UP && atomic_load(&help->mem->seal) == help->seal)
-        piece = shm_cursor_take(&shared->cursor, help->turn, help->len, &at);
+        piece = shm_cursor_take(&shared->cursor, help->turn, help->len,
+                                SHM_BACK, &at);
     if (piece == 0) {
         shm_help_end(ep, help);
         return 0;

@@ -90,7 +90,7 @@ psc_status_t shm_expose(psc_ep_t *super, psc_exposed_t *recv, uint64_t seen)
     shm_table_t *table = shm_table_own(ep);
     uint32_t i;
 
-    if (show == NULL || recv->buffer.len >= SHM_OFFSET_MASK)
+    if (show == NULL || recv->buffer.len > SHM_CURSOR_MAX)
         return PSC_ERR_UNSUPPORTED;
     shm_show_reap(ep, show);
     if (show->used == UINT32_MAX)
@@ -196,7 +196,7 @@ psc_status_t shm_claim(psc_ep_t *super, const psc_sighted_t *sighted,
     /* `placing` has the entry's bit, or `room` is too large, only if the peer
      * violates the protocol */
     if (show == NULL || (show->placing & 1u << sighted->entry) != 0 ||
-        room >= SHM_OFFSET_MASK ||
+        room > SHM_CURSOR_MAX ||
         !shm_entry_change(entry, sighted->generation, SHM_ENTRY_EXPOSED,
                           SHM_ENTRY_TAKEN))
         return PSC_ERR_UNSUPPORTED;

@@ -12,7 +12,7 @@
 #define SHM_MAX_FDS 3u
 #define SHM_REFUSAL_MAX SHM_LETTER_SIZE
 #define SHM_PACKET_MAGIC 0x6d687370u /* "pshm" */
-#define SHM_PACKET_VERSION 7u
+#define SHM_PACKET_VERSION 8u
 
 typedef enum shm_packet_kind {
     SHM_PACKET_NONE,
