@@ -161,7 +161,7 @@ class Session:
         self._engine.open_log(self._log_level)
         self._engine.open(self._found, self._config)
         if self._config["PROGRESS_THREAD"]:
-            self._engine.start_thread()
+            self._engine.start_thread(self._config["PROGRESS_PATIENCE_US"] * 1000)
         self._engine.read_log()
         self._binding = _binding.Worker(self._engine.address)
         control = None if beside is None else beside._control

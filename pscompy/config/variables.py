@@ -53,6 +53,12 @@ PROTOCOL = (
     Var("SPIN_US", "50", integer(0, 60_000_000), "Microseconds of polling before a wait sleeps."),
     Var("PROGRESS_THREAD", "0", flag, "A native thread makes progress while the program computes."),
     Var(
+        "PROGRESS_PATIENCE_US",
+        "200",
+        integer(1, 60_000_000),
+        "Microseconds without a call of the program before that thread makes progress.",
+    ),
+    Var(
         "ENDPOINTS",
         "dynamic",
         choice("dynamic", "shared", "single"),

@@ -125,9 +125,10 @@ class Engine:
         can detect it."""
         return self._transports.log_stuck()
 
-    def start_thread(self) -> None:
-        """Have a thread of the core drive the transports while the program computes."""
-        check(lib.psc_worker_thread_start(self._worker), "start the progress thread")
+    def start_thread(self, patience_ns: int) -> None:
+        """Have a thread of the core drive the transports when the program has made no call for
+        this time."""
+        check(lib.psc_worker_thread_start(self._worker, patience_ns), "start the progress thread")
 
     def set_secret(self, secret: bytes) -> None:
         """Set the secret that authenticates remote keys of memory."""

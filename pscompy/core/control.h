@@ -119,10 +119,10 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config);
  * because it has not answered for seconds and its process is alive: their
  * memory must never be reused. */
 unsigned psc_worker_destroy(psc_worker_t *worker);
-/* Start the core's progress thread, which moves messages while the program does
- * not call. Call it after all transports are open. The thread ends with the
- * worker, and does not exist after fork. */
-int psc_worker_thread_start(psc_worker_t *worker);
+/* Start the core's progress thread, which moves messages when the program has
+ * made no call for `patience_ns`. Call it after all transports are open. The
+ * thread ends with the worker, and does not exist after fork. */
+int psc_worker_thread_start(psc_worker_t *worker, int64_t patience_ns);
 /* Call in the child after fork: all later calls return PSC_ERR_FORKED and
  * change nothing. */
 void psc_worker_forked(psc_worker_t *worker);

@@ -5,12 +5,14 @@
 
 #include "harness.h"
 
+#define PATIENT_NS 200000
+
 static void pair_open_driven(pair_t *pair)
 {
     pair_open(pair);
-    check(psc_worker_thread_start(pair->a.worker) == PSC_OK);
+    check(psc_worker_thread_start(pair->a.worker, PATIENT_NS) == PSC_OK);
     if (pair->b.worker != pair->a.worker)
-        check(psc_worker_thread_start(pair->b.worker) == PSC_OK);
+        check(psc_worker_thread_start(pair->b.worker, PATIENT_NS) == PSC_OK);
 }
 
 /* Wait without making progress. */

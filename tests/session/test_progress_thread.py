@@ -29,7 +29,7 @@ def compute(here, last):
 
 @pytest.fixture
 def link(connect, transport):
-    return connect(transport, PROGRESS_THREAD=1)
+    return connect(transport, PROGRESS_THREAD=1, TUPLEQ=0)
 
 
 def hold_the_interpreter(link: object) -> None:
@@ -60,6 +60,24 @@ def test_a_message_arrives_while_its_receiver_computes(link):
     link.c.send(bytes([7]) * BIG, timeout=BOUND)
     assert link.peer.result()
     assert link.peer(received)
+
+
+def compute_briefly(here):
+    end = time.monotonic() + 0.2
+    while here.room[-1] == 0 and time.monotonic() < end:
+        sum(range(1000))
+    return here.room[-1]
+
+
+def test_a_patient_thread(connect):
+    """The thread lets the program compute for as long as PSP_PROGRESS_PATIENCE_US says."""
+    link = connect("tcp", PROGRESS_THREAD=1, PROGRESS_PATIENCE_US=60_000_000)
+    link.peer(post_receive)
+    request = link.c.isend(bytes([7]) * BIG)
+    assert link.peer(compute_briefly) == 0
+    link.peer.begin(received)
+    request.wait(BOUND)
+    assert link.peer.result()
 
 
 def post_send(here):

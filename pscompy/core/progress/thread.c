@@ -11,11 +11,10 @@
 #include "sleep.h"
 #include "stand_in.h"
 
-#define THREAD_PATIENCE_NS 200000
-
 struct psc_thread {
     pthread_t id;
     psc_sleeper_t sleeper;
+    int64_t patience_ns;
     atomic_bool stopping;
 };
 
@@ -30,7 +29,7 @@ static void *thread_run(void *arg)
     psc_stand_in_t self = {.sleeper = &worker->thread->sleeper,
                            .wants = PSC_WAKE_SPENT | PSC_WAKE_POLLED |
                                     PSC_WAKE_TAKEN,
-                           .patience_ns = THREAD_PATIENCE_NS,
+                           .patience_ns = worker->thread->patience_ns,
                            .deadline = INT64_MAX,
                            .ended = thread_stopping};
 
@@ -74,12 +73,13 @@ static int thread_open(psc_worker_t *worker, psc_thread_t *thread)
     return result;
 }
 
-int psc_worker_thread_start(psc_worker_t *worker)
+int psc_worker_thread_start(psc_worker_t *worker, int64_t patience_ns)
 {
     psc_thread_t *thread = calloc(1, sizeof *thread);
 
     if (!thread)
         return PSC_ERR_NO_MEMORY;
+    thread->patience_ns = patience_ns;
     worker->thread = thread;
     if (thread_open(worker, thread) == 0 &&
         thread_create(worker, thread) == 0) {
