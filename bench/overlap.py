@@ -59,8 +59,10 @@ def _mpi(library: str = "mpi4py") -> dict[str, Make]:
     return {peer: partial(pairs.mpi_end, peer, library, "shm") for peer in MPI}
 
 
-_BOTH = {OWN: _own("shm", TUPLEQ="1"), _OFF: _own("shm", TUPLEQ="0")}
-ENDS = _BOTH | {
+_BOTH = {OWN: _own("shm"), _OFF: _own("shm", TUPLEQ="0")}
+ENDS = {
+    OWN: _own("shm", TUPLEQ="1"),
+    _OFF: _own("shm", TUPLEQ="0"),
     "thread": _own("shm", TUPLEQ="0", PROGRESS_THREAD="1"),
     "tcp": _own("tcp"),
     "tcp thread": _own("tcp", PROGRESS_THREAD="1"),
@@ -217,7 +219,7 @@ def _window(name: str, bar: float | None) -> pairs.Test:
 def _wildcards() -> Group:
     tests = [_window("windows posted first, 64 KiB", 0.95)]
     ends = {
-        OWN: _own("shm", "pscompy-wild", TUPLEQ="1"),
+        OWN: _own("shm", "pscompy-wild"),
         _OFF: _own("shm", "pscompy-wild", TUPLEQ="0"),
         **_mpi("mpi4py-wild"),
     }

@@ -68,8 +68,19 @@ PROTOCOL = (
     Var("EAGER_WINDOW", "4M", size(1), "Bytes of eager messages in flight on one connection."),
     Var("RTS_MAX", "1024", integer(1, 1 << 16), "Unmatched rendezvous messages of a connection."),
     Var("POOL_MAX", "1G", size(), "Most bytes of a session's pool; beyond it messages are copied."),
-    Var("TUPLEQ", "0", flag, "Peers see long receives and fill them (docs/overlap.md)."),
-    Var("TUPLEQ_MIN", "8k", size(1), "Shortest receive and shortest message for PSP_TUPLEQ."),
+    Var(
+        "TUPLEQ",
+        "auto",
+        choice("auto", "0", "1"),
+        "Peers see long receives and fill them (docs/overlap.md): auto: if a message of that"
+        " length is not eager; 0: never; 1: from 8 KiB on.",
+    ),
+    Var(
+        "TUPLEQ_MIN",
+        "auto",
+        size(1, auto=True),
+        "Shortest receive and shortest message for PSP_TUPLEQ; auto: as PSP_TUPLEQ says.",
+    ),
     Var("RENDEZVOUS", "auto", size(auto=True), "Shortest rendezvous message; auto: by cost model."),
     Var("RNDV_SCHEME", "auto", choice("auto", "put", "get", "am"), "Rendezvous by put, get or am."),
 )

@@ -230,7 +230,8 @@ class Connections:
             faster=self._faster(option, params, {choice, *dict(reasons)}),
             matching=matching,
             estimates=option.estimates,
-            shown_from=self._shown_from(option, lanes),
+            shown_from=self._shown_from(option, params, lanes),
+            thread=self._config["PROGRESS_THREAD"],
         )
 
     def _faster(
@@ -246,13 +247,17 @@ class Connections:
                 found[other.name] = gain
         return found
 
-    def _shown_from(self, option: selection.Option, lanes: int) -> int | None:
+    def _shown_from(
+        self, option: selection.Option, params: selection.Params, lanes: int
+    ) -> int | None:
         """Return the length of the shortest receive that the peer can see, and write into directly
         (PSP_TUPLEQ); None if it sees none."""
-        wanted = self._config["TUPLEQ"] and self._config["RNDV_SCHEME"] == "auto" and lanes == 1
+        least = selection.shown_min(self._config["TUPLEQ"], self._config["TUPLEQ_MIN"])
         assert option.estimates is not None
         able = option.estimates.caps & selection.CAP_EXPOSE
-        return int(self._config["TUPLEQ_MIN"]) if wanted and able else None
+        if not (least and able and params.scheme == "auto" and lanes == 1):
+            return None
+        return params.eager_max + 1 if least == AUTO else least
 
     def _correct(self, record: Record) -> None:
         """Correct the transport's estimates by the measured times of the connection's messages, and
@@ -268,7 +273,8 @@ class Connections:
         if params == report.params:
             return
         self._engine.adapt(record.handle, params)
-        record.report = report._replace(params=params, estimates=corrected)
+        shown_from = self._shown_from(option, params, report.lanes)
+        record.report = report._replace(params=params, estimates=corrected, shown_from=shown_from)
         logger.debug("%s: eager up to %d bytes", record.label, params.eager_max)
 
     def _note_lost_rails(self, record: Record) -> None:

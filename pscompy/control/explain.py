@@ -42,6 +42,7 @@ class Explanation(NamedTuple):
     estimates: Estimates | None = None
     # bytes of the shortest receive that the peer can see and fill (PSP_TUPLEQ), or None
     shown_from: int | None = None
+    thread: bool = False  # a thread makes progress while the program computes
     peer: str = ""
     note: str = ""
     worker: str = ""  # the communicators that share the worker, and so its lock and progress
@@ -94,7 +95,9 @@ class Explanation(NamedTuple):
             changes[f"PSP_{self.choice.upper()}_RENDEZVOUS"] = "shortest rendezvous message"
             changes["PSP_RNDV_SCHEME"] = "how a rendezvous moves its data: auto, put, get or am"
         if self._can(CAP_EXPOSE):
-            changes["PSP_TUPLEQ"] = "1: the peer sees long receives and fills them"
+            changes["PSP_TUPLEQ"] = "whether the peer sees long receives and fills them"
+        if self.choice and not self.thread:
+            changes["PSP_PROGRESS_THREAD"] = "1: messages move while the program computes"
         return changes
 
     def table(self) -> list[Cost]:
@@ -117,12 +120,21 @@ class Explanation(NamedTuple):
             lines += _cost_lines(self.table())
             lines += _source_lines(self.estimates)
             lines.append(f"  lent: {'read where it is' if self.lends else 'copied'}")
-            if self.shown_from is not None:
-                lines.append(f"  the peer sees receives of at least {self.shown_from} bytes")
+            lines.append(f"  arrive while their receiver computes: {self._overlap()}")
             lines.append(f"  matched: {_matching_text(self.matching)}")
             lines.append(f"  worker: of {self.worker}")
         lines += [f"  {name} sets: {effect}" for name, effect in self.variables().items()]
         return "\n".join(lines)
+
+    def _overlap(self) -> str:
+        """Which messages arrive while their receiver computes."""
+        if self.thread:
+            return "all (by the progress thread)"
+        if self.matching is None:
+            return "those whose receives are posted (by the fabric)"
+        if self.shown_from is not None:
+            return f"those of at least {self.shown_from} bytes whose receives are posted"
+        return "none"
 
     def _unneeded(self, name: str) -> str:
         if name not in self.faster:

@@ -31,6 +31,7 @@ SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
 
 HEADER_MAX = 64  # room that a protocol's header may take in an eager message
 EAGER_LIMIT = (128 << 10) - 192  # PSC_EAGER_LIMIT of proto/credit.h
+SHOWN_MIN = 8 << 10  # length of the shortest receive that the peer sees, with PSP_TUPLEQ=1
 THRESHOLD_MAX = 1 << 30  # longest message for which the cost model looks for thresholds
 # most bytes of one fragment on a stream, where a small message may have to wait for it
 FRAG_MAX = 1 << 20
@@ -179,6 +180,14 @@ class Settings(NamedTuple):
 
 
 ALL_AUTO = Settings()
+
+
+def shown_min(tupleq: str, least: int) -> int:
+    """Return the length of the shortest receive that a peer sees (PSP_TUPLEQ, PSP_TUPLEQ_MIN): 0 if
+    it sees none, AUTO for the shortest message of the connection that is not eager."""
+    if tupleq == "0":
+        return 0
+    return SHOWN_MIN if tupleq == "1" and least == AUTO else least
 
 
 class Params(NamedTuple):

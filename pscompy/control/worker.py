@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from pscompy.config.config import Config
 from pscompy.control.core_log import CoreLog
 from pscompy.control.lane import REASON_MAX, Lane, text
-from pscompy.control.selection import SCHEMES, Moved, Option, Params
+from pscompy.control.selection import SCHEMES, Moved, Option, Params, shown_min
 from pscompy.control.transports import Transport, Transports
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError
@@ -446,7 +446,7 @@ def _create_worker(config: Config) -> Any:
     raw.eager_window = config["EAGER_WINDOW"]
     raw.rts_max = config["RTS_MAX"]
     raw.pool_max = config["POOL_MAX"]
-    raw.tuple_min = config["TUPLEQ_MIN"] if config["TUPLEQ"] else 0
+    raw.tuple_min = shown_min(config["TUPLEQ"], config["TUPLEQ_MIN"])
     worker = lib.psc_worker_create(raw)
     if not worker:
         raise OSError(ffi.errno, os.strerror(ffi.errno))

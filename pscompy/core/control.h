@@ -40,8 +40,9 @@ typedef struct psc_worker_config {
      * lending */
     uint64_t pool_max;
     /* Shortest receive that peers may see and claim, and shortest message that
-     * claims one (proto/tuple.h); 0: none. */
-    uint64_t tuple_min;
+     * claims one (proto/tuple.h); 0: none, -1: the shortest that its connection
+     * does not send eagerly. */
+    int64_t tuple_min;
 } psc_worker_config_t;
 
 /* Protocol parameters of one connection, chosen by the cost model. */

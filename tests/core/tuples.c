@@ -351,3 +351,44 @@ CASE(tuple_short_messages)
     free(in);
     free(out);
 }
+
+static void threshold_is(psc_conn_t *conn, uint64_t eager_max)
+{
+    psc_proto_params_t params = conn->params;
+
+    params.eager_max = eager_max;
+    params.zcopy_min = UINT64_MAX;
+    psc_conn_adapt(conn, &params);
+}
+
+/* With tuple_min -1 only a message that is not eager takes a receive, also
+ * after the threshold has changed. */
+CASE(tuple_threshold)
+{
+    char *in = calloc(1, MIN + 1), *out = malloc(MIN + 1);
+    uint64_t placed = 0;
+    pair_t pair;
+
+    options.tuple_min = -1;
+    pair_open(&pair);
+    fill(out, MIN + 1, 9);
+    for (size_t most = MIN; most >= MIN / 4; most /= 2) {
+        threshold_is(pair.a.conn, most);
+        threshold_is(pair.b.conn, most);
+        for (size_t len = most; len <= most + 1; len++) {
+            psc_request_t *recv = expect(&pair, in, len, 5);
+            psc_request_t *send = post_send(&pair.a, out, len, 5);
+
+            expect_ok(finish(&pair, recv), in, len, 9);
+            if (send)
+                finish(&pair, send);
+            if (exposes(&pair))
+                placed += len > most;
+            count_is(pair.a.worker, PSC_COUNTER_tuple_placed, placed);
+            count_is(pair.b.worker, PSC_COUNTER_tuple_exposed, placed);
+        }
+    }
+    pair_close(&pair);
+    free(in);
+    free(out);
+}

@@ -45,13 +45,16 @@ static psc_tuple_pause_t *tuple_shows(const psc_req_t *req)
  * messages. */
 static bool tuple_fits(psc_conn_t *conn)
 {
-    return conn->worker->config.tuple_min > 0 && conn->n_lanes == 1 &&
+    return conn->worker->config.tuple_min != 0 && conn->n_lanes == 1 &&
            !conn->tagging.on && conn->params.scheme == PSC_RNDV_AUTO &&
            psc_conn_main_lane(conn)->slot->attr.caps & PSC_CAP_EXPOSE;
 }
 
 void psc_tuple_limit(psc_conn_t *conn)
 {
+    int64_t min = conn->worker->config.tuple_min;
+
+    conn->tuple->min = min < 0 ? conn->params.eager_max + 1 : (uint64_t)min;
     if (conn->params.zcopy_min > conn->tuple->min)
         conn->params.zcopy_min = conn->tuple->min;
 }
@@ -64,7 +67,6 @@ void psc_tuple_begin(psc_conn_t *conn,
 {
     if (!tuple_fits(conn) || !(conn->tuple = calloc(1, sizeof *conn->tuple)))
         return;
-    conn->tuple->min = conn->worker->config.tuple_min;
     conn->tuple->taken = taken;
     psc_tuple_limit(conn);
 }

@@ -106,7 +106,8 @@ static inline bool psc_tuple_is_long(const psc_conn_t *conn, uint64_t len)
     return __builtin_expect(conn->tuple != NULL, 0) && len >= conn->tuple->min;
 }
 
-/* Make psc_message_send_now leave messages of at least tuple->min bytes to
+/* The connection's parameters are set: set tuple->min, and make
+ * psc_message_send_now leave messages of at least that length to
  * psc_message_send, which looks for an exposed receive first. */
 void psc_tuple_limit(psc_conn_t *conn);
 /* The connection's lanes are known: decide whether receives are exposed. */
