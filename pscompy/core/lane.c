@@ -203,14 +203,25 @@ static void lane_fini(psc_lane_t *lane)
     }
 }
 
+/* Returns true if the peer reads nothing from the lane any more, and the fabric
+ * uses no memory of the program: puts and gets have completed. What a fabric
+ * without them still has to send ends with the endpoint. */
+static bool lane_useless(const psc_lane_t *lane)
+{
+    return lane->useless &&
+           (lane->stripe.queued == 0 ||
+            !(lane->slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET)));
+}
+
 void psc_lane_progress_retiring(psc_worker_t *worker, bool force)
 {
     psc_list_for_each(lane, &worker->ends.retiring, psc_lane_t, link) {
         psc_status_t written = psc_access_lane_end(lane);
         psc_status_t sent = lane->slot->ops->ep_stop(lane->ep);
 
-        if ((written != PSC_INPROGRESS && sent != PSC_INPROGRESS) || force ||
-            lane->useless)
+        if ((written != PSC_INPROGRESS &&
+             (sent != PSC_INPROGRESS || lane_useless(lane))) ||
+            force)
             lane_fini(lane);
     }
 }

@@ -1,4 +1,4 @@
-/* Long messages in fragments over several lanes. */
+/* Long messages over several lanes, as fragments, gets or puts. */
 #include "harness.h"
 #include "pscompy/core/conn.h"
 #include "pscompy/core/lane.h"
@@ -36,9 +36,9 @@ static void lanes_exchange(lanes_t *lanes, side_t *from, side_t *to)
     }
 }
 
-static void lanes_open(lanes_t *lanes)
+static void lanes_open(lanes_t *lanes, psc_rndv_scheme_t scheme)
 {
-    options.scheme = PSC_RNDV_AM;
+    options.scheme = scheme;
     pair_open(&lanes->pair);
     pair_join_by(&lanes->pair, LANES, &lanes->a.conn, &lanes->b.conn);
     lanes->a.worker = lanes->pair.a.worker;
@@ -70,7 +70,7 @@ CASE(fragments_over_lanes)
     lanes_t lanes;
     uint64_t sum = 0;
 
-    lanes_open(&lanes);
+    lanes_open(&lanes, PSC_RNDV_AM);
     lanes_exchange(&lanes, &lanes.a, &lanes.b);
     lanes_exchange(&lanes, &lanes.b, &lanes.a);
     for (int i = 0; i < MESSAGES; i++)
@@ -148,19 +148,21 @@ static void lanes_come_and_go(lanes_t *lanes)
 }
 
 /* One side's lane fails after so many passes of a message from a to b. Returns
- * true if lanes of this transport may fail; then both sides go on. */
-static bool lane_fails(int passes, bool senders)
+ * true if lanes of this transport may fail; then both sides go on. Returns false
+ * also if this transport does not have the scheme, but sends fragments. */
+static bool lane_fails(psc_rndv_scheme_t scheme, int passes, bool senders)
 {
     enum { LAST = MESSAGES - 1 };
     lanes_t lanes;
     psc_request_t *send, *recv;
     psc_result_t result;
     psc_lane_t *lane;
-    bool spare;
+    bool spare, direct;
 
-    lanes_open(&lanes);
+    lanes_open(&lanes, scheme);
     lane = (senders ? lanes.a : lanes.b).conn->lanes[1];
     spare = psc_lane_spare(lane);
+    direct = lane->slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET);
     send = post_send(&lanes.a, lanes.out[LAST], lengths[LAST], LAST);
     recv = post_recv(&lanes.b, lanes.b.conn, lanes.in[LAST], lengths[LAST],
                      LAST, &result);
@@ -178,15 +180,57 @@ static bool lane_fails(int passes, bool senders)
         lanes_come_and_go(&lanes);
     }
     lanes_close(&lanes);
-    return spare;
+    return spare && (direct || scheme == PSC_RNDV_AM);
+}
+
+static void lanes_fail(psc_rndv_scheme_t scheme)
+{
+    for (int passes = 2; passes < 60; passes += 8) {
+        if (!lane_fails(scheme, passes, passes % 16 < 8))
+            break;
+    }
 }
 
 CASE(a_lane_fails_amid_fragments)
 {
-    for (int passes = 2; passes < 60; passes += 8) {
-        if (!lane_fails(passes, passes % 16 < 8))
-            break;
+    lanes_fail(PSC_RNDV_AM);
+}
+
+CASE(a_lane_fails_amid_gets)
+{
+    lanes_fail(PSC_RNDV_GET);
+}
+
+CASE(a_lane_fails_amid_puts)
+{
+    lanes_fail(PSC_RNDV_PUT);
+}
+
+/* A message is announced with the key of a lane, which is lost and joined again
+ * before the message gets a receive: the new lane is not lost with the key. */
+CASE(a_lane_joins_without_the_keys_of_the_lost_one)
+{
+    enum { LEN = 3 };
+    lanes_t lanes;
+    psc_request_t *send, *recv;
+    psc_result_t result;
+
+    lanes_open(&lanes, PSC_RNDV_GET);
+    if (psc_lane_spare(lanes.a.conn->lanes[1])) {
+        send = post_send(&lanes.a, lanes.out[LEN], lengths[LEN], LEN);
+        lane_fail(lanes.a.conn->lanes[1]);
+        lanes_are_gone(&lanes);
+        lanes_join(&lanes, false);
+        recv = post_recv(&lanes.b, lanes.b.conn, lanes.in[LEN], lengths[LEN],
+                         LEN, &result);
+        check(finish(&lanes.pair, recv).status == PSC_OK);
+        check(finish(&lanes.pair, send).status == PSC_OK);
+        check(filled(lanes.in[LEN], lengths[LEN], LEN));
+        check(lanes.b.conn->lanes[1]->state == PSC_LANE_UP);
+        lanes_exchange(&lanes, &lanes.a, &lanes.b);
+        check(count(lanes.a.worker, PSC_COUNTER_rails_lost) == 1);
     }
+    lanes_close(&lanes);
 }
 
 /* b loses its lane and closes before a has heard of either. The message from a
@@ -200,7 +244,7 @@ static bool lane_fails_and_peer_closes(int passes)
     psc_result_t result;
     bool spare;
 
-    lanes_open(&lanes);
+    lanes_open(&lanes, PSC_RNDV_AM);
     spare = psc_lane_spare(lanes.b.conn->lanes[1]);
     send = post_send(&lanes.a, out, LEN, 1);
     recv = post_recv(&lanes.b, lanes.b.conn, in, LEN, 1, &result);
@@ -234,7 +278,7 @@ CASE(a_lane_for_fragments_carries_nothing_else)
     lanes_t lanes;
     psc_lane_t *lane;
 
-    lanes_open(&lanes);
+    lanes_open(&lanes, PSC_RNDV_AM);
     lane = lanes.a.conn->lanes[1];
     if (psc_lane_spare(lane)) {
         check(psc_worker_enter(lane->worker, 0) == PSC_OK);

@@ -5,7 +5,7 @@ the suite creates a second device.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import pytest
@@ -41,6 +41,13 @@ def echo(far: Far, connection: Connection) -> None:
     connection.send(payload(LONG), timeout=BOUND)
     assert connection.recv(timeout=BOUND) == payload(LONG)
     far.result()
+
+
+def echo_until(far: Far, connection: Connection, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + BOUND
+    while not holds():
+        assert time.monotonic() < deadline, connection.stats
+        echo(far, connection)
 
 
 def await_packets(device: str, count: int) -> None:
@@ -81,8 +88,8 @@ class TestRails(Base):
 
     @pytest.mark.parametrize("rail", [0, 1])
     def test_a_port_goes_down(self, far: Far, rail: int, ports: None) -> None:
-        """A connection that uses the port fails; later ones of the same session use the other
-        device."""
+        """A connection whose first rail it is fails; one whose second rail it is goes on. Later
+        ones of the same session use the other device."""
         config, other = self.settings(), f"rxe{1 - rail}"
         with Session(config=config) as session:
             far.session = session
@@ -96,14 +103,42 @@ class TestRails(Base):
                 await_packets(other, before + LONG // 4 // PACKET)
                 if lanes == 2:
                     set_port(rail, "down")
-                    with pytest.raises(PscomError):
+                    if rail == 1:
                         echo(far, connection)
-                    with pytest.raises(PscomError):
-                        far.result()
+                    else:
+                        with pytest.raises(PscomError):
+                            echo(far, connection)
+                        with pytest.raises(PscomError):
+                            far.result()
                 else:
                     set_port(rail, "up")
                 far(remote_side.close)
             far.session = None
+
+    @pytest.mark.parametrize("scheme", ["put", "get", "am"])
+    def test_the_second_rail_is_lost_and_joined_again(
+        self, far: Far, scheme: str, ports: None
+    ) -> None:
+        one_way = {"RNDV_SCHEME": scheme, "CANDIDATE_TIMEOUT": 2}
+        with self.joined(far, one_way, one_way) as link:
+            echo(far, link.c)
+            far.begin(remote_side.echo, 1)
+            sent = link.c.isend(payload(LONG))
+            set_port(1, "down")
+            sent.wait(timeout=BOUND)
+            assert link.c.recv(timeout=BOUND) == payload(LONG)
+            far.result()
+            echo_until(far, link.c, lambda: link.c.stats["rails_lost"] == 1)
+            assert list(link.c.explain().as_dict()["lost"]) == [1]
+            carried, received = link.c.stats["lane1_bytes"], packets("rxe0")
+            echo(far, link.c)
+            await_packets("rxe0", received + LONG // PACKET)
+            assert link.c.stats["lane1_bytes"] == carried
+            received = packets("rxe1")
+            set_port(1, "up")
+            echo_until(far, link.c, lambda: link.c.stats["rails_joined"] == 1)
+            echo_until(far, link.c, lambda: link.c.stats["lane1_bytes"] > carried + LONG // 4)
+            await_packets("rxe1", received + LONG // 4 // PACKET)
 
     def test_one_side_has_one_rail(self, far: Far) -> None:
         with self.joined(far, there={"IB_HCA": "rxe0"}) as link:

@@ -25,6 +25,13 @@ OF_NOBODY = "02:00:00:00:00:99"
 SIZE = 16 << 20
 
 
+TCP = {"PSP_TCP_RAILS": NETS}
+PORTALS = {"PSP_TCP": "0", "PSP_PORTALS": "1", "PSP_PORTALS_PROVIDER": "software"}
+# the ways in which pieces travel: as fragments, gets and puts
+FABRICS = {"tcp": TCP, "get": PORTALS, "put": {**PORTALS, "PSP_RNDV_SCHEME": "put"}}
+each_fabric = pytest.mark.parametrize("fabric", FABRICS.values(), ids=FABRICS)
+
+
 def exchange(address, size):
     """Send and receive messages of this size until the other one says that it is enough. Prints
     the longest time of one."""
@@ -126,13 +133,19 @@ def restore(hosts: Hosts) -> None:
 class Exchange:
     """Two processes that exchange messages; each waits for the next `go`."""
 
-    def __init__(self, hosts: Hosts, there: dict[str, str], **config: str) -> None:
-        env = {"PSP_SHM": "0", "PSP_TCP_RAILS": NETS, **config}
+    def __init__(
+        self, hosts: Hosts, there: dict[str, str], fabric: dict[str, str] = TCP, **config: str
+    ) -> None:
+        env = {"PSP_SHM": "0", **fabric, **config}
+        ends = [
+            {"PSP_PORTALS_INTERFACE": ",".join(f"10.77.{i}.{host}" for i in range(RAILS))}
+            for host in (1, 2)
+        ]
         here, other = hosts.names
-        one = hosts.start(here, program(exchange, None, SIZE), **env)
+        one = hosts.start(here, program(exchange, None, SIZE), **env | ends[0])
         assert one.stdout
         address = one.stdout.readline().strip()
-        two = hosts.start(other, program(exchange, address, SIZE), **env | there)
+        two = hosts.start(other, program(exchange, address, SIZE), **env | ends[1] | there)
         self.one, self.both = one, (one, two)
 
     def finish_one(self) -> list[int]:
@@ -169,10 +182,15 @@ class Exchange:
 @pytest.mark.parametrize("number", range(CUTS))
 @pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("cut", [take_down, drop_silently])
+@each_fabric
 def test_messages_are_whole_although_a_rail_is_cut(
-    cut: Callable[[Hosts], None], idle: bool, number: int, hosts: Hosts
+    fabric: dict[str, str],
+    cut: Callable[[Hosts], None],
+    idle: bool,
+    number: int,
+    hosts: Hosts,
 ) -> None:
-    run = Exchange(hosts, {})
+    run = Exchange(hosts, {}, fabric)
     for _ in range(3):
         run.finish_one()
         run.go()
@@ -190,10 +208,15 @@ def test_messages_are_whole_although_a_rail_is_cut(
 
 @pytest.mark.parametrize("number", range(CUTS))
 @pytest.mark.parametrize(("cut", "mend"), [(take_down, bring_up), (drop_silently, restore)])
+@each_fabric
 def test_a_rail_that_comes_back_is_joined_again(
-    cut: Callable[[Hosts], None], mend: Callable[[Hosts], None], number: int, hosts: Hosts
+    fabric: dict[str, str],
+    cut: Callable[[Hosts], None],
+    mend: Callable[[Hosts], None],
+    number: int,
+    hosts: Hosts,
 ) -> None:
-    run = Exchange(hosts, {}, PSP_CANDIDATE_TIMEOUT="1")
+    run = Exchange(hosts, {}, fabric, PSP_CANDIDATE_TIMEOUT="1")
     run.finish_one()
     run.go()
     cut(hosts)

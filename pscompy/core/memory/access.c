@@ -111,15 +111,27 @@ psc_status_t psc_target_close(psc_target_t *target)
 
 /* ---- keys ---- */
 
-static psc_status_t access_revoke_lane(const psc_req_t *req,
-                                       const psc_lane_t *lane)
+static psc_status_t access_revoke_mem(const psc_lane_t *lane, psc_mem_t *mem)
 {
     const psc_iface_slot_t *slot = lane->slot;
-    psc_mem_t *mem = req->bulk->mem[lane->index];
 
     return mem && slot->ops->mem_revoke
                ? slot->ops->mem_revoke(slot->iface, mem)
                : PSC_OK;
+}
+
+static psc_status_t access_revoke_lane(const psc_req_t *req,
+                                       const psc_lane_t *lane)
+{
+    const psc_bulk_t *bulk = req->bulk;
+    psc_status_t status = access_revoke_mem(lane, bulk->mem[lane->index]);
+
+    for (uint32_t i = 0; bulk->parts && i < req->n_iov; i++) {
+        if (access_revoke_mem(lane, bulk->parts[i].mem[lane->index]) ==
+            PSC_INPROGRESS)
+            status = PSC_INPROGRESS;
+    }
+    return status;
 }
 
 /* Revoke the keys of every lane without stopping at the first that is not done,
@@ -172,7 +184,8 @@ psc_status_t psc_access_lane_end(const psc_lane_t *lane)
     if (!lane->conn)
         return PSC_OK;
     psc_list_for_each(req, &lane->conn->active, psc_req_t, link) {
-        if (req->exposed && access_revoke_lane(req, lane) == PSC_INPROGRESS)
+        if ((req->exposed || psc_lane_spare(lane)) &&
+            access_revoke_lane(req, lane) == PSC_INPROGRESS)
             status = PSC_INPROGRESS;
     }
     return status;

@@ -58,8 +58,9 @@ void psc_access_settle(psc_req_t *req);
 /* Try again to finish the failed requests in the worker's list
  * ends.revoking. */
 void psc_access_progress(psc_worker_t *worker);
-/* Revoke the keys that peers were given for a lane that is being closed.
- * Returns PSC_INPROGRESS while a peer may be writing by one of them; the lane's
+/* Revoke the keys that peers were given for a lane that is being closed: those
+ * by which they write, and on a spare lane, whose connection goes on, all.
+ * Returns PSC_INPROGRESS while a peer may be using one of them; the lane's
  * endpoint must stay until then. */
 psc_status_t psc_access_lane_end(const psc_lane_t *lane);
 /* The lane's endpoint has stopped: forget its registrations in all requests. */

@@ -27,7 +27,7 @@ static bool spans_reserve(psc_spans_t *spans)
     return true;
 }
 
-/* ---- the fragments of a message ---- */
+/* ---- the pieces of a message ---- */
 
 psc_span_t psc_rail_next(const psc_bulk_t *bulk)
 {
@@ -69,16 +69,26 @@ void psc_rail_taken(psc_req_t *req, const psc_lane_t *lane, size_t len)
         taken->at[taken->n++] = (psc_span_t){offset, len, lane->index};
 }
 
+void psc_rail_done(psc_req_t *req, const psc_lane_t *lane, uint64_t offset)
+{
+    psc_spans_t *taken = &req->bulk->taken;
+
+    for (uint32_t i = 0; i < taken->n; i++) {
+        if (taken->at[i].lane != lane->index || taken->at[i].offset != offset)
+            continue;
+        taken->at[i] = taken->at[--taken->n];
+        return;
+    }
+}
+
 bool psc_rail_all_taken(const psc_bulk_t *bulk)
 {
     return bulk->issued == bulk->len && bulk->again.n == 0;
 }
 
-/* ---- sending again ---- */
+/* ---- moving again ---- */
 
-/* Move the lane's spans (ranges of bytes that it was given) from `taken` to
- * `again`. Returns false if there is no memory. */
-static bool rail_take_back(psc_bulk_t *bulk, uint8_t lane)
+bool psc_rail_take_back(psc_bulk_t *bulk, uint8_t lane)
 {
     psc_spans_t *taken = &bulk->taken, *again = &bulk->again;
     uint32_t kept = 0;
@@ -103,18 +113,25 @@ static bool rail_unconfirmed(const psc_req_t *req)
            (req->stage == PSC_STAGE_FRAG || req->stage == PSC_STAGE_AWAIT_FIN);
 }
 
-static psc_status_t rail_send_again(psc_conn_t *conn, uint8_t lane)
+/* Returns true for a message whose puts or gets are being issued. */
+static bool rail_moved_directly(const psc_req_t *req)
+{
+    return req->stage == PSC_STAGE_PUT || req->stage == PSC_STAGE_GET;
+}
+
+static psc_status_t rail_move_again(psc_conn_t *conn, uint8_t lane)
 {
     psc_lost_forget(&conn->lost, (uint8_t)(1u << lane));
     conn->lost.gone |= (uint8_t)(1u << lane);
     psc_list_for_each(req, &conn->active, psc_req_t, link) {
-        if (!rail_unconfirmed(req))
+        if (!rail_unconfirmed(req) && !rail_moved_directly(req))
             continue;
-        if (!rail_take_back(req->bulk, lane))
+        if (!psc_rail_take_back(req->bulk, lane))
             return PSC_ERR_NO_MEMORY;
         if (req->bulk->again.n == 0)
             continue;
-        psc_req_stage_set(req, PSC_STAGE_FRAG);
+        if (req->stage == PSC_STAGE_AWAIT_FIN)
+            psc_req_stage_set(req, PSC_STAGE_FRAG);
         psc_conn_queue(conn, req);
     }
     psc_count(conn, PSC_COUNTER_rails_lost, 1);
@@ -150,7 +167,7 @@ void psc_rail_sealed(psc_lane_t *lane)
     conn->lost.down_due |= rail_bit(lane);
     psc_conn_mark_busy(conn);
     if (conn->lost.told & rail_bit(lane) &&
-        rail_send_again(conn, lane->index) != PSC_OK)
+        rail_move_again(conn, lane->index) != PSC_OK)
         psc_conn_fail_locked(conn, PSC_ERR_NO_MEMORY);
 }
 
@@ -199,7 +216,7 @@ psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (lost->joining & ~lost->joined & bit)
         return PSC_OK; /* psc_lane_join or psc_conn_join_fail will act on it */
     if (lost->sealed & bit)
-        return rail_send_again(conn, named->index);
+        return rail_move_again(conn, named->index);
     psc_lane_useless(named);
     return PSC_OK;
 }

@@ -1,5 +1,6 @@
-/* The loss of a rail: a lane that carries only fragments of long messages may
- * fail, and its connection goes on over the others.
+/* The loss of a rail: a lane that carries only pieces of long messages, which
+ * are fragments, puts or gets, may fail, and its connection goes on over the
+ * others.
  *
  * Either side may notice the loss first. Each side then
  *   1. delivers nothing from the lane any more, and takes back what has arrived
@@ -8,10 +9,11 @@
  *      reach memory that the program has back, and sends LANE_DOWN on lane 0.
  *      If the peer's LANE_DOWN has arrived before, there is nothing to wait
  *      for: the endpoint delivers nothing after ep_close, and what it has not
- *      sent yet nobody reads;
- *   3. once the peer's LANE_DOWN has arrived too, sends again, over the other
- *      lanes, what the lane had taken of messages that their receiver has not
- *      confirmed.
+ *      sent yet nobody reads. But puts and gets in flight, which use the
+ *      program's memory, are waited for in any case;
+ *   3. once the peer's LANE_DOWN has arrived too, moves again, over the other
+ *      lanes, what the lane had taken: fragments of messages that their receiver
+ *      has not confirmed, and the puts and gets that it has not completed.
  * The FIN of a message that is complete goes before LANE_DOWN, so nothing of it
  * is sent again.
  *
@@ -26,15 +28,20 @@
 
 #include "../types/conn.h"
 
-/* ---- the fragments of a message ---- */
+/* ---- the pieces of a message ---- */
 
-/* Returns the bytes to send next; bytes that must be sent again come first. */
+/* Returns the bytes to move next; bytes that must be moved again come first. */
 psc_span_t psc_rail_next(const psc_bulk_t *bulk);
 /* Make room in bulk->taken for one more span (a range of bytes that was given
  * to a lane). Returns false if there is no memory. */
 bool psc_rail_reserve(psc_bulk_t *bulk);
 /* Note that the first `len` bytes of psc_rail_next were given to the lane. */
 void psc_rail_taken(psc_req_t *req, const psc_lane_t *lane, size_t len);
+/* The lane has completed the put or get that begins at this offset. */
+void psc_rail_done(psc_req_t *req, const psc_lane_t *lane, uint64_t offset);
+/* Move the lane's spans from bulk->taken to bulk->again. Returns false if there
+ * is no memory. */
+bool psc_rail_take_back(psc_bulk_t *bulk, uint8_t lane);
 /* Returns true if all bytes of the message were given to lanes. */
 bool psc_rail_all_taken(const psc_bulk_t *bulk);
 

@@ -7,6 +7,7 @@
 #include "../memory/pool.h"
 #include "../memory/segment.h"
 #include "../types/conn.h"
+#include "stripe.h"
 
 bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
 {
@@ -15,6 +16,15 @@ bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
             return false;
     }
     return conn->n_lanes > 0;
+}
+
+uint32_t psc_rndv_lanes_usable(const psc_conn_t *conn)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < conn->n_lanes; i++)
+        n += psc_stripe_usable(conn->lanes[i]);
+    return n;
 }
 
 /* Pool memory is registered once per segment. A fabric with PSC_CAP_MEM_LOCAL
@@ -77,6 +87,8 @@ uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         size_t len;
 
+        if (!psc_stripe_usable(conn->lanes[i]))
+            continue;
         if (psc_rndv_pack_key(keyed, conn->lanes[i], segment, packed + at,
                               &len) != PSC_OK) {
             psc_count(conn, PSC_COUNTER_rndv_fallback, 1);
@@ -85,7 +97,7 @@ uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
         at += len;
     }
     *len_p = at;
-    return conn->n_lanes;
+    return psc_rndv_lanes_usable(conn);
 }
 
 /* Take `n` bytes off the front of the packed keys. Returns NULL if there are
@@ -109,7 +121,7 @@ psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
 
     if (!psc_rndv_lanes_can(conn, caps))
         return PSC_ERR_UNSUPPORTED;
-    if (n_keys != conn->n_lanes)
+    if (n_keys > conn->n_lanes)
         return PSC_ERR_PROTOCOL;
     for (uint32_t i = 0; i < n_keys; i++) {
         const uint8_t *at = keys_take(packed, len, sizeof(psc_wire_key_t));
@@ -124,12 +136,14 @@ psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
         if (!at || head.lane >= conn->n_lanes || keyed->keys[head.lane])
             return PSC_ERR_PROTOCOL;
         lane = conn->lanes[head.lane];
+        if (!psc_stripe_usable(lane))
+            continue;
         status = lane->slot->ops->rkey_unpack(lane->ep, at, head.len,
                                               &keyed->keys[head.lane]);
         if (status != PSC_OK)
             return status;
     }
-    return PSC_OK;
+    return keyed->keys[0] ? PSC_OK : PSC_ERR_PROTOCOL;
 }
 
 psc_status_t psc_rndv_register_local(const psc_keyed_t *keyed)
@@ -140,7 +154,8 @@ psc_status_t psc_rndv_register_local(const psc_keyed_t *keyed)
         psc_lane_t *lane = conn->lanes[i];
         psc_status_t status;
 
-        if (keyed->mem[i] || !(lane->slot->attr.caps & PSC_CAP_MEM_LOCAL))
+        if (!keyed->keys[i] || keyed->mem[i] ||
+            !(lane->slot->attr.caps & PSC_CAP_MEM_LOCAL))
             continue;
         status = rndv_register(keyed, lane);
         if (status != PSC_OK)

@@ -29,7 +29,10 @@ static inline psc_keyed_t psc_rndv_keyed(psc_req_t *req)
 /* Returns true if every lane of the connection has all of `caps`. Only then can
  * the data of a request go by put or get. */
 bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps);
-/* Register the buffer with every lane and pack the keys. Returns the number of
+/* Returns the number of lanes for which psc_rndv_pack_keys packs a key: those
+ * that are not lost. */
+uint32_t psc_rndv_lanes_usable(const psc_conn_t *conn);
+/* Register the buffer with these lanes and pack the keys. Returns the number of
  * keys; 0 if that fails (the caller continues without keys). segment: the
  * pool's segment that holds the buffer, whose keys are used instead, or
  * NULL. */
@@ -40,14 +43,14 @@ uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
 psc_status_t psc_rndv_pack_key(const psc_keyed_t *keyed, psc_lane_t *lane,
                                psc_segment_t *segment, uint8_t *packed,
                                size_t *len_p);
-/* Unpack the peer's keys; *packed and *len become those of the bytes after
- * them. Returns PSC_ERR_UNSUPPORTED if the lanes lack `caps`; the caller uses
+/* Unpack the peer's keys, except those of lanes that are lost here; *packed and
+ * *len become those of the bytes after them. Lane 0 must have a key. Returns PSC_ERR_UNSUPPORTED if the lanes lack `caps`; the caller uses
  * messages instead. */
 psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
                                   uint32_t n_keys, const uint8_t **packed,
                                   size_t *len);
-/* Register the local buffer with each lane that needs it for its own
- * operations. */
+/* Register the local buffer with each lane that has a key of the peer and needs
+ * the registration for its own operations. */
 psc_status_t psc_rndv_register_local(const psc_keyed_t *keyed);
 
 #endif

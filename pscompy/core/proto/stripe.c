@@ -53,7 +53,7 @@ static double stripe_rate(const psc_stripe_t *stripe)
     return stripe->ns > 0 ? stripe->bytes / stripe->ns : 0;
 }
 
-static bool stripe_usable(const psc_lane_t *lane)
+bool psc_stripe_usable(const psc_lane_t *lane)
 {
     return lane->state != PSC_LANE_FAILED &&
            !(lane->conn->lost.joining & 1u << lane->index);
@@ -66,7 +66,7 @@ static double stripe_fastest(const psc_conn_t *conn)
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         double rate = stripe_rate(&conn->lanes[i]->stripe);
 
-        if (stripe_usable(conn->lanes[i]) && rate > fastest)
+        if (psc_stripe_usable(conn->lanes[i]) && rate > fastest)
             fastest = rate;
     }
     return fastest > 0 ? fastest : 1;
@@ -138,7 +138,7 @@ static double stripe_together(const psc_conn_t *conn, uint64_t left,
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         const psc_stripe_t *stripe = &conn->lanes[i]->stripe;
 
-        if (!stripe_usable(conn->lanes[i]))
+        if (!psc_stripe_usable(conn->lanes[i]))
             continue;
         rates += stripe_guess(stripe, fastest);
         left += stripe->queued;
@@ -166,7 +166,7 @@ psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
         psc_lane_t *lane = conn->lanes[i];
         const psc_stripe_t *stripe = &lane->stripe;
 
-        if (full & 1u << i || !stripe_usable(lane) ||
+        if (full & 1u << i || !psc_stripe_usable(lane) ||
             stripe_without(stripe, fastest))
             continue;
         if (!best || stripe_before(stripe, &best->stripe, fastest, len))
@@ -214,7 +214,7 @@ void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
 }
 
 /* Returns the status that the request of a failed piece gets. A spare lane is
- * lost with any of its pieces, and rail.c sends the piece's bytes again. */
+ * lost with any of its pieces, and rail.c moves the piece's bytes again. */
 static psc_status_t stripe_failed(psc_lane_t *lane, psc_status_t status)
 {
     if (!psc_lane_spare(lane) || psc_conn_ended(lane->conn))
@@ -222,7 +222,7 @@ static psc_status_t stripe_failed(psc_lane_t *lane, psc_status_t status)
          * status it would mean that the connection was */
         return status == PSC_ERR_CLOSED ? PSC_ERR_PEER_LOST : status;
     if (lane->state != PSC_LANE_FAILED) {
-        snprintf(lane->reason, sizeof lane->reason, "a fragment failed: %s",
+        snprintf(lane->reason, sizeof lane->reason, "a piece failed: %s",
                  psc_status_string(status));
         psc_lane_fail(lane, status);
         psc_lane_lose(lane);

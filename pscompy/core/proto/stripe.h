@@ -32,6 +32,9 @@ size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len);
  * indices. */
 psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
                             uint32_t full);
+/* Returns true if the lane may get pieces: it is neither lost nor about to take
+ * the place of a lost one. */
+bool psc_stripe_usable(const psc_lane_t *lane);
 /* Returns a psc_piece_t of the lane that is not in use, or NULL. */
 psc_piece_t *psc_stripe_piece(psc_lane_t *lane);
 /* The lane has taken `len` bytes of the request. If `piece` is not NULL the

@@ -129,12 +129,15 @@ static inline psc_lane_t *psc_conn_main_lane(psc_conn_t *conn)
     return conn->lanes[0];
 }
 
-/* Returns true for a lane that carries only fragments of long messages, which
- * can be sent again over the connection's other lanes. */
+/* Returns true for a lane that carries only pieces of long messages, which can
+ * be moved again over the connection's other lanes. If the fabric completes a
+ * put before the peer has the bytes, nobody knows which of them are lost. */
 static inline bool psc_lane_spare(const psc_lane_t *lane)
 {
+    const uint64_t puts = PSC_CAP_PUT | PSC_CAP_PUT_REMOTE;
+
     return lane->conn && lane->index > 0 &&
-           !(lane->slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET));
+           (lane->slot->attr.caps & puts) != PSC_CAP_PUT;
 }
 
 static inline bool psc_conn_ended(const psc_conn_t *conn)

@@ -67,6 +67,7 @@ typedef struct psc_piece {
     psc_comp_t comp;
     psc_lane_t *lane;
     psc_req_t *req; /* NULL if the piece is not in use */
+    uint64_t offset; /* a put or get: where the piece begins in the message */
     size_t len;
 } psc_piece_t;
 
@@ -101,7 +102,8 @@ struct psc_lane {
     psc_role_t role;
     bool closing;
     /* LANE_DOWN has arrived: ep_fini is called without waiting for ep_stop,
-     * because the peer reads nothing from this lane any more. */
+     * because the peer reads nothing from this lane any more, but not before
+     * puts and gets in flight have completed. */
     bool useless;
     /* An unexpected message keeps one of the transport's buffers. At most one
      * may, because messages that wait for a receive must not starve those that

@@ -113,8 +113,9 @@ typedef struct psc_bulk {
     uint64_t arrived; /* receiving: bytes that have arrived */
     /* bytes that FRAGs have brought, by lane */
     uint64_t arrived_by[PSC_LANES_MAX];
-    /* FRAG: the bytes that were given to spare lanes (psc_lane_spare), and
-     * those of them that are to be sent again; see proto/rail.h */
+    /* the bytes that were given to spare lanes (psc_lane_spare), as FRAGs or as
+     * puts and gets that are in flight, and those of them that are to be moved
+     * again; see proto/rail.h */
     psc_spans_t taken, again;
     /* in the stage GET: when the first get was issued; see proto/rates.h */
     int64_t began;
@@ -123,6 +124,9 @@ typedef struct psc_bulk {
     /* the transfer serves a put or get of the program, and uses lane 0 only */
     bool one_lane;
     bool waited; /* an operation did not complete immediately */
+    /* the spare lanes whose key the peer's fabric has refused, as bits by their
+     * indices: they get no more pieces */
+    uint8_t refused;
     psc_mem_t *mem[PSC_LANES_MAX];
     psc_keys_t keys;
     /* NULL, or for a list of buffers one part for each, which then has the

@@ -62,6 +62,13 @@ VARIABLES = (
     Var("CONNECT_TIMEOUT", "10", seconds, "Seconds within which a peer must answer."),
     Var("KEEPALIVE", "5", seconds, "Seconds between two checks whether a silent peer is alive."),
     Var(
+        "RAIL_TIMEOUT",
+        "1.5",
+        seconds,
+        "With several interfaces and the software NI: how long the peer may leave unanswered what"
+        " was sent over one other than the first, before the connection goes on without it.",
+    ),
+    Var(
         "RNDV_FRAGMENT_SIZE",
         "inf",
         size(1024),

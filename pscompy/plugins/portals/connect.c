@@ -6,13 +6,13 @@
 #include "portals.h"
 #include "pscompy/transport/kit/clock.h"
 
-static void portals_connect_open(portals_ep_t *ep)
+static void portals_connect_open(portals_ep_t *ep, uint64_t patience_ns)
 {
     uint32_t recvq = portals_ep_iface(ep)->settings.driver.recvq;
 
     ep->kit.credit.window = ep->peer.window;
     ep->kit.credit.step = (recvq + 1) / 2;
-    psptl_channel_connect(ep->channel, &ep->peer.place);
+    psptl_channel_connect(ep->channel, &ep->peer.place, patience_ns);
 }
 
 /* Connects an endpoint that is its own peer, which needs no proof of the
@@ -21,7 +21,7 @@ static psc_status_t portals_connect_self(portals_ep_t *ep)
 {
     if (ep->peer.place.bits != ep->kit.id)
         return PSC_ERR_INVALID;
-    portals_connect_open(ep);
+    portals_connect_open(ep, 0);
     psc_kit_ep_enter(&ep->kit, PSC_KIT_EP_UP);
     return PSC_OK;
 }
@@ -40,7 +40,8 @@ static psc_status_t portals_connect_begin(portals_ep_t *ep,
                         "sides");
         return PSC_INPROGRESS;
     }
-    portals_connect_open(ep);
+    portals_connect_open(
+        ep, params->lane > 0 ? (uint64_t)iface->settings.rail_ns : 0);
     if (ep->kit.role == PSC_ROLE_CONNECTOR)
         portals_control_send(&ep->kit, PSC_PROOF_HELLO,
                              psc_proof_hello(&ep->kit.proof),

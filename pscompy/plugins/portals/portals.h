@@ -48,7 +48,7 @@ typedef struct portals_settings {
     /* index of this path among the paths, and number of paths (one for each
      * interface in PSP_PORTALS_INTERFACE) */
     unsigned path, paths;
-    int64_t connect_ns, keepalive_ns;
+    int64_t connect_ns, keepalive_ns, rail_ns;
 } portals_settings_t;
 
 /* ---- the interface ---- */

@@ -58,6 +58,7 @@ psc_status_t portals_settings_read(const psc_open_params_t *params,
             },
         .connect_ns = psc_setting_number(params, "CONNECT_TIMEOUT"),
         .keepalive_ns = psc_setting_number(params, "KEEPALIVE"),
+        .rail_ns = psc_setting_number(params, "RAIL_TIMEOUT"),
     };
     portals_settings_path(params, settings_p);
     driver->overflows = psc_setting_count(params, "OVERFLOW_SIZE");

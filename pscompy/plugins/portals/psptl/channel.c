@@ -135,7 +135,8 @@ void psptl_channel_place(const psptl_channel_t *channel, psptl_place_t *place_p)
         device->ni->softni_cookie(device->handle, place_p->secret);
 }
 
-void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer)
+void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
+                           uint64_t patience_ns)
 {
     psptl_device_t *device = channel->device;
 
@@ -143,6 +144,10 @@ void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer)
     channel->peer_id.phys.nid = peer->nid;
     channel->peer_id.phys.pid = peer->pid;
     channel->open = true;
+    channel->spare = patience_ns > 0;
+    if (device->ni->softni_patience)
+        device->ni->softni_patience(device->handle, channel->peer_id,
+                                    patience_ns);
     psc_list_push(&device->pending, &channel->receiving.pending);
     if (device->ni->softni_admit &&
         device->ni->softni_admit(device->handle, channel->peer_id,

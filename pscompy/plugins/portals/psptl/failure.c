@@ -20,6 +20,13 @@ void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
         channel->device->owner->failed(channel->owner, verdict, reason);
 }
 
+bool psptl_spare_failed(psptl_channel_t *channel, ptl_ni_fail_t fault)
+{
+    if (channel->spare && fault == PTL_NI_UNDELIVERABLE)
+        psptl_channel_fail(channel, PSPTL_LOST, PSPTL_NO_ANSWER);
+    return channel->failed;
+}
+
 void psptl_put_failed(psptl_channel_t *channel, int status)
 {
     if (status != PTL_NO_SPACE)

@@ -3,10 +3,15 @@
 
 #include "driver.h"
 
+#define PSPTL_NO_ANSWER "the peer's interface does not answer"
+
 /* Marks the channel as failed, and notifies its owner, once. */
 void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
                         const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Fails a spare channel if the event of a put or get says that the interface
+ * does not reach the peer. Returns true if the channel has failed. */
+bool psptl_spare_failed(psptl_channel_t *channel, ptl_ni_fail_t fault);
 /* Called when PtlPut or PtlGet has returned the error `status`. Fails the
  * channel, except after PTL_NO_SPACE: then the caller tries the operation
  * again. */

@@ -257,8 +257,11 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
 void psptl_channel_place(const psptl_channel_t *channel,
                          psptl_place_t *place_p);
 /* Sets the peer of the channel. Messages that arrived earlier are delivered by
- * the next poll. */
-void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer);
+ * the next poll. patience_ns: 0, or the channel is one without which its owner
+ * can go on: it fails as soon as the interface reports that it does not reach
+ * the peer, which the software NI does after so many nanoseconds. */
+void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
+                           uint64_t patience_ns);
 /* Returns true if every message, put and get has been acknowledged or given
  * up. */
 bool psptl_channel_idle(const psptl_channel_t *channel);

@@ -274,7 +274,7 @@ static bool bulk_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
 {
     psptl_channel_t *channel = fragment->bulk->channel;
 
-    if (channel->failed)
+    if (psptl_spare_failed(channel, fault))
         return false;
     if (fragment->bulk->tagged) {
         if (!psptl_send_may_retry(channel, fault, &fragment->attempts))

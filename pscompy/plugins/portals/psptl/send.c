@@ -137,6 +137,8 @@ bool psptl_send_may_retry(psptl_channel_t *channel, ptl_ni_fail_t fault,
         return true;
     }
     psptl_count(channel, PSPTL_COUNTER_dropped);
+    if (psptl_spare_failed(channel, fault))
+        return false;
     if (++*drops <= channel->device->settings.retries)
         return true;
     psptl_channel_fail(channel, PSPTL_LOST,
@@ -209,8 +211,7 @@ void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event)
     if (event->ni_fail_type == PTL_NI_OK)
         channel->ping.failed = 0;
     else if (event->ni_fail_type == PTL_NI_UNDELIVERABLE)
-        psptl_channel_fail(channel, PSPTL_LOST,
-                           "the peer's interface does not answer");
+        psptl_channel_fail(channel, PSPTL_LOST, PSPTL_NO_ANSWER);
     else
         ping_unanswered(channel);
 }

@@ -39,6 +39,11 @@ int softni_cookie(ptl_handle_ni_t ni_handle,
 int softni_admit(ptl_handle_ni_t ni_handle, ptl_process_t peer,
                  const uint8_t cookie[SOFTNI_COOKIE_BYTES]);
 
+/* Sets the nanoseconds after which a peer that does not answer counts as lost;
+ * 0: about two minutes. */
+int softni_patience(ptl_handle_ni_t ni_handle, ptl_process_t peer,
+                    uint64_t patience_ns);
+
 /* For tests: sets one fault, or one limit, of all NIs that this process opens
  * from now on; fault_injection.c lists the names. Returns PTL_ARG_INVALID if
  * there is no such name, or if a rate is above a million. */

@@ -47,6 +47,24 @@ int softni_admit(ptl_handle_ni_t ni_handle, ptl_process_t peer_id,
     return rc;
 }
 
+int softni_patience(ptl_handle_ni_t ni_handle, ptl_process_t peer_id,
+                    uint64_t patience_ns)
+{
+    psni_ni_t *ni;
+    psni_peer_t *peer;
+    int rc = psni_enter(ni_handle, PSNI_KIND_NI, &ni);
+
+    if (rc != PTL_OK)
+        return rc;
+    peer = psni_peer_get(ni, peer_id);
+    if (peer == NULL)
+        rc = PTL_ARG_INVALID;
+    else
+        peer->patience = patience_ns > 0 ? (int64_t)patience_ns : PSNI_NEVER;
+    psni_leave(ni);
+    return rc;
+}
+
 void psni_peer_up(psni_peer_t *peer, uint64_t token, uint64_t its_token)
 {
     peer->stage = PSNI_STAGE_UP;

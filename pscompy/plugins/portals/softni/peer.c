@@ -13,6 +13,8 @@
 #define REFUSED_NS 1000000ll
 #define REFUSALS 3u
 #define DEAD_AFTER 100u
+/* least number of resends before the peer's patience ends */
+#define ATTEMPTS 4
 #define FRAMES 5u /* smallest number of full frames that a window may hold */
 #define LEAST_FRAME 1024u
 #define MOST_FRAME (61440u + (uint32_t)sizeof(psni_message_t))
@@ -86,6 +88,7 @@ psni_peer_t *psni_peer_make(psni_ni_t *ni, ptl_process_t id)
         .held = peer->held, .size = PSNI_WINDOW, .limit = PSNI_WINDOW};
     peer->frame_size = psni_peer_frame_size(peer);
     peer->deadline = peer->owed_by = PSNI_NEVER;
+    peer->patience = PSNI_NEVER;
     if (ni->settings.has_key)
         memcpy(peer->cookie, ni->cookie, sizeof(peer->cookie));
     peer->admitted = ni->settings.has_key;
@@ -111,17 +114,22 @@ int64_t psni_peer_resend_delay(const psni_peer_t *peer)
     if (wait < LEAST_PATIENCE)
         wait = LEAST_PATIENCE;
     wait <<= doublings;
+    if (wait > peer->patience / ATTEMPTS)
+        wait = peer->patience / ATTEMPTS;
     return wait < MOST_PATIENCE ? wait : MOST_PATIENCE;
 }
 
 bool psni_peer_may_retry(psni_peer_t *peer)
 {
     unsigned limit = peer->ni->settings.dead_after;
+    int64_t now = psc_clock_now();
 
     peer->refusals += peer->refused;
     peer->refused = false;
-    peer->unanswered++;
+    if (peer->unanswered++ == 0)
+        peer->silent_at = now;
     return peer->refusals < REFUSALS &&
+           now - peer->silent_at < peer->patience &&
            peer->unanswered <= (limit == 0 ? DEAD_AFTER : limit);
 }
 

@@ -71,7 +71,10 @@ struct psni_peer {
     uint32_t frame_size; /* payload bytes of one frame */
     int64_t trip, spread; /* mean round-trip time and its deviation, ns */
     int64_t deadline;
+    /* resends without an answer, and when the first of them was due; how long
+     * these may go on, in ns */
     unsigned unanswered, refusals;
+    int64_t silent_at, patience;
     bool refused;
 
     /* members for receiving */
