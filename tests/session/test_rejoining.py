@@ -103,8 +103,8 @@ def test_the_connection_ends_while_a_rail_is_joined(
     link.peer(end, stage)
     link.peer(shut_rail, "127.0.0.2")
     link.peer.begin(echo, 1)
-    link.c.send(payload(LONG, 1), timeout=BOUND)
     with pytest.raises(error):
+        link.c.send(payload(LONG, 1), timeout=BOUND)
         while True:
             link.c.recv(timeout=BOUND)
     expect_soon(lambda: link.session._engine.lanes == {})
