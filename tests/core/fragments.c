@@ -148,8 +148,9 @@ static void lanes_come_and_go(lanes_t *lanes)
 }
 
 /* One side's lane fails after so many passes of a message from a to b. Returns
- * true if lanes of this transport may fail; then both sides go on. Returns false
- * also if this transport does not have the scheme, but sends fragments. */
+ * true if lanes of this transport may fail; then both sides go on. Returns
+ * false also if this transport does not have the scheme, but sends fragments.
+ */
 static bool lane_fails(psc_rndv_scheme_t scheme, int passes, bool senders)
 {
     enum { LAST = MESSAGES - 1 };

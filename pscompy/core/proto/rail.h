@@ -12,8 +12,8 @@
  *      sent yet nobody reads. But puts and gets in flight, which use the
  *      program's memory, are waited for in any case;
  *   3. once the peer's LANE_DOWN has arrived too, moves again, over the other
- *      lanes, what the lane had taken: fragments of messages that their receiver
- *      has not confirmed, and the puts and gets that it has not completed.
+ *      lanes, what the lane had taken: fragments of messages that their
+ *      receiver has not confirmed, and puts and gets that are not complete.
  * The FIN of a message that is complete goes before LANE_DOWN, so nothing of it
  * is sent again.
  *

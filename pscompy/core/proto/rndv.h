@@ -65,8 +65,6 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req);
 
 /* A request has issued PSC_BULK_BURST bytes: queue it behind other requests. */
 psc_status_t psc_rndv_pause(psc_req_t *req);
-/* Issue the next pieces by put or get until all are complete. */
-psc_status_t psc_rndv_move(psc_req_t *req, bool is_put);
 /* The data of a receive is in place: send the FIN that confirms it
  * (req->confirm), or finish the request. */
 void psc_rndv_received(psc_req_t *req);

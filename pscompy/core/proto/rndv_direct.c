@@ -4,8 +4,167 @@
 #include "rndv_direct.h"
 
 #include "../finish.h"
+#include "../pieces.h"
+#include "rail.h"
 #include "rates.h"
 #include "rndv.h"
+#include "stripe.h"
+
+/* ---- moving pieces by put or get ---- */
+
+/* Returns the part (one of the request's buffers) that has the byte at
+ * `offset`. */
+static const psc_part_t *rndv_part(psc_bulk_t *bulk, uint64_t offset)
+{
+    while (bulk->parts[bulk->part].begin > offset)
+        bulk->part--;
+    while (bulk->parts[bulk->part].end <= offset)
+        bulk->part++;
+    return &bulk->parts[bulk->part];
+}
+
+static size_t rndv_limit(const psc_req_t *req, size_t most, uint64_t left)
+{
+    const psc_conn_t *conn = req->conn;
+    size_t limit = psc_striped(req) ? psc_stripe_size(conn, req->bulk->len)
+                                    : conn->params.fragment;
+
+    if (limit > most)
+        limit = most;
+    return left < limit ? left : limit;
+}
+
+/* The peer's fabric has refused the key of a spare lane, perhaps because the
+ * peer has lost that lane after it had sent the key: move the pieces over the
+ * other lanes. Returns the status that the request gets. */
+static psc_status_t rndv_refused(psc_bulk_t *bulk, const psc_lane_t *lane)
+{
+    bulk->refused |= (uint8_t)(1u << lane->index);
+    return psc_rail_take_back(bulk, lane->index) ? PSC_OK : PSC_ERR_NO_MEMORY;
+}
+
+/* Completion function of a piece that is a put or get: its bytes are in
+ * place. */
+static void rndv_piece_comp(psc_comp_t *comp, psc_status_t status)
+{
+    psc_piece_t *piece = psc_container_of(comp, psc_piece_t, comp);
+
+    if (status == PSC_OK)
+        psc_rail_done(piece->req, piece->lane, piece->offset);
+    else if (status == PSC_ERR_INVALID && psc_lane_spare(piece->lane))
+        status = rndv_refused(piece->req->bulk, piece->lane);
+    psc_stripe_comp(comp, status);
+}
+
+/* The lane has taken a put or get of `len` bytes; `status` is what its
+ * operation has returned. */
+static void rndv_moved(psc_req_t *req, psc_lane_t *lane, psc_piece_t *own,
+                       size_t len, psc_status_t status)
+{
+    uint64_t offset = psc_rail_next(req->bulk).offset;
+    bool flies = status == PSC_INPROGRESS;
+
+    if (own)
+        own->offset = offset;
+    req->bulk->inflight += flies;
+    req->bulk->waited |= flies;
+    psc_stripe_sent(lane, flies ? own : NULL, req, len);
+    psc_rail_taken(req, lane, len);
+    if (!flies)
+        psc_rail_done(req, lane, offset);
+    psc_count(req->conn, PSC_COUNTER_fragments, 1);
+    psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
+}
+
+/* Move the next piece over the lane. A spare lane without a key (it was lost,
+ * or has joined after the message was announced) gets none; nor does one whose
+ * operation fails, because its loss is about to be reported. */
+static psc_status_t rndv_move_on(psc_req_t *req, psc_lane_t *lane, bool is_put,
+                                 size_t *moved_p)
+{
+    psc_span_t next = psc_rail_next(req->bulk);
+    const psc_part_t *part =
+        req->bulk->parts ? rndv_part(req->bulk, next.offset) : NULL;
+    uint64_t done = next.offset - (part ? part->begin : 0);
+    uint64_t left = part && part->end - next.offset < next.len
+                        ? part->end - next.offset
+                        : next.len;
+    const psc_transport_ops_t *ops = lane->slot->ops;
+    psc_mem_t *mem = (part ? part->mem : req->bulk->mem)[lane->index];
+    psc_rkey_t *key = (part ? &part->keys : &req->bulk->keys)->key[lane->index];
+    uint64_t at = (part ? part->offset : req->bulk->rma.offset) + done;
+    size_t most = is_put ? lane->slot->attr.max_put : lane->slot->attr.max_get;
+    size_t want = rndv_limit(req, most, left);
+    psc_piece_t *own = psc_striped(req) ? psc_stripe_piece(lane) : NULL;
+    psc_comp_t *comp = own ? &own->comp : &req->bulk->comp;
+    psc_iov_t piece;
+    psc_status_t status;
+
+    if (psc_lane_spare(lane) &&
+        (!key || req->bulk->refused & 1u << lane->index ||
+         !psc_rail_reserve(req->bulk)))
+        return PSC_ERR_NO_RESOURCE;
+    psc_iov_slice(psc_req_iov(req) + (part ? req->bulk->part : 0),
+                  part ? 1 : req->n_iov, done, &want, &piece, 1);
+    req->bulk->comp.func = psc_rndv_comp;
+    if (own)
+        comp->func = rndv_piece_comp;
+    status =
+        is_put ? ops->put(lane->ep, piece.base, piece.len, mem, key, at, comp)
+               : ops->get(lane->ep, piece.base, piece.len, mem, key, at, comp);
+    if (status < 0)
+        return psc_lane_spare(lane) ? PSC_ERR_NO_RESOURCE : status;
+    rndv_moved(req, lane, own, piece.len, status);
+    *moved_p += piece.len;
+    return PSC_OK;
+}
+
+static psc_status_t rndv_put_on(psc_req_t *req, psc_lane_t *lane,
+                                size_t *moved_p)
+{
+    return rndv_move_on(req, lane, true, moved_p);
+}
+
+static psc_status_t rndv_get_on(psc_req_t *req, psc_lane_t *lane,
+                                size_t *moved_p)
+{
+    return rndv_move_on(req, lane, false, moved_p);
+}
+
+/* Returns true if pieces were given to a lane that was lost, and may not be
+ * moved again yet. */
+static bool rndv_held(const psc_req_t *req)
+{
+    return req->bulk->taken.n > 0 && req->error == PSC_OK;
+}
+
+psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
+{
+    psc_stripe_move_t move = is_put ? rndv_put_on : rndv_get_on;
+    bool striped = psc_striped(req);
+    size_t moved = 0;
+
+    while (!psc_rail_all_taken(req->bulk) && req->error == PSC_OK) {
+        psc_status_t status;
+
+        if (moved >= PSC_BULK_BURST)
+            return psc_rndv_pause(req);
+        if (!striped && req->bulk->inflight >= PSC_BULK_INFLIGHT)
+            return PSC_INPROGRESS;
+        if (striped)
+            status = psc_stripe_move(req, psc_rail_next(req->bulk).len, move,
+                                     &moved);
+        else
+            status = move(req, psc_conn_main_lane(req->conn), &moved);
+        if (status == PSC_ERR_NO_RESOURCE)
+            return req->bulk->inflight && !striped ? PSC_INPROGRESS : status;
+        if (status < 0)
+            req->error = status;
+    }
+    return req->bulk->inflight || rndv_held(req) ? PSC_INPROGRESS : PSC_OK;
+}
+
+/* ---- stages ---- */
 
 psc_status_t psc_rndv_put(psc_req_t *req)
 {

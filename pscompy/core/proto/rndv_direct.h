@@ -4,6 +4,8 @@
 
 #include "../types/conn.h"
 
+/* Issue the next pieces by put or get until all are complete. */
+psc_status_t psc_rndv_move(psc_req_t *req, bool is_put);
 /* Runs stage PUT: puts the next pieces. */
 psc_status_t psc_rndv_put(psc_req_t *req);
 /* Runs stage FLUSH: waits until all puts are visible at the target. */

@@ -23,8 +23,8 @@
 /* Extensions of the software NI (softni/api.h). For a library without them
  * these members of psptl_provider_t are NULL. */
 #define PSPTL_EXTENSIONS(X)                                                    \
-    X(softni_eq_fd) X(softni_eq_arm) X(softni_cookie) X(softni_admit)            \
-    X(softni_patience)
+    X(softni_eq_fd)                                                            \
+    X(softni_eq_arm) X(softni_cookie) X(softni_admit) X(softni_patience)
 
 typedef struct psptl_provider {
     const char *name;
