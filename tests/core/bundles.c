@@ -140,6 +140,43 @@ CASE(bundle_over_lanes)
     bundle_close(bundle);
 }
 
+/* The bundle is fetched although the origin's or the target's further lane
+ * fails after so many passes, or before the fetch begins. */
+static void fetch_although_a_lane_fails(int passes, bool target)
+{
+    bundle_t *bundle = bundle_open();
+    psc_request_t *fetched;
+    psc_conn_t *a, *b;
+    psc_lane_t *lane;
+
+    bundle_finish(bundle, bundle->pair.b.conn);
+    pair_join_by(&bundle->pair, LANES, &a, &b);
+    lane = (target ? a : b)->lanes[1];
+    if (psc_lane_spare(lane)) {
+        for (unsigned i = 0; i < PARTS; i++)
+            memset(bundle->in[i], 0, lengths[i]);
+        bundle_offer(bundle, a);
+        if (passes == 0)
+            lane_fail(lane);
+        check(bundle_fetch(bundle, b, bundle->offer, bundle->len, &fetched) ==
+              PSC_INPROGRESS);
+        for (int i = 0; i < passes; i++)
+            pair_progress(&bundle->pair);
+        lane_fail(lane);
+        check(finish(&bundle->pair, fetched).status == PSC_OK);
+        check(finish(&bundle->pair, bundle->offered).status == PSC_OK);
+        for (unsigned i = 0; i < PARTS; i++)
+            check(filled(bundle->in[i], lengths[i], i));
+    }
+    bundle_close(bundle);
+}
+
+CASE(bundle_although_a_lane_fails)
+{
+    for (int passes = 0; passes < 9; passes++)
+        fetch_although_a_lane_fails(passes, passes % 2);
+}
+
 /* ---- ends ---- */
 
 /* An offer whose message was not sent is withdrawn; so is none that does not

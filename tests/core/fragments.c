@@ -83,16 +83,6 @@ CASE(fragments_over_lanes)
 
 /* ---- a lane that fails ---- */
 
-static void lane_fail(psc_lane_t *lane)
-{
-    psc_iface_t *iface = lane->slot->iface;
-
-    check(psc_worker_enter(lane->worker, 0) == PSC_OK);
-    if (lane->state == PSC_LANE_UP)
-        iface->up->ep_failed(lane->ep, PSC_ERR_TRANSPORT, "the test says so");
-    psc_worker_leave(lane->worker);
-}
-
 static void lanes_are_gone(lanes_t *lanes)
 {
     until(&lanes->pair, lanes->a.conn->lost.gone && lanes->b.conn->lost.gone &&

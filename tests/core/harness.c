@@ -3,6 +3,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "pscompy/core/types/conn.h"
+#include "pscompy/core/worker.h"
+
 const psc_api_t *api;
 options_t options;
 
@@ -116,6 +119,16 @@ void pair_lanes(pair_t *pair, psc_lane_t **a, psc_lane_t **b)
     check(psc_lane_state(lane_a) == PSC_LANE_UP);
     *a = lane_a;
     *b = lane_b;
+}
+
+void lane_fail(psc_lane_t *lane)
+{
+    psc_iface_t *iface = lane->slot->iface;
+
+    check(psc_worker_enter(lane->worker, 0) == PSC_OK);
+    if (lane->state == PSC_LANE_UP)
+        iface->up->ep_failed(lane->ep, PSC_ERR_TRANSPORT, "the test says so");
+    psc_worker_leave(lane->worker);
 }
 
 psc_conn_t *side_install(side_t *side, psc_lane_t *lane)
