@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "shm_cases.h"
@@ -330,4 +331,77 @@ CASE(absurd_geometry)
     for (size_t i = 0; i < sizeof(absurd) / sizeof(absurd[0]); i++)
         ct_check(!shm_geometry_valid(&absurd[i]), "%u x %u",
                  absurd[i].slot_size, absurd[i].slots);
+}
+
+/* ---- the second mapping of the lines ---- */
+
+/* Both sides of a ring of 64 lines, in one process. */
+static void narrow_ring(shm_producer_t *tx, shm_consumer_t *rx)
+{
+    const shm_geometry_t geometry = {SHM_SLOT_MIN, 2};
+    int fd;
+
+    ct_check(shm_ring_create(&geometry, &fd) == PSC_OK, "ring");
+    ct_check(shm_ring_map(&tx->ring, &geometry, fd) == PSC_OK, "map");
+    ct_check(shm_ring_map(&rx->ring, &geometry, fd) == PSC_OK, "map");
+    close(fd);
+}
+
+#define NARROW_RECORD (3 * SHM_LINE - SHM_WORD_SIZE)
+
+static void narrow_send(shm_producer_t *tx, int byte)
+{
+    ct_check(shm_producer_reserve(tx, 3) == PSC_OK, "record %d", byte);
+    memset(shm_producer_begin(tx), byte, NARROW_RECORD);
+    shm_producer_publish(tx, shm_word_pack(SHM_KIND_WHOLE, 0, 0, NARROW_RECORD),
+                         3);
+}
+
+static void narrow_receive(shm_consumer_t *rx, int byte)
+{
+    const uint8_t *bytes = shm_consumer_bytes(rx);
+
+    ct_check(shm_consumer_peek(rx) != 0, "no record %d", byte);
+    for (size_t i = 0; i < NARROW_RECORD; i++)
+        ct_check(bytes[i] == byte, "record %d, byte %zu", byte, i);
+    shm_consumer_advance(rx, 3);
+}
+
+CASE(lines_are_mapped_twice_before_a_record_wraps)
+{
+    shm_producer_t tx = {0};
+    shm_consumer_t rx = {0};
+
+    narrow_ring(&tx, &rx);
+    for (int i = 0; i < 200; i++) {
+        narrow_send(&tx, i);
+        narrow_receive(&rx, i);
+        ct_check(i > 3 || !(tx.ring.mirrored || rx.ring.mirrored),
+                 "mapped twice after record %d", i);
+    }
+    ct_check(tx.ring.mirrored && rx.ring.mirrored, "not mapped twice");
+    shm_ring_unmap(&tx.ring);
+    shm_ring_unmap(&rx.ring);
+}
+
+CASE(lines_that_cannot_be_mapped_twice)
+{
+    struct rlimit limit;
+    shm_producer_t tx = {0};
+    shm_consumer_t rx = {0};
+    psc_status_t status;
+
+    narrow_ring(&tx, &rx);
+    ct_check(getrlimit(RLIMIT_AS, &limit) == 0, "getrlimit");
+    limit.rlim_cur = 0;
+    ct_check(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
+    for (int i = 0; i < 6; i++) {
+        narrow_send(&tx, i);
+        narrow_receive(&rx, i);
+    }
+    status = shm_producer_refresh(&tx);
+    limit.rlim_cur = limit.rlim_max;
+    ct_check(setrlimit(RLIMIT_AS, &limit) == 0, "setrlimit");
+    ct_check(shm_ring_room(&rx.ring) == 0, "records are accepted");
+    ct_check(status == PSC_ERR_NO_MEMORY, "status %d", (int)status);
 }

@@ -16,9 +16,12 @@
 
 #define SHM_RANKS_SIZE (SHM_INBOX_RANKS * sizeof(shm_ep_t *))
 
+/* Offset of a rank's ring. Behind each ring the file has a hole, because the
+ * owner maps all of the file, and the second mapping of the ring's lines takes
+ * the addresses of the hole. */
 static size_t shm_inbox_at(const shm_geometry_t *geometry, int rank)
 {
-    return psc_page_size() + (size_t)rank * shm_ring_file_size(geometry);
+    return psc_page_size() + (size_t)rank * shm_ring_span(geometry);
 }
 
 static size_t shm_inbox_size(const shm_geometry_t *geometry)
@@ -68,10 +71,33 @@ static shm_ep_t **shm_ranks_create(void)
     return ranks == MAP_FAILED ? NULL : ranks;
 }
 
+/* Maps all of our inbox. Returns false if no address space is left. */
+static bool shm_inbox_map(shm_iface_t *iface, size_t size)
+{
+    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                      iface->inbox_fd, 0);
+
+    if (base == MAP_FAILED)
+        return false;
+    /* A forked child must neither keep the memory nor write to it, and a dump
+     * of the process needs no pages of unused rings. */
+    madvise(base, size, MADV_DONTFORK);
+    madvise(base, size, MADV_DONTDUMP);
+    iface->inbox = base;
+    return true;
+}
+
+/* Uses the ring of a rank in our inbox. */
+static void shm_inbox_ring(const shm_iface_t *iface, int rank, shm_ring_t *ring)
+{
+    shm_ring_view(ring, &iface->geometry,
+                  (uint8_t *)iface->inbox +
+                      shm_inbox_at(&iface->geometry, rank));
+}
+
 psc_status_t shm_inbox_create(shm_iface_t *iface)
 {
     size_t size = shm_inbox_size(&iface->geometry);
-    shm_board_t *board;
 
     iface->knock.ready = shm_knock_ready;
     iface->knock.fd = shm_pipe_open();
@@ -79,9 +105,8 @@ psc_status_t shm_inbox_create(shm_iface_t *iface)
     if (iface->rank >= (int)SHM_INBOX_RANKS || iface->knock.fd < 0 ||
         iface->ranks == NULL ||
         shm_file_create("pscompy-inbox", size, &iface->inbox_fd) != PSC_OK ||
-        shm_board_map(&board, iface->inbox_fd, size) != PSC_OK)
+        !shm_inbox_map(iface, size))
         return PSC_ERR_NO_MEMORY;
-    iface->inbox = (shm_inbox_t *)(void *)board;
     shm_inbox_write_card(iface);
     return shm_source_watch(iface->peers.fd, &iface->knock);
 }
@@ -90,7 +115,7 @@ void shm_inbox_close(shm_iface_t *iface)
 {
     shm_source_close(&iface->knock);
     if (iface->inbox != NULL)
-        shm_board_unmap(&iface->inbox->board);
+        munmap(iface->inbox, shm_inbox_size(&iface->geometry));
     if (iface->inbox_fd >= 0)
         close(iface->inbox_fd);
     if (iface->ranks != NULL)
@@ -269,15 +294,12 @@ static void shm_call_tell(shm_iface_t *iface, int rank)
 /* Refuses the offer of a rank for which this process has no endpoint. */
 static void shm_call_refuse(shm_iface_t *iface, int rank)
 {
-    shm_ring_t ring = {0};
+    shm_ring_t ring;
     uint32_t was;
 
-    if (shm_ring_map_own(&ring, &iface->geometry, iface->inbox_fd,
-                         shm_inbox_at(&iface->geometry, rank)) != PSC_OK)
-        return;
+    shm_inbox_ring(iface, rank, &ring);
     if (shm_offer_step(&ring, SHM_CALL_REFUSED, &was))
         shm_call_tell(iface, rank);
-    shm_ring_unmap(&ring);
 }
 
 /* ---- calling ---- */
@@ -298,8 +320,8 @@ static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
                : NULL;
 }
 
-/* Connects the endpoint to the memory of the rank: maps both rings, and opens
- * the rank's bell (the pipe that wakes it). Takes ownership of the mapping
+/* Connects the endpoint to the memory of the rank: maps its ring, and opens the
+ * rank's bell (the pipe that wakes it). Takes ownership of the mapping
  * there->inbox. Returns NULL, or the reason of a failure. */
 static const char *shm_call_map(shm_ep_t *ep, const shm_there_t *there)
 {
@@ -309,6 +331,7 @@ static const char *shm_call_map(shm_ep_t *ep, const shm_there_t *there)
     const char *why = shm_card_check(iface, ep->rank, there);
 
     ep->peer_board = &there->inbox->board;
+    shm_inbox_ring(iface, ep->rank, &ep->rx.ring);
     if (why != NULL)
         return why;
     ep->link = shm_link_create(iface, -1);
@@ -319,9 +342,7 @@ static const char *shm_call_map(shm_ep_t *ep, const shm_there_t *there)
     if (why != NULL)
         return why;
     if (shm_ring_map_own(&ep->tx.ring, geometry, there->fd,
-                         shm_inbox_at(geometry, iface->rank)) != PSC_OK ||
-        shm_ring_map_own(&ep->rx.ring, geometry, iface->inbox_fd,
-                         shm_inbox_at(geometry, ep->rank)) != PSC_OK)
+                         shm_inbox_at(geometry, iface->rank)) != PSC_OK)
         return shm_link_why(errno);
     ep->link->guarded = true;
     ep->link->forced = card->cma == SHM_CMA_FORCE;

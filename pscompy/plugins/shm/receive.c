@@ -109,6 +109,15 @@ static bool shm_am_receive(shm_ep_t *ep, uint64_t raw)
     return shm_receive[word.kind](ep, word, shm_consumer_bytes(&ep->rx));
 }
 
+static void shm_am_refuse(shm_ep_t *ep)
+{
+    if (ep->rx.ring.slot_size == SHM_WORD_SIZE)
+        shm_ep_fail(ep, PSC_ERR_NO_MEMORY, "shm: the ring cannot be mapped");
+    else
+        shm_ep_fail(ep, PSC_ERR_PROTOCOL,
+                    "shm: the peer wrote an invalid record");
+}
+
 static bool shm_am_readable(const shm_ep_t *ep)
 {
     return ep->state == SHM_EP_UP || ep->state == SHM_EP_LEAVING;
@@ -128,8 +137,7 @@ unsigned shm_am_poll(shm_ep_t *ep)
             shm_ring_lines(shm_word_unpack(word).len + SHM_WORD_SIZE);
 
         if (!shm_am_receive(ep, word)) {
-            shm_ep_fail(ep, PSC_ERR_PROTOCOL,
-                        "shm: the peer wrote an invalid record");
+            shm_am_refuse(ep);
             break;
         }
         n++;

@@ -61,38 +61,50 @@ psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p)
     return shm_file_create("pscompy-ring", shm_ring_file_size(geometry), fd_p);
 }
 
-static uint8_t *shm_ring_map_at(uint8_t *at, size_t len, int flags, int fd,
-                                size_t offset)
+/* The control page, the lines, and as many addresses for shm_ring_mirror. */
+size_t shm_ring_span(const shm_geometry_t *geometry)
 {
-    return mmap(at, len, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd,
-                (off_t)offset);
+    return psc_page_size() + 2 * shm_geometry_bytes(geometry);
 }
 
-/* Maps the control page and the lines, and the lines a second time behind them;
- * the first mapping reserves the addresses of the second. */
-psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
-                              int fd, size_t offset)
+void shm_ring_view(shm_ring_t *ring, const shm_geometry_t *geometry,
+                   uint8_t *base)
 {
     size_t page = psc_page_size(), bytes = shm_geometry_bytes(geometry);
-    size_t mapped = page + 2 * bytes;
-    uint8_t *base = shm_ring_map_at(NULL, mapped, 0, fd, offset);
 
-    if (base == MAP_FAILED)
-        return PSC_ERR_NO_MEMORY;
-    if (shm_ring_map_at(base + page + bytes, bytes, MAP_FIXED, fd,
-                        offset + page) == MAP_FAILED) {
-        munmap(base, mapped);
-        return PSC_ERR_NO_MEMORY;
-    }
-    /* A forked child must neither keep the peer's memory nor write to it. */
-    madvise(base, mapped, MADV_DONTFORK);
     *ring = (shm_ring_t){
         .control = (shm_control_t *)(void *)base,
         .lines = base + page,
         .n_lines = (uint32_t)(bytes / SHM_LINE),
         .slot_size = geometry->slot_size,
-        .mapped = mapped,
     };
+}
+
+bool shm_ring_mirror(shm_ring_t *ring)
+{
+    size_t bytes = (size_t)ring->n_lines * SHM_LINE;
+
+    /* an old length of 0 maps the pages a second time */
+    ring->mirrored =
+        ring->mirrored ||
+        mremap(ring->lines, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+               ring->lines + bytes) != MAP_FAILED;
+    return ring->mirrored;
+}
+
+psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
+                              int fd, size_t offset)
+{
+    size_t span = shm_ring_span(geometry);
+    void *base =
+        mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+
+    if (base == MAP_FAILED)
+        return PSC_ERR_NO_MEMORY;
+    /* A forked child must neither keep the peer's memory nor write to it. */
+    madvise(base, span, MADV_DONTFORK);
+    shm_ring_view(ring, geometry, base);
+    ring->mapped = span;
     return PSC_OK;
 }
 
@@ -106,7 +118,7 @@ psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
 
 void shm_ring_unmap(shm_ring_t *ring)
 {
-    if (ring->control != NULL)
+    if (ring->mapped > 0)
         munmap(ring->control, ring->mapped);
     *ring = (shm_ring_t){0};
 }
@@ -118,6 +130,9 @@ psc_status_t shm_producer_refresh(shm_producer_t *p)
 
     if (consumed - p->consumed > p->produced - p->consumed)
         return PSC_ERR_PROTOCOL;
+    /* the first record that wraps around comes after lines were freed */
+    if (consumed > 0 && !shm_ring_mirror(&p->ring))
+        return PSC_ERR_NO_MEMORY;
     p->consumed = consumed;
     p->limit = consumed + p->ring.n_lines;
     return PSC_OK;
@@ -151,6 +166,10 @@ bool shm_consumer_publish(shm_consumer_t *c)
 {
     shm_control_t *control = c->ring.control;
 
+    /* Until the first call no record wraps around, because the ring holds two
+     * slots. Without a mirror no further record is accepted. */
+    if (!shm_ring_mirror(&c->ring))
+        c->ring.slot_size = SHM_WORD_SIZE;
     c->published = c->consumed;
     atomic_store_explicit(&control->consumed, c->consumed,
                           memory_order_release);

@@ -6,8 +6,9 @@
  * a record takes as many consecutive lines as it needs and begins with one
  * word. The word is 0 until the record is published; storing the word publishes
  * it. Before that the producer zeroes the word of the next record, so that
- * stale payload is never taken for a word. The row is mapped twice, one copy
- * behind the other, so a record that wraps around is contiguous too.
+ * stale payload is never taken for a word. Before a record wraps around for the
+ * first time, the row is mapped a second time behind itself, so such a record
+ * is contiguous too.
  *
  * A small message is its word, header and payload in one line, so only one
  * cache line moves between the cores. A message longer than a piece, or than a
@@ -174,7 +175,10 @@ typedef struct shm_ring {
     uint8_t *lines;
     uint32_t n_lines;
     uint32_t slot_size;
-    size_t mapped; /* bytes of address space from `control` on */
+    bool mirrored; /* the lines are mapped a second time behind themselves */
+    /* bytes of address space from `control` on, which shm_ring_unmap frees; 0
+     * if the ring is part of a longer mapping */
+    size_t mapped;
 } shm_ring_t;
 
 typedef struct shm_producer {
@@ -210,8 +214,16 @@ psc_status_t shm_file_create(const char *name, size_t bytes, int *fd_p);
 bool shm_file_verify(int fd, size_t bytes);
 /* Creates a sealed memfd for one ring. */
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);
-/* Bytes of a ring with its control page. */
+/* Bytes of a ring with its control page, in a file of its own. */
 size_t shm_ring_file_size(const shm_geometry_t *geometry);
+/* Bytes of address space of a ring. */
+size_t shm_ring_span(const shm_geometry_t *geometry);
+/* Uses the ring that is mapped at `base`, with shm_ring_span() bytes. */
+void shm_ring_view(shm_ring_t *ring, const shm_geometry_t *geometry,
+                   uint8_t *base);
+/* Maps the lines a second time behind themselves, if that was not done before.
+ * Returns false if no memory is left. */
+bool shm_ring_mirror(shm_ring_t *ring);
 /* Maps the ring that stands at this offset of a file; the file is known to be
  * long enough. */
 psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
