@@ -7,9 +7,9 @@ that holds data because a peer has no room for it while the program computes.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.worker import Engine
@@ -22,7 +22,8 @@ LOOK_PAUSE = 0.005
 LOOK_PAUSE_MAX = 0.08
 SHARE = 0.5  # part of LOOK_PAUSE that a program must have run to count as having had a CPU
 
-_STATE = Path("/proc/self/stat")
+_STATE = "/proc/self/stat"
+_STATE_SIZE = 64  # bytes that contain the state, which stands behind a short name
 
 _RETIRING = "retiring"
 _HOLDING = "holding"
@@ -102,7 +103,8 @@ class Progress:
             self._pause = min(2 * self._pause, LOOK_PAUSE_MAX)
             self._look = self._thread.later(self._pause, self._look_at_others)
             return
-        self._pause = LOOK_PAUSE
+        # a program that has just got the processor may soon have to wait for it again
+        self._pause = max(LOOK_PAUSE, self._pause / 2)
         held, passes, attended = self._engine.holding()
         others = (passes - self._passes) % (1 << 32)
         (self._late_reasons.add if held else self._late_reasons.discard)(_HOLDING)
@@ -110,7 +112,7 @@ class Progress:
         self._others_passes = others
         self.need(_STANDING_IN, bool(self._late_reasons) and alone)
         if self._late_reasons and not alone:
-            self._look = self._thread.later(LOOK_PAUSE, self._look_at_others)
+            self._look = self._thread.later(self._pause, self._look_at_others)
         if held and (alone or not first):
             self.on_held()
 
@@ -132,6 +134,10 @@ class Progress:
 def _runnable() -> bool:
     """Whether the main thread runs or waits for a core, if that can be told."""
     try:
-        return _STATE.read_bytes().rpartition(b") ")[2][:1] == b"R"
-    except OSError:  # the file cannot be opened, because no descriptor is left
+        file = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # no descriptor is left
         return False
+    try:
+        return os.read(file, _STATE_SIZE).rpartition(b") ")[2][:1] == b"R"
+    finally:
+        os.close(file)
