@@ -68,12 +68,13 @@ GENERATED = ("**/_core.c", "**/_native.c")
 
 # The control plane, from the bottom to the top: a module imports only modules of lower rows.
 CONTROL = (
-    ("descriptors", "addresses", "core_log", "handshake"),
-    ("event_loop", "selection", "name_table"),
+    ("descriptors", "addresses", "core_log", "handshake", "link_options"),
+    ("event_loop", "selection", "name_table", "phases"),
     ("precon", "explain", "lane", "datagrams", "guest"),
     ("dialer", "admission", "transports"),
     ("worker",),
     ("progress",),
+    ("factory",),
     ("candidates",),
     ("rejoining",),
     ("negotiation",),

@@ -16,7 +16,7 @@ from pscompy.api import arrays
 from pscompy.api.context import Context
 from pscompy.api.request import Request, Status
 from pscompy.binding import _binding
-from pscompy.control.handshake.states import Phase
+from pscompy.control.phases import Phase
 from pscompy.core import ffi, lib
 from pscompy.errors import Closed, PscomError, from_status
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pluggy import PluginManager
 
     from pscompy.binding._binding import Sleeper
-    from pscompy.control.handshake.frames import Identity
+    from pscompy.control.handshake.identity import Identity
     from pscompy.parcel.calls import Links
 
 S = TypeVar("S", bound="Session")

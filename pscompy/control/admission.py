@@ -17,12 +17,14 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pscompy.control import descriptors
 from pscompy.control.event_loop import READ, ControlThread, Timer
-from pscompy.control.handshake.handshake import full_greeting
-from pscompy.control.precon import Link
+from pscompy.control.handshake.greeting import full_greeting
+
+if TYPE_CHECKING:
+    from pscompy.control.precon import Link
 
 logger = logging.getLogger(__name__)
 

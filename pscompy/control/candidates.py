@@ -14,29 +14,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from pscompy.control import selection
 from pscompy.control.event_loop import Timer
+from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import TrialFailed
-from pscompy.control.handshake.frames import Answer, Candidate, Choice, Identity, Offer
+from pscompy.control.handshake.frames import Answer, Candidate, Choice, Offer
+from pscompy.control.handshake.identity import Identity
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, Lane
 from pscompy.control.precon import Link
-from pscompy.control.progress import Progress
 from pscompy.control.selection import Option
-from pscompy.control.worker import Engine
 from pscompy.errors import PscomError
 
 TICKS = 8  # parts into which a candidate's time is divided
-
-
-class LaneFactory(NamedTuple):
-    """The parts of this session that make lanes and bring them up."""
-
-    engine: Engine
-    here: Identity
-    progress: Progress
-    candidate_seconds: float  # seconds for one candidate to come up
 
 
 class Candidates:

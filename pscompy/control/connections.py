@@ -12,23 +12,24 @@ import threading
 import time
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
 from pscompy.config import logs
 from pscompy.config.config import Config
 from pscompy.config.parsers import AUTO
 from pscompy.control import selection
-from pscompy.control.candidates import LaneFactory
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.explain import Explanation, explain
-from pscompy.control.handshake.frames import RefuseCode
-from pscompy.control.handshake.states import Phase, PhaseEvent
+from pscompy.control.factory import LaneFactory
 from pscompy.control.lane import Lane
-from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import OnSettled, PeerLink, Record
+from pscompy.control.phases import Phase, PhaseEvent
 from pscompy.control.worker import ConnState, Engine
 from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
+
+if TYPE_CHECKING:
+    from pscompy.control.negotiation import Negotiation
 
 logger = logging.getLogger(__name__)
 
@@ -288,8 +289,8 @@ class Connections:
                 *(record.label, rail, report.choice, lost[rail]),
             )
         record.report = report._replace(lost=lost)
-        if isinstance(record.link, Negotiation) and record.link.rejoining is not None:
-            record.link.rejoining.lose(lost)
+        if record.link is not None:
+            record.link.lose(lost)
 
     def _settings(self, option: selection.Option) -> selection.Settings:
         threshold = f"{option.name.upper()}_RENDEZVOUS"
@@ -377,7 +378,7 @@ class Connections:
         elif was_up:
             link.leave()
         else:
-            link.refuse(RefuseCode.CLOSED, f"{self._here.name} has closed this connection")
+            link.close_early(f"{self._here.name} has closed this connection")
 
     # ---- the end of the session ----
 

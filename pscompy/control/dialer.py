@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pscompy.control import descriptors
 from pscompy.control.addresses import Place
 from pscompy.control.event_loop import WRITE, ControlThread, Timer
-from pscompy.control.precon import LinkOptions
+from pscompy.control.link_options import LinkOptions
 from pscompy.transport.declaration import Relay
 
 ATTEMPT_DELAY = 0.25  # seconds for a place to connect before the next one is tried too

@@ -15,10 +15,10 @@ from pscompy.control.connections import Connections
 from pscompy.control.dialer import Backoff, Detoured, Dialer, Ended, Reached, Target, Targets
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.handshake.frames import Kind
-from pscompy.control.handshake.states import Phase, PhaseEvent
+from pscompy.control.link_options import LinkOptions
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record
-from pscompy.control.precon import LinkOptions
+from pscompy.control.phases import Phase, PhaseEvent
 from pscompy.control.worker import Engine
 from pscompy.errors import ConnectError, PscomError
 

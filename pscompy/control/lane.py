@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pscompy.control.handshake.frames import ADDRESS_MAX
+from pscompy.control.handshake.limits import ADDRESS_MAX
 from pscompy.control.selection import Option
 from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from pscompy.control import descriptors
 from pscompy.control.event_loop import ControlThread
-from pscompy.control.handshake.frames import Identity
+from pscompy.control.handshake.identity import Identity
 from pscompy.control.name_table import Names
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record

@@ -6,15 +6,19 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pscompy.control import descriptors
 from pscompy.control.addresses import Address, Detour, Place, advertised, listening_socket
 from pscompy.control.admission import Admission
 from pscompy.control.event_loop import ControlThread
+from pscompy.control.link_options import LinkOptions
 from pscompy.control.peer import Record
-from pscompy.control.precon import Link, LinkOptions
 from pscompy.errors import ConnectError, PscomError
 from pscompy.transport.declaration import Relay
+
+if TYPE_CHECKING:
+    from pscompy.control.precon import Link
 
 Deliver = Callable[[Record], object]
 """Gets every connection that has come up through a listener."""
@@ -36,7 +40,7 @@ class Listener:
             self.admission.authenticated(link)
 
 
-Accept = Callable[[Listener, socket.socket], Link]
+Accept = Callable[[Listener, socket.socket], "Link"]
 """Begins a link on an accepted socket."""
 
 

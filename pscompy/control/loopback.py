@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 
 from pscompy.control import selection
-from pscompy.control.candidates import LaneFactory
 from pscompy.control.connections import Connections
+from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.auth import TOKEN_SIZE
-from pscompy.control.handshake.states import Phase, PhaseEvent
 from pscompy.control.lane import ROLE_SELF, Lane
 from pscompy.control.peer import Record
+from pscompy.control.phases import Phase, PhaseEvent
 from pscompy.errors import ConnectError
 
 

@@ -12,23 +12,29 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pscompy.config.config import Config
-from pscompy.control.candidates import LaneFactory
 from pscompy.control.connections import Connections, Holder
-from pscompy.control.dialing import Policy
 from pscompy.control.event_loop import READ, ControlThread
+from pscompy.control.factory import LaneFactory
 from pscompy.control.guest import Guest
-from pscompy.control.handshake.frames import Identity
+from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.keys import Key, find_key
-from pscompy.control.handshake.states import Phase
+from pscompy.control.link_options import LinkOptions
 from pscompy.control.listening import Deliver, Listener, Listening
-from pscompy.control.ondemand import FindPeer, OnDemand, no_peer
-from pscompy.control.peer import OnSettled, Record
-from pscompy.control.precon import LinkOptions
+from pscompy.control.neighbours import Neighbours
+from pscompy.control.peer import FindPeer, OnSettled, Record
+from pscompy.control.phases import Phase
 from pscompy.control.progress import Progress
 from pscompy.control.worker import Engine
 from pscompy.errors import Closed
+
+if TYPE_CHECKING:
+    import socket
+
+    from pscompy.control.ondemand import OnDemand
+    from pscompy.control.precon import Link
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +56,7 @@ class Control:
         here: Identity,
         adopt: Callable[[], Record],
         holder: Holder,
-        find_peer: FindPeer = no_peer,
+        find_peer: FindPeer,
         beside: Control | None = None,
     ) -> None:
         if beside is not None:
@@ -68,15 +74,19 @@ class Control:
             ControlThread(f"pscompy {here.name}") if beside is None else Guest(beside._thread)
         )
         self._progress = Progress(self._thread, engine)
-        options = LinkOptions.of(config)
-        factory = LaneFactory(engine, here, self._progress, config["CANDIDATE_TIMEOUT"])
-        self._connections = Connections(self._thread, factory, config, holder, adopt)
-        policy = Policy(config["RETRY"], options)
-        self._on_demand = OnDemand(self._thread, factory, self._connections, policy)
-        self._on_demand.find_peer = find_peer
-        self._progress.on_held = self._on_demand.answer_callers
+        self._options = LinkOptions.of(config)
+        self._factory = LaneFactory(engine, here, self._progress, config["CANDIDATE_TIMEOUT"])
+        self._connections = Connections(self._thread, self._factory, config, holder, adopt)
+        self._find_peer = find_peer
+        self._neighbours = Neighbours(
+            *(self._thread, self._factory, self._connections, find_peer),
+            lambda record: self._links().fall_back(record),
+        )
+        self._on_demand: OnDemand | None = None  # see `_links`
+        self._others: dict[str, Control] = {}  # of the session's other workers, by job
+        self._progress.on_held = self._neighbours.answer_callers
         self._listening = Listening(
-            self._thread, engine.relays, options, config["NETWORK"], self._on_demand.accept
+            self._thread, engine.relays, self._options, config["NETWORK"], self._accept
         )
 
     # ---- counters and records ----
@@ -106,11 +116,13 @@ class Control:
         if record.phase is Phase.LAZY:
             self._connections.retain(connection)
         # the peer, a rank on this node, is called without a link; _note_calls registers the record
-        if self._on_demand.call(record):
-            return
+        if record.resolve is not None and record.address is None:
+            if self._neighbours.call(record):
+                return
+            record.find_address()
         self._connections.register(record)
         self.engine.begin_connecting(record.handle)
-        self._thread.call(self._on_demand.begin, record)
+        self._thread.call(lambda: self._links().begin(record))
 
     def open(self, record: Record, connection: object, on_settled: OnSettled) -> None:
         """Connect, and call `on_settled` on the control thread: with None once the connection is
@@ -162,20 +174,22 @@ class Control:
             self._thread.abandon()
             return True
         if self._beside is not None:
-            self._beside._on_demand.beside.pop(self.here.job, None)
+            self._beside._others.pop(self.here.job, None)
         self._thread.call(self._abort)
         # `_abort` makes the core report the end of each connection; handle these reports before the
         # thread stops
         self._thread.call(self._on_core_events, READ)
         stopped = self._thread.stop(STOP_SECONDS)
         if stopped:
-            self._on_demand.close()
+            self._neighbours.close()
         return stopped
 
     def forked(self) -> None:
         """In the child after a fork: close descriptors, and change nothing that is shared."""
         self._listening.forget()
-        self._on_demand.forget()
+        if self._on_demand is not None:
+            self._on_demand.forget()
+        self._neighbours.close()
         self._connections.forget()
         self._thread.abandon()
 
@@ -202,10 +216,10 @@ class Control:
         self.users = users
         self._beside._start()
         self._start()
-        self._beside._on_demand.beside[self.here.job] = self._on_demand
+        self._beside._others[self.here.job] = self
 
     def _begin(self, key: Key) -> None:
-        self._on_demand.start(key)
+        self._neighbours.open(key.secret)
         self._progress.start()
         self._thread.register(self.engine.control_fd, READ, self._on_core_events)
         log = self.engine.log_fd
@@ -222,6 +236,27 @@ class Control:
 
     # ---- on the control thread ----
 
+    def _links(self) -> OnDemand:
+        """The part that makes links and negotiates on them, which is imported at the first link:
+        ranks on one node connect without any."""
+        if self._on_demand is None:
+            with self._thread.spare.lent():  # an import opens files
+                from pscompy.control.dialing import Policy
+                from pscompy.control.ondemand import OnDemand
+            policy = Policy(self.config["RETRY"], self._options)
+            self._on_demand = OnDemand(
+                *(self._thread, self._factory, self._connections, policy),
+                *(self._find_key(), self._find_peer, self._links_of),
+            )
+        return self._on_demand
+
+    def _links_of(self, job: str) -> OnDemand | None:
+        other = self._others.get(job)
+        return None if other is None else other._links()
+
+    def _accept(self, listener: Listener, sock: socket.socket) -> Link:
+        return self._links().accept(listener, sock)
+
     def _on_core_events(self, _events: int) -> None:
         changed = self.engine.control_events()
         for lane_id in changed.lanes:
@@ -229,7 +264,7 @@ class Control:
             if lane is not None:
                 lane.on_change()
         if changed.calls or changed.connections:
-            self._on_demand.note_calls(changed.calls)
+            self._neighbours.note_calls(changed.calls)
         for conn_id in changed.connections:
             self._connections.on_core_event(conn_id)
         self._progress.check_background()
@@ -239,13 +274,14 @@ class Control:
         neighbours.py): the core reports calls that have failed as events, and the others as new
         calls."""
         self._on_core_events(READ)
-        self._on_demand.note_calls()
+        self._neighbours.note_calls()
 
     def _begin_closing(self) -> None:
-        self._on_demand.end_calls()
+        self._neighbours.end_calls()
         self._listening.close_all()
         self._connections.close_all()
 
     def _abort(self) -> None:
         self._connections.abort_all()
-        self._on_demand.break_off_all()
+        if self._on_demand is not None:
+            self._on_demand.break_off_all()

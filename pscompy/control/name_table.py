@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pscompy.control.handshake.frames import Identity
+from pscompy.control.handshake.identity import Identity
 
 
 class Names:

@@ -12,8 +12,9 @@ import socket
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
-from pscompy.control.candidates import Answering, LaneFactory, Offering
+from pscompy.control.candidates import Answering, Offering
 from pscompy.control.event_loop import ControlThread
+from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import (
     Answered,
     Ended,
@@ -26,8 +27,9 @@ from pscompy.control.handshake.events import (
     TrialFailed,
     Welcomed,
 )
-from pscompy.control.handshake.frames import Identity, RefuseCode
+from pscompy.control.handshake.frames import RefuseCode
 from pscompy.control.handshake.handshake import Handshake
+from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.states import LinkState
 from pscompy.control.lane import Lane
 from pscompy.control.precon import Link
@@ -130,6 +132,15 @@ class Negotiation(Generic[R]):
         if self.link.machine.authenticated and not self._ended:
             self.link.machine.refuse(code, reason)
         self.leave()
+
+    def close_early(self, reason: str) -> None:
+        """End the link before the connection is up, because it was closed here."""
+        self.refuse(RefuseCode.CLOSED, reason)
+
+    def lose(self, rails: dict[int, str]) -> None:
+        """Connect new lanes in place of those on these rails, which the connection has lost."""
+        if self.rejoining is not None:
+            self.rejoining.lose(rails)
 
     def leave(self) -> None:
         """End the link with a bye; the owner is not notified."""

@@ -21,15 +21,15 @@ from contextlib import suppress
 from functools import cached_property
 
 from pscompy.control import selection
-from pscompy.control.candidates import LaneFactory
 from pscompy.control.connections import Connections
 from pscompy.control.datagrams import Datagrams
 from pscompy.control.event_loop import READ, ControlThread
+from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.auth import expand
 from pscompy.control.handshake.codec import Writer
-from pscompy.control.handshake.frames import UID_SIZE, VERSION_MAX, RefuseCode
-from pscompy.control.handshake.states import Phase, PhaseEvent
-from pscompy.control.peer import Record
+from pscompy.control.handshake.limits import UID_SIZE, VERSION_MAX
+from pscompy.control.peer import FindPeer, Record
+from pscompy.control.phases import Phase, PhaseEvent
 from pscompy.control.selection import CAP_NODE, Option
 from pscompy.control.worker import CallState
 from pscompy.errors import Closed, PscomError
@@ -61,13 +61,16 @@ class Introduction:
 
     break_off = leave
 
-    def refuse(self, code: RefuseCode, reason: str) -> None:
+    def close_early(self, reason: str) -> None:
         self.leave()
+
+    def lose(self, rails: dict[int, str]) -> None:
+        """Do nothing: a call has one rail."""
 
 
 class Neighbours:
-    """All calls, which connect ranks on this node without a precon link. `find` returns the record
-    of a rank, or None if there is no such rank; `fall_back` connects over a precon link. All
+    """All calls, which connect ranks on this node without a precon link. `find_peer` returns the
+    record of a rank, or None if there is no such rank; `fall_back` connects over a precon link. All
     methods but `call` are for the control thread."""
 
     def __init__(
@@ -75,7 +78,7 @@ class Neighbours:
         thread: ControlThread,
         factory: LaneFactory,
         connections: Connections,
-        find: Callable[[int], Record | None],
+        find_peer: FindPeer,
         fall_back: Callable[[Record], object],
     ) -> None:
         self._thread = thread
@@ -84,7 +87,7 @@ class Neighbours:
         self._progress = factory.progress
         self._seconds = factory.candidate_seconds
         self._connections = connections
-        self._find = find
+        self._find_peer = find_peer
         self._fall_back = fall_back
         self._datagrams = Datagrams(thread, factory.here.rank, self._on_closing)
         # a descriptor that is readable while a rank calls this one, or has ended
@@ -217,6 +220,9 @@ class Neighbours:
         self.drop(introduction)
         record.link = None
         self._fall_back(record)
+
+    def _find(self, rank: int) -> Record | None:
+        return self._find_peer(self._here._replace(rank=rank))
 
     def drop(self, introduction: Introduction) -> None:
         """Forget an introduction, and end its call unless the call is up."""

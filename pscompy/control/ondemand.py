@@ -11,52 +11,37 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from pscompy.control import descriptors, selection
 from pscompy.control.addresses import Address
-from pscompy.control.candidates import LaneFactory
 from pscompy.control.connections import Connections
 from pscompy.control.dialing import Dialing, Policy, no_descriptor
 from pscompy.control.event_loop import ControlThread
+from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import Introduced, Welcomed
-from pscompy.control.handshake.frames import Identity, Kind, RefuseCode
+from pscompy.control.handshake.frames import Kind, RefuseCode
 from pscompy.control.handshake.handshake import Handshake, Side
+from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.keys import Key
-from pscompy.control.handshake.states import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
 from pscompy.control.links import Links
 from pscompy.control.listening import Listener
 from pscompy.control.loopback import connect_self
 from pscompy.control.negotiation import Negotiation
-from pscompy.control.neighbours import Neighbours
-from pscompy.control.peer import Record
+from pscompy.control.peer import FindPeer, Record
+from pscompy.control.phases import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
 from pscompy.control.precon import Link
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
 
 logger = logging.getLogger(__name__)
-
-FindPeer = Callable[[Identity], "Record | None"]
-"""Returns the record of a World's peer, or None if it is no peer."""
-
-
-def no_peer(identity: Identity) -> Record | None:
-    """A session that is in no World has no peer."""
-    return None
-
-
-def _resolve(record: Record) -> None:
-    """Ask for the peer's address; if that fails, dialing it fails, too."""
-    try:
-        record.address = record.resolve() if record.resolve is not None else None
-    except PscomError as error:
-        logger.warning("the address of %s is not known: %s", record.label, error)
 
 
 class OnDemand:
     """The owner of all negotiations (`negotiation.Owner`).
 
     The control plane calls `begin` for a connection that is used, `accept` for a socket that a
-    listener has accepted, and `break_off_all` and `forget` at the end.
+    listener has accepted, and `break_off_all` and `forget` at the end. `beside` returns the
+    OnDemand of another worker of the session, by its job, or None.
     """
 
     def __init__(
@@ -65,11 +50,13 @@ class OnDemand:
         factory: LaneFactory,
         connections: Connections,
         policy: Policy,
+        key: Key,
+        find_peer: FindPeer,
+        beside: Callable[[str], OnDemand | None],
     ) -> None:
-        self.find_peer: FindPeer = no_peer
-        self.key: Key
-        # the OnDemand of each other worker of the session, by job
-        self.beside: dict[str, OnDemand] = {}
+        self._key = key
+        self._find_peer = find_peer
+        self._beside = beside
         self._thread = thread
         self._factory = factory
         self._engine = factory.engine
@@ -77,40 +64,10 @@ class OnDemand:
         self._connections = connections
         self._links = Links(thread, factory.here)
         self._dialing = Dialing(thread, factory.engine, connections, policy, self._dialed)
-        self._neighbours = Neighbours(
-            thread, factory, connections, self._find_rank, self._fall_back
-        )
         # the listener that has accepted the negotiation's link
         self._listeners: dict[Negotiation[Record], Listener] = {}
 
     # ---- calls of the control plane ----
-
-    def start(self, key: Key) -> None:
-        """Set the key, and let ranks on this node call this one; before the thread starts."""
-        self.key = key
-        self._neighbours.open(key.secret)
-
-    def call(self, record: Record) -> bool:
-        """Connect to a rank on this node without a link. Returns False if that is not possible, and
-        then finds out the peer's address. Called by the thread that uses the connection first."""
-        if record.resolve is not None and record.address is None:
-            if self._neighbours.call(record):
-                return True
-            _resolve(record)
-        return False
-
-    def note_calls(self, changed: Sequence[int] = ()) -> None:
-        """Note which calls (connections of ranks on this node without a link) have begun or come up
-        since the last time, and the outcome of the calls of and to the ranks `changed`."""
-        self._neighbours.note_calls(changed)
-
-    def end_calls(self) -> None:
-        """Call no more ranks on this node, and refuse their calls; see `Neighbours`."""
-        self._neighbours.end_calls()
-
-    def answer_callers(self) -> None:
-        """Connect to the ranks of this node that call this one and have no connection with it."""
-        self._neighbours.answer_callers()
 
     def begin(self, record: Record) -> None:
         """Connect; the core and the callers that wait for the record are notified of the
@@ -133,7 +90,7 @@ class OnDemand:
 
     def accept(self, listener: Listener, sock: socket.socket) -> Link:
         """Begin the listener's side of a negotiation on an accepted socket."""
-        machine = Handshake(Side.LISTENER, self.key, self._here)
+        machine = Handshake(Side.LISTENER, self._key, self._here)
         negotiation = self._negotiate(sock, machine, None)
         self._listeners[negotiation] = listener
         negotiation.link.on_close.append(lambda link: self._listeners.pop(negotiation, None))
@@ -146,14 +103,9 @@ class OnDemand:
     def forget(self) -> None:
         """In the child after a fork: close the descriptors."""
         self._links.forget()
-        self._neighbours.close()
-
-    def close(self) -> None:
-        """Close the descriptors after the thread has ended."""
-        self._neighbours.close()
 
     def _dialed(self, record: Record, kind: Kind, sock: socket.socket) -> Negotiation[Record]:
-        machine = Handshake(Side.DIALER, self.key, self._here, kind)
+        machine = Handshake(Side.DIALER, self._key, self._here, kind)
         return self._negotiate(sock, machine, record)
 
     def _negotiate(
@@ -189,7 +141,7 @@ class OnDemand:
     def introduced(self, negotiation: Negotiation[Record], event: Introduced) -> None:
         if (listener := self._listeners.get(negotiation)) is not None:
             listener.authenticated(negotiation.link)
-        other = self.beside.get(event.identity.job)
+        other = self._beside(event.identity.job)
         if other is not None:
             negotiation.hand_over(other, other._factory)
             other._links.add(negotiation)
@@ -230,13 +182,10 @@ class OnDemand:
         lower = there.name < self._here.name
         if there.job != self._here.job or lower is not (event.kind is Kind.PEER):
             return None
-        record = self.find_peer(there)
+        record = self._find_peer(there)
         return record if record is not None and record.name == there.name else None
 
-    def _find_rank(self, rank: int) -> Record | None:
-        return self.find_peer(self._here._replace(rank=rank))
-
-    def _fall_back(self, record: Record) -> None:
+    def fall_back(self, record: Record) -> None:
         """Connect over a precon link, because the call that connects neighbours without one has
         failed. The peer's address may have to be asked from the launcher, which another thread
         does."""
@@ -248,7 +197,7 @@ class OnDemand:
 
         def find_address() -> None:
             if record.address is None:
-                _resolve(record)
+                record.find_address()
             self._thread.call(self._dial, record, kind)
 
         threading.Thread(target=find_address, name="pscompy-resolve", daemon=True).start()

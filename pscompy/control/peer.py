@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pscompy.control.attempt import Attempt
 from pscompy.control.explain import Explanation
-from pscompy.control.handshake.frames import Identity, RefuseCode
-from pscompy.control.handshake.states import PHASE, Phase, PhaseEvent, step
-from pscompy.control.negotiation import Negotiation
+from pscompy.control.handshake.tables import step
+from pscompy.control.phases import PHASE, Phase, PhaseEvent
 from pscompy.errors import PscomError
 
+if TYPE_CHECKING:
+    from pscompy.control.attempt import Attempt
+    from pscompy.control.handshake.identity import Identity
+    from pscompy.control.negotiation import Negotiation
+
+logger = logging.getLogger(__name__)
+
 NOT_CONNECTED = Explanation()
+
+FindPeer = Callable[["Identity"], "Record | None"]
+"""Returns the record of a World's peer, or None if it is no peer."""
 
 OnSettled = Callable[["PscomError | None"], object]
 """Called once a connection is up, with None, or has failed, with the reason."""
@@ -31,8 +40,11 @@ class PeerLink(Protocol):
     def break_off(self) -> None:
         """End the link as if this process had died."""
 
-    def refuse(self, code: RefuseCode, reason: str) -> None:
-        """End the link before the connection is up, for this reason."""
+    def close_early(self, reason: str) -> None:
+        """End the link before the connection is up, because it was closed here."""
+
+    def lose(self, rails: dict[int, str]) -> None:
+        """Note that the connection has lost these rails, for these reasons."""
 
 
 class Record:
@@ -75,6 +87,13 @@ class Record:
     def step(self, event: PhaseEvent) -> None:
         """Change the phase as the table PHASE says."""
         self.phase = step(PHASE, self.phase, event)
+
+    def find_address(self) -> None:
+        """Ask for the peer's address; if that fails, dialing it fails, too."""
+        try:
+            self.address = self.resolve() if self.resolve is not None else None
+        except PscomError as error:
+            logger.warning("the address of %s is not known: %s", self.label, error)
 
     @property
     def label(self) -> str:

@@ -7,13 +7,11 @@ admission.py accepts links, dialer.py makes them.
 from __future__ import annotations
 
 import errno
-import math
 import os
 import socket
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
-from pscompy.config.config import Config
 from pscompy.control.addresses import Place
 from pscompy.control.event_loop import READ, WRITE, ControlThread, Timer
 from pscompy.control.handshake.events import Ended, HandshakeEvent
@@ -25,54 +23,6 @@ CHUNK = 64 * 1024
 
 # Errors of the kernel that mean that the peer's host, or the network to it, does not answer.
 OUTAGES = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
-KEEPALIVE_MAX = 32767  # most seconds that the kernel accepts as a keep-alive time
-
-
-class LinkOptions(NamedTuple):
-    """Options of a link's socket: PSP_PRECON_TCP_* and PSP_GUARD_TIMEOUT."""
-
-    sndbuf: int
-    rcvbuf: int
-    nodelay: bool
-    stall_seconds: float
-    stalled_max: int
-    silence_seconds: float  # seconds of silence after which the peer of a link is lost
-
-    @classmethod
-    def of(cls, config: Config) -> LinkOptions:
-        return cls(
-            sndbuf=config["PRECON_TCP_SO_SNDBUF"],
-            rcvbuf=config["PRECON_TCP_SO_RCVBUF"],
-            nodelay=config["PRECON_TCP_NODELAY"],
-            stall_seconds=config["PRECON_TCP_RECONNECT_TIMEOUT"] / 1000,
-            stalled_max=max(1, config["PRECON_TCP_CONNECT_STALLED_MAX"]),
-            silence_seconds=config["GUARD_TIMEOUT"],
-        )
-
-    def apply(self, sock: socket.socket) -> None:
-        """Make the socket non-blocking, and set these options."""
-        sock.setblocking(False)
-        for level, name, value in (
-            (socket.SOL_SOCKET, socket.SO_SNDBUF, self.sndbuf),
-            (socket.SOL_SOCKET, socket.SO_RCVBUF, self.rcvbuf),
-            (socket.IPPROTO_TCP, socket.TCP_NODELAY, int(self.nodelay)),
-            *self._keepalive(),
-        ):
-            sock.setsockopt(level, name, value)
-
-    def _keepalive(self) -> Iterator[tuple[int, int, int]]:
-        """Options by which the kernel probes an idle peer after a third of the time, then every
-        sixth of it. The link ends at the first probe after the whole time."""
-        if not math.isfinite(self.silence_seconds):
-            return
-        idle, interval = (
-            min(max(1, round(self.silence_seconds / part)), KEEPALIVE_MAX) for part in (3, 6)
-        )
-        yield socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
-        yield socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle
-        yield socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval
-        milliseconds = min(max(1, round(self.silence_seconds * 1000)), 2**31 - 1)
-        yield socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds
 
 
 class LinkOwner(Protocol):

@@ -14,10 +14,11 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from pscompy.control.candidates import Answering, LaneFactory, Offering
+from pscompy.control.candidates import Answering, Offering
 from pscompy.control.event_loop import Timer
+from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import Answered, Established, Offered, TrialFailed
-from pscompy.control.handshake.frames import Identity
+from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.states import LinkState
 from pscompy.control.precon import Link
 from pscompy.control.selection import Option

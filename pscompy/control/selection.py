@@ -11,10 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import groupby
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pscompy.config.parsers import AUTO, INF
-from pscompy.control.handshake.frames import LANES_MAX, Identity, Offer
+from pscompy.control.handshake.identity import Identity
+from pscompy.control.handshake.limits import LANES_MAX
+
+if TYPE_CHECKING:
+    from pscompy.control.handshake.frames import Offer
 
 # Capabilities, as in transport.h.
 CAP_AM_ZCOPY = 0x0002

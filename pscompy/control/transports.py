@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from pscompy.config.config import Config, Setting, TransportWarning, warn
-from pscompy.control.handshake.frames import LANES_MAX
+from pscompy.control.handshake.limits import LANES_MAX
 from pscompy.control.lane import REASON_MAX, text
 from pscompy.control.selection import DECLARED, MEASURED, Estimates, Option
 from pscompy.core import ffi, lib

@@ -20,7 +20,7 @@ from pscompy.errors import ConnectError, Timeout, Unsupported
 from pscompy.world.bootstrap.launcher import Bootstrap
 
 if TYPE_CHECKING:
-    from pscompy.control.handshake.frames import Identity
+    from pscompy.control.handshake.identity import Identity
     from pscompy.control.peer import Record
 
 # seconds of waiting for ranks that have not opened a World, after which the wait is logged

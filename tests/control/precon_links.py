@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
+from pscompy.control.handshake import limits
 from pscompy.control.handshake.events import Answered, HandshakeEvent, Introduced, Offered, Welcomed
-from pscompy.control.handshake.frames import Candidate, Choice, Identity, Kind, Offer
+from pscompy.control.handshake.frames import Candidate, Choice, Kind, Offer
 from pscompy.control.handshake.handshake import Handshake, Side, frames
+from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.keys import Key
 
 KEY = Key(b"k" * 32, "the test")
@@ -83,4 +85,4 @@ class Pair:
 
 
 def sealed_size(frame: frames.Frame) -> int:
-    return len(frames.encode(frame)) + frames.MAC_SIZE
+    return len(frames.encode(frame)) + limits.MAC_SIZE

@@ -14,13 +14,13 @@ from pscompy import Session
 from pscompy.control import admission
 from pscompy.control.addresses import Address, listening_socket
 from pscompy.control.admission import source_of
-from pscompy.control.handshake import frames
-from pscompy.control.handshake.frames import Hello
+from pscompy.control.handshake import limits
+from pscompy.control.handshake.greeting import Hello
 from tests.waiting import expect_soon
 
 Make = Callable[..., Session]
 PLACES = 32
-GREETING = Hello(b"n" * frames.NONCE_SIZE).pack()
+GREETING = Hello(b"n" * limits.NONCE_SIZE).pack()
 
 
 @pytest.fixture

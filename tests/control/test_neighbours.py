@@ -17,10 +17,10 @@ from peers import Peer
 
 from pscompy import Closed, Connection, ConnectionState
 from pscompy.control.datagrams import Datagrams
-from pscompy.control.handshake.frames import Identity
-from pscompy.control.handshake.states import Phase
+from pscompy.control.handshake.identity import Identity
 from pscompy.control.neighbours import Introduction
 from pscompy.control.peer import Record
+from pscompy.control.phases import Phase
 from tests.waiting import expect_soon
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
@@ -56,7 +56,7 @@ class Neighbour(Peer):
 
     @property
     def datagrams(self) -> Datagrams:
-        return self._control._on_demand._neighbours._datagrams
+        return self._control._neighbours._datagrams
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from peers import Peer, world
 
 from pscompy import AuthError, ConnectError, Connection, ConnectionState
 from pscompy.control.handshake.frames import Kind
-from pscompy.control.handshake.states import Phase
+from pscompy.control.phases import Phase
 from tests.names import ANOTHER_KEY
 from tests.waiting import expect_soon
 

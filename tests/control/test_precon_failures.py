@@ -21,9 +21,10 @@ import pscompy
 from pscompy import AuthError, ConnectError, NameInUse, Session, Timeout, VersionMismatch
 from pscompy.control import admission
 from pscompy.control.addresses import Address
-from pscompy.control.handshake.frames import VERSION_MAX, VERSION_MIN, Kind
+from pscompy.control.handshake.frames import Kind
 from pscompy.control.handshake.handshake import Handshake, Side, frames
 from pscompy.control.handshake.keys import Key, find_key
+from pscompy.control.handshake.limits import VERSION_MAX, VERSION_MIN
 from tests.names import ANOTHER_KEY
 
 Make = Callable[..., Session]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pscompy.control.handshake import frames
+from pscompy.control.handshake import frames, greeting, limits
 from pscompy.control.handshake.frames import (
     Answer,
     Bye,
@@ -16,8 +16,6 @@ from pscompy.control.handshake.frames import (
     Choice,
     Closing,
     Frame,
-    Hello,
-    Identity,
     Intro,
     Kind,
     LaneReport,
@@ -27,12 +25,14 @@ from pscompy.control.handshake.frames import (
     Said,
     Welcome,
 )
-from pscompy.control.handshake.states import RemoteProtocolError
+from pscompy.control.handshake.greeting import Hello
+from pscompy.control.handshake.identity import Identity
+from pscompy.control.handshake.tables import RemoteProtocolError
 
 names = st.text(max_size=60)
 short = st.text(alphabet="abcdefghij", min_size=1, max_size=frames.TRANSPORT_NAME_MAX)
 reasons = st.lists(st.tuples(short, names), max_size=4).map(tuple)
-addresses = st.binary(max_size=frames.ADDRESS_MAX)
+addresses = st.binary(max_size=limits.ADDRESS_MAX)
 u16, u32 = st.integers(0, 2**16 - 1), st.integers(0, 2**32 - 1)
 identities = st.builds(
     Identity,
@@ -113,7 +113,7 @@ def test_long_texts_are_cut_at_a_character() -> None:
 
 
 def test_the_largest_offer_fits() -> None:
-    candidate = Candidate("x" * frames.TRANSPORT_NAME_MAX, 1, b"a" * frames.ADDRESS_MAX)
+    candidate = Candidate("x" * frames.TRANSPORT_NAME_MAX, 1, b"a" * limits.ADDRESS_MAX)
     reason = ("x" * frames.TRANSPORT_NAME_MAX, "r" * 300)
     offer = Offer((candidate,) * frames.CANDIDATES_MAX, (reason,) * frames.REASONS_MAX)
     assert frames.decode(frames.encode(offer)) == offer
@@ -124,13 +124,13 @@ def test_too_much_is_refused_where_it_is_made() -> None:
     with pytest.raises(ValueError, match="at most"):
         frames.encode(Offer((candidate,) * (frames.CANDIDATES_MAX + 1)))
     with pytest.raises(ValueError, match="at most"):
-        frames.encode(Offer((Candidate("shm", 1, b"a" * (frames.ADDRESS_MAX + 1)),)))
+        frames.encode(Offer((Candidate("shm", 1, b"a" * (limits.ADDRESS_MAX + 1)),)))
 
 
 @given(st.binary(min_size=32, max_size=32), u16, u16, st.integers(0, 2**32 - 1))
 def test_a_greeting_comes_back(nonce: bytes, one: int, two: int, flags: int) -> None:
     hello = Hello(nonce, min(one, two), max(one, two), flags)
-    assert len(hello.pack()) == frames.HELLO_SIZE
+    assert len(hello.pack()) == greeting.HELLO_SIZE
     assert Hello.unpack(hello.pack()) == hello
 
 
@@ -142,4 +142,4 @@ def test_an_empty_version_range_is_malformed() -> None:
 @pytest.mark.parametrize("stranger", [b"G", b"GET / HTTP/1.1", b"\x93pscompX", b"SSH-2.0"])
 def test_a_stranger_is_known_by_its_first_bytes(stranger: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="does not speak"):
-        frames.check_magic(stranger)
+        greeting.check_magic(stranger)

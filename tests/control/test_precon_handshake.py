@@ -19,7 +19,8 @@ from pscompy.control.handshake.events import (
 )
 from pscompy.control.handshake.frames import Kind, Offer, RefuseCode
 from pscompy.control.handshake.handshake import Handshake, Side
-from pscompy.control.handshake.states import LinkState, LocalProtocolError, RemoteProtocolError
+from pscompy.control.handshake.states import LinkState
+from pscompy.control.handshake.tables import LocalProtocolError, RemoteProtocolError
 
 KINDS = [Kind.PLAIN, Kind.PEER, Kind.CALL]
 

@@ -7,19 +7,17 @@ import os
 import pytest
 from precon_links import KEY, OTHER_KEY, Pair, identity, sealed_size
 
+from pscompy.control.handshake import greeting, limits
 from pscompy.control.handshake.auth import Seal, Secrets
 from pscompy.control.handshake.events import (
     Refused,
 )
-from pscompy.control.handshake.frames import (
-    VERSION_MAX,
-    VERSION_MIN,
-    Kind,
-    Offer,
-    RefuseCode,
-)
-from pscompy.control.handshake.handshake import Handshake, Side, frames, full_greeting
-from pscompy.control.handshake.states import LinkState, RemoteProtocolError
+from pscompy.control.handshake.frames import Kind, Offer, RefuseCode
+from pscompy.control.handshake.greeting import full_greeting
+from pscompy.control.handshake.handshake import Handshake, Side, frames
+from pscompy.control.handshake.limits import VERSION_MAX, VERSION_MIN
+from pscompy.control.handshake.states import LinkState
+from pscompy.control.handshake.tables import RemoteProtocolError
 from pscompy.errors import AuthError, VersionMismatch
 
 
@@ -57,10 +55,10 @@ def test_a_greeting_says_nothing_of_the_key() -> None:
     said = {KEY: b"", OTHER_KEY: b""}
     for key in said:
         pair = Pair(key=key, peer_key=key)
-        pair.listener._channel.hello = pair.dialer._channel.hello = frames.Hello(
-            b"n" * frames.NONCE_SIZE
+        pair.listener._channel.hello = pair.dialer._channel.hello = greeting.Hello(
+            b"n" * limits.NONCE_SIZE
         )
-        stranger = frames.Hello(b"s" * frames.NONCE_SIZE).pack() + b"?" * frames.MAC_SIZE
+        stranger = greeting.Hello(b"s" * limits.NONCE_SIZE).pack() + b"?" * limits.MAC_SIZE
         with pytest.raises(AuthError, match="another key"):
             pair.listener.receive(stranger)
         said[key] = pair.listener.output()
@@ -69,7 +67,7 @@ def test_a_greeting_says_nothing_of_the_key() -> None:
 
 def test_a_proof_depends_on_both_nonces() -> None:
     """A proof cannot be used on another link, and proofs cannot be computed in advance."""
-    greetings = [frames.Hello(letter * frames.NONCE_SIZE).pack() for letter in (b"a", b"b")]
+    greetings = [greeting.Hello(letter * limits.NONCE_SIZE).pack() for letter in (b"a", b"b")]
     proofs = set()
     for dialer in greetings:
         for listener in greetings:
@@ -83,7 +81,7 @@ def test_a_listener_that_does_not_know_the_key_cannot_pretend_to() -> None:
     pair.listener.receive(pair.dialer.output())
     pair.dialer.receive(pair.listener.output())
     with pytest.raises(AuthError, match="does not prove"):
-        pair.dialer.receive(os.urandom(frames.MAC_SIZE))
+        pair.dialer.receive(os.urandom(limits.MAC_SIZE))
 
 
 def test_a_listener_without_descriptors_says_so() -> None:
@@ -122,7 +120,7 @@ def test_a_candidate_cannot_be_stripped() -> None:
     pair.connector.offer(Offer(both))
     sealed = pair.connector.output()
     assert len(sealed) == sealed_size(Offer(both))
-    stripped = frames.encode(Offer(both[1:])) + sealed[-frames.MAC_SIZE :]
+    stripped = frames.encode(Offer(both[1:])) + sealed[-limits.MAC_SIZE :]
     with pytest.raises(RemoteProtocolError, match="altered in transit"):
         pair.acceptor.receive(stripped)
 

@@ -12,7 +12,8 @@ from pscompy.control.handshake.events import (
 )
 from pscompy.control.handshake.frames import Choice, Kind, Offer
 from pscompy.control.handshake.handshake import Handshake, Side, frames
-from pscompy.control.handshake.states import LinkState, RemoteProtocolError
+from pscompy.control.handshake.states import LinkState
+from pscompy.control.handshake.tables import RemoteProtocolError
 from pscompy.errors import PscomError
 
 

@@ -8,22 +8,9 @@ from enum import Enum
 
 import pytest
 
-from pscompy.control.handshake import states
-from pscompy.control.handshake.states import (
-    LINK,
-    ON_CALL,
-    ON_CONNECT,
-    PHASE,
-    REPORT,
-    LinkEvent,
-    LinkState,
-    LocalProtocolError,
-    Phase,
-    PhaseEvent,
-    Report,
-    Verdict,
-    step,
-)
+from pscompy.control.handshake.states import LINK, REPORT, LinkEvent, LinkState, Report
+from pscompy.control.handshake.tables import LocalProtocolError, RemoteProtocolError, step
+from pscompy.control.phases import ON_CALL, ON_CONNECT, PHASE, Phase, PhaseEvent, Verdict
 
 TABLES = {"link": (LINK, LinkState.HELLO), "phase": (PHASE, Phase.LAZY)}
 
@@ -83,5 +70,5 @@ def test_one_link_wins_whoever_arrives_first() -> None:
 def test_remote_errors_are_the_public_kind() -> None:
     from pscompy.errors import ProtocolError
 
-    assert issubclass(states.RemoteProtocolError, ProtocolError)
-    assert not issubclass(states.LocalProtocolError, ProtocolError)
+    assert issubclass(RemoteProtocolError, ProtocolError)
+    assert not issubclass(LocalProtocolError, ProtocolError)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pscompy
-from pscompy.control.handshake.frames import VERSION_MAX
+from pscompy.control.handshake.limits import VERSION_MAX
 
 ROOT = Path(pscompy.get_include())
 

@@ -21,7 +21,7 @@ import pscompy
 from pscompy.config.config import Config
 from pscompy.config.variables import VARIABLES
 from pscompy.control.handshake.keys import find_key
-from pscompy.control.precon import LinkOptions
+from pscompy.control.link_options import LinkOptions
 from pscompy.errors import AuthError, ConfigError, ConnectError, Timeout
 from pscompy.world.bootstrap import Single, detect
 from pscompy.world.bootstrap.membership import Membership, port_beside

@@ -20,8 +20,8 @@ import hashlib
 import hmac
 import struct
 
-from pscompy.control.handshake.frames import MAC_SIZE
-from pscompy.control.handshake.states import RemoteProtocolError
+from pscompy.control.handshake.limits import MAC_SIZE
+from pscompy.control.handshake.tables import RemoteProtocolError
 
 TOKEN_SIZE = 32
 # The fields that a seal covers before the content of a frame: the seal of the frame before it and

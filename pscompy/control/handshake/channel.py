@@ -10,11 +10,12 @@ import os
 from typing import NoReturn
 
 from pscompy import __version__
-from pscompy.control.handshake import frames
+from pscompy.control.handshake import frames, limits
 from pscompy.control.handshake.auth import Seal, Secrets
-from pscompy.control.handshake.frames import Frame, Hello
+from pscompy.control.handshake.frames import Frame
+from pscompy.control.handshake.greeting import HELLO_SIZE, Hello, check_magic
 from pscompy.control.handshake.keys import Key
-from pscompy.control.handshake.states import RemoteProtocolError
+from pscompy.control.handshake.tables import RemoteProtocolError
 from pscompy.errors import AuthError, VersionMismatch
 
 
@@ -22,7 +23,7 @@ class Channel:
     """The input and output of one side of a link; `dialer`: this side has dialed."""
 
     def __init__(self, dialer: bool, key: Key, versions: tuple[int, int]) -> None:
-        self.hello = Hello(os.urandom(frames.NONCE_SIZE), *versions)
+        self.hello = Hello(os.urandom(limits.NONCE_SIZE), *versions)
         self._dialer = dialer
         self._key = key
         self._in = bytearray()
@@ -61,20 +62,20 @@ class Channel:
 
     def take_hello(self) -> Hello | None:
         """Return the peer's greeting once it is complete."""
-        frames.check_magic(self._in)
-        data = self._take(frames.HELLO_SIZE)
+        check_magic(self._in)
+        data = self._take(HELLO_SIZE)
         return None if data is None else Hello.unpack(data)
 
     def take_proof(self) -> bytes | None:
         """Return the peer's proof once it is complete."""
-        return self._take(frames.MAC_SIZE)
+        return self._take(limits.MAC_SIZE)
 
     def take_frame(self) -> Frame | None:
         """Return the next frame once it is complete and its seal was checked."""
         if len(self._in) < frames.HEADER_SIZE:
             return None
         size = frames.HEADER_SIZE + frames.body_size(self._in[: frames.HEADER_SIZE])
-        sealed = self._take(size + frames.MAC_SIZE)
+        sealed = self._take(size + limits.MAC_SIZE)
         if sealed is None:
             return None
         self._check.check(sealed[:size], sealed[size:])

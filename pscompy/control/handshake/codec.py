@@ -9,7 +9,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, TypeVar
 
-from pscompy.control.handshake.states import RemoteProtocolError
+from pscompy.control.handshake.tables import RemoteProtocolError
 
 T = TypeVar("T")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pscompy.control.handshake import frames
-from pscompy.control.handshake.frames import Identity, Kind, RefuseCode
+from pscompy.control.handshake.frames import Kind, RefuseCode
+from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.states import LinkState
 
 

@@ -1,10 +1,9 @@
-"""The bytes of a precon link: a fixed-size greeting and proof, then bounded, sealed frames.
+"""The bytes of a precon link after its greeting: a fixed-size proof, then bounded, sealed frames.
 
 All numbers are little-endian. This module does no I/O, and checks the bounds of every field that
 arrives before it is used: a frame that is too short, too long or malformed is a
 `RemoteProtocolError`.
 
-    greeting  magic 8, lowest version 2, highest version 2, flags 4, nonce 32, zero 16
     proof     authentication code 32; all zero from a listener: the dialer's proof was wrong
     frame     length of the body 4, type 1, zero 3, body, authentication code 32
 """
@@ -17,69 +16,26 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 from pscompy.control.handshake.codec import Reader, Writer
-from pscompy.control.handshake.states import RemoteProtocolError
+from pscompy.control.handshake.identity import Identity
+from pscompy.control.handshake.limits import ADDRESS_MAX, LANES_MAX, MAC_SIZE
+from pscompy.control.handshake.tables import RemoteProtocolError
 
 Code = TypeVar("Code", bound=IntEnum)
 E = TypeVar("E", bound="_Empty")
 
 
-MAGIC = b"\x93pscompy"
-# Versions of the whole wire: of these frames, the neighbours' datagrams, the core's messages
-# (core/wire.h) and those of the transports of pscompy. Any change of one of them that a peer of
-# another release would misunderstand takes a new number; see docs/versions.md.
-VERSION_MIN = 4
-VERSION_MAX = 4
-
-NONCE_SIZE = 32
-MAC_SIZE = 32
-UID_SIZE = 16
-
 BODY_MAX = 64 * 1024
 CANDIDATES_MAX = 32
-LANES_MAX = 4  # lanes of a connection: PSC_LANES_MAX of core/wire.h
 REASONS_MAX = 64
-ADDRESS_MAX = 1024
 TRANSPORT_NAME_MAX = 15
-NAME_MAX = 255
 REASON_MAX = 512
 _REPEATED = 32  # frames in each cache, because many links have equal introductions and reports
 
-_HELLO = struct.Struct("<8sHHI32s16x")
 _HEADER = struct.Struct("<IB3s")
-_NUMBERS = struct.Struct("<IIi")  # numbers of an identity: user, process, rank
 _PLACE = struct.Struct("<HHI")  # numbers of a candidate: worker, lane, priority
-HELLO_SIZE = _HELLO.size
 HEADER_SIZE = _HEADER.size
 
-FLAG_FULL = 1  # the listener has no descriptor left for this link, and ends it
 WRONG_PROOF = bytes(MAC_SIZE)
-
-
-class Hello(NamedTuple):
-    """The greeting: the only fields that are read of a peer that has not authenticated yet."""
-
-    nonce: bytes
-    version_min: int = VERSION_MIN
-    version_max: int = VERSION_MAX
-    flags: int = 0
-
-    def pack(self) -> bytes:
-        return _HELLO.pack(MAGIC, self.version_min, self.version_max, self.flags, self.nonce)
-
-    @classmethod
-    def unpack(cls, data: bytes) -> Hello:
-        magic, lowest, highest, flags, nonce = _HELLO.unpack(data)
-        if magic != MAGIC:
-            raise RemoteProtocolError("the peer does not speak pscompy's precon protocol")
-        if lowest > highest:
-            raise RemoteProtocolError(f"malformed version range {lowest}...{highest}")
-        return cls(nonce, lowest, highest, flags)
-
-
-def check_magic(data: bytes | bytearray) -> None:
-    """Raise `RemoteProtocolError` as soon as the first bytes cannot be those of a greeting."""
-    if not MAGIC.startswith(data[: len(MAGIC)]):
-        raise RemoteProtocolError("the peer does not speak pscompy's precon protocol")
 
 
 class FrameType(IntEnum):
@@ -110,37 +66,6 @@ class RefuseCode(IntEnum):
     LATER = 4  # an older link of the same peer has not ended yet
     BROKEN = 5  # the other side broke the protocol
     FULL = 6  # no descriptor is left for one more connection
-
-
-class Identity(NamedTuple):
-    """The identity of a session, as the session states it after it has proved the key."""
-
-    uid: bytes  # the session's id, 16 random bytes
-    name: str
-    host: str  # boot id; processes that share a running kernel have the same
-    hostname: str
-    user: int
-    pid: int
-    module: str = ""
-    rank: int = -1
-    job: str = ""
-
-    def pack(self, to: Writer) -> None:
-        to.raw(self.uid)
-        for text in (self.name, self.host, self.hostname, self.module, self.job):
-            to.text(text, NAME_MAX)
-        to.raw(_NUMBERS.pack(self.user, self.pid, self.rank))
-
-    @classmethod
-    def unpack(cls, source: Reader) -> Identity:
-        uid = source.take(UID_SIZE)
-        name, host, hostname, module, job = (source.text(NAME_MAX) for _ in range(5))
-        user, pid, rank = source.numbers(_NUMBERS)
-        return cls(uid, name, host, hostname, user, pid, module, rank, job)
-
-    def __str__(self) -> str:
-        process = f", pid {self.pid}" if self.pid > 0 else ""  # the pid is 0 until it is known
-        return f"{self.name} ({self.hostname}{process})"
 
 
 def _pack_reasons(to: Writer, reasons: tuple[tuple[str, str], ...]) -> None:

@@ -27,12 +27,11 @@ ended then, but `output()` may still return bytes by which the peer learns the r
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Any
 
-from pscompy.control.handshake import frames
+from pscompy.control.handshake import frames, greeting, limits
 from pscompy.control.handshake.channel import Channel
 from pscompy.control.handshake.events import (
     Answered,
@@ -45,28 +44,18 @@ from pscompy.control.handshake.events import (
     Refused,
     Welcomed,
 )
-from pscompy.control.handshake.frames import Frame, Hello, Identity, Kind, RefuseCode
+from pscompy.control.handshake.frames import Frame, Kind, RefuseCode
+from pscompy.control.handshake.greeting import Hello
+from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.keys import Key
-from pscompy.control.handshake.states import (
-    LINK,
-    LinkEvent,
-    LinkState,
-    LocalProtocolError,
-    RemoteProtocolError,
-    Report,
-    step,
-)
+from pscompy.control.handshake.states import LINK, LinkEvent, LinkState, Report
+from pscompy.control.handshake.tables import LocalProtocolError, RemoteProtocolError, step
 from pscompy.control.handshake.trial import CheckLanes, Outcome, Trial
 
 NO_DESCRIPTOR = (
     "it has no descriptor left for one more connection (RLIMIT_NOFILE there, which `ulimit -n`"
     " raises)"
 )
-
-
-def full_greeting() -> bytes:
-    """The greeting of a listener that has no descriptor left for a dialer, before it closes."""
-    return Hello(os.urandom(frames.NONCE_SIZE), flags=frames.FLAG_FULL).pack()
 
 
 class Side(Enum):
@@ -83,7 +72,7 @@ class Handshake:
         key: Key,
         identity: Identity,
         kind: Kind | None = None,
-        versions: tuple[int, int] = (frames.VERSION_MIN, frames.VERSION_MAX),
+        versions: tuple[int, int] = (limits.VERSION_MIN, limits.VERSION_MAX),
     ) -> None:
         """The dialer gives the `kind` of its link; the listener learns it from the dialer's
         introduction."""
@@ -239,7 +228,7 @@ class Handshake:
             # sent even if an error follows, so that the dialer learns the reason
             self._channel.send_hello()
         self._channel.compare(hello)
-        if self.side is Side.DIALER and hello.flags & frames.FLAG_FULL:
+        if self.side is Side.DIALER and hello.flags & greeting.FLAG_FULL:
             self.state = LinkState.CLOSED
             yield Refused(RefuseCode.FULL, NO_DESCRIPTOR)
             return

@@ -1,16 +1,53 @@
-"""The identity that a session sends to its peers."""
+"""The identity of a session, which it sends to its peers."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import socket
+import struct
+from typing import TYPE_CHECKING, NamedTuple
 
-from pscompy.control.handshake.frames import NAME_MAX, UID_SIZE, Identity
+from pscompy.control.handshake.limits import NAME_MAX, UID_SIZE
 from pscompy.errors import ConfigError
 
+if TYPE_CHECKING:
+    from pscompy.control.handshake.codec import Reader, Writer
+
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_NUMBERS = struct.Struct("<IIi")  # numbers of an identity: user, process, rank
 _numbers = itertools.count()
+
+
+class Identity(NamedTuple):
+    """The identity of a session, as the session states it after it has proved the key."""
+
+    uid: bytes  # the session's id, 16 random bytes
+    name: str
+    host: str  # boot id; processes that share a running kernel have the same
+    hostname: str
+    user: int
+    pid: int
+    module: str = ""
+    rank: int = -1
+    job: str = ""
+
+    def pack(self, to: Writer) -> None:
+        to.raw(self.uid)
+        for text in (self.name, self.host, self.hostname, self.module, self.job):
+            to.text(text, NAME_MAX)
+        to.raw(_NUMBERS.pack(self.user, self.pid, self.rank))
+
+    @classmethod
+    def unpack(cls, source: Reader) -> Identity:
+        uid = source.take(UID_SIZE)
+        name, host, hostname, module, job = (source.text(NAME_MAX) for _ in range(5))
+        user, pid, rank = source.numbers(_NUMBERS)
+        return cls(uid, name, host, hostname, user, pid, module, rank, job)
+
+    def __str__(self) -> str:
+        process = f", pid {self.pid}" if self.pid > 0 else ""  # the pid is 0 until it is known
+        return f"{self.name} ({self.hostname}{process})"
 
 
 def make_identity(

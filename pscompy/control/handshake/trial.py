@@ -12,12 +12,8 @@ from collections.abc import Callable
 from pscompy.control.handshake import frames
 from pscompy.control.handshake.events import Established, TrialFailed
 from pscompy.control.handshake.frames import LaneReport, Said
-from pscompy.control.handshake.states import (
-    REPORT,
-    LocalProtocolError,
-    RemoteProtocolError,
-    Report,
-)
+from pscompy.control.handshake.states import REPORT, Report
+from pscompy.control.handshake.tables import LocalProtocolError, RemoteProtocolError
 
 Outcome = TrialFailed | Established | None
 """None while the attempt goes on."""

@@ -32,7 +32,7 @@ def enter(member: Membership, config: Config) -> Pmi1:
     listens there for PSP_STORE_TIMEOUT seconds, `AuthError` if rank 0 has another key.
     """
     from pscompy.control.handshake.keys import find_key
-    from pscompy.control.precon import LinkOptions
+    from pscompy.control.link_options import LinkOptions
 
     key, options = find_key(config), LinkOptions.of(config)
     if member.rank == 0:

@@ -10,7 +10,7 @@ import socket
 from functools import partial
 
 from pscompy.control.event_loop import READ, ControlThread
-from pscompy.control.precon import LinkOptions
+from pscompy.control.link_options import LinkOptions
 from pscompy.errors import ConfigError
 from pscompy.world.bootstrap.membership import Membership
 from pscompy.world.bootstrap.pmi1_server import Abort, Replies, Server
