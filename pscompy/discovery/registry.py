@@ -177,7 +177,7 @@ def _if_asked(place: Found, config: Config) -> Found:
 def _families(sources: Sequence[Source], not_read: Sequence[Source]) -> Iterator[str]:
     """The prefixes of variables that count as declared: those of third-party plug-ins that are not
     imported, and of pscompy's own that are not installed."""
-    yield from (f"{source.name.upper()}_" for source in not_read if not source.own)
+    yield from (f"{source.name.upper()}_" for source in not_read if not source.own())
     there = {source.name.upper() for source in sources}
     for section, families in APART.items():
         if section not in there:
@@ -190,7 +190,7 @@ def _withheld(not_read: Sequence[Source]) -> set[str]:
     return {
         name
         for source in not_read
-        if source.own
+        if source.own()
         for var in _variables(source)
         for name in (full_name(source.name.upper(), var.name), *var.aliases)
     }

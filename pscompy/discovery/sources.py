@@ -26,12 +26,13 @@ OWN = (
 
 
 class Source(NamedTuple):
-    """A plug-in that `load` imports: the name of its transport, and its module or file."""
+    """A plug-in that `load` imports: the name of its transport, and its module or file. `own` looks
+    up whether it belongs to pscompy's own distribution."""
 
     name: str
     place: str
     load: Callable[[], Any]
-    own: bool = False  # True for plug-ins of pscompy's own distribution
+    own: Callable[[], bool] = bool
 
 
 def find(folders: str) -> Iterator[Source]:
@@ -46,15 +47,22 @@ def find(folders: str) -> Iterator[Source]:
 
 
 def _own(module: str) -> Source:
-    return Source(module.rpartition(".")[2], module, partial(import_module, module), own=True)
+    return Source(
+        module.rpartition(".")[2], module, partial(import_module, module), partial(bool, True)
+    )
 
 
 # ---- installed distributions ------------------------------------------------
 
 
 def _installed(entry: metadata.EntryPoint) -> Source:
-    own = entry.dist is not None and entry.dist.name == PROJECT
-    return Source(entry.name, entry.value, partial(load_entry, entry), own)
+    return Source(entry.name, entry.value, partial(load_entry, entry), partial(_is_own, entry))
+
+
+def _is_own(entry: metadata.EntryPoint) -> bool:
+    """Whether pscompy's own distribution has this entry point. Parses that distribution's metadata,
+    which few sessions need."""
+    return entry.dist is not None and entry.dist.name == PROJECT
 
 
 def load_entry(entry: metadata.EntryPoint) -> Any:

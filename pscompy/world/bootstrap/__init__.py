@@ -22,7 +22,6 @@ from pscompy.world.bootstrap.launcher import Bootstrap
 from pscompy.world.bootstrap.membership import by_own_variables, by_torchrun
 from pscompy.world.bootstrap.pmi1 import Pmi1
 from pscompy.world.bootstrap.single import Single
-from pscompy.world.bootstrap.store import enter
 
 __all__ = ["Bootstrap", "Pmi1", "Single", "attach", "detect", "join_up", "launched"]
 
@@ -116,7 +115,12 @@ def detect(
     if member is None and ("TORCHELASTIC_RUN_ID" in environ or not _speaks_pmi(environ)):
         member = by_torchrun(environ, own)
     if member is not None:
-        return Single() if member.size == 1 else enter(member, own)
+        if member.size == 1:
+            return Single()
+        # imported late, because only ranks without a launcher need it
+        from pscompy.world.bootstrap.store import enter
+
+        return enter(member, own)
     return _by_launcher(environ)
 
 
