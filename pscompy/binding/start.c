@@ -4,7 +4,8 @@
 #include "errors.h"
 #include "recv_buffer.h"
 
-#define START_SPIN_POLLS 40u
+/* Most passes with the GIL; the core makes fewer (progress/spin.c). */
+#define START_SPIN_POLLS 250u
 /* Longest message that may be copied with the GIL held; a longer one takes too
  * long. */
 #define START_SPIN_BYTES (16u << 10)

@@ -7,6 +7,7 @@
 #include "layout.h"
 #include "progress/progress.h"
 #include "progress/sleep.h"
+#include "progress/spin.h"
 #include "proto/am.h"
 #include "proto/am_offer.h"
 #include "proto/giveback.h"
@@ -117,14 +118,17 @@ static psc_status_t api_recv_poll(psc_worker_t *worker, unsigned polls,
 {
     psc_request_t *request = *request_p;
     psc_req_t *req = psc_req_of(request);
+    unsigned passes = 0;
     bool inside;
 
     req->inside = request->state == PSC_REQUEST_ACTIVE;
-    while (request->state == PSC_REQUEST_ACTIVE && polls-- > 0 &&
-           !psc_lock_wanted(&worker->lock)) {
+    while (request->state == PSC_REQUEST_ACTIVE && passes < polls &&
+           psc_spin_held(worker, passes) && !psc_lock_wanted(&worker->lock)) {
+        passes++;
         if (psc_worker_pass(worker, PSC_PASS_DUE) == 0)
             psc_clock_pause();
     }
+    psc_spin_held_end(worker, passes, request->state != PSC_REQUEST_ACTIVE);
     psc_settle(worker);
     inside = req->inside;
     req->inside = false;

@@ -3,9 +3,14 @@
  * (sched_yield): if there are more pollers than processors, the thread that
  * must answer us may be waiting for this processor. An offer after which
  * another thread runs (a taken offer) shows that the processor is crowded. Then
- * every pass makes an offer, the holder of the GIL does not spin, and after
- * SPIN_TURNS taken offers the thread sleeps, because sleeping and being woken
- * is cheaper for all. */
+ * every pass makes an offer, the holder of the GIL does not spin for a request,
+ * and after SPIN_TURNS taken offers the thread sleeps, because sleeping and
+ * being woken is cheaper for all.
+ *
+ * A blocking receive polls with the GIL, without offers, before it returns a
+ * request. It polls longer if its worker's last such poll was not in vain: then
+ * the peer's thread has its own GIL and a processor, and both stay with these
+ * two threads until Python takes the GIL away. */
 #include "spin.h"
 
 #include <sched.h>
@@ -26,6 +31,10 @@
 /* A sleep and its wake-up cost about as much as this many calls of sched_yield
  * in which another thread runs. */
 #define SPIN_TURNS 8u
+/* How many times longer than between two clock reads the holder of the GIL
+ * polls at most; about 12 us together. Handing the GIL to another thread and
+ * getting it back takes about as long. */
+#define SPIN_HELD 6u
 
 static unsigned spin_passes(psc_worker_t *worker)
 {
@@ -44,6 +53,22 @@ unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes)
         atomic_load_explicit(&worker->wait.crowded, memory_order_relaxed))
         return 0;
     return passes < limit ? passes : limit;
+}
+
+bool psc_spin_held(psc_worker_t *worker, unsigned passes)
+{
+    unsigned stride =
+        atomic_load_explicit(&worker->interfaces.stride, memory_order_relaxed);
+
+    if (passes == stride)
+        return !atomic_load_explicit(&worker->wait.vain, memory_order_relaxed);
+    return passes < SPIN_HELD * stride;
+}
+
+void psc_spin_held_end(psc_worker_t *worker, unsigned passes, bool found)
+{
+    if (passes > 1)
+        atomic_store_explicit(&worker->wait.vain, !found, memory_order_relaxed);
 }
 
 /* Offer the processor to other threads. Returns true if one took it. */

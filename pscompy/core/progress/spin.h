@@ -22,8 +22,13 @@ void psc_spin_begin(psc_worker_t *worker, psc_spin_t *spin, int64_t deadline);
 /* Call after a pass of polling that found nothing. Returns false if it is time
  * to sleep. */
 bool psc_spin_on(psc_worker_t *worker, psc_spin_t *spin);
-/* Returns how many of `passes` passes to make with the GIL held, which keeps
- * other Python threads from running. */
+/* Returns how many of `passes` passes to make for a request with the GIL held,
+ * which keeps other Python threads from running. */
 unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes);
+/* Returns true if a receive that has made `passes` passes in a row with the GIL
+ * held is to make another. */
+bool psc_spin_held(psc_worker_t *worker, unsigned passes);
+/* Call after these passes, with whether they have found the awaited event. */
+void psc_spin_held_end(psc_worker_t *worker, unsigned passes, bool found);
 
 #endif

@@ -68,6 +68,8 @@ typedef struct psc_wait_state {
     atomic_uint wakes;
     /* not 0: several polling threads share this processor; see spin.c */
     atomic_uint crowded;
+    /* the last receive that polled with the GIL held found nothing; spin.c */
+    atomic_bool vain;
     atomic_llong moving; /* time until which a peer may be copying; spin.h */
     unsigned wakes_seen; /* `wakes` when the followers were last woken */
     psc_list_t followers, sleepers;
