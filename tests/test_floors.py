@@ -124,7 +124,7 @@ CORE_ROWS = (
     "memory/pool memory/access lane conn conn_flush lane_upcalls",
     "progress/progress progress/stand_in progress/sleeper progress/thread progress/wait iface",
     "conn_control",
-    "proto/credit proto/rates proto/stripe proto/rail proto/am_node proto/tag_post",
+    "proto/credit proto/rates proto/stripe proto/rail proto/replay proto/am_node proto/tag_post",
     "proto/match_list proto/match_queue proto/unexpected",
     "proto/tuple proto/match proto/describe",
     "proto/am proto/eager proto/region proto/rndv_keys proto/rndv",

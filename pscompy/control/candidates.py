@@ -31,10 +31,12 @@ TICKS = 8  # parts into which a candidate's time is divided
 
 class Candidates:
     """The common part of `Offering` and `Answering`, the connector's and the acceptor's half: the
-    lanes of the current attempt, and the reasons for rejected candidates. `first` is the number of
-    the attempt's first lane in its connection."""
+    lanes of the current attempt, and the reasons for rejected candidates. `lost` is the number of
+    the lost lane that the attempt replaces; None if the connection has no lanes yet."""
 
-    def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
+    def __init__(
+        self, factory: LaneFactory, link: Link, there: Identity, lost: int | None = None
+    ) -> None:
         self.rails: tuple[int, ...] = ()  # rails of the lanes of the current attempt
         self.reasons: dict[str, str] = {}
         self.offered: tuple[str, ...] = ()
@@ -43,15 +45,15 @@ class Candidates:
         self._seconds = factory.candidate_seconds
         self._link = link
         self._there = there
-        self._first = first
+        self._lost = lost
         self._lanes: list[Lane] = []  # lanes of the current attempt, one for each rail
         self._reported_up = False
         self._ticks = 0
         self._timer: Timer | None = None
         link.machine.check_lanes = self._failure
-        # With first > 0 a lane replaces a lost one: the connection is up, so its program usually
-        # makes progress itself.
-        self._drive = factory.progress.stand_in if first > 0 else factory.progress.need
+        # If a lane replaces a lost one the connection is up, so its program usually makes progress
+        # itself.
+        self._drive = factory.progress.need if lost is None else factory.progress.stand_in
         self._drive(self, True)
 
     def take(self) -> list[Lane]:
@@ -97,9 +99,11 @@ class Candidates:
         self._start_timer()
         try:
             pairs = zip(lanes, addresses, strict=True)
-            for number, (lane, address) in enumerate(pairs, self._first):
+            several = len(lanes) > 1 or self._lost is not None
+            for number, (lane, address) in enumerate(pairs, self._lost or 0):
                 lane.on_change = self._on_change
-                lane.connect(role, self._link.machine.lane_token(number), address, number)
+                token = self._link.machine.lane_token(number)
+                lane.connect(role, token, address, number, several)
         except PscomError as error:
             self._link.deliver(self._link.machine.lane_failed(str(error)))
             return
@@ -167,8 +171,10 @@ class Offering(Candidates):
     """The half of the connector, which offers: it creates the lanes of all candidates beforehand,
     one for each rail."""
 
-    def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
-        super().__init__(factory, link, there, first)
+    def __init__(
+        self, factory: LaneFactory, link: Link, there: Identity, lost: int | None = None
+    ) -> None:
+        super().__init__(factory, link, there, lost)
         self._candidates: list[Lane] = []
         self._offer = Offer(())
 
@@ -235,8 +241,10 @@ class Offering(Candidates):
 class Answering(Candidates):
     """The half of the acceptor, which tries the candidates of the offer until one comes up."""
 
-    def __init__(self, factory: LaneFactory, link: Link, there: Identity, first: int = 0) -> None:
-        super().__init__(factory, link, there, first)
+    def __init__(
+        self, factory: LaneFactory, link: Link, there: Identity, lost: int | None = None
+    ) -> None:
+        super().__init__(factory, link, there, lost)
         self._choices: Iterator[tuple[list[int], Option | None, str]] = iter(())
         self._rejected: dict[str, str] = {}  # reasons for rejections since the last answer
         self._offer = Offer(())

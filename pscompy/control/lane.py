@@ -40,10 +40,15 @@ class Lane:
         self._check(status, "address")
         return bytes(ffi.buffer(room, length[0]))
 
-    def connect(self, role: int, token: bytes, address: bytes, number: int = 0) -> None:
-        """Begin to connect, as the lane with this number in its connection. `on_change` is
-        called later, also if the lane is up or has failed at once."""
-        status = lib.psc_lane_connect(self.handle, number, role, token, address, len(address))
+    def connect(
+        self, role: int, token: bytes, address: bytes, number: int = 0, several: bool = False
+    ) -> None:
+        """Begin to connect, as the lane with this number in its connection; `several`: that has
+        other lanes, too. `on_change` is called later, also if the lane is up or has failed at
+        once."""
+        status = lib.psc_lane_connect(
+            self.handle, number, several, role, token, address, len(address)
+        )
         self._check(status, "connect")
 
     @property

@@ -119,7 +119,7 @@ class Rejoining:
     # ---- connector and acceptor ----
 
     def _begin(self, rail: int) -> bool:
-        if rail not in self._rails[1:]:
+        if rail not in self._rails:
             return False
         self._lane = self._rails.index(rail)
         return self._factory.engine.rejoin_begin(self._handle, self._lane)

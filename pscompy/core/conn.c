@@ -148,6 +148,16 @@ void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status)
     psc_wake(conn->worker, PSC_WAKE_EVENT);
 }
 
+void psc_conn_lost(psc_conn_t *conn, psc_status_t status)
+{
+    if (conn->closing.sent || conn->closing.received)
+        status = PSC_ERR_CLOSED;
+    /* the peer has ended without a CLOSE message */
+    else if (status == PSC_ERR_CLOSED)
+        status = PSC_ERR_PEER_LOST;
+    psc_conn_fail_locked(conn, status);
+}
+
 /* The peer closes and sends no more messages. If both sides close at the same
  * time, each acknowledges the other's CLOSE and waits for its own
  * acknowledgement. */

@@ -226,12 +226,12 @@ void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane)
 /* Passes that are made to receive a dead peer's last messages. */
 #define CONN_DRAIN_PASSES 10000
 
-/* Returns true if lane 0 reports the peer's end itself, after the peer's last
- * message. The report over the precon link (between the control planes) may
- * arrive earlier than messages. */
+/* Returns true if the main lane reports the peer's end itself, after the peer's
+ * last message. The report over the precon link (between the control planes)
+ * may arrive earlier than messages. */
 static bool conn_will_say(const psc_conn_t *conn)
 {
-    return conn->n_lanes > 0 && conn->lanes[0]->slot->attr.caps & PSC_CAP_EOF;
+    return conn->n_lanes > 0 && conn->main->slot->attr.caps & PSC_CAP_EOF;
 }
 
 int psc_conn_peer_ended(psc_conn_t *conn, int last)
@@ -262,6 +262,8 @@ void psc_conn_reason(psc_conn_t *conn, char *text)
     text[0] = '\0';
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return;
+    if (conn->replay)
+        memcpy(text, conn->main->reason, PSC_REASON_MAX);
     for (uint32_t i = 0; i < conn->n_lanes && !text[0]; i++) {
         if (!psc_lane_spare(conn->lanes[i]))
             memcpy(text, conn->lanes[i]->reason, PSC_REASON_MAX);

@@ -78,13 +78,15 @@ static bool conn_idle(const psc_conn_t *conn)
     if (conn->state == PSC_CONN_CLOSED)
         return true;
     return psc_work_empty(&conn->work) && !conn->flow.due &&
-           !conn->lost.up_due && !conn->lost.down_due;
+           !conn->lost.up_due && !conn->lost.down_due && !conn->lost.replay_due;
 }
 
 bool psc_conn_flush(psc_conn_t *conn)
 {
     bool moved = false;
 
+    if (conn->lost.replay_due && !conn->main->closing)
+        moved |= conn->worker->up->replay(conn);
     if (conn->state == PSC_CONN_UP || conn->state == PSC_CONN_CLOSING) {
         moved |= conn_flush_queue(conn, PSC_WORK_CONTROL);
         moved |= conn_flush_queue(conn, PSC_WORK_FRAGS);

@@ -202,7 +202,9 @@ uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
 /* ---- lanes: one endpoint of one transport ---- */
 psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id);
 int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p);
-int psc_lane_connect(psc_lane_t *lane, uint32_t number, int role,
+/* number: the lane's number in its connection; several: that has other lanes,
+ * too. */
+int psc_lane_connect(psc_lane_t *lane, uint32_t number, int several, int role,
                      const uint8_t *token, const uint8_t *address, size_t len);
 int psc_lane_state(psc_lane_t *lane);
 /* For a lane that is up: returns PSC_OK if the fabric matches its messages.

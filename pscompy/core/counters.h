@@ -26,6 +26,8 @@
     X(rndv_fin)            /* FIN messages, each for one or more requests */   \
     X(fragments)           /* puts, gets and FRAGs issued */                   \
     X(fragments_again)     /* FRAGs sent again after a rail was lost */        \
+    X(messages_again)      /* other messages sent again after a rail was       \
+                              lost */                                          \
     X(rails_lost)          /* lanes lost by connections that went on */        \
     X(rails_joined)        /* lanes that took the place of lost ones */        \
     X(unexpected)          /* messages that arrived before their receive */    \

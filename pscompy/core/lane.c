@@ -71,10 +71,13 @@ int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p)
         lane->worker, 0, lane->slot->ops->ep_address(lane->ep, address, len_p));
 }
 
-int psc_lane_connect(psc_lane_t *lane, uint32_t number, int role,
+int psc_lane_connect(psc_lane_t *lane, uint32_t number, int several, int role,
                      const uint8_t *token, const uint8_t *address, size_t len)
 {
-    psc_connect_params_t params = {.lane = number,
+    /* Over lanes that put and get, the connection does not go on without its
+     * first one. */
+    bool all = !(lane->slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET));
+    psc_connect_params_t params = {.spare = number > 0 || (several && all),
                                    .role = (psc_role_t)role,
                                    .token = token,
                                    .address = address,
@@ -135,8 +138,8 @@ void psc_lane_retire(psc_lane_t *lane)
     if (lane->closing)
         return;
     lane->closing = true;
-    /* Without lane 0 no control message of the connection can be sent. */
-    if (lane->conn && lane->index == 0)
+    /* Without this lane no control message of the connection can be sent. */
+    if (lane->conn && lane == lane->conn->main)
         lane->conn->closing.ack_due = lane->conn->flow.due = false;
     psc_early_drop(lane);
     psc_landing_drop(lane);
@@ -151,6 +154,16 @@ void psc_lane_lose(psc_lane_t *lane)
 {
     lane->worker->up->lane_lost(lane);
     psc_lane_retire(lane);
+}
+
+void psc_lane_further(psc_lane_t *lane, bool further)
+{
+    if (lane->further == further)
+        return;
+    lane->further = further;
+    lane->slot->further += further ? 1 : -1u;
+    psc_interfaces_pace(&lane->worker->interfaces,
+                        lane->worker->config.spin_ns);
 }
 
 void psc_lane_useless(psc_lane_t *lane)
@@ -193,7 +206,7 @@ static void lane_fini(psc_lane_t *lane)
     lane->slot->ops->ep_fini(lane->ep);
     lane->ep = NULL;
     lane->slot->lanes--;
-    lane->slot->further -= lane->index > 0;
+    psc_lane_further(lane, false);
     psc_interfaces_pace(&worker->interfaces, worker->config.spin_ns);
     if (!lane->conn) {
         psc_notice_end(&lane->notice);
@@ -238,17 +251,16 @@ void psc_lane_destroy(psc_lane_t *lane)
 
 /* ---- sending ---- */
 
-psc_status_t psc_lane_send(psc_lane_t *lane, psc_wire_id_t id,
-                           const void *header, uint8_t header_len,
-                           const void *payload, size_t len)
+psc_status_t psc_outlet_send(const psc_outlet_t *out,
+                             const psc_iface_attr_t *attr, uint8_t id,
+                             const void *header, uint8_t header_len,
+                             const void *payload, size_t len)
 {
-    const psc_transport_ops_t *ops = lane->slot->ops;
     psc_iov_t iov = {(void *)payload, len};
 
-    if (lane->slot->attr.caps & PSC_CAP_AM_SHORT &&
-        header_len + len <= lane->slot->attr.max_short)
-        return ops->am_short(lane->ep, (uint8_t)id, header, header_len, payload,
-                             len);
-    return ops->am_bcopy(lane->ep, (uint8_t)id, header, header_len, &iov,
-                         len ? 1 : 0);
+    if (attr->caps & PSC_CAP_AM_SHORT && header_len + len <= attr->max_short)
+        return out->ops->am_short(out->ep, id, header, header_len, payload,
+                                  len);
+    return out->ops->am_bcopy(out->ep, id, header, header_len, &iov,
+                              len ? 1 : 0);
 }

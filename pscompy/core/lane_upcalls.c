@@ -11,7 +11,6 @@
 #include "lane.h"
 #include "lane_early.h"
 #include "memory/access.h"
-#include "progress/pace.h"
 #include "progress/sleep.h"
 #include "upward.h"
 
@@ -33,8 +32,8 @@ void psc_lane_break(psc_lane_t *lane, psc_status_t status)
     psc_conn_fail_locked(lane->conn, status);
 }
 
-/* Returns true if lane 0 is up and will report the peer's end itself, after the
- * peer's last message. */
+/* Returns true if the main lane is up and will report the peer's end itself,
+ * after the peer's last message. */
 static bool lane_before_main(psc_lane_t *lane)
 {
     const psc_lane_t *main = psc_conn_main_lane(lane->conn);
@@ -47,29 +46,26 @@ static bool lane_before_main(psc_lane_t *lane)
 static void lane_fail_conn(psc_lane_t *lane)
 {
     psc_conn_t *conn = lane->conn;
-    psc_status_t status = lane->status;
 
     if (!conn || lane->closing)
         return;
-    if (psc_lane_spare(lane) && !psc_conn_ended(conn) && !conn->closing.sent) {
+    if (psc_lane_spare(lane) && !psc_conn_ended(conn) &&
+        (conn->replay || !conn->closing.sent)) {
         psc_lane_lose(lane);
         return;
     }
-    /* If lane 0 will still report the peer's end, the control plane waits for
-     * that. */
+    /* If the main lane will still report the peer's end, the control plane
+     * waits for that. */
     if (lane_before_main(lane)) {
         psc_notice_post(&conn->worker->notices, &conn->notice);
         return;
     }
-    if (conn->closing.sent || conn->closing.received)
-        status = PSC_ERR_CLOSED;
-    /* the peer has ended without a CLOSE message */
-    else if (status == PSC_ERR_CLOSED)
-        status = PSC_ERR_PEER_LOST;
-    psc_conn_fail_locked(conn, status);
+    psc_conn_lost(conn, lane->status);
     /* the connection had ended before, so its lanes are not retired yet, and
      * its CLOSE_ACK cannot be sent any more */
-    if (!lane->closing)
+    if (lane == conn->main)
+        psc_conn_retire_lanes(conn);
+    else
         psc_lane_retire(lane);
 }
 
@@ -236,6 +232,31 @@ static bool conn_counters_make(psc_conn_t *conn)
     return counters != NULL;
 }
 
+static void lanes_take(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes)
+{
+    conn->n_lanes = n_lanes;
+    conn->main = lanes[0];
+    conn->out = (psc_outlet_t){lanes[0]->slot->ops, lanes[0]->ep};
+    for (uint32_t i = 0; i < n_lanes; i++) {
+        conn->lanes[i] = lanes[i];
+        lanes[i]->index = (uint8_t)i;
+        lanes[i]->conn = conn;
+        lanes[i]->among = n_lanes > 1;
+        psc_lane_further(lanes[i], i > 0);
+    }
+}
+
+/* Undo lanes_take: the lanes are their caller's again. */
+static void lanes_return(psc_conn_t *conn)
+{
+    while (conn->n_lanes > 0) {
+        psc_lane_t *lane = conn->lanes[--conn->n_lanes];
+
+        lane->conn = NULL;
+        psc_lane_further(lane, false);
+    }
+}
+
 psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
                                uint32_t n_lanes,
                                const psc_proto_params_t *params)
@@ -246,17 +267,11 @@ psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
     if (!conn_counters_make(conn))
         return PSC_ERR_NO_MEMORY;
     conn->worker->up->conn_params(conn, params);
-    conn->n_lanes = n_lanes;
-    for (uint32_t i = 0; i < n_lanes; i++) {
-        conn->lanes[i] = lanes[i];
-        lanes[i]->index = (uint8_t)i;
-        lanes[i]->conn = conn;
-        lanes[i]->slot->further += i > 0;
+    lanes_take(conn, lanes, n_lanes);
+    if (!conn->worker->up->conn_lanes(conn)) {
+        lanes_return(conn);
+        return PSC_ERR_NO_MEMORY;
     }
-    if (n_lanes > 1)
-        psc_interfaces_pace(&conn->worker->interfaces,
-                            conn->worker->config.spin_ns);
-    conn->worker->up->conn_lanes(conn);
     psc_conn_state_set(conn, PSC_CONN_UP);
     psc_count(conn, PSC_COUNTER_connections_up, 1);
     if (lanes[0]->role != PSC_ROLE_ACCEPTOR)
@@ -267,7 +282,7 @@ psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
         if (lanes[i]->state == PSC_LANE_FAILED)
             lane_fail_conn(lanes[i]);
     }
-    if (!lanes[0]->closing) {
+    if (!conn->main->closing) {
         conn->worker->up->conn_up(conn);
         psc_conn_mark_busy(conn);
         psc_conn_flush(conn);
@@ -286,13 +301,12 @@ psc_status_t psc_lane_join(psc_conn_t *conn, uint32_t index, psc_lane_t *lane)
     old = conn->lanes[index];
     lane->index = (uint8_t)index;
     lane->conn = conn;
+    lane->among = true;
     lane->stripe.given = old->stripe.given;
-    lane->slot->further++;
+    psc_lane_further(lane, true);
     conn->lanes[index] = lane;
     psc_notice_end(&old->notice);
     free(old);
-    psc_interfaces_pace(&conn->worker->interfaces,
-                        conn->worker->config.spin_ns);
     conn->lost.joined |= bit;
     conn->lost.up_due |= bit;
     psc_conn_mark_busy(conn);

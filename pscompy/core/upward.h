@@ -23,21 +23,27 @@ struct psc_upward {
     /* ---- control messages ---- */
 
     /* Send CREDIT, CLOSE, CLOSE_ACK, or LANE_DOWN or LANE_UP for the first lane
-     * for which it is due. Returns false if lane 0 is full. */
+     * for which it is due. Returns false if the main lane is full. */
     bool (*send_control)(psc_conn_t *conn, psc_wire_id_t id);
     /* Send the FINs of the requests in conn->work.fins. Returns true if any
      * request was ended. */
     bool (*send_fins)(psc_conn_t *conn);
+
+    /* Send what is due (conn->lost.replay_due) after another lane has become
+     * the main one, or as acknowledgement. Returns true if anything was sent.
+     */
+    bool (*replay)(psc_conn_t *conn);
 
     /* ---- a connection ---- */
 
     /* Set the parameters that both sides agreed on, within the protocols'
      * limits. */
     void (*conn_params)(psc_conn_t *conn, const psc_proto_params_t *params);
-    /* The connection's lanes are known, and nothing has arrived over them
-     * yet. */
-    void (*conn_lanes)(psc_conn_t *conn);
-    /* A spare lane was lost: nothing arrives over it from now on. */
+    /* The connection's lanes are known, and nothing has arrived over them yet.
+     * Returns false if there is no memory. */
+    bool (*conn_lanes)(psc_conn_t *conn);
+    /* A spare lane was lost: nothing arrives over it from now on. If no lane is
+     * left that could carry messages, the connection ends. */
     void (*lane_lost)(psc_lane_t *lane);
     /* The fabric has released a spare lane that was lost. */
     void (*lane_sealed)(psc_lane_t *lane);

@@ -31,6 +31,9 @@
     X(LANE_DOWN, psc_wire_lane_t)  /* a lane is lost: the sender reads nothing \
                                       from it any more */                      \
     X(LANE_UP, psc_wire_lane_t)    /* a new lane replaces a lost one */        \
+    X(SEEN, psc_wire_seen_t)       /* acknowledges ordered messages */         \
+    X(RESUME, psc_wire_resume_t)   /* ordered messages go over this lane from  \
+                                      now on; see proto/replay.h */            \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place of \
                                       an RTS; see tag.h */                     \
     X(MISSED, psc_wire_eager_t)    /* a message whose payload, sent with the   \
@@ -111,7 +114,9 @@ typedef struct psc_wire_rtr {
 
 typedef struct psc_wire_frag {
     uint32_t credit;
-    uint32_t reserved;
+    /* 1 if it is one of the ordered messages (proto/replay.h), 0 if any lane
+     * may carry it */
+    uint32_t ordered;
     uint64_t recv_id;
     uint64_t offset;
 } psc_wire_frag_t;
@@ -134,6 +139,18 @@ typedef struct psc_wire_lane {
     uint32_t credit;
     uint32_t index;
 } psc_wire_lane_t;
+
+typedef struct psc_wire_seen {
+    uint32_t credit;
+    /* number of the last ordered message that was delivered, modulo 2^32 */
+    uint32_t number;
+} psc_wire_seen_t;
+
+typedef struct psc_wire_resume {
+    uint32_t credit;
+    uint32_t turn; /* number of this RESUME */
+    uint32_t first; /* number of the ordered message that follows */
+} psc_wire_resume_t;
 
 typedef struct psc_wire_rma {
     uint32_t credit;

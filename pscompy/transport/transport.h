@@ -31,7 +31,7 @@
 
 #include "status.h"
 
-#define PSC_TRANSPORT_ABI 8u
+#define PSC_TRANSPORT_ABI 9u
 
 /* one-time secret by which the two ends of a lane know each other */
 #define PSC_TOKEN_SIZE 32u
@@ -226,9 +226,9 @@ typedef struct psc_connect_params {
                              copied during the call; never logged */
     const uint8_t *address; /* as written by the peer's ep_address */
     size_t address_len;
-    /* Number of the lane in its connection. Lane 0 carries everything that must
-     * stay in order; over other lanes only pieces of long messages go. */
-    uint32_t lane;
+    /* 1 if the connection goes on over other lanes without this one: then it
+     * should fail soon if its path is silent. */
+    uint32_t spare;
 } psc_connect_params_t;
 
 /* An active message: an id, a header, a payload. */

@@ -40,7 +40,7 @@ static void lanes_open(lanes_t *lanes, psc_rndv_scheme_t scheme)
 {
     options.scheme = scheme;
     pair_open(&lanes->pair);
-    pair_join_by(&lanes->pair, LANES, &lanes->a.conn, &lanes->b.conn);
+    pair_join_by(&lanes->pair, 2, &lanes->a.conn, &lanes->b.conn);
     lanes->a.worker = lanes->pair.a.worker;
     lanes->b.worker = lanes->pair.b.worker;
     for (int i = 0; i < MESSAGES; i++) {
@@ -266,6 +266,7 @@ CASE(a_lane_fails_and_the_peer_closes)
 CASE(a_lane_for_fragments_carries_nothing_else)
 {
     static const psc_wire_eager_t eager = {.tag = 1};
+    const psc_iov_t byte = {"x", 1};
     lanes_t lanes;
     psc_lane_t *lane;
 
@@ -273,8 +274,8 @@ CASE(a_lane_for_fragments_carries_nothing_else)
     lane = lanes.a.conn->lanes[1];
     if (psc_lane_spare(lane)) {
         check(psc_worker_enter(lane->worker, 0) == PSC_OK);
-        check(psc_lane_send(lane, PSC_WIRE_EAGER, &eager, sizeof eager, "x",
-                            1) == PSC_OK);
+        check(lane->slot->ops->am_bcopy(lane->ep, PSC_WIRE_EAGER, &eager,
+                                        sizeof eager, &byte, 1) == PSC_OK);
         psc_worker_leave(lane->worker);
         until(&lanes.pair, psc_conn_state(lanes.b.conn) == PSC_CONN_FAILED);
     }

@@ -27,6 +27,9 @@ typedef union frame {
     psc_wire_fin_t fin;
     psc_wire_rma_t rma;
     psc_wire_taken_t taken;
+    psc_wire_lane_t lane;
+    psc_wire_seen_t seen;
+    psc_wire_resume_t resume;
     uint8_t bytes[PSC_AM_HEADER_MAX];
 } frame_t;
 
@@ -93,6 +96,7 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
         frame->rtr.len = some_length();
         break;
     case PSC_WIRE_FRAG:
+        frame->frag.ordered = dice(2);
         frame->frag.recv_id = some_id();
         frame->frag.offset = some_length();
         break;
@@ -102,6 +106,17 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
         break;
     case PSC_WIRE_TAKEN:
         frame->taken.request_id = some_id();
+        break;
+    case PSC_WIRE_LANE_DOWN:
+    case PSC_WIRE_LANE_UP:
+        frame->lane.index = dice(LANES + 1);
+        break;
+    case PSC_WIRE_SEEN:
+        frame->seen.number = dice(FRAMES);
+        break;
+    case PSC_WIRE_RESUME:
+        frame->resume.turn = dice(LANES);
+        frame->resume.first = dice(FRAMES);
         break;
     case PSC_WIRE_RMA_PUT:
     case PSC_WIRE_RMA_GET:
@@ -119,7 +134,7 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
 bool hostile_speak(psc_conn_t *conn, unsigned id, const void *header,
                    uint8_t header_len, const void *payload, size_t len)
 {
-    psc_lane_t *lane = conn->lanes[0];
+    psc_lane_t *lane = conn->lanes[dice(conn->n_lanes)];
     psc_iov_t iov = {(void *)payload, len};
     psc_status_t status = PSC_ERR_CLOSED;
 
@@ -286,7 +301,7 @@ static void torment(work_t *work, pair_t *pair)
 {
     psc_conn_t *here, *there;
 
-    pair_join(pair, &here, &there);
+    pair_join_by(pair, 1 + dice(LANES), &here, &there);
     work_begin(work, pair, here);
     for (int i = 0; i < FRAMES && !psc_conn_ended(here); i++) {
         if (dice(3))

@@ -6,7 +6,7 @@
 #define PACE_CHEAP_NS 100
 #define PACE_RARELY 16u
 
-/* An interface that has only lanes other than lane 0 of their connections,
+/* An interface that has only lanes without ordered messages (proto/replay.h),
  * which carry pieces of long messages, is polled on every PACE_FURTHER-th pass,
  * and on each for PACE_LINGER passes after it has brought something or was
  * given a piece. */

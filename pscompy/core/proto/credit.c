@@ -35,8 +35,8 @@ psc_status_t psc_credit_send(psc_conn_t *conn, psc_wire_id_t id, void *header,
     psc_status_t status;
 
     memcpy(header, &credit, sizeof credit);
-    status = psc_lane_send(psc_conn_main_lane(conn), id, header, header_len,
-                           payload, len);
+    status = psc_outlet_send(&conn->out, &psc_conn_main_lane(conn)->slot->attr,
+                             (uint8_t)id, header, header_len, payload, len);
     if (status == PSC_OK)
         return status;
     psc_flow_unstamp(&conn->flow, &before);

@@ -18,32 +18,32 @@ bool psc_eager_fits(const psc_conn_t *conn, uint64_t len)
     return len <= conn->params.eager_max && len <= PSC_EAGER_LIMIT;
 }
 
-static psc_counter_t eager_issue(psc_lane_t *lane, const psc_wire_eager_t *wire,
+static psc_counter_t eager_issue(psc_conn_t *conn, const psc_wire_eager_t *wire,
                                  const psc_iov_t *iov, size_t n_iov,
                                  uint64_t len, psc_comp_t *comp,
                                  psc_status_t *status_p)
 {
-    const psc_transport_ops_t *ops = lane->slot->ops;
-    const psc_iface_attr_t *attr = &lane->slot->attr;
-    const psc_conn_t *conn = lane->conn;
+    const psc_transport_ops_t *ops = conn->out.ops;
+    const psc_iface_attr_t *attr = &psc_conn_main_lane(conn)->slot->attr;
+    psc_ep_t *ep = conn->out.ep;
 
     if (n_iov <= 1 && attr->caps & PSC_CAP_AM_SHORT &&
         len + sizeof *wire <= attr->max_short) {
-        *status_p = ops->am_short(lane->ep, PSC_WIRE_EAGER, wire, sizeof *wire,
+        *status_p = ops->am_short(ep, PSC_WIRE_EAGER, wire, sizeof *wire,
                                   n_iov ? iov->base : NULL, len);
         return PSC_COUNTER_eager_short;
     }
     if (len + sizeof *wire <= attr->max_bcopy && n_iov <= attr->max_iov &&
         (len < conn->params.zcopy_min || !(attr->caps & PSC_CAP_AM_ZCOPY) ||
          !comp)) {
-        *status_p = ops->am_bcopy(lane->ep, PSC_WIRE_EAGER, wire, sizeof *wire,
-                                  iov, n_iov);
+        *status_p =
+            ops->am_bcopy(ep, PSC_WIRE_EAGER, wire, sizeof *wire, iov, n_iov);
         return PSC_COUNTER_eager_bcopy;
     }
     *status_p = PSC_ERR_UNSUPPORTED;
     if (comp && attr->caps & PSC_CAP_AM_ZCOPY && n_iov <= attr->max_iov)
-        *status_p = ops->am_zcopy(lane->ep, PSC_WIRE_EAGER, wire, sizeof *wire,
-                                  iov, n_iov, comp);
+        *status_p = ops->am_zcopy(ep, PSC_WIRE_EAGER, wire, sizeof *wire, iov,
+                                  n_iov, comp);
     return PSC_COUNTER_eager_zcopy;
 }
 
@@ -69,8 +69,7 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
     psc_status_t status;
 
     wire.credit = psc_flow_stamp(&conn->flow, conn->worker->room.window);
-    how = eager_issue(psc_conn_main_lane(conn), &wire, iov, n_iov, len, comp,
-                      &status);
+    how = eager_issue(conn, &wire, iov, n_iov, len, comp, &status);
     if (status < 0) {
         psc_flow_unstamp(&conn->flow, &before);
         return status;

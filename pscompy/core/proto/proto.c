@@ -13,6 +13,7 @@
 #include "match.h"
 #include "message.h"
 #include "rail.h"
+#include "replay.h"
 #include "rma.h"
 #include "rndv.h"
 #include "rndv_am.h"
@@ -98,24 +99,30 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_TAKEN] = {psc_lend_taken_arrived, sizeof(psc_wire_taken_t)},
     [PSC_WIRE_LANE_DOWN] = {psc_rail_down_arrived, sizeof(psc_wire_lane_t)},
     [PSC_WIRE_LANE_UP] = {psc_rail_up_arrived, sizeof(psc_wire_lane_t)},
+    [PSC_WIRE_SEEN] = {psc_replay_seen_arrived, sizeof(psc_wire_seen_t)},
+    [PSC_WIRE_RESUME] = {psc_replay_resume_arrived, sizeof(psc_wire_resume_t)},
 };
 
-/* Returns NULL for a message that must not arrive on this lane. */
-static const arrival_t *proto_check(const psc_lane_t *lane, uint8_t id,
-                                    uint8_t header_len)
+/* Returns NULL for a message that does not exist. */
+static const arrival_t *proto_check(uint8_t id, uint8_t header_len)
 {
-    if (id >= PSC_WIRE_COUNT || header_len != arrivals[id].header_len ||
-        (psc_lane_spare(lane) && id != PSC_WIRE_FRAG))
+    if (id >= PSC_WIRE_COUNT || header_len != arrivals[id].header_len)
         return NULL;
     return &arrivals[id];
 }
 
 psc_status_t psc_proto_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
-    const arrival_t *arrival = proto_check(lane, am->id, am->header_len);
+    const arrival_t *arrival = proto_check(am->id, am->header_len);
 
     if (!arrival)
         return PSC_ERR_PROTOCOL;
+    if (lane->among) {
+        psc_status_t status = psc_replay_take(lane, am);
+
+        if (status != PSC_OK)
+            return status < 0 ? status : PSC_OK;
+    }
     psc_credit_heard(lane->conn,
                      ((const psc_wire_credit_t *)am->header)->credit);
     return arrival->func(lane, am);
@@ -133,14 +140,18 @@ void psc_proto_begin(psc_lane_t *lane, const void *header, psc_dest_t *dest)
     psc_status_t status = PSC_ERR_UNSUPPORTED;
 
     in->status = PSC_OK;
-    if (!proto_check(lane, in->id, in->header_len) ||
-        in->id >= PSC_WIRE_MATCHED)
-        status = PSC_ERR_PROTOCOL;
-    else if (in->id == PSC_WIRE_FRAG)
+    bool direct;
+
+    if (!proto_check(in->id, in->header_len) || in->id >= PSC_WIRE_MATCHED) {
+        in->status = PSC_ERR_PROTOCOL;
+        return;
+    }
+    direct = !lane->among || psc_replay_direct(lane, in->id, header);
+    if (in->id == PSC_WIRE_FRAG && direct)
         status = psc_rndv_frag_begin(lane, header, in->len, dest);
     else if (in->len > BOUNCE_MAX)
         status = PSC_ERR_PROTOCOL;
-    else if (in->id == PSC_WIRE_EAGER)
+    else if (in->id == PSC_WIRE_EAGER && direct)
         status = psc_eager_begin(lane, header, in->len, dest);
     if (status == PSC_OK)
         psc_credit_heard(lane->conn,

@@ -16,6 +16,7 @@
 #include "rail.h"
 #include "rates.h"
 #include "region.h"
+#include "replay.h"
 #include "rndv_fin.h"
 #include "tag.h"
 #include "tuple.h"
@@ -33,14 +34,17 @@ static void conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
         psc_tuple_limit(conn);
 }
 
-static void conn_lanes(psc_conn_t *conn)
+static bool conn_lanes(psc_conn_t *conn)
 {
     char reason[PSC_REASON_MAX];
 
+    if (!psc_replay_begin(conn))
+        return false;
     conn->tagging.done = psc_tag_done;
     conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
     psc_rates_start(conn);
     psc_tuple_begin(conn, psc_match_taken);
+    return true;
 }
 
 static void conn_up(psc_conn_t *conn)
@@ -58,6 +62,8 @@ static bool send_control(psc_conn_t *conn, psc_wire_id_t id)
 
     if (id == PSC_WIRE_LANE_DOWN || id == PSC_WIRE_LANE_UP)
         return psc_rail_send(conn, id) == PSC_OK;
+    if (id == PSC_WIRE_CREDIT && conn->replay)
+        return psc_replay_tell(conn) == PSC_OK;
     return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0) == PSC_OK;
 }
 
@@ -121,6 +127,7 @@ static void lane_lost(psc_lane_t *lane)
     if (req && req->stage == PSC_STAGE_ENDING)
         psc_access_settle(req);
     psc_rail_lost(lane);
+    psc_replay_lost(lane);
 }
 
 static bool sends_pending(const psc_conn_t *conn)
@@ -136,6 +143,7 @@ static void conn_destroy(psc_conn_t *conn)
 {
     psc_match_conn_destroy(conn);
     psc_tuple_end(conn);
+    psc_replay_end(conn);
 }
 
 /* ---- a worker ---- */
@@ -153,6 +161,7 @@ const psc_upward_t psc_protocols = {
     .advance = psc_proto_advance,
     .send_control = send_control,
     .send_fins = psc_rndv_send_fins,
+    .replay = psc_replay_flush,
     .conn_params = conn_params,
     .conn_lanes = conn_lanes,
     .lane_lost = lane_lost,

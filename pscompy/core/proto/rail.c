@@ -65,7 +65,7 @@ void psc_rail_taken(psc_req_t *req, const psc_lane_t *lane, size_t len)
     uint64_t offset = psc_rail_next(req->bulk).offset;
 
     rail_advance(req, len);
-    if (psc_lane_spare(lane))
+    if (psc_striped(req) && psc_lane_spare(lane))
         taken->at[taken->n++] = (psc_span_t){offset, len, lane->index};
 }
 
@@ -187,7 +187,7 @@ static psc_lane_t *rail_named(const psc_lane_t *lane, const psc_am_t *am)
     const psc_wire_lane_t *wire = am->header;
     const psc_conn_t *conn = lane->conn;
 
-    if (am->len > 0 || lane->index > 0 || wire->index >= conn->n_lanes ||
+    if (am->len > 0 || wire->index >= conn->n_lanes ||
         !psc_lane_spare(conn->lanes[wire->index]))
         return NULL;
     return conn->lanes[wire->index];
@@ -221,15 +221,20 @@ psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am)
     return PSC_OK;
 }
 
+void psc_rail_met(psc_lane_t *lane)
+{
+    if (!(lane->conn->lost.joining & rail_bit(lane)))
+        return;
+    lane->conn->lost.met |= rail_bit(lane);
+    psc_lane_met(lane);
+}
+
 psc_status_t psc_rail_up_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     psc_lane_t *named = rail_named(lane, am);
 
     if (!named)
         return PSC_ERR_PROTOCOL;
-    if (lane->conn->lost.joining & rail_bit(named)) {
-        lane->conn->lost.met |= rail_bit(named);
-        psc_lane_met(named);
-    }
+    psc_rail_met(named);
     return PSC_OK;
 }

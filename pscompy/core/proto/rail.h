@@ -1,12 +1,14 @@
-/* The loss of a rail: a lane that carries only pieces of long messages, which
- * are fragments, puts or gets, may fail, and its connection goes on over the
- * others.
+/* The loss of a rail: a lane may fail, and its connection goes on over the
+ * others, if it carries only pieces of long messages, which are fragments, puts
+ * or gets. Here is what happens to these pieces; replay.h has what happens to
+ * all other messages, which travel on the main lane, in order, if that lane is
+ * lost.
  *
  * Either side may notice the loss first. Each side then
  *   1. delivers nothing from the lane any more, and takes back what has arrived
  *      over it of messages that are not complete;
  *   2. waits until the fabric has released the lane, so that no late write can
- *      reach memory that the program has back, and sends LANE_DOWN on lane 0.
+ *      reach memory that the program has back, and sends LANE_DOWN.
  *      If the peer's LANE_DOWN has arrived before, there is nothing to wait
  *      for: the endpoint delivers nothing after ep_close, and what it has not
  *      sent yet nobody reads. But puts and gets in flight, which use the
@@ -18,7 +20,7 @@
  * is sent again.
  *
  * After that the control planes may connect a new lane in its place. Each side
- * sends LANE_UP on lane 0 once it has put the lane there, and sends fragments
+ * sends LANE_UP once it has put the lane there, and sends fragments
  * over it once the peer's LANE_UP has arrived, too. One side may lose the new
  * lane before the other side has installed it; the other side then gives the
  * lane up as soon as it is installed, or, if the lane does not come up there,
@@ -52,6 +54,8 @@ void psc_rail_sealed(psc_lane_t *lane);
 /* Send LANE_DOWN or LANE_UP (`id`) for the first lane for which it is due. */
 psc_status_t psc_rail_send(psc_conn_t *conn, psc_wire_id_t id);
 psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am);
+/* The lane is in place on the other side. */
+void psc_rail_met(psc_lane_t *lane);
 psc_status_t psc_rail_up_arrived(psc_lane_t *lane, const psc_am_t *am);
 
 #endif

@@ -14,18 +14,20 @@
 
 /* ---- sending ---- */
 
-static bool frag_zcopy(const psc_lane_t *lane, size_t len)
+/* Fragments that are not spread over the lanes are ordered messages. */
+static bool frag_zcopy(const psc_req_t *req, const psc_lane_t *lane, size_t len)
 {
     const psc_iface_attr_t *attr = &lane->slot->attr;
 
-    return attr->caps & PSC_CAP_AM_ZCOPY && len >= attr->min_zcopy;
+    return attr->caps & PSC_CAP_AM_ZCOPY && len >= attr->min_zcopy &&
+           (psc_striped(req) || !req->conn->replay);
 }
 
 static size_t frag_limit(const psc_req_t *req, const psc_lane_t *lane)
 {
     const psc_iface_attr_t *attr = &lane->slot->attr;
     uint64_t left = psc_rail_next(req->bulk).len;
-    uint64_t limit = frag_zcopy(lane, left)
+    uint64_t limit = frag_zcopy(req, lane, left)
                          ? attr->max_zcopy
                          : attr->max_bcopy - sizeof(psc_wire_frag_t);
     uint64_t most = psc_striped(req)
@@ -40,10 +42,13 @@ static size_t frag_limit(const psc_req_t *req, const psc_lane_t *lane)
 static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane,
                               psc_comp_t *comp, size_t *len_p, bool *copied_p)
 {
-    const psc_transport_ops_t *ops = lane->slot->ops;
+    bool striped = psc_striped(req);
+    psc_outlet_t out =
+        striped ? (psc_outlet_t){lane->slot->ops, lane->ep} : req->conn->out;
     psc_flow_t *flow = &req->conn->flow, before = *flow;
     psc_wire_frag_t wire = {
         .credit = psc_flow_stamp(flow, psc_req_worker(req)->room.window),
+        .ordered = !striped,
         .recv_id = req->bulk->remote_id,
         .offset = psc_rail_next(req->bulk).offset};
     psc_iov_t pieces[FRAG_IOV];
@@ -51,13 +56,13 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane,
                              pieces, FRAG_IOV);
     psc_status_t status;
 
-    *copied_p = !frag_zcopy(lane, *len_p);
+    *copied_p = !frag_zcopy(req, lane, *len_p);
     if (*copied_p)
-        status = ops->am_bcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
-                               pieces, n);
+        status = out.ops->am_bcopy(out.ep, PSC_WIRE_FRAG, &wire, sizeof wire,
+                                   pieces, n);
     else
-        status = ops->am_zcopy(lane->ep, PSC_WIRE_FRAG, &wire, sizeof wire,
-                               pieces, n, comp);
+        status = out.ops->am_zcopy(out.ep, PSC_WIRE_FRAG, &wire, sizeof wire,
+                                   pieces, n, comp);
     if (status < 0)
         psc_flow_unstamp(flow, &before);
     return status;
@@ -76,7 +81,7 @@ static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
     if (piece)
         comp->func = psc_stripe_comp;
     if (psc_lane_spare(lane) && !psc_rail_reserve(req->bulk))
-        /* no memory to note which bytes this lane was given; lane 0 need not */
+        /* no memory to note which bytes this lane was given */
         return PSC_ERR_NO_RESOURCE;
     status = frag_send(req, lane, comp, &len, &copied);
     if (status < 0)
@@ -94,8 +99,8 @@ static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
 }
 
 /* The sender of a message that goes over all lanes waits until the receiver has
- * confirmed it, because what it does next on lane 0 may overtake the fragments
- * on other lanes. */
+ * confirmed it, because what it does next on the main lane may overtake the
+ * fragments on other lanes. */
 static psc_status_t frag_next_striped(psc_req_t *req, size_t *moved_p)
 {
     req->confirm |= req->bulk->issued == 0;
@@ -166,10 +171,12 @@ static bool frag_homeless(const psc_req_t *req)
     return req->error != PSC_OK;
 }
 
-static void frag_count(psc_req_t *req, const psc_lane_t *lane, uint64_t len)
+static void frag_count(psc_req_t *req, const psc_lane_t *lane,
+                       const psc_wire_frag_t *wire, uint64_t len)
 {
     req->bulk->arrived += len;
-    req->bulk->arrived_by[lane->index] += len;
+    if (!wire->ordered)
+        req->bulk->arrived_by[lane->index] += len;
 }
 
 psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am)
@@ -181,7 +188,7 @@ psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_PROTOCOL;
     psc_iov_write(psc_req_iov(req), req->n_iov, wire->offset, am->payload,
                   am->len);
-    frag_count(req, lane, am->len);
+    frag_count(req, lane, wire, am->len);
     frag_ended(req, am->len);
     return PSC_OK;
 }
@@ -205,7 +212,7 @@ psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
     in->kind = PSC_INCOMING_FRAG;
     in->req = req;
     req->bulk->inflight++;
-    frag_count(req, lane, len);
+    frag_count(req, lane, wire, len);
     return PSC_OK;
 }
 

@@ -37,6 +37,7 @@ typedef struct psc_rates {
     psc_moved_t copies, gets;
 } psc_rates_t;
 typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
+typedef struct psc_replay psc_replay_t; /* defined in proto/replay.c */
 
 /* Lanes that are lost while the connection goes on, and those that take their
  * places, as bits by their indices; see proto/rail.h. */
@@ -52,6 +53,8 @@ typedef struct psc_lost {
     uint8_t up_due; /* LANE_UP is to be sent for the new lane */
     /* LANE_UP has arrived: the new lane is installed at the peer */
     uint8_t met;
+    /* not of a lane: up->replay has something to send; see proto/replay.h */
+    bool replay_due;
 } psc_lost_t;
 
 /* Clear the lane's bit in all members of psc_lost_t except down_due and up_due:
@@ -74,6 +77,14 @@ struct psc_conn {
     psc_status_t status; /* why the connection ended */
     uint32_t n_lanes;
     psc_lane_t *lanes[PSC_LANES_MAX];
+    /* the lane that carries everything that is matched or must stay in order;
+     * lane 0, until that is lost */
+    psc_lane_t *main;
+    /* how ordered messages leave: over `main`, directly or by `replay` */
+    psc_outlet_t out;
+    /* NULL unless the connection survives the loss of `main`;
+     * proto/replay.h */
+    psc_replay_t *replay;
     /* the lane by which the peer is being connected without the control plane
      * (psc_conn_call); NULL once that lane is installed */
     psc_lane_t *call;
@@ -123,21 +134,21 @@ static inline void psc_conn_sign(const psc_conn_t *conn, psc_result_t *result)
     result->rank = conn->rank;
 }
 
-/* Lane 0 carries everything that is matched or must stay in order. */
 static inline psc_lane_t *psc_conn_main_lane(psc_conn_t *conn)
 {
-    return conn->lanes[0];
+    return conn->main;
 }
 
-/* Returns true for a lane that carries only pieces of long messages, which can
- * be moved again over the connection's other lanes. If the fabric completes a
- * put before the peer has the bytes, nobody knows which of them are lost. */
+/* Returns true for a lane without which its connection can go on: what it had
+ * taken can be moved again over the other lanes. If the fabric completes a put
+ * before the peer has the bytes, nobody knows which of them are lost. */
 static inline bool psc_lane_spare(const psc_lane_t *lane)
 {
     const uint64_t puts = PSC_CAP_PUT | PSC_CAP_PUT_REMOTE;
 
-    return lane->conn && lane->index > 0 &&
-           (lane->slot->attr.caps & puts) != PSC_CAP_PUT;
+    return lane->conn &&
+           (lane->conn->replay ||
+            (lane->index > 0 && (lane->slot->attr.caps & puts) != PSC_CAP_PUT));
 }
 
 static inline bool psc_conn_ended(const psc_conn_t *conn)

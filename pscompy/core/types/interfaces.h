@@ -23,7 +23,8 @@ typedef struct psc_iface_slot {
     /* passes left on which the interface is polled because of `linger` */
     unsigned awake;
     uint32_t lanes; /* lanes that use the interface */
-    /* lanes that use the interface and are not lane 0 of their connections */
+    /* lanes that use the interface and do not carry the ordered messages of
+     * their connections */
     uint32_t further;
 } psc_iface_slot_t;
 

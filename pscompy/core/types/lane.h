@@ -88,6 +88,12 @@ typedef struct psc_stripe {
     uint64_t without;
 } psc_stripe_t;
 
+/* How messages leave: the operations that take them, and their endpoint. */
+typedef struct psc_outlet {
+    const psc_transport_ops_t *ops;
+    psc_ep_t *ep;
+} psc_outlet_t;
+
 struct psc_lane {
     psc_worker_t *worker;
     psc_iface_slot_t *slot;
@@ -97,6 +103,10 @@ struct psc_lane {
      * (psc_conn_call); NULL once the lane is installed, and for other lanes */
     psc_conn_t *caller;
     uint8_t index; /* index of the lane in its connection */
+    bool among; /* one of several lanes of its connection */
+    /* does not carry the connection's ordered messages; counted in the slot's
+     * `further` */
+    bool further;
     psc_lane_state_t state;
     psc_status_t status; /* why the lane is FAILED */
     psc_role_t role;

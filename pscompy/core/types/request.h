@@ -121,7 +121,8 @@ typedef struct psc_bulk {
     int64_t began;
     /* number of operations that their lanes have not completed */
     uint32_t inflight;
-    /* the transfer serves a put or get of the program, and uses lane 0 only */
+    /* the transfer serves a put or get of the program, and uses the main lane
+     * only */
     bool one_lane;
     bool waited; /* an operation did not complete immediately */
     /* the spare lanes whose key the peer's fabric has refused, as bits by their

@@ -40,8 +40,8 @@ static psc_status_t portals_connect_begin(portals_ep_t *ep,
                         "sides");
         return PSC_INPROGRESS;
     }
-    portals_connect_open(
-        ep, params->lane > 0 ? (uint64_t)iface->settings.rail_ns : 0);
+    portals_connect_open(ep,
+                         params->spare ? (uint64_t)iface->settings.rail_ns : 0);
     if (ep->kit.role == PSC_ROLE_CONNECTOR)
         portals_control_send(&ep->kit, PSC_PROOF_HELLO,
                              psc_proof_hello(&ep->kit.proof),

@@ -85,8 +85,8 @@ VARIABLES = (
         "RAIL_TIMEOUT",
         "1.5",
         seconds,
-        "How long a rail other than a connection's first one may leave unanswered what was sent;"
-        " then the connection goes on without it.",
+        "How long one of several rails of a connection may leave unanswered what was sent; then the"
+        " connection goes on without it.",
     ),
     Var(
         "PORT",

@@ -175,7 +175,9 @@ psc_status_t tcp_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
     if (ep->stage != TCP_EP_NEW && !called)
         return PSC_ERR_INVALID;
     ep->role = params->role;
-    ep->spare = params->lane > 0;
+    ep->spare = params->spare;
+    if (ep->spare)
+        ep->short_max = 0;
     if (called && ep->role != PSC_ROLE_ACCEPTOR)
         tcp_stage_lost(ep);
     if (ep->role == PSC_ROLE_SELF)

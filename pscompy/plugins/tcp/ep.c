@@ -105,6 +105,7 @@ psc_status_t tcp_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     ep->rx = (tcp_source_t){.ready = iface->rx_ready, .fd = -1};
     ep->tx = (tcp_source_t){.ready = iface->tx_ready, .fd = -1};
     ep->unsent = TCP_UNSENT_MIN;
+    ep->short_max = TCP_SHORT_MAX;
     ep->deadline = TCP_NEVER;
     psc_list_push(&iface->connecting, &ep->link);
     *ep_p = &ep->super;

@@ -1,5 +1,5 @@
-/* Spare endpoints: the lanes of a connection other than lane 0. The connection
- * survives without them, so a spare endpoint fails as soon as its rail is
+/* Spare endpoints: the lanes of a connection that has several. It survives
+ * without any of them, so a spare endpoint fails as soon as its rail is
  * silent. */
 #include <linux/tcp.h>
 

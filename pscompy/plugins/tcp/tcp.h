@@ -97,8 +97,8 @@ typedef struct tcp_settings {
     bool nodelay;
     int backlog;
     int64_t accept_ns, connect_ns;
-    /* time after which an endpoint other than lane 0 fails if its bytes are not
-     * acknowledged */
+    /* time after which one of several lanes of a connection fails if its bytes
+     * are not acknowledged */
     int64_t rail_ns;
     size_t buffer_size;
 } tcp_settings_t;
@@ -256,8 +256,11 @@ struct tcp_ep {
     int unsent;
     int64_t pace_at; /* time of the last measurement (pace.c) */
     uint64_t pace_acked; /* bytes that the peer had acknowledged at pace_at */
-    /* not lane 0 of its connection, which survives without it (rail.c) */
+    /* the connection may go on without this lane (rail.c) */
     bool spare;
+    /* longest message of am_short; 0 for a spare endpoint, which sends short
+     * messages like others */
+    size_t short_max;
     /* time since which the peer has acknowledged nothing; 0: all bytes that
      * were sent are acknowledged */
     int64_t silent_since;
@@ -378,8 +381,8 @@ void tcp_pace(tcp_ep_t *ep);
 
 /* ---- rail.c ---- */
 
-/* Called before every send. On a lane other than lane 0, sets the alarm, so
- * that progress checks whether the peer acknowledges the bytes. */
+/* Called before every send. For one of several lanes of a connection, sets the
+ * alarm, so that progress checks whether the peer acknowledges the bytes. */
 void tcp_rail_sends(const tcp_ep_t *ep);
 /* Called by progress: fails endpoints of rails on which the peer acknowledges
  * nothing. Returns the time at which this must be called again. */

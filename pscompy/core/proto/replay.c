@@ -1,0 +1,424 @@
+#include "replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../conn.h"
+#include "../conn_queue.h"
+#include "../lane.h"
+#include "credit.h"
+#include "rail.h"
+
+/* A shorter buffer is not given back while nothing is kept. */
+#define REPLAY_IDLE (4 * PSC_REPLAY_TELL)
+
+/* A message that is kept: this head, the message's header, its payload. */
+typedef struct kept {
+    uint32_t len; /* bytes of the payload */
+    uint8_t id;
+    uint8_t header_len;
+    uint8_t bytes[];
+} kept_t;
+
+struct psc_replay {
+    psc_ep_t ep; /* of conn->out */
+    psc_conn_t *conn;
+    /* ---- sending ---- */
+    /* The kept messages are at the offsets `first` to `end` of `buffer`, of
+     * `room` bytes. Those from `next` on were not sent over the present main
+     * lane. */
+    uint8_t *buffer;
+    size_t room, first, next, end;
+    uint32_t sent; /* number of the last message */
+    uint32_t dropped; /* number of the last message that is not kept any more */
+    uint32_t acked; /* number of the last message that the peer has delivered */
+    uint32_t turn; /* number of the last RESUME */
+    bool resume_due;
+    /* ---- arriving ---- */
+    uint8_t from; /* index of the lane over which messages arrive in order */
+    uint32_t at; /* number of the last message that has arrived on that lane */
+    uint32_t delivered; /* number of the last message that was delivered */
+    uint32_t peers_turn; /* number of the last RESUME that has arrived */
+    uint32_t untold; /* bytes of delivered messages since the last SEEN */
+    bool tell_due; /* SEEN is to be sent */
+};
+
+static void replay_due(psc_conn_t *conn)
+{
+    conn->lost.replay_due = true;
+    psc_conn_mark_busy(conn);
+}
+
+/* ---- kept messages ---- */
+
+static size_t kept_size(uint8_t header_len, uint64_t len)
+{
+    return (sizeof(kept_t) + header_len + len + 7) & ~(size_t)7;
+}
+
+static kept_t *kept_at(const psc_replay_t *replay, size_t offset)
+{
+    return (kept_t *)(void *)(replay->buffer + offset);
+}
+
+static size_t kept_size_at(const psc_replay_t *replay, size_t offset)
+{
+    const kept_t *kept = kept_at(replay, offset);
+
+    return kept_size(kept->header_len, kept->len);
+}
+
+/* Move the kept messages to the start of a buffer of `room` bytes. */
+static bool kept_move(psc_replay_t *replay, size_t room)
+{
+    size_t kept = replay->end - replay->first;
+    uint8_t *buffer;
+
+    if (kept > 0)
+        memmove(replay->buffer, replay->buffer + replay->first, kept);
+    replay->next -= replay->first;
+    replay->end = kept;
+    replay->first = 0;
+    if (room == replay->room)
+        return true;
+    buffer = realloc(replay->buffer, room);
+    if (!buffer)
+        return false;
+    replay->buffer = buffer;
+    replay->room = room;
+    return true;
+}
+
+/* Make room behind the kept messages. The buffer is at most half full when they
+ * are moved, so that each is moved once on average. */
+static psc_status_t kept_reserve(psc_replay_t *replay, size_t size)
+{
+    size_t kept = replay->end - replay->first, room = replay->room;
+
+    if (replay->room - replay->end >= size)
+        return PSC_OK;
+    if (kept + size > PSC_REPLAY_MAX)
+        return PSC_ERR_NO_RESOURCE;
+    while (room < 2 * (kept + size))
+        room = room ? 2 * room : 4096;
+    return kept_move(replay, room) ? PSC_OK : PSC_ERR_NO_MEMORY;
+}
+
+/* Keep a message that was sent. */
+static void kept_add(psc_replay_t *replay, uint8_t id, const void *header,
+                     uint8_t header_len, const psc_iov_t *iov, size_t n_iov)
+{
+    kept_t *kept = kept_at(replay, replay->end);
+    uint8_t *to = kept->bytes + header_len;
+
+    memcpy(kept->bytes, header, header_len);
+    for (size_t i = 0; i < n_iov; i++) {
+        if (iov[i].len)
+            memcpy(to, iov[i].base, iov[i].len);
+        to += iov[i].len;
+    }
+    kept->id = id;
+    kept->header_len = header_len;
+    kept->len = (uint32_t)(to - kept->bytes - header_len);
+    replay->end += kept_size(header_len, kept->len);
+    replay->next = replay->end;
+    replay->sent++;
+}
+
+/* Drop the messages that the peer has acknowledged. One that is still to be
+ * sent over the present main lane stays, because the receiver counts it. */
+static void kept_drop(psc_replay_t *replay)
+{
+    while (replay->dropped != replay->acked && replay->first < replay->next) {
+        replay->first += kept_size_at(replay, replay->first);
+        replay->dropped++;
+    }
+    if (replay->first < replay->end)
+        return;
+    replay->first = replay->next = replay->end = 0;
+    if (replay->room > REPLAY_IDLE)
+        kept_move(replay, REPLAY_IDLE);
+}
+
+/* ---- the operations of conn->out ---- */
+
+static bool replay_counts(uint8_t id)
+{
+    return id != PSC_WIRE_CREDIT && id != PSC_WIRE_SEEN &&
+           id != PSC_WIRE_RESUME;
+}
+
+static psc_status_t replay_pass_on(const psc_lane_t *lane, uint8_t id,
+                                   const void *header, uint8_t header_len,
+                                   const psc_iov_t *iov, size_t n_iov)
+{
+    const psc_outlet_t out = {lane->slot->ops, lane->ep};
+    psc_status_t status;
+
+    if (n_iov <= 1)
+        status =
+            psc_outlet_send(&out, &lane->slot->attr, id, header, header_len,
+                            n_iov ? iov->base : NULL, n_iov ? iov->len : 0);
+    else
+        status = out.ops->am_bcopy(out.ep, id, header, header_len, iov, n_iov);
+    /* a lane that is broken reports that later, and is lost then */
+    return status < 0 && status != PSC_ERR_INVALID ? PSC_ERR_NO_RESOURCE
+                                                   : status;
+}
+
+static psc_status_t replay_am_bcopy(psc_ep_t *ep, uint8_t id,
+                                    const void *header, uint8_t header_len,
+                                    const psc_iov_t *iov, size_t n_iov)
+{
+    psc_replay_t *replay = psc_container_of(ep, psc_replay_t, ep);
+    bool counts = replay_counts(id);
+    uint64_t len = 0;
+    psc_status_t status;
+
+    if (replay->resume_due ? id != PSC_WIRE_RESUME
+                           : counts && replay->next < replay->end)
+        return PSC_ERR_NO_RESOURCE;
+    /* after the connection's end nothing is sent again */
+    if (!counts || psc_conn_ended(replay->conn))
+        return replay_pass_on(replay->conn->main, id, header, header_len, iov,
+                              n_iov);
+    for (size_t i = 0; i < n_iov; i++)
+        len += iov[i].len;
+    status = kept_reserve(replay, kept_size(header_len, len));
+    if (status == PSC_OK)
+        status = replay_pass_on(replay->conn->main, id, header, header_len, iov,
+                                n_iov);
+    if (status == PSC_OK)
+        kept_add(replay, id, header, header_len, iov, n_iov);
+    return status;
+}
+
+static psc_status_t replay_am_short(psc_ep_t *ep, uint8_t id,
+                                    const void *header, uint8_t header_len,
+                                    const void *payload, size_t len)
+{
+    psc_iov_t iov = {(void *)payload, len};
+
+    return replay_am_bcopy(ep, id, header, header_len, &iov, len ? 1 : 0);
+}
+
+/* A message that is kept has been copied, so nothing is in flight. */
+static psc_status_t replay_am_zcopy(psc_ep_t *ep, uint8_t id,
+                                    const void *header, uint8_t header_len,
+                                    const psc_iov_t *iov, size_t n_iov,
+                                    psc_comp_t *comp)
+{
+    psc_replay_t *replay = psc_container_of(ep, psc_replay_t, ep);
+    uint64_t len = header_len;
+
+    (void)comp;
+    for (size_t i = 0; i < n_iov; i++)
+        len += iov[i].len;
+    if (len > replay->conn->main->slot->attr.max_bcopy)
+        return PSC_ERR_UNSUPPORTED;
+    return replay_am_bcopy(ep, id, header, header_len, iov, n_iov);
+}
+
+/* ---- the connection's begin and end ---- */
+
+static bool replay_possible(const psc_conn_t *conn)
+{
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        if (conn->lanes[i]->slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET))
+            return false;
+    }
+    return conn->n_lanes > 1;
+}
+
+bool psc_replay_begin(psc_conn_t *conn)
+{
+    static const psc_transport_ops_t ops = {.am_short = replay_am_short,
+                                            .am_bcopy = replay_am_bcopy,
+                                            .am_zcopy = replay_am_zcopy};
+
+    if (!replay_possible(conn))
+        return true;
+    conn->replay = calloc(1, sizeof *conn->replay);
+    if (!conn->replay)
+        return false;
+    conn->replay->conn = conn;
+    conn->out = (psc_outlet_t){&ops, &conn->replay->ep};
+    return true;
+}
+
+void psc_replay_end(psc_conn_t *conn)
+{
+    if (conn->replay)
+        free(conn->replay->buffer);
+    free(conn->replay);
+    conn->replay = NULL;
+}
+
+/* ---- another main lane ---- */
+
+static psc_lane_t *replay_choose(const psc_conn_t *conn)
+{
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        psc_lane_t *lane = conn->lanes[i];
+
+        if (lane->state == PSC_LANE_UP && !lane->closing &&
+            !(conn->lost.joining & 1u << i))
+            return lane;
+    }
+    return NULL;
+}
+
+void psc_replay_lost(psc_lane_t *lane)
+{
+    psc_conn_t *conn = lane->conn;
+    psc_replay_t *replay = conn->replay;
+    psc_lane_t *other;
+
+    if (lane != conn->main)
+        return;
+    other = replay_choose(conn);
+    if (!other) {
+        psc_conn_lost(conn, lane->status);
+        return;
+    }
+    conn->main = other;
+    psc_lane_further(other, false);
+    replay->turn++;
+    replay->resume_due = true;
+    replay->next = replay->first;
+    /* a CREDIT that was lost is not kept */
+    replay->tell_due = true;
+    replay_due(conn);
+}
+
+static psc_status_t replay_resume(psc_replay_t *replay)
+{
+    psc_wire_resume_t wire = {.turn = replay->turn,
+                              .first = replay->dropped + 1};
+
+    return psc_credit_send(replay->conn, PSC_WIRE_RESUME, &wire, sizeof wire,
+                           NULL, 0);
+}
+
+static bool replay_next(psc_replay_t *replay)
+{
+    const kept_t *kept = kept_at(replay, replay->next);
+    psc_iov_t iov = {(void *)(kept->bytes + kept->header_len), kept->len};
+
+    if (replay_pass_on(replay->conn->main, kept->id, kept->bytes,
+                       kept->header_len, &iov, 1) != PSC_OK)
+        return false;
+    replay->next += kept_size_at(replay, replay->next);
+    psc_count(replay->conn, PSC_COUNTER_messages_again, 1);
+    return true;
+}
+
+bool psc_replay_flush(psc_conn_t *conn)
+{
+    psc_replay_t *replay = conn->replay;
+    bool moved = replay->resume_due || replay->tell_due;
+
+    if (replay->resume_due && replay_resume(replay) != PSC_OK)
+        return false;
+    replay->resume_due = false;
+    while (replay->next < replay->end && replay_next(replay))
+        moved = true;
+    kept_drop(replay);
+    if (replay->next < replay->end ||
+        (replay->tell_due && psc_replay_tell(conn) != PSC_OK))
+        return moved;
+    conn->lost.replay_due = false;
+    return moved;
+}
+
+psc_status_t psc_replay_tell(psc_conn_t *conn)
+{
+    psc_replay_t *replay = conn->replay;
+    psc_wire_seen_t wire = {.number = replay->delivered};
+    psc_status_t status =
+        psc_credit_send(conn, PSC_WIRE_SEEN, &wire, sizeof wire, NULL, 0);
+
+    if (status != PSC_OK)
+        return status;
+    replay->tell_due = false;
+    replay->untold = 0;
+    return PSC_OK;
+}
+
+/* ---- arriving ---- */
+
+bool psc_replay_direct(const psc_lane_t *lane, uint8_t id, const void *header)
+{
+    return !lane->conn->replay ||
+           (id == PSC_WIRE_FRAG && !((const psc_wire_frag_t *)header)->ordered);
+}
+
+psc_status_t psc_replay_take(psc_lane_t *lane, const psc_am_t *am)
+{
+    psc_conn_t *conn = lane->conn;
+    psc_replay_t *replay = conn->replay;
+
+    if (!replay)
+        return psc_lane_spare(lane) && am->id != PSC_WIRE_FRAG
+                   ? PSC_ERR_PROTOCOL
+                   : PSC_OK;
+    if (am->id == PSC_WIRE_RESUME ||
+        psc_replay_direct(lane, am->id, am->header))
+        return PSC_OK;
+    if (lane->index != replay->from)
+        return PSC_ERR_PROTOCOL;
+    if (!replay_counts(am->id))
+        return PSC_OK;
+    replay->at++;
+    if ((int32_t)(replay->at - replay->delivered) <= 0)
+        return PSC_INPROGRESS;
+    replay->delivered = replay->at;
+    replay->untold += (uint32_t)kept_size(am->header_len, am->len);
+    if (replay->untold >= PSC_REPLAY_TELL && !replay->tell_due) {
+        replay->tell_due = true;
+        replay_due(conn);
+    }
+    return PSC_OK;
+}
+
+psc_status_t psc_replay_seen_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_seen_t *wire = am->header;
+    psc_replay_t *replay = lane->conn->replay;
+
+    if (!replay || am->len > 0 ||
+        wire->number - replay->acked > replay->sent - replay->acked)
+        return PSC_ERR_PROTOCOL;
+    replay->acked = wire->number;
+    kept_drop(replay);
+    /* messages may have waited for room */
+    if (!psc_work_empty(&lane->conn->work))
+        psc_conn_mark_busy(lane->conn);
+    return PSC_OK;
+}
+
+psc_status_t psc_replay_resume_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_resume_t *wire = am->header;
+    psc_conn_t *conn = lane->conn;
+    psc_replay_t *replay = conn->replay;
+    psc_lane_t *before;
+
+    if (!replay || am->len > 0)
+        return PSC_ERR_PROTOCOL;
+    if ((int32_t)(wire->turn - replay->peers_turn) <= 0) {
+        psc_lane_useless(lane);
+        return PSC_OK;
+    }
+    if ((int32_t)(wire->first - 1 - replay->delivered) > 0)
+        return PSC_ERR_PROTOCOL;
+    before = conn->lanes[replay->from];
+    replay->peers_turn = wire->turn;
+    replay->from = lane->index;
+    replay->at = wire->first - 1;
+    psc_lane_further(lane, false);
+    psc_rail_met(lane);
+    if (before != lane)
+        psc_lane_useless(before);
+    return PSC_OK;
+}

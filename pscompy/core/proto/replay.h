@@ -1,0 +1,69 @@
+/* The loss of the lane that carries the ordered messages.
+ *
+ * Over several lanes that only send messages, any of them may fail. One of
+ * them, the main lane, carries all messages that are matched or must stay in
+ * order: all but CREDIT, SEEN, RESUME and the FRAGs that are spread over the
+ * lanes (rail.h is for those). They are counted, modulo 2^32, on both sides; a
+ * lane keeps the order, so the number of a message does not travel with it.
+ * Their sender keeps a copy of each until the receiver acknowledges it: SEEN
+ * has the number of the last one that was delivered, and is sent for every
+ * REPLAY_TELL bytes of them, and in place of CREDIT.
+ *
+ * When the main lane is lost, its sender chooses another lane, the first that
+ * is up, and sends over that one
+ *   1. RESUME, with the number of the first message that it still has;
+ *   2. the kept messages from that one on;
+ *   3. new messages, among them LANE_DOWN (rail.h).
+ * The receiver drops those that it has delivered before. If the new lane is
+ * lost, too, the same begins again on a third one; RESUMEs are numbered, so
+ * that one that arrives late on a lane that was given up has no effect.
+ *
+ * The two directions are independent: each sender chooses its lane, and may
+ * notice a loss before or after the other one. A RESUME tells that the lane
+ * used before is lost on the other side, so it is given up on this side, too.
+ *
+ * A message is delivered when all of it has arrived, so that no message is
+ * delivered in part: on such a connection only the FRAGs that are spread over
+ * the lanes are received directly into their buffers.
+ *
+ * Kept messages are at most REPLAY_MAX bytes, headers included; a message that
+ * does not fit waits as if its lane were full. Eager messages reach this bound
+ * only if PSP_EAGER_WINDOW is increased. The memory for them grows to twice the
+ * bound at most, and shrinks when all are acknowledged. */
+#ifndef PSCOMPY_CORE_PROTO_REPLAY_H
+#define PSCOMPY_CORE_PROTO_REPLAY_H
+
+#include "../types/conn.h"
+
+#define PSC_REPLAY_MAX (8u << 20)
+#define PSC_REPLAY_TELL (128u << 10)
+
+/* The lanes are known: from now on messages are counted, if there are several
+ * lanes that only send messages. Returns false if there is no memory. */
+bool psc_replay_begin(psc_conn_t *conn);
+void psc_replay_end(psc_conn_t *conn);
+
+/* ---- sending ---- */
+
+/* The lane is lost: choose another main lane, if it was that. If there is none,
+ * the connection ends. */
+void psc_replay_lost(psc_lane_t *lane);
+/* Send RESUME, kept messages and SEEN, if they are due. Returns true if
+ * anything was sent. */
+bool psc_replay_flush(psc_conn_t *conn);
+/* Send SEEN, which also reports the credit. */
+psc_status_t psc_replay_tell(psc_conn_t *conn);
+
+/* ---- arriving ---- */
+
+/* Returns true if the payload of a message with this header may be received
+ * before the message is counted. */
+bool psc_replay_direct(const psc_lane_t *lane, uint8_t id, const void *header);
+/* A message has arrived on a lane of several. Returns PSC_OK if it is to be
+ * delivered, PSC_INPROGRESS if it was delivered before, PSC_ERR_PROTOCOL if it
+ * must not arrive on this lane. */
+psc_status_t psc_replay_take(psc_lane_t *lane, const psc_am_t *am);
+psc_status_t psc_replay_seen_arrived(psc_lane_t *lane, const psc_am_t *am);
+psc_status_t psc_replay_resume_arrived(psc_lane_t *lane, const psc_am_t *am);
+
+#endif
