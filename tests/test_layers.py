@@ -78,7 +78,7 @@ CONTROL = (
     ("candidates",),
     ("rejoining",),
     ("negotiation",),
-    ("attempt",),
+    ("attempt", "renewal"),
     ("peer",),
     ("links", "connections", "listening"),
     ("dialing", "loopback", "neighbours"),

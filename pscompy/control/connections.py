@@ -350,6 +350,25 @@ class Connections:
         record.error = PeerLost(_lost(record.label, outage), peer=record.label)
         self._drain(record, time.monotonic() + DRAIN_SECONDS)
 
+    def guard_lost(self, record: Record, outage: str) -> None:
+        """The guard has ended, perhaps because the peer has: then all lanes end at once. Otherwise
+        the connection goes on, and this thread notices the peer's end if the program does not."""
+        logger.debug("the link with %s has ended: %s", record.label, outage or "by the other side")
+        self._progress.stand_in(record, True)
+        self._look_for_end(record, time.monotonic() + DRAIN_SECONDS)
+
+    def guard_renewed(self, record: Record) -> None:
+        """Another link guards the connection, and lost rails are joined again over it."""
+        logger.debug("another link guards the connection with %s", record.label)
+        self._progress.stand_in(record, False)
+        self._note_lost_rails(record)
+
+    def _look_for_end(self, record: Record, until: float) -> None:
+        if record.phase is not Phase.UP or self._engine.peer_ended(record.handle, last=False):
+            return
+        if time.monotonic() < until:
+            self._thread.later(DRAIN_PAUSE, self._look_for_end, record, until)
+
     def _drain(self, record: Record, until: float) -> None:
         """Deliver the data that the peer sent before it ended, then fail the connection."""
         if record.phase is not Phase.UP:
@@ -367,6 +386,7 @@ class Connections:
         self.cancel_attempts(record)
         self._leave(link, was_up, lost)
         self._progress.need(record, False)
+        self._progress.stand_in(record, False)
         self.step(record, PhaseEvent.ENDED)
         record.settle(record.error or Closed(f"the connection to {record.label} is closed"))
 

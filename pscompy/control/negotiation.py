@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pscompy.control.candidates import Answering, Offering
 from pscompy.control.event_loop import ControlThread
@@ -28,18 +28,29 @@ from pscompy.control.handshake.events import (
     Welcomed,
 )
 from pscompy.control.handshake.frames import RefuseCode
-from pscompy.control.handshake.handshake import Handshake
+from pscompy.control.handshake.handshake import Handshake, Side
 from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.states import LinkState
 from pscompy.control.lane import Lane
 from pscompy.control.precon import Link
 from pscompy.control.rejoining import Rejoining
+from pscompy.control.selection import Option
 from pscompy.errors import ConnectError, NameInUse, ProtocolError, PscomError
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 """The owner's record of a peer, which a negotiation carries and never looks into."""
+
+
+class Guarded(NamedTuple):
+    """A connection over several rails, `rails[i]` for lane i, that a link guards."""
+
+    peer: Identity
+    handle: Any
+    option: Option
+    rails: tuple[int, ...]
+    token: bytes  # the `guard_token` of the connection's first link
 
 
 class Owner(Protocol[R]):
@@ -83,7 +94,8 @@ class Negotiation(Generic[R]):
         self.record = record
         self.peer: Identity | None = None
         self.lanes: Offering | Answering | None = None
-        # replaces lost lanes; set once lanes on several rails are up
+        # both are set once lanes on several rails are up; `rejoining` replaces lost lanes
+        self.guarded: Guarded | None = None
         self.rejoining: Rejoining | None = None
         self.crossed = False
         self.established = False
@@ -158,7 +170,7 @@ class Negotiation(Generic[R]):
     def dissolve(self) -> None:
         """Drop all references to other objects, after the link is closed and its last event was
         delivered."""
-        self.record = self.lanes = self.rejoining = None
+        self.record = self.lanes = self.guarded = self.rejoining = None
         self.link.disown()
 
     def take_lanes(self) -> list[Lane]:
@@ -171,7 +183,28 @@ class Negotiation(Generic[R]):
         assert self.lanes is not None
         option, rails = lanes[0].option, self.lanes.rails
         if len(rails) > 1:
-            self.rejoining = Rejoining(self._factory, self.link, self.peer, handle, option, rails)
+            token = self.link.machine.guard_token()
+            self._guard(Guarded(self.peer, handle, option, rails, token))
+
+    def renew(self, guarded: Guarded) -> None:
+        """Let this link guard a connection that is up, in place of a link that has ended."""
+        self.peer = guarded.peer
+        self.established = True
+        if self.link.machine.side is Side.LISTENER:
+            self.link.machine.welcome()
+            self.link.flush()
+        self._guard(guarded)
+
+    def _guard(self, guarded: Guarded) -> None:
+        self.guarded = guarded
+        self.rejoining = Rejoining(
+            self._factory,
+            self.link,
+            guarded.peer,
+            guarded.handle,
+            guarded.option,
+            guarded.rails,
+        )
 
     def announce_close(self) -> None:
         """Let the peer know that this side's last message is in flight on the lanes."""

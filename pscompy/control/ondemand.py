@@ -8,14 +8,17 @@ used if that one fails. Everything here runs on the control thread.
 
 from __future__ import annotations
 
+import hmac
 import logging
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 
-from pscompy.control import descriptors, selection
+from pscompy.control import descriptors, renewal, selection
 from pscompy.control.addresses import Address
 from pscompy.control.connections import Connections
+from pscompy.control.dialer import Dialer, Ended, Reached
 from pscompy.control.dialing import Dialing, Policy, no_descriptor
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.factory import LaneFactory
@@ -27,10 +30,11 @@ from pscompy.control.handshake.keys import Key
 from pscompy.control.links import Links
 from pscompy.control.listening import Listener
 from pscompy.control.loopback import connect_self
-from pscompy.control.negotiation import Negotiation
+from pscompy.control.negotiation import Guarded, Negotiation
 from pscompy.control.peer import FindPeer, Record
 from pscompy.control.phases import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
 from pscompy.control.precon import Link
+from pscompy.control.renewal import Renewal
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
 
 logger = logging.getLogger(__name__)
@@ -62,6 +66,7 @@ class OnDemand:
         self._engine = factory.engine
         self._here = factory.here
         self._connections = connections
+        self._policy = policy
         self._links = Links(thread, factory.here)
         self._dialing = Dialing(thread, factory.engine, connections, policy, self._dialed)
         # the listener that has accepted the negotiation's link
@@ -103,6 +108,9 @@ class OnDemand:
     def forget(self) -> None:
         """In the child after a fork: close the descriptors."""
         self._links.forget()
+        for record in self._connections.records():
+            if isinstance(record.link, Renewal):
+                record.link.forget()
 
     def _dialed(self, record: Record, kind: Kind, sock: socket.socket) -> Negotiation[Record]:
         machine = Handshake(Side.DIALER, self._key, self._here, kind)
@@ -116,6 +124,16 @@ class OnDemand:
         negotiation = Negotiation(self, self._factory, thread, sock, machine, record)
         self._links.add(negotiation)
         return negotiation
+
+    def _dial_guard(self, record: Record, reached: Reached, ended: Ended) -> Dialer:
+        places = Address.parse(record.address or "").places
+        return Dialer(self._thread, places, self._policy.link, reached, ended)
+
+    def _guard_link(
+        self, record: Record, sock: socket.socket, guarded: Guarded
+    ) -> Negotiation[Record]:
+        machine = Handshake(Side.DIALER, self._key, self._here, Kind.GUARD, token=guarded.token)
+        return self._negotiate(sock, machine, record)
 
     def _own_kind(self, record: Record) -> Kind:
         """The kind of link by which this side connects to the peer."""
@@ -161,6 +179,8 @@ class OnDemand:
             negotiation.refuse(RefuseCode.FULL, f"{self._here.name}: {descriptors.remedy()}")
         elif event.kind is Kind.PLAIN:
             negotiation.welcome()
+        elif event.kind is Kind.GUARD:
+            self._guard_introduced(negotiation, event)
         else:
             self._peer_introduced(negotiation, event)
 
@@ -175,6 +195,32 @@ class OnDemand:
             verdict = Verdict.TAKE
         negotiation.record = record
         self._follow(verdict, record, negotiation)
+
+    def _guard_introduced(self, negotiation: Negotiation[Record], event: Introduced) -> None:
+        for record in self._connections.records():
+            link = record.link
+            guarded = link.guarded if isinstance(link, Negotiation | Renewal) else None
+            if guarded is not None and self._names(guarded, event):
+                self._renew(record, negotiation, guarded)
+                return
+        negotiation.refuse(RefuseCode.NOT_HERE, "there is no such connection")
+
+    def _names(self, guarded: Guarded, event: Introduced) -> bool:
+        same = guarded.peer.uid == event.identity.uid
+        return same and hmac.compare_digest(guarded.token, event.token)
+
+    def _renew(self, record: Record, negotiation: Negotiation[Record], guarded: Guarded) -> None:
+        """Let this link guard the connection. A link that it replaces may have ended on the other
+        side only."""
+        negotiation.record = record
+        before, record.link = record.link, negotiation
+        if isinstance(before, Renewal):
+            before.settle(negotiation)
+        elif before is not None:
+            before.break_off()
+        self._links.lanes_are_up(negotiation)
+        negotiation.renew(guarded)
+        self._connections.guard_renewed(record)
 
     def _find(self, event: Introduced) -> Record | None:
         """Return the record of a World's peer, or None if its name demands another kind of link."""
@@ -239,6 +285,8 @@ class OnDemand:
         elif not self._links.has_room_for(negotiation):
             negotiation.refuse(RefuseCode.FULL, f"{self._here.name}: {descriptors.remedy()}")
             self.failed(negotiation, no_descriptor(record), again=False)
+        elif isinstance(record.link, Renewal):
+            self._renew(record, negotiation, record.link.guarded)
         elif not event.crossed:
             self._connections.take(record, negotiation)
             negotiation.proceed()
@@ -255,7 +303,8 @@ class OnDemand:
             return NameInUse(conflict, peer=there.name)
         expected = record.name or Address.parse(record.address or "").name
         other_job = record.name and there.job != self._here.job
-        if (expected and there.name != expected) or other_job:
+        other = record.peer is not None and there.uid != record.peer.uid
+        if (expected and there.name != expected) or other_job or other:
             return ConnectError(f"{record.label} is gone: its address is {there}'s now")
         return None
 
@@ -279,6 +328,8 @@ class OnDemand:
         attempt = record.attempt if record is not None else None
         if record is None:
             logger.info("%s", error)
+        elif isinstance(record.link, Renewal):
+            record.link.failed(negotiation)
         elif negotiation is record.parked:
             record.parked = None
         elif attempt is not None and negotiation in attempt.rivals:
@@ -296,4 +347,12 @@ class OnDemand:
         self._connections.peer_closing(negotiation.record)
 
     def guard_ended(self, negotiation: Negotiation[Record], bye: bool) -> None:
-        self._connections.guard_ended(negotiation.record, bye, negotiation.link.outage)
+        record, guarded, link = negotiation.record, negotiation.guarded, negotiation.link
+        if record is None or guarded is None or bye or not renewal.possible(guarded):
+            self._connections.guard_ended(record, bye, link.outage)
+            return
+        dial = partial(self._dial_guard, record) if link.machine.side is Side.DIALER else None
+        self._connections.guard_lost(record, link.outage)
+        if record.phase is Phase.UP:
+            new_link = partial(self._guard_link, record)
+            record.link = Renewal(self._thread, guarded, dial, new_link)

@@ -23,8 +23,10 @@ def identity(name: str, **changes: object) -> Identity:
 class Pair:
     """A dialer and a listener; `run` carries bytes until neither has output."""
 
-    def __init__(self, kind: Kind = Kind.PLAIN, key: Key = KEY, peer_key: Key = KEY) -> None:
-        self.dialer = Handshake(Side.DIALER, key, identity("a"), kind)
+    def __init__(
+        self, kind: Kind = Kind.PLAIN, key: Key = KEY, peer_key: Key = KEY, token: bytes = b""
+    ) -> None:
+        self.dialer = Handshake(Side.DIALER, key, identity("a"), kind, token=token)
         self.listener = Handshake(Side.LISTENER, peer_key, identity("b"))
         self.events: dict[Handshake, list[HandshakeEvent]] = {self.dialer: [], self.listener: []}
 

@@ -21,7 +21,8 @@ import pscompy
 from pscompy import AuthError, ConnectError, NameInUse, Session, Timeout, VersionMismatch
 from pscompy.control import admission
 from pscompy.control.addresses import Address
-from pscompy.control.handshake.frames import Kind
+from pscompy.control.handshake.events import HandshakeEvent, Refused
+from pscompy.control.handshake.frames import Kind, RefuseCode
 from pscompy.control.handshake.handshake import Handshake, Side, frames
 from pscompy.control.handshake.keys import Key, find_key
 from pscompy.control.handshake.limits import VERSION_MAX, VERSION_MIN
@@ -117,6 +118,21 @@ def test_versions_that_do_not_overlap(session: Make) -> None:
 
     with raw_server(answer) as address, pytest.raises(VersionMismatch, match=r"7\.\.\.9"):
         session().connect(address).open(60)
+
+
+def test_a_guard_of_no_connection_is_refused(session: Make) -> None:
+    server = session("server")
+    listening = server.listen()
+    machine = Handshake(
+        Side.DIALER, find_key(server._config), identity("x"), Kind.GUARD, token=bytes(32)
+    )
+    events: list[HandshakeEvent] = []
+    with raw(listening.address) as link:
+        while not events:
+            link.sendall(machine.output())
+            events += machine.receive(link.recv(1000))
+    assert events == [Refused(RefuseCode.NOT_HERE, "there is no such connection")]
+    check_still_serves(server, listening)
 
 
 def test_a_name_belongs_to_one(session: Make) -> None:

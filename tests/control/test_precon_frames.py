@@ -51,7 +51,7 @@ candidates = st.builds(
 )
 choices = st.builds(Choice, candidate=u16, address=addresses)
 all_frames = st.one_of(
-    st.builds(Intro, kind=st.sampled_from(Kind), identity=identities),
+    st.builds(Intro, kind=st.sampled_from(Kind), identity=identities, token=st.binary(max_size=32)),
     st.builds(Welcome, identity=identities, crossed=st.booleans()),
     st.builds(Offer, candidates=st.lists(candidates, max_size=4).map(tuple), absent=reasons),
     st.builds(

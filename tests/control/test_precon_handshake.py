@@ -71,6 +71,23 @@ def test_both_sides_have_the_same_tokens_and_no_token_twice() -> None:
     assert len(tokens) == 4
 
 
+def test_a_link_that_is_to_guard_is_the_guard_once_it_is_welcomed() -> None:
+    first = Pair()
+    first.to_trial()
+    token = first.dialer.guard_token()
+    assert token == first.listener.guard_token()
+    pair = Pair(Kind.GUARD, token=token)
+    pair.run()
+    (introduced,) = pair.take(pair.listener)
+    assert isinstance(introduced, Introduced)
+    assert introduced.token == token
+    pair.listener.welcome()
+    pair.run()
+    assert pair.dialer.state is pair.listener.state is LinkState.GUARD
+    assert pair.connector is pair.dialer
+    assert pair.dialer.guard_token() != token
+
+
 # ---- attempts that fail --------------------------------------------------------------------------
 
 

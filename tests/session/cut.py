@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import stat
 
 import pscompy
 from pscompy.control import rejoining
@@ -11,6 +13,8 @@ from pscompy.control import rejoining
 
 def is_stream(fd: int) -> bool:
     try:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            return False
         with socket.socket(fileno=os.dup(fd)) as sock:
             return sock.family == socket.AF_INET and sock.getpeername() is not None
     except OSError:
@@ -18,12 +22,14 @@ def is_stream(fd: int) -> bool:
 
 
 def shut_rail(here, address):
-    """Shut the socket of the connection that has this address."""
-    for fd in range(1024):
-        if is_stream(fd):
-            with socket.socket(fileno=os.dup(fd)) as sock:
-                if sock.getsockname()[0] == address:
-                    sock.shutdown(socket.SHUT_RDWR)
+    """Shut the sockets of the connection that have this address. Another thread may close one of
+    them meanwhile."""
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):
+            if is_stream(fd):
+                with socket.socket(fileno=os.dup(fd)) as sock:
+                    if sock.getsockname()[0] == address:
+                        sock.shutdown(socket.SHUT_RDWR)
 
 
 def pause_before_joining(here, seconds):

@@ -1,4 +1,4 @@
-"""A rail that is cut amid long messages, between two hosts, which are network namespaces."""
+"""A rail that is cut amid messages, between two hosts, which are network namespaces."""
 
 from __future__ import annotations
 
@@ -23,35 +23,39 @@ IDLE = 2  # seconds without traffic, more than PSP_TCP_RAIL_TIMEOUT, before a ra
 CUTS = int(os.environ.get("PSCOMPY_TEST_CUTS", "1"))
 OF_NOBODY = "02:00:00:00:00:99"
 SIZE = 16 << 20
+MANY = 0  # instead of a message of some size: many short ones
 
 
 TCP = {"PSP_TCP_RAILS": NETS}
 PORTALS = {"PSP_TCP": "0", "PSP_PORTALS": "1", "PSP_PORTALS_PROVIDER": "software"}
 # the ways in which pieces travel: as fragments, gets and puts
 FABRICS = {"tcp": TCP, "get": PORTALS, "put": {**PORTALS, "PSP_RNDV_SCHEME": "put"}}
-each_fabric = pytest.mark.parametrize("fabric", FABRICS.values(), ids=FABRICS)
 
 
-def exchange(address, size):
-    """Send and receive messages of this size until the other one says that it is enough. Prints
-    the longest time of one."""
+def exchange(address, size, host):
+    """Send and receive messages of this size, or many short ones, until the other one says that it
+    is enough. Prints the longest time of one round."""
     import time
 
-    def other():
-        if address:
-            return session.connect(address)
-        with session.listen("10.77.0.1") as socket:
-            print(socket.address, flush=True)
-            return socket.accept()
+    def data(number):
+        if size:
+            return [bytes([number % 251]) * size]
+        return [(1000 * number + i).to_bytes(8, "little") * (1 + i * i % 500) for i in range(300)]
 
-    with pscompy.Session() as session, other() as c:
+    with pscompy.Session() as session:
+        if address:
+            c = session.connect(address)
+        else:
+            socket = session.listen(host)
+            print(socket.address, flush=True)
+            c = socket.accept()
         longest, number, enough = 0.0, 0, False
         while not enough:
             begun = time.monotonic()
-            data = bytes([number % 251]) * size
-            sent, got = c.isend(data), c.irecv()
-            assert got.wait() == data, number
-            sent.wait()
+            sent = [c.isend(it) for it in data(number)]
+            for i, it in enumerate(data(number)):
+                assert bytes(c.recv()) == it, (number, i)
+            pscompy.wait_all(sent)
             longest = max(longest, time.monotonic() - begun)
             number += 1
             if address:
@@ -91,19 +95,19 @@ class Hosts(Namespaces):
         subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
 
 
-def take_down(hosts: Hosts) -> None:
-    hosts.ip("-n", hosts.names[0], "link", "set", "rail1", "down")
+def take_down(hosts: Hosts, rail: int) -> None:
+    hosts.ip("-n", hosts.names[0], "link", "set", f"rail{rail}", "down")
 
 
-def bring_up(hosts: Hosts) -> None:
-    hosts.ip("-n", hosts.names[0], "link", "set", "rail1", "up")
+def bring_up(hosts: Hosts, rail: int) -> None:
+    hosts.ip("-n", hosts.names[0], "link", "set", f"rail{rail}", "up")
 
 
-def drop_silently(hosts: Hosts) -> None:
+def drop_silently(hosts: Hosts, rail: int) -> None:
     """Packets go to a station that does not exist, in both directions."""
     for host, name in enumerate(hosts.names, 1):
-        hosts.ip("-n", name, "neigh", "replace", f"10.77.1.{3 - host}", "lladdr", OF_NOBODY, "dev",
-                 "rail1", "nud", "permanent")  # fmt: skip
+        hosts.ip("-n", name, "neigh", "replace", f"10.77.{rail}.{3 - host}", "lladdr", OF_NOBODY,
+                 "dev", f"rail{rail}", "nud", "permanent")  # fmt: skip
 
 
 @pytest.fixture
@@ -125,27 +129,33 @@ def retransmissions(name: str) -> int:
     return int(values[names.index("TCPTimeouts")])
 
 
-def restore(hosts: Hosts) -> None:
+def restore(hosts: Hosts, rail: int) -> None:
     for host, name in enumerate(hosts.names, 1):
-        hosts.ip("-n", name, "neigh", "del", f"10.77.1.{3 - host}", "dev", "rail1")
+        hosts.ip("-n", name, "neigh", "del", f"10.77.{rail}.{3 - host}", "dev", f"rail{rail}")
 
 
 class Exchange:
     """Two processes that exchange messages; each waits for the next `go`."""
 
     def __init__(
-        self, hosts: Hosts, there: dict[str, str], fabric: dict[str, str] = TCP, **config: str
+        self,
+        hosts: Hosts,
+        there: dict[str, str],
+        fabric: str = "tcp",
+        size: int = SIZE,
+        listen: str | None = "10.77.0.1",
+        **config: str,
     ) -> None:
-        env = {"PSP_SHM": "0", **fabric, **config}
+        env = {"PSP_SHM": "0", **FABRICS[fabric], **config}
         ends = [
             {"PSP_PORTALS_INTERFACE": ",".join(f"10.77.{i}.{host}" for i in range(RAILS))}
             for host in (1, 2)
         ]
         here, other = hosts.names
-        one = hosts.start(here, program(exchange, None, SIZE), **env | ends[0])
+        one = hosts.start(here, program(exchange, None, size, listen), **env | ends[0])
         assert one.stdout
         address = one.stdout.readline().strip()
-        two = hosts.start(other, program(exchange, address, SIZE), **env | ends[1] | there)
+        two = hosts.start(other, program(exchange, address, size, None), **env | ends[1] | there)
         self.one, self.both = one, (one, two)
 
     def finish_one(self) -> list[int]:
@@ -182,25 +192,30 @@ class Exchange:
 @pytest.mark.parametrize("number", range(CUTS))
 @pytest.mark.parametrize("idle", [False, True])
 @pytest.mark.parametrize("cut", [take_down, drop_silently])
-@each_fabric
+@pytest.mark.parametrize(
+    ("fabric", "rail", "size"),
+    [("tcp", 0, MANY), ("tcp", 0, SIZE), *((fabric, 1, SIZE) for fabric in FABRICS)],
+)
 def test_messages_are_whole_although_a_rail_is_cut(
-    fabric: dict[str, str],
-    cut: Callable[[Hosts], None],
+    fabric: str,
+    cut: Callable[[Hosts, int], None],
+    rail: int,
+    size: int,
     idle: bool,
     number: int,
     hosts: Hosts,
 ) -> None:
-    run = Exchange(hosts, {}, fabric)
+    run = Exchange(hosts, {}, fabric, size)
     for _ in range(3):
         run.finish_one()
         run.go()
     run.finish_one()
     if idle:
         time.sleep(IDLE)
-        cut(hosts)
+        cut(hosts, rail)
     run.go()
     if not idle:
-        cut(hosts)
+        cut(hosts, rail)
     run.go_on_until([1, 0])
     run.go()
     assert run.end() == ["1", "1"]
@@ -208,24 +223,65 @@ def test_messages_are_whole_although_a_rail_is_cut(
 
 @pytest.mark.parametrize("number", range(CUTS))
 @pytest.mark.parametrize(("cut", "mend"), [(take_down, bring_up), (drop_silently, restore)])
-@each_fabric
+@pytest.mark.parametrize(("fabric", "rail"), [("tcp", 0), *((fabric, 1) for fabric in FABRICS)])
 def test_a_rail_that_comes_back_is_joined_again(
-    fabric: dict[str, str],
-    cut: Callable[[Hosts], None],
-    mend: Callable[[Hosts], None],
+    fabric: str,
+    cut: Callable[[Hosts, int], None],
+    mend: Callable[[Hosts, int], None],
+    rail: int,
     number: int,
     hosts: Hosts,
 ) -> None:
+    """Then the other one may fail, over tcp."""
     run = Exchange(hosts, {}, fabric, PSP_CANDIDATE_TIMEOUT="1")
     run.finish_one()
     run.go()
-    cut(hosts)
+    cut(hosts, rail)
     run.go_on_until([1, 0])
-    mend(hosts)
+    mend(hosts, rail)
     run.go()
     run.go_on_until([1, 1])
+    if fabric != "tcp":
+        run.go()
+        assert run.end() == ["1", "1"]
+        return
+    cut(hosts, 1 - rail)
     run.go()
-    assert run.end() == ["1", "1"]
+    run.go_on_until([2, 1])
+    run.go()
+    assert run.end() == ["2", "2"]
+
+
+@pytest.mark.parametrize("listen", ["10.77.0.1", None])
+def test_a_connection_outlives_its_guard(listen: str | None, hosts: Hosts) -> None:
+    """The link that guards the connection ends with the first rail. Another link is made over the
+    other rail, if the listener has an address there, or when the first one carries again."""
+    run = Exchange(
+        hosts,
+        {},
+        "tcp",
+        MANY,
+        listen,
+        PSP_GUARD_TIMEOUT="2",
+        PSP_CANDIDATE_TIMEOUT="1",
+        PSP_DEBUG="4",
+    )
+    run.finish_one()
+    run.go()
+    drop_silently(hosts, 0)
+    run.go_on_until([1, 0])
+    until = time.monotonic() + 5
+    while time.monotonic() < until:
+        run.go()
+        run.finish_one()
+    restore(hosts, 0)
+    run.go()
+    run.go_on_until([1, 1])
+    run.both[1].kill()
+    run.go()
+    _, log = run.one.communicate(timeout=TIMEOUT)
+    assert "another link guards the connection" in log
+    assert "PeerLost" in log
 
 
 def test_the_first_lane_is_patient(hosts: Hosts) -> None:
@@ -235,8 +291,8 @@ def test_the_first_lane_is_patient(hosts: Hosts) -> None:
     )
     run.finish_one()
     before = retransmissions(hosts.names[0])
-    drop_silently(hosts)
+    drop_silently(hosts, 1)
     run.go()
     expect_soon(lambda: retransmissions(hosts.names[0]) >= before + 3)  # over a second
-    restore(hosts)
+    restore(hosts, 1)
     assert run.end() == ["0", "0"]

@@ -46,20 +46,21 @@ def link(connect: Connect) -> Link:
     return made
 
 
+@pytest.mark.parametrize("rail", [0, 1])
 def test_a_lost_rail_is_joined_again_and_carries_messages(
-    link: Link, caplog: pytest.LogCaptureFixture
+    link: Link, caplog: pytest.LogCaptureFixture, rail: int
 ) -> None:
     for times in (1, 2, 3):
-        link.peer(shut_rail, "127.0.0.2")
+        link.peer(shut_rail, f"127.0.0.{rail + 1}")
         exchange(link, 1)
         expect_soon(lambda times=times: joined(link, times))
         expect_soon(lambda: not link.c.explain().as_dict()["lost"])
-        carried = lane_bytes(link.c)[1]
+        carried = lane_bytes(link.c)[rail]
         # A rail that seems to be slow is left out for 64 MiB.
-        while lane_bytes(link.c)[1] == carried:
+        while lane_bytes(link.c)[rail] == carried:
             exchange(link, 1)
     assert link.c.stats["rails_lost"] == 3
-    assert "rail 1 of " in caplog.text
+    assert f"rail {rail} of " in caplog.text
     assert "is joined again" in caplog.text
 
 
@@ -71,6 +72,15 @@ def test_several_rails_are_joined_again(link: Link) -> None:
     exchange(link, 2)
 
 
+def test_all_rails_are_lost_one_after_the_other(link: Link) -> None:
+    """Each of them carries the short messages for a while."""
+    for times, rail in enumerate((1, 2, 3, 1), 1):
+        link.peer(shut_rail, f"127.0.0.{rail}")
+        exchange(link, 1)
+        expect_soon(lambda times=times: joined(link, times))
+        check_echo(link)
+
+
 def exchange_and_shut(here, rails, sizes):
     for number, size in enumerate(sizes):
         request = here.c.irecv()
@@ -79,10 +89,11 @@ def exchange_and_shut(here, rails, sizes):
         here.c.send(payload(size, number))
 
 
-def test_messages_are_whole_while_rails_come_and_go(link: Link) -> None:
+@pytest.mark.parametrize("rails", [("127.0.0.2", "127.0.0.3"), ("127.0.0.1", "127.0.0.2")])
+def test_messages_are_whole_while_rails_come_and_go(link: Link, rails: tuple[str, str]) -> None:
     """A rail is shut amid each message, and perhaps while it is being joined again."""
     sizes = [(1 + number % 5) << 20 for number in range(60)]
-    link.peer.begin(exchange_and_shut, ("127.0.0.2", "127.0.0.3"), sizes)
+    link.peer.begin(exchange_and_shut, rails, sizes)
     for number, size in enumerate(sizes):
         link.c.send(payload(size, number), timeout=BOUND)
         assert link.c.recv(timeout=BOUND) == payload(size, number)

@@ -15,12 +15,13 @@ class Introduced(NamedTuple):
 
     kind: Kind
     identity: Identity
+    token: bytes  # Kind.GUARD: the `guard_token` of the connection's first link
 
 
 class Welcomed(NamedTuple):
     """The listener accepts the dialer's link. If `crossed`, the link is parked, because the
     listener is already connecting to the dialer by another one; otherwise the connector calls
-    `offer` now."""
+    `offer` now, unless the link is the guard of a connection that is up."""
 
     identity: Identity
     crossed: bool

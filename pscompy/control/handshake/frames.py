@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 
 from pscompy.control.handshake.codec import Reader, Writer
 from pscompy.control.handshake.identity import Identity
-from pscompy.control.handshake.limits import ADDRESS_MAX, LANES_MAX, MAC_SIZE
+from pscompy.control.handshake.limits import ADDRESS_MAX, LANES_MAX, MAC_SIZE, TOKEN_SIZE
 from pscompy.control.handshake.tables import RemoteProtocolError
 
 Code = TypeVar("Code", bound=IntEnum)
@@ -55,6 +55,7 @@ class Kind(IntEnum):
     PLAIN = 1  # a new connection to a listening socket
     PEER = 2  # a connection of a World; the dialer has the lower name, and is the connector
     CALL = 3  # a connection of a World; the dialer asks the listener to be the connector
+    GUARD = 4  # the guard of a connection that is up, in place of a link that has ended
 
 
 class RefuseCode(IntEnum):
@@ -82,14 +83,17 @@ def _unpack_reason(source: Reader) -> tuple[str, str]:
 class Intro(NamedTuple):
     kind: Kind
     identity: Identity
+    token: bytes = b""  # Kind.GUARD: names the connection; see Handshake.guard_token
 
     def pack(self, to: Writer) -> None:
         to.number(self.kind, 1)
         self.identity.pack(to)
+        to.data(self.token, TOKEN_SIZE)
 
     @classmethod
     def unpack(cls, source: Reader) -> Intro:
-        return cls(_enum(Kind, source.number(1)), Identity.unpack(source))
+        kind = _enum(Kind, source.number(1))
+        return cls(kind, Identity.unpack(source), source.data(TOKEN_SIZE))
 
 
 class Welcome(NamedTuple):

@@ -21,6 +21,10 @@ While the link is the guard, the connector may offer a lane in place of one that
 lost. An answer and reports follow as above; after an answer without lanes, or a trial that fails,
 the link is the guard again.
 
+If the guard of a connection over several rails ends, but not the connection, its dialer makes
+another link, of Kind.GUARD, with the `guard_token` of the connection's first link. The new link is
+the guard as soon as the listener has welcomed it.
+
 `receive` raises a `PscomError` if the peer breaks the protocol or holds another key. The link has
 ended then, but `output()` may still return bytes by which the peer learns the reason.
 """
@@ -73,9 +77,10 @@ class Handshake:
         identity: Identity,
         kind: Kind | None = None,
         versions: tuple[int, int] = (limits.VERSION_MIN, limits.VERSION_MAX),
+        token: bytes = b"",
     ) -> None:
-        """The dialer gives the `kind` of its link; the listener learns it from the dialer's
-        introduction."""
+        """The dialer gives the `kind` of its link, and for Kind.GUARD the `token`; the listener
+        learns them from the dialer's introduction."""
         self.side = side
         self.state = LinkState.HELLO
         self.kind = kind
@@ -83,6 +88,7 @@ class Handshake:
         # the owner sets a function that returns why a lane failed; `str` returns "": none has
         # failed
         self.check_lanes: CheckLanes = str
+        self._token = token
         self.identity = identity  # this side's identity; may change until it is sent
         self._channel = Channel(side is Side.DIALER, key, versions)
         self._untried: set[int] = set()  # candidates of the offer that were not chosen yet
@@ -124,12 +130,17 @@ class Handshake:
         """Return the one-time token of a lane of the current attempt."""
         return self._channel.lane_token(self.attempt, lane)
 
+    def guard_token(self) -> bytes:
+        """Return what names the connection of this link if another link is to guard it; only the
+        two sides of this link know it."""
+        return self._channel.lane_token(0, 0)  # there is no attempt 0
+
     # ---- calls of the owner ----
 
     def welcome(self) -> None:
         """Agree to the link of a dialer that was introduced."""
         self._require(Side.LISTENER)
-        self._step(LinkEvent.WELCOME)
+        self._step(self._welcomed())
         self._channel.send(frames.Welcome(self.identity))
 
     def cross(self) -> None:
@@ -241,7 +252,7 @@ class Handshake:
     def _introduce(self) -> None:
         if self.kind is None:
             raise LocalProtocolError("a dialer must give the kind of its link")
-        self._channel.send(frames.Intro(self.kind, self.identity))
+        self._channel.send(frames.Intro(self.kind, self.identity, self._token))
 
     def _on_proof(self, proof: bytes) -> Iterator[HandshakeEvent]:
         self._channel.check_proof(proof)
@@ -260,13 +271,13 @@ class Handshake:
         self._require(Side.LISTENER)
         self._step(LinkEvent.INTRO)
         self.kind, self.peer = frame.kind, frame.identity
-        yield Introduced(frame.kind, frame.identity)
+        yield Introduced(frame.kind, frame.identity, frame.token)
 
     def _on_welcome(self, frame: frames.Welcome) -> Iterator[HandshakeEvent]:
         self._require(Side.DIALER)
         if frame.crossed and self.kind is not Kind.CALL:
             raise RemoteProtocolError("only a call can be crossed")
-        self._step(LinkEvent.CROSSED if frame.crossed else LinkEvent.WELCOME)
+        self._step(LinkEvent.CROSSED if frame.crossed else self._welcomed())
         self.peer = frame.identity
         yield Welcomed(frame.identity, frame.crossed)
 
@@ -326,6 +337,9 @@ class Handshake:
 
     def _step(self, event: LinkEvent) -> None:
         self.state = step(LINK, self.state, event)
+
+    def _welcomed(self) -> LinkEvent:
+        return LinkEvent.RENEWED if self.kind is Kind.GUARD else LinkEvent.WELCOME
 
     def _require(self, side: Side) -> None:
         if self.side is not side:

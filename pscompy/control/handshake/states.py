@@ -37,6 +37,7 @@ class LinkEvent(Row):
     INTRO = auto()
     WELCOME = auto()
     CROSSED = auto()
+    RENEWED = auto()  # as WELCOME, for the guard of a connection that is up
     OFFER = auto()
     ANSWER = auto()
     NO_ANSWER = auto()  # no candidate is left
@@ -54,6 +55,7 @@ LINK: Mapping[LinkState, Mapping[LinkEvent, LinkState]] = {
     LinkState.WELCOME: {
         LinkEvent.WELCOME: LinkState.OFFER,
         LinkEvent.CROSSED: LinkState.PARKED,
+        LinkEvent.RENEWED: LinkState.GUARD,
     },
     LinkState.PARKED: {LinkEvent.OFFER: LinkState.ANSWER},
     LinkState.OFFER: {LinkEvent.OFFER: LinkState.ANSWER},

@@ -1,0 +1,109 @@
+"""A connection that has lost the link that guards it, but not its lanes.
+
+A link runs over one network. If that fails, or the network is merely cut, a connection over several
+rails of a transport that notices the peer's end itself goes on: only its lanes tell now whether the
+peer lives. The side that had dialed the link dials all places of the peer's address again, until a
+link of Kind.GUARD comes about; the other side waits for it.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from pscompy.control import selection
+from pscompy.control.dialer import Dialer, Ended, Reached
+from pscompy.control.event_loop import ControlThread, Timer
+from pscompy.control.negotiation import Guarded, Negotiation
+
+PAUSE = 1.0  # seconds before the peer is dialed again; doubled each time
+PAUSE_MAX = 30.0
+
+Dial = Callable[[Reached, Ended], Dialer]
+NewLink = Callable[[socket.socket, Guarded], Negotiation[Any]]
+
+
+def possible(guarded: Guarded | None) -> bool:
+    """Whether the connection can go on without a guard: its lanes notice the peer's end, and any of
+    them may fail."""
+    if guarded is None or guarded.option.estimates is None:
+        return False
+    caps = guarded.option.estimates.caps
+    return bool(caps & selection.CAP_EOF and not caps & (selection.CAP_PUT | selection.CAP_GET))
+
+
+class Renewal:
+    """The `peer.PeerLink` of such a connection. `dial` is None on the side that waits."""
+
+    def __init__(
+        self, thread: ControlThread, guarded: Guarded, dial: Dial | None, new_link: NewLink
+    ) -> None:
+        self.guarded = guarded
+        self._thread = thread
+        self._dial = dial
+        self._new_link = new_link
+        self._pause = PAUSE
+        self._timer: Timer | None = None
+        self._dialer: Dialer | None = None
+        self._rivals: list[Negotiation[Any]] = []  # links on which the peer has not answered yet
+        self._begin()
+
+    def settle(self, winner: Negotiation[Any] | None = None) -> None:
+        """End all attempts; the winner's link is kept."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._dialer is not None:
+            self._dialer.cancel()
+        rivals, self._rivals = self._rivals, []
+        for rival in rivals:
+            if rival is not winner:
+                rival.break_off()
+
+    def failed(self, rival: Negotiation[Any]) -> None:
+        """Go on after one of these links has failed."""
+        if rival not in self._rivals:
+            return
+        self._rivals.remove(rival)
+        if self._dialer is not None:
+            self._dialer.try_next()
+        self._continue()
+
+    def forget(self) -> None:
+        """In the child after a fork: close the descriptors."""
+        if self._dialer is not None:
+            self._dialer.forget()
+
+    def _begin(self) -> None:
+        self._timer = None
+        if self._dial is not None:
+            self._dialer = self._dial(self._reached, self._ended)
+
+    def _reached(self, sock: socket.socket, target: object) -> None:
+        self._rivals.append(self._new_link(sock, self.guarded))
+
+    def _ended(self, reason: str) -> None:
+        self._continue()
+
+    def _continue(self) -> None:
+        if self._dialer is not None and self._dialer.over and not self._rivals:
+            self._dialer = None
+            self._timer = self._thread.later(self._pause, self._begin)
+            self._pause = min(2 * self._pause, PAUSE_MAX)
+
+    # ---- peer.PeerLink ----
+
+    def announce_close(self) -> None:
+        pass
+
+    def leave(self) -> None:
+        self.settle()
+
+    def break_off(self) -> None:
+        self.settle()
+
+    def close_early(self, reason: str) -> None:
+        self.settle()
+
+    def lose(self, rails: dict[int, str]) -> None:
+        """Does nothing: lost rails are joined again over the next link."""
