@@ -197,21 +197,34 @@ CASE(a_lane_fails_amid_puts)
     lanes_fail(PSC_RNDV_PUT);
 }
 
+static void measured_as(psc_lane_t *lane, double bytes_per_ns)
+{
+    lane->stripe.bytes = bytes_per_ns * 1000;
+    lane->stripe.ns = 1000;
+}
+
 /* A message is announced with the key of a lane, which is lost and joined again
- * before the message gets a receive: the new lane is not lost with the key. */
-CASE(a_lane_joins_without_the_keys_of_the_lost_one)
+ * before the message gets a receive; or, if `late`, it is announced in between,
+ * without a key. The new lane is not lost with the key, and the message does
+ * not wait for it although it is by far the faster one. */
+static void lane_joins_without_keys(bool late)
 {
     enum { LEN = 3 };
     lanes_t lanes;
-    psc_request_t *send, *recv;
+    psc_request_t *send = NULL, *recv;
     psc_result_t result;
 
     lanes_open(&lanes, PSC_RNDV_GET);
     if (psc_lane_spare(lanes.a.conn->lanes[1])) {
-        send = post_send(&lanes.a, lanes.out[LEN], lengths[LEN], LEN);
+        if (!late)
+            send = post_send(&lanes.a, lanes.out[LEN], lengths[LEN], LEN);
         lane_fail(lanes.a.conn->lanes[1]);
         lanes_are_gone(&lanes);
+        if (late)
+            send = post_send(&lanes.a, lanes.out[LEN], lengths[LEN], LEN);
         lanes_join(&lanes, false);
+        measured_as(lanes.b.conn->lanes[0], 1);
+        measured_as(lanes.b.conn->lanes[1], 20);
         recv = post_recv(&lanes.b, lanes.b.conn, lanes.in[LEN], lengths[LEN],
                          LEN, &result);
         check(finish(&lanes.pair, recv).status == PSC_OK);
@@ -220,6 +233,55 @@ CASE(a_lane_joins_without_the_keys_of_the_lost_one)
         check(lanes.b.conn->lanes[1]->state == PSC_LANE_UP);
         lanes_exchange(&lanes, &lanes.a, &lanes.b);
         check(count(lanes.a.worker, PSC_COUNTER_rails_lost) == 1);
+    }
+    lanes_close(&lanes);
+}
+
+CASE(a_lane_joins_without_the_keys_of_the_lost_one)
+{
+    lane_joins_without_keys(false);
+    lane_joins_without_keys(true);
+}
+
+/* The receiver revokes the key of lane 1 before the sender puts. */
+static void key_is_revoked(lanes_t *lanes, psc_request_t *recv)
+{
+    psc_req_t *req = (psc_req_t *)recv;
+    psc_iface_slot_t *slot = lanes->b.conn->lanes[1]->slot;
+
+    while (!req->bulk->mem[1]) {
+        psc_worker_progress(lanes->a.worker);
+        psc_worker_progress(lanes->b.worker);
+    }
+    check(psc_worker_enter(lanes->b.worker, 0) == PSC_OK);
+    check(slot->ops->mem_revoke(slot->iface, req->bulk->mem[1]) == PSC_OK);
+    psc_worker_leave(lanes->b.worker);
+}
+
+/* Pieces that a fabric refuses go over the other lane. They tell nothing of the
+ * lane's rate, and the lane goes on. */
+CASE(a_lane_goes_on_without_a_key_that_was_refused)
+{
+    enum { LEN = 4 };
+    lanes_t lanes;
+    psc_lane_t *lane;
+    psc_request_t *send, *recv;
+    psc_result_t result;
+
+    lanes_open(&lanes, PSC_RNDV_PUT);
+    lane = lanes.a.conn->lanes[1];
+    if (psc_lane_spare(lane) && lane->slot->attr.caps & PSC_CAP_PUT) {
+        measured_as(lane, 1);
+        send = post_send(&lanes.a, lanes.out[LEN], lengths[LEN], LEN);
+        recv = post_recv(&lanes.b, lanes.b.conn, lanes.in[LEN], lengths[LEN],
+                         LEN, &result);
+        key_is_revoked(&lanes, recv);
+        check(finish(&lanes.pair, recv).status == PSC_OK);
+        check(finish(&lanes.pair, send).status == PSC_OK);
+        check(filled(lanes.in[LEN], lengths[LEN], LEN));
+        check(count(lanes.a.worker, PSC_COUNTER_fragments_again) > 0);
+        check(lane->state == PSC_LANE_UP && lane->stripe.bytes == 1000);
+        lanes_exchange(&lanes, &lanes.a, &lanes.b);
     }
     lanes_close(&lanes);
 }
@@ -304,8 +366,7 @@ static measured_t *measured_new(double first, double second)
         it->lanes[i].conn = &it->conn;
         it->lanes[i].slot = &it->slot;
         it->lanes[i].index = (uint8_t)i;
-        it->lanes[i].stripe.bytes = (i ? second : first) * 1000;
-        it->lanes[i].stripe.ns = 1000;
+        measured_as(&it->lanes[i], i ? second : first);
     }
     return it;
 }
@@ -318,7 +379,7 @@ static int measured_fill(measured_t *it, uint64_t left)
     psc_lane_t *lane;
     int sent = 0;
 
-    while ((lane = psc_stripe_lane(&it->conn, left, PIECE, 0))) {
+    while ((lane = psc_stripe_lane(&it->conn, left, PIECE, 0, 0))) {
         psc_stripe_sent(lane, psc_stripe_piece(lane), &it->req, PIECE);
         sent += lane->index ? 10 : 1;
     }

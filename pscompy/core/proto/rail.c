@@ -12,12 +12,13 @@
 
 /* ---- spans ---- */
 
-static bool spans_reserve(psc_spans_t *spans)
+/* Make room for `more` spans. */
+static bool spans_reserve(psc_spans_t *spans, uint32_t more)
 {
-    uint32_t room = spans->room ? 2 * spans->room : 16;
+    uint32_t room = 2 * (spans->n + more) < 16 ? 16 : 2 * (spans->n + more);
     psc_span_t *at;
 
-    if (spans->n < spans->room)
+    if (spans->n + more <= spans->room)
         return true;
     at = realloc(spans->at, room * sizeof *at);
     if (!at)
@@ -25,6 +26,16 @@ static bool spans_reserve(psc_spans_t *spans)
     spans->at = at;
     spans->room = room;
     return true;
+}
+
+static psc_span_t *spans_find(const psc_spans_t *spans, uint8_t lane,
+                              uint64_t offset)
+{
+    for (uint32_t i = 0; i < spans->n; i++) {
+        if (spans->at[i].lane == lane && spans->at[i].offset == offset)
+            return &spans->at[i];
+    }
+    return NULL;
 }
 
 /* ---- the pieces of a message ---- */
@@ -39,7 +50,7 @@ psc_span_t psc_rail_next(const psc_bulk_t *bulk)
 
 bool psc_rail_reserve(psc_bulk_t *bulk)
 {
-    return spans_reserve(&bulk->taken);
+    return spans_reserve(&bulk->taken, 1);
 }
 
 static void rail_advance(psc_req_t *req, size_t len)
@@ -72,13 +83,10 @@ void psc_rail_taken(psc_req_t *req, const psc_lane_t *lane, size_t len)
 void psc_rail_done(psc_req_t *req, const psc_lane_t *lane, uint64_t offset)
 {
     psc_spans_t *taken = &req->bulk->taken;
+    psc_span_t *span = spans_find(taken, lane->index, offset);
 
-    for (uint32_t i = 0; i < taken->n; i++) {
-        if (taken->at[i].lane != lane->index || taken->at[i].offset != offset)
-            continue;
-        taken->at[i] = taken->at[--taken->n];
-        return;
-    }
+    if (span)
+        *span = taken->at[--taken->n];
 }
 
 bool psc_rail_all_taken(const psc_bulk_t *bulk)
@@ -93,15 +101,29 @@ bool psc_rail_take_back(psc_bulk_t *bulk, uint8_t lane)
     psc_spans_t *taken = &bulk->taken, *again = &bulk->again;
     uint32_t kept = 0;
 
+    if (!spans_reserve(again, taken->n))
+        return false;
     for (uint32_t i = 0; i < taken->n; i++) {
-        if (taken->at[i].lane != lane)
-            taken->at[kept++] = taken->at[i];
-        else if (spans_reserve(again))
+        if (taken->at[i].lane == lane)
             again->at[again->n++] = taken->at[i];
         else
-            return false;
+            taken->at[kept++] = taken->at[i];
     }
     taken->n = kept;
+    return true;
+}
+
+bool psc_rail_take_back_one(psc_bulk_t *bulk, uint8_t lane, uint64_t offset)
+{
+    psc_spans_t *taken = &bulk->taken, *again = &bulk->again;
+    psc_span_t *span = spans_find(taken, lane, offset);
+
+    if (!span)
+        return true;
+    if (!spans_reserve(again, 1))
+        return false;
+    again->at[again->n++] = *span;
+    *span = taken->at[--taken->n];
     return true;
 }
 

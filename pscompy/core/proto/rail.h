@@ -41,9 +41,11 @@ bool psc_rail_reserve(psc_bulk_t *bulk);
 void psc_rail_taken(psc_req_t *req, const psc_lane_t *lane, size_t len);
 /* The lane has completed the put or get that begins at this offset. */
 void psc_rail_done(psc_req_t *req, const psc_lane_t *lane, uint64_t offset);
-/* Move the lane's spans from bulk->taken to bulk->again. Returns false if there
- * is no memory. */
+/* Move the lane's spans from bulk->taken to bulk->again. Returns false, and
+ * moves none, if there is no memory. */
 bool psc_rail_take_back(psc_bulk_t *bulk, uint8_t lane);
+/* The same for the put or get that begins at this offset. */
+bool psc_rail_take_back_one(psc_bulk_t *bulk, uint8_t lane, uint64_t offset);
 /* Returns true if all bytes of the message were given to lanes. */
 bool psc_rail_all_taken(const psc_bulk_t *bulk);
 

@@ -35,12 +35,26 @@ static size_t rndv_limit(const psc_req_t *req, size_t most, uint64_t left)
 }
 
 /* The peer's fabric has refused the key of a spare lane, perhaps because the
- * peer has lost that lane after it had sent the key: move the pieces over the
- * other lanes. Returns the status that the request gets. */
-static psc_status_t rndv_refused(psc_bulk_t *bulk, const psc_lane_t *lane)
+ * peer has lost that lane after it had sent the key: move this piece over the
+ * other lanes. */
+static void rndv_refused(psc_piece_t *piece)
 {
-    bulk->refused |= (uint8_t)(1u << lane->index);
-    return psc_rail_take_back(bulk, lane->index) ? PSC_OK : PSC_ERR_NO_MEMORY;
+    psc_req_t *req = piece->req;
+    uint8_t lane = piece->lane->index;
+
+    req->bulk->refused |= (uint8_t)(1u << lane);
+    if (!psc_rail_take_back_one(req->bulk, lane, piece->offset) &&
+        req->error == PSC_OK)
+        req->error = PSC_ERR_NO_MEMORY;
+    psc_stripe_refused(piece);
+}
+
+/* Returns true if the status says that the key was refused. Once the lane is
+ * lost the piece may be moved again only after both sides have sealed it. */
+static bool rndv_key_refused(const psc_lane_t *lane, psc_status_t status)
+{
+    return status == PSC_ERR_INVALID && psc_lane_spare(lane) &&
+           lane->state != PSC_LANE_FAILED;
 }
 
 /* Completion function of a piece that is a put or get: its bytes are in
@@ -49,10 +63,12 @@ static void rndv_piece_comp(psc_comp_t *comp, psc_status_t status)
 {
     psc_piece_t *piece = psc_container_of(comp, psc_piece_t, comp);
 
+    if (rndv_key_refused(piece->lane, status)) {
+        rndv_refused(piece);
+        return;
+    }
     if (status == PSC_OK)
         psc_rail_done(piece->req, piece->lane, piece->offset);
-    else if (status == PSC_ERR_INVALID && psc_lane_spare(piece->lane))
-        status = rndv_refused(piece->req->bulk, piece->lane);
     psc_stripe_comp(comp, status);
 }
 
@@ -100,10 +116,10 @@ static psc_status_t rndv_move_on(psc_req_t *req, psc_lane_t *lane, bool is_put,
     psc_iov_t piece;
     psc_status_t status;
 
-    if (psc_lane_spare(lane) &&
-        (!key || req->bulk->refused & 1u << lane->index ||
-         !psc_rail_reserve(req->bulk)))
+    if (psc_lane_spare(lane) && (!key || !psc_rail_reserve(req->bulk))) {
+        req->bulk->refused |= (uint8_t)(1u << lane->index);
         return PSC_ERR_NO_RESOURCE;
+    }
     psc_iov_slice(psc_req_iov(req) + (part ? req->bulk->part : 0),
                   part ? 1 : req->n_iov, done, &want, &piece, 1);
     req->bulk->comp.func = psc_rndv_comp;

@@ -59,14 +59,21 @@ bool psc_stripe_usable(const psc_lane_t *lane)
            !(lane->conn->lost.joining & 1u << lane->index);
 }
 
-static double stripe_fastest(const psc_conn_t *conn)
+/* Returns true if the lane may get pieces of a message that the lanes in
+ * `barred` cannot move. */
+static bool stripe_allowed(const psc_lane_t *lane, uint32_t barred)
+{
+    return psc_stripe_usable(lane) && !(barred & 1u << lane->index);
+}
+
+static double stripe_fastest(const psc_conn_t *conn, uint32_t barred)
 {
     double fastest = 0;
 
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         double rate = stripe_rate(&conn->lanes[i]->stripe);
 
-        if (psc_stripe_usable(conn->lanes[i]) && rate > fastest)
+        if (stripe_allowed(conn->lanes[i], barred) && rate > fastest)
             fastest = rate;
     }
     return fastest > 0 ? fastest : 1;
@@ -94,12 +101,13 @@ static double stripe_time(psc_stripe_t *stripe, size_t len, int64_t taken)
 
 /* The first of several pieces in flight only fills the lane's buffers, and is
  * not measured; nor is one that has completed in the same pass as the one
- * before. */
-static void stripe_measure(psc_stripe_t *stripe, size_t len, uint32_t pass)
+ * before, nor one that was not carried, nor the one after that. */
+static void stripe_measure(psc_stripe_t *stripe, size_t len, uint32_t pass,
+                           bool carried)
 {
     int64_t now = psc_clock_now();
 
-    if (stripe->since && stripe->pass != pass) {
+    if (carried && stripe->since && stripe->pass != pass) {
         double ns = stripe_time(stripe, len, now - stripe->since);
 
         stripe->bytes = DECAY * stripe->bytes + (double)len;
@@ -107,7 +115,7 @@ static void stripe_measure(psc_stripe_t *stripe, size_t len, uint32_t pass)
         stripe->without = 0;
     }
     stripe->queued -= len;
-    stripe->since = stripe->queued > 0 ? now : 0;
+    stripe->since = carried && stripe->queued > 0 ? now : 0;
     stripe->pass = pass;
 }
 
@@ -128,17 +136,17 @@ static bool stripe_before(const psc_stripe_t *one, const psc_stripe_t *other,
     return end < others || (end == others && one->given < other->given);
 }
 
-/* Returns when all lanes would finish, if they shared what is left of the
- * message. */
+/* Returns when all lanes that can move the message would finish, if they shared
+ * what is left of it. */
 static double stripe_together(const psc_conn_t *conn, uint64_t left,
-                              double fastest)
+                              double fastest, uint32_t barred)
 {
     double rates = 0;
 
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         const psc_stripe_t *stripe = &conn->lanes[i]->stripe;
 
-        if (!psc_stripe_usable(conn->lanes[i]))
+        if (!stripe_allowed(conn->lanes[i], barred))
             continue;
         rates += stripe_guess(stripe, fastest);
         left += stripe->queued;
@@ -157,16 +165,16 @@ static bool stripe_without(const psc_stripe_t *stripe, double fastest)
 /* The lane that would finish first gets the piece. While that one is full,
  * another one gets it only if the message does not end later by that. */
 psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
-                            uint32_t full)
+                            uint32_t barred, uint32_t full)
 {
-    double fastest = stripe_fastest(conn);
+    double fastest = stripe_fastest(conn, barred);
     psc_lane_t *best = NULL, *free = NULL;
 
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         psc_lane_t *lane = conn->lanes[i];
         const psc_stripe_t *stripe = &lane->stripe;
 
-        if (full & 1u << i || !psc_stripe_usable(lane) ||
+        if (full & 1u << i || !stripe_allowed(lane, barred) ||
             stripe_without(stripe, fastest))
             continue;
         if (!best || stripe_before(stripe, &best->stripe, fastest, len))
@@ -177,7 +185,7 @@ psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
     }
     if (!free || free == best ||
         stripe_end(&free->stripe, fastest, len) <=
-            stripe_together(conn, left, fastest))
+            stripe_together(conn, left, fastest, barred))
         return free;
     return NULL;
 }
@@ -191,7 +199,8 @@ psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
     psc_lane_t *lane;
 
     while (status == PSC_ERR_NO_RESOURCE &&
-           (lane = psc_stripe_lane(req->conn, left, len, full))) {
+           (lane = psc_stripe_lane(req->conn, left, len, req->bulk->refused,
+                                   full))) {
         status = move(req, lane, moved_p);
         full |= 1u << lane->index;
     }
@@ -238,14 +247,26 @@ void psc_stripe_drop(psc_lane_t *lane)
     }
 }
 
-void psc_stripe_comp(psc_comp_t *comp, psc_status_t status)
+/* The piece has ended, and its request gets the status. */
+static void stripe_ended(psc_piece_t *piece, bool carried, psc_status_t status)
 {
-    psc_piece_t *piece = psc_container_of(comp, psc_piece_t, comp);
     psc_req_t *req = piece->req;
 
-    stripe_measure(&piece->lane->stripe, piece->len, piece->lane->worker->pass);
     piece->req = NULL;
+    stripe_measure(&piece->lane->stripe, piece->len, piece->lane->worker->pass,
+                   carried);
     if (status != PSC_OK)
         status = stripe_failed(piece->lane, status);
     req->bulk->comp.func(&req->bulk->comp, status);
+}
+
+void psc_stripe_refused(psc_piece_t *piece)
+{
+    stripe_ended(piece, false, PSC_OK);
+}
+
+void psc_stripe_comp(psc_comp_t *comp, psc_status_t status)
+{
+    stripe_ended(psc_container_of(comp, psc_piece_t, comp), status == PSC_OK,
+                 status);
 }

@@ -28,10 +28,10 @@ psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
 size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len);
 /* Returns the lane for the next piece, of `len` bytes, of a message of which
  * `left` bytes are left; or NULL if it is to wait until a lane has completed a
- * piece. full: the lanes that have refused the piece, as bits by their
- * indices. */
+ * piece. barred: the lanes that cannot move the message, full: those that have
+ * refused the piece for now, both as bits by their indices. */
 psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
-                            uint32_t full);
+                            uint32_t barred, uint32_t full);
 /* Returns true if the lane may get pieces: it is neither lost nor about to take
  * the place of a lost one. */
 bool psc_stripe_usable(const psc_lane_t *lane);
@@ -42,6 +42,9 @@ psc_piece_t *psc_stripe_piece(psc_lane_t *lane);
  * been sent completely. */
 void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
                      size_t len);
+/* The peer's fabric has refused the piece, which ends without an error, and
+ * tells nothing of the lane. */
+void psc_stripe_refused(psc_piece_t *piece);
 /* The lane has ended: complete the pieces that it had in flight. */
 void psc_stripe_drop(psc_lane_t *lane);
 /* Completion function of pieces. The pieces of a lost spare lane are completed

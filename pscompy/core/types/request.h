@@ -125,8 +125,8 @@ typedef struct psc_bulk {
      * only */
     bool one_lane;
     bool waited; /* an operation did not complete immediately */
-    /* the spare lanes whose key the peer's fabric has refused, as bits by their
-     * indices: they get no more pieces */
+    /* the spare lanes for which there is no key, or whose key the peer's fabric
+     * has refused, as bits by their indices: they get no more pieces */
     uint8_t refused;
     psc_mem_t *mem[PSC_LANES_MAX];
     psc_keys_t keys;
