@@ -30,10 +30,15 @@ psc_status_t portals_status_of(psptl_verdict_t verdict)
     return statuses[verdict];
 }
 
-void portals_bulk_done(void *cookie, psptl_verdict_t verdict)
+/* An endpoint's failure is reported, with its reason, before the puts and gets
+ * that it has ended. */
+void portals_bulk_done(void *owner, void *cookie, psptl_verdict_t verdict)
 {
+    portals_ep_t *ep = owner;
     psc_comp_t *comp = cookie;
 
+    if (psc_kit_ep_fails(&ep->kit))
+        portals_ep_iface(ep)->handled += psc_kit_eps_report(ep->kit.all);
     comp->func(comp, portals_status_of(verdict));
 }
 

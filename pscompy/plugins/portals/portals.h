@@ -161,4 +161,4 @@ void portals_tagged(void *owner, void *cookie, const psptl_tagged_t *message,
 /* ---- memory.c ---- */
 
 psc_status_t portals_status_of(psptl_verdict_t verdict);
-void portals_bulk_done(void *cookie, psptl_verdict_t verdict);
+void portals_bulk_done(void *owner, void *cookie, psptl_verdict_t verdict);

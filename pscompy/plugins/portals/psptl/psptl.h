@@ -148,7 +148,7 @@ typedef struct psptl_owner {
     void (*failed)(void *owner, psptl_verdict_t verdict, const char *reason);
     /* Called when a put or get has ended; `cookie` is that of its
      * psptl_order_t. */
-    void (*done)(void *cookie, psptl_verdict_t verdict);
+    void (*done)(void *owner, void *cookie, psptl_verdict_t verdict);
 } psptl_owner_t;
 
 /* The address of one end of a channel. */

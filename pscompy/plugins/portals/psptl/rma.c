@@ -182,7 +182,8 @@ unsigned psptl_bulk_report(psptl_device_t *device)
 
         n++;
         if (channel->owner)
-            device->owner->done(bulk->order.cookie, bulk->verdict);
+            device->owner->done(channel->owner, bulk->order.cookie,
+                                bulk->verdict);
         bulk_give(bulk);
     }
     return n;
@@ -297,7 +298,9 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
     psc_list_push(&bulk->channel->device->spare_fragments, &fragment->link);
     bulk->flying--;
     if (verdict != PSPTL_OK) {
-        bulk->verdict = verdict;
+        /* the peer may still get what was lost, so this outlasts a refusal */
+        if (bulk->verdict != PSPTL_LOST)
+            bulk->verdict = verdict;
         /* all bytes count as issued, so the remaining fragments are not
          * issued */
         bulk->issued = bulk->order.len;
@@ -308,7 +311,8 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
 }
 
 /* Returns the verdict of a fragment. A message of psptl_tag_put has arrived
- * even if its receive was too short. */
+ * even if its receive was too short. On a channel that has failed no fragment
+ * is tried again, so its faults do not tell whether the key is valid. */
 static psptl_verdict_t bulk_verdict(const psptl_fragment_t *fragment,
                                     const ptl_event_t *event)
 {
@@ -319,7 +323,8 @@ static psptl_verdict_t bulk_verdict(const psptl_fragment_t *fragment,
                                                     : PSPTL_OK;
     if (event->ni_fail_type == PTL_NI_OK && event->mlength == fragment->len)
         return PSPTL_OK;
-    return tagged || event->ni_fail_type == PTL_NI_UNDELIVERABLE
+    return tagged || fragment->bulk->channel->failed ||
+                   event->ni_fail_type == PTL_NI_UNDELIVERABLE
                ? PSPTL_LOST
                : PSPTL_REFUSED;
 }
