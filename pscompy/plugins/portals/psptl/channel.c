@@ -135,6 +135,26 @@ void psptl_channel_place(const psptl_channel_t *channel, psptl_place_t *place_p)
         device->ni->softni_cookie(device->handle, place_p->secret);
 }
 
+/* Sets how patiently the software NI waits for this peer. All channels between
+ * the two NIs share its patience, so one without a limit has none set. */
+static void channel_patience(psptl_device_t *device, ptl_process_t peer_id)
+{
+    uint64_t patience_ns = 0;
+    bool found = false;
+
+    psc_list_for_each(channel, &device->channels, psptl_channel_t, link) {
+        if (!channel->open || channel->peer_id.phys.nid != peer_id.phys.nid ||
+            channel->peer_id.phys.pid != peer_id.phys.pid)
+            continue;
+        found = true;
+        patience_ns = channel->patience_ns;
+        if (patience_ns == 0)
+            break;
+    }
+    if (found && device->ni->softni_patience)
+        device->ni->softni_patience(device->handle, peer_id, patience_ns);
+}
+
 void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
                            uint64_t patience_ns)
 {
@@ -144,10 +164,8 @@ void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
     channel->peer_id.phys.nid = peer->nid;
     channel->peer_id.phys.pid = peer->pid;
     channel->open = true;
-    channel->spare = patience_ns > 0;
-    if (device->ni->softni_patience)
-        device->ni->softni_patience(device->handle, channel->peer_id,
-                                    patience_ns);
+    channel->patience_ns = patience_ns;
+    channel_patience(device, channel->peer_id);
     psc_list_push(&device->pending, &channel->receiving.pending);
     if (device->ni->softni_admit &&
         device->ni->softni_admit(device->handle, channel->peer_id,
@@ -246,6 +264,7 @@ void psptl_channel_destroy(psptl_channel_t *channel)
     psc_list_remove(&channel->fence.unsettled);
     psc_list_remove(&channel->link);
     psc_list_push(&device->zombies, &channel->link);
+    channel_patience(device, channel->peer_id);
     channel_settle(channel);
 }
 

@@ -217,7 +217,7 @@ struct psptl_channel {
     ptl_process_t peer_id;
     uint64_t bits; /* match bits of the channel's receive ring */
     bool open; /* the peer is known (psptl_channel_connect) */
-    bool spare; /* patience_ns was given (psptl_channel_connect) */
+    uint64_t patience_ns; /* as given to psptl_channel_connect */
     bool failed;
     psptl_sending_t sending;
     psptl_receiving_t receiving;

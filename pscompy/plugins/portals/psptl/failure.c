@@ -22,7 +22,7 @@ void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
 
 bool psptl_spare_failed(psptl_channel_t *channel, ptl_ni_fail_t fault)
 {
-    if (channel->spare && fault == PTL_NI_UNDELIVERABLE)
+    if (channel->patience_ns > 0 && fault == PTL_NI_UNDELIVERABLE)
         psptl_channel_fail(channel, PSPTL_LOST, PSPTL_NO_ANSWER);
     return channel->failed;
 }
