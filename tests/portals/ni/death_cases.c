@@ -128,6 +128,51 @@ CASE(silent_target)
     pair(call_stopped, wait_to_die);
 }
 
+/* An initiator that was stopped for longer than its patience finds the answer
+ * that has arrived meanwhile. */
+#define HELD_UP_NS 300000000u
+
+static void hold_up(side_t *side)
+{
+    ptl_me_t me = entry_for(theirs, 8, 1);
+
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    append(side, &me, PTL_PRIORITY_LIST, NULL);
+    meet(side);
+    expect(side, PTL_EVENT_PUT, PTL_NI_OK);
+    expect(side, PTL_EVENT_PUT, PTL_NI_OK);
+    for (;;) {
+        usleep(2 * HELD_UP_NS / 1000);
+        check(kill(getppid(), SIGCONT) == 0);
+    }
+}
+
+static void be_held_up(side_t *side)
+{
+    ptl_event_t event;
+    int status;
+
+    meet(side);
+    same(softni_patience(side->ni, side->peer, HELD_UP_NS), PTL_OK);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    check(kill(side->other, SIGSTOP) == 0);
+    check(waitpid(side->other, &status, WUNTRACED) == side->other);
+    put(side, mine, 8, 1, 0, PTL_ACK_REQ);
+    while (counted(side).frames_resent == 0)
+        same(PtlEQGet(side->eq, &event), PTL_EQ_EMPTY);
+    check(kill(side->other, SIGCONT) == 0);
+    check(raise(SIGSTOP) == 0);
+    expect(side, PTL_EVENT_ACK, PTL_NI_OK);
+    kill_other(side);
+}
+
+CASE(held_up_initiator)
+{
+    setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
+    pair(be_held_up, hold_up);
+}
+
 /* A new process opens an interface under the address of its predecessor. */
 static void reborn_side(side_t *side)
 {

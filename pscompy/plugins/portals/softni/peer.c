@@ -129,7 +129,8 @@ bool psni_peer_may_retry(psni_peer_t *peer)
     if (peer->unanswered++ == 0)
         peer->silent_at = now;
     return peer->refusals < REFUSALS &&
-           now - peer->silent_at < peer->patience &&
+           (now - peer->silent_at < peer->patience ||
+            peer->unanswered <= ATTEMPTS) &&
            peer->unanswered <= (limit == 0 ? DEAD_AFTER : limit);
 }
 
