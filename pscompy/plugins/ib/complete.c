@@ -68,8 +68,9 @@ static void ib_messages_broke(ib_ep_t *ep, const struct ibv_wc *wc)
 
 /* Handles a failed completion of the bulk queue, which carries puts and gets:
  * the request that broke the queue ends with an error. The requests that were
- * flushed behind it are posted again when the queue is recovered
- * (recover.c). */
+ * flushed behind it are posted again when the queue is recovered (recover.c).
+ * If the peer does not answer, all of them end after the endpoint's failure has
+ * been reported. */
 static void ib_bulk_broke(ib_ep_t *ep, const struct ibv_wc *wc)
 {
     ib_queue_t *queue = &ep->bulk;
@@ -79,7 +80,8 @@ static void ib_bulk_broke(ib_ep_t *ep, const struct ibv_wc *wc)
     if (status == PSC_ERR_PEER_LOST)
         ib_messages_broke(ep, wc);
     ib_recover_start(ep);
-    if (wc->status == IBV_WC_WR_FLUSH_ERR && post->job.comp) {
+    if (post->job.comp &&
+        (wc->status == IBV_WC_WR_FLUSH_ERR || status == PSC_ERR_PEER_LOST)) {
         ib_recover_keep(ep, post);
         queue->done++;
         return;
