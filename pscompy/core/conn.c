@@ -73,6 +73,7 @@ static bool conn_needed(const psc_conn_t *conn)
 static void conn_free(psc_conn_t *conn)
 {
     conn->worker->up->conn_destroy(conn);
+    conn->worker->up->conn_freed(conn);
     if (conn->counters != &conn->worker->unowned)
         free(conn->counters);
     for (uint32_t i = 0; i < conn->n_lanes; i++) {

@@ -246,7 +246,8 @@ static void lanes_take(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes)
     }
 }
 
-/* Undo lanes_take: the lanes are their caller's again. */
+/* Undo lanes_take and conn_counters_make: the lanes are their caller's again.
+ */
 static void lanes_return(psc_conn_t *conn)
 {
     while (conn->n_lanes > 0) {
@@ -255,6 +256,10 @@ static void lanes_return(psc_conn_t *conn)
         lane->conn = NULL;
         psc_lane_further(lane, false);
     }
+    conn->main = NULL;
+    conn->out = (psc_outlet_t){NULL, NULL};
+    free(conn->counters);
+    conn->counters = &conn->worker->unowned;
 }
 
 psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,

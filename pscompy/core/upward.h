@@ -61,6 +61,8 @@ struct psc_upward {
     bool (*sends_pending)(const psc_conn_t *conn);
     /* Free the connection's unreceived messages. */
     void (*conn_destroy)(psc_conn_t *conn);
+    /* Free the rest: the connection has no lanes any more. */
+    void (*conn_freed)(psc_conn_t *conn);
 
     /* ---- a worker ---- */
 

@@ -1,4 +1,6 @@
 /* The lane that carries the ordered messages is lost. */
+#include <unistd.h>
+
 #include "harness.h"
 #include "hostile.h"
 #include "pscompy/core/conn.h"
@@ -337,6 +339,67 @@ CASE(the_main_lane_fails_while_closing)
 {
     for (unsigned seed = 0; seed < 20 && lane_fails_while_closing(seed); seed++)
         ;
+}
+
+/* The peer reads nothing: send until neither the lane nor its fabric takes even
+ * an empty message. */
+static void lane_fills(psc_lane_t *lane)
+{
+    static char junk[32768];
+    const psc_wire_credit_t wire = {0};
+
+    for (int idle = 0; idle < 50; idle++) {
+        psc_iov_t iov = {junk, 2 * sizeof junk};
+
+        check(psc_worker_enter(lane->worker, 0) == PSC_OK);
+        while (iov.len > 0) {
+            iov.len /= 2;
+            while (lane->slot->ops->am_bcopy(lane->ep, PSC_WIRE_CREDIT, &wire,
+                                             sizeof wire, &iov, 1) == PSC_OK)
+                idle = 0;
+        }
+        psc_worker_leave(lane->worker);
+        api->progress(lane->worker, 0);
+        usleep(1000);
+    }
+}
+
+/* b has received messages and CLOSE, but has no room for its CLOSE_ACK, nor for
+ * SEEN if that is due, when its program drops the connection. */
+static bool dropped_before_the_ack(unsigned messages)
+{
+    static const char out[30000];
+    streams_t streams;
+    bool possible = streams_open(&streams, 2, 1);
+    psc_conn_t *conn = streams.b.conn;
+
+    psc_worker_log_to(streams.a.worker, -1, 0);
+    if (possible) {
+        settle(&streams.pair);
+        lane_fills(conn->lanes[0]);
+        for (unsigned i = 0; i < messages; i++)
+            check(!post_send(&streams.a, out, sizeof out, 1));
+        psc_conn_close(streams.a.conn);
+        while (psc_conn_state(conn) != PSC_CONN_CLOSED)
+            api->progress(conn->worker, 0);
+        check(conn->closing.ack_due);
+        check(conn->lost.replay_due ==
+              (messages * sizeof out >= PSC_REPLAY_TELL));
+        /* a full lane does not keep threads awake */
+        check(psc_worker_progress(conn->worker) == 0);
+        psc_conn_destroy(conn);
+        settle(&streams.pair);
+    }
+    stream_drop(&streams.there);
+    stream_drop(&streams.back);
+    pair_close(&streams.pair);
+    return possible;
+}
+
+CASE(dropped_before_the_acknowledgement)
+{
+    if (dropped_before_the_ack(0))
+        dropped_before_the_ack(6);
 }
 
 /* ---- bounds ---- */

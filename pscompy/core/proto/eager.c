@@ -189,7 +189,8 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     const psc_wire_eager_t *wire = am->header;
     psc_conn_t *conn = lane->conn;
     int32_t tag = (int32_t)wire->tag;
-    bool hold = am->desc && !lane->held;
+    /* with `replay`, the lane may be freed before the message */
+    bool hold = am->desc && !lane->held && !conn->replay;
     psc_unexp_t *unexp;
     psc_req_t *req;
 

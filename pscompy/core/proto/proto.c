@@ -138,10 +138,9 @@ void psc_proto_begin(psc_lane_t *lane, const void *header, psc_dest_t *dest)
 {
     psc_incoming_t *in = &lane->incoming;
     psc_status_t status = PSC_ERR_UNSUPPORTED;
-
-    in->status = PSC_OK;
     bool direct;
 
+    in->status = PSC_OK;
     if (!proto_check(in->id, in->header_len) || in->id >= PSC_WIRE_MATCHED) {
         in->status = PSC_ERR_PROTOCOL;
         return;

@@ -143,7 +143,6 @@ static void conn_destroy(psc_conn_t *conn)
 {
     psc_match_conn_destroy(conn);
     psc_tuple_end(conn);
-    psc_replay_end(conn);
 }
 
 /* ---- a worker ---- */
@@ -172,6 +171,7 @@ const psc_upward_t psc_protocols = {
     .conn_closing = psc_lend_conn_closing,
     .sends_pending = sends_pending,
     .conn_destroy = conn_destroy,
+    .conn_freed = psc_replay_end,
     .inbox_drain = inbox_drain,
 };
 

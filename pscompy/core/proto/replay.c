@@ -9,7 +9,7 @@
 #include "credit.h"
 #include "rail.h"
 
-/* A shorter buffer is not given back while nothing is kept. */
+/* A longer buffer is given back when few bytes are kept. */
 #define REPLAY_IDLE (4 * PSC_REPLAY_TELL)
 
 /* A message that is kept: this head, the message's header, its payload. */
@@ -17,7 +17,7 @@ typedef struct kept {
     uint32_t len; /* bytes of the payload */
     uint8_t id;
     uint8_t header_len;
-    uint8_t bytes[];
+    _Alignas(8) uint8_t bytes[];
 } kept_t;
 
 struct psc_replay {
@@ -90,18 +90,19 @@ static bool kept_move(psc_replay_t *replay, size_t room)
 }
 
 /* Make room behind the kept messages. The buffer is at most half full when they
- * are moved, so that each is moved once on average. */
-static psc_status_t kept_reserve(psc_replay_t *replay, size_t size)
+ * are moved, so that each is moved once on average. Returns false if the
+ * message must wait. */
+static bool kept_reserve(psc_replay_t *replay, size_t size)
 {
     size_t kept = replay->end - replay->first, room = replay->room;
 
-    if (replay->room - replay->end >= size)
-        return PSC_OK;
     if (kept + size > PSC_REPLAY_MAX)
-        return PSC_ERR_NO_RESOURCE;
+        return false;
+    if (replay->room - replay->end >= size)
+        return true;
     while (room < 2 * (kept + size))
         room = room ? 2 * room : 4096;
-    return kept_move(replay, room) ? PSC_OK : PSC_ERR_NO_MEMORY;
+    return kept_move(replay, room);
 }
 
 /* Keep a message that was sent. */
@@ -133,10 +134,10 @@ static void kept_drop(psc_replay_t *replay)
         replay->first += kept_size_at(replay, replay->first);
         replay->dropped++;
     }
-    if (replay->first < replay->end)
-        return;
-    replay->first = replay->next = replay->end = 0;
-    if (replay->room > REPLAY_IDLE)
+    if (replay->first == replay->end)
+        replay->first = replay->next = replay->end = 0;
+    if (replay->room > REPLAY_IDLE &&
+        replay->end - replay->first <= REPLAY_IDLE / 4)
         kept_move(replay, REPLAY_IDLE);
 }
 
@@ -184,10 +185,10 @@ static psc_status_t replay_am_bcopy(psc_ep_t *ep, uint8_t id,
                               n_iov);
     for (size_t i = 0; i < n_iov; i++)
         len += iov[i].len;
-    status = kept_reserve(replay, kept_size(header_len, len));
-    if (status == PSC_OK)
-        status = replay_pass_on(replay->conn->main, id, header, header_len, iov,
-                                n_iov);
+    if (!kept_reserve(replay, kept_size(header_len, len)))
+        return PSC_ERR_NO_RESOURCE;
+    status =
+        replay_pass_on(replay->conn->main, id, header, header_len, iov, n_iov);
     if (status == PSC_OK)
         kept_add(replay, id, header, header_len, iov, n_iov);
     return status;
@@ -221,10 +222,14 @@ static psc_status_t replay_am_zcopy(psc_ep_t *ep, uint8_t id,
 
 /* ---- the connection's begin and end ---- */
 
+/* Any lane can send what another one had taken. */
 static bool replay_possible(const psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        if (conn->lanes[i]->slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET))
+        const psc_iface_attr_t *attr = &conn->lanes[i]->slot->attr;
+
+        if (attr->caps & (PSC_CAP_PUT | PSC_CAP_GET | PSC_CAP_TAG) ||
+            attr->max_bcopy != conn->main->slot->attr.max_bcopy)
             return false;
     }
     return conn->n_lanes > 1;
@@ -316,7 +321,7 @@ static bool replay_next(psc_replay_t *replay)
 bool psc_replay_flush(psc_conn_t *conn)
 {
     psc_replay_t *replay = conn->replay;
-    bool moved = replay->resume_due || replay->tell_due;
+    bool moved = replay->resume_due, telling = replay->tell_due;
 
     if (replay->resume_due && replay_resume(replay) != PSC_OK)
         return false;
@@ -325,10 +330,10 @@ bool psc_replay_flush(psc_conn_t *conn)
         moved = true;
     kept_drop(replay);
     if (replay->next < replay->end ||
-        (replay->tell_due && psc_replay_tell(conn) != PSC_OK))
+        (telling && psc_replay_tell(conn) != PSC_OK))
         return moved;
     conn->lost.replay_due = false;
-    return moved;
+    return moved || telling;
 }
 
 psc_status_t psc_replay_tell(psc_conn_t *conn)

@@ -29,7 +29,7 @@
  * Kept messages are at most REPLAY_MAX bytes, headers included; a message that
  * does not fit waits as if its lane were full. Eager messages reach this bound
  * only if PSP_EAGER_WINDOW is increased. The memory for them grows to twice the
- * bound at most, and shrinks when all are acknowledged. */
+ * bound at most, and shrinks when most are acknowledged. */
 #ifndef PSCOMPY_CORE_PROTO_REPLAY_H
 #define PSCOMPY_CORE_PROTO_REPLAY_H
 

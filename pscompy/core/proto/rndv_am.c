@@ -80,7 +80,8 @@ static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
     req->bulk->comp.func = psc_rndv_comp;
     if (piece)
         comp->func = psc_stripe_comp;
-    if (psc_lane_spare(lane) && !psc_rail_reserve(req->bulk))
+    if (psc_striped(req) && psc_lane_spare(lane) &&
+        !psc_rail_reserve(req->bulk))
         /* no memory to note which bytes this lane was given */
         return PSC_ERR_NO_RESOURCE;
     status = frag_send(req, lane, comp, &len, &copied);
