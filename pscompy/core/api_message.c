@@ -29,7 +29,9 @@ static inline psc_status_t api_send(psc_conn_t *conn,
          * been read */
         if (psc_message_starved(conn, args))
             psc_worker_progress_locked(
-                conn->worker, psc_iface_bit(psc_conn_main_lane(conn)->slot));
+                conn->worker,
+                conn->replay ? PSC_PASS_ALL
+                             : psc_iface_bit(psc_conn_main_lane(conn)->slot));
         status = psc_message_send(conn, args, 0, request_p);
     }
     return status;

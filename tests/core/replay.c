@@ -138,17 +138,6 @@ static void streams_step(streams_t *streams)
     }
 }
 
-static void lane_fails(psc_conn_t *conn, uint32_t index)
-{
-    psc_lane_t *lane = conn->lanes[index];
-    psc_iface_t *iface = lane->slot->iface;
-
-    check(psc_worker_enter(lane->worker, 0) == PSC_OK);
-    if (lane->state == PSC_LANE_UP)
-        iface->up->ep_failed(lane->ep, PSC_ERR_TRANSPORT, "the test says so");
-    psc_worker_leave(lane->worker);
-}
-
 static void lane_joins(streams_t *streams, uint32_t index)
 {
     psc_lane_t *a, *b;
@@ -174,7 +163,7 @@ static bool main_lane_fails(unsigned seed, uint64_t *again)
     for (unsigned i = 0; possible && i < steps; i++)
         streams_step(&streams);
     if (possible)
-        lane_fails(dice(2) ? streams.a.conn : streams.b.conn, 0);
+        lane_fail((dice(2) ? streams.a.conn : streams.b.conn)->lanes[0]);
     settle(&streams.pair);
     *again += count(streams.a.worker, PSC_COUNTER_messages_again);
     streams_close(&streams);
@@ -205,7 +194,8 @@ CASE(each_lane_fails_in_turn)
         for (int i = 0; i < 30; i++)
             streams_step(&streams);
         check(streams.a.conn->main->index == turn % 2);
-        lane_fails(turn % 4 < 2 ? streams.a.conn : streams.b.conn, turn % 2);
+        lane_fail(
+            (turn % 4 < 2 ? streams.a.conn : streams.b.conn)->lanes[turn % 2]);
         lane_joins(&streams, turn % 2);
         check(streams.a.conn->main->index == (turn + 1) % 2);
         check(streams.b.conn->main == streams.b.conn->lanes[(turn + 1) % 2]);
@@ -226,10 +216,10 @@ static bool two_lanes_fail(unsigned seed)
     for (unsigned i = 0; possible && i < steps; i++)
         streams_step(&streams);
     if (possible) {
-        lane_fails(dice(2) ? streams.a.conn : streams.b.conn, first);
+        lane_fail((dice(2) ? streams.a.conn : streams.b.conn)->lanes[first]);
         while (between-- > 0)
             streams_step(&streams);
-        lane_fails(dice(2) ? streams.a.conn : streams.b.conn, second);
+        lane_fail((dice(2) ? streams.a.conn : streams.b.conn)->lanes[second]);
     }
     streams_close(&streams);
     return possible;
@@ -249,9 +239,9 @@ CASE(all_lanes_fail)
     if (streams_open(&streams, 2, 1)) {
         for (int i = 0; i < 50; i++)
             streams_step(&streams);
-        lane_fails(streams.a.conn, 0);
+        lane_fail(streams.a.conn->lanes[0]);
         check(psc_conn_state(streams.a.conn) == PSC_CONN_UP);
-        lane_fails(streams.a.conn, 1);
+        lane_fail(streams.a.conn->lanes[1]);
         check(psc_conn_state(streams.a.conn) == PSC_CONN_FAILED);
         until(&streams.pair, psc_conn_state(streams.b.conn) == PSC_CONN_FAILED);
     }
@@ -284,7 +274,7 @@ static bool lane_fails_amid_rma(unsigned passes, bool is_put, bool origin)
     for (unsigned i = 0; i < passes; i++)
         pair_progress(&streams.pair);
     if (possible)
-        lane_fails((origin ? streams.a : streams.b).conn, 0);
+        lane_fail((origin ? streams.a : streams.b).conn->lanes[0]);
     check(finish(&streams.pair, request).status == PSC_OK);
     check(filled(is_put ? there : here, LEN, 5));
     api->region_destroy(region);
@@ -318,7 +308,7 @@ static bool lane_fails_while_closing(unsigned seed)
             stream_receive(&streams.pair, &streams.there);
         for (unsigned i = 0; i < passes; i++)
             pair_progress(&streams.pair);
-        lane_fails((seed % 2 ? streams.a : streams.b).conn, 0);
+        lane_fail((seed % 2 ? streams.a : streams.b).conn->lanes[0]);
     }
     while (streams.there.received < streams.there.sent)
         stream_receive(&streams.pair, &streams.there);
@@ -429,7 +419,7 @@ CASE(kept_messages_are_bounded)
 
         check((recv ? finish(&streams.pair, recv) : result).status == PSC_OK);
         if (i == N / 2)
-            lane_fails(streams.a.conn, 0);
+            lane_fail(streams.a.conn->lanes[0]);
     }
     for (int i = 0; i < N; i++) {
         if (sends[i])

@@ -26,6 +26,7 @@ static psc_counter_t eager_issue(psc_conn_t *conn, const psc_wire_eager_t *wire,
     const psc_transport_ops_t *ops = conn->out.ops;
     const psc_iface_attr_t *attr = &psc_conn_main_lane(conn)->slot->attr;
     psc_ep_t *ep = conn->out.ep;
+    bool zcopy;
 
     if (n_iov <= 1 && attr->caps & PSC_CAP_AM_SHORT &&
         len + sizeof *wire <= attr->max_short) {
@@ -33,15 +34,16 @@ static psc_counter_t eager_issue(psc_conn_t *conn, const psc_wire_eager_t *wire,
                                   n_iov ? iov->base : NULL, len);
         return PSC_COUNTER_eager_short;
     }
+    /* `replay` copies each message */
+    zcopy = comp && attr->caps & PSC_CAP_AM_ZCOPY && !conn->replay;
     if (len + sizeof *wire <= attr->max_bcopy && n_iov <= attr->max_iov &&
-        (len < conn->params.zcopy_min || !(attr->caps & PSC_CAP_AM_ZCOPY) ||
-         !comp)) {
+        (len < conn->params.zcopy_min || !zcopy)) {
         *status_p =
             ops->am_bcopy(ep, PSC_WIRE_EAGER, wire, sizeof *wire, iov, n_iov);
         return PSC_COUNTER_eager_bcopy;
     }
     *status_p = PSC_ERR_UNSUPPORTED;
-    if (comp && attr->caps & PSC_CAP_AM_ZCOPY && n_iov <= attr->max_iov)
+    if (zcopy && n_iov <= attr->max_iov)
         *status_p = ops->am_zcopy(ep, PSC_WIRE_EAGER, wire, sizeof *wire, iov,
                                   n_iov, comp);
     return PSC_COUNTER_eager_zcopy;

@@ -203,23 +203,6 @@ static psc_status_t replay_am_short(psc_ep_t *ep, uint8_t id,
     return replay_am_bcopy(ep, id, header, header_len, &iov, len ? 1 : 0);
 }
 
-/* A message that is kept has been copied, so nothing is in flight. */
-static psc_status_t replay_am_zcopy(psc_ep_t *ep, uint8_t id,
-                                    const void *header, uint8_t header_len,
-                                    const psc_iov_t *iov, size_t n_iov,
-                                    psc_comp_t *comp)
-{
-    psc_replay_t *replay = psc_container_of(ep, psc_replay_t, ep);
-    uint64_t len = header_len;
-
-    (void)comp;
-    for (size_t i = 0; i < n_iov; i++)
-        len += iov[i].len;
-    if (len > replay->conn->main->slot->attr.max_bcopy)
-        return PSC_ERR_UNSUPPORTED;
-    return replay_am_bcopy(ep, id, header, header_len, iov, n_iov);
-}
-
 /* ---- the connection's begin and end ---- */
 
 /* Any lane can send what another one had taken. */
@@ -238,8 +221,7 @@ static bool replay_possible(const psc_conn_t *conn)
 bool psc_replay_begin(psc_conn_t *conn)
 {
     static const psc_transport_ops_t ops = {.am_short = replay_am_short,
-                                            .am_bcopy = replay_am_bcopy,
-                                            .am_zcopy = replay_am_zcopy};
+                                            .am_bcopy = replay_am_bcopy};
 
     if (!replay_possible(conn))
         return true;
@@ -261,6 +243,7 @@ void psc_replay_end(psc_conn_t *conn)
 
 /* ---- another main lane ---- */
 
+/* A lane that is being joined does not count: RESUME needs it on both sides. */
 static psc_lane_t *replay_choose(const psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
