@@ -232,7 +232,7 @@ static void lane_joins_without_keys(bool late)
         check(filled(lanes.in[LEN], lengths[LEN], LEN));
         check(lanes.b.conn->lanes[1]->state == PSC_LANE_UP);
         lanes_exchange(&lanes, &lanes.a, &lanes.b);
-        check(count(lanes.a.worker, PSC_COUNTER_rails_lost) == 1);
+        check(lanes.a.conn->counters->value[PSC_COUNTER_rails_lost] == 1);
     }
     lanes_close(&lanes);
 }

@@ -49,8 +49,10 @@ static psc_status_t full_am_zcopy(psc_ep_t *ep, uint8_t id, const void *header,
                                                   iov, n_iov, comp);
 }
 
-static void full_wrap(psc_lane_t *lane)
+static void full_wrap(psc_conn_t *conn)
 {
+    psc_lane_t *lane = conn->lanes[0];
+
     memset(&lane_of_a, 0, sizeof lane_of_a);
     lane_of_a.below = lane->slot->ops;
     lane_of_a.ops = *lane->slot->ops;
@@ -60,7 +62,7 @@ static void full_wrap(psc_lane_t *lane)
         lane_of_a.ops.am_short = full_am_short;
     if (lane_of_a.ops.am_zcopy)
         lane_of_a.ops.am_zcopy = full_am_zcopy;
-    lane->slot->ops = &lane_of_a.ops;
+    lane->slot->ops = conn->out.ops = &lane_of_a.ops;
 }
 
 static unsigned in_stage(const psc_conn_t *conn, psc_stage_t stage)
@@ -83,7 +85,7 @@ CASE(one_stop_per_full_lane)
 
     options.scheme = PSC_RNDV_AM;
     pair_open(&pair);
-    full_wrap(pair.a.conn->lanes[0]);
+    full_wrap(pair.a.conn);
     fill(out, LEN, 3);
     for (int i = 0; i < MESSAGES; i++)
         sends[i] = post_send(&pair.a, out, LEN, i);
@@ -122,7 +124,7 @@ CASE(credit_of_a_refused_header)
     pair_open(&pair);
     settle(&pair);
     flow = &pair.a.conn->flow;
-    full_wrap(pair.a.conn->lanes[0]);
+    full_wrap(pair.a.conn);
     lane_of_a.full = true;
     flow->consumed += 100;
     flow->due = true;
