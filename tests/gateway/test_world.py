@@ -98,9 +98,9 @@ def test_a_module_that_does_not_come(machine, script):
     assert process.returncode != 0
     assert "Timeout" in err
     asking = machine.python(
-        1, script(asks_for_a_meeting, "only module 1 of 2 came"), PSP_JOIN="test:2"
+        1, script(asks_for_a_meeting, "of 2 modules only 1 joined"), PSP_JOIN="test:2"
     )
-    assert "test: only module 1 of 2 came" in finished(asking)[0]
+    assert "test: of 2 modules only 1 joined" in finished(asking)[0]
 
 
 def asks_for_a_meeting(until):
