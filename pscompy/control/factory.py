@@ -1,4 +1,4 @@
-"""What a worker's lanes are made with."""
+"""The parts of a session that a worker's lanes are made with."""
 
 from __future__ import annotations
 
