@@ -81,8 +81,10 @@ static psc_status_t late_am_bcopy(psc_ep_t *ep, uint8_t id, const void *header,
                : late.below->am_bcopy(ep, id, header, header_len, iov, n_iov);
 }
 
-static void late_wrap(psc_iface_slot_t *slot)
+static void late_wrap(psc_conn_t *conn)
 {
+    psc_iface_slot_t *slot = conn->lanes[0]->slot;
+
     memset(&late, 0, sizeof late);
     late.below = slot->ops;
     late.ops = *slot->ops;
@@ -91,7 +93,7 @@ static void late_wrap(psc_iface_slot_t *slot)
     late.ops.am_bcopy = late_am_bcopy;
     if (late.ops.am_short)
         late.ops.am_short = late_am_short;
-    slot->ops = &late.ops;
+    slot->ops = conn->out.ops = &late.ops;
 }
 
 static bool late_all_ended(void)
@@ -131,7 +133,7 @@ static stream_t *stream_open(unsigned n)
         free(stream);
         return NULL;
     }
-    late_wrap(lane->slot);
+    late_wrap(stream->pair.b.conn);
     stream->n = n;
     fill(stream->out, LEN, 5);
     for (unsigned i = 0; i < n; i++) {

@@ -270,7 +270,10 @@ CASE(a_lane_goes_on_without_a_key_that_was_refused)
 
     lanes_open(&lanes, PSC_RNDV_PUT);
     lane = lanes.a.conn->lanes[1];
-    if (psc_lane_spare(lane) && lane->slot->attr.caps & PSC_CAP_PUT) {
+    if (psc_lane_spare(lane) && lane->slot->attr.caps & PSC_CAP_PUT &&
+        lane->slot->ops->mem_revoke) {
+        uint64_t given = lane->stripe.given;
+
         measured_as(lane, 1);
         send = post_send(&lanes.a, lanes.out[LEN], lengths[LEN], LEN);
         recv = post_recv(&lanes.b, lanes.b.conn, lanes.in[LEN], lengths[LEN],
@@ -279,7 +282,9 @@ CASE(a_lane_goes_on_without_a_key_that_was_refused)
         check(finish(&lanes.pair, recv).status == PSC_OK);
         check(finish(&lanes.pair, send).status == PSC_OK);
         check(filled(lanes.in[LEN], lengths[LEN], LEN));
-        check(count(lanes.a.worker, PSC_COUNTER_fragments_again) > 0);
+        /* refused at once, or by a completion */
+        check(lane->stripe.given == given ||
+              count(lanes.a.worker, PSC_COUNTER_fragments_again) > 0);
         check(lane->state == PSC_LANE_UP && lane->stripe.bytes == 1000);
         lanes_exchange(&lanes, &lanes.a, &lanes.b);
     }

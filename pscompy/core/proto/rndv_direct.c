@@ -34,16 +34,21 @@ static size_t rndv_limit(const psc_req_t *req, size_t most, uint64_t left)
     return left < limit ? left : limit;
 }
 
+/* The lane gets no more pieces of this message. */
+static void rndv_bar(psc_req_t *req, const psc_lane_t *lane)
+{
+    req->bulk->refused |= (uint8_t)(1u << lane->index);
+}
+
 /* The peer's fabric has refused the key of a spare lane, perhaps because the
  * peer has lost that lane after it had sent the key: move this piece over the
  * other lanes. */
 static void rndv_refused(psc_piece_t *piece)
 {
     psc_req_t *req = piece->req;
-    uint8_t lane = piece->lane->index;
 
-    req->bulk->refused |= (uint8_t)(1u << lane);
-    if (!psc_rail_take_back_one(req->bulk, lane, piece->offset) &&
+    rndv_bar(req, piece->lane);
+    if (!psc_rail_take_back_one(req->bulk, piece->lane->index, piece->offset) &&
         req->error == PSC_OK)
         req->error = PSC_ERR_NO_MEMORY;
     psc_stripe_refused(piece);
@@ -117,7 +122,7 @@ static psc_status_t rndv_move_on(psc_req_t *req, psc_lane_t *lane, bool is_put,
     psc_status_t status;
 
     if (psc_lane_spare(lane) && (!key || !psc_rail_reserve(req->bulk))) {
-        req->bulk->refused |= (uint8_t)(1u << lane->index);
+        rndv_bar(req, lane);
         return PSC_ERR_NO_RESOURCE;
     }
     psc_iov_slice(psc_req_iov(req) + (part ? req->bulk->part : 0),
@@ -128,8 +133,13 @@ static psc_status_t rndv_move_on(psc_req_t *req, psc_lane_t *lane, bool is_put,
     status =
         is_put ? ops->put(lane->ep, piece.base, piece.len, mem, key, at, comp)
                : ops->get(lane->ep, piece.base, piece.len, mem, key, at, comp);
-    if (status < 0)
-        return psc_lane_spare(lane) ? PSC_ERR_NO_RESOURCE : status;
+    if (status < 0 && !psc_lane_spare(lane))
+        return status;
+    if (status < 0) {
+        if (status != PSC_ERR_NO_RESOURCE)
+            rndv_bar(req, lane);
+        return PSC_ERR_NO_RESOURCE;
+    }
     rndv_moved(req, lane, own, piece.len, status);
     *moved_p += piece.len;
     return PSC_OK;
