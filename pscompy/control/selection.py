@@ -232,8 +232,12 @@ def parameters(estimates: Estimates, settings: Settings = ALL_AUTO, lanes: int =
     """Return the parameters of a connection over this number of equal lanes."""
     rendezvous = _scheme(estimates, settings.scheme)
     fragment = _fragment(estimates, rendezvous)
+    eager = estimates
+    if lanes > 1 and not estimates.caps & (CAP_PUT | CAP_GET):
+        # copies of all short messages are kept until they are acknowledged (core/proto/replay.h)
+        eager = estimates._replace(caps=estimates.caps & ~CAP_AM_ZCOPY)
     return Params(
-        eager_max=_eager_max(estimates, settings.rendezvous, rendezvous),
+        eager_max=_eager_max(eager, settings.rendezvous, rendezvous),
         zcopy_min=_zcopy_min(estimates),
         scheme="auto" if settings.scheme == "auto" else rendezvous,
         fragment=min(fragment, STRIPE_MAX) if lanes > 1 else fragment,
