@@ -90,7 +90,8 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
         return psc_rndv_send_rts(req);
     if (!psc_flow_has(&conn->flow, psc_credit_cost(req->total))) {
         status = psc_rndv_send_rts(req);
-        if (status == PSC_INPROGRESS)
+        /* its RTS may be sent although the mark of the RTS must wait */
+        if (req->stage != PSC_STAGE_SEND)
             psc_count(conn, PSC_COUNTER_credits_exhausted, 1);
         return status;
     }
