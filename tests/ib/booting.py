@@ -63,7 +63,6 @@ def booted(command: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [HERE / "guest" / "boot", command],
         cwd=ROOT,
-        env={**os.environ, "GUEST_SECONDS": "450"},
         capture_output=True,
         text=True,
         errors="replace",
