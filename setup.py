@@ -35,7 +35,12 @@ ABI_HEADERS = sorted(map(str, [*CORE.rglob("*.h"), *Path("pscompy/transport").rg
 
 
 class BuildWithHeaders(build_ext):
-    """Rebuilds an extension when a header changes that it may include; builds shared libraries."""
+    """Rebuilds an extension when a header changes that it may include; builds shared libraries;
+    as many extensions at once as there are processors."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or True
 
     def get_ext_filename(self, fullname: str) -> str:
         """A shared library has no suffix of this Python's."""
