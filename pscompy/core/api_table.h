@@ -1,6 +1,5 @@
 /* The functions of psc_api_t that api_message.c and api_memory.c implement. */
-#ifndef PSCOMPY_CORE_API_TABLE_H
-#define PSCOMPY_CORE_API_TABLE_H
+#pragma once
 
 #include "types/conn.h"
 
@@ -31,5 +30,3 @@ PSC_API(message_free);
 PSC_API(region_destroy);
 PSC_API(put);
 PSC_API(get);
-
-#endif

@@ -9,8 +9,7 @@
  * time takes from it without the lock. request_free of a request that is done
  * needs no lock either, so that a consumer does not contend with the thread
  * that makes passes. */
-#ifndef PSCOMPY_CORE_COMPLETION_H
-#define PSCOMPY_CORE_COMPLETION_H
+#pragma once
 
 #include "types/request.h"
 
@@ -56,5 +55,3 @@ void psc_completion_free(psc_completions_t *queue, psc_req_t *req);
 /* Returns the next request of the queue, or NULL; one thread at a time may call
  * it. */
 psc_req_t *psc_completion_poll(psc_completions_t *queue);
-
-#endif

@@ -1,7 +1,6 @@
 /* Connections: creation, state, and the ways in which they end. With the lock
  * held; control.h has the functions for the control plane. */
-#ifndef PSCOMPY_CORE_CONN_H
-#define PSCOMPY_CORE_CONN_H
+#pragma once
 
 #include "types/conn.h"
 
@@ -21,5 +20,3 @@ void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status);
 /* The last lane that could carry messages has failed with this status. */
 void psc_conn_lost(psc_conn_t *conn, psc_status_t status);
 void psc_conn_close_received(psc_conn_t *conn, bool is_ack);
-
-#endif

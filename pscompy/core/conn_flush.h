@@ -1,12 +1,9 @@
 /* A connection's queued work: requests that wait to be sent, credits to report,
  * and the close messages of a connection that ends normally. */
-#ifndef PSCOMPY_CORE_CONN_FLUSH_H
-#define PSCOMPY_CORE_CONN_FLUSH_H
+#pragma once
 
 #include "types/conn.h"
 
 /* Send queued work as far as the lanes accept it. Returns true if anything was
  * sent or advanced. */
 bool psc_conn_flush(psc_conn_t *conn);
-
-#endif

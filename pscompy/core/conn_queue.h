@@ -1,6 +1,5 @@
 /* Queueing of a connection's work; conn_flush.h sends it. */
-#ifndef PSCOMPY_CORE_CONN_QUEUE_H
-#define PSCOMPY_CORE_CONN_QUEUE_H
+#pragma once
 
 #include "types/conn.h"
 
@@ -8,5 +7,3 @@
  * same resource (psc_work_kind_t). */
 void psc_conn_queue(psc_conn_t *conn, psc_req_t *req);
 void psc_conn_mark_busy(psc_conn_t *conn);
-
-#endif

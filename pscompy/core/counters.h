@@ -1,7 +1,6 @@
 /* The counters of the library, per connection and per worker. Python reads the
  * names from this list; tests check by them which protocol was used. */
-#ifndef PSCOMPY_CORE_COUNTERS_H
-#define PSCOMPY_CORE_COUNTERS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -103,5 +102,3 @@ typedef enum psc_counter {
 typedef struct psc_counters {
     uint64_t value[PSC_COUNTER_COUNT];
 } psc_counters_t;
-
-#endif

@@ -1,6 +1,5 @@
 /* Descriptors to sleep on: eventfds, and epoll sets. */
-#ifndef PSCOMPY_CORE_DESCRIPTOR_H
-#define PSCOMPY_CORE_DESCRIPTOR_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ void psc_descriptor_clear(int fd);
 /* Add a descriptor to an epoll set. Returns 0, or -1 with errno. ifaces: the
  * bits of its interfaces, which epoll_wait returns. */
 int psc_descriptor_watch(int set, int fd, uint32_t events, uint32_t ifaces);
-
-#endif

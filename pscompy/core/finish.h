@@ -1,7 +1,6 @@
 /* How a request ends. With the lock held. A request that fails while its memory
  * can still be accessed ends by memory/access.h. */
-#ifndef PSCOMPY_CORE_FINISH_H
-#define PSCOMPY_CORE_FINISH_H
+#pragma once
 
 #include "types/conn.h"
 
@@ -22,5 +21,3 @@ void psc_req_release(psc_req_t *req);
 /* Release the registration and the peer's key that the request has for this
  * lane. */
 void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane);
-
-#endif

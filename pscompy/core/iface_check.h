@@ -1,6 +1,5 @@
 /* Requirements that a transport must meet before the core opens it. */
-#ifndef PSCOMPY_CORE_IFACE_CHECK_H
-#define PSCOMPY_CORE_IFACE_CHECK_H
+#pragma once
 
 #include "pscompy/transport/transport.h"
 
@@ -12,5 +11,3 @@ psc_status_t psc_iface_check_ops(const psc_transport_ops_t *ops, char *reason);
  * limits. */
 psc_status_t psc_iface_check_attr(const psc_transport_ops_t *ops,
                                   const psc_iface_attr_t *attr, char *reason);
-
-#endif

@@ -1,8 +1,7 @@
 /* Copies between the memory of a layout and contiguous memory. `offset` counts
  * bytes of the message. Both functions return the number of bytes copied, less
  * than `len` if the layout ends. */
-#ifndef PSCOMPY_CORE_LAYOUT_H
-#define PSCOMPY_CORE_LAYOUT_H
+#pragma once
 
 #include "api.h"
 
@@ -18,5 +17,3 @@ static inline const psc_layout_t *psc_layout_of(const psc_iov_t *iov,
 {
     return n_iov == 2 && iov[1].base == PSC_LAYOUT_MARK ? iov[0].base : NULL;
 }
-
-#endif

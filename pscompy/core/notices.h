@@ -2,8 +2,7 @@
  * that have changed, whether interfaces hold sent messages back, and lines for
  * its log. With the worker's lock held; control.h has the functions that
  * read. */
-#ifndef PSCOMPY_CORE_NOTICES_H
-#define PSCOMPY_CORE_NOTICES_H
+#pragma once
 
 #include "control.h"
 #include "pscompy/transport/kit/list.h"
@@ -69,5 +68,3 @@ void psc_notices_ring(psc_notices_t *notices);
  * (psc_notices_t.n_holding); change is +1 or -1. */
 void psc_notices_hold(psc_notices_t *notices, int change);
 void psc_notices_log(const psc_notices_t *notices, int level, const char *line);
-
-#endif

@@ -1,6 +1,5 @@
 /* The pieces of a request's memory. */
-#ifndef PSCOMPY_CORE_PIECES_H
-#define PSCOMPY_CORE_PIECES_H
+#pragma once
 
 #include "pscompy/transport/kit/iov.h"
 
@@ -12,5 +11,3 @@ size_t psc_iov_write(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
  * `room`), and in *len_p the bytes that they cover. For a layout both are 0. */
 size_t psc_iov_slice(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
                      size_t *len_p, psc_iov_t *out, size_t room);
-
-#endif

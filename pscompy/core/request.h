@@ -1,8 +1,7 @@
 /* The requests of a worker: their pool, and the queue of those that are done.
  * Request ids are safe to send to a peer: an id that was released never
  * identifies a request again. With the lock held. */
-#ifndef PSCOMPY_CORE_REQUEST_H
-#define PSCOMPY_CORE_REQUEST_H
+#pragma once
 
 #include "completion.h"
 
@@ -50,5 +49,3 @@ psc_req_t *psc_req_at(const psc_requests_t *requests, uint32_t index);
 /* Returns the request with this id; NULL if the id does not identify a request
  * in use. */
 psc_req_t *psc_req_find(const psc_requests_t *requests, uint64_t id);
-
-#endif

@@ -1,8 +1,7 @@
 /* The core's calls to the protocols above it; there are no others. The
  * protocols fill in the table (proto/protocols.c), psc_worker_create registers
  * it, and the core calls it as worker->up. With the worker's lock held. */
-#ifndef PSCOMPY_CORE_UPWARD_H
-#define PSCOMPY_CORE_UPWARD_H
+#pragma once
 
 #include "types/conn.h"
 
@@ -70,5 +69,3 @@ struct psc_upward {
      * have queued without the lock. */
     void (*inbox_drain)(psc_worker_t *worker);
 };
-
-#endif

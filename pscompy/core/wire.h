@@ -2,8 +2,7 @@
  * headers. Little-endian, naturally aligned, at most PSC_AM_HEADER_MAX bytes.
  * Every header begins with `credit`: the cumulative number of eager bytes that
  * the sender of the header allows its peer to have sent (modulo 2^32). */
-#ifndef PSCOMPY_CORE_WIRE_H
-#define PSCOMPY_CORE_WIRE_H
+#pragma once
 
 #include <stdint.h>
 
@@ -169,5 +168,3 @@ typedef struct psc_wire_key {
 } psc_wire_key_t;
 
 #define PSC_LANES_MAX 4u
-
-#endif

@@ -1,7 +1,6 @@
 /* The lock of a worker, and its mail: work that other threads leave for the
  * lock's holder. */
-#ifndef PSCOMPY_CORE_WORKER_H
-#define PSCOMPY_CORE_WORKER_H
+#pragma once
 
 #include "types/worker.h"
 
@@ -27,5 +26,3 @@ void psc_worker_mail(psc_worker_t *worker);
         psc_status_t entered_ = psc_worker_enter(worker, flags);               \
         entered_ == PSC_OK ? psc_worker_left(worker, call) : entered_;         \
     })
-
-#endif

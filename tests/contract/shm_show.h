@@ -1,6 +1,5 @@
 /* A receive that y exposes to x, which checks itself. */
-#ifndef PSCOMPY_TESTS_CONTRACT_SHM_SHOW_H
-#define PSCOMPY_TESTS_CONTRACT_SHM_SHOW_H
+#pragma once
 
 #include "shm_cases.h"
 
@@ -45,5 +44,3 @@ static inline void shown_expose(ct_pair_t *pair, shown_t *shown, uint64_t bits)
     shown->taken = 0;
     shown->ours = ct_ops->expose(pair->y.ep, &shown->recv, bits) == PSC_OK;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The cases of tuples.c and tuple_threads.c, and what they share. */
-#ifndef PSCOMPY_TESTS_CORE_TUPLES_H
-#define PSCOMPY_TESTS_CORE_TUPLES_H
+#pragma once
 
 #include "harness.h"
 #include "pscompy/core/conn.h"
@@ -35,5 +34,3 @@ static inline void expect_ok(psc_result_t result, const void *in, size_t len,
     check(result.status == PSC_OK && result.nbytes == len &&
           filled(in, len, seed));
 }
-
-#endif

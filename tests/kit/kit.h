@@ -1,7 +1,6 @@
 /* Helpers for the tests of the contract's kit: random numbers from a given
  * seed, and checks that report their line. */
-#ifndef TESTS_KIT_H
-#define TESTS_KIT_H
+#pragma once
 
 #include <stdint.h>
 #include <stdio.h>
@@ -23,5 +22,3 @@ static inline uint32_t random_below(uint64_t *state, uint32_t bound)
     *state ^= *state >> 27;
     return (uint32_t)((*state * 2685821657736338717ull) >> 32) % bound;
 }
-
-#endif

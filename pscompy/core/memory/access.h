@@ -8,8 +8,7 @@
  *    is in flight is waited for (mem_revoke).
  *
  * Only then may the owner reuse the memory. */
-#ifndef PSCOMPY_CORE_MEMORY_ACCESS_H
-#define PSCOMPY_CORE_MEMORY_ACCESS_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -67,5 +66,3 @@ psc_status_t psc_access_lane_end(const psc_lane_t *lane);
 void psc_access_lane_ended(psc_lane_t *lane);
 /* Number of failed requests that a peer may still write to. */
 unsigned psc_access_count(const psc_worker_t *worker);
-
-#endif

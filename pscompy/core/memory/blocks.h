@@ -1,8 +1,7 @@
 /* Blocks of the pool: powers of two that are split when a shorter one is
  * needed, and joined again only when no free block is long enough. All
  * functions are called with the pool's lock held. */
-#ifndef PSCOMPY_CORE_MEMORY_BLOCKS_H
-#define PSCOMPY_CORE_MEMORY_BLOCKS_H
+#pragma once
 
 #include "segment.h"
 
@@ -56,5 +55,3 @@ psc_pool_block_t *psc_pool_find_free(psc_pool_t *pool, size_t nbytes);
  * are aligned to their length. */
 const psc_pool_block_t *psc_pool_block_at(const psc_segment_t *segment,
                                           size_t offset);
-
-#endif

@@ -7,8 +7,7 @@
  * Blocks and views may outlive the worker: the pool counts them and is freed
  * with the last. The pool has a lock of its own, held for a few instructions. A
  * slow path (add a segment, or give one up) takes the worker's lock first. */
-#ifndef PSCOMPY_CORE_MEMORY_POOL_H
-#define PSCOMPY_CORE_MEMORY_POOL_H
+#pragma once
 
 #include "blocks.h"
 
@@ -35,5 +34,3 @@ void psc_pool_unpin(psc_pool_t *pool, psc_block_t *block);
  * NULL if there is none. *offset_p is their offset in the segment. */
 psc_segment_t *psc_pool_find(psc_pool_t *pool, const void *base, size_t len,
                              uint64_t *offset_p);
-
-#endif

@@ -1,6 +1,5 @@
 /* Segments of a pool: sealed memory files, or pinned memory of a user. */
-#ifndef PSCOMPY_CORE_MEMORY_SEGMENT_H
-#define PSCOMPY_CORE_MEMORY_SEGMENT_H
+#pragma once
 
 #include "../types/worker.h"
 #include "pscompy/transport/kit/page.h"
@@ -44,5 +43,3 @@ psc_mem_t *psc_segment_mem(psc_segment_t *segment, psc_iface_slot_t *slot);
 void psc_segment_unregister(psc_segment_t *segment, psc_worker_t *worker);
 /* Create the pages of these bytes, as huge pages if possible. Any thread. */
 void psc_segment_warm(psc_segment_t *segment, size_t offset, size_t len);
-
-#endif

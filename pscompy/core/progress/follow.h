@@ -2,8 +2,7 @@
  * futex word of its own, on its stack, and is woken if a request that it waits
  * for has changed, or if it is the one that may take the poller's role (to poll
  * for all). With the worker's lock held; the rule is in sleep.h. */
-#ifndef PSCOMPY_CORE_PROGRESS_FOLLOW_H
-#define PSCOMPY_CORE_PROGRESS_FOLLOW_H
+#pragma once
 
 #include "../types/worker.h"
 
@@ -25,5 +24,3 @@ static inline bool psc_follower_woken(psc_follower_t *follower)
 {
     return atomic_load(&follower->woken);
 }
-
-#endif

@@ -1,11 +1,8 @@
 /* How often each interface is polled. */
-#ifndef PSCOMPY_CORE_PROGRESS_PACE_H
-#define PSCOMPY_CORE_PROGRESS_PACE_H
+#pragma once
 
 #include "../types/interfaces.h"
 
 /* Decide how often each interface is polled, and how many passes are made
  * between two clock reads. Called after a lane was added or removed. */
 void psc_interfaces_pace(psc_interfaces_t *interfaces, int64_t spin_ns);
-
-#endif

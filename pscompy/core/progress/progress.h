@@ -1,6 +1,5 @@
 /* Progress: one pass over the interfaces and the queued work. */
-#ifndef PSCOMPY_CORE_PROGRESS_PROGRESS_H
-#define PSCOMPY_CORE_PROGRESS_PROGRESS_H
+#pragma once
 
 #include "../types/worker.h"
 
@@ -15,5 +14,3 @@
  * psc_settle. */
 unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces);
 unsigned psc_worker_progress_locked(psc_worker_t *worker, psc_ifaces_t ifaces);
-
-#endif

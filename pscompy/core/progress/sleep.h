@@ -32,8 +32,7 @@
  *     and PSC_WAKE_EVENT, then looks at its request. Giving the role back rings
  *     it. While the holder is awake it looks again and again.
  * tests/core/wake_model.py tries all orders of these steps. */
-#ifndef PSCOMPY_CORE_PROGRESS_SLEEP_H
-#define PSCOMPY_CORE_PROGRESS_SLEEP_H
+#pragma once
 
 #include "../types/worker.h"
 
@@ -109,5 +108,3 @@ static inline void psc_settle(psc_worker_t *worker)
         (PSC_WAKE_SPENT | PSC_WAKE_POLLED))
         psc_sleepers_settle(worker);
 }
-
-#endif

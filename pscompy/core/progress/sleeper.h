@@ -1,7 +1,6 @@
 /* The sleeper functions of psc_api_t; control.h declares those of the control
  * thread. Each function takes the lock. */
-#ifndef PSCOMPY_CORE_PROGRESS_SLEEPER_H
-#define PSCOMPY_CORE_PROGRESS_SLEEPER_H
+#pragma once
 
 #include "../types/worker.h"
 
@@ -14,5 +13,3 @@ unsigned psc_sleeper_progress(psc_sleeper_t *sleeper);
 psc_status_t psc_sleeper_wait(psc_sleeper_t *sleeper, psc_request_t *request,
                               int64_t timeout_ns);
 psc_status_t psc_worker_arm(psc_worker_t *worker);
-
-#endif

@@ -1,6 +1,5 @@
 /* Spinning: how long it pays to poll before sleeping. */
-#ifndef PSCOMPY_CORE_PROGRESS_SPIN_H
-#define PSCOMPY_CORE_PROGRESS_SPIN_H
+#pragma once
 
 #include "../types/worker.h"
 
@@ -30,5 +29,3 @@ unsigned psc_spin_limit(psc_worker_t *worker, unsigned passes);
 bool psc_spin_held(psc_worker_t *worker, unsigned passes);
 /* Call after these passes, with whether they have found the awaited event. */
 void psc_spin_held_end(psc_worker_t *worker, unsigned passes, bool found);
-
-#endif

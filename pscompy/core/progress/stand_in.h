@@ -6,8 +6,7 @@
  * whether that is still so; while that thread sleeps on the fabrics it stands
  * by until the role is free. Otherwise it sleeps on the fabrics and polls them,
  * as a sleeper (sleep.h) that is rung when another thread takes the role. */
-#ifndef PSCOMPY_CORE_PROGRESS_STAND_IN_H
-#define PSCOMPY_CORE_PROGRESS_STAND_IN_H
+#pragma once
 
 #include "../types/worker.h"
 
@@ -30,5 +29,3 @@ struct psc_stand_in {
  * also returns if completion_poll or message_poll has something that no other
  * thread takes. */
 void psc_stand_in(psc_stand_in_t *self);
-
-#endif

@@ -1,6 +1,5 @@
 /* Blocking until requests have ended: wait and linger of psc_api_t. */
-#ifndef PSCOMPY_CORE_PROGRESS_WAIT_H
-#define PSCOMPY_CORE_PROGRESS_WAIT_H
+#pragma once
 
 #include "../types/worker.h"
 
@@ -8,5 +7,3 @@ bool psc_wait_linger(psc_worker_t *worker, psc_request_t *request, int64_t ns);
 psc_status_t psc_wait_requests(psc_worker_t *worker,
                                psc_request_t *const *requests, size_t n,
                                psc_wait_mode_t mode, int64_t timeout_ns);
-
-#endif

@@ -5,8 +5,7 @@
  * been polled count against the bound of unexpected messages. Beyond the bound
  * credit is withheld, and an announced message is fetched later (am_offer.h),
  * unless no message is unpolled. */
-#ifndef PSCOMPY_CORE_PROTO_AM_H
-#define PSCOMPY_CORE_PROTO_AM_H
+#pragma once
 
 #include "am_node.h"
 
@@ -40,5 +39,3 @@ psc_status_t psc_am_begin(psc_lane_t *lane, uint32_t id, uint16_t header_len,
 void psc_am_end(psc_lane_t *lane);
 void psc_am_abort(psc_lane_t *lane);
 void psc_am_handlers_destroy(psc_worker_t *worker);
-
-#endif

@@ -1,7 +1,6 @@
 /* The memory of active messages that are queued, being received, or being sent;
  * am.c and am_post.c share it. */
-#ifndef PSCOMPY_CORE_PROTO_AM_NODE_H
-#define PSCOMPY_CORE_PROTO_AM_NODE_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -32,5 +31,3 @@ am_node_t *psc_am_node_fill(am_node_t *node, psc_conn_t *conn, uint32_t id,
                             size_t header_len, uint64_t len);
 /* Free the nodes kept for reuse; later ones are not kept any more. */
 void psc_am_idle_destroy(psc_am_idle_t *idle);
-
-#endif

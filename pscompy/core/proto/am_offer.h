@@ -1,7 +1,6 @@
 /* Active messages that are announced, and wait while other messages that have
  * not been polled take the memory for them (psc_room_t). */
-#ifndef PSCOMPY_CORE_PROTO_AM_OFFER_H
-#define PSCOMPY_CORE_PROTO_AM_OFFER_H
+#pragma once
 
 #include "am.h"
 #include "rndv.h"
@@ -16,5 +15,3 @@ void psc_am_message_free(psc_message_t *message);
 /* Free the announced messages that wait, of a connection that has ended. */
 void psc_am_conn_ended(psc_conn_t *conn);
 void psc_am_worker_destroy(psc_worker_t *worker);
-
-#endif

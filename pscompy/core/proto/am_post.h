@@ -1,6 +1,5 @@
 /* Active messages from handlers and other threads. */
-#ifndef PSCOMPY_CORE_PROTO_AM_POST_H
-#define PSCOMPY_CORE_PROTO_AM_POST_H
+#pragma once
 
 #include "am.h"
 
@@ -10,5 +9,3 @@ psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
                          size_t header_len, const void *payload, size_t len);
 /* Send the messages that am_post has queued. With the lock held. */
 void psc_am_inbox_drain(psc_worker_t *worker);
-
-#endif

@@ -8,8 +8,7 @@
  * request gets one buffer after the other; without keys, or if a key cannot be
  * used here, it asks for fragments of all buffers as if they were one
  * message. */
-#ifndef PSCOMPY_CORE_PROTO_BUNDLE_H
-#define PSCOMPY_CORE_PROTO_BUNDLE_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -20,5 +19,3 @@ psc_status_t psc_bundle_offer(psc_conn_t *conn, const psc_send_args_t *args,
 psc_status_t psc_bundle_fetch(psc_conn_t *conn, const psc_send_args_t *args,
                               const uint8_t *packed, size_t len,
                               psc_request_t **request_p);
-
-#endif

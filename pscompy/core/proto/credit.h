@@ -12,8 +12,7 @@
  * same again, or 256 KiB per connection. Active messages that have not been
  * polled count as unexpected; see am.h.
  * Control messages need no credit. */
-#ifndef PSCOMPY_CORE_PROTO_CREDIT_H
-#define PSCOMPY_CORE_PROTO_CREDIT_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -41,5 +40,3 @@ void psc_credit_return(psc_conn_t *conn, uint32_t cost);
 psc_status_t psc_credit_send(psc_conn_t *conn, psc_wire_id_t id, void *header,
                              uint8_t header_len, const void *payload,
                              size_t len);
-
-#endif

@@ -1,7 +1,6 @@
 /* Eager: the message is sent at once, in one piece, copied or directly from the
  * user's buffer, as the transport prefers. */
-#ifndef PSCOMPY_CORE_PROTO_EAGER_H
-#define PSCOMPY_CORE_PROTO_EAGER_H
+#pragma once
 
 #include "credit.h"
 #include "match.h"
@@ -47,5 +46,3 @@ void psc_eager_finish(psc_req_t *req, psc_unexp_t *unexp);
  * and free the message's record. */
 psc_status_t psc_eager_deliver(psc_unexp_t *unexp, const psc_iov_t *iov,
                                size_t n_iov, psc_result_t *result_p);
-
-#endif

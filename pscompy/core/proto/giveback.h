@@ -13,8 +13,7 @@
  *
  * Bytes for which the original receive had no room are lost: the message is
  * given back truncated. */
-#ifndef PSCOMPY_CORE_PROTO_GIVEBACK_H
-#define PSCOMPY_CORE_PROTO_GIVEBACK_H
+#pragma once
 
 #include "match.h"
 
@@ -31,5 +30,3 @@ psc_status_t psc_giveback_message(psc_worker_t *worker, uint32_t context,
 /* The connection has ended: free the records of messages that are still
  * arriving. */
 void psc_giveback_conn_ended(psc_conn_t *conn);
-
-#endif

@@ -11,8 +11,7 @@
  * copies of the views that are still held (psc_map_t.keep), so that they keep
  * their contents. A lent message that is received into a buffer is an ordinary
  * rendezvous. */
-#ifndef PSCOMPY_CORE_PROTO_LEND_H
-#define PSCOMPY_CORE_PROTO_LEND_H
+#pragma once
 
 #include "match.h"
 
@@ -44,5 +43,3 @@ void psc_lend_conn_closing(psc_conn_t *conn);
 void psc_lend_end(psc_req_t *req);
 void psc_lend_conn_ended(psc_conn_t *conn);
 void psc_lend_worker_destroy(psc_worker_t *worker);
-
-#endif

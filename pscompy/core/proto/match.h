@@ -11,8 +11,7 @@
  * candidates. A message without a receive stands in two lists: its source's,
  * and the context's, in order of arrival. In each list a tag finds the first
  * entry that fits in constant time (match_list.h). */
-#ifndef PSCOMPY_PROTO_MATCH_H
-#define PSCOMPY_PROTO_MATCH_H
+#pragma once
 
 #include "match_queue.h"
 #include "unexpected.h"
@@ -53,5 +52,3 @@ void psc_match_conn_destroy(psc_conn_t *conn);
 /* End the receives and probes that name this connection as their source, except
  * those that the fabric matches. */
 void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status);
-
-#endif

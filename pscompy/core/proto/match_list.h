@@ -7,8 +7,7 @@
  * 1980), so no operation has to move all entries, and the memory follows their
  * number. The hash has a random seed, because peers choose the tags of their
  * messages. If memory is short, searches are slower. */
-#ifndef PSCOMPY_PROTO_MATCH_LIST_H
-#define PSCOMPY_PROTO_MATCH_LIST_H
+#pragma once
 
 #include <stdint.h>
 
@@ -71,5 +70,3 @@ static inline void psc_match_list_remove(psc_match_list_t *list,
         psc_match_index_remove(list, link);
     psc_list_remove(link);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The queues that matching works on, and the records of messages in them: per
  * context, and per connection and context. match.h has the rules. */
-#ifndef PSCOMPY_PROTO_MATCH_QUEUE_H
-#define PSCOMPY_PROTO_MATCH_QUEUE_H
+#pragma once
 
 #include "../types/conn.h"
 #include "match_list.h"
@@ -84,5 +83,3 @@ psc_match_lists_t *psc_match_lists(psc_worker_t *worker, psc_conn_t *source,
 /* Free a queue without messages. */
 void psc_match_queue_free(psc_match_queue_t *queue);
 void psc_match_contexts_free(psc_worker_t *worker);
-
-#endif

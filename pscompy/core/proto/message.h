@@ -1,7 +1,6 @@
 /* The operations on messages: send, receive, probe, cancel. Called with the
  * worker's lock held; api_message.c takes it. */
-#ifndef PSCOMPY_CORE_PROTO_MESSAGE_H
-#define PSCOMPY_CORE_PROTO_MESSAGE_H
+#pragma once
 
 #include "eager.h"
 
@@ -38,5 +37,3 @@ psc_status_t psc_message_cancel(psc_req_t *req);
  * to a receive that waits for it. Returns PSC_ERR_NO_MEMORY if the message was
  * lost. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp);
-
-#endif

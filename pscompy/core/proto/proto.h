@@ -1,7 +1,6 @@
 /* The two tables of the protocols: the function for each arriving active
  * message, and the function that advances a request from each stage. */
-#ifndef PSCOMPY_CORE_PROTO_PROTO_H
-#define PSCOMPY_CORE_PROTO_PROTO_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -12,5 +11,3 @@ void psc_proto_begin(psc_lane_t *lane, const void *header, psc_dest_t *dest);
 psc_status_t psc_proto_end(psc_lane_t *lane);
 /* The lane failed between begin and end: drop the payload that was arriving. */
 void psc_proto_abort(psc_lane_t *lane);
-
-#endif

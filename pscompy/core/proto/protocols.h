@@ -1,6 +1,5 @@
 /* The protocols as one object, for the worker that registers and ends them. */
-#ifndef PSCOMPY_CORE_PROTO_PROTOCOLS_H
-#define PSCOMPY_CORE_PROTO_PROTOCOLS_H
+#pragma once
 
 #include "../upward.h"
 
@@ -11,5 +10,3 @@ void psc_protocols_init(psc_worker_t *worker);
  * psc_protocols_destroy afterwards. */
 void psc_protocols_stop(psc_worker_t *worker);
 void psc_protocols_destroy(psc_worker_t *worker);
-
-#endif

@@ -1,8 +1,7 @@
 /* The times of long messages as they arrive. The cost model's estimates are
  * measured by a process alone; how far the peer's core is, and whether a
  * message is still in the peer's cache, only shows in these times. */
-#ifndef PSCOMPY_CORE_PROTO_RATES_H
-#define PSCOMPY_CORE_PROTO_RATES_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -16,5 +15,3 @@ int64_t psc_rates_begin_get(psc_conn_t *conn, uint64_t len);
  * when it began to arrive. */
 void psc_rates_end_copy(psc_conn_t *conn, uint64_t len, int64_t began);
 void psc_rates_end_get(psc_conn_t *conn, uint64_t len, int64_t began);
-
-#endif

@@ -1,7 +1,6 @@
 /* Regions: memory that peers may put to and get from, and the packed keys by
  * which they name it. */
-#ifndef PSCOMPY_CORE_PROTO_REGION_H
-#define PSCOMPY_CORE_PROTO_REGION_H
+#pragma once
 
 #include "../memory/access.h"
 #include "pscompy/transport/kit/siphash.h"
@@ -55,5 +54,3 @@ psc_region_t *psc_region_find(psc_worker_t *worker, const psc_wire_rma_t *wire);
  * regions that a peer is still writing into. */
 unsigned psc_regions_revoke(psc_worker_t *worker);
 void psc_regions_destroy(psc_worker_t *worker);
-
-#endif

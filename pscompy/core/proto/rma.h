@@ -5,8 +5,7 @@
  * RTR, and the target confirms with FIN when the data is in place. A get by
  * messages asks the target for FRAGs. The target finds its region by id and
  * nonce and checks every access against its bounds. */
-#ifndef PSCOMPY_CORE_PROTO_RMA_H
-#define PSCOMPY_CORE_PROTO_RMA_H
+#pragma once
 
 #include "region.h"
 
@@ -26,5 +25,3 @@ psc_status_t psc_rma_send_request(psc_req_t *req);
 psc_status_t psc_rma_direct(psc_req_t *req);
 /* Serve the RMA_PUT or RMA_GET of a peer. */
 psc_status_t psc_rma_arrived(psc_lane_t *lane, const psc_am_t *am);
-
-#endif

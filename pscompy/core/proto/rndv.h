@@ -11,8 +11,7 @@
  * abilities of both sides. Each file advances the stages of its own scheme.
  * Shared functions are here, the keys in rndv_keys.c, the RTS in rndv_rts.c,
  * the FIN in rndv_fin.c. */
-#ifndef PSCOMPY_CORE_PROTO_RNDV_H
-#define PSCOMPY_CORE_PROTO_RNDV_H
+#pragma once
 
 #include "match.h"
 
@@ -71,5 +70,3 @@ void psc_rndv_received(psc_req_t *req);
 /* Completion function of the operations that move data (puts, gets and
  * FRAGs). */
 void psc_rndv_comp(psc_comp_t *comp, psc_status_t status);
-
-#endif

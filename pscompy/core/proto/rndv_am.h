@@ -1,6 +1,5 @@
 /* FRAG, the rendezvous by active messages; see rndv.h. */
-#ifndef PSCOMPY_CORE_PROTO_RNDV_AM_H
-#define PSCOMPY_CORE_PROTO_RNDV_AM_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -12,5 +11,3 @@ psc_status_t psc_rndv_frag_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_rndv_frag_begin(psc_lane_t *lane, const psc_wire_frag_t *wire,
                                  uint64_t len, psc_dest_t *dest);
 void psc_rndv_frag_end(psc_lane_t *lane);
-
-#endif

@@ -1,6 +1,5 @@
 /* RPUT and RGET, the rendezvous by put and by get; see rndv.h. */
-#ifndef PSCOMPY_CORE_PROTO_RNDV_DIRECT_H
-#define PSCOMPY_CORE_PROTO_RNDV_DIRECT_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -16,5 +15,3 @@ psc_status_t psc_rndv_get(psc_req_t *req);
  * have ended. The key was checked before it was unpacked, so a transport that
  * finds it invalid says that the owner has closed the region. */
 psc_status_t psc_rndv_one_sided_result(const psc_req_t *req);
-
-#endif

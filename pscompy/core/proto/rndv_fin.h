@@ -1,6 +1,5 @@
 /* FIN, the message that ends a rendezvous; see rndv.h. */
-#ifndef PSCOMPY_CORE_PROTO_RNDV_FIN_H
-#define PSCOMPY_CORE_PROTO_RNDV_FIN_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -10,5 +9,3 @@ psc_status_t psc_rndv_send_fin(psc_req_t *req);
  * was ended. */
 bool psc_rndv_send_fins(psc_conn_t *conn);
 psc_status_t psc_rndv_fin_arrived(psc_lane_t *lane, const psc_am_t *am);
-
-#endif

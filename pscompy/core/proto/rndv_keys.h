@@ -1,7 +1,6 @@
 /* The keys by which a peer gets or puts the data of a rendezvous, and the
  * registrations that they stand for. */
-#ifndef PSCOMPY_CORE_PROTO_RNDV_KEYS_H
-#define PSCOMPY_CORE_PROTO_RNDV_KEYS_H
+#pragma once
 
 #include "../memory/segment.h"
 
@@ -53,5 +52,3 @@ psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
 /* Register the local buffer with each lane that has a key of the peer and needs
  * the registration for its own operations. */
 psc_status_t psc_rndv_register_local(const psc_keyed_t *keyed);
-
-#endif

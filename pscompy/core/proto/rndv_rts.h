@@ -1,7 +1,6 @@
 /* RTS: the start of a rendezvous on either side; see rndv.h. A message that a
  * fabric matches may be sent without an RTS; see tag.h. */
-#ifndef PSCOMPY_CORE_PROTO_RNDV_RTS_H
-#define PSCOMPY_CORE_PROTO_RNDV_RTS_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -12,5 +11,3 @@ psc_status_t psc_rndv_send_rts(psc_req_t *req);
  * the mark (tag.h), has met no posted receive. */
 psc_status_t psc_rndv_send_late(psc_req_t *req);
 psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am);
-
-#endif

@@ -25,8 +25,7 @@
  *
  * tests/proto/test_tuple_model.py tries these rules, and what happens without
  * each of them. */
-#ifndef PSCOMPY_PROTO_TUPLE_H
-#define PSCOMPY_PROTO_TUPLE_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -148,5 +147,3 @@ static inline psc_req_t *psc_tuple_req(psc_exposed_t *shown)
 /* Look for a receive that the peer exposes, and claim it for this message.
  * Returns PSC_ERR_UNSUPPORTED if the message must be sent otherwise. */
 psc_status_t psc_tuple_send(psc_req_t *req);
-
-#endif

@@ -1,8 +1,7 @@
 /* Messages that arrived before their receives: their records, and the receives
  * that get them while they are arriving. match.h decides which receive that
  * is. */
-#ifndef PSCOMPY_PROTO_UNEXPECTED_H
-#define PSCOMPY_PROTO_UNEXPECTED_H
+#pragma once
 
 #include "match_queue.h"
 
@@ -29,5 +28,3 @@ void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp);
 void psc_unexp_claim(psc_req_t *req, psc_unexp_t *unexp);
 /* Detach a receive that ends from the message that it has claimed, if any. */
 void psc_unexp_unclaim(psc_req_t *req);
-
-#endif

@@ -1,8 +1,7 @@
 /* The state of a worker's active messages: the handlers, the messages that have
  * arrived and wait to be polled, and those that other threads have posted.
  * proto/am*.c use it. */
-#ifndef PSCOMPY_CORE_TYPES_AM_H
-#define PSCOMPY_CORE_TYPES_AM_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -33,5 +32,3 @@ typedef struct psc_am_state {
     _Atomic(struct am_node *) inbox;
     psc_am_idle_t idle;
 } psc_am_state_t;
-
-#endif

@@ -1,6 +1,5 @@
 /* A connection to one peer, over one or more lanes. */
-#ifndef PSCOMPY_CORE_TYPES_CONN_H
-#define PSCOMPY_CORE_TYPES_CONN_H
+#pragma once
 
 #include "lane.h"
 #include "work.h"
@@ -155,5 +154,3 @@ static inline bool psc_conn_ended(const psc_conn_t *conn)
 {
     return conn->state == PSC_CONN_CLOSED || conn->state == PSC_CONN_FAILED;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* The requests, lanes and connections of a worker that are ending: a pass of
  * progress frees each as soon as no peer and no lane needs it. */
-#ifndef PSCOMPY_CORE_TYPES_ENDS_H
-#define PSCOMPY_CORE_TYPES_ENDS_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -37,5 +36,3 @@ static inline void psc_ends_update(psc_ends_t *ends)
                 !psc_list_empty(&ends->retiring) ||
                 !psc_list_empty(&ends->doomed);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Flow control of eager messages as pure arithmetic; proto/credit.h describes
  * it. All counts of a psc_flow_t are cumulative bytes modulo 2^32. */
-#ifndef PSCOMPY_CORE_TYPES_FLOW_H
-#define PSCOMPY_CORE_TYPES_FLOW_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -117,5 +116,3 @@ static inline bool psc_flow_return(psc_flow_t *flow, uint32_t cost,
         return false;
     return flow->due = true;
 }
-
-#endif

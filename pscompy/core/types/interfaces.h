@@ -1,7 +1,6 @@
 /* The interfaces of a worker: its open transports. iface.c opens and closes
  * them, progress/pace.c decides how often each is polled. */
-#ifndef PSCOMPY_CORE_TYPES_INTERFACES_H
-#define PSCOMPY_CORE_TYPES_INTERFACES_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -55,5 +54,3 @@ static inline psc_ifaces_t psc_iface_bit(const psc_iface_slot_t *slot)
 {
     return (psc_ifaces_t){1u << slot->index};
 }
-
-#endif

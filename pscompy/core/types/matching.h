@@ -1,7 +1,6 @@
 /* The state of a worker's matching besides the queues of each connection;
  * proto/match.h describes it. */
-#ifndef PSCOMPY_CORE_TYPES_MATCHING_H
-#define PSCOMPY_CORE_TYPES_MATCHING_H
+#pragma once
 
 #include <stdint.h>
 
@@ -21,5 +20,3 @@ static inline void psc_matching_init(psc_matching_t *matching)
         psc_list_init(&matching->contexts[i]);
     matching->clock = 0;
 }
-
-#endif

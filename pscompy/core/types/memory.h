@@ -1,7 +1,6 @@
 /* The memory of a worker that peers reach: regions that they put to and get
  * from (proto/region.c), and the pool whose pages are lent (memory/pool.c). */
-#ifndef PSCOMPY_CORE_TYPES_MEMORY_H
-#define PSCOMPY_CORE_TYPES_MEMORY_H
+#pragma once
 
 #include "../control.h"
 #include "pscompy/transport/kit/list.h"
@@ -16,5 +15,3 @@ typedef struct psc_memory {
      * (psc_lend_drain) */
     _Atomic(struct psc_loan *) returned;
 } psc_memory_t;
-
-#endif

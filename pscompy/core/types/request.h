@@ -1,6 +1,5 @@
 /* A request: one posted operation. request.h has the pool of them. */
-#ifndef PSCOMPY_CORE_TYPES_REQUEST_H
-#define PSCOMPY_CORE_TYPES_REQUEST_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -264,5 +263,3 @@ static inline bool psc_req_has_room(const psc_req_t *req, uint64_t len)
     return !(req->head.flags & PSC_FLAG_NO_BUFFER) ||
            (req->n_iov && len <= req->total);
 }
-
-#endif

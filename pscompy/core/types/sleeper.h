@@ -1,7 +1,6 @@
 /* A sleeper (what a thread sleeps on), and the worker's state of its sleepers.
  * progress/sleep.h has the rule by which they are woken. */
-#ifndef PSCOMPY_CORE_TYPES_SLEEPER_H
-#define PSCOMPY_CORE_TYPES_SLEEPER_H
+#pragma once
 
 #include <stdatomic.h>
 
@@ -80,5 +79,3 @@ typedef struct psc_wait_state {
     psc_sleeper_t poller, control;
     psc_sleeper_t *outside; /* sleeper of psc_worker_fd, created on first use */
 } psc_wait_state_t;
-
-#endif

@@ -1,7 +1,6 @@
 /* A connection's queued work. conn_queue.h adds to it, conn_flush.h sends
  * it. */
-#ifndef PSCOMPY_CORE_TYPES_WORK_H
-#define PSCOMPY_CORE_TYPES_WORK_H
+#pragma once
 
 #include "request.h"
 
@@ -56,5 +55,3 @@ static inline bool psc_work_empty(const psc_work_t *work)
         empty &= psc_list_empty(&work->queues[i]);
     return empty;
 }
-
-#endif

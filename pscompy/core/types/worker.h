@@ -1,6 +1,5 @@
 /* A worker: all state that one lock guards. */
-#ifndef PSCOMPY_CORE_TYPES_WORKER_H
-#define PSCOMPY_CORE_TYPES_WORKER_H
+#pragma once
 
 #include "../counters.h"
 #include "../notices.h"
@@ -51,5 +50,3 @@ struct psc_worker {
     /* counters of all connections that are not up yet */
     psc_counters_t unowned;
 };
-
-#endif
