@@ -10,7 +10,6 @@
 
 #include "args.h"
 #include "completion.h"
-#include "waiting.h"
 
 #define AWAIT_LINGER_NS 20000
 #define AWAIT_TURN_NS 500000

@@ -4,7 +4,6 @@
 
 #include "completion.h"
 #include "connection.h"
-#include "errors.h"
 #include "message.h"
 #include "result.h"
 #include "start.h"

@@ -3,7 +3,6 @@
  * own; each interface is used by one thread only. */
 #include <poll.h>
 #include <pthread.h>
-#include <stdatomic.h>
 
 #include "harness.h"
 

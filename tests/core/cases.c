@@ -2,7 +2,6 @@
 #include <pthread.h>
 
 #include "harness.h"
-#include "hostile.h"
 
 void harness_setting(char *argument);
 uint64_t harness_number(const char *name);

@@ -1,7 +1,5 @@
 /* Long messages over several lanes, as fragments, gets or puts. */
 #include "harness.h"
-#include "pscompy/core/conn.h"
-#include "pscompy/core/lane.h"
 #include "pscompy/core/proto/stripe.h"
 #include "pscompy/core/worker.h"
 

@@ -1,7 +1,6 @@
 /* Memory that is taken back while peers access it: no byte is written or read
  * afterwards. AddressSanitizer watches memory that a test case frees. */
 #include "harness.h"
-#include "hostile.h"
 #include "pscompy/core/conn_flush.h"
 #include "pscompy/core/lane_upcalls.h"
 #include "pscompy/core/memory/access.h"

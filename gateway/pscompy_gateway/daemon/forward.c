@@ -3,7 +3,6 @@
 #include "hub.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define SERVE_NS                                                               \
     100000000 /* ns of the longest wait before `stopping` is read again */

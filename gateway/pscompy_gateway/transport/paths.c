@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A short packet takes the home path of its endpoint, unless that path has at
  * least HOME_EXTRA more bytes in flight than another one. When a home is

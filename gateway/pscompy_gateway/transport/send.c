@@ -4,7 +4,6 @@
  * ones stay in the caller's buffers until the peer has them. */
 #include "agent.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

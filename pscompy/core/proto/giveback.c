@@ -6,7 +6,6 @@
 #include "../memory/access.h"
 #include "credit.h"
 #include "eager.h"
-#include "match.h"
 #include "message.h"
 
 /* ---- the record that gets a copy of the message ---- */

@@ -12,7 +12,6 @@
 #include "../request.h"
 #include "../worker.h"
 #include "credit.h"
-#include "match.h"
 #include "rndv.h"
 
 /* How many segments of one peer may stay mapped while no view uses them. */

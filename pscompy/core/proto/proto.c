@@ -10,7 +10,6 @@
 #include "credit.h"
 #include "eager.h"
 #include "lend.h"
-#include "match.h"
 #include "message.h"
 #include "rail.h"
 #include "replay.h"

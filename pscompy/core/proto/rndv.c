@@ -9,7 +9,6 @@
 #include "../memory/pool.h"
 #include "../request.h"
 #include "credit.h"
-#include "match.h"
 #include "rndv_keys.h"
 #include "tuple.h"
 

@@ -8,7 +8,6 @@
  * kernel shows page frames only to processes with CAP_SYS_ADMIN; in other
  * processes nothing can be proved, and no registration is kept. */
 #include <fcntl.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cache.h"

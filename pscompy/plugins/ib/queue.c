@@ -2,7 +2,6 @@
  * are posted to it. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include "driver.h"

@@ -1,6 +1,5 @@
 /* Receiving: every message that arrives at the eager portal table entry begins
  * with a psc_head_t. */
-#include <string.h>
 
 #include "portals.h"
 

@@ -8,7 +8,6 @@
 #include "backlog.h"
 #include "failure.h"
 #include "receive.h"
-#include "send.h"
 #include "tag.h"
 
 /* lowest bit of the word in a driver message's header data: set in the answer

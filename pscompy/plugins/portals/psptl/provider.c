@@ -2,7 +2,6 @@
 #include "provider.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 

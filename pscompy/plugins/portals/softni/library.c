@@ -2,7 +2,6 @@
  * NIs that are opened later. Opening an interface that is open with the same
  * options returns the same NI. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "nic.h"
 

@@ -1,6 +1,4 @@
 /* Event queues: creating and freeing them, posting and taking events. */
-#include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 
 #include "nic.h"

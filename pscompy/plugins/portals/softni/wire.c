@@ -2,7 +2,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/errqueue.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "nic.h"
