@@ -32,8 +32,7 @@ static PySendResult ended_send(psb_ended_t *self, PyObject *unused,
     (void)unused;
     if (self->turn) {
         self->turn = false;
-        Py_INCREF(Py_None);
-        *result_p = Py_None;
+        *result_p = Py_NewRef(Py_None);
         return PYGEN_NEXT;
     }
     *result_p = psb_request_result(self->request);
@@ -75,10 +74,8 @@ static void ended_give_back(psb_ended_t *self)
 static PyObject *ended_throw(psb_ended_t *self, PyObject *const *args,
                              Py_ssize_t n_args)
 {
-    if (n_args < 1 || n_args > 3) {
-        PyErr_SetString(PyExc_TypeError, "throw() takes an exception");
-        return NULL;
-    }
+    if (n_args < 1 || n_args > 3)
+        return PyErr_Format(PyExc_TypeError, "throw() takes an exception");
     ended_give_back(self);
     if (PyExceptionInstance_Check(args[0]))
         PyErr_SetObject((PyObject *)Py_TYPE(args[0]), args[0]);

@@ -123,8 +123,7 @@ static PyObject *comm_connection(psb_communicator_t *self, PyObject *rank)
 
     if (comm_address(self, rank, &call) < 0)
         return NULL;
-    Py_INCREF(call.connection);
-    return (PyObject *)call.connection;
+    return Py_NewRef(call.connection);
 }
 
 /* ---- messages ---- */
@@ -209,10 +208,8 @@ static PyObject *comm_bind(psb_communicator_t *self, PyTypeObject *type,
         psb_arg_u64(given[1], "size", INT32_MAX, &size) < 0 ||
         psb_arg_u64(given[2], "context", UINT16_MAX, &context) < 0)
         return NULL;
-    if (!Py_IS_TYPE(given[0], state->worker_type)) {
-        PyErr_SetString(PyExc_TypeError, "_bind() needs a Worker");
-        return NULL;
-    }
+    if (!Py_IS_TYPE(given[0], state->worker_type))
+        return PyErr_Format(PyExc_TypeError, "_bind() needs a Worker");
     comm_forget_peers(self);
     self->peers = PyMem_Calloc(size ? size : 1, sizeof *self->peers);
     if (!self->peers)

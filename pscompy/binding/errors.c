@@ -121,11 +121,9 @@ PyObject *psb_default_exception(psb_state_t *state, PyObject *const *args,
     uint64_t nbytes = 0;
     long status;
 
-    if (n_args != 2) {
-        PyErr_SetString(PyExc_TypeError,
-                        "_exception() takes a status and a length");
-        return NULL;
-    }
+    if (n_args != 2)
+        return PyErr_Format(PyExc_TypeError,
+                            "_exception() takes a status and a length");
     status = PyLong_AsLong(args[0]);
     if ((status == -1 && PyErr_Occurred()) ||
         psb_arg_u64(args[1], "nbytes", UINT64_MAX, &nbytes) < 0)

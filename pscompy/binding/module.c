@@ -58,12 +58,10 @@ static PyObject *module_bind(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "KO!:bind", &address, &PyType_Type,
                           &status_type))
         return NULL;
-    if (!PyType_IsSubtype(status_type, &PyTuple_Type) || !address) {
-        PyErr_SetString(PyExc_TypeError,
-                        "bind() takes the address of a psc_api_t and a "
-                        "named tuple's type");
-        return NULL;
-    }
+    if (!PyType_IsSubtype(status_type, &PyTuple_Type) || !address)
+        return PyErr_Format(PyExc_TypeError,
+                            "bind() takes the address of a psc_api_t and a "
+                            "named tuple's type");
     api = (const psc_api_t *)(uintptr_t)address;
     if (module_check_abi(api) < 0 || module_publish(api) < 0)
         return NULL;
@@ -127,11 +125,9 @@ static PyObject *module_restore(PyObject *module, PyObject *const *args,
                                 Py_ssize_t n_args)
 {
     (void)module;
-    if (n_args != 3 && n_args != 4) {
-        PyErr_SetString(PyExc_TypeError,
-                        "restore() takes numbers, type, shape and order");
-        return NULL;
-    }
+    if (n_args != 3 && n_args != 4)
+        return PyErr_Format(PyExc_TypeError,
+                            "restore() takes numbers, type, shape and order");
     return psb_array_restore(args[0], args[1], args[2],
                              n_args > 3 ? args[3] : NULL);
 }

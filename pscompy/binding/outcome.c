@@ -2,9 +2,7 @@
  * futures. */
 #include "outcome.h"
 
-#include "args.h"
-#include "timeout.h"
-#include "waiting.h"
+#include "errors.h"
 
 PyObject *psb_request_done(psb_request_t *self, PyObject *unused)
 {
@@ -37,9 +35,7 @@ PyObject *psb_request_cancelled(psb_request_t *self, PyObject *unused)
     return cancelled < 0 ? NULL : PyBool_FromLong(cancelled);
 }
 
-/* Returns the error of a completed request, or None if it has succeeded. Raises
- * Cancelled if it was cancelled. */
-static PyObject *request_error(psb_request_t *self)
+PyObject *psb_request_error(psb_request_t *self)
 {
     int cancelled = request_was_cancelled(self);
     PyObject *error = self->op.failed ? self->outcome : Py_None;
@@ -49,28 +45,7 @@ static PyObject *request_error(psb_request_t *self)
     if (cancelled)
         return psb_request_result(self);
     psb_request_mark_seen(self);
-    Py_INCREF(error);
-    return error;
-}
-
-PyObject *psb_request_exception(psb_request_t *self, PyObject *const *args,
-                                Py_ssize_t n_args, PyObject *kwnames)
-{
-    static const psb_signature_t signature = {"exception", 0, 1, {"timeout"}};
-    int64_t deadline = PSC_FOREVER;
-    PyObject *given[1];
-
-    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        psb_arg_deadline(given[0], &deadline) < 0)
-        return NULL;
-    switch (psb_request_wait(self, deadline)) {
-    case PSB_DONE:
-        return request_error(self);
-    case PSB_TIMEOUT:
-        return psb_raise_timeout(&self->op, given[0], (PyObject *)self);
-    default:
-        return NULL;
-    }
+    return Py_NewRef(error);
 }
 
 /* ---- call-backs ---- */
@@ -124,10 +99,8 @@ PyObject *psb_request_add_done_callback(psb_request_t *self, PyObject *fn)
 {
     PyObject *callback, *added;
 
-    if (!PyCallable_Check(fn)) {
-        PyErr_SetString(PyExc_TypeError, "the call-back must be callable");
-        return NULL;
-    }
+    if (!PyCallable_Check(fn))
+        return PyErr_Format(PyExc_TypeError, "the call-back must be callable");
     if (psb_request_advance(self))
         return psb_request_on_done(self, fn);
     callback = request_callback(self, fn);

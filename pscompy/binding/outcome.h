@@ -5,8 +5,9 @@
 
 PyObject *psb_request_done(psb_request_t *self, PyObject *unused);
 PyObject *psb_request_cancelled(psb_request_t *self, PyObject *unused);
-PyObject *psb_request_exception(psb_request_t *self, PyObject *const *args,
-                                Py_ssize_t n_args, PyObject *kwnames);
+/* Returns the error of a completed request, or None if it has succeeded. Raises
+ * Cancelled if it was cancelled. */
+PyObject *psb_request_error(psb_request_t *self);
 PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn);
 PyObject *psb_request_add_done_callback(psb_request_t *self, PyObject *fn);
 PyObject *psb_request_remove_done_callback(psb_request_t *self, PyObject *fn);

@@ -20,12 +20,10 @@ PyObject *psb_call_init(psb_call_t *call)
     psb_view_room_t room;
     psb_op_t op;
 
-    if (!call->buf) {
-        PyErr_SetString(PyExc_TypeError,
-                        "a persistent receive needs a buffer: it is used "
-                        "again by every start");
-        return NULL;
-    }
+    if (!call->buf)
+        return PyErr_Format(PyExc_TypeError,
+                            "a persistent receive needs a buffer: it is used "
+                            "again by every start");
     if (psb_op_init(&op, call, &room) < 0)
         return NULL;
     self = (psb_persistent_t *)psb_request_idle(type, &op);
@@ -41,12 +39,10 @@ PyObject *psb_call_init(psb_call_t *call)
 static PyObject *persistent_start(psb_persistent_t *self, PyObject *unused)
 {
     (void)unused;
-    if (!psb_request_advance(&self->request)) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "this request is in flight: wait for it before the "
-                        "next start");
-        return NULL;
-    }
+    if (!psb_request_advance(&self->request))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "this request is in flight: wait for it before the "
+                            "next start");
     if (psb_call_enter(&self->call) < 0 ||
         psb_request_restart(&self->request, &self->call) < 0)
         return NULL;

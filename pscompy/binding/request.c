@@ -11,10 +11,9 @@
 
 #include <structmember.h>
 
-/* Does what the methods wait() and result() have in common: waits for the
- * request until a deadline. */
 static PyObject *request_wait_until(psb_request_t *self,
                                     const psb_signature_t *signature,
+                                    PyObject *(*finish)(psb_request_t *),
                                     PyObject *const *args, Py_ssize_t n_args,
                                     PyObject *kwnames)
 {
@@ -26,7 +25,7 @@ static PyObject *request_wait_until(psb_request_t *self,
         return NULL;
     switch (psb_request_wait(self, deadline)) {
     case PSB_DONE:
-        return psb_request_result(self);
+        return finish(self);
     case PSB_TIMEOUT:
         return psb_raise_timeout(&self->op, given[0], (PyObject *)self);
     default:
@@ -34,21 +33,22 @@ static PyObject *request_wait_until(psb_request_t *self,
     }
 }
 
-static PyObject *request_wait(psb_request_t *self, PyObject *const *args,
-                              Py_ssize_t n_args, PyObject *kwnames)
-{
-    static const psb_signature_t signature = {"wait", 0, 1, {"timeout"}};
+/* Defines the method `name`, which waits for the request until a deadline and
+ * returns what `finish` returns. */
+#define REQUEST_WAIT(name, finish)                                             \
+    static PyObject *request_##name(psb_request_t *self,                       \
+                                    PyObject *const *args, Py_ssize_t n_args,  \
+                                    PyObject *kwnames)                         \
+    {                                                                          \
+        static const psb_signature_t signature = {#name, 0, 1, {"timeout"}};   \
+                                                                               \
+        return request_wait_until(self, &signature, finish, args, n_args,      \
+                                  kwnames);                                    \
+    }
 
-    return request_wait_until(self, &signature, args, n_args, kwnames);
-}
-
-static PyObject *request_result(psb_request_t *self, PyObject *const *args,
-                                Py_ssize_t n_args, PyObject *kwnames)
-{
-    static const psb_signature_t signature = {"result", 0, 1, {"timeout"}};
-
-    return request_wait_until(self, &signature, args, n_args, kwnames);
-}
+REQUEST_WAIT(wait, psb_request_result)
+REQUEST_WAIT(result, psb_request_result)
+REQUEST_WAIT(exception, psb_request_error)
 
 static PyObject *request_test(psb_request_t *self, PyObject *unused)
 {
@@ -67,10 +67,10 @@ static PyObject *request_refuse_pickle(psb_request_t *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    PyErr_SetString(PyExc_TypeError,
-                    "a Request stays in its process: wait for it and send its "
-                    "result instead");
-    return NULL;
+    return PyErr_Format(
+        PyExc_TypeError,
+        "a Request stays in its process: wait for it and send its "
+        "result instead");
 }
 
 /* ---- events, which the control plane completes ---- */
@@ -82,10 +82,8 @@ static PyObject *request_event_complete(psb_request_t *self, PyObject *value)
 
 static PyObject *request_event_fail(psb_request_t *self, PyObject *error)
 {
-    if (!PyExceptionInstance_Check(error)) {
-        PyErr_SetString(PyExc_TypeError, "an exception instance is needed");
-        return NULL;
-    }
+    if (!PyExceptionInstance_Check(error))
+        return PyErr_Format(PyExc_TypeError, "an exception instance is needed");
     return PyBool_FromLong(psb_request_complete(self, NULL, error, PSC_OK));
 }
 
@@ -95,8 +93,7 @@ static PyObject *request_get_status(psb_request_t *self, void *closure)
         self->op.finished && self->status ? self->status : Py_None;
 
     (void)closure;
-    Py_INCREF(status);
-    return status;
+    return Py_NewRef(status);
 }
 
 /* The getter of _asyncio_future_blocking. asyncio reads this attribute before
@@ -186,7 +183,7 @@ static PyMethodDef request_methods[] = {
     {"cancelled", PSB_FUNCTION(psb_request_cancelled), METH_NOARGS,
      "cancelled($self)\n--\n\n"
      "Returns whether the request was cancelled."},
-    {"exception", PSB_FUNCTION(psb_request_exception), PSB_FAST,
+    {"exception", PSB_FUNCTION(request_exception), PSB_FAST,
      "exception($self, timeout=None)\n--\n\n"
      "Block until the request completes, as wait() does; returns the\n"
      "exception that wait() would raise, or None. Raises Cancelled if the\n"

@@ -17,8 +17,7 @@ static PyObject *value_source(psb_op_t *op, const psc_result_t *result)
     if (result->rank >= 0 || !op->origin ||
         !PyObject_TypeCheck(op->origin, type))
         return psb_worker_source(op->worker, result->source, result->rank);
-    Py_INCREF(op->origin);
-    return op->origin;
+    return Py_NewRef(op->origin);
 }
 
 static PyObject *value_make_status(psb_op_t *op, const psc_result_t *result)
@@ -70,8 +69,7 @@ PyObject *psb_op_status(psb_op_t *op)
         worker->status_result = result;
         Py_XSETREF(worker->status_kept, status);
     }
-    Py_INCREF(worker->status_kept);
-    return worker->status_kept;
+    return Py_NewRef(worker->status_kept);
 }
 
 /* Returns the bytearray or Memory into which the message was received. */

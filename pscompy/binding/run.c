@@ -195,8 +195,7 @@ PyObject *psb_call_improbe(psb_call_t *call)
     if (!psb_op_advance(&op) && !psb_op_withdraw(&op)) {
         value = call_wait(&op, PSC_FOREVER, NULL);
     } else if (psb_op_result(&op)->status == PSC_ERR_CANCELLED) {
-        value = Py_None;
-        Py_INCREF(value);
+        value = Py_NewRef(Py_None);
     } else {
         value = call_value(&op);
     }

@@ -59,10 +59,8 @@ static PyObject *worker_on_message(psb_worker_t *self, PyObject *const *args,
         psb_worker_enter(self, NULL) < 0)
         return NULL;
     remove = given[1] == Py_None;
-    if (!remove && !PyCallable_Check(given[1])) {
-        PyErr_SetString(PyExc_TypeError, "the handler must be callable");
-        return NULL;
-    }
+    if (!remove && !PyCallable_Check(given[1]))
+        return PyErr_Format(PyExc_TypeError, "the handler must be callable");
     key = PyLong_FromUnsignedLongLong(id);
     if (!key)
         return NULL;
@@ -97,10 +95,8 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     if (given[0] && given[0] != Py_None)
         call.type = (PyTypeObject *)given[0];
     if (call.type &&
-        (!PyType_Check(given[0]) || !PyType_IsSubtype(call.type, base))) {
-        PyErr_SetString(PyExc_TypeError, "event() takes a type of Request");
-        return NULL;
-    }
+        (!PyType_Check(given[0]) || !PyType_IsSubtype(call.type, base)))
+        return PyErr_Format(PyExc_TypeError, "event() takes a type of Request");
     call.origin = given[1] == Py_None ? NULL : given[1];
     if (given[2] && PyObject_TypeCheck(given[2], base)) {
         call.context = ((psb_request_t *)given[2])->op.context;
@@ -173,10 +169,9 @@ static PyObject *worker_retain(psb_worker_t *self, PyObject *object)
     PyObject *id, *held;
 
     if (!PyObject_TypeCheck(object, self->state->connection_type) ||
-        !connection->core) {
-        PyErr_SetString(PyExc_TypeError, "retain() needs a bound Connection");
-        return NULL;
-    }
+        !connection->core)
+        return PyErr_Format(PyExc_TypeError,
+                            "retain() needs a bound Connection");
     if (self->status != PSC_OK)
         Py_RETURN_NONE;
     id = PyLong_FromUnsignedLongLong(self->api->conn_id(connection->core));
@@ -212,9 +207,7 @@ static PyObject *worker_connection(psb_worker_t *self, PyObject *id)
 
     if (!held && PyErr_Occurred())
         return NULL;
-    held = held ? held : Py_None;
-    Py_INCREF(held);
-    return held;
+    return Py_NewRef(held ? held : Py_None);
 }
 
 static PyObject *worker_new(PyTypeObject *type, PyObject *args,
@@ -227,11 +220,10 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args,
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "K:Worker", names, &address))
         return NULL;
-    if (!state->api || !address) {
-        PyErr_SetString(PyExc_ValueError,
-                        state->api ? "a null worker" : "bind() comes first");
-        return NULL;
-    }
+    if (!state->api || !address)
+        return PyErr_Format(PyExc_ValueError, "%s",
+                            state->api ? "a null worker"
+                                       : "bind() comes first");
     self = (psb_worker_t *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
