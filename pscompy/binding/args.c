@@ -2,8 +2,6 @@
  * allocation, and converts them: tags, numbers, timeouts. */
 #include "args.h"
 
-#include <time.h>
-
 /* ---- names ---- */
 
 static int args_find(const psb_signature_t *signature, PyObject *name)
@@ -129,14 +127,6 @@ int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
 
 /* ---- time ---- */
 
-int64_t psb_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 int psb_arg_deadline(PyObject *object, int64_t *deadline_p)
 {
     double seconds;
@@ -157,7 +147,7 @@ int psb_arg_deadline(PyObject *object, int64_t *deadline_p)
                      "a timeout is None or at least 0 seconds, not %R", object);
         return -1;
     }
-    now = psb_now();
+    now = psc_clock_now();
     if (seconds < (double)(PSC_FOREVER - now) / 1e9)
         *deadline_p = now + (int64_t)(seconds * 1e9);
     return 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "state.h"
+#include "pscompy/transport/kit/clock.h"
 
 #define PSB_ARGS_MAX 7
 
@@ -22,6 +23,5 @@ int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p);
 int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
                 uint64_t *value_p);
 /* Converts a timeout of Python (None, or seconds) to a deadline (as of
- * psb_now). */
+ * psc_clock_now). */
 int psb_arg_deadline(PyObject *object, int64_t *deadline_p);
-int64_t psb_now(void); /* Returns the time of CLOCK_MONOTONIC in ns. */

@@ -186,7 +186,7 @@ static bool await_linger(psb_request_t *request)
  * the task must yield to the loop now. */
 static bool await_turn(psb_patience_t *patience)
 {
-    int64_t now = psb_now();
+    int64_t now = psc_clock_now();
     bool due = patience->turn && now - patience->turn > AWAIT_TURN_NS;
 
     if (due || !patience->turn)

@@ -15,7 +15,7 @@ static int64_t wait_left(int64_t deadline)
 
     if (deadline == PSC_FOREVER)
         return PSC_FOREVER;
-    left = deadline - psb_now();
+    left = deadline - psc_clock_now();
     return left > 0 ? left : 0;
 }
 
@@ -44,7 +44,7 @@ static psb_outcome_t wait_step(psb_worker_t *worker, psc_sleeper_t *sleeper,
     Py_END_ALLOW_THREADS worker->n_inside--;
     psb_worker_drain(worker);
     if (status == PSC_ERR_TIMEOUT && deadline != PSC_FOREVER &&
-        psb_now() >= deadline)
+        psc_clock_now() >= deadline)
         return PSB_TIMEOUT;
     if (status == PSC_OK || status == PSC_INPROGRESS ||
         status == PSC_ERR_TIMEOUT || status == PSC_ERR_INTERRUPTED)
@@ -85,7 +85,7 @@ static psb_outcome_t op_sleep(psb_op_t *op, psc_sleeper_t *sleeper,
     return outcome;
 }
 
-psb_outcome_t psb_op_wait(psb_op_t *op, int64_t deadline)
+static psb_outcome_t wait_op(psb_op_t *op, int64_t deadline)
 {
     psb_worker_t *worker = op->worker;
     psb_outcome_t outcome;
@@ -108,7 +108,7 @@ psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline)
     psb_outcome_t outcome = PSB_DONE;
 
     if (!psb_request_advance(self))
-        outcome = psb_op_wait(&self->op, deadline);
+        outcome = wait_op(&self->op, deadline);
     if (outcome == PSB_DONE)
         psb_request_advance(self);
     return outcome;
@@ -130,7 +130,7 @@ psb_outcome_t psb_request_stand_in(psb_request_t *self, psc_sleeper_t *sleeper,
  * is withdrawn. Any other op goes on inside a Request. */
 bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout)
 {
-    psb_outcome_t outcome = op->done ? PSB_DONE : psb_op_wait(op, deadline);
+    psb_outcome_t outcome = op->done ? PSB_DONE : wait_op(op, deadline);
 
     if (outcome == PSB_DONE)
         return true;

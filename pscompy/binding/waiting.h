@@ -11,7 +11,6 @@ typedef enum psb_outcome {
     PSB_RAISED
 } psb_outcome_t;
 
-psb_outcome_t psb_op_wait(psb_op_t *op, int64_t deadline);
 psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline);
 /* Waits for the request in a thread that runs call-backs while the program
  * computes: it polls only while no other thread does. */

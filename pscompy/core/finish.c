@@ -104,6 +104,13 @@ void psc_req_finish(psc_req_t *req, psc_status_t status)
         psc_req_notify(req);
 }
 
+psc_status_t psc_req_abandon(psc_req_t *req, psc_status_t status)
+{
+    psc_req_release(req);
+    psc_req_finish(req, status);
+    return status;
+}
+
 void psc_req_returned(psc_req_t *req)
 {
     req->inside = false;

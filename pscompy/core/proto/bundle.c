@@ -54,14 +54,6 @@ static psc_status_t bundle_request(psc_conn_t *conn, psc_req_kind_t kind,
     return PSC_OK;
 }
 
-/* End a request that is not returned to the caller, with an error. */
-static psc_status_t bundle_abandon(psc_req_t *req, psc_status_t status)
-{
-    psc_req_release(req);
-    psc_req_finish(req, status);
-    return status;
-}
-
 static psc_keyed_t part_keyed(psc_req_t *req, uint32_t i)
 {
     psc_part_t *part = &req->bulk->parts[i];
@@ -139,7 +131,7 @@ psc_status_t psc_bundle_offer(psc_conn_t *conn, const psc_send_args_t *args,
     if (status == PSC_OK)
         status = bundle_request(conn, PSC_REQ_SEND, args, &req);
     if (status != PSC_OK)
-        return req ? bundle_abandon(req, status) : status;
+        return req ? psc_req_abandon(req, status) : status;
     if (!psc_rndv_may_get(conn) || !bundle_pack(req, packed, len_p, true))
         bundle_pack(req, packed, len_p, false);
     psc_req_stage_set(req, PSC_STAGE_OFFERED);
@@ -243,7 +235,7 @@ psc_status_t psc_bundle_fetch(psc_conn_t *conn, const psc_send_args_t *args,
     if (status == PSC_OK)
         status = bundle_unpack(req, packed, len);
     if (!req || status == PSC_ERR_PROTOCOL || status == PSC_ERR_NO_MEMORY)
-        return req ? bundle_abandon(req, status) : status;
+        return req ? psc_req_abandon(req, status) : status;
     psc_conn_sign(conn, &req->head.result);
     psc_req_stage_set(req,
                       status == PSC_OK ? PSC_STAGE_GET : PSC_STAGE_SEND_RTR);

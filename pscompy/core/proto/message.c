@@ -17,14 +17,6 @@
 #include "tag_send.h"
 #include "tuple.h"
 
-/* End a request that no caller has yet, with an error. */
-static psc_status_t message_abandon(psc_req_t *req, psc_status_t status)
-{
-    psc_req_release(req);
-    psc_req_finish(req, status);
-    return status;
-}
-
 static inline psc_status_t message_request(psc_worker_t *worker,
                                            psc_req_kind_t kind,
                                            const psc_recv_args_t *args,
@@ -39,7 +31,7 @@ static inline psc_status_t message_request(psc_worker_t *worker,
         return PSC_ERR_NO_MEMORY;
     status = psc_req_set_iov(req, args->iov, args->n_iov);
     if (status != PSC_OK)
-        return message_abandon(req, status);
+        return psc_req_abandon(req, status);
     req->context = (uint16_t)args->context;
     req->head.result.tag = args->tag;
     req->source = args->source;
@@ -252,7 +244,7 @@ static psc_status_t message_post(psc_req_t *req, psc_match_lists_t *lists,
         return PSC_INPROGRESS;
     }
     *request_p = NULL;
-    return message_abandon(req, status);
+    return psc_req_abandon(req, status);
 }
 
 psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
