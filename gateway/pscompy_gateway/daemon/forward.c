@@ -126,7 +126,8 @@ static void forward_count(gw_hub_t *hub, const psc_message_t *message)
     hub_peer_drop(from);
 }
 
-void hub_forward(gw_hub_t *hub, hub_fabric_t *fabric, psc_message_t *message)
+static void hub_forward(gw_hub_t *hub, hub_fabric_t *fabric,
+                        psc_message_t *message)
 {
     /* the gateway owns the message and may change it */
     gw_head_t *head = (gw_head_t *)message->header;

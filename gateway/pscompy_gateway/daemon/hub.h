@@ -170,7 +170,6 @@ void gw_hub_set_load(gw_hub_t *hub, uint64_t node, uint64_t bytes);
 
 /* ---- forward.c: forwarding packets ---- */
 
-void hub_forward(gw_hub_t *hub, hub_fabric_t *fabric, psc_message_t *message);
 /* Called when a send request that hub_forward made has completed. */
 void hub_finished(gw_hub_t *hub, psc_request_t *request);
 

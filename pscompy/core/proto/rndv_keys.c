@@ -9,7 +9,9 @@
 #include "../types/conn.h"
 #include "stripe.h"
 
-bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
+/* Returns true if every lane of the connection has all of `caps`. Only then can
+ * the data of a request go by put or get. */
+static bool rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         if ((conn->lanes[i]->slot->attr.caps & caps) != caps)
@@ -82,7 +84,7 @@ uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
     size_t at = 0;
 
     *len_p = 0;
-    if (keyed->piece.len == 0 || !psc_rndv_lanes_can(conn, caps))
+    if (keyed->piece.len == 0 || !rndv_lanes_can(conn, caps))
         return 0;
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         size_t len;
@@ -119,7 +121,7 @@ psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
 {
     psc_conn_t *conn = keyed->conn;
 
-    if (!psc_rndv_lanes_can(conn, caps))
+    if (!rndv_lanes_can(conn, caps))
         return PSC_ERR_UNSUPPORTED;
     if (n_keys > conn->n_lanes)
         return PSC_ERR_PROTOCOL;

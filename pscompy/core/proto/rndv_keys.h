@@ -25,9 +25,6 @@ static inline psc_keyed_t psc_rndv_keyed(psc_req_t *req)
                          req->bulk->mem, req->bulk->keys.key};
 }
 
-/* Returns true if every lane of the connection has all of `caps`. Only then can
- * the data of a request go by put or get. */
-bool psc_rndv_lanes_can(const psc_conn_t *conn, uint64_t caps);
 /* Returns the number of lanes for which psc_rndv_pack_keys packs a key: those
  * that are not lost. */
 uint32_t psc_rndv_lanes_usable(const psc_conn_t *conn);

@@ -26,7 +26,7 @@ socklen_t tcp_address_len(const tcp_sockaddr_t *address)
                                               : sizeof(address->v4);
 }
 
-bool tcp_address_is_loopback(const tcp_sockaddr_t *address)
+static bool tcp_address_is_loopback(const tcp_sockaddr_t *address)
 {
     if (address->any.sa_family == AF_INET6)
         return IN6_IS_ADDR_LOOPBACK(&address->v6.sin6_addr);

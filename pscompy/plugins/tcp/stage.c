@@ -19,7 +19,7 @@
 
 /* ---- stages ---- */
 
-const char *tcp_stage_name(tcp_stage_t stage)
+static const char *tcp_stage_name(tcp_stage_t stage)
 {
     static const char *const names[TCP_N_STAGES] = {
 #define TCP_STAGE_NAME(name, handler) #name,

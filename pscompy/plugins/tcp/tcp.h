@@ -390,7 +390,6 @@ int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now);
 
 /* ---- stage.c ---- */
 
-const char *tcp_stage_name(tcp_stage_t stage);
 void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage);
 /* Begins the failure of an endpoint; may be called at any time. Records the
  * reason; progress then calls ep_failed. */
@@ -423,7 +422,6 @@ psc_status_t tcp_address_choose(tcp_iface_t *iface, char *reason);
 
 /* ---- address.c ---- */
 
-bool tcp_address_is_loopback(const tcp_sockaddr_t *address);
 uint16_t tcp_address_port(const tcp_sockaddr_t *address);
 void tcp_address_set_port(tcp_sockaddr_t *address, uint16_t port);
 socklen_t tcp_address_len(const tcp_sockaddr_t *address);

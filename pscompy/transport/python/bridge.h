@@ -113,8 +113,6 @@ void bridge_event_push(bridge_t *bridge, bridge_item_t *item);
 /* Ensures that progress finds work, and wakes a thread that sleeps on event_fd.
  * The bridge's lock must be held. */
 void bridge_wake(bridge_t *bridge);
-/* Makes an eventfd readable. The bridge's lock must be held. */
-void bridge_signal(int fd);
 
 /* ---- ep.c ---- */
 

@@ -29,7 +29,7 @@ void bridge_item_wipe(bridge_item_t *item)
     free(item);
 }
 
-void bridge_signal(int fd)
+static void bridge_signal(int fd)
 {
     uint64_t one = 1;
 

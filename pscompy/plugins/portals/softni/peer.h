@@ -112,7 +112,6 @@ int64_t psni_peer_resend_delay(const psni_peer_t *peer);
  * it is alive. */
 void psni_peer_expect(psni_peer_t *peer, int64_t now);
 void psni_peer_timer(psni_peer_t *peer, int64_t when);
-void psni_peers_tick(psni_ni_t *ni, int64_t now);
 /* Returns true if no frame to any peer is waiting or in flight. */
 bool psni_peers_quiet(psni_ni_t *ni);
 
@@ -151,8 +150,6 @@ void psni_send_again(psni_peer_t *peer, int64_t now);
 void psni_send_acknowledged(psni_peer_t *peer, const psni_head_t *head);
 void psni_send_reset(psni_peer_t *peer);
 
-void psni_arrive(psni_ni_t *ni, const struct sockaddr_in *from,
-                 const uint8_t *bytes, size_t length);
 void psni_stored_free(psni_peer_t *peer, psni_stored_t *stored);
 void psni_arrive_reset(psni_peer_t *peer);
 

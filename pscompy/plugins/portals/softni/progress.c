@@ -42,7 +42,7 @@ static void psni_peer_tick(psni_peer_t *peer, int64_t now)
 
 /* Checks the deadlines of the peers in the list `busy`. While this loop runs,
  * psni_peer_tick may remove its own peer from the list, but no other. */
-void psni_peers_tick(psni_ni_t *ni, int64_t now)
+static void psni_peers_tick(psni_ni_t *ni, int64_t now)
 {
     psc_list_for_each(peer, &ni->busy, psni_peer_t, busy)
         psni_peer_tick(peer, now);

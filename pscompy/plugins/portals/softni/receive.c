@@ -117,8 +117,8 @@ static void psni_arrive_data(psni_peer_t *peer, const psni_head_t *head,
         psni_peer_expect(peer, psc_clock_now());
 }
 
-void psni_arrive(psni_ni_t *ni, const struct sockaddr_in *from,
-                 const uint8_t *bytes, size_t length)
+static void psni_arrive(psni_ni_t *ni, const struct sockaddr_in *from,
+                        const uint8_t *bytes, size_t length)
 {
     psni_head_t head;
     psni_peer_t *peer;
