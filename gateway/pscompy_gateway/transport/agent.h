@@ -41,7 +41,6 @@ typedef struct gw_path {
                         reports */
     uint32_t streams; /* pairs of processes with traffic through the gateway, as
                          it reports */
-    uint64_t sent_packets, sent_bytes;
     uint32_t eps; /* number of endpoints that have this path as their home (see
                      gw_way_t) */
 } gw_path_t;
@@ -185,7 +184,6 @@ struct gw_agent {
     atomic_uint unsettled; /* number of endpoints with unacknowledged packets */
     _Atomic(struct gw_note *) notes; /* events that Python has queued; see
                                         note_queue.h */
-    uint64_t resent, duplicates;
 };
 
 static inline gw_agent_t *gw_agent_of(const gw_ep_t *ep)

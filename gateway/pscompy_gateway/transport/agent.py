@@ -72,7 +72,7 @@ class Agent:
         worker = capi.worker(self._fabric)
         lib = self._lib = native.load().lib
         self._native = lib.gw_agent_create(capi.table(), worker, self.node, module)
-        self.handle = int(lib.gw_agent_handle(self._native))
+        self.handle = int(native.load().ffi.cast("uintptr_t", self._native))
         self._gateways = [_Gateway(i, text) for i, text in enumerate(routes.gateways)]
         self._kept: list[Connection] = []  # connections that the C code may still use
         self._listeners: dict[int, Accept] = {}

@@ -144,8 +144,6 @@ psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path)
     }
     if (status == PSC_INPROGRESS)
         packet->refs++;
-    path->sent_packets++;
-    path->sent_bytes += packet->len;
     return PSC_OK;
 }
 

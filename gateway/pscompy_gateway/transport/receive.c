@@ -156,7 +156,6 @@ static bool in_keep(gw_ep_t *ep, psc_message_t *message)
 
     if (psc_reorder_put(&ep->order, head->seq, message) <= PSC_REORDER_EARLY)
         return true;
-    gw_agent_of(ep)->duplicates++;
     /* The acknowledgement of this packet may be lost: send one again. */
     ep->answer.now = ep->answer.owed = true;
     return false;

@@ -274,7 +274,6 @@ void gw_out_again(gw_ep_t *ep, uint32_t paths, bool some, uint32_t clock)
         if (some && (packet->refs > 1 || (int32_t)(clock - packet->clock) < 0))
             continue;
         agent->paths[packet->path].inflight -= packet->len;
-        agent->resent++;
         out_hold(ep, packet);
     }
     gw_ep_due(ep);

@@ -184,25 +184,7 @@ void gw_agent_destroy(gw_agent_t *agent)
     free(agent);
 }
 
-uintptr_t gw_agent_handle(gw_agent_t *agent)
-{
-    return (uintptr_t)agent;
-}
-
 int gw_agent_unsettled(gw_agent_t *agent)
 {
     return (int)atomic_load(&agent->unsettled);
-}
-
-void gw_agent_count(gw_agent_t *agent, gw_agent_counters_t *counters)
-{
-    *counters = (gw_agent_counters_t){
-        .resent = agent->resent,
-        .duplicates = agent->duplicates,
-        .unsettled = atomic_load(&agent->unsettled),
-    };
-    for (uint32_t i = 0; i < GW_PATHS_MAX; i++) {
-        counters->sent_packets += agent->paths[i].sent_packets;
-        counters->sent_bytes += agent->paths[i].sent_bytes;
-    }
 }

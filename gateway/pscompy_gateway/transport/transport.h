@@ -5,11 +5,6 @@
 #include "agent.h"
 
 /* CDEF BEGIN */
-
-typedef struct gw_agent_counters {
-    uint64_t sent_packets, sent_bytes, resent, duplicates, unsettled;
-} gw_agent_counters_t;
-
 uintptr_t pscompy_gateway_transport(void);
 /* Creates an agent. api: address of the psc_api_t; worker: address of the
  * worker of the session to the gateways. */
@@ -17,8 +12,6 @@ gw_agent_t *gw_agent_create(uintptr_t api, uintptr_t worker, uint64_t node,
                             uint32_t module);
 /* Destroys the agent. To be called after the transport was closed. */
 void gw_agent_destroy(gw_agent_t *agent);
-uintptr_t gw_agent_handle(gw_agent_t *agent);
 /* Returns the number of endpoints with packets that are not acknowledged. */
 int gw_agent_unsettled(gw_agent_t *agent);
-void gw_agent_count(gw_agent_t *agent, gw_agent_counters_t *counters);
 /* CDEF END */
