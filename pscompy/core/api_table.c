@@ -208,8 +208,3 @@ uintptr_t psc_api_address(void)
 {
     return (uintptr_t)&api_table;
 }
-
-uint32_t psc_api_abi(void)
-{
-    return PSC_API_ABI;
-}

@@ -312,7 +312,6 @@ void psc_memory_unpin(psc_worker_t *worker, psc_block_t *block);
 
 /* Returns the address of the psc_api_t, for the binding. */
 uintptr_t psc_api_address(void);
-uint32_t psc_api_abi(void);
 /* CDEF END */
 
 #endif
