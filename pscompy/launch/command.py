@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from pscompy.cli.arguments import positive
 from pscompy.launch.environment import batch_environment
 from pscompy.launch.hosts import Slots, from_file, from_words, is_here, of_allocation, shares
 from pscompy.launch.job import Job, Plan
@@ -52,7 +53,7 @@ def _parser() -> _Parser:
         "-n",
         "-np",
         "--np",
-        type=_positive,
+        type=positive,
         dest="np",
         metavar="N",
         help="ranks [1; with hosts: one for each of their slots]",
@@ -157,12 +158,6 @@ def _is_binary(path: str) -> bool:
             return file.read(4) == b"\x7fELF"
     except OSError:  # a folder, or a file that cannot be read, which Python reports itself
         return False
-
-
-def _positive(text: str) -> int:
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
 
 
 def _seconds(text: str) -> float:

@@ -15,16 +15,10 @@ import re
 import signal
 from pathlib import Path
 
+from pscompy.launch.signals import FORWARDED
+
 # Signals that are sent to the whole group, and that the group's leader, the shell, must block.
-_BLOCKED = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGTSTP,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
+_BLOCKED = FORWARDED - {signal.SIGCONT}
 _SCRIPT = "read -r _; kill -KILL 0 # ends a job's ranks when the launcher dies"
 
 
