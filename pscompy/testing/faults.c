@@ -9,9 +9,9 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "pscompy/transport/kit/settings.h"
 #include "wrapper.h"
 
 /* The setting that holds the address of the wrapper, for `open`. No variable of
@@ -52,27 +52,33 @@ static psc_status_t faults_after(faults_t *faults, psc_status_t status)
     return status;
 }
 
-#define FAULTS_OPERATION(ep, call)                                             \
+/* The inner transport's `name`, on the inner endpoint of `ep` or on the inner
+ * interface of `iface`. */
+#define EP_CALL(ep, name, ...)                                                 \
+    faults_of((ep)->iface)->inner_ops->name(ep_of(ep)->inner, ##__VA_ARGS__)
+#define IFACE_CALL(iface, name, ...)                                           \
+    faults_of(iface)->inner_ops->name(faults_of(iface)->inner, ##__VA_ARGS__)
+
+#define FAULTS_OPERATION(ep, name, ...)                                        \
     faults_t *faults = faults_of((ep)->iface);                                 \
-    psc_ep_t *inner = ep_of(ep)->inner;                                        \
     psc_status_t status = faults_before(faults, ep_of(ep));                    \
                                                                                \
-    if (status != PSC_OK)                                                      \
-        return status;                                                         \
-    return faults_after(faults, faults->inner_ops->call)
+    return status == PSC_OK                                                    \
+               ? faults_after(faults, EP_CALL(ep, name, __VA_ARGS__))          \
+               : status
 
 static psc_status_t faults_am_short(psc_ep_t *ep, uint8_t id,
                                     const void *header, uint8_t header_len,
                                     const void *payload, size_t len)
 {
-    FAULTS_OPERATION(ep, am_short(inner, id, header, header_len, payload, len));
+    FAULTS_OPERATION(ep, am_short, id, header, header_len, payload, len);
 }
 
 static psc_status_t faults_am_bcopy(psc_ep_t *ep, uint8_t id,
                                     const void *header, uint8_t header_len,
                                     const psc_iov_t *iov, size_t n_iov)
 {
-    FAULTS_OPERATION(ep, am_bcopy(inner, id, header, header_len, iov, n_iov));
+    FAULTS_OPERATION(ep, am_bcopy, id, header, header_len, iov, n_iov);
 }
 
 static psc_status_t faults_am_zcopy(psc_ep_t *ep, uint8_t id,
@@ -80,30 +86,34 @@ static psc_status_t faults_am_zcopy(psc_ep_t *ep, uint8_t id,
                                     const psc_iov_t *iov, size_t n_iov,
                                     psc_comp_t *comp)
 {
-    FAULTS_OPERATION(ep,
-                     am_zcopy(inner, id, header, header_len, iov, n_iov, comp));
+    FAULTS_OPERATION(ep, am_zcopy, id, header, header_len, iov, n_iov, comp);
 }
 
 static psc_status_t faults_put(psc_ep_t *ep, const void *buffer, size_t len,
                                psc_mem_t *mem, psc_rkey_t *rkey,
                                uint64_t offset, psc_comp_t *comp)
 {
-    FAULTS_OPERATION(ep, put(inner, buffer, len, mem, rkey, offset, comp));
+    FAULTS_OPERATION(ep, put, buffer, len, mem, rkey, offset, comp);
 }
 
 static psc_status_t faults_get(psc_ep_t *ep, void *buffer, size_t len,
                                psc_mem_t *mem, psc_rkey_t *rkey,
                                uint64_t offset, psc_comp_t *comp)
 {
-    FAULTS_OPERATION(ep, get(inner, buffer, len, mem, rkey, offset, comp));
+    FAULTS_OPERATION(ep, get, buffer, len, mem, rkey, offset, comp);
 }
 
 static psc_status_t faults_ep_flush(psc_ep_t *ep, psc_comp_t *comp)
 {
-    FAULTS_OPERATION(ep, ep_flush(inner, comp));
+    FAULTS_OPERATION(ep, ep_flush, comp);
 }
 
 /* ---- memory ---- */
+
+static bool faults_refuses(faults_t *faults)
+{
+    return faults->knobs.refuse > 0 && faults->knobs.refuse-- > 0;
+}
 
 static psc_status_t faults_mem_register(psc_iface_t *iface, psc_ep_t *ep,
                                         void *base, size_t len,
@@ -111,48 +121,39 @@ static psc_status_t faults_mem_register(psc_iface_t *iface, psc_ep_t *ep,
 {
     faults_t *faults = faults_of(iface);
 
-    if (faults->knobs.refuse > 0) {
-        faults->knobs.refuse--;
+    if (faults_refuses(faults))
         return PSC_ERR_NO_RESOURCE;
-    }
     return faults->inner_ops->mem_register(
         faults->inner, ep ? ep_of(ep)->inner : NULL, base, len, mem_p);
 }
 
 static void faults_mem_deregister(psc_iface_t *iface, psc_mem_t *mem)
 {
-    faults_t *faults = faults_of(iface);
-
-    faults->inner_ops->mem_deregister(faults->inner, mem);
+    IFACE_CALL(iface, mem_deregister, mem);
 }
 
 static psc_status_t faults_mem_revoke(psc_iface_t *iface, psc_mem_t *mem)
 {
-    faults_t *faults = faults_of(iface);
-
-    return faults->inner_ops->mem_revoke
-               ? faults->inner_ops->mem_revoke(faults->inner, mem)
+    return faults_of(iface)->inner_ops->mem_revoke
+               ? IFACE_CALL(iface, mem_revoke, mem)
                : PSC_OK;
 }
 
 static psc_status_t faults_rkey_pack(psc_iface_t *iface, psc_mem_t *mem,
                                      uint8_t *packed, size_t *len_p)
 {
-    faults_t *faults = faults_of(iface);
-
-    return faults->inner_ops->rkey_pack(faults->inner, mem, packed, len_p);
+    return IFACE_CALL(iface, rkey_pack, mem, packed, len_p);
 }
 
 static psc_status_t faults_rkey_unpack(psc_ep_t *ep, const uint8_t *packed,
                                        size_t len, psc_rkey_t **rkey_p)
 {
-    return faults_of(ep->iface)->inner_ops->rkey_unpack(ep_of(ep)->inner,
-                                                        packed, len, rkey_p);
+    return EP_CALL(ep, rkey_unpack, packed, len, rkey_p);
 }
 
 static void faults_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey)
 {
-    faults_of(ep->iface)->inner_ops->rkey_release(ep_of(ep)->inner, rkey);
+    EP_CALL(ep, rkey_release, rkey);
 }
 
 static psc_status_t faults_mem_share(psc_iface_t *iface, void *base, size_t len,
@@ -160,53 +161,45 @@ static psc_status_t faults_mem_share(psc_iface_t *iface, void *base, size_t len,
 {
     faults_t *faults = faults_of(iface);
 
-    if (faults->knobs.refuse > 0) {
-        faults->knobs.refuse--;
+    if (faults_refuses(faults))
         return PSC_ERR_NO_RESOURCE;
-    }
     return faults->inner_ops->mem_share(faults->inner, base, len, fd, mem_p);
 }
 
 static psc_status_t faults_rkey_map(psc_ep_t *ep, const uint8_t *packed,
                                     size_t len, psc_map_t **map_p)
 {
-    return faults_of(ep->iface)->inner_ops->rkey_map(ep_of(ep)->inner, packed,
-                                                     len, map_p);
+    return EP_CALL(ep, rkey_map, packed, len, map_p);
 }
 
 static psc_status_t faults_expose(psc_ep_t *ep, psc_exposed_t *recv,
                                   uint64_t seen)
 {
-    return faults_of(ep->iface)->inner_ops->expose(ep_of(ep)->inner, recv,
-                                                   seen);
+    return EP_CALL(ep, expose, recv, seen);
 }
 
 static psc_status_t faults_conceal(psc_ep_t *ep, psc_exposed_t *recv,
                                    uint64_t seen)
 {
-    return faults_of(ep->iface)->inner_ops->conceal(ep_of(ep)->inner, recv,
-                                                    seen);
+    return EP_CALL(ep, conceal, recv, seen);
 }
 
 static uint32_t faults_exposed(psc_ep_t *ep, psc_sighted_t *sighted,
                                uint64_t *seen_p)
 {
-    return faults_of(ep->iface)->inner_ops->exposed(ep_of(ep)->inner, sighted,
-                                                    seen_p);
+    return EP_CALL(ep, exposed, sighted, seen_p);
 }
 
 static psc_status_t faults_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
                                  uint64_t bits, const void *buffer, size_t len,
                                  psc_comp_t *comp)
 {
-    FAULTS_OPERATION(ep, claim(inner, sighted, bits, buffer, len, comp));
+    FAULTS_OPERATION(ep, claim, sighted, bits, buffer, len, comp);
 }
 
 static void faults_desc_release(psc_iface_t *iface, psc_desc_t *desc)
 {
-    faults_t *faults = faults_of(iface);
-
-    faults->inner_ops->desc_release(faults->inner, desc);
+    IFACE_CALL(iface, desc_release, desc);
 }
 
 /* ---- endpoints ---- */
@@ -233,15 +226,13 @@ static psc_status_t faults_ep_create(psc_iface_t *iface, void *user,
 static psc_status_t faults_ep_address(psc_ep_t *ep, uint8_t *address,
                                       size_t *len_p)
 {
-    return faults_of(ep->iface)->inner_ops->ep_address(ep_of(ep)->inner,
-                                                       address, len_p);
+    return EP_CALL(ep, ep_address, address, len_p);
 }
 
 static psc_status_t faults_ep_connect(psc_ep_t *ep,
                                       const psc_connect_params_t *params)
 {
-    return faults_of(ep->iface)->inner_ops->ep_connect(ep_of(ep)->inner,
-                                                       params);
+    return EP_CALL(ep, ep_connect, params);
 }
 
 static void faults_ep_close(psc_ep_t *self)
@@ -250,13 +241,13 @@ static void faults_ep_close(psc_ep_t *self)
 
     psc_list_remove(&ep->link);
     if (!ep->closed)
-        faults_of(self->iface)->inner_ops->ep_close(ep->inner);
+        EP_CALL(self, ep_close);
     ep->closed = true;
 }
 
 static psc_status_t faults_ep_stop(psc_ep_t *ep)
 {
-    return faults_of(ep->iface)->inner_ops->ep_stop(ep_of(ep)->inner);
+    return EP_CALL(ep, ep_stop);
 }
 
 static void faults_ep_fini(psc_ep_t *self)
@@ -264,20 +255,11 @@ static void faults_ep_fini(psc_ep_t *self)
     faults_ep_t *ep = ep_of(self);
 
     psc_list_remove(&ep->link);
-    faults_of(self->iface)->inner_ops->ep_fini(ep->inner);
+    EP_CALL(self, ep_fini);
     free(ep);
 }
 
 /* ---- the interface ---- */
-
-static faults_t *faults_named(const psc_open_params_t *params)
-{
-    for (uint32_t i = 0; i < params->n_settings; i++) {
-        if (strcmp(params->settings[i].name, FAULTS_SETTING) == 0)
-            return (faults_t *)(uintptr_t)params->settings[i].number;
-    }
-    return NULL;
-}
 
 /* Returns the wrapper of a path: each path has its own, with the same knobs. */
 static faults_t *faults_of_path(faults_t *first, uint32_t path)
@@ -299,7 +281,8 @@ static faults_t *faults_of_path(faults_t *first, uint32_t path)
 static psc_status_t faults_open(const psc_open_params_t *params,
                                 psc_iface_t **iface_p)
 {
-    faults_t *faults = faults_named(params);
+    int64_t wrapper = psc_setting_number(params, FAULTS_SETTING);
+    faults_t *faults = (faults_t *)(uintptr_t)wrapper;
     psc_open_params_t inner = *params;
     psc_status_t status;
 
@@ -369,9 +352,7 @@ static unsigned faults_progress(psc_iface_t *iface)
 
 static int faults_event_fd(psc_iface_t *iface)
 {
-    faults_t *faults = faults_of(iface);
-
-    return faults->inner_ops->event_fd(faults->inner);
+    return IFACE_CALL(iface, event_fd);
 }
 
 static psc_status_t faults_arm(psc_iface_t *iface)
@@ -386,17 +367,17 @@ static psc_status_t faults_arm(psc_iface_t *iface)
 
 static void faults_close(psc_iface_t *iface)
 {
-    faults_of(iface)->inner_ops->close(faults_of(iface)->inner);
+    IFACE_CALL(iface, close);
 }
 
 static psc_status_t faults_stop(psc_iface_t *iface)
 {
-    return faults_of(iface)->inner_ops->stop(faults_of(iface)->inner);
+    return IFACE_CALL(iface, stop);
 }
 
 static void faults_fini(psc_iface_t *iface)
 {
-    faults_of(iface)->inner_ops->fini(faults_of(iface)->inner);
+    IFACE_CALL(iface, fini);
 }
 
 static const psc_transport_ops_t faults_template = {
