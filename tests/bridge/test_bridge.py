@@ -25,7 +25,7 @@ CASES = (
 )
 SOURCES = [
     HERE / "memory_pump.c",
-    *(CONTRACT / name for name in ("driver.c", "harness.c", *CASES)),
+    *(CONTRACT / name for name in ("driver.c", "harness.c", "upcalls.c", *CASES)),
     *(path for path in (ROOT / "pscompy/transport/python").glob("*.c") if path.name != "_native.c"),
 ]
 SANITIZERS = {"address": ADDRESS, "thread": THREAD}

@@ -56,24 +56,14 @@ CASE(connect_two)
 CASE(connect_before_acceptor)
 {
     ct_pair_t pair;
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len = sizeof(address);
 
     ct_pair_open(&pair);
-    ct_ops->ep_address(pair.y.ep, address, &len);
-    ct_check(ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, address,
-                            len) >= 0,
-             "ep_connect");
+    ct_end_join(&pair.x, &pair.y, PSC_ROLE_CONNECTOR);
     for (int i = 0; i < 1000; i++)
         ct_pair_progress(&pair);
     ct_check(!pair.x.failed && !pair.y.failed && !pair.y.up, "too early");
-    len = sizeof(address);
-    ct_ops->ep_address(pair.x.ep, address, &len);
-    ct_check(
-        ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, address, len) >= 0,
-        "ep_connect");
-    ct_until(&pair, (pair.x.up && pair.y.up) || pair.x.failed || pair.y.failed);
-    ct_check(pair.x.up && pair.y.up, "%s%s", pair.x.reason, pair.y.reason);
+    ct_end_join(&pair.y, &pair.x, PSC_ROLE_ACCEPTOR);
+    ct_pair_await(&pair);
     ct_exchange(&pair, &pair.y, &pair.x, CT_BCOPY, 100, 3);
     ct_pair_down(&pair);
 }
@@ -82,14 +72,9 @@ CASE(connect_before_acceptor)
 CASE(connect_self)
 {
     ct_pair_t pair;
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len = sizeof(address);
 
     ct_pair_open(&pair);
-    ct_ops->ep_address(pair.x.ep, address, &len);
-    ct_check(ct_end_connect(&pair.x, PSC_ROLE_SELF, ct_token, address, len) >=
-                 0,
-             "ep_connect");
+    ct_end_join(&pair.x, &pair.x, PSC_ROLE_SELF);
     ct_until(&pair, pair.x.up || pair.x.failed);
     ct_check(pair.x.up, "%s", pair.x.reason);
     ct_exchange(&pair, &pair.x, &pair.x, CT_BCOPY, 1000, 2);
@@ -109,9 +94,7 @@ CASE(wrong_token_fails_both)
     ct_pair_open(&pair);
     ct_ops->ep_address(pair.x.ep, address, &len);
     ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, wrong, address, len);
-    len = sizeof(address);
-    ct_ops->ep_address(pair.y.ep, address, &len);
-    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, address, len);
+    ct_end_join(&pair.x, &pair.y, PSC_ROLE_CONNECTOR);
     ct_until(&pair, pair.x.failed && pair.y.failed);
     ct_check(!pair.x.up && !pair.y.up, "up with the wrong token");
     printf("connector: %s\nacceptor: %s\n", pair.x.reason, pair.y.reason);
@@ -157,17 +140,14 @@ CASE(damaged_address_is_refused)
 CASE(unused_endpoint_closes)
 {
     ct_pair_t pair;
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len = sizeof(address);
     ct_end_t waiting, calling;
 
     ct_pair_open(&pair);
     ct_end_create(&waiting, pair.a);
-    ct_ops->ep_address(pair.y.ep, address, &len);
-    ct_end_connect(&waiting, PSC_ROLE_ACCEPTOR, ct_token, address, len);
+    ct_end_join(&waiting, &pair.y, PSC_ROLE_ACCEPTOR);
     ct_end_destroy(&waiting, NULL);
     ct_end_create(&calling, pair.a);
-    ct_end_connect(&calling, PSC_ROLE_CONNECTOR, ct_token, address, len);
+    ct_end_join(&calling, &pair.y, PSC_ROLE_CONNECTOR);
     ct_end_destroy(&calling, NULL);
     ct_pair_down(&pair);
 }

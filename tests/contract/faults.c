@@ -22,33 +22,6 @@ typedef struct fault {
     int link; /* stream to the child */
 } fault_t;
 
-static void link_write(int link, const void *bytes, size_t len)
-{
-    ct_check(write(link, bytes, len) == (ssize_t)len, "link");
-}
-
-static void link_read(int link, void *bytes, size_t len)
-{
-    for (size_t at = 0; at < len;) {
-        ssize_t n = read(link, (char *)bytes + at, len - at);
-
-        ct_check(n > 0, "the other process is gone");
-        at += (size_t)n;
-    }
-}
-
-static void link_swap_address(int link, ct_end_t *end, uint8_t *address,
-                              size_t *len_p)
-{
-    *len_p = PSC_ADDRESS_MAX;
-    ct_check(ct_ops->ep_address(end->ep, address, len_p) == PSC_OK, "address");
-    link_write(link, len_p, sizeof(*len_p));
-    link_write(link, address, *len_p);
-    link_read(link, len_p, sizeof(*len_p));
-    ct_check(*len_p <= PSC_ADDRESS_MAX, "length");
-    link_read(link, address, *len_p);
-}
-
 /* ---- the child ---- */
 
 static void child_flood(ct_pair_t *pair, ct_kind_t kind, size_t len)
@@ -85,16 +58,15 @@ static void child_act(ct_pair_t *pair, fault_stage_t stage)
 static void child_run(int link, fault_stage_t stage)
 {
     static ct_pair_t pair;
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len;
 
     alarm(2 * CT_PATIENCE_S);
     ct_side_open(&pair.side_a);
     pair.a = pair.b = &pair.side_a;
     ct_end_create(&pair.x, pair.a);
-    link_swap_address(link, &pair.x, address, &len);
-    if (stage != FAULT_SILENT) {
-        ct_end_connect(&pair.x, PSC_ROLE_ACCEPTOR, ct_token, address, len);
+    if (stage == FAULT_SILENT) {
+        ct_end_ignore_over(&pair.x, link);
+    } else {
+        ct_end_join_over(&pair.x, link, PSC_ROLE_ACCEPTOR);
         ct_until(&pair, pair.x.up || pair.x.failed);
     }
     child_act(&pair, stage);
@@ -105,8 +77,6 @@ static void child_run(int link, fault_stage_t stage)
 
 static void fault_start(fault_t *fault, fault_stage_t stage)
 {
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len;
     int links[2];
 
     ct_check(socketpair(AF_UNIX, SOCK_STREAM, 0, links) == 0, "socketpair");
@@ -122,10 +92,7 @@ static void fault_start(fault_t *fault, fault_stage_t stage)
     ct_side_open(&fault->pair.side_a);
     fault->pair.a = fault->pair.b = &fault->pair.side_a;
     ct_end_create(&fault->pair.x, fault->pair.a);
-    link_swap_address(fault->link, &fault->pair.x, address, &len);
-    ct_check(ct_end_connect(&fault->pair.x, PSC_ROLE_CONNECTOR, ct_token,
-                            address, len) >= 0,
-             "ep_connect");
+    ct_end_join_over(&fault->pair.x, fault->link, PSC_ROLE_CONNECTOR);
 }
 
 static void fault_kill(fault_t *fault)

@@ -1,8 +1,8 @@
-/* The harness's objects: sides, ends, pairs, and the upcalls that check the
- * messages that arrive. */
+/* The harness's objects: sides, ends, pairs. */
 #include "harness.h"
 
 #include <stdarg.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 const psc_transport_ops_t *ct_ops;
@@ -42,196 +42,6 @@ int64_t ct_deadline(void)
 {
     return psc_clock_deadline(CT_PATIENCE_S * CT_SECOND);
 }
-
-/* ---- upcalls ---- */
-
-#define CT_TAKEN_BYTE 0x55
-
-static void end_count(ct_end_t *end, const ct_header_t *header, bool begun)
-{
-    ct_check(header->seq == end->received, "message %llu came as number %llu",
-             (unsigned long long)header->seq,
-             (unsigned long long)end->received);
-    end->received++;
-    end->begun += begun;
-    if (end->on_message)
-        end->on_message(end);
-}
-
-static void end_check_header(const ct_end_t *end, uint8_t id,
-                             const void *header, uint8_t header_len)
-{
-    ct_check(!end->failed, "a message after ep_failed");
-    ct_check(!end->in_body, "a message inside another one's body");
-    ct_check(id == CT_AM_ID, "id %d", id);
-    ct_check(header_len == sizeof(ct_header_t), "header of %d", header_len);
-    ct_check((uintptr_t)header % 8 == 0, "header not aligned");
-}
-
-static psc_status_t ct_am_recv(psc_ep_t *ep, const psc_am_t *am)
-{
-    ct_end_t *end = ep->user;
-    ct_header_t header;
-
-    end_check_header(end, am->id, am->header, am->header_len);
-    memcpy(&header, am->header, sizeof(header));
-    ct_check(am->len == header.len, "%zu bytes came", am->len);
-    ct_check(ct_pattern_check(am->payload, am->len, header.seed), "payload");
-    if (end->hold && am->desc) {
-        ct_check(end->n_held < CT_HELD_MAX, "unbounded slots");
-        end->held[end->n_held++] = am->desc;
-        end_count(end, &header, false);
-        return PSC_INPROGRESS;
-    }
-    end_count(end, &header, false);
-    return PSC_OK;
-}
-
-/* Seven pieces of 1 to 7 bytes, then one piece with the rest. */
-static size_t end_scatter(ct_end_t *end)
-{
-    size_t at = 0, n = 0;
-
-    while (n < 7 && at + n + 1 <= end->body_room) {
-        end->body_iov[n] = (psc_iov_t){end->body_buffer + at, n + 1};
-        at += ++n;
-    }
-    end->body_iov[n] = (psc_iov_t){end->body_buffer + at, end->body_room - at};
-    return n + 1;
-}
-
-static void ct_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
-                        uint8_t header_len, uint64_t len, psc_dest_t *dest_p)
-{
-    ct_end_t *end = ep->user;
-
-    end_check_header(end, id, header, header_len);
-    memcpy(&end->body, header, sizeof(end->body));
-    ct_check(len == end->body.len, "%llu bytes announced",
-             (unsigned long long)len);
-    end->in_body = true;
-    end->body_taken = false;
-    end->body_room = end->landing == CT_NOWHERE ? 0
-                     : end->landing == CT_HALF  ? len / 2
-                                                : len;
-    end->body_buffer = malloc(end->body_room + 1);
-    end->body_iov[0] = (psc_iov_t){end->body_buffer, end->body_room};
-    dest_p->iov = end->body_iov;
-    dest_p->n_iov = end->landing == CT_NOWHERE   ? 0
-                    : end->landing == CT_SCATTER ? end_scatter(end)
-                                                 : 1;
-    dest_p->cookie = end->body_buffer;
-}
-
-bool ct_end_take(ct_end_t *end)
-{
-    if (!end->in_body || end->body_taken)
-        return false;
-    for (size_t i = 0; i < 8; i++)
-        end->body_iov[i].len = 0;
-    memset(end->body_buffer, CT_TAKEN_BYTE, end->body_room);
-    end->body_taken = true;
-    return true;
-}
-
-/* True if memory that was withdrawn has not been written to since. */
-static bool end_body_right(const ct_end_t *end)
-{
-    if (!end->body_taken)
-        return ct_pattern_check(end->body_buffer, end->body_room,
-                                end->body.seed);
-    for (size_t i = 0; i < end->body_room; i++) {
-        if ((unsigned char)end->body_buffer[i] != CT_TAKEN_BYTE)
-            return false;
-    }
-    return true;
-}
-
-static void ct_am_end(psc_ep_t *ep, void *cookie)
-{
-    ct_end_t *end = ep->user;
-
-    ct_check(end->in_body, "am_end without am_begin");
-    ct_check(cookie == end->body_buffer, "wrong cookie");
-    ct_check(end_body_right(end), "payload of message %llu",
-             (unsigned long long)end->body.seq);
-    free(end->body_buffer);
-    end->body_buffer = NULL;
-    end->in_body = false;
-    end_count(end, &end->body, true);
-}
-
-/* The seed of the payload is the message's match bits. */
-static void ct_tag_unexpected(psc_ep_t *ep, uint64_t bits, const void *payload,
-                              size_t len)
-{
-    ct_end_t *end = ep->user;
-
-    ct_check(ct_pattern_check(payload, len, bits), "payload of %llx",
-             (unsigned long long)bits);
-    end->unexpected_bits[end->unexpected++ % CT_UNEXPECTED_MAX] = bits;
-}
-
-static void ct_tag_missed(psc_ep_t *ep, uint64_t bits, size_t len,
-                          uint32_t number)
-{
-    ct_end_t *end = ep->user;
-
-    end->missed_len = len;
-    end->missed_number = number;
-    end->unexpected_bits[end->unexpected++ % CT_UNEXPECTED_MAX] = bits;
-}
-
-static void ct_ep_up(psc_ep_t *ep)
-{
-    ct_end_t *end = ep->user;
-
-    ct_check(!end->up && !end->failed, "up twice or after a failure");
-    end->up = true;
-}
-
-static void ct_ep_failed(psc_ep_t *ep, psc_status_t status, const char *reason)
-{
-    ct_end_t *end = ep->user;
-
-    ct_check(!end->failed, "failed twice");
-    ct_check(status < 0, "failed with %d", status);
-    ct_check(reason && *reason && strlen(reason) < PSC_REASON_MAX, "reason");
-    end->failed = true;
-    end->status = status;
-    strcpy(end->reason, reason);
-    free(end->body_buffer);
-    end->body_buffer = NULL;
-    end->in_body = false;
-}
-
-static void ct_log(psc_iface_t *iface, int level, const char *line)
-{
-    (void)iface;
-    fprintf(stderr, "log %d: %s\n", level, line);
-}
-
-static void ct_holding(psc_iface_t *iface, int holding)
-{
-    ct_side_t *side = iface->user;
-
-    ct_check(holding != side->holding, "told %d twice", holding);
-    side->holding = holding;
-}
-
-static const psc_upcalls_t ct_upcalls = {
-    .abi = PSC_TRANSPORT_ABI,
-    .size = sizeof(psc_upcalls_t),
-    .am_recv = ct_am_recv,
-    .am_begin = ct_am_begin,
-    .am_end = ct_am_end,
-    .ep_up = ct_ep_up,
-    .ep_failed = ct_ep_failed,
-    .log = ct_log,
-    .tag_unexpected = ct_tag_unexpected,
-    .tag_missed = ct_tag_missed,
-    .holding = ct_holding,
-};
 
 /* ---- sides ---- */
 
@@ -377,6 +187,63 @@ psc_status_t ct_end_connect(ct_end_t *end, psc_role_t role,
     return status;
 }
 
+/* An address, and the record that carries it to another process. */
+typedef struct end_place {
+    size_t len;
+    uint8_t address[PSC_ADDRESS_MAX];
+} end_place_t;
+
+static end_place_t end_place(const ct_end_t *end)
+{
+    end_place_t place = {.len = PSC_ADDRESS_MAX};
+
+    ct_check(end->side->ops->ep_address(end->ep, place.address, &place.len) ==
+                 PSC_OK,
+             "ep_address");
+    ct_check(place.len > 0 && place.len <= PSC_ADDRESS_MAX,
+             "%zu bytes of address", place.len);
+    return place;
+}
+
+static end_place_t end_swap(const ct_end_t *end, int link)
+{
+    end_place_t place = end_place(end);
+
+    ct_check(write(link, &place, sizeof place) == sizeof place, "link");
+    ct_check(recv(link, &place, sizeof place, MSG_WAITALL) == sizeof place,
+             "the other process is gone");
+    return place;
+}
+
+static void end_connect_to(ct_end_t *end, const end_place_t *peer,
+                           psc_role_t role)
+{
+    psc_status_t status =
+        ct_end_connect(end, role, ct_token, peer->address, peer->len);
+
+    ct_check(status == PSC_OK || status == PSC_INPROGRESS, "ep_connect: %s",
+             psc_status_string(status));
+}
+
+void ct_end_join(ct_end_t *end, const ct_end_t *peer, psc_role_t role)
+{
+    end_place_t place = end_place(peer);
+
+    end_connect_to(end, &place, role);
+}
+
+void ct_end_join_over(ct_end_t *end, int link, psc_role_t role)
+{
+    end_place_t place = end_swap(end, link);
+
+    end_connect_to(end, &place, role);
+}
+
+void ct_end_ignore_over(const ct_end_t *end, int link)
+{
+    end_swap(end, link);
+}
+
 /* ---- pairs ---- */
 
 void ct_pair_open(ct_pair_t *pair)
@@ -391,24 +258,10 @@ void ct_pair_open(ct_pair_t *pair)
     ct_end_create(&pair->y, pair->b);
 }
 
-static void pair_connect_one(ct_end_t *end, ct_end_t *peer, psc_role_t role)
-{
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len = sizeof(address);
-    psc_status_t status;
-
-    ct_check(peer->side->ops->ep_address(peer->ep, address, &len) == PSC_OK,
-             "ep_address");
-    ct_check(len > 0 && len <= sizeof(address), "%zu bytes of address", len);
-    status = ct_end_connect(end, role, ct_token, address, len);
-    ct_check(status == PSC_OK || status == PSC_INPROGRESS, "ep_connect: %s",
-             psc_status_string(status));
-}
-
 void ct_pair_start(ct_pair_t *pair)
 {
-    pair_connect_one(&pair->y, &pair->x, PSC_ROLE_ACCEPTOR);
-    pair_connect_one(&pair->x, &pair->y, PSC_ROLE_CONNECTOR);
+    ct_end_join(&pair->y, &pair->x, PSC_ROLE_ACCEPTOR);
+    ct_end_join(&pair->x, &pair->y, PSC_ROLE_CONNECTOR);
 }
 
 void ct_pair_connect(ct_pair_t *pair)

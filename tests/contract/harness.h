@@ -49,6 +49,8 @@ extern const psc_transport_ops_t *ct_ops;
 extern const psc_setting_t *ct_settings;
 extern uint32_t ct_n_settings;
 
+extern const psc_upcalls_t ct_upcalls; /* of all sides */
+
 /* Change a setting for the sides that are opened from now on. */
 void ct_set(const char *name, int64_t number, const char *text);
 void ct_side_open(ct_side_t *side);
@@ -121,6 +123,12 @@ bool ct_end_take(ct_end_t *end);
 psc_status_t ct_end_connect(ct_end_t *end, psc_role_t role,
                             const uint8_t token[PSC_TOKEN_SIZE],
                             const uint8_t *address, size_t address_len);
+/* Connects to `peer`, an end in this process. */
+void ct_end_join(ct_end_t *end, const ct_end_t *peer, psc_role_t role);
+/* Connects to an end of the process at the other end of `link`, a socket; that
+ * process does the same, or leaves the end unconnected. */
+void ct_end_join_over(ct_end_t *end, int link, psc_role_t role);
+void ct_end_ignore_over(const ct_end_t *end, int link);
 
 /* ---- pairs ---- */
 

@@ -62,13 +62,10 @@ CASE(stale_key_is_refused)
 CASE(foreign_address_is_refused)
 {
     ct_pair_t pair, other;
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len = sizeof(address);
 
     ct_pair_open(&pair);
     ct_pair_open(&other);
-    ct_ops->ep_address(other.y.ep, address, &len);
-    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, address, len);
+    ct_end_join(&pair.x, &other.y, PSC_ROLE_CONNECTOR);
     ct_until(&pair, pair.x.failed);
     ct_check(pair.x.status == PSC_ERR_CONNECT, "%s", pair.x.reason);
     ct_pair_down(&other);

@@ -54,19 +54,11 @@ static char target[PUT];
 
 static void end_up(ct_side_t *side, ct_end_t *end, int link, psc_role_t role)
 {
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len = sizeof(address);
     int64_t deadline = ct_deadline();
-    ssize_t n;
 
     ct_side_open(side);
     ct_end_create(end, side);
-    ct_check(ct_ops->ep_address(end->ep, address, &len) == PSC_OK, "address");
-    ct_check(write(link, address, len) == (ssize_t)len, "write");
-    n = read(link, address, sizeof(address));
-    ct_check(n > 0 &&
-                 ct_end_connect(end, role, ct_token, address, (size_t)n) >= 0,
-             "ep_connect");
+    ct_end_join_over(end, link, role);
     while (!end->up) {
         ct_side_progress(side);
         ct_check(psc_clock_now() < deadline, "not up");

@@ -10,11 +10,6 @@
 
 #include "shm_cases.h"
 
-void set(const char *name, int64_t number, const char *text)
-{
-    ct_set(name, number, text);
-}
-
 /* ---- a second process ---- */
 
 bool other_fork(other_t *other)
@@ -51,21 +46,10 @@ void other_check(other_t *other)
 
 void other_begin(other_t *other, ct_pair_t *pair, psc_role_t role)
 {
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len = sizeof(address);
-    ssize_t n;
-
     ct_side_open(&pair->side_a);
     pair->a = pair->b = &pair->side_a;
     ct_end_create(&pair->x, pair->a);
-    ct_check(ct_ops->ep_address(pair->x.ep, address, &len) == PSC_OK,
-             "address");
-    ct_check(write(other->link, address, len) == (ssize_t)len, "link");
-    n = read(other->link, address, sizeof(address));
-    ct_check(n > 0, "the other process is gone");
-    ct_check(ct_end_connect(&pair->x, role, ct_token, address, (size_t)n) ==
-                 PSC_INPROGRESS,
-             "ep_connect");
+    ct_end_join_over(&pair->x, other->link, role);
 }
 
 void other_connect(other_t *other, ct_pair_t *pair)
@@ -92,21 +76,21 @@ static void run_small(void)
 
 CASE(two_slots)
 {
-    set("RECVQ_SIZE", 2, "2");
+    ct_set("RECVQ_SIZE", 2, "2");
     run_small();
 }
 
 CASE(smallest_ring)
 {
-    set("RECVQ_SIZE", 2, "2");
-    set("BUFFER_SIZE", SHM_SLOT_MIN, "2k");
+    ct_set("RECVQ_SIZE", 2, "2");
+    ct_set("BUFFER_SIZE", SHM_SLOT_MIN, "2k");
     run_small();
 }
 
 CASE(odd_slots)
 {
-    set("RECVQ_SIZE", 7, "7");
-    set("BUFFER_SIZE", 3001, "3001");
+    ct_set("RECVQ_SIZE", 7, "7");
+    ct_set("BUFFER_SIZE", 3001, "3001");
     run_small();
     test_case_find("landing_scattered")->run();
 }
@@ -116,10 +100,10 @@ CASE(rings_of_unlike_sizes)
 {
     ct_pair_t pair;
 
-    set("RECVQ_SIZE", 2, "2");
-    set("BUFFER_SIZE", SHM_SLOT_MIN, "2k");
+    ct_set("RECVQ_SIZE", 2, "2");
+    ct_set("BUFFER_SIZE", SHM_SLOT_MIN, "2k");
     ct_side_open(&pair.side_a);
-    set("RECVQ_SIZE", 300, "300");
+    ct_set("RECVQ_SIZE", 300, "300");
     ct_side_open(&pair.side_b);
     pair.a = &pair.side_a;
     pair.b = &pair.side_b;
@@ -150,38 +134,20 @@ CASE(long_messages_in_pieces)
 
 /* ---- settings that cannot be ---- */
 
-static void open_fails(const char *expected)
-{
-    char reason[PSC_REASON_MAX] = "";
-    psc_upcalls_t up = {.abi = PSC_TRANSPORT_ABI};
-    psc_open_params_t params = {
-        .abi = PSC_TRANSPORT_ABI,
-        .up = &up,
-        .settings = ct_settings,
-        .n_settings = ct_n_settings,
-        .reason = reason,
-    };
-    psc_iface_t *iface = NULL;
-
-    ct_check(ct_ops->open(&params, &iface) < 0 && iface == NULL, "opened");
-    ct_check(strstr(reason, expected) != NULL, "reason: %s", reason);
-    puts(reason);
-}
-
 CASE(absurd_settings_are_refused)
 {
-    set("RECVQ_SIZE", INT64_MAX, "inf");
-    open_fails("PSP_SHM_RECVQ_SIZE");
-    set("RECVQ_SIZE", 1, "1");
-    open_fails("PSP_SHM_RECVQ_SIZE");
-    set("RECVQ_SIZE", 64, "64");
-    set("BUFFER_SIZE", 100, "100");
-    open_fails("PSP_SHM_BUFFER_SIZE");
-    set("BUFFER_SIZE", 8192, "8k");
-    set("DIR", 0, "relative");
-    open_fails("PSP_SHM_DIR");
-    set("DIR", 0, "/nowhere/at/all");
-    open_fails("PSP_SHM_DIR");
+    ct_set("RECVQ_SIZE", INT64_MAX, "inf");
+    ct_side_refused("PSP_SHM_RECVQ_SIZE");
+    ct_set("RECVQ_SIZE", 1, "1");
+    ct_side_refused("PSP_SHM_RECVQ_SIZE");
+    ct_set("RECVQ_SIZE", 64, "64");
+    ct_set("BUFFER_SIZE", 100, "100");
+    ct_side_refused("PSP_SHM_BUFFER_SIZE");
+    ct_set("BUFFER_SIZE", 8192, "8k");
+    ct_set("DIR", 0, "relative");
+    ct_side_refused("PSP_SHM_DIR");
+    ct_set("DIR", 0, "/nowhere/at/all");
+    ct_side_refused("PSP_SHM_DIR");
 }
 
 /* ---- what stays on disk ---- */
@@ -207,7 +173,7 @@ CASE(nothing_stays_on_disk)
     struct stat status;
 
     ct_check(mkdtemp(base) != NULL, "mkdtemp");
-    set("DIR", 0, base);
+    ct_set("DIR", 0, base);
     ct_side_open(&side);
     strcpy(folder, side_iface(&side)->listener.folder);
     ct_check(stat(folder, &status) == 0 && (status.st_mode & 0777) == 0700,

@@ -15,9 +15,6 @@ static inline shm_iface_t *side_iface(ct_side_t *side)
     return (shm_iface_t *)side->iface;
 }
 
-/* Change one setting for the interfaces opened from now on. */
-void set(const char *name, int64_t number, const char *text);
-
 /* ---- memory of the other side ---- */
 
 typedef struct remote {

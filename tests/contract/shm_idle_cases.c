@@ -313,23 +313,13 @@ CASE(idle_peer_is_killed)
 
 static void between_connect(const other_t *other)
 {
-    uint8_t address[PSC_ADDRESS_MAX];
+    psc_role_t role = other->pid == 0 ? PSC_ROLE_ACCEPTOR : PSC_ROLE_CONNECTOR;
 
     ct_side_open(&pairs[0].side_a);
     for (int i = 0; i < MANY; i++) {
-        size_t len = sizeof(address);
-        ssize_t n;
-
         pairs[i].a = pairs[i].b = &pairs[0].side_a;
         ct_end_create(&pairs[i].x, pairs[i].a);
-        ct_check(ct_ops->ep_address(pairs[i].x.ep, address, &len) == PSC_OK,
-                 "address");
-        ct_check(write(other->link, address, len) == (ssize_t)len, "link");
-        n = read(other->link, address, sizeof(address));
-        ct_check(n > 0, "the other process is gone");
-        ct_end_connect(&pairs[i].x,
-                       other->pid == 0 ? PSC_ROLE_ACCEPTOR : PSC_ROLE_CONNECTOR,
-                       ct_token, address, (size_t)n);
+        ct_end_join_over(&pairs[i].x, other->link, role);
         ct_until(&pairs[i], pairs[i].x.up);
     }
 }

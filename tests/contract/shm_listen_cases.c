@@ -82,13 +82,10 @@ CASE(impostor_is_refused)
                            .version = SHM_PACKET_VERSION,
                            .kind = SHM_PACKET_HELLO};
     shm_packet_t said;
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len = sizeof(address);
     int fd;
 
     ct_pair_open(&pair);
-    ct_ops->ep_address(pair.x.ep, address, &len);
-    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, address, len);
+    ct_end_join(&pair.y, &pair.x, PSC_ROLE_ACCEPTOR);
     fd = call(pair.b);
     packet.u.hello.target = end_ep(&pair.y)->id;
     packet.u.hello.source = end_ep(&pair.x)->id + 1;
@@ -96,9 +93,7 @@ CASE(impostor_is_refused)
     call_ends(&pair, fd, &said);
     ct_check(said.kind == SHM_PACKET_REFUSAL, "not refused");
     ct_check(!pair.y.failed, "%s", pair.y.reason);
-    len = sizeof(address);
-    ct_ops->ep_address(pair.y.ep, address, &len);
-    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, address, len);
+    ct_end_join(&pair.x, &pair.y, PSC_ROLE_CONNECTOR);
     ct_until(&pair, pair.x.up && pair.y.up);
     ct_pair_down(&pair);
 }
@@ -135,14 +130,11 @@ CASE(unproved_offer_is_refused)
     shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
                            .version = SHM_PACKET_VERSION,
                            .kind = SHM_PACKET_HELLO};
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len = sizeof(address);
     ssize_t n = -1;
     int fd;
 
     ct_pair_open(&pair);
-    ct_ops->ep_address(pair.x.ep, address, &len);
-    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, address, len);
+    ct_end_join(&pair.y, &pair.x, PSC_ROLE_ACCEPTOR);
     fd = call(pair.b);
     packet.u.hello.target = end_ep(&pair.y)->id;
     packet.u.hello.source = end_ep(&pair.x)->id;

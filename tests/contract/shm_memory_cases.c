@@ -28,9 +28,9 @@ psc_status_t get_ended(ct_pair_t *pair, psc_status_t status, ct_send_t *send)
 
 static void open_unlike(ct_pair_t *pair, const char *here, const char *there)
 {
-    set("CMA", 0, here);
+    ct_set("CMA", 0, here);
     ct_side_open(&pair->side_a);
-    set("CMA", 0, there);
+    ct_set("CMA", 0, there);
     ct_side_open(&pair->side_b);
     pair->a = &pair->side_a;
     pair->b = &pair->side_b;
@@ -63,15 +63,9 @@ CASE(cma_off_on_one_side, .caps = PSC_CAP_PUT)
 CASE(cma_demanded_in_vain, .caps = PSC_CAP_PUT)
 {
     ct_pair_t pair;
-    uint8_t address[PSC_ADDRESS_MAX];
-    size_t len = sizeof(address);
 
     open_unlike(&pair, "1", "0");
-    ct_ops->ep_address(pair.x.ep, address, &len);
-    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, address, len);
-    len = sizeof(address);
-    ct_ops->ep_address(pair.y.ep, address, &len);
-    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, address, len);
+    ct_pair_start(&pair);
     ct_until(&pair, pair.x.failed && pair.y.failed);
     ct_check(strstr(pair.x.reason, "PSP_SHM_CMA"), "%s", pair.x.reason);
     ct_check(strstr(pair.y.reason, "PSP_SHM_CMA"), "%s", pair.y.reason);

@@ -17,19 +17,18 @@ typedef struct tcp_target {
 } tcp_target_t;
 
 /* tcp_cases.c */
-void tcp_set(const char *name, int64_t number, const char *text);
 void tcp_target_of(ct_end_t *end, tcp_target_t *target_p);
-/* Connects `end` as the acceptor of a call from `caller`. */
-void tcp_await_call(ct_end_t *end, ct_end_t *caller);
 int tcp_dial(uint16_t port);
 int tcp_dial_from(const char *source, uint16_t port);
 /* Returns -1 if nobody listens there. */
 int tcp_dial_at(const char *ip, uint16_t port);
-/* tcp_listen opens a listener on loopback; tcp_address_with makes an address
- * that offers these ports there. */
-int tcp_listen(uint16_t *port_p, int backlog);
-size_t tcp_address_with(uint64_t id, const uint16_t *ports, unsigned n,
-                        uint8_t *address);
+int tcp_listen(uint16_t *port_p, int backlog); /* on loopback */
+/* Connects to the endpoint `target`, at these ports of loopback. */
+void tcp_call(ct_end_t *end, tcp_target_t target, const uint16_t *ports,
+              unsigned n);
+/* Connects x with y, which listens at the last of these ports. If the time
+ * limit is short, a slow machine may have to dial again. */
+void tcp_connect_in_the_end(ct_pair_t *pair, const uint16_t *ports, unsigned n);
 void tcp_put(int fd, const void *bytes, size_t len);
 /* Reads exactly len bytes while the side progresses. Returns false at the end
  * of the stream. */

@@ -14,8 +14,7 @@ static int enter(ct_pair_t *pair)
 
     ct_pair_open(pair);
     tcp_target_of(&pair->y, &target);
-    ct_end_connect(&pair->y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
-                   target.len);
+    ct_end_join(&pair->y, &pair->y, PSC_ROLE_ACCEPTOR);
     fd = tcp_dial(target.port);
     tcp_wire_store64(hello, TCP_HELLO_MAGIC);
     tcp_wire_store64(hello + 8, target.id);

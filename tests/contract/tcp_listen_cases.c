@@ -1,4 +1,4 @@
-/* Cases of tcp: callers of the listener, and acceptors that answer a call. */
+/* Cases of tcp: callers of the listener. */
 #include <errno.h>
 #include <sys/resource.h>
 
@@ -10,31 +10,6 @@
 static unsigned roll(unsigned *dice)
 {
     return (*dice = *dice * 1103515245 + 12345) >> 8;
-}
-
-/* Connects x with y, which listens at the last of these ports. If the time
- * limit is short, a slow machine may have to dial again. */
-static void connect_in_the_end(ct_pair_t *pair, const uint16_t *ports,
-                               unsigned n)
-{
-    tcp_target_t target;
-
-    for (int attempt = 0; attempt < 50; attempt++) {
-        tcp_target_of(&pair->y, &target);
-        target.len = tcp_address_with(target.id, ports, n, target.address);
-        tcp_await_call(&pair->y, &pair->x);
-        ct_end_connect(&pair->x, PSC_ROLE_CONNECTOR, ct_token, target.address,
-                       target.len);
-        ct_until(pair, (pair->x.up && pair->y.up) || pair->x.failed);
-        if (!pair->x.failed)
-            return;
-        printf("%s\n", pair->x.reason);
-        ct_end_destroy(&pair->x, pair->b);
-        ct_end_destroy(&pair->y, pair->a);
-        ct_end_create(&pair->x, pair->a);
-        ct_end_create(&pair->y, pair->b);
-    }
-    ct_check(pair->x.up, "it never comes up");
 }
 
 /* ---- strangers ---- */
@@ -84,7 +59,7 @@ CASE(silent_callers_are_dropped)
     tcp_target_t target;
     int silent[40];
 
-    tcp_set("ACCEPT_TIMEOUT", CT_SECOND / 10, "0.1");
+    ct_set("ACCEPT_TIMEOUT", CT_SECOND / 10, "0.1");
     ct_pair_open(&pair);
     tcp_target_of(&pair.y, &target);
     for (int i = 0; i < 40; i++) {
@@ -92,7 +67,7 @@ CASE(silent_callers_are_dropped)
         if (i % 2)
             tcp_put(silent[i], "PSCP", 4);
     }
-    connect_in_the_end(&pair, &target.port, 1);
+    tcp_connect_in_the_end(&pair, &target.port, 1);
     for (int i = 0; i < 40; i++) {
         char byte;
 
@@ -184,8 +159,7 @@ CASE(wrong_proof_is_refused)
 
     ct_pair_open(&pair);
     tcp_target_of(&pair.y, &target);
-    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
-                   target.len);
+    ct_end_join(&pair.y, &pair.y, PSC_ROLE_ACCEPTOR);
     fd = call(&target);
     ct_check(tcp_take(pair.b, fd, challenge, sizeof(challenge)), "hung up");
     /* the acceptor's own proof sent back */
@@ -222,8 +196,7 @@ CASE(second_call_is_refused)
 
     ct_pair_open(&pair);
     tcp_target_of(&pair.y, &target);
-    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
-                   target.len);
+    ct_end_join(&pair.y, &pair.y, PSC_ROLE_ACCEPTOR);
     fd = call(&target); /* this caller proves nothing yet */
     ct_check(tcp_take(pair.b, fd, challenge, sizeof(challenge)), "hung up");
     expect_hang_up(&pair, call(&target));
@@ -240,7 +213,7 @@ CASE(wrong_protocol_is_noticed)
     tcp_target_t target;
     int fd;
 
-    tcp_set("ACCEPT_TIMEOUT", INT64_MAX, "inf");
+    ct_set("ACCEPT_TIMEOUT", INT64_MAX, "inf");
     ct_pair_open(&pair);
     tcp_target_of(&pair.y, &target);
     fd = tcp_dial(target.port);
@@ -257,239 +230,17 @@ CASE(a_rail_is_called_at_its_own_addresses)
     uint8_t challenge[TCP_CHALLENGE_SIZE];
     int fd;
 
-    tcp_set("RAILS", 0, "lo");
-    tcp_set("ACCEPT_TIMEOUT", INT64_MAX, "inf");
+    ct_set("RAILS", 0, "lo");
+    ct_set("ACCEPT_TIMEOUT", INT64_MAX, "inf");
     ct_pair_open(&pair);
     tcp_target_of(&pair.y, &target);
     fd = tcp_dial_at("127.0.0.2", target.port);
     if (fd >= 0)
         expect_hang_up(&pair, fd);
-    ct_end_connect(&pair.y, PSC_ROLE_ACCEPTOR, ct_token, target.address,
-                   target.len);
+    ct_end_join(&pair.y, &pair.y, PSC_ROLE_ACCEPTOR);
     fd = call(&target);
     ct_check(tcp_take(pair.b, fd, challenge, sizeof(challenge)), "hung up");
     close(fd);
-    ct_pair_down(&pair);
-}
-
-/* ---- acceptors that are not what they say ---- */
-
-/* Accepts x's call at a port of the test, and reads the hello. */
-static int answer_call(ct_pair_t *pair, int listener, uint8_t *hello)
-{
-    int64_t deadline = ct_deadline();
-    int fd;
-
-    while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) < 0) {
-        ct_side_progress(pair->a);
-        ct_check(psc_clock_now() < deadline, "nobody calls");
-    }
-    ct_check(tcp_take(pair->a, fd, hello, TCP_HELLO_SIZE), "hung up");
-    return fd;
-}
-
-static int tcp_listen_nonblocking(uint16_t *port_p)
-{
-    int fd = tcp_listen(port_p, 8);
-    struct timeval soon = {.tv_usec = 1000};
-
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon));
-    return fd;
-}
-
-/* x calls an acceptor that answers with `len` bytes and hangs up. */
-static void lie(const uint8_t *answer, size_t len, const char *word)
-{
-    ct_pair_t pair;
-    tcp_target_t target;
-    uint16_t port;
-    int listener = tcp_listen_nonblocking(&port), fd;
-    uint8_t hello[TCP_HELLO_SIZE];
-
-    ct_pair_open(&pair);
-    tcp_target_of(&pair.y, &target);
-    target.len = tcp_address_with(target.id, &port, 1, target.address);
-    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, target.address,
-                   target.len);
-    fd = answer_call(&pair, listener, hello);
-    if (len > 0)
-        tcp_put(fd, answer, len);
-    if (len < TCP_CHALLENGE_SIZE)
-        close(fd);
-    ct_until(&pair, pair.x.failed);
-    ct_check(!pair.x.up && strstr(pair.x.reason, word), "%s", pair.x.reason);
-    printf("%s\n", pair.x.reason);
-    if (len >= TCP_CHALLENGE_SIZE)
-        close(fd);
-    close(listener);
-    ct_pair_down(&pair);
-}
-
-CASE(acceptor_that_lies)
-{
-    uint8_t answer[TCP_CHALLENGE_SIZE] = "HTTP/1.1 400 Bad Request\r\n\r\n";
-
-    lie(answer, sizeof(answer), "another protocol");
-    lie(answer, 0, "hung up");
-    lie(answer, 9, "hung up");
-    tcp_wire_store64(answer, TCP_CHALLENGE_MAGIC);
-    lie(answer, sizeof(answer), "token");
-}
-
-/* Searches all bytes that a connector sends to an impostor for the token. */
-CASE(token_never_travels)
-{
-    ct_pair_t pair;
-    tcp_target_t target;
-    uint16_t port;
-    int listener = tcp_listen_nonblocking(&port), fd;
-    uint8_t said[TCP_HELLO_SIZE];
-
-    ct_pair_open(&pair);
-    tcp_target_of(&pair.y, &target);
-    target.len = tcp_address_with(target.id, &port, 1, target.address);
-    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, target.address,
-                   target.len);
-    fd = answer_call(&pair, listener, said);
-    tcp_progress_ms(pair.a, 50);
-    for (size_t i = 0; i + 8 <= sizeof(said); i++) {
-        for (size_t j = 0; j + 8 <= PSC_TOKEN_SIZE; j++)
-            ct_check(memcmp(said + i, ct_token + j, 8) != 0, "the token");
-    }
-    ct_check(recv(fd, said, 1, MSG_DONTWAIT) < 0, "more before a challenge");
-    close(fd);
-    close(listener);
-    ct_pair_down(&pair);
-}
-
-/* ---- addresses that do not answer ---- */
-
-/* A port whose listener accepts no more connections, so that calls hang. */
-static int tcp_listen_full(uint16_t *port_p, int *fillers, size_t n)
-{
-    int listener = tcp_listen(port_p, 0);
-    struct sockaddr_in to = {
-        .sin_family = AF_INET,
-        .sin_port = htons(*port_p),
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-    };
-
-    for (size_t i = 0; i < n; i++) {
-        fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        (void)!connect(fillers[i], (struct sockaddr *)&to, sizeof(to));
-    }
-    return listener;
-}
-
-/* A port that is bound without a listener. */
-static uint16_t tcp_closed_port(void)
-{
-    struct sockaddr_in name = {
-        .sin_family = AF_INET,
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-    };
-    socklen_t len = sizeof(name);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    ct_check(bind(fd, (struct sockaddr *)&name, len) == 0 &&
-                 getsockname(fd, (struct sockaddr *)&name, &len) == 0,
-             "bind");
-    return ntohs(name.sin_port);
-}
-
-/* The address has a closed port, a full one, then the right one. */
-CASE(next_address_is_tried)
-{
-    ct_pair_t pair;
-    tcp_target_t target;
-    uint16_t ports[3];
-    int fillers[4], full;
-
-    tcp_set("CONNECT_TIMEOUT", CT_SECOND / 5, "0.2");
-    ct_pair_open(&pair);
-    tcp_target_of(&pair.y, &target);
-    ports[0] = tcp_closed_port();
-    full = tcp_listen_full(&ports[1], fillers, 4);
-    ports[2] = target.port;
-    connect_in_the_end(&pair, ports, 3);
-    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
-    for (int i = 0; i < 4; i++)
-        close(fillers[i]);
-    close(full);
-    ct_pair_down(&pair);
-}
-
-/* An address that does not answer, and one whose owner sends nothing, do not
- * delay the connection by their time limits, which are longer than the case. */
-CASE(other_addresses_are_tried_beside_it)
-{
-    ct_pair_t pair;
-    tcp_target_t target;
-    uint16_t ports[3];
-    int fillers[4], full, silent;
-
-    tcp_set("CONNECT_TIMEOUT", 1000 * CT_SECOND, "1000");
-    ct_pair_open(&pair);
-    tcp_target_of(&pair.y, &target);
-    full = tcp_listen_full(&ports[0], fillers, 4);
-    silent = tcp_listen(&ports[1], 4);
-    ports[2] = target.port;
-    connect_in_the_end(&pair, ports, 3);
-    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
-    for (int i = 0; i < 4; i++)
-        close(fillers[i]);
-    close(full);
-    close(silent);
-    ct_pair_down(&pair);
-}
-
-/* Another process listens there and has no such endpoint. */
-CASE(somebody_else_is_at_an_address)
-{
-    ct_pair_t pair, other;
-    tcp_target_t target, stranger;
-    uint16_t ports[2];
-
-    ct_pair_open(&pair);
-    ct_pair_open(&other);
-    tcp_target_of(&pair.y, &target);
-    tcp_target_of(&other.y, &stranger);
-    ports[0] = stranger.port;
-    ports[1] = target.port;
-    target.len = tcp_address_with(target.id, ports, 2, target.address);
-    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, target.address,
-                   target.len);
-    tcp_await_call(&pair.y, &pair.x);
-    ct_until(&pair, (ct_pair_progress(&other), pair.x.up && pair.y.up));
-    ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
-    ct_pair_down(&other);
-    ct_pair_down(&pair);
-}
-
-CASE(nobody_answers)
-{
-    ct_pair_t pair;
-    tcp_target_t target;
-    uint16_t ports[2];
-    int fillers[4], full;
-
-    tcp_set("CONNECT_TIMEOUT", CT_SECOND / 10, "0.1");
-    ct_pair_open(&pair);
-    tcp_target_of(&pair.y, &target);
-    ports[0] = tcp_closed_port();
-    full = tcp_listen_full(&ports[1], fillers, 4);
-    target.len = tcp_address_with(target.id, ports, 2, target.address);
-    ct_end_connect(&pair.x, PSC_ROLE_CONNECTOR, ct_token, target.address,
-                   target.len);
-    ct_until(&pair, pair.x.failed);
-    ct_check(pair.x.status == PSC_ERR_CONNECT, "%d", pair.x.status);
-    ct_check(strstr(pair.x.reason, "refused"), "%s", pair.x.reason);
-    ct_check(strstr(pair.x.reason, "PSP_TCP_CONNECT_TIMEOUT"), "%s",
-             pair.x.reason);
-    printf("%s\n", pair.x.reason);
-    for (int i = 0; i < 4; i++)
-        close(fillers[i]);
-    close(full);
     ct_pair_down(&pair);
 }
 

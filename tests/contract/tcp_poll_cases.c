@@ -29,8 +29,8 @@ CASE(hot_endpoint_still_wakes)
     ct_send_t send;
 
     /* the alarm of connecting would wake the sleeper too */
-    tcp_set("CONNECT_TIMEOUT", 1000 * CT_SECOND, "1000");
-    tcp_set("ACCEPT_TIMEOUT", 1000 * CT_SECOND, "1000");
+    ct_set("CONNECT_TIMEOUT", 1000 * CT_SECOND, "1000");
+    ct_set("ACCEPT_TIMEOUT", 1000 * CT_SECOND, "1000");
     ct_pair_up(&pair);
     make_hot(&pair);
     while (ct_pair_progress(&pair) > 0)
@@ -87,8 +87,8 @@ static unsigned fill_socket(ct_pair_t *pair)
 {
     unsigned n = 0;
 
-    tcp_set("SO_SNDBUF", 4096, "4k");
-    tcp_set("SO_RCVBUF", 4096, "4k");
+    ct_set("SO_SNDBUF", 4096, "4k");
+    ct_set("SO_RCVBUF", 4096, "4k");
     ct_pair_up(pair);
     while (!pair->a->holding) {
         ct_send_t send;
@@ -128,7 +128,7 @@ CASE(what_is_not_done_is_not_held)
     ct_pair_t pair;
     ct_send_t send;
 
-    tcp_set("SO_SNDBUF", 4096, "4k");
+    ct_set("SO_SNDBUF", 4096, "4k");
     ct_pair_up(&pair);
     ct_check(ct_send_try(&pair.x, CT_ZCOPY, 8 << 20, 1, &send) ==
                  PSC_INPROGRESS,
