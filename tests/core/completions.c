@@ -42,13 +42,12 @@ static void notified_once(pair_t *pair, size_t len, bool whole)
     status = api->recv_supply(recv, &iov, 1);
     check(status == PSC_OK || (!whole && status == PSC_INPROGRESS));
     whole = status == PSC_OK; /* a long message may be complete at once, too */
-    until(pair, psc_request_state(recv) == PSC_REQUEST_DONE);
+    until(pair, done(recv));
     check(api->completion_poll(pair->b.worker) == (whole ? NULL : recv));
     check(!api->pending(pair->b.worker));
     check(!api->completion_poll(pair->b.worker));
     check(finish(pair, recv).nbytes == len && filled(in, len, 1));
-    if (send)
-        check(finish(pair, send).status == PSC_OK);
+    sent(pair, send);
     free(out);
     free(in);
 }
@@ -80,7 +79,7 @@ CASE(handed_over_without_the_lock)
         recv[i] = post_notified(&pair.b, &(psc_iov_t){in[i], 8}, 1, 0);
     for (int i = 0; i < N; i++)
         check(!post_send(&pair.a, "message", 8, i));
-    until(&pair, psc_request_state(recv[N - 1]) == PSC_REQUEST_DONE);
+    until(&pair, done(recv[N - 1]));
     psc_lock_acquire(&pair.b.worker->lock);
     for (int i = 0; i < N; i++) {
         check(api->completion_poll(pair.b.worker) == recv[i]);
@@ -107,7 +106,7 @@ CASE(freed_in_the_queue)
     for (int i = 0; i < 1000; i++) {
         recv = post_notified(&pair.b, &iov, 1, 0);
         check(!post_send(&pair.a, "message", 8, 1));
-        until(&pair, psc_request_state(recv) == PSC_REQUEST_DONE);
+        until(&pair, done(recv));
         check(api->pending(pair.b.worker));
         api->request_free(recv);
         check(!api->pending(pair.b.worker));
@@ -175,17 +174,18 @@ CASE(completions_beside_the_poller)
     pair_open(&pair);
     check(pthread_create(&poller, NULL, beside_poll, &pair) == 0);
     for (int i = 0; i < BESIDE_MESSAGES; i++) {
-        psc_request_t *recv = post_notified(&pair.b, &iov, 1, 0), *done = NULL;
+        psc_request_t *recv = post_notified(&pair.b, &iov, 1, 0),
+                      *polled = NULL;
         psc_request_t *send = post_send(&pair.a, "message", 8, i);
         int64_t end = psc_clock_now() + PATIENCE_NS;
 
         if (send)
             api->request_free(send);
-        while (i % 2 && psc_request_state(recv) != PSC_REQUEST_DONE)
+        while (i % 2 && !done(recv))
             check(psc_clock_now() < end);
-        while (i % 2 == 0 && !(done = api->completion_poll(pair.b.worker)))
+        while (i % 2 == 0 && !(polled = api->completion_poll(pair.b.worker)))
             check(psc_clock_now() < end);
-        check(i % 2 || (done == recv && done->result.tag == i));
+        check(i % 2 || (polled == recv && polled->result.tag == i));
         api->request_free(recv);
     }
     atomic_store(&beside_done, true);

@@ -20,7 +20,7 @@ static void await_done(psc_request_t *request)
 {
     int64_t end = psc_clock_now() + PATIENCE_NS;
 
-    while (request && psc_request_state(request) != PSC_REQUEST_DONE) {
+    while (request && !done(request)) {
         check(psc_clock_now() < end);
         usleep(100);
     }
@@ -68,7 +68,7 @@ static void wait_done(side_t *side, psc_request_t *request)
 {
     psc_status_t status = PSC_OK;
 
-    while (request && psc_request_state(request) != PSC_REQUEST_DONE) {
+    while (request && !done(request)) {
         status =
             api->wait(side->worker, &request, 1, PSC_WAIT_ALL, PATIENCE_NS);
         check(status == PSC_OK || status == PSC_ERR_INTERRUPTED);

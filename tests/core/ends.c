@@ -103,7 +103,7 @@ static void check_ends(psc_conn_t *conn, look_t look,
     check(psc_conn_connecting(conn) == PSC_OK);
     check(look(worker, args, &result, &request) == PSC_INPROGRESS);
     psc_conn_fail(conn, PSC_ERR_CONNECT);
-    check(psc_request_state(request) == PSC_REQUEST_DONE);
+    check(done(request));
     check(request->result.status == PSC_ERR_CONNECT);
     api->request_free(request);
 }

@@ -150,11 +150,6 @@ static uint64_t stream_fins(const stream_t *stream)
     return count(stream->pair.b.worker, PSC_COUNTER_rndv_fin);
 }
 
-static bool done(const psc_request_t *request)
-{
-    return psc_request_state(request) == PSC_REQUEST_DONE;
-}
-
 static void stream_finish(stream_t *stream)
 {
     for (unsigned i = 0; i < stream->n; i++) {

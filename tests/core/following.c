@@ -107,7 +107,7 @@ static void waiter_start(waiter_t *waiter, psc_worker_t *worker,
 
 static void end(waiter_t *waiter, psc_request_t *request)
 {
-    if (psc_request_state(request) != PSC_REQUEST_DONE)
+    if (!done(request))
         api->event_complete(request, PSC_OK);
     check(pthread_join(waiter->thread, NULL) == 0);
 }

@@ -309,7 +309,7 @@ static bool lane_fails_and_peer_closes(int passes)
     for (int i = 0; i < 100; i++)
         psc_worker_progress(lanes.a.worker);
     /* if both sides share a worker, b has received, too */
-    complete = psc_request_state(recv) == PSC_REQUEST_DONE;
+    complete = done(recv);
     lane_fail(lanes.b.conn->lanes[1]);
     psc_conn_close(lanes.b.conn);
     for (int i = 0; i < 10; i++)

@@ -133,7 +133,7 @@ CASE(given_back_to_who_waits)
     result = finish(&pair, recv);
     check(psc_request_state(waiting) == PSC_REQUEST_ACTIVE);
     give_back(&pair, &result, first, 100);
-    check(psc_request_state(waiting) == PSC_REQUEST_DONE);
+    check(done(waiting));
     check(finish(&pair, waiting).order == result.order);
     check(filled(second, 100, 2));
     pair_close(&pair);
@@ -214,7 +214,7 @@ static psc_status_t give_up(pair_t *pair, psc_request_t *recv, void *in,
     status = api->recv_give_up(recv);
     if (status != PSC_ERR_INVALID)
         return PSC_ERR_CANCELLED;
-    check(psc_request_state(recv) == PSC_REQUEST_DONE);
+    check(done(recv));
     result = recv->result;
     give_back(pair, &result, in, len);
     return PSC_OK;
@@ -314,18 +314,18 @@ static void and_lost(int who)
     recv = post_recv(&pair.b, pair.b.conn, in, LARGE, 4, &result);
     send = send_filled(&pair, LARGE, 4);
     end = give_up(&pair, recv, in, LARGE);
-    moving = psc_request_state(recv) != PSC_REQUEST_DONE;
+    moving = !done(recv);
     if (who < 2 && moving)
         check(api->recv(pair.b.worker, &args, &result, &next) ==
               PSC_INPROGRESS);
     psc_conn_fail(pair.b.conn, PSC_ERR_PEER_LOST);
-    until(&pair, psc_request_state(recv) == PSC_REQUEST_DONE);
+    until(&pair, done(recv));
     check(recv->result.status == (moving ? PSC_ERR_PEER_LOST : end));
     api->request_free(recv);
     if (next)
         check(finish(&pair, next).status == PSC_ERR_PEER_LOST);
     psc_conn_fail(pair.a.conn, PSC_ERR_PEER_LOST);
-    until(&pair, psc_request_state(send) == PSC_REQUEST_DONE);
+    until(&pair, done(send));
     free(send->owner);
     api->request_free(send);
     pair_close(&pair);

@@ -271,10 +271,16 @@ psc_result_t finish(pair_t *pair, psc_request_t *request)
 {
     psc_result_t result;
 
-    until(pair, psc_request_state(request) == PSC_REQUEST_DONE);
+    until(pair, done(request));
     result = request->result;
     api->request_free(request);
     return result;
+}
+
+void sent(pair_t *pair, psc_request_t *send)
+{
+    if (send)
+        check(finish(pair, send).status == PSC_OK);
 }
 
 void settle(pair_t *pair)

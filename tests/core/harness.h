@@ -74,8 +74,14 @@ psc_request_t *post_send(side_t *side, const void *buffer, size_t len,
                          int32_t tag);
 psc_request_t *post_recv(side_t *side, psc_conn_t *source, void *buffer,
                          size_t len, int32_t tag, psc_result_t *result);
+static inline bool done(psc_request_t *request)
+{
+    return psc_request_state(request) == PSC_REQUEST_DONE;
+}
 /* Both sides progress until it is done; its result; it is freed. */
 psc_result_t finish(pair_t *pair, psc_request_t *request);
+/* Waits until a message has been sent; NULL: it was sent at once. */
+void sent(pair_t *pair, psc_request_t *send);
 void settle(pair_t *pair); /* until nothing moves for a while */
 
 #define until(pair, condition)                                                 \

@@ -64,17 +64,12 @@ static psc_view_t *view_of(pair_t *pair, side_t *side, int32_t tag)
     psc_view_t *view = NULL;
 
     check(api->recv_view(request, &view) == PSC_OK);
-    check(psc_request_state(request) == PSC_REQUEST_DONE);
+    check(done(request));
     check(request->result.status == PSC_OK);
     check(request->result.nbytes == view->nbytes && request->result.tag == tag);
     check(api->recv_view(request, &view) == PSC_ERR_INVALID);
     api->request_free(request);
     return view;
-}
-
-static bool done(psc_request_t *request)
-{
-    return psc_request_state(request) == PSC_REQUEST_DONE;
 }
 
 static void pool_open(pair_t *pair)
@@ -147,8 +142,7 @@ static void receive_once(pair_t *pair, const psc_block_t *block, unsigned seed)
     check(api->recv_supply(recv, &iov, 1) >= 0);
     check(finish(pair, recv).status == PSC_OK);
     check(filled(in, block->nbytes, seed));
-    if (send)
-        check(finish(pair, send).status == PSC_OK);
+    sent(pair, send);
     free(in);
 }
 
@@ -202,8 +196,7 @@ CASE(lent_and_received)
             if (recv)
                 result = finish(&pair, recv);
             check(result.status == PSC_OK && filled(in, LEN, 9));
-            if (send)
-                check(finish(&pair, send).status == PSC_OK);
+            sent(&pair, send);
             free(in);
         }
         api->block_free(block);
@@ -212,6 +205,16 @@ CASE(lent_and_received)
 }
 
 /* ---- ends ---- */
+
+/* Returns false if the transport cannot map; the pair is then closed. */
+static bool lending_open(pair_t *pair)
+{
+    pool_open(pair);
+    if (can_map(pair))
+        return true;
+    pair_close(pair);
+    return false;
+}
 
 /* The workers are destroyed first, then the owner's block is freed, then the
  * view. */
@@ -222,11 +225,8 @@ CASE(views_outlive_all)
     psc_block_t *block;
     pair_t pair;
 
-    pool_open(&pair);
-    if (!can_map(&pair)) {
-        pair_close(&pair);
+    if (!lending_open(&pair))
         return;
-    }
     block = block_of(pair.a.worker, LEN, 5);
     for (int i = 0; i < 2; i++) {
         request = lend(&pair.a, block, 1);
@@ -249,11 +249,8 @@ static void keep_when(psc_conn_t *(*who)(pair_t *pair), bool fail)
     psc_view_t *view;
     pair_t pair;
 
-    pool_open(&pair);
-    if (!can_map(&pair)) {
-        pair_close(&pair);
+    if (!lending_open(&pair))
         return;
-    }
     block = block_of(pair.a.worker, LEN, 6);
     request = lend(&pair.a, block, 1);
     view = view_of(&pair, &pair.b, 1);
@@ -337,11 +334,8 @@ CASE(lending_threads)
     pthread_t threads[2];
     pair_t pair;
 
-    pool_open(&pair);
-    if (!can_map(&pair)) {
-        pair_close(&pair);
+    if (!lending_open(&pair))
         return;
-    }
     block = block_of(pair.a.worker, LEN, 2);
     for (int i = 0; i < 2; i++)
         check(!pthread_create(&threads[i], NULL, returns_main, &returns));

@@ -25,8 +25,7 @@ static void exchange(pair_t *pair, size_t len, bool recv_first)
     }
     if (recv)
         result = finish(pair, recv);
-    if (send)
-        check(finish(pair, send).status == PSC_OK);
+    sent(pair, send);
     check(result.status == PSC_OK && result.nbytes == len && result.tag == 7);
     check(came_from(&result, pair->b.conn) && filled(in, len, (unsigned)len));
     free(out);
@@ -96,8 +95,7 @@ CASE(truncation)
             recv = post_recv(&pair.b, pair.b.conn, in, sizeof in, 1, &result);
         if (recv)
             result = finish(&pair, recv);
-        if (send)
-            check(finish(&pair, send).status == PSC_OK);
+        sent(&pair, send);
         check(result.status == PSC_ERR_TRUNCATED && result.nbytes == len);
         check(filled(in, sizeof in, 3));
     }
@@ -213,8 +211,7 @@ static void matched_probe(pair_t *pair, size_t len)
     check(psc_request_state(recv) == PSC_REQUEST_MATCHED);
     check(api->recv_supply(recv, &iov, 1) >= 0);
     check(finish(pair, recv).status == PSC_OK && filled(in, len, 8));
-    if (send)
-        check(finish(pair, send).status == PSC_OK);
+    sent(pair, send);
     free(out);
     free(in);
 }
@@ -264,8 +261,7 @@ static void room(pair_t *pair, size_t len, bool posted)
     if (recv)
         check(finish(pair, recv).nbytes == len);
     check(filled(len > ROOM ? in : short_in, len, 9));
-    if (send)
-        check(finish(pair, send).status == PSC_OK);
+    sent(pair, send);
     free(out);
     free(in);
 }
@@ -297,8 +293,7 @@ static void room_in_pieces(pair_t *pair, size_t n_room, size_t n_iov)
     check(api->recv_supply(recv, iov, n_iov) >= 0);
     check(finish(pair, recv).nbytes == sizeof in);
     check(filled(in, sizeof in, 9));
-    if (send)
-        check(finish(pair, send).status == PSC_OK);
+    sent(pair, send);
 }
 
 CASE(room)

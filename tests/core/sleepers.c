@@ -68,8 +68,7 @@ CASE(a_send_that_leaves_wakes_nobody)
     recv = post_recv(&pair.b, pair.b.conn, in, sizeof in, 1, &result);
     if (recv)
         result = finish(&pair, recv);
-    if (send)
-        finish(&pair, send);
+    sent(&pair, send);
     check(result.status == PSC_OK && strcmp(in, "no copy") == 0);
     api->sleeper_release(pair.a.worker, sleeper);
     pair_close(&pair);
@@ -148,8 +147,7 @@ static void sleep_beside(pair_t *pair, psc_sleeper_t *sleeper,
         api->progress(pair->a.worker, 0);
     check(readable(api->sleeper_descriptor(sleeper), PATIENCE_NS / 1000000));
     check(finish(pair, recv).status == PSC_OK);
-    if (send)
-        finish(pair, send);
+    sent(pair, send);
 }
 
 CASE(polling_wakes_sleepers)
@@ -189,7 +187,7 @@ CASE(sleepers_are_apart)
     arm(one);
     arm(two);
     send = post_send(&pair.a, "x", 1, 1);
-    until(&pair, psc_request_state(recv) == PSC_REQUEST_DONE);
+    until(&pair, done(recv));
     arm(one);
     check(readable(api->sleeper_descriptor(two), 0));
     arm(two);
@@ -204,8 +202,7 @@ CASE(sleepers_are_apart)
         check(!readable(api->sleeper_descriptor(i % 2 ? two : one), 0));
     }
     api->request_free(recv);
-    if (send)
-        finish(&pair, send);
+    sent(&pair, send);
     api->sleeper_release(pair.b.worker, one);
     api->sleeper_release(pair.b.worker, two);
     pair_close(&pair);
@@ -274,7 +271,7 @@ CASE(starved_beside_another)
             psc_request_t *recv =
                 post_recv(&pair.b, pair.b.conn, in, LENGTH, 1, &result);
 
-            while (recv && psc_request_state(recv) != PSC_REQUEST_DONE)
+            while (recv && !done(recv))
                 api->progress(pair.b.worker, 0);
             if (recv)
                 api->request_free(recv);
@@ -319,20 +316,18 @@ static void wait_outside(runner_t *me, psc_request_t *request)
 {
     int fd = api->sleeper_descriptor(me->sleeper);
 
-    while (psc_request_state(request) != PSC_REQUEST_DONE) {
+    while (!done(request)) {
         bool asleep = api->sleeper_arm(me->sleeper) == PSC_OK;
         bool late = asleep && !readable(fd, 500);
 
-        if ((api->sleeper_progress(me->sleeper) > 0 ||
-             psc_request_state(request) == PSC_REQUEST_DONE) &&
-            late)
+        if ((api->sleeper_progress(me->sleeper) > 0 || done(request)) && late)
             atomic_fetch_add(&late_outside, 1);
     }
 }
 
 static void wait_inside(runner_t *me, psc_request_t *request)
 {
-    while (psc_request_state(request) != PSC_REQUEST_DONE) {
+    while (!done(request)) {
         psc_status_t status =
             api->wait(me->side.worker, &request, 1, PSC_WAIT_ALL, PSC_FOREVER);
 
@@ -344,7 +339,7 @@ static void wait_inside(runner_t *me, psc_request_t *request)
  * fabric is busy for others, so only its own message shows that it is late. */
 static void wait_standing(runner_t *me, psc_request_t *request)
 {
-    while (psc_request_state(request) != PSC_REQUEST_DONE) {
+    while (!done(request)) {
         psc_status_t status =
             api->sleeper_wait(me->sleeper, request, 500000000);
         bool late = status == PSC_ERR_TIMEOUT;
@@ -353,7 +348,7 @@ static void wait_standing(runner_t *me, psc_request_t *request)
         if (!late)
             continue;
         api->sleeper_progress(me->sleeper);
-        if (psc_request_state(request) == PSC_REQUEST_DONE)
+        if (done(request))
             atomic_fetch_add(&late_outside, 1);
     }
 }

@@ -215,8 +215,7 @@ static void exchange(pair_t *pair, strided_t *from, strided_t *to,
     }
     if (recv)
         result = finish(pair, recv);
-    if (send)
-        check(finish(pair, send).status == PSC_OK);
+    sent(pair, send);
     check(result.nbytes == from->nbytes && result.tag == 7);
     check(result.status == (n < from->nbytes ? PSC_ERR_TRUNCATED : PSC_OK));
     check(strided_has(to, flat, n));
@@ -322,8 +321,7 @@ CASE(strided_given_back)
         recv = strided_recv(&pair, &to, &result);
         check(!recv && result.status == PSC_OK);
         check(strided_has(&to, flat, to.nbytes));
-        if (send)
-            check(finish(&pair, send).status == PSC_OK);
+        sent(&pair, send);
         pair_close(&pair);
         free(from.memory);
         free(to.memory);
@@ -362,8 +360,7 @@ CASE(strided_given_up)
     if (again)
         result = finish(&pair, again);
     check(result.status == PSC_OK && strided_has(&other, flat, other.nbytes));
-    if (send)
-        check(finish(&pair, send).status == PSC_OK);
+    sent(&pair, send);
     pair_close(&pair);
     free(from.memory);
     free(to.memory);

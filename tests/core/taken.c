@@ -80,8 +80,7 @@ static psc_status_t remote_end(remote_t *remote)
     if (recv)
         result = finish(&remote->pair, recv);
     check(result.status == PSC_OK && !memcmp(in, "more", 4));
-    if (send)
-        finish(&remote->pair, send);
+    sent(&remote->pair, send);
     free(remote->local);
     pair_close(&remote->pair);
     return status;
@@ -280,7 +279,7 @@ CASE(landing_when_a_connection_fails)
     landing = waiting_landing(&waiting, 1);
     check(landing_write(&landing) == SMALL / 2);
     psc_conn_fail(waiting.a, PSC_ERR_PEER_LOST);
-    check(psc_request_state(waiting.recv) == PSC_REQUEST_DONE);
+    check(done(waiting.recv));
     check(landing_write(&landing) == 0);
     landing_end(&landing);
     waiting_close(&waiting);
@@ -303,7 +302,7 @@ CASE(landing_beside_fragments)
         for (int i = 0; i <= more; i++)
             hear_payload(waiting.a->lanes[0], PSC_WIRE_FRAG, &wire, sizeof wire,
                          waiting.out, SMALL / 2);
-        check((psc_request_state(waiting.recv) == PSC_REQUEST_DONE) == more);
+        check((done(waiting.recv)) == more);
         check(landing_write(&landing) == (more ? 0 : SMALL / 2));
         landing_end(&landing);
         check(psc_conn_state(waiting.a) ==
@@ -340,7 +339,7 @@ CASE(landing_when_a_peer_closes)
         check(landing_write(&landing) == (kind ? 900 : 200));
         hear(waiting.a->lanes[0], PSC_WIRE_CLOSE, &farewell, sizeof farewell);
         check(psc_conn_state(waiting.a) == PSC_CONN_CLOSED);
-        check(psc_request_state(waiting.recv) == PSC_REQUEST_DONE);
+        check(done(waiting.recv));
         check(landing_write(&landing) == 0);
         landing_end(&landing);
         waiting_close(&waiting);
@@ -391,7 +390,7 @@ CASE(fin_overtakes_fragments)
     fin.request_id = psc_req_id(req_of(waiting.recv));
     hear(waiting.a->lanes[0], PSC_WIRE_FIN, &fin, sizeof fin);
     check(psc_conn_state(waiting.a) == PSC_CONN_FAILED);
-    check(psc_request_state(waiting.recv) == PSC_REQUEST_DONE);
+    check(done(waiting.recv));
     check(waiting.recv->result.status == PSC_ERR_PROTOCOL);
     waiting_close(&waiting);
 }
@@ -410,12 +409,12 @@ static void fin_beside_a_landing(int32_t status)
     landing = waiting_landing(&waiting, 1);
     check(landing.dest.n_iov > 0);
     hear(waiting.a->lanes[0], PSC_WIRE_FIN, &fin, sizeof fin);
-    if (psc_request_state(waiting.recv) == PSC_REQUEST_DONE) {
+    if (done(waiting.recv)) {
         check(waiting.recv->result.status < 0);
         check(landing_write(&landing) == 0);
     }
     landing_end(&landing);
-    check(psc_request_state(waiting.recv) == PSC_REQUEST_DONE);
+    check(done(waiting.recv));
     check(waiting.recv->result.status < 0);
     waiting_close(&waiting);
 }

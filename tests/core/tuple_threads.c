@@ -27,7 +27,7 @@ static void wait_for(psc_worker_t *worker, psc_request_t *request)
 
     if (!request)
         return;
-    while (psc_request_state(request) != PSC_REQUEST_DONE)
+    while (!done(request))
         api->wait(worker, one, 1, PSC_WAIT_ALL, PATIENCE_NS);
 }
 

@@ -39,15 +39,14 @@ CASE(tuple_receiver_away)
         if (exposes(&pair)) {
             int64_t end = psc_clock_now() + PATIENCE_NS;
 
-            while (psc_request_state(send) != PSC_REQUEST_DONE) {
+            while (!done(send)) {
                 check(psc_clock_now() < end);
                 api->progress(pair.a.worker, 0); /* b is away */
             }
             check(filled(in, len, 1));
         }
         expect_ok(finish(&pair, recv), in, len, 1);
-        if (send)
-            check(finish(&pair, send).status == PSC_OK);
+        sent(&pair, send);
         if (exposes(&pair))
             count_one(&pair);
         pair_close(&pair);
@@ -69,26 +68,24 @@ CASE(tuple_sender_away)
     if (exposes(&pair)) {
         int64_t end = psc_clock_now() + PATIENCE_NS;
 
-        while (psc_request_state(recv) != PSC_REQUEST_DONE) {
+        while (!done(recv)) {
             check(psc_clock_now() < end);
             api->progress(pair.b.worker, 0); /* a is away */
         }
         check(recv->result.tag == 9);
     }
     expect_ok(finish(&pair, recv), in, LEN, 2);
-    if (send)
-        check(finish(&pair, send).status == PSC_OK);
+    sent(&pair, send);
     if (exposes(&pair))
         count_one(&pair);
     /* too long for its receive */
     recv = expect(&pair, in, MIN, 9);
     send = post_send(&pair.a, out, LEN, 9);
-    until(&pair, psc_request_state(recv) == PSC_REQUEST_DONE);
+    until(&pair, done(recv));
     check(recv->result.status == PSC_ERR_TRUNCATED &&
           recv->result.nbytes == LEN && filled(in, MIN, 2));
     api->request_free(recv);
-    if (send)
-        finish(&pair, send);
+    sent(&pair, send);
     pair_close(&pair);
     free(in);
     free(out);
@@ -113,8 +110,7 @@ CASE(tuple_order)
     expect_ok(finish(&pair, recvs[1]), in + LEN, LEN, 3);
     expect_ok(finish(&pair, recvs[2]), in + 2 * LEN, LEN, 3);
     for (int i = 0; i < 2; i++)
-        if (sends[i])
-            finish(&pair, sends[i]);
+        sent(&pair, sends[i]);
     if (exposes(&pair))
         check(count(pair.a.worker, PSC_COUNTER_tuple_unseen) > 0);
     pair_close(&pair);
@@ -138,8 +134,7 @@ CASE(tuple_cancel)
     if (exposes(&pair)) /* the sender has taken it */
         check(api->cancel(second) == PSC_ERR_INVALID);
     expect_ok(finish(&pair, second), in + LEN, LEN, 5);
-    if (send)
-        finish(&pair, send);
+    sent(&pair, send);
     check(in[1] == 0);
     pair_close(&pair);
     free(in);
@@ -186,8 +181,7 @@ CASE(tuple_comes_back)
         expect_ok(finish(&pair, recvs[taken]), in + taken * LEN, sizeof small,
                   7);
         expect_ok(finish(&pair, recvs[!taken]), in + !taken * LEN, LEN, 6);
-        if (send)
-            finish(&pair, send);
+        sent(&pair, send);
         pair_close(&pair);
         free(in);
         free(out);
@@ -215,8 +209,7 @@ CASE(tuple_ends)
             psc_conn_fail(pair.b.conn, PSC_ERR_PEER_LOST);
         else
             psc_conn_fail(pair.a.conn, PSC_ERR_PEER_LOST);
-        until(&pair, psc_request_state(recv) == PSC_REQUEST_DONE &&
-                         psc_request_state(send) == PSC_REQUEST_DONE);
+        until(&pair, done(recv) && done(send));
         check(recv->result.status < 0 || filled(in, len, 8));
         memset(in, 1, len); /* both are the program's again */
         memset(out, 2, len);
@@ -247,8 +240,7 @@ CASE(tuple_full_table)
 
         fill(out, MIN, (unsigned)i);
         send = post_send(&pair.a, out, MIN, 5);
-        if (send)
-            finish(&pair, send);
+        sent(&pair, send);
         settle(&pair);
     }
     for (int i = 0; i < N; i++)
@@ -287,8 +279,7 @@ CASE(tuple_wildcards)
         expect_ok(finish(&pair, any), in + MIN, MIN, 6);
         expect_ok(finish(&pair, recv), in + 2 * MIN, MIN, 6);
         for (int n = 0; n < 2; n++)
-            if (sends[n])
-                finish(&pair, sends[n]);
+            sent(&pair, sends[n]);
     }
     if (exposes(&pair))
         check(count(pair.a.worker, PSC_COUNTER_tuple_skipped) > N);
@@ -298,8 +289,7 @@ CASE(tuple_wildcards)
         recv = expect(&pair, in + 2 * MIN, MIN, 5);
         send = post_send(&pair.a, out, MIN, 5);
         expect_ok(finish(&pair, recv), in + 2 * MIN, MIN, 6);
-        if (send)
-            finish(&pair, send);
+        sent(&pair, send);
     }
     placed = count(pair.a.worker, PSC_COUNTER_tuple_placed);
     ways = placed + count(pair.a.worker, PSC_COUNTER_tuple_none) +
@@ -342,8 +332,7 @@ CASE(tuple_short_messages)
         psc_request_t *send = post_send(&pair.a, out, MIN, 5);
 
         expect_ok(finish(&pair, recv), in, MIN, 6);
-        if (send)
-            finish(&pair, send);
+        sent(&pair, send);
     }
     if (exposes(&pair))
         check(count(pair.b.worker, PSC_COUNTER_tuple_taken) >= 2);
@@ -380,8 +369,7 @@ CASE(tuple_threshold)
             psc_request_t *send = post_send(&pair.a, out, len, 5);
 
             expect_ok(finish(&pair, recv), in, len, 9);
-            if (send)
-                finish(&pair, send);
+            sent(&pair, send);
             if (exposes(&pair))
                 placed += len > most;
             count_is(pair.a.worker, PSC_COUNTER_tuple_placed, placed);
