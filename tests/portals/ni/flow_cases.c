@@ -168,20 +168,11 @@ static void full_second(side_t *side)
     check(disabled > 0);
 }
 
-static void full_first(side_t *side)
-{
-    stream_t stream = {.side = side, .window = 32};
-
-    meet(side);
-    stream_run(&stream, PTL_NI_PT_DISABLED);
-    check(stream.refusals > 0);
-}
-
 CASE(flow_control_full_queue)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
     setup.pt_options = PTL_PT_FLOWCTRL;
-    pair(full_first, full_second);
+    pair(stream_first, full_second);
 }
 
 /* The target runs out of headers for unexpected messages. */
