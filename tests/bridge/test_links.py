@@ -87,22 +87,22 @@ def test_a_transport_that_takes_a_part_of_a_message_is_told(taken: int) -> None:
 
 def test_both_prove_the_token() -> None:
     connecting = Connecting(TOKEN, 5, 77)
-    number, nonce = read_hello(connecting.hello)
+    number, nonce = read_hello(connecting.first)
     assert number == 77
     accepting = Accepting(TOKEN, number, 5, nonce)
-    accepting.answered(connecting.challenged(accepting.challenge))
+    accepting.receive(connecting.receive(accepting.first))
 
 
 def test_a_wrong_token_is_refused_on_both_sides() -> None:
     connecting = Connecting(TOKEN, 5, 77)
-    number, nonce = read_hello(connecting.hello)
+    number, nonce = read_hello(connecting.first)
     with pytest.raises(Refused, match="acceptor does not hold the lane's token"):
-        connecting.challenged(Accepting(OTHER, number, 5, nonce).challenge)
+        connecting.receive(Accepting(OTHER, number, 5, nonce).first)
     impostor = Connecting(OTHER, 5, 77)
-    _, nonce = read_hello(impostor.hello)
-    answer = impostor.challenged(Accepting(OTHER, 77, 5, nonce).challenge)
+    _, nonce = read_hello(impostor.first)
+    answer = impostor.receive(Accepting(OTHER, 77, 5, nonce).first)
     with pytest.raises(Refused, match="connector does not hold the lane's token"):
-        Accepting(TOKEN, 77, 5, nonce).answered(answer)
+        Accepting(TOKEN, 77, 5, nonce).receive(answer)
 
 
 @pytest.mark.parametrize(
@@ -111,21 +111,21 @@ def test_a_wrong_token_is_refused_on_both_sides() -> None:
 )
 def test_answers_cannot_be_sent_back(wrong: Callable[[bytes, bytes], bytes]) -> None:
     connecting = Connecting(TOKEN, 5, 77)
-    accepting = Accepting(TOKEN, 77, 5, read_hello(connecting.hello)[1])
-    answer = connecting.challenged(accepting.challenge)
+    accepting = Accepting(TOKEN, 77, 5, read_hello(connecting.first)[1])
+    answer = connecting.receive(accepting.first)
     with pytest.raises(Refused):
-        accepting.answered(wrong(answer, accepting.challenge))
+        accepting.receive(wrong(answer, accepting.first))
     with pytest.raises(Refused, match="out of turn"):
-        accepting.answered(answer)  # one attempt, also after a wrong one
+        accepting.receive(answer)  # one attempt, also after a wrong one
 
 
 def test_answers_cannot_be_used_again() -> None:
     connecting = Connecting(TOKEN, 5, 77)
-    _, nonce = read_hello(connecting.hello)
+    _, nonce = read_hello(connecting.first)
     accepting, later = Accepting(TOKEN, 77, 5, nonce), Accepting(TOKEN, 77, 5, nonce)
-    answer = connecting.challenged(accepting.challenge)
+    answer = connecting.receive(accepting.first)
     with pytest.raises(Refused):
-        later.answered(answer)
+        later.receive(answer)
 
 
 @given(st.binary(max_size=100))
@@ -133,6 +133,6 @@ def test_strangers_are_refused(data: bytes) -> None:
     with pytest.raises(Refused):
         read_hello(data)
     with pytest.raises(Refused):
-        Connecting(TOKEN, 5, 1).challenged(data)
+        Connecting(TOKEN, 5, 1).receive(data)
     with pytest.raises(Refused):
-        Accepting(TOKEN, 1, 5, bytes(16)).answered(data)
+        Accepting(TOKEN, 1, 5, bytes(16)).receive(data)

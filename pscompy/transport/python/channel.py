@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 
 from pscompy.transport.python.base import Link
-from pscompy.transport.python.proof import Accepting, Connecting
+from pscompy.transport.python.proof import Proof
 
 _PREFIX = struct.Struct("<I")  # length of the next frame in a stream
 
@@ -32,8 +32,7 @@ class Channel(Link):
         self.stage = Stage.CALLED
         self.number: int | None = None
         self.nonce = b""  # nonce of a caller's hello, in stage WAITING
-        self.connecting: Connecting | None = None
-        self.accepting: Accepting | None = None
+        self.proof: Proof | None = None
         self.backlog: deque[bytes] = deque()  # frames that have arrived, not delivered yet
         self.reason = ""  # why the link was lost, if a backlog is still to be delivered
         self._stream = stream

@@ -115,11 +115,11 @@ class Links:
     def _call(self, number: int, connecting: Connecting, address: bytes) -> None:
         channel = self._channels[number] = self._channel()
         channel.number = number
-        channel.connecting = connecting
+        channel.proof = connecting
         channel.stage = Stage.PROVING
         with self._about(channel):
             self._transport.connect(channel, address)
-            channel.push(connecting.hello, counted=False)
+            channel.push(connecting.first, counted=False)
         self._flush(channel)
 
     def _expect(self, number: int, token: bytes, peer: int) -> None:
@@ -239,17 +239,16 @@ class Links:
         del self._callers[channel]
         self._channels[number] = channel
         token, peer = self._expected.pop(number)
-        channel.accepting = Accepting(token, number, peer, channel.nonce)
+        channel.proof = Accepting(token, number, peer, channel.nonce)
         channel.stage = Stage.PROVING
-        channel.push(channel.accepting.challenge, counted=False)
+        channel.push(channel.proof.first, counted=False)
         self._flush(channel)
 
     def _prove(self, channel: Channel, frame: bytes) -> None:
-        if channel.connecting is not None:
-            channel.push(channel.connecting.challenged(frame), counted=False)
+        assert channel.proof is not None
+        if reply := channel.proof.receive(frame):
+            channel.push(reply, counted=False)
             self._flush(channel)
-        elif channel.accepting is not None:
-            channel.accepting.answered(frame)
         if channel.stage is Stage.PROVING:
             channel.stage = Stage.UP
             self._lib.bridge_ep_up(self.bridge, channel.number)

@@ -33,7 +33,11 @@ def read_hello(frame: bytes) -> tuple[int, bytes]:
 
 
 class Proof:
-    """One end's half of the proof; `own` and `peer` are the numbers of both endpoints."""
+    """One end's half of the proof: send `first`, then pass the peer's frame to `receive`. `own` and
+    `peer` are the numbers of both endpoints."""
+
+    first: bytes
+    _awaited: int  # the kind of the peer's frame
 
     def __init__(self, role: int, token: bytes, own: int, peer: int) -> None:
         module = native()
@@ -43,42 +47,33 @@ class Proof:
             raise MemoryError("no memory or no random bytes for a proof")
         self._proof = self._ffi.gc(proof, self._lib.bridge_proof_destroy)
 
-    def nonce(self) -> bytes:
-        """The connector's nonce, which is sent in its hello."""
-        hello = self._lib.bridge_proof_hello(self._proof)
-        return bytes(self._ffi.buffer(hello, self._lib.PSC_PROOF_NONCE_SIZE))
+    def receive(self, frame: bytes) -> bytes:
+        """Returns the reply, or empty bytes if there is none; this end has then finished. Raises
+        `Refused` if the peer does not hold the token."""
+        return self._take(self._awaited, frame)
 
-    def receive(self, kind: int, body: bytes) -> bytes:
-        """Returns the reply to a message, or empty bytes if there is none. Raises `Refused`."""
+    def _take(self, kind: int, body: bytes) -> bytes:
         length = self._lib.bridge_proof_receive(self._proof, kind, body, len(body))
         if length < 0:
             raise Refused(self._ffi.string(self._lib.bridge_proof_why(self._proof)).decode())
         return bytes(self._ffi.buffer(self._lib.bridge_proof_reply(self._proof), length))
 
 
-class Connecting:
-    """The connector's end: send `hello`, then pass the challenge to `challenged`."""
+class Connecting(Proof):
+    """The connector's end; `first` is its hello."""
 
     def __init__(self, token: bytes, own: int, peer: int) -> None:
-        self._lib = native().lib
-        self._proof = Proof(self._lib.PSC_ROLE_CONNECTOR, token, own, peer)
-        self.hello = _HELLO.pack(MAGIC, peer, self._proof.nonce())
-
-    def challenged(self, frame: bytes) -> bytes:
-        """Returns the answer to send; this end has then finished. Raises `Refused` if the acceptor
-        does not hold the token."""
-        return self._proof.receive(self._lib.PSC_PROOF_CHALLENGE, frame)
+        super().__init__(native().lib.PSC_ROLE_CONNECTOR, token, own, peer)
+        self._awaited = self._lib.PSC_PROOF_CHALLENGE
+        hello = self._lib.bridge_proof_hello(self._proof)
+        nonce = bytes(self._ffi.buffer(hello, self._lib.PSC_PROOF_NONCE_SIZE))
+        self.first = _HELLO.pack(MAGIC, peer, nonce)
 
 
-class Accepting:
-    """The acceptor's end: send the `challenge`, then pass the answer to `answered`."""
+class Accepting(Proof):
+    """The acceptor's end, which a hello with this nonce has reached; `first` is its challenge."""
 
     def __init__(self, token: bytes, own: int, peer: int, nonce: bytes) -> None:
-        self._lib = native().lib
-        self._proof = Proof(self._lib.PSC_ROLE_ACCEPTOR, token, own, peer)
-        self.challenge = self._proof.receive(self._lib.PSC_PROOF_HELLO, nonce)
-
-    def answered(self, frame: bytes) -> None:
-        """Check the connector's answer. Raises `Refused` if the connector does not hold the
-        token."""
-        self._proof.receive(self._lib.PSC_PROOF_ANSWER, frame)
+        super().__init__(native().lib.PSC_ROLE_ACCEPTOR, token, own, peer)
+        self._awaited = self._lib.PSC_PROOF_ANSWER
+        self.first = self._take(self._lib.PSC_PROOF_HELLO, nonce)
