@@ -68,7 +68,7 @@ def survive(how: str, moment: float, job: str, command: list[str]) -> dict[str, 
             kill(other)
             time.sleep(max(begin - time.monotonic(), 0.0))
         connection = session.connect(address) if how == "connect" else session.meet(address)
-        first = connection.isend(b"first")
+        first = send(connection)
         if moment >= 0:
             time.sleep(moment)
             kill(other)
@@ -87,9 +87,22 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def end(connection: pscompy.Connection, first: pscompy.Request, until: float) -> str:
+def send(connection: pscompy.Connection) -> pscompy.Request | pscompy.ConnectError:
+    """The survivor's first message, or its error: a peer that has begun to connect before it was
+    killed makes the survivor connect, too, and that may have failed already."""
+    try:
+        return connection.isend(b"first")
+    except pscompy.ConnectError as error:
+        return error
+
+
+def end(
+    connection: pscompy.Connection, first: pscompy.Request | pscompy.ConnectError, until: float
+) -> str:
     """The error by which the survivor learns of the end of its peer."""
     try:
+        if isinstance(first, pscompy.ConnectError):
+            raise first
         first.wait(until - time.monotonic())
         while True:
             connection.recv(timeout=until - time.monotonic())
