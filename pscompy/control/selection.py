@@ -221,10 +221,15 @@ def zcopy_ns(estimates: Estimates, nbytes: int) -> float:
 
 
 def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:
-    """The cost of a rendezvous: three control messages, registration at both ends, the data."""
+    """The cost of a rendezvous: three control messages, registration at both ends, the data.
+    Fragments that the transport cannot send from where they lie are copied like eager messages."""
     control = 3 * (estimates.latency_ns + estimates.overhead_ns)
-    memory = 0.0 if scheme == "am" else 2 * estimates.reg_ns
-    return control + memory + estimates.latency_ns + nbytes / estimates.bandwidth * 1e9
+    wire = estimates.latency_ns + nbytes / estimates.bandwidth * 1e9
+    if scheme != "am":
+        return control + 2 * estimates.reg_ns + wire
+    if estimates.caps & CAP_AM_ZCOPY:
+        return control + wire
+    return control + max(wire, eager_ns(estimates, nbytes))
 
 
 @lru_cache(64)

@@ -151,6 +151,14 @@ def test_the_threshold_is_where_the_costs_cross(made: Estimates) -> None:
         assert rendezvous_wins(params.eager_max + 1)
 
 
+@given(estimates)
+def test_copied_fragments_are_no_faster_than_an_eager_message(made: Estimates) -> None:
+    """A rendezvous copies them as often, after two further control messages."""
+    copies = made._replace(caps=made.caps & ~selection.CAP_AM_ZCOPY)
+    longest = parameters(copies, Settings(scheme="am", rendezvous=INF)).eager_max
+    assert parameters(copies, Settings(scheme="am")).eager_max == longest
+
+
 @given(estimates, st.integers(0, 1 << 31))
 def test_the_users_threshold_comes_first(made: Estimates, wish: int) -> None:
     params = parameters(made, Settings(rendezvous=wish))
