@@ -97,8 +97,8 @@ static void rndv_moved(psc_req_t *req, psc_lane_t *lane, psc_piece_t *own,
     psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
 }
 
-/* Move the next piece over the lane. A spare lane without a key (it was lost,
- * or has joined after the message was announced) gets none; nor does one whose
+/* Move the next piece over the lane. A lane without a key (it was lost, or has
+ * joined after the message was announced) gets none; nor does a spare one whose
  * operation fails, because its loss is about to be reported. */
 static psc_status_t rndv_move_on(psc_req_t *req, psc_lane_t *lane, bool is_put,
                                  size_t *moved_p)
@@ -121,7 +121,7 @@ static psc_status_t rndv_move_on(psc_req_t *req, psc_lane_t *lane, bool is_put,
     psc_iov_t piece;
     psc_status_t status;
 
-    if (psc_lane_spare(lane) && (!key || !psc_rail_reserve(req->bulk))) {
+    if (!key || (psc_lane_spare(lane) && !psc_rail_reserve(req->bulk))) {
         rndv_bar(req, lane);
         return PSC_ERR_NO_RESOURCE;
     }
@@ -164,6 +164,14 @@ static bool rndv_held(const psc_req_t *req)
     return req->bulk->taken.n > 0 && req->error == PSC_OK;
 }
 
+/* No lane can move the rest: return PSC_ERR_UNSUPPORTED once nothing of the
+ * message can be moved any more by what was issued before. */
+static psc_status_t rndv_stranded(const psc_req_t *req)
+{
+    return req->bulk->inflight || rndv_held(req) ? PSC_INPROGRESS
+                                                 : PSC_ERR_UNSUPPORTED;
+}
+
 psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
 {
     psc_stripe_move_t move = is_put ? rndv_put_on : rndv_get_on;
@@ -182,8 +190,10 @@ psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
                                      &moved);
         else
             status = move(req, psc_conn_main_lane(req->conn), &moved);
+        if (status == PSC_ERR_NO_RESOURCE && striped)
+            return psc_stripe_possible(req) ? status : rndv_stranded(req);
         if (status == PSC_ERR_NO_RESOURCE)
-            return req->bulk->inflight && !striped ? PSC_INPROGRESS : status;
+            return req->bulk->inflight ? PSC_INPROGRESS : status;
         if (status < 0)
             req->error = status;
     }
@@ -192,10 +202,22 @@ psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
 
 /* ---- stages ---- */
 
+/* The lanes for which there were keys are lost: move the whole message again in
+ * another way, which begins with this stage. */
+static psc_status_t rndv_restart(psc_req_t *req, psc_stage_t stage)
+{
+    req->bulk->issued = req->bulk->again.n = req->bulk->refused = 0;
+    psc_count(req->conn, PSC_COUNTER_rndv_fallback, 1);
+    psc_req_stage_set(req, stage);
+    return PSC_OK;
+}
+
 psc_status_t psc_rndv_put(psc_req_t *req)
 {
     psc_status_t status = psc_rndv_move(req, true);
 
+    if (status == PSC_ERR_UNSUPPORTED)
+        return rndv_restart(req, PSC_STAGE_FRAG);
     if (status == PSC_OK)
         psc_req_stage_set(req, PSC_STAGE_FLUSH);
     return status;
@@ -244,9 +266,12 @@ psc_status_t psc_rndv_get(psc_req_t *req)
     if (req->bulk->began == 0)
         req->bulk->began = psc_rates_begin_get(req->conn, req->bulk->len);
     status = psc_rndv_move(req, false);
-    if (status != PSC_OK)
+    if (status != PSC_OK && status != PSC_ERR_UNSUPPORTED)
         return status;
-    psc_rates_end_get(req->conn, req->bulk->len, req->bulk->began);
+    psc_rates_end_get(req->conn, req->bulk->len,
+                      status == PSC_OK ? req->bulk->began : -1);
+    if (status != PSC_OK)
+        return rndv_restart(req, PSC_STAGE_SEND_RTR);
     if (req->error == PSC_OK) {
         psc_count(req->conn, PSC_COUNTER_received_messages, 1);
         psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk->len);

@@ -120,6 +120,7 @@ psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
                                   size_t *len)
 {
     psc_conn_t *conn = keyed->conn;
+    bool any = false;
 
     if (!rndv_lanes_can(conn, caps))
         return PSC_ERR_UNSUPPORTED;
@@ -144,8 +145,9 @@ psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
                                               &keyed->keys[head.lane]);
         if (status != PSC_OK)
             return status;
+        any = true;
     }
-    return keyed->keys[0] ? PSC_OK : PSC_ERR_PROTOCOL;
+    return any ? PSC_OK : PSC_ERR_UNSUPPORTED;
 }
 
 psc_status_t psc_rndv_register_local(const psc_keyed_t *keyed)

@@ -40,8 +40,8 @@ psc_status_t psc_rndv_pack_key(const psc_keyed_t *keyed, psc_lane_t *lane,
                                psc_segment_t *segment, uint8_t *packed,
                                size_t *len_p);
 /* Unpack the peer's keys, except those of lanes that are lost here; *packed and
- * *len become those of the bytes after them. Lane 0 must have a key. Returns
- * PSC_ERR_UNSUPPORTED if the lanes lack `caps`; the caller uses messages
+ * *len become those of the bytes after them. Returns PSC_ERR_UNSUPPORTED if the
+ * lanes lack `caps`, or none of them has a key; the caller uses messages
  * instead. */
 psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
                                   uint32_t n_keys, const uint8_t **packed,

@@ -66,6 +66,15 @@ static bool stripe_allowed(const psc_lane_t *lane, uint32_t barred)
     return psc_stripe_usable(lane) && !(barred & 1u << lane->index);
 }
 
+bool psc_stripe_possible(const psc_req_t *req)
+{
+    for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
+        if (stripe_allowed(req->conn->lanes[i], req->bulk->refused))
+            return true;
+    }
+    return false;
+}
+
 static double stripe_fastest(const psc_conn_t *conn, uint32_t barred)
 {
     double fastest = 0;

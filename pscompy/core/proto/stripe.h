@@ -23,6 +23,8 @@ bool psc_striped(const psc_req_t *req);
  * PSC_ERR_NO_RESOURCE if the piece has to wait for a lane. */
 psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
                              psc_stripe_move_t move, size_t *moved_p);
+/* Returns true if a lane can move pieces of the message, now or later. */
+bool psc_stripe_possible(const psc_req_t *req);
 /* Returns the length of the pieces into which a message of `len` bytes is
  * cut. */
 size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len);
