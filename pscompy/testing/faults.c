@@ -235,6 +235,12 @@ static psc_status_t faults_ep_connect(psc_ep_t *ep,
     return EP_CALL(ep, ep_connect, params);
 }
 
+static void faults_ep_spare(psc_ep_t *ep, uint32_t spare)
+{
+    if (faults_of(ep->iface)->inner_ops->ep_spare)
+        EP_CALL(ep, ep_spare, spare);
+}
+
 static void faults_ep_close(psc_ep_t *self)
 {
     faults_ep_t *ep = ep_of(self);
@@ -392,6 +398,7 @@ static const psc_transport_ops_t faults_template = {
     .ep_create = faults_ep_create,
     .ep_address = faults_ep_address,
     .ep_connect = faults_ep_connect,
+    .ep_spare = faults_ep_spare,
     .ep_close = faults_ep_close,
     .ep_stop = faults_ep_stop,
     .ep_fini = faults_ep_fini,

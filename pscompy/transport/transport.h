@@ -435,6 +435,11 @@ struct psc_transport_ops {
                              uint8_t header_len, const psc_iov_t *iov,
                              size_t n_iov);
 
+    /* The connection has lost its other lanes (spare is 0), or has another one
+     * again; see psc_connect_params_t. NULL if the transport is as patient with
+     * a silent path in either case. */
+    void (*ep_spare)(psc_ep_t *ep, uint32_t spare);
+
     /* ---- by capability; NULL without it ---- */
 
     /* AM_SHORT: like am_bcopy for one small contiguous piece, but faster. */

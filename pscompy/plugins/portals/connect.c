@@ -6,6 +6,18 @@
 #include "portals.h"
 #include "pscompy/transport/kit/clock.h"
 
+static uint64_t portals_patience(const portals_ep_t *ep, uint32_t spare)
+{
+    return spare ? (uint64_t)portals_ep_iface(ep)->settings.rail_ns : 0;
+}
+
+void portals_ep_spare(psc_ep_t *self, uint32_t spare)
+{
+    portals_ep_t *ep = portals_ep(self);
+
+    psptl_channel_patience(ep->channel, portals_patience(ep, spare));
+}
+
 static void portals_connect_open(portals_ep_t *ep, uint64_t patience_ns)
 {
     uint32_t recvq = portals_ep_iface(ep)->settings.driver.recvq;
@@ -40,8 +52,7 @@ static psc_status_t portals_connect_begin(portals_ep_t *ep,
                         "sides");
         return PSC_INPROGRESS;
     }
-    portals_connect_open(ep,
-                         params->spare ? (uint64_t)iface->settings.rail_ns : 0);
+    portals_connect_open(ep, portals_patience(ep, params->spare));
     if (ep->kit.role == PSC_ROLE_CONNECTOR)
         portals_control_send(&ep->kit, PSC_PROOF_HELLO,
                              psc_proof_hello(&ep->kit.proof),

@@ -210,6 +210,7 @@ static const psc_transport_ops_t portals_ops = {
     .ep_create = portals_ep_create,
     .ep_address = portals_ep_address,
     .ep_connect = portals_ep_connect,
+    .ep_spare = portals_ep_spare,
     .ep_close = portals_ep_close,
     .ep_stop = portals_ep_stop,
     .ep_fini = portals_ep_fini,

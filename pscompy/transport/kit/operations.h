@@ -16,6 +16,7 @@
     PSC_OPERATION(prefix, ep_create);                                          \
     PSC_OPERATION(prefix, ep_address);                                         \
     PSC_OPERATION(prefix, ep_connect);                                         \
+    PSC_OPERATION(prefix, ep_spare);                                           \
     PSC_OPERATION(prefix, ep_close);                                           \
     PSC_OPERATION(prefix, ep_stop);                                            \
     PSC_OPERATION(prefix, ep_fini);                                            \

@@ -154,6 +154,12 @@ static void channel_patience(psptl_device_t *device, ptl_process_t peer_id)
         device->ni->softni_patience(device->handle, peer_id, patience_ns);
 }
 
+void psptl_channel_patience(psptl_channel_t *channel, uint64_t patience_ns)
+{
+    channel->patience_ns = patience_ns;
+    channel_patience(channel->device, channel->peer_id);
+}
+
 void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
                            uint64_t patience_ns)
 {
@@ -163,8 +169,7 @@ void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
     channel->peer_id.phys.nid = peer->nid;
     channel->peer_id.phys.pid = peer->pid;
     channel->open = true;
-    channel->patience_ns = patience_ns;
-    channel_patience(device, channel->peer_id);
+    psptl_channel_patience(channel, patience_ns);
     psc_list_push(&device->pending, &channel->receiving.pending);
     if (device->ni->softni_admit &&
         device->ni->softni_admit(device->handle, channel->peer_id,

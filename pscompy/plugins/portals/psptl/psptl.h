@@ -262,6 +262,8 @@ void psptl_channel_place(const psptl_channel_t *channel,
  * the peer, which the software NI does after so many nanoseconds. */
 void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
                            uint64_t patience_ns);
+/* Changes the patience of a connected channel. */
+void psptl_channel_patience(psptl_channel_t *channel, uint64_t patience_ns);
 /* Returns true if every message, put and get has been acknowledged or given
  * up. */
 bool psptl_channel_idle(const psptl_channel_t *channel);
