@@ -351,11 +351,13 @@ class Connections:
         self._drain(record, time.monotonic() + DRAIN_SECONDS)
 
     def guard_lost(self, record: Record, outage: str) -> None:
-        """The guard has ended, perhaps because the peer has: then all lanes end at once. Otherwise
-        the connection goes on, and this thread notices the peer's end if the program does not."""
+        """The guard has ended, without an `outage` of the network perhaps because the peer has:
+        then all lanes end at once. Otherwise the connection goes on, and this thread notices the
+        peer's end if the program does not."""
         logger.debug("the link with %s has ended: %s", record.label, outage or "by the other side")
         self._progress.stand_in(record, True)
-        self._look_for_end(record, time.monotonic() + DRAIN_SECONDS)
+        if not outage:
+            self._look_for_end(record, time.monotonic() + DRAIN_SECONDS)
 
     def guard_renewed(self, record: Record) -> None:
         """Another link guards the connection, and lost rails are joined again over it."""

@@ -348,7 +348,7 @@ class OnDemand:
 
     def guard_ended(self, negotiation: Negotiation[Record], bye: bool) -> None:
         record, guarded, link = negotiation.record, negotiation.guarded, negotiation.link
-        if record is None or guarded is None or bye or not renewal.possible(guarded):
+        if record is None or guarded is None or bye or not renewal.possible(guarded, link.outage):
             self._connections.guard_ended(record, bye, link.outage)
             return
         dial = partial(self._dial_guard, record) if link.machine.side is Side.DIALER else None

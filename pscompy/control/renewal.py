@@ -1,9 +1,9 @@
 """A connection that has lost the link that guards it, but not its lanes.
 
 A link runs over one network. If that fails, or the network is merely cut, a connection over several
-rails of a transport that notices the peer's end itself goes on: only its lanes tell now whether the
-peer lives. The side that had dialed the link dials all places of the peer's address again, until a
-link of Kind.GUARD comes about; the other side waits for it.
+rails, any of which may fail, goes on: only its lanes tell now whether the peer lives. The side that
+had dialed the link dials all places of the peer's address again, until a link of Kind.GUARD comes
+about; the other side waits for it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ Dial = Callable[[Reached, Ended], Dialer]
 NewLink = Callable[[socket.socket, Guarded], Negotiation[Any]]
 
 
-def possible(guarded: Guarded | None) -> bool:
-    """Whether the connection can go on without a guard: its lanes notice the peer's end, and any of
-    them may fail."""
+def possible(guarded: Guarded | None, outage: str) -> bool:
+    """Whether the connection can go on without a guard: any of its lanes may fail, and they notice
+    the peer's end, at once (CAP_EOF) or by asking a silent peer. In the latter case an end of the
+    link that is no outage of the network is the peer's end."""
     if guarded is None or guarded.option.estimates is None:
         return False
     caps = guarded.option.estimates.caps
-    return bool(caps & selection.CAP_EOF and not caps & (selection.CAP_PUT | selection.CAP_GET))
+    return selection.replaceable(caps) and bool(caps & selection.CAP_EOF or outage)
 
 
 class Renewal:

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 CAP_AM_ZCOPY = 0x0002
 CAP_PUT = 0x0004
 CAP_GET = 0x0008
+CAP_PUT_REMOTE = 0x0020
 CAP_SELF = 0x0100
 CAP_NODE = 0x0200
+CAP_MEM_LOCAL = 0x0400
 CAP_EOF = 0x0800
 CAP_MAP = 0x1000
 CAP_MODULES = 0x2000
@@ -213,6 +215,13 @@ def eager_ns(estimates: Estimates, nbytes: int) -> float:
     return estimates.latency_ns + 2 * estimates.overhead_ns + copies
 
 
+def replaceable(caps: int) -> bool:
+    """Whether any of several lanes with these capabilities may fail: psc_lane_replaceable of
+    core/types/lane.h."""
+    known = caps & CAP_PUT_REMOTE or not caps & CAP_PUT
+    return bool(known and not caps & (CAP_MAP | CAP_EXPOSE | CAP_MEM_LOCAL))
+
+
 def zcopy_ns(estimates: Estimates, nbytes: int) -> float:
     """The cost of an eager message without a copy: the receiver's transport asks for the payload's
     place as soon as it has the header."""
@@ -238,7 +247,7 @@ def parameters(estimates: Estimates, settings: Settings = ALL_AUTO, lanes: int =
     rendezvous = _scheme(estimates, settings.scheme)
     fragment = _fragment(estimates, rendezvous)
     eager = estimates
-    if lanes > 1 and not estimates.caps & (CAP_PUT | CAP_GET):
+    if lanes > 1 and replaceable(estimates.caps):
         # copies of all short messages are kept until they are acknowledged (core/proto/replay.h)
         eager = estimates._replace(caps=estimates.caps & ~CAP_AM_ZCOPY)
     return Params(

@@ -249,7 +249,8 @@ int psc_conn_state(const psc_conn_t *conn);
  * CONNECTING. */
 int psc_conn_connecting(psc_conn_t *conn);
 /* CONNECTING -> UP: the lanes carry messages from now on. Lane 0 carries all
- * messages that are matched, the others help with large data. */
+ * messages that are matched, until it is lost; the others help with large
+ * data. */
 int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
                      const psc_proto_params_t *params);
 /* Take the sums over the messages that were timed since the last call: those

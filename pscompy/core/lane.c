@@ -74,10 +74,8 @@ int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p)
 int psc_lane_connect(psc_lane_t *lane, uint32_t number, int several, int role,
                      const uint8_t *token, const uint8_t *address, size_t len)
 {
-    /* Over lanes that put and get, the connection does not go on without its
-     * first one. */
-    bool all = !(lane->slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET));
-    psc_connect_params_t params = {.spare = number > 0 || (several && all),
+    bool spare = number > 0 || (several && psc_lane_replaceable(lane));
+    psc_connect_params_t params = {.spare = spare,
                                    .role = (psc_role_t)role,
                                    .token = token,
                                    .address = address,
@@ -122,6 +120,11 @@ bool psc_lane_tagged(const psc_lane_t *lane, char *reason)
     const psc_transport_ops_t *ops = lane->slot->ops;
 
     reason[0] = '\0';
+    if (lane->among) {
+        snprintf(reason, PSC_REASON_MAX,
+                 "messages may move from one rail to another");
+        return false;
+    }
     return ops->tag_ready && ops->tag_ready(lane->ep, reason) == PSC_OK &&
            lane->slot->attr.caps & PSC_CAP_TAG;
 }
@@ -150,10 +153,29 @@ void psc_lane_retire(psc_lane_t *lane)
     psc_notices_ring(&lane->worker->notices);
 }
 
+/* Let the transport be patient with the only lane that is left, but not with
+ * one of several. */
+static void lane_count(const psc_conn_t *conn)
+{
+    uint32_t n = 0;
+
+    if (!conn->replay)
+        return;
+    for (uint32_t i = 0; i < conn->n_lanes; i++)
+        n += psc_lane_works(conn->lanes[i]);
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        const psc_lane_t *lane = conn->lanes[i];
+
+        if (psc_lane_works(lane) && lane->slot->ops->ep_spare)
+            lane->slot->ops->ep_spare(lane->ep, n > 1);
+    }
+}
+
 void psc_lane_lose(psc_lane_t *lane)
 {
     lane->worker->up->lane_lost(lane);
     psc_lane_retire(lane);
+    lane_count(lane->conn);
 }
 
 void psc_lane_further(psc_lane_t *lane, bool further)
@@ -186,6 +208,7 @@ void psc_lane_met(psc_lane_t *lane)
     if (!(conn->lost.joined & conn->lost.met & bit) || lane->closing)
         return;
     psc_lost_forget(&conn->lost, bit);
+    lane_count(conn);
     psc_count(conn, PSC_COUNTER_rails_joined, 1);
     psc_notice_post(&conn->worker->notices, &conn->notice);
 }

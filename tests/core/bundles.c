@@ -140,9 +140,9 @@ CASE(bundle_over_lanes)
     bundle_close(bundle);
 }
 
-/* The bundle is fetched although the origin's or the target's further lane
- * fails after so many passes, or before the fetch begins. */
-static void fetch_although_a_lane_fails(int passes, bool target)
+/* The bundle is fetched although this lane of the origin or the target fails,
+ * if it may, after so many passes, or before the fetch begins. */
+static void fetch_although_a_lane_fails(int passes, bool target, uint32_t index)
 {
     bundle_t *bundle = bundle_open();
     psc_request_t *fetched;
@@ -151,7 +151,7 @@ static void fetch_although_a_lane_fails(int passes, bool target)
 
     bundle_finish(bundle, bundle->pair.b.conn);
     pair_join_by(&bundle->pair, LANES, &a, &b);
-    lane = (target ? a : b)->lanes[1];
+    lane = (target ? a : b)->lanes[index];
     if (psc_lane_spare(lane)) {
         for (unsigned i = 0; i < PARTS; i++)
             memset(bundle->in[i], 0, lengths[i]);
@@ -173,8 +173,8 @@ static void fetch_although_a_lane_fails(int passes, bool target)
 
 CASE(bundle_although_a_lane_fails)
 {
-    for (int passes = 0; passes < 9; passes++)
-        fetch_although_a_lane_fails(passes, passes % 2);
+    for (int passes = 0; passes < 18; passes++)
+        fetch_although_a_lane_fails(passes / 2, passes % 4 < 2, passes % 2);
 }
 
 /* ---- ends ---- */

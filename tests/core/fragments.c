@@ -11,6 +11,7 @@ static const size_t lengths[MESSAGES] = {1001, 64 << 10, 300001, (1 << 20) + 1,
 typedef struct lanes {
     pair_t pair;
     side_t a, b; /* of the connection over several lanes */
+    uint32_t failing; /* index of the lane that fails */
     char *out[MESSAGES], *in[MESSAGES];
 } lanes_t;
 
@@ -39,6 +40,7 @@ static void lanes_open(lanes_t *lanes, psc_rndv_scheme_t scheme)
     options.scheme = scheme;
     pair_open(&lanes->pair);
     pair_join_by(&lanes->pair, 2, &lanes->a.conn, &lanes->b.conn);
+    lanes->failing = 1;
     lanes->a.worker = lanes->pair.a.worker;
     lanes->b.worker = lanes->pair.b.worker;
     for (int i = 0; i < MESSAGES; i++) {
@@ -93,21 +95,22 @@ static void lanes_are_gone(lanes_t *lanes)
 static void lanes_join(lanes_t *lanes, bool lost)
 {
     psc_conn_t *a_conn = lanes->a.conn, *b_conn = lanes->b.conn;
+    uint32_t i = lanes->failing;
     psc_lane_t *a, *b;
 
-    check(psc_conn_join_begin(a_conn, 0) == PSC_ERR_NO_RESOURCE);
-    check(psc_conn_join_begin(a_conn, 1) == PSC_OK);
-    check(psc_conn_join_begin(a_conn, 1) == PSC_ERR_NO_RESOURCE);
-    psc_conn_join_fail(a_conn, 1);
-    check(psc_conn_join_begin(a_conn, 1) == PSC_OK);
-    check(psc_conn_join_begin(b_conn, 1) == PSC_OK);
+    check(psc_conn_join_begin(a_conn, 1 - i) == PSC_ERR_NO_RESOURCE);
+    check(psc_conn_join_begin(a_conn, i) == PSC_OK);
+    check(psc_conn_join_begin(a_conn, i) == PSC_ERR_NO_RESOURCE);
+    psc_conn_join_fail(a_conn, i);
+    check(psc_conn_join_begin(a_conn, i) == PSC_OK);
+    check(psc_conn_join_begin(b_conn, i) == PSC_OK);
     pair_lanes(&lanes->pair, &a, &b);
-    check(psc_conn_join(a_conn, 0, a) == PSC_ERR_INVALID);
-    check(psc_conn_join(a_conn, 1, a) == PSC_OK);
+    check(psc_conn_join(a_conn, 1 - i, a) == PSC_ERR_INVALID);
+    check(psc_conn_join(a_conn, i, a) == PSC_OK);
     if (lost) {
         lane_fail(a);
         until(&lanes->pair, b_conn->lost.told);
-        check(psc_conn_join(b_conn, 1, b) == PSC_OK);
+        check(psc_conn_join(b_conn, i, b) == PSC_OK);
         lanes_are_gone(lanes);
     } else {
         psc_request_t *send, *recv;
@@ -116,9 +119,9 @@ static void lanes_join(lanes_t *lanes, bool lost)
         send = post_send(&lanes->a, lanes->out[4], lengths[4], 4);
         recv =
             post_recv(&lanes->b, b_conn, lanes->in[4], lengths[4], 4, &result);
-        for (int i = 0; i < 20; i++)
+        for (int passes = 0; passes < 20; passes++)
             pair_progress(&lanes->pair);
-        check(psc_conn_join(b_conn, 1, b) == PSC_OK);
+        check(psc_conn_join(b_conn, i, b) == PSC_OK);
         check(finish(&lanes->pair, recv).status == PSC_OK);
         check(finish(&lanes->pair, send).status == PSC_OK);
         check(filled(lanes->in[4], lengths[4], 4));
@@ -135,11 +138,12 @@ static void lanes_come_and_go(lanes_t *lanes)
     check(count(lanes->a.worker, PSC_COUNTER_rails_joined) >= 1);
 }
 
-/* One side's lane fails after so many passes of a message from a to b. Returns
- * true if lanes of this transport may fail; then both sides go on. Returns
- * false also if this transport does not have the scheme, but sends fragments.
- */
-static bool lane_fails(psc_rndv_scheme_t scheme, int passes, bool senders)
+/* One side's lane 1, or `any` lane that may fail, fails after so many passes of
+ * a message from a to b. Returns true if lanes of this transport may fail; then
+ * both sides go on. Returns false also if this transport does not have the
+ * scheme, but sends fragments. */
+static bool lane_fails(psc_rndv_scheme_t scheme, int passes, bool senders,
+                       bool any)
 {
     enum { LAST = MESSAGES - 1 };
     lanes_t lanes;
@@ -149,7 +153,9 @@ static bool lane_fails(psc_rndv_scheme_t scheme, int passes, bool senders)
     bool spare, direct;
 
     lanes_open(&lanes, scheme);
-    lane = (senders ? lanes.a : lanes.b).conn->lanes[1];
+    if (any && psc_lane_spare(lanes.a.conn->lanes[0]))
+        lanes.failing = 0;
+    lane = (senders ? lanes.a : lanes.b).conn->lanes[lanes.failing];
     spare = psc_lane_spare(lane);
     direct = lane->slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_GET);
     send = post_send(&lanes.a, lanes.out[LAST], lengths[LAST], LAST);
@@ -175,7 +181,7 @@ static bool lane_fails(psc_rndv_scheme_t scheme, int passes, bool senders)
 static void lanes_fail(psc_rndv_scheme_t scheme)
 {
     for (int passes = 2; passes < 60; passes += 8) {
-        if (!lane_fails(scheme, passes, passes % 16 < 8))
+        if (!lane_fails(scheme, passes, passes % 16 < 8, passes % 32 < 16))
             break;
     }
 }
@@ -241,24 +247,59 @@ CASE(a_lane_joins_without_the_keys_of_the_lost_one)
     lane_joins_without_keys(true);
 }
 
-/* The receiver revokes the key of lane 1 before the sender puts. */
-static void key_is_revoked(lanes_t *lanes, psc_request_t *recv)
+/* A message is announced with the keys of both lanes, which are lost and joined
+ * again one after the other, before it gets a receive: it is moved without
+ * these keys. */
+CASE(a_message_outlives_all_its_keys)
+{
+    enum { LEN = 3 };
+    lanes_t lanes;
+    psc_request_t *send, *recv;
+    psc_result_t result;
+
+    lanes_open(&lanes, PSC_RNDV_GET);
+    if (lanes.a.conn->replay) {
+        bool gets = lanes.a.conn->lanes[0]->slot->attr.caps & PSC_CAP_GET;
+
+        send = post_send(&lanes.a, lanes.out[LEN], lengths[LEN], LEN);
+        for (uint32_t i = 0; i < 2; i++) {
+            lanes.failing = i;
+            lane_fail(lanes.a.conn->lanes[i]);
+            lanes_are_gone(&lanes);
+            lanes_join(&lanes, false);
+            until(&lanes.pair,
+                  !lanes.a.conn->lost.joining && !lanes.b.conn->lost.joining);
+        }
+        recv = post_recv(&lanes.b, lanes.b.conn, lanes.in[LEN], lengths[LEN],
+                         LEN, &result);
+        check(finish(&lanes.pair, recv).status == PSC_OK);
+        check(finish(&lanes.pair, send).status == PSC_OK);
+        check(filled(lanes.in[LEN], lengths[LEN], LEN));
+        check(count(lanes.b.worker, PSC_COUNTER_rndv_fallback) == gets);
+        lanes_exchange(&lanes, &lanes.a, &lanes.b);
+    }
+    lanes_close(&lanes);
+}
+
+/* The receiver revokes the key of a lane before the sender puts. */
+static void key_is_revoked(lanes_t *lanes, psc_request_t *recv, uint32_t lane)
 {
     psc_req_t *req = (psc_req_t *)recv;
-    psc_iface_slot_t *slot = lanes->b.conn->lanes[1]->slot;
+    psc_iface_slot_t *slot = lanes->b.conn->lanes[lane]->slot;
 
-    while (!req->bulk->mem[1]) {
+    while (!req->bulk->mem[lane]) {
         psc_worker_progress(lanes->a.worker);
         psc_worker_progress(lanes->b.worker);
     }
     check(psc_worker_enter(lanes->b.worker, 0) == PSC_OK);
-    check(slot->ops->mem_revoke(slot->iface, req->bulk->mem[1]) == PSC_OK);
+    check(slot->ops->mem_revoke(slot->iface, req->bulk->mem[lane]) == PSC_OK);
     psc_worker_leave(lanes->b.worker);
 }
 
-/* Pieces that a fabric refuses go over the other lane. They tell nothing of the
- * lane's rate, and the lane goes on. */
-CASE(a_lane_goes_on_without_a_key_that_was_refused)
+/* Pieces that a fabric refuses go over the other lane, or, if that one refuses
+ * them, too, as fragments. They tell nothing of the lane's rate, and the lane
+ * goes on. */
+static void keys_are_refused(bool both)
 {
     enum { LEN = 4 };
     lanes_t lanes;
@@ -276,17 +317,28 @@ CASE(a_lane_goes_on_without_a_key_that_was_refused)
         send = post_send(&lanes.a, lanes.out[LEN], lengths[LEN], LEN);
         recv = post_recv(&lanes.b, lanes.b.conn, lanes.in[LEN], lengths[LEN],
                          LEN, &result);
-        key_is_revoked(&lanes, recv);
+        key_is_revoked(&lanes, recv, 1);
+        if (both && lanes.b.conn->replay)
+            key_is_revoked(&lanes, recv, 0);
         check(finish(&lanes.pair, recv).status == PSC_OK);
         check(finish(&lanes.pair, send).status == PSC_OK);
         check(filled(lanes.in[LEN], lengths[LEN], LEN));
         /* refused at once, or by a completion */
-        check(lane->stripe.given == given ||
+        check(both || lane->stripe.given == given ||
               count(lanes.a.worker, PSC_COUNTER_fragments_again) > 0);
-        check(lane->state == PSC_LANE_UP && lane->stripe.bytes == 1000);
+        check(lane->state == PSC_LANE_UP &&
+              (both || lane->stripe.bytes == 1000));
+        check(count(lanes.a.worker, PSC_COUNTER_rndv_fallback) ==
+              (both && lanes.a.conn->replay));
         lanes_exchange(&lanes, &lanes.a, &lanes.b);
     }
     lanes_close(&lanes);
+}
+
+CASE(a_lane_goes_on_without_a_key_that_was_refused)
+{
+    keys_are_refused(false);
+    keys_are_refused(true);
 }
 
 /* b loses its lane and closes before a has heard of either. The message from a

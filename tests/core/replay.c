@@ -47,9 +47,12 @@ static void stream_open(stream_t *stream, const side_t *from, const side_t *to)
 /* Returns false if lanes of this transport may not fail. */
 static bool streams_open(streams_t *streams, uint32_t n_lanes, unsigned seed)
 {
+    static const psc_rndv_scheme_t schemes[] = {PSC_RNDV_AM, PSC_RNDV_GET,
+                                                PSC_RNDV_PUT};
+
     dice_state = seed;
     options = (options_t){.eager_max = 32768,
-                          .scheme = PSC_RNDV_AM,
+                          .scheme = schemes[seed % 3],
                           .unexpected_max = 1 << 20,
                           .rts_max = 64};
     pair_open(&streams->pair);
@@ -358,9 +361,12 @@ static void lane_fills(psc_lane_t *lane)
  * SEEN if that is due, when its program drops the connection. */
 static bool dropped_before_the_ack(unsigned messages)
 {
+    enum { ROOM = 32768 }; /* for an eager message */
     static const char out[30000];
     streams_t streams;
-    bool possible = streams_open(&streams, 2, 1);
+    bool possible = streams_open(&streams, 2, 1) &&
+                    streams.a.worker != streams.b.worker &&
+                    streams.b.conn->main->slot->attr.max_bcopy >= ROOM;
     psc_conn_t *conn = streams.b.conn;
 
     psc_worker_log_to(streams.a.worker, -1, 0);

@@ -11,7 +11,7 @@ import signal
 import time
 
 import pytest
-from puppets import BOUND, ONLY, accept, echo, listen, open_session_there
+from puppets import BOUND, ONLY, accept, check_echo, echo, listen, open_session_there
 
 import pscompy
 from tests.waiting import expect_soon, idles, own_use
@@ -157,17 +157,35 @@ def test_a_blocked_coroutine_sleeps(start, transport):
     assert idles(lambda: server(used_by_await))
 
 
-def test_a_stopped_peer_is_not_dead(connect, transport):
+def check_stopped(link):
     """A peer that SIGSTOP has suspended for some seconds is not reported as lost."""
-    link = connect(transport)
     link.peer.send_signal(19)
     link.c.send(b"patience")
     with pytest.raises(pscompy.Timeout):
         link.c.recv(timeout=3)
     link.peer.send_signal(18)
-    link.peer.begin(lambda here: here.c.send(here.c.recv()))
+    link.peer.begin(lambda here: (here.c.send(here.c.recv()), here.c.recv()))
     assert link.c.recv(timeout=BOUND) == b"patience"
+    link.c.send(b"the answer has arrived")
     link.peer.result()
+
+
+def test_a_stopped_peer_is_not_dead(connect, transport):
+    check_stopped(connect(transport))
+
+
+def test_a_peer_whose_rails_all_stop_is_not_dead(connect):
+    """One is given up soon, and joined again later, but not the last one."""
+    two = {"PORTALS_INTERFACE": "127.0.0.1,127.0.0.2", "PORTALS_RAIL_TIMEOUT": 0.3}
+    link = connect("portals", **two)
+
+    def joined_again(times):
+        check_echo(link)
+        return link.c.stats["rails_joined"] == times
+
+    for times in (1, 2):
+        check_stopped(link)
+        expect_soon(lambda times=times: joined_again(times))
 
 
 def test_many_sessions_in_turn(start, transport):

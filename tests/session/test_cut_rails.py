@@ -195,7 +195,11 @@ class Exchange:
 @pytest.mark.parametrize("cut", [take_down, drop_silently])
 @pytest.mark.parametrize(
     ("fabric", "rail", "size"),
-    [("tcp", 0, MANY), ("tcp", 0, SIZE), *((fabric, 1, SIZE) for fabric in FABRICS)],
+    [
+        ("tcp", 0, MANY),
+        ("get", 0, MANY),
+        *((fabric, rail, SIZE) for fabric in FABRICS for rail in range(RAILS)),
+    ],
 )
 def test_messages_are_whole_although_a_rail_is_cut(
     fabric: str,
@@ -224,7 +228,8 @@ def test_messages_are_whole_although_a_rail_is_cut(
 
 @pytest.mark.parametrize("number", range(CUTS))
 @pytest.mark.parametrize(("cut", "mend"), [(take_down, bring_up), (drop_silently, restore)])
-@pytest.mark.parametrize(("fabric", "rail"), [("tcp", 0), *((fabric, 1) for fabric in FABRICS)])
+@pytest.mark.parametrize("rail", range(RAILS))
+@pytest.mark.parametrize("fabric", FABRICS)
 def test_a_rail_that_comes_back_is_joined_again(
     fabric: str,
     cut: Callable[[Hosts, int], None],
@@ -233,7 +238,7 @@ def test_a_rail_that_comes_back_is_joined_again(
     number: int,
     hosts: Hosts,
 ) -> None:
-    """Then the other one may fail, over tcp."""
+    """Then the other one may fail."""
     run = Exchange(hosts, {}, fabric, PSP_CANDIDATE_TIMEOUT="1")
     run.finish_one()
     run.go()
@@ -242,10 +247,6 @@ def test_a_rail_that_comes_back_is_joined_again(
     mend(hosts, rail)
     run.go()
     run.go_on_until([1, 1])
-    if fabric != "tcp":
-        run.go()
-        assert run.end() == ["1", "1"]
-        return
     cut(hosts, 1 - rail)
     run.go()
     run.go_on_until([2, 1])
@@ -253,14 +254,15 @@ def test_a_rail_that_comes_back_is_joined_again(
     assert run.end() == ["2", "2"]
 
 
+@pytest.mark.parametrize("fabric", ["tcp", "get"])
 @pytest.mark.parametrize("listen", ["10.77.0.1", None])
-def test_a_connection_outlives_its_guard(listen: str | None, hosts: Hosts) -> None:
+def test_a_connection_outlives_its_guard(listen: str | None, fabric: str, hosts: Hosts) -> None:
     """The link that guards the connection ends with the first rail. Another link is made over the
     other rail, if the listener has an address there, or when the first one carries again."""
     run = Exchange(
         hosts,
         {},
-        "tcp",
+        fabric,
         MANY,
         listen,
         PSP_GUARD_TIMEOUT="2",

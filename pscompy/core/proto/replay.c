@@ -209,10 +209,10 @@ static psc_status_t replay_am_short(psc_ep_t *ep, uint8_t id,
 static bool replay_possible(const psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        const psc_iface_attr_t *attr = &conn->lanes[i]->slot->attr;
+        const psc_lane_t *lane = conn->lanes[i];
 
-        if (attr->caps & (PSC_CAP_PUT | PSC_CAP_GET | PSC_CAP_TAG) ||
-            attr->max_bcopy != conn->main->slot->attr.max_bcopy)
+        if (!psc_lane_replaceable(lane) ||
+            lane->slot->attr.max_bcopy != conn->main->slot->attr.max_bcopy)
             return false;
     }
     return conn->n_lanes > 1;
@@ -243,15 +243,11 @@ void psc_replay_end(psc_conn_t *conn)
 
 /* ---- another main lane ---- */
 
-/* A lane that is being joined does not count: RESUME needs it on both sides. */
 static psc_lane_t *replay_choose(const psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        psc_lane_t *lane = conn->lanes[i];
-
-        if (lane->state == PSC_LANE_UP && !lane->closing &&
-            !(conn->lost.joining & 1u << i))
-            return lane;
+        if (psc_lane_works(conn->lanes[i]))
+            return conn->lanes[i];
     }
     return NULL;
 }

@@ -1,13 +1,13 @@
 /* The loss of the lane that carries the ordered messages.
  *
- * Over several lanes that only send messages, any of them may fail. One of
- * them, the main lane, carries all messages that are matched or must stay in
- * order: all but CREDIT, SEEN, RESUME and the FRAGs that are spread over the
- * lanes (rail.h is for those). They are counted, modulo 2^32, on both sides; a
- * lane keeps the order, so the number of a message does not travel with it.
- * Their sender keeps a copy of each until the receiver acknowledges it: SEEN
- * has the number of the last one that was delivered, and is sent for every
- * REPLAY_TELL bytes of them, and in place of CREDIT.
+ * Of several lanes any may fail, if all are replaceable (psc_lane_replaceable).
+ * One of them, the main lane, carries all messages that are matched or must
+ * stay in order: all but CREDIT, SEEN, RESUME and the pieces that are spread
+ * over the lanes (rail.h is for those). They are counted, modulo 2^32, on both
+ * sides; a lane keeps the order, so the number of a message does not travel
+ * with it. Their sender keeps a copy of each until the receiver acknowledges
+ * it: SEEN has the number of the last one that was delivered, and is sent for
+ * every REPLAY_TELL bytes of them, and in place of CREDIT.
  *
  * When the main lane is lost, its sender chooses another lane, the first that
  * is up, and sends over that one
@@ -21,6 +21,12 @@
  * The two directions are independent: each sender chooses its lane, and may
  * notice a loss before or after the other one. A RESUME tells that the lane
  * used before is lost on the other side, so it is given up on this side, too.
+ *
+ * The FIN of a put or get waits until no piece of it is in flight, or was given
+ * to a lane that both sides have not sealed yet; so a FIN that is sent again
+ * says what it said before. An RTS or RTR that is sent again may have keys of
+ * the lost lane, which the receiver leaves out. A message for which no lane has
+ * a key any more is moved as a whole in another way (rndv_direct.c).
  *
  * A message is delivered when all of it has arrived, so that no message is
  * delivered in part: on such a connection only the FRAGs that are spread over
@@ -39,7 +45,7 @@
 #define PSC_REPLAY_TELL (128u << 10)
 
 /* The lanes are known: from now on messages are counted, if there are several
- * lanes that only send messages. Returns false if there is no memory. */
+ * and all are replaceable. Returns false if there is no memory. */
 bool psc_replay_begin(psc_conn_t *conn);
 void psc_replay_end(psc_conn_t *conn);
 

@@ -22,8 +22,8 @@ static bool rma_key_fits(const psc_region_packed_key_t *key,
            strncmp(key->transport, slot->ops->name, sizeof key->transport) == 0;
 }
 
-/* Unpack the key for lane 0. Returns PSC_ERR_UNSUPPORTED if there is none; the
- * caller uses messages instead. */
+/* Unpack the key for the main lane. Returns PSC_ERR_UNSUPPORTED if there is
+ * none; the caller uses messages instead. */
 static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
                                uint32_t n_keys)
 {
@@ -58,7 +58,7 @@ static psc_status_t rma_choose(psc_req_t *req, const psc_rma_args_t *rma,
     psc_keyed_t keyed = psc_rndv_keyed(req);
     psc_status_t status = PSC_ERR_UNSUPPORTED;
 
-    if (req->total > 0 && lane->slot->attr.caps & cap)
+    if (req->total > 0 && lane->slot->attr.caps & cap && !req->conn->replay)
         status = rma_unpack(req, rma, head->n_keys);
     if (status == PSC_OK)
         status = psc_rndv_register_local(&keyed);

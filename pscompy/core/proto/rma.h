@@ -1,5 +1,7 @@
-/* One-sided access to registered regions: by the fabric if lane 0 can put or
- * get, by messages otherwise.
+/* One-sided access to registered regions: by the fabric if the only lane, or
+ * one that must not fail, can put or get, by messages otherwise. Of a put that
+ * a lost lane had in flight nobody knows whether it will still reach the
+ * region, which is open for all peers and lanes.
  *
  * A put by messages is a rendezvous without matching: RMA_PUT is answered by
  * RTR, and the target confirms with FIN when the data is in place. A get by

@@ -56,8 +56,6 @@ psc_status_t psc_tag_send_mark(psc_req_t *req)
 
 /* ---- puts into posted receives ---- */
 
-/* Over several lanes, a long message is announced, so that it can be
- * striped. */
 static bool tag_may_put(const psc_req_t *req)
 {
     psc_conn_t *conn = req->conn;
@@ -66,7 +64,7 @@ static bool tag_may_put(const psc_req_t *req)
     if (!psc_tag_carries(conn, req->context) || conn->tagging.pause_left > 0 ||
         conn->params.scheme != PSC_RNDV_AUTO || req->n_iov != 1 ||
         req->total > TAG_PUT_MAX || psc_eager_fits(conn, req->total) ||
-        req->head.flags & PSC_FLAG_LEND || conn->n_lanes > 1)
+        req->head.flags & PSC_FLAG_LEND)
         return false;
     slot = psc_conn_main_lane(conn)->slot;
     return slot->ops->tag_put && req->total <= slot->attr.max_put;

@@ -150,6 +150,14 @@ static inline bool psc_lane_spare(const psc_lane_t *lane)
             (lane->index > 0 && (lane->slot->attr.caps & puts) != PSC_CAP_PUT));
 }
 
+/* Returns true for a lane that the connection can use: one that is being joined
+ * is needed on both sides. */
+static inline bool psc_lane_works(const psc_lane_t *lane)
+{
+    return lane->state == PSC_LANE_UP && !lane->closing &&
+           !(lane->conn->lost.joining & 1u << lane->index);
+}
+
 static inline bool psc_conn_ended(const psc_conn_t *conn)
 {
     return conn->state == PSC_CONN_CLOSED || conn->state == PSC_CONN_FAILED;

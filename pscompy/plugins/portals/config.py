@@ -66,7 +66,7 @@ VARIABLES = (
         "1.5",
         seconds,
         "With several interfaces and the software NI: how long the peer may leave unanswered what"
-        " was sent over one other than the first, before the connection goes on without it.",
+        " was sent over one of them, before the connection goes on without it.",
     ),
     Var(
         "RNDV_FRAGMENT_SIZE",
