@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pscompy.config.config import Config
 from pscompy.control.connections import Connections, Holder
+from pscompy.control.descriptors import why
 from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.factory import LaneFactory
 from pscompy.control.guest import Guest
@@ -28,7 +29,7 @@ from pscompy.control.peer import FindPeer, OnSettled, Record
 from pscompy.control.phases import Phase
 from pscompy.control.progress import Progress
 from pscompy.control.worker import Engine
-from pscompy.errors import Closed
+from pscompy.errors import Closed, ConnectError
 
 if TYPE_CHECKING:
     import socket
@@ -80,7 +81,7 @@ class Control:
         self._find_peer = find_peer
         self._neighbours = Neighbours(
             *(self._thread, self._factory, self._connections, find_peer),
-            lambda record: self._links().fall_back(record),
+            lambda record: self._by_link(record, lambda links: links.fall_back(record)),
         )
         self._on_demand: OnDemand | None = None  # see `_links`
         self._others: dict[str, Control] = {}  # of the session's other workers, by job
@@ -122,7 +123,7 @@ class Control:
             record.find_address()
         self._connections.register(record)
         self.engine.begin_connecting(record.handle)
-        self._thread.call(lambda: self._links().begin(record))
+        self._thread.call(self._by_link, record, lambda links: links.begin(record))
 
     def open(self, record: Record, connection: object, on_settled: OnSettled) -> None:
         """Connect, and call `on_settled` on the control thread: with None once the connection is
@@ -249,6 +250,18 @@ class Control:
                 *(self._find_key(), self._find_peer, self._links_of),
             )
         return self._on_demand
+
+    def _by_link(self, record: Record, connect: Callable[[OnDemand], object]) -> None:
+        """Connect by a link. If the part that makes links cannot be imported, give up."""
+        try:
+            links = self._links()
+        except (ImportError, OSError) as error:
+            reason = why(error) if isinstance(error, OSError) else str(error)
+            if record.phase in (Phase.LAZY, Phase.NEGOTIATING):
+                failed = ConnectError(f"no link can be made: {reason}", peer=record.label)
+                self._connections.give_up(record, failed)
+        else:
+            connect(links)
 
     def _links_of(self, job: str) -> OnDemand | None:
         other = self._others.get(job)

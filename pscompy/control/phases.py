@@ -33,6 +33,7 @@ PHASE: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
         PhaseEvent.DIAL: Phase.DIALING,
         PhaseEvent.CALL: Phase.CALLING,
         PhaseEvent.TAKE: Phase.NEGOTIATING,
+        PhaseEvent.GAVE_UP: Phase.LAZY,  # no link can be made
         PhaseEvent.ENDED: Phase.CLOSED,
     },
     Phase.DIALING: {

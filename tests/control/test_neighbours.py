@@ -6,6 +6,7 @@ import fcntl
 import mmap
 import os
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 from peers import Peer
 
-from pscompy import Closed, Connection, ConnectionState
+from pscompy import Closed, ConnectError, Connection, ConnectionState
 from pscompy.control.datagrams import Datagrams
 from pscompy.control.handshake.identity import Identity
 from pscompy.control.neighbours import Introduction
@@ -210,6 +211,18 @@ def test_a_rank_whose_inbox_is_gone_is_connected_over_a_link(folder, instead):
             name.unlink()
             if instead is not None:
                 name.symlink_to(instead)
+        exchange(*ranks)
+        assert linked(*ranks)
+
+
+@pytest.mark.parametrize("first", [{"SHM": 0}, {"SHM_CMA": "1"}], ids=["no call", "failed call"])
+def test_a_connection_is_given_up_if_no_link_can_be_made(monkeypatch, first):
+    """The part that makes links is imported late. If that fails, the next use tries again."""
+    with node(first, {"SHM_CMA": "0"}) as ranks:
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "pscompy.control.ondemand", None)
+            with pytest.raises(ConnectError, match="no link can be made: .*ondemand"):
+                ranks[0].peers[1].open(60)
         exchange(*ranks)
         assert linked(*ranks)
 
