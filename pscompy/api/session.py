@@ -267,7 +267,8 @@ class Session:
         """The record of a lazy connection. For another rank of a job `rank` and `name` are known,
         and `resolve` returns its address at the first use."""
         self._check()
-        return Record(*self._engine.create_connection(rank), address, rank, name, resolve)
+        made = self._engine.create_connection(rank, linked=resolve is None)
+        return Record(*made, address, rank, name, resolve)
 
     def _adopt(self) -> Record:
         """The record of a connection that a peer has begun, perhaps while the session closes.

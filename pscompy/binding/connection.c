@@ -27,7 +27,8 @@ psc_conn_t *psb_connection_enter(psb_connection_t *self)
     PyObject *begun;
 
     if (PSB_UNLIKELY(self->core &&
-                     api->conn_state(self->core) == PSC_CONN_LAZY)) {
+                     api->conn_state(self->core) == PSC_CONN_LAZY &&
+                     api->conn_call(self->core, PSC_FLAG_TRY) != PSC_OK)) {
         begun = PyObject_CallMethod((PyObject *)self, "_begin_open", NULL);
         if (!begun)
             return NULL;

@@ -126,12 +126,7 @@ class Neighbours:
     def call(self, record: Record) -> bool:
         """Connect to the rank of this record by a call. Returns False if that is not possible. May
         be called on any thread."""
-        if self._option is None or not self._engine.call(record.handle):
-            return False
-        if not self._looking and math.isfinite(self._seconds):
-            self._looking = True
-            self._thread.call(self._look_later)
-        return True
+        return self._option is not None and self._engine.call(record.handle)
 
     def end_calls(self) -> None:
         """Call no more ranks, and refuse the calls of ranks. Notes the calls that have come up."""
@@ -140,7 +135,9 @@ class Neighbours:
             self.note_calls()
 
     def answer_callers(self) -> None:
-        """Connect to the ranks of this node that call this one and have no connection with it."""
+        """Connect to the ranks of this node that call this one and have no connection with it. From
+        now on, look for calls of both directions that take too long."""
+        self._look_later()
         for rank in self._engine.new_callers():
             if not self._connections.closing:
                 with suppress(Closed):
@@ -179,7 +176,9 @@ class Neighbours:
         self._connections.step(record, PhaseEvent.TAKE)
 
     def _look_later(self) -> None:
-        self._thread.later(self._seconds / 2, self._look_for_late)
+        if not self._looking and math.isfinite(self._seconds):
+            self._looking = True
+            self._thread.later(self._seconds / 2, self._look_for_late)
 
     def _look_for_late(self) -> None:
         """Fail the calls that this method has already found in flight twice before: their time is
@@ -192,8 +191,7 @@ class Neighbours:
             # If the peer has called, the call may be up on its side.
             if introduction.looks > 2 and state not in (CallState.CALLED, CallState.UP):
                 self._fail(introduction, "did not answer in time (PSP_CANDIDATE_TIMEOUT)")
-        if self._in_flight and not self._looking:
-            self._looking = True
+        if self._in_flight:
             self._look_later()
 
     def _established(self, introduction: Introduction, process: int) -> None:

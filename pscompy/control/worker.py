@@ -291,10 +291,11 @@ class Engine:
         """The address of a handle, as the binding and programs in C take it."""
         return int(ffi.cast("uintptr_t", handle))
 
-    def create_connection(self, rank: int) -> tuple[int, Any]:
-        """Create a lazy connection. Returns its id, and its handle, which owns the connection."""
+    def create_connection(self, rank: int, linked: bool = True) -> tuple[int, Any]:
+        """Create a lazy connection, to a rank that is never called if `linked`. Returns its id, and
+        its handle, which owns the connection."""
         conn_id = next(self._ids)
-        handle = lib.psc_conn_create(self._worker, conn_id, rank)
+        handle = lib.psc_conn_create(self._worker, conn_id, rank, linked)
         if not handle:
             raise MemoryError
         return conn_id, ffi.gc(handle, self._destroy)
@@ -370,7 +371,7 @@ class Engine:
         """Call the connection's rank, as `join` allows. Returns False, and changes nothing, if it
         cannot be called."""
         with self._guard:
-            return not self._destroyed and bool(lib.psc_conn_call(handle) == lib.PSC_OK)
+            return not self._destroyed and bool(lib.psc_conn_call(handle, 0) == lib.PSC_OK)
 
     def call_state(self, handle: Any) -> tuple[int, int]:
         """Return the `CallState` of the connection, and the id of the peer's process, 0 if that is

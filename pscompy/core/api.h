@@ -14,7 +14,7 @@
 
 #include "pscompy/transport/transport.h"
 
-#define PSC_API_ABI 9u
+#define PSC_API_ABI 10u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
@@ -345,6 +345,11 @@ typedef struct psc_api {
 
     /* ---- connections ---- */
     int (*conn_state)(const psc_conn_t *conn); /* psc_conn_state_t */
+    /* Begins to connect a LAZY connection to a rank on this node; the control
+     * plane has nothing to do for it. Returns PSC_OK also if that has begun or
+     * the connection is up, an error if the control plane has to connect. With
+     * PSC_FLAG_TRY it never waits. */
+    int (*conn_call)(psc_conn_t *conn, uint32_t flags);
     /* Returns the id that the connection's creator has chosen. */
     uint64_t (*conn_id)(const psc_conn_t *conn);
     /* Returns the rank of the peer; -1 outside a World. */

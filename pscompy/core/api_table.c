@@ -183,6 +183,7 @@ static const psc_api_t api_table = {
     .put = psc_api_put,
     .get = psc_api_get,
     .conn_state = psc_conn_state,
+    .conn_call = psc_conn_call,
     .conn_id = api_conn_id,
     .conn_rank = api_conn_rank,
     .conn_messages = api_conn_messages,

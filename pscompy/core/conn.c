@@ -36,7 +36,8 @@ psc_status_t psc_conn_usable(const psc_conn_t *conn)
 
 /* ---- creation and destruction ---- */
 
-psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank)
+psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
+                            bool linked)
 {
     psc_conn_t *conn = calloc(1, sizeof *conn);
 
@@ -45,6 +46,7 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank)
     conn->worker = worker;
     conn->id = id;
     conn->rank = rank;
+    conn->linked = linked;
     conn->counters = &worker->unowned;
     psc_flow_init(&conn->flow);
     psc_work_init(&conn->work);

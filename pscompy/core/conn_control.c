@@ -54,14 +54,14 @@ void psc_worker_part(psc_worker_t *worker)
     psc_worker_leave(worker);
 }
 
-int psc_conn_call(psc_conn_t *conn)
+int psc_conn_call(psc_conn_t *conn, uint32_t flags)
 {
-    psc_status_t status = psc_worker_enter(conn->worker, 0);
+    psc_status_t status = psc_worker_enter(conn->worker, flags);
 
     if (status != PSC_OK)
         return status;
     if (conn->state != PSC_CONN_UP && !conn->call)
-        status = psc_call_begin(conn);
+        status = conn->linked ? PSC_ERR_UNSUPPORTED : psc_call_begin(conn);
     psc_wake(conn->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
     return psc_worker_left(conn->worker, status);
 }
@@ -131,6 +131,7 @@ int psc_conn_connecting(psc_conn_t *conn)
         return status;
     if (conn->state != PSC_CONN_LAZY)
         return psc_worker_left(conn->worker, PSC_ERR_INVALID);
+    conn->linked = true;
     psc_conn_state_set(conn, PSC_CONN_CONNECTING);
     return psc_worker_left(conn->worker, PSC_OK);
 }

@@ -233,8 +233,9 @@ void psc_worker_part(psc_worker_t *worker);
  * up or fails, an event PSC_CONTROL_CALL is posted (psc_worker_calls_poll).
  * When its lane is up, the connection becomes UP without the control plane.
  * Does nothing if the rank is being called, or the connection is UP. Returns an
- * error, and changes nothing, if the rank cannot be called. */
-int psc_conn_call(psc_conn_t *conn);
+ * error, and changes nothing, if the rank cannot be called, or the connection
+ * was begun before: then it needs a link. With PSC_FLAG_TRY it never waits. */
+int psc_conn_call(psc_conn_t *conn, uint32_t flags);
 /* Returns a psc_call_state_t. *process_p: the id of the peer's process, or 0 if
  * it is not known. */
 int psc_conn_call_state(psc_conn_t *conn, int *process_p);
@@ -243,7 +244,10 @@ int psc_conn_call_state(psc_conn_t *conn, int *process_p);
 void psc_conn_hang_up(psc_conn_t *conn);
 
 /* ---- connections ---- */
-psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank);
+/* Create a LAZY connection. `linked`: it needs a link, and its rank is never
+ * called (psc_conn_call). Returns NULL if no memory is left. */
+psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
+                            bool linked);
 int psc_conn_state(const psc_conn_t *conn);
 /* Change the connection's state from LAZY (also after connecting has failed) to
  * CONNECTING. */

@@ -347,6 +347,7 @@ psc_status_t psc_call_begin(psc_conn_t *conn)
     }
     lane->caller = conn;
     conn->call = lane;
+    conn->linked = true;
     psc_notices_hold(&worker->notices, +1);
     psc_lane_state_set(lane, PSC_LANE_CONNECTING);
     psc_conn_state_set(conn, PSC_CONN_CONNECTING);

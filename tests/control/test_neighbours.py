@@ -19,6 +19,7 @@ from peers import Peer
 from pscompy import Closed, ConnectError, Connection, ConnectionState
 from pscompy.control.datagrams import Datagrams
 from pscompy.control.handshake.identity import Identity
+from pscompy.control.manager import Control
 from pscompy.control.neighbours import Introduction
 from pscompy.control.peer import Record
 from pscompy.control.phases import Phase
@@ -127,6 +128,14 @@ def test_neighbours_need_neither_a_link_nor_an_address(rounds):
         assert "tcp: not needed" in str(ranks[1].peers[0].explain())
 
 
+def test_the_first_message_calls_a_neighbour_without_the_control_plane(monkeypatch):
+    begun = []
+    monkeypatch.setattr(Control, "begin_open", lambda *args: begun.append(args))
+    with node({}, {}) as ranks:
+        exchange(*ranks)
+    assert begun == []
+
+
 def test_a_connection_that_comes_up_by_a_call_is_not_begun_again():
     """Neither by a second thread, nor by one that finds it lazy just before the peer calls."""
     with node({}, {}) as ranks:
@@ -221,7 +230,7 @@ def test_a_connection_is_given_up_if_no_link_can_be_made(monkeypatch, first):
     with node(first, {"SHM_CMA": "0"}) as ranks:
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, "pscompy.control.ondemand", None)
-            with pytest.raises(ConnectError, match="no link can be made: .*ondemand"):
+            with pytest.raises(ConnectError, match=r"no link can be made: .*ondemand"):
                 ranks[0].peers[1].open(60)
         exchange(*ranks)
         assert linked(*ranks)

@@ -166,7 +166,7 @@ CASE(lazy_is_not_awaited)
 
     pair_open(&pair);
     args.context = CONTEXT;
-    args.source = psc_conn_create(pair.a.worker, UINT64_MAX, -1);
+    args.source = psc_conn_create(pair.a.worker, UINT64_MAX, -1, true);
     check(args.source);
     check_refused(pair.a.worker, &args);
     check_ends(args.source, api->recv, &args);

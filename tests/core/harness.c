@@ -95,7 +95,7 @@ static psc_conn_t *conn_install(side_t *side, psc_lane_t **lanes, uint32_t n)
                                  .zcopy_min = 16384,
                                  .scheme = options.scheme,
                                  .fragment = 512 << 10};
-    psc_conn_t *conn = psc_conn_create(side->worker, next_id++, -1);
+    psc_conn_t *conn = psc_conn_create(side->worker, next_id++, -1, true);
 
     check(conn && psc_conn_connecting(conn) == PSC_OK);
     check(psc_conn_install(conn, lanes, n, &params) == PSC_OK);

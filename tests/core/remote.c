@@ -48,7 +48,7 @@ CASE(posted_to_nobody)
     pair_t pair;
 
     pair_open(&pair);
-    lazy = psc_conn_create(pair.a.worker, UINT64_MAX, -1);
+    lazy = psc_conn_create(pair.a.worker, UINT64_MAX, -1, true);
     check(lazy);
     check(api->am_post(lazy, 21, "head", 4, "x", 1) == PSC_ERR_NO_RESOURCE);
     check(psc_conn_connecting(lazy) == PSC_OK);

@@ -87,6 +87,8 @@ struct psc_conn {
     /* the lane by which the peer is being connected without the control plane
      * (psc_conn_call); NULL once that lane is installed */
     psc_lane_t *call;
+    /* the peer is not called: it needs a link, or was called before */
+    bool linked;
     psc_proto_params_t params;
     psc_flow_t flow;
     psc_work_t work;
