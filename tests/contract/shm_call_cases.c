@@ -213,6 +213,35 @@ CASE(a_refusal_does_not_trust_the_card, .two_sides = true)
     ct_pair_down(&pair);
 }
 
+CASE(a_rank_is_woken_by_the_first_that_calls, .two_sides = true)
+{
+    ct_pair_t pair;
+    shm_iface_t *iface;
+    char byte;
+
+    job_open(&pair);
+    iface = side_iface(pair.b);
+    atomic_store(&iface->inbox->knocked, 1);
+    answering = &pair.y;
+    job_call(&pair.x, pair.a, 1);
+    ct_check(read(iface->knock.fd, &byte, 1) < 0, "it was woken again");
+    job_talk(&pair);
+}
+
+CASE(a_rank_that_has_looked_is_woken_again, .two_sides = true)
+{
+    ct_pair_t pair;
+    shm_inbox_t *inbox;
+
+    job_open(&pair);
+    inbox = side_iface(pair.b)->inbox;
+    answering = &pair.y;
+    job_call(&pair.x, pair.a, 1);
+    ct_check(atomic_load(&inbox->knocked) == 1, "it was not woken");
+    ct_until(&pair, atomic_load(&inbox->knocked) == 0);
+    job_talk(&pair);
+}
+
 /* Rank 1 answers only after rank 0 has given up. */
 CASE(a_call_is_withdrawn, .two_sides = true)
 {

@@ -37,10 +37,22 @@ static void shm_card_prove(const shm_card_t *card, const uint8_t *key,
 
 /* ---- our own inbox ---- */
 
+/* From now on a rank that sets its bit knocks again; the bits that were set
+ * before are looked at in the same pass of progress. */
 static void shm_knock_ready(shm_source_t *self, uint32_t events)
 {
+    shm_iface_t *iface = psc_container_of(self, shm_iface_t, knock);
+
     (void)events;
     shm_source_drain(self);
+    atomic_exchange(&iface->inbox->knocked, 0);
+}
+
+static uint64_t shm_inode(int fd)
+{
+    struct stat status;
+
+    return fstat(fd, &status) == 0 ? status.st_ino : 0;
 }
 
 static void shm_inbox_write_card(shm_iface_t *iface)
@@ -51,8 +63,9 @@ static void shm_inbox_write_card(shm_iface_t *iface)
     card->rank = iface->rank;
     card->pid = getpid();
     card->bell = iface->bell.fd;
+    card->bell_inode = shm_inode(iface->bell.fd);
     card->knock = iface->knock.fd;
-    card->inbox = iface->inbox_fd;
+    card->knock_inode = shm_inode(iface->knock.fd);
     card->geometry = iface->geometry;
     card->cma = (uint8_t)iface->cma;
     card->expedited = iface->expedited;
@@ -135,95 +148,52 @@ bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name)
 
 /* Another rank's inbox, while this process offers that rank a connection. */
 typedef struct shm_there {
-    /* id of the rank's process, and number of its descriptor of the inbox */
-    int pid, number;
-    /* Descriptor of the process's folder in /proc. Once the process has ended,
-     * its id may be reused, but nothing can be opened in this folder any
-     * more. */
-    int process;
     int fd; /* our descriptor of the inbox */
     shm_inbox_t *inbox; /* mapping of the inbox's first page */
     /* copy of inbox->card, the data by which others reach the rank */
     shm_card_t card;
 } shm_there_t;
 
-static bool shm_there_locate(const shm_iface_t *iface, int rank,
-                             shm_there_t *there)
+/* Opens a pipe of the rank's process for reading and writing: without a reader,
+ * a write to it would raise SIGPIPE. Returns -1 with errno, which is ESRCH if
+ * the process has ended, and another one has its id. */
+static int shm_there_pipe(const shm_there_t *there, int number, uint64_t inode)
 {
-    char name[SHM_PATH_MAX], place[SHM_PLACE_SIZE];
-    ssize_t n;
-
-    shm_inbox_name(iface, rank, name);
-    n = readlink(name, place, sizeof place - 1);
-    if (n < 0)
-        return false;
-    place[n] = '\0';
-    return sscanf(place, SHM_PLACE, &there->pid, &there->number) == 2;
-}
-
-/* Opens a descriptor of another process through /proc. Returns -1 with
- * errno. */
-static int shm_process_open(int process, int number)
-{
-    char name[24];
-
-    snprintf(name, sizeof name, "fd/%d", number);
-    return openat(process, name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-}
-
-/* Opens a pipe of the process for reading and writing: without a reader, a
- * write to it would raise SIGPIPE. */
-static int shm_process_open_pipe(int process, int number)
-{
-    int fd = shm_process_open(process, number);
+    char name[SHM_PLACE_SIZE];
     struct stat status;
+    int fd;
 
-    if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode))) {
+    snprintf(name, sizeof name, SHM_PLACE, there->card.pid, number);
+    fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode) ||
+                    status.st_ino != inode)) {
         close(fd);
-        errno = EPROTO;
+        errno = ESRCH;
         fd = -1;
     }
     return fd;
 }
 
-static bool shm_there_map(const shm_iface_t *iface, shm_there_t *there)
-{
-    shm_board_t *board;
-
-    if (shm_board_map(&board, there->fd, shm_inbox_size(&iface->geometry)) !=
-        PSC_OK)
-        return false;
-    there->inbox = (shm_inbox_t *)(void *)board;
-    memcpy(&there->card, &there->inbox->card, sizeof there->card);
-    return true;
-}
-
-static void shm_there_close(shm_there_t *there)
-{
-    if (there->fd >= 0)
-        close(there->fd);
-    if (there->process >= 0)
-        close(there->process);
-}
-
-/* Opens the rank's inbox through the process that holds it, and maps its first
- * page. Returns false if there is none. */
+/* Opens the rank's inbox, whose name leads to a descriptor of its process, and
+ * maps its first page. Returns false if there is none. */
 static bool shm_there_open(const shm_iface_t *iface, int rank,
                            shm_there_t *there)
 {
-    char folder[24];
+    char name[SHM_PATH_MAX];
+    shm_board_t *board;
 
-    *there = (shm_there_t){.process = -1, .fd = -1};
-    if (!shm_there_locate(iface, rank, there))
+    shm_inbox_name(iface, rank, name);
+    there->fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (there->fd < 0)
         return false;
-    snprintf(folder, sizeof folder, "/proc/%d", there->pid);
-    there->process = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (there->process >= 0)
-        there->fd = shm_process_open(there->process, there->number);
-    if (there->fd >= 0 && shm_there_map(iface, there))
-        return true;
-    shm_there_close(there);
-    return false;
+    if (shm_board_map(&board, there->fd, shm_inbox_size(&iface->geometry)) !=
+        PSC_OK) {
+        close(there->fd);
+        return false;
+    }
+    there->inbox = (shm_inbox_t *)(void *)board;
+    memcpy(&there->card, &there->inbox->card, sizeof there->card);
+    return true;
 }
 
 /* Checks the card (struct shm_card) of the rank's inbox. Returns NULL, or the
@@ -239,8 +209,6 @@ static const char *shm_card_check(const shm_iface_t *iface, int rank,
         return "another version of pscompy, or another rank";
     if (!psc_siphash_equal(proof, card->proof))
         return "the rank does not hold the key of the job";
-    if (card->pid != there->pid || card->inbox != there->number)
-        return "the rank has ended, and another process holds its inbox";
     if (memcmp(&card->geometry, &iface->geometry, sizeof card->geometry) != 0)
         return "the rank has rings of another size (PSP_SHM_BUFFER_SIZE, "
                "PSP_SHM_RECVQ_SIZE)";
@@ -248,15 +216,20 @@ static const char *shm_card_check(const shm_iface_t *iface, int rank,
 }
 
 /* Sets our bit on the board of the rank's inbox, and wakes the thread of the
- * rank that looks at the board. */
+ * rank that looks at the board, unless another rank has woken it since it has
+ * looked. */
 static void shm_there_knock(const shm_iface_t *iface, const shm_there_t *there)
 {
     int knock;
 
     shm_board_set(&there->inbox->board, (uint32_t)iface->rank);
-    knock = shm_process_open_pipe(there->process, there->card.knock);
-    if (knock < 0)
+    if (atomic_exchange(&there->inbox->knocked, 1) != 0)
         return;
+    knock = shm_there_pipe(there, there->card.knock, there->card.knock_inode);
+    if (knock < 0) {
+        atomic_store(&there->inbox->knocked, 0);
+        return;
+    }
     shm_bell_ring(knock);
     close(knock);
 }
@@ -288,7 +261,7 @@ static void shm_call_tell(shm_iface_t *iface, int rank)
     if (shm_card_check(iface, rank, &there) == NULL)
         shm_there_knock(iface, &there);
     shm_board_unmap(&there.inbox->board);
-    shm_there_close(&there);
+    close(there.fd);
 }
 
 /* Refuses the offer of a rank for which this process has no endpoint. */
@@ -305,16 +278,18 @@ static void shm_call_refuse(shm_iface_t *iface, int rank)
 /* ---- calling ---- */
 
 /* Watches the rank's process and opens its bell (the pipe that wakes it), in
- * this order: the bell opens only if the process has not ended, so no other one
- * can have had its id when the watch began. Returns NULL, or the reason of a
- * failure. */
+ * this order: only the rank's process has that bell, so no other one has had
+ * its id when the watch began. Returns NULL, or the reason of a failure. */
 static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
 {
-    ep->link->pid = ep->pid = there->pid;
+    const shm_card_t *card = &there->card;
+
+    ep->link->pid = ep->pid = card->pid;
     shm_link_guard(ep->link);
-    ep->bell = shm_process_open_pipe(there->process, there->card.bell);
+    ep->bell = shm_there_pipe(there, card->bell, card->bell_inode);
     if (ep->bell < 0)
-        return shm_link_why(errno);
+        return errno == ESRCH || errno == ENOENT ? "the rank has ended"
+                                                 : shm_link_why(errno);
     return ep->link->process.fd < 0
                ? "the process of the rank cannot be watched"
                : NULL;
@@ -406,7 +381,7 @@ psc_status_t shm_ep_call(psc_ep_t *super, int rank)
         shm_link_enter(ep->link, SHM_STAGE_VERDICT);
         shm_call_offer(ep, &there);
     }
-    shm_there_close(&there);
+    close(there.fd);
     return PSC_INPROGRESS;
 }
 

@@ -19,11 +19,11 @@
 #include "call.h"
 
 #define SHM_INBOX_RANKS SHM_BOARD_BITS
-/* Target of the symbolic link by which ranks find an inbox; its numbers are the
- * id of the inbox's process, and that process's descriptor of the inbox. */
+/* Path of another process's descriptor, by the process's id and the number of
+ * the descriptor. An inbox's name is a symbolic link to such a path. */
 #define SHM_PLACE "/proc/%d/fd/%d"
 #define SHM_PLACE_SIZE 40u
-#define SHM_CARD_MAGIC 0x33786f62u /* "box3" */
+#define SHM_CARD_MAGIC 0x34786f62u /* "box4" */
 
 /* The data by which other ranks reach the rank that owns the inbox. It is
  * written once, by the owner. */
@@ -35,7 +35,8 @@ typedef struct shm_card {
      * progress, and of the pipe to which a rank writes when it asks for a
      * connection */
     int32_t bell, knock;
-    int32_t inbox; /* number of the descriptor of the inbox in that process */
+    /* inode numbers of these pipes, by which others recognize them */
+    uint64_t bell_inode, knock_inode;
     shm_geometry_t geometry; /* size of each ring in the inbox */
     uint8_t cma; /* shm_cma_mode_t of the rank */
     uint8_t expedited; /* the process is registered for membarrier */
@@ -49,6 +50,8 @@ struct shm_inbox {
     /* Bit r: rank r asks for a connection, has answered such a request, or has
      * written a record into its ring. */
     shm_board_t board;
+    /* 1 while the owner has been woken, and has not looked at the board yet */
+    _Alignas(128) _Atomic uint32_t knocked;
     _Alignas(128) shm_card_t card;
 };
 
