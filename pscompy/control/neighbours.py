@@ -36,10 +36,11 @@ from pscompy.errors import Closed, PscomError
 
 logger = logging.getLogger(__name__)
 
-CALLERS_PAUSE = 0.02  # seconds between two checks whether a rank calls (asks for a connection)
 # seconds in which the program may answer another rank's call (a request for a connection) by making
 # progress, before this thread answers it
 ANSWER_PAUSE = 0.005
+# seconds instead if a thread of the program waits, and so makes progress, or if this thread answers
+CALLERS_PAUSE = 0.02
 
 
 class Introduction:
@@ -237,22 +238,24 @@ class Neighbours:
         self._connections.peer_closing(self._find(rank))
 
     def _watch_callers(self) -> None:
-        self._progress.stand_in(self, False)
-        self._thread.register(self._callers, READ, self._on_callers)
-
-    def _on_callers(self, _events: int) -> None:
-        """A rank calls or has ended. For CALLERS_PAUSE this thread does not wake for it again,
-        because most programs make progress themselves."""
-        self._thread.unregister(self._callers)
-        self._thread.later(ANSWER_PAUSE, self._answer_late)
-        self._thread.later(CALLERS_PAUSE, self._watch_callers)
-
-    def _answer_late(self) -> None:
-        """Make progress if the program has not made any since a rank called."""
+        """Make progress while the program has not made any since a rank called; else wake when the
+        next one calls."""
         unseen = select.poll()
         unseen.register(self._callers, select.POLLIN)
-        if unseen.poll(0):
-            self._progress.stand_in(self, True)
+        late = bool(unseen.poll(0))
+        self._progress.stand_in(self, late)
+        if late:
+            self._thread.later(CALLERS_PAUSE, self._watch_callers)
+        else:
+            self._thread.register(self._callers, READ, self._on_callers)
+
+    def _on_callers(self, _events: int) -> None:
+        """A rank calls or has ended. This thread looks again only after a pause, because most
+        programs make progress themselves."""
+        self._thread.unregister(self._callers)
+        _, _, attended = self._engine.holding()
+        pause = CALLERS_PAUSE if attended else ANSWER_PAUSE
+        self._thread.later(pause, self._watch_callers)
 
 
 def _stays_in_node(option: Option) -> bool:
