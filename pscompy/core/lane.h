@@ -1,7 +1,6 @@
 /* Lanes, from their creation until the fabric has released them; control.h has
  * the functions for the control plane. With the lock held. */
-#ifndef PSCOMPY_CORE_LANE_H
-#define PSCOMPY_CORE_LANE_H
+#pragma once
 
 #include "types/conn.h"
 
@@ -39,5 +38,3 @@ psc_status_t psc_outlet_send(const psc_outlet_t *out,
                              const psc_iface_attr_t *attr, uint8_t id,
                              const void *header, uint8_t header_len,
                              const void *payload, size_t len);
-
-#endif

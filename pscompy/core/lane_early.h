@@ -1,6 +1,5 @@
 /* Messages that arrive before their lane is installed in a connection. */
-#ifndef PSCOMPY_CORE_LANE_EARLY_H
-#define PSCOMPY_CORE_LANE_EARLY_H
+#pragma once
 
 #include "types/lane.h"
 
@@ -22,5 +21,3 @@ bool psc_early_keep(psc_lane_t *lane, const psc_am_t *am);
  * NULL if none is left. */
 psc_early_t *psc_early_pop(psc_lane_t *lane);
 void psc_early_drop(psc_lane_t *lane);
-
-#endif

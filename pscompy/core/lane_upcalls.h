@@ -1,7 +1,6 @@
 /* The upcalls that every transport makes, how lanes are installed, and how a
  * lane's failure ends its connection. With the lock held. */
-#ifndef PSCOMPY_CORE_LANE_UPCALLS_H
-#define PSCOMPY_CORE_LANE_UPCALLS_H
+#pragma once
 
 #include "types/conn.h"
 
@@ -16,5 +15,3 @@ psc_status_t psc_lane_join(psc_conn_t *conn, uint32_t index, psc_lane_t *lane);
 psc_status_t psc_call_begin(psc_conn_t *conn);
 /* The peer has violated the protocol on this lane: end the connection. */
 void psc_lane_break(psc_lane_t *lane, psc_status_t status);
-
-#endif

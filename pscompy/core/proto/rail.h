@@ -25,8 +25,7 @@
  * lane before the other side has installed it; the other side then gives the
  * lane up as soon as it is installed, or, if the lane does not come up there,
  * answers LANE_DOWN. */
-#ifndef PSCOMPY_CORE_PROTO_RAIL_H
-#define PSCOMPY_CORE_PROTO_RAIL_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -59,5 +58,3 @@ psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am);
 /* The lane is in place on the other side. */
 void psc_rail_met(psc_lane_t *lane);
 psc_status_t psc_rail_up_arrived(psc_lane_t *lane, const psc_am_t *am);
-
-#endif

@@ -36,8 +36,7 @@
  * does not fit waits as if its lane were full. Eager messages reach this bound
  * only if PSP_EAGER_WINDOW is increased. The memory for them grows to twice the
  * bound at most, and shrinks when most are acknowledged. */
-#ifndef PSCOMPY_CORE_PROTO_REPLAY_H
-#define PSCOMPY_CORE_PROTO_REPLAY_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -71,5 +70,3 @@ bool psc_replay_direct(const psc_lane_t *lane, uint8_t id, const void *header);
 psc_status_t psc_replay_take(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_replay_seen_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_replay_resume_arrived(psc_lane_t *lane, const psc_am_t *am);
-
-#endif

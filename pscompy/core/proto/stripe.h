@@ -6,8 +6,7 @@
  * completed one. How long that takes is the lane's rate, by which the last
  * pieces of a message are kept off lanes that would end later than the others,
  * and a lane is left out that is ten times slower than another. */
-#ifndef PSCOMPY_CORE_PROTO_STRIPE_H
-#define PSCOMPY_CORE_PROTO_STRIPE_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -52,5 +51,3 @@ void psc_stripe_drop(psc_lane_t *lane);
 /* Completion function of pieces. The pieces of a lost spare lane are completed
  * without an error. */
 void psc_stripe_comp(psc_comp_t *comp, psc_status_t status);
-
-#endif

@@ -25,8 +25,7 @@
  * placeholder for an RTS, which the sender sends when it is notified. The
  * sender then announces messages by RTS for a while; each failure about doubles
  * the number of these messages. */
-#ifndef PSCOMPY_CORE_PROTO_TAG_H
-#define PSCOMPY_CORE_PROTO_TAG_H
+#pragma once
 
 #include "match.h"
 
@@ -57,5 +56,3 @@ psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am);
 /* The lane ends: free its RTSs whose mark has not arrived, and its placeholders
  * (marks whose RTS has not arrived). */
 void psc_tag_abort(psc_lane_t *lane);
-
-#endif

@@ -1,6 +1,5 @@
 /* Posting a receive to the fabric, and recalling it; tag.h describes when. */
-#ifndef PSCOMPY_CORE_PROTO_TAG_POST_H
-#define PSCOMPY_CORE_PROTO_TAG_POST_H
+#pragma once
 
 #include "../types/conn.h"
 
@@ -17,5 +16,3 @@ bool psc_tag_post(psc_req_t *req);
 /* Take the receive back from the fabric. Returns false if the fabric has
  * matched it. */
 bool psc_tag_recall(psc_req_t *req);
-
-#endif

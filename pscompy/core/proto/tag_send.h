@@ -1,6 +1,5 @@
 /* Sending messages that a fabric matches; see tag.h. */
-#ifndef PSCOMPY_CORE_PROTO_TAG_SEND_H
-#define PSCOMPY_CORE_PROTO_TAG_SEND_H
+#pragma once
 
 #include "eager.h"
 
@@ -19,5 +18,3 @@ psc_status_t psc_tag_send_mark(psc_req_t *req);
 /* Send the payload with the mark into a posted receive of the peer (tag_put).
  * Returns PSC_ERR_UNSUPPORTED if the message must be announced by RTS. */
 psc_status_t psc_tag_send_put(psc_req_t *req);
-
-#endif

@@ -1,6 +1,5 @@
 /* A lane: one endpoint of one transport. */
-#ifndef PSCOMPY_CORE_TYPES_LANE_H
-#define PSCOMPY_CORE_TYPES_LANE_H
+#pragma once
 
 #include "worker.h"
 
@@ -147,5 +146,3 @@ static inline bool psc_lane_replaceable(const psc_lane_t *lane)
     return (caps & (PSC_CAP_PUT | PSC_CAP_PUT_REMOTE)) != PSC_CAP_PUT &&
            !(caps & (PSC_CAP_MAP | PSC_CAP_EXPOSE | PSC_CAP_MEM_LOCAL));
 }
-
-#endif

@@ -9,8 +9,7 @@
  * A peer sets the bit of its word, and then the bit of the word in `groups`.
  * Both are releases, and the receiver acquires them in the opposite order. So a
  * receiver that sees a bit also sees the record that was published before. */
-#ifndef PSCOMPY_SHM_BOARD_H
-#define PSCOMPY_SHM_BOARD_H
+#pragma once
 
 #include "ring.h"
 
@@ -48,5 +47,3 @@ static inline uint64_t shm_board_take(_Atomic uint64_t *word)
         return 0;
     return atomic_exchange_explicit(word, 0, memory_order_acquire);
 }
-
-#endif

@@ -13,8 +13,7 @@
  * So a rank whose offer was taken knows that the other one may be up, and if
  * both ask at once, they agree on one connection. A ring is used for one
  * connection only; after that the two ranks use a link. */
-#ifndef PSCOMPY_SHM_CALL_H
-#define PSCOMPY_SHM_CALL_H
+#pragma once
 
 #include "shm.h"
 
@@ -63,5 +62,3 @@ static inline void shm_call_withdraw(const shm_ep_t *ep)
 
     shm_offer_step(&ep->tx.ring, SHM_CALL_WITHDRAWN, &was);
 }
-
-#endif

@@ -13,8 +13,7 @@
  * same key; docs/security.md has the threat. Other processes cannot open the
  * file, except those of the same user that may open the descriptors of this
  * one, as with any ring. */
-#ifndef PSCOMPY_SHM_INBOX_H
-#define PSCOMPY_SHM_INBOX_H
+#pragma once
 
 #include "call.h"
 
@@ -64,5 +63,3 @@ static inline bool shm_inbox_pending(const shm_iface_t *iface)
            atomic_load_explicit(&iface->inbox->board.groups,
                                 memory_order_relaxed) != 0;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* Registrations and their keys, put and get by cross-memory attach, gets in
  * which both sides copy, and mapped segments. */
-#ifndef PSCOMPY_SHM_MEMORY_H
-#define PSCOMPY_SHM_MEMORY_H
+#pragma once
 
 #include "shm.h"
 
@@ -149,5 +148,3 @@ psc_status_t shm_mem_share(psc_iface_t *iface, void *base, size_t len, int fd,
                            psc_mem_t **mem_p);
 psc_status_t shm_rkey_map(psc_ep_t *ep, const uint8_t *packed, size_t len,
                           psc_map_t **map_p);
-
-#endif

@@ -1,7 +1,6 @@
 /* The structures of place.c, which copies messages into exposed receives that
  * the sender has taken. show.c, the table of such receives, fills them in. */
-#ifndef PSCOMPY_SHM_PLACE_H
-#define PSCOMPY_SHM_PLACE_H
+#pragma once
 
 #include "memory.h"
 
@@ -79,5 +78,3 @@ void shm_show_count(shm_ep_t *ep, int change);
 /* Called when the peer has taken the receive of our entry `i`: begins to copy
  * into it. */
 void shm_recv_begin(shm_ep_t *ep, uint32_t i);
-
-#endif

@@ -28,8 +28,7 @@
  * The code here does not trust the other side: each value that the other side
  * can write is read once into a local variable and checked. It uses neither
  * endpoints nor sockets. */
-#ifndef PSCOMPY_SHM_RING_H
-#define PSCOMPY_SHM_RING_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -355,5 +354,3 @@ static inline bool shm_consumer_advance(shm_consumer_t *c, uint32_t lines)
         return false;
     return shm_consumer_publish(c);
 }
-
-#endif

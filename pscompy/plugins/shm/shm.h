@@ -30,8 +30,7 @@
  *   source.c     the descriptors that wake this process
  *   board.[ch]   the bits by which peers show which ring has a record
  *   ring.[ch]    the ring itself */
-#ifndef PSCOMPY_SHM_SHM_H
-#define PSCOMPY_SHM_SHM_H
+#pragma once
 
 #include <limits.h>
 #include <sys/types.h>
@@ -563,5 +562,3 @@ void shm_bell_ring(int bell);
 /* Executes a full fence in this process, and by membarrier in those peers that
  * execute no fence of their own (see shm_ep_t.fenced). */
 void shm_source_barrier(const shm_iface_t *iface);
-
-#endif

@@ -1,6 +1,5 @@
 /* The packets on a link: one Unix socket between two endpoints of a node. */
-#ifndef PSCOMPY_SHM_WIRE_H
-#define PSCOMPY_SHM_WIRE_H
+#pragma once
 
 #include "pscompy/transport/kit/token_proof.h"
 #include "board.h"
@@ -73,5 +72,3 @@ typedef struct shm_packet {
         uint8_t verdict; /* 1: cross-memory attach works */
     } u;
 } shm_packet_t;
-
-#endif
