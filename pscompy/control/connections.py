@@ -174,17 +174,17 @@ class Connections:
     ) -> None:
         """Let these lanes carry the messages, and notify all that wait for the connection."""
         self._engine.begin_connecting(record.handle)
+        matching = None
         try:
             params = self.parameters(lanes[0].option, len(lanes))
             self._engine.install(record.handle, lanes, params)
+            matching = lanes[0].matching()
         # the program has closed the connection meanwhile; the core reports that, and then the
         # record ends
         except PscomError:
             for lane in lanes:
                 lane.destroy()
-        self.came_up(
-            record, lanes[0].option.name, len(lanes), lanes[0].matching(), offered, reasons
-        )
+        self.came_up(record, lanes[0].option.name, len(lanes), matching, offered, reasons)
 
     def came_up(
         self,

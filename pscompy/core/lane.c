@@ -120,13 +120,14 @@ bool psc_lane_tagged(const psc_lane_t *lane, char *reason)
     const psc_transport_ops_t *ops = lane->slot->ops;
 
     reason[0] = '\0';
+    if (!ops->tag_ready || !(lane->slot->attr.caps & PSC_CAP_TAG))
+        return false;
     if (lane->among) {
         snprintf(reason, PSC_REASON_MAX,
                  "messages may move from one rail to another");
         return false;
     }
-    return ops->tag_ready && ops->tag_ready(lane->ep, reason) == PSC_OK &&
-           lane->slot->attr.caps & PSC_CAP_TAG;
+    return ops->tag_ready(lane->ep, reason) == PSC_OK;
 }
 
 int psc_lane_matching(psc_lane_t *lane, char *reason)
@@ -153,21 +154,17 @@ void psc_lane_retire(psc_lane_t *lane)
     psc_notices_ring(&lane->worker->notices);
 }
 
-/* Let the transport be patient with the only lane that is left, but not with
- * one of several. */
-static void lane_count(const psc_conn_t *conn)
+void psc_lanes_count(const psc_conn_t *conn)
 {
     uint32_t n = 0;
 
-    if (!conn->replay)
-        return;
     for (uint32_t i = 0; i < conn->n_lanes; i++)
         n += psc_lane_works(conn->lanes[i]);
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         const psc_lane_t *lane = conn->lanes[i];
 
         if (psc_lane_works(lane) && lane->slot->ops->ep_spare)
-            lane->slot->ops->ep_spare(lane->ep, n > 1);
+            lane->slot->ops->ep_spare(lane->ep, conn->replay ? n > 1 : i > 0);
     }
 }
 
@@ -175,7 +172,7 @@ void psc_lane_lose(psc_lane_t *lane)
 {
     lane->worker->up->lane_lost(lane);
     psc_lane_retire(lane);
-    lane_count(lane->conn);
+    psc_lanes_count(lane->conn);
 }
 
 void psc_lane_further(psc_lane_t *lane, bool further)
@@ -208,7 +205,7 @@ void psc_lane_met(psc_lane_t *lane)
     if (!(conn->lost.joined & conn->lost.met & bit) || lane->closing)
         return;
     psc_lost_forget(&conn->lost, bit);
-    lane_count(conn);
+    psc_lanes_count(conn);
     psc_count(conn, PSC_COUNTER_rails_joined, 1);
     psc_notice_post(&conn->worker->notices, &conn->notice);
 }

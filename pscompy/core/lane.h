@@ -12,6 +12,9 @@ psc_lane_t *psc_lane_open(psc_worker_t *worker, psc_iface_slot_t *slot,
 void psc_lane_state_set(psc_lane_t *lane, psc_lane_state_t state);
 void psc_lane_fail(psc_lane_t *lane, psc_status_t status);
 void psc_lane_retire(psc_lane_t *lane);
+/* Let the transport be patient with a lane without which the connection ends,
+ * but not with one of several. */
+void psc_lanes_count(const psc_conn_t *conn);
 /* A spare lane (psc_lane_spare) has failed: retire it; the connection goes on
  * without it. */
 void psc_lane_lose(psc_lane_t *lane);

@@ -277,6 +277,8 @@ psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
         lanes_return(conn);
         return PSC_ERR_NO_MEMORY;
     }
+    if (n_lanes > 1)
+        psc_lanes_count(conn);
     psc_conn_state_set(conn, PSC_CONN_UP);
     psc_count(conn, PSC_COUNTER_connections_up, 1);
     if (lanes[0]->role != PSC_ROLE_ACCEPTOR)

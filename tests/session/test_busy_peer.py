@@ -188,6 +188,18 @@ def test_a_peer_whose_rails_all_stop_is_not_dead(connect):
         expect_soon(lambda times=times: joined_again(times))
 
 
+def test_an_idle_peer_whose_rails_all_stop_is_not_dead(connect):
+    """The pings on both rails, which are sent at the same time, get no answer."""
+    two = {"PORTALS_INTERFACE": "127.0.0.1,127.0.0.2", "PORTALS_RAIL_TIMEOUT": 0.3}
+    link = connect("portals", **two, PORTALS_KEEPALIVE=1)
+    check_echo(link)
+    link.peer.send_signal(19)
+    with pytest.raises(pscompy.Timeout):
+        link.c.recv(timeout=5)
+    link.peer.send_signal(18)
+    expect_soon(lambda: check_echo(link) or link.c.stats["rails_joined"] > 0)
+
+
 def test_many_sessions_in_turn(start, transport):
     """A process opens and closes sessions while peers connect to the next one."""
     server, client = start(ONLY[transport]), start(ONLY[transport])

@@ -30,8 +30,10 @@ static inline psc_status_t message_request(psc_worker_t *worker,
     if (!req)
         return PSC_ERR_NO_MEMORY;
     status = psc_req_set_iov(req, args->iov, args->n_iov);
-    if (status != PSC_OK)
-        return psc_req_abandon(req, status);
+    if (status != PSC_OK) {
+        psc_req_abandon(req, status);
+        return status; /* gcc sees here that it is an error */
+    }
     req->context = (uint16_t)args->context;
     req->head.result.tag = args->tag;
     req->source = args->source;

@@ -6,9 +6,15 @@
 #include "portals.h"
 #include "pscompy/transport/kit/clock.h"
 
+/* The further rails are more patient, each with half of PORTALS_RAIL_TIMEOUT
+ * more, so that a peer that is stopped is not reported over all of them at
+ * once: the last one then waits as long as an only one. */
 static uint64_t portals_patience(const portals_ep_t *ep, uint32_t spare)
 {
-    return spare ? (uint64_t)portals_ep_iface(ep)->settings.rail_ns : 0;
+    const portals_settings_t *settings = &portals_ep_iface(ep)->settings;
+    uint64_t half = (uint64_t)settings->rail_ns / 2;
+
+    return spare ? (2 + settings->path) * half : 0;
 }
 
 void portals_ep_spare(psc_ep_t *self, uint32_t spare)

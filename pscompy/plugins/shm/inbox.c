@@ -37,15 +37,14 @@ static void shm_card_prove(const shm_card_t *card, const uint8_t *key,
 
 /* ---- our own inbox ---- */
 
-/* From now on a rank that sets its bit knocks again; the bits that were set
- * before are looked at in the same pass of progress. */
+/* The bits that were set before are looked at in the same pass of progress. */
 static void shm_knock_ready(shm_source_t *self, uint32_t events)
 {
     shm_iface_t *iface = psc_container_of(self, shm_iface_t, knock);
 
     (void)events;
     shm_source_drain(self);
-    atomic_exchange(&iface->inbox->knocked, 0);
+    shm_inbox_listen(iface);
 }
 
 static uint64_t shm_inode(int fd)

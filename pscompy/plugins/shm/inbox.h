@@ -57,6 +57,15 @@ struct shm_inbox {
 _Static_assert(sizeof(struct shm_inbox) <= 4096, "one page");
 
 /* True if a rank has set a bit on the board of our inbox. */
+/* From now on a rank that sets its bit knocks again. Look at the board
+ * afterwards. */
+static inline void shm_inbox_listen(shm_iface_t *iface)
+{
+    if (iface->inbox != NULL &&
+        atomic_load_explicit(&iface->inbox->knocked, memory_order_relaxed))
+        atomic_exchange(&iface->inbox->knocked, 0);
+}
+
 static inline bool shm_inbox_pending(const shm_iface_t *iface)
 {
     return iface->inbox != NULL &&

@@ -111,6 +111,7 @@ psc_status_t shm_sleep_arm(psc_iface_t *super)
 
     if (iface->rung)
         shm_bell_silence(iface);
+    shm_inbox_listen(iface);
     pending |= shm_iface_pending(iface);
     iface->rung = false;
     iface->armed = true;

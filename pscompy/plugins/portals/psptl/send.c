@@ -190,6 +190,7 @@ void psptl_channel_ping(psptl_channel_t *channel)
                            0) == PTL_OK;
     device->flying += channel->ping.flying;
     channel->n_flying += channel->ping.flying;
+    channel->ping.hasty = channel->patience_ns > 0;
     psptl_count(channel, PSPTL_COUNTER_pings);
 }
 
@@ -203,6 +204,14 @@ static void ping_unanswered(psptl_channel_t *channel)
                            "the peer has given up this connection");
 }
 
+/* A ping got no answer. If the channel's patience has become that of an only
+ * one meanwhile, the next ping is waited for as long. */
+static void ping_undelivered(psptl_channel_t *channel)
+{
+    if (!channel->ping.hasty || channel->patience_ns > 0)
+        psptl_channel_fail(channel, PSPTL_LOST, PSPTL_NO_ANSWER);
+}
+
 void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event)
 {
     channel->device->flying--;
@@ -211,7 +220,7 @@ void psptl_ping_event(psptl_channel_t *channel, const ptl_event_t *event)
     if (event->ni_fail_type == PTL_NI_OK)
         channel->ping.failed = 0;
     else if (event->ni_fail_type == PTL_NI_UNDELIVERABLE)
-        psptl_channel_fail(channel, PSPTL_LOST, PSPTL_NO_ANSWER);
+        ping_undelivered(channel);
     else
         ping_unanswered(channel);
 }
