@@ -29,9 +29,15 @@ Far.begun = forked.begun
 Base.large = int(os.environ.get("PSCOMPY_TEST_LARGE", 12 << 20)) + 5
 
 # The longest tests begin first, so that no process of a run works on it when others have ended.
-LONGEST = ("tests/ib/test_conformance", "tests/ib/test_suites", "tests/bench/", "tests/core/")
-LONGEST += ("tests/examples/", "tests/ib/", "tests/docs/", "tests/session/test_flood")
-LONGEST += ("tests/contract/", "tests/portals/", "tests/gateway/test_failover", "tests/gateway/")
+LONGEST = ("tests/ib/test_conformance", "tests/ib/test_suites", "tests/session/test_cut_rails")
+LONGEST += ("tests/bench/", "tests/core/", "tests/examples/", "tests/ib/", "tests/docs/")
+LONGEST += (
+    "tests/session/test_flood",
+    "tests/contract/",
+    "tests/portals/",
+    "tests/gateway/test_failover",
+    "tests/gateway/",
+)
 LONGEST += ("tests/conformance/", "tests/package/", "tests/parcel/", "tests/launch/")
 LONGEST += ("tests/session/", "tests/proto/", "tests/control/")
 
