@@ -118,16 +118,17 @@ const char *psc_lane_reason(psc_lane_t *lane)
 bool psc_lane_tagged(const psc_lane_t *lane, char *reason)
 {
     const psc_transport_ops_t *ops = lane->slot->ops;
+    bool able = lane->slot->attr.caps & PSC_CAP_TAG;
 
     reason[0] = '\0';
-    if (!ops->tag_ready || !(lane->slot->attr.caps & PSC_CAP_TAG))
+    if (!ops->tag_ready)
         return false;
-    if (lane->among) {
+    if (able && lane->among) {
         snprintf(reason, PSC_REASON_MAX,
                  "messages may move from one rail to another");
         return false;
     }
-    return ops->tag_ready(lane->ep, reason) == PSC_OK;
+    return ops->tag_ready(lane->ep, reason) == PSC_OK && able;
 }
 
 int psc_lane_matching(psc_lane_t *lane, char *reason)

@@ -233,7 +233,7 @@ def test_serve_for_some_time(open_session):
     used = session.stats["requests_used"]
     with pytest.raises(pscompy.Timeout):
         session.serve(timeout=0.01)
-    expect_soon(lambda: session.stats["requests_used"] == used)
+    expect_soon(lambda: session.stats["requests_used"] <= used)
     session.close()
     with pytest.raises(pscompy.Closed):
         session.serve()
