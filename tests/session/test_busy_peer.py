@@ -179,13 +179,14 @@ def test_a_peer_whose_rails_all_stop_is_not_dead(connect):
     two = {"PORTALS_INTERFACE": "127.0.0.1,127.0.0.2", "PORTALS_RAIL_TIMEOUT": 0.3}
     link = connect("portals", **two)
 
-    def joined_again(times):
+    def joined_again(before):
         check_echo(link)
-        return link.c.stats["rails_joined"] == times
+        return link.c.stats["rails_joined"] > before
 
-    for times in (1, 2):
+    for _ in range(2):
+        before = link.c.stats["rails_joined"]  # a busy machine may lose a rail by itself
         check_stopped(link)
-        expect_soon(lambda times=times: joined_again(times))
+        expect_soon(lambda before=before: joined_again(before))
 
 
 def test_an_idle_peer_whose_rails_all_stop_is_not_dead(connect):
