@@ -19,7 +19,7 @@ from typing import Any
 import pscompy
 from pscompy.control.handshake import handshake
 from pscompy.testing.process import BOUND, Far
-from tests.waiting import asleep, state_of
+from tests.waiting import asleep, expect_soon, state_of
 
 # Configurations that leave one transport enabled.
 ONLY = {
@@ -51,6 +51,13 @@ class Puppet(Far):
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
+
+    def stop(self) -> None:
+        """Suspend the puppet. Returns once all its threads have stopped: on a busy machine they may
+        go on for a while after the signal."""
+        self.send_signal(signal.SIGSTOP)
+        threads = [int(it) for it in os.listdir(f"/proc/{self.pid}/task")]
+        expect_soon(lambda: all(state_of(it) == "T" for it in threads), "the puppet's stop")
 
     def finish(self) -> int:
         """Let the puppet exit like a program at the end of its input; returns the exit code."""

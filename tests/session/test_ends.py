@@ -175,7 +175,7 @@ def test_close_wakes_accept(link):
 
 def test_close_of_a_peer_that_is_silent_is_bounded(hasty):
     """Closing a session is bounded in time although the stopped peer answers nothing."""
-    hasty.peer.send_signal(19)
+    hasty.peer.stop()
     thread = threading.Thread(target=hasty.session.close)
     thread.start()
     thread.join(BOUND)

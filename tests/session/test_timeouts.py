@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
 from puppets import BOUND, check_echo, listen
 
 import pscompy
-from tests.waiting import expect_soon, state_of
 
 SHORT = 0.05
 
@@ -79,7 +77,7 @@ def drain_and_answer(here):
 def test_a_send_of_which_nothing_has_left_is_withdrawn(link):
     """The peer is stopped and earlier messages fill the transport, so this send can be
     withdrawn."""
-    link.peer.send_signal(19)
+    link.peer.stop()
     queued = [link.c.isend(bytes(60_000), tag=1) for _ in range(3000)]
     error = timed_out(lambda: link.c.send(bytes(60_000), tag=2, timeout=SHORT))
     assert error.request is None
@@ -117,9 +115,7 @@ def test_open_goes_on(link, start):
     """A peer that is stopped during the handshake is connected when it continues."""
     peer = start({})
     address = peer(listen)
-    peer.send_signal(19)
-    threads = [int(it) for it in os.listdir(f"/proc/{peer.pid}/task")]
-    expect_soon(lambda: all(state_of(it) == "T" for it in threads))
+    peer.stop()
     c = link.session.connect(address)
     timed_out(lambda: c.open(timeout=SHORT))
     timed_out(lambda: c.recv(timeout=SHORT))
