@@ -89,21 +89,33 @@ CASE(token_never_travels)
 
 /* ---- addresses that do not answer ---- */
 
-/* A port whose listener accepts no more connections, so that calls hang. */
-static int tcp_listen_full(uint16_t *port_p, int *fillers, size_t n)
+/* A listener that accepts no more connections, so that calls hang: the first of
+ * these sockets; the others fill its queue. */
+typedef struct {
+    int sockets[5];
+} tcp_full_t;
+
+static uint16_t tcp_full_open(tcp_full_t *full)
 {
-    int listener = tcp_listen(port_p, 0);
+    uint16_t port;
     struct sockaddr_in to = {
         .sin_family = AF_INET,
-        .sin_port = htons(*port_p),
         .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
     };
 
-    for (size_t i = 0; i < n; i++) {
-        fillers[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-        (void)!connect(fillers[i], (struct sockaddr *)&to, sizeof(to));
+    full->sockets[0] = tcp_listen(&port, 0);
+    to.sin_port = htons(port);
+    for (int i = 1; i < 5; i++) {
+        full->sockets[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)!connect(full->sockets[i], (struct sockaddr *)&to, sizeof(to));
     }
-    return listener;
+    return port;
+}
+
+static void tcp_full_close(tcp_full_t *full)
+{
+    for (int i = 0; i < 5; i++)
+        close(full->sockets[i]);
 }
 
 /* A port that is bound without a listener. */
@@ -128,19 +140,17 @@ CASE(next_address_is_tried)
     ct_pair_t pair;
     tcp_target_t target;
     uint16_t ports[3];
-    int fillers[4], full;
+    tcp_full_t full;
 
     ct_set("CONNECT_TIMEOUT", CT_SECOND / 5, "0.2");
     ct_pair_open(&pair);
     tcp_target_of(&pair.y, &target);
     ports[0] = tcp_closed_port();
-    full = tcp_listen_full(&ports[1], fillers, 4);
+    ports[1] = tcp_full_open(&full);
     ports[2] = target.port;
     tcp_connect_in_the_end(&pair, ports, 3);
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
-    for (int i = 0; i < 4; i++)
-        close(fillers[i]);
-    close(full);
+    tcp_full_close(&full);
     ct_pair_down(&pair);
 }
 
@@ -151,19 +161,18 @@ CASE(other_addresses_are_tried_beside_it)
     ct_pair_t pair;
     tcp_target_t target;
     uint16_t ports[3];
-    int fillers[4], full, silent;
+    tcp_full_t full;
+    int silent;
 
     ct_set("CONNECT_TIMEOUT", 1000 * CT_SECOND, "1000");
     ct_pair_open(&pair);
     tcp_target_of(&pair.y, &target);
-    full = tcp_listen_full(&ports[0], fillers, 4);
+    ports[0] = tcp_full_open(&full);
     silent = tcp_listen(&ports[1], 4);
     ports[2] = target.port;
     tcp_connect_in_the_end(&pair, ports, 3);
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
-    for (int i = 0; i < 4; i++)
-        close(fillers[i]);
-    close(full);
+    tcp_full_close(&full);
     close(silent);
     ct_pair_down(&pair);
 }
@@ -194,13 +203,13 @@ CASE(nobody_answers)
     ct_pair_t pair;
     tcp_target_t target;
     uint16_t ports[2];
-    int fillers[4], full;
+    tcp_full_t full;
 
     ct_set("CONNECT_TIMEOUT", CT_SECOND / 10, "0.1");
     ct_pair_open(&pair);
     tcp_target_of(&pair.y, &target);
     ports[0] = tcp_closed_port();
-    full = tcp_listen_full(&ports[1], fillers, 4);
+    ports[1] = tcp_full_open(&full);
     tcp_call(&pair.x, target, ports, 2);
     ct_until(&pair, pair.x.failed);
     ct_check(pair.x.status == PSC_ERR_CONNECT, "%d", pair.x.status);
@@ -208,8 +217,6 @@ CASE(nobody_answers)
     ct_check(strstr(pair.x.reason, "PSP_TCP_CONNECT_TIMEOUT"), "%s",
              pair.x.reason);
     printf("%s\n", pair.x.reason);
-    for (int i = 0; i < 4; i++)
-        close(fillers[i]);
-    close(full);
+    tcp_full_close(&full);
     ct_pair_down(&pair);
 }
