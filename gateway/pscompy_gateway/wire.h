@@ -1,7 +1,7 @@
 /* The packets between processes and gateways: active messages of one id, whose
- * header is a gw_head. Shared by transport/ and daemon/. Gateways read only the
- * destination; numbers, acknowledgements and limits concern only the two
- * endpoints.
+ * header is a gw_head. Shared by transport/ and daemon/. Gateways read the
+ * kind, the hops and the addresses, and count the hops; numbers,
+ * acknowledgements and limits concern only the two endpoints.
  *
  * A stream of numbered packets goes each way between two endpoints. Packets may
  * take different gateways, get lost with a gateway, or be duplicated: the

@@ -61,7 +61,8 @@ class _Known:
             self._handle = None
 
     def _keep(self) -> None:
-        """Called instead of `close` if a peer may write to the buffer until this process ends."""
+        """Keep the buffer alive until this process ends, because a peer may still write to it. Called
+        instead of `close`."""
         _kept.append(self._view)
         self._closed(self)
 

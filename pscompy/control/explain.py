@@ -18,7 +18,7 @@ from pscompy.control.selection import (
     ordered,
 )
 
-WHOLE = 1 << 40  # a fragment of this length holds any message
+WHOLE = 1 << 40  # a length of fragments with which no message is split
 
 
 class Explanation(NamedTuple):

@@ -373,13 +373,13 @@ def cost_table(estimates: Estimates, params: Params) -> list[Cost]:
     return [_cost(estimates, params, nbytes) for nbytes in sorted(sizes)]
 
 
-# `explain()` names a transport of lower priority that is more than so many times as fast
+# `explain()` names a transport of lower priority whose speed-up is estimated to exceed this factor
 FASTER = 2.0
 
 
 def faster(chosen: Estimates, params: Params, other: Estimates) -> tuple[float, int] | None:
-    """Return how many times as fast as the chosen transport another one is estimated to be, and the
-    length of the message for which it gains most; None unless that is more than FASTER."""
+    """Return the greatest estimated speed-up of another transport over the chosen one, and the
+    length of the message for which it is reached; None if it is at most FASTER."""
     theirs = parameters(other)
     factor, nbytes = max(
         (it.ns / _cost(other, theirs, it.nbytes).ns, it.nbytes) for it in cost_table(chosen, params)

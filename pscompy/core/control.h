@@ -163,10 +163,11 @@ int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p,
 int psc_worker_control_fd(psc_worker_t *worker);
 int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
                             int max);
-/* As psc_worker_control_poll, for calls of ranks that have begun or come up
- * since, which do not make control_fd readable: most need nothing of the
- * control plane. Events of a call that was returned here while it was in
- * flight, and of a call that fails, are returned by psc_worker_control_poll. */
+/* Like psc_worker_control_poll, but returns the calls (psc_conn_call) that have
+ * begun or come up since psc_worker_calls_poll was last called. They do not
+ * make control_fd readable, because most of them need no action of the control
+ * plane. If a call was returned here while it was in flight, its later events
+ * are returned by psc_worker_control_poll; so is the failure of any call. */
 int psc_worker_calls_poll(psc_worker_t *worker, psc_control_event_t *events,
                           int max);
 /* As psc_worker_control_poll, for ranks that call this rank and to which there

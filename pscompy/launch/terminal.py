@@ -68,7 +68,7 @@ class Terminal:
                 self._streams[fd].drain()
 
     def say(self, line: str) -> None:
-        """Write a line of the launcher itself to stderr."""
+        """Write a message of the launcher's own to stderr."""
         self._sinks[1].put(self, line.encode(errors="replace") + b"\n")
 
     def balance(self) -> None:

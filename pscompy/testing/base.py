@@ -114,7 +114,8 @@ class Base:
     def joined(
         self, far: Far, here: Mapping[str, Any] = {}, there: Mapping[str, Any] = {}
     ) -> Joined:
-        """A context with a connection; `here` and `there` are further variables of one side."""
+        """A context with a connection; `here` and `there` are further variables of this side
+        and of the far side."""
         common = self.settings()
         return Joined(self.transport, far, {**common, **here}, {**common, **there})
 

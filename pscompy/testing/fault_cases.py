@@ -19,7 +19,7 @@ OPERATIONS = (2, 3, 4, 5, 7, 10, 20, 50)  # numbers of the operations at which a
 
 
 class Faults(Base):
-    """Cases with a transport that is slow or full, or that fails: see faults.py."""
+    """Cases with a transport that is slow, has no room, or fails (faults.py)."""
 
     def faulty(
         self, folder: Path, far: Far, here: Mapping[str, Any] = {}, there: Mapping[str, Any] = {}

@@ -56,7 +56,7 @@ def wrapped(name: str, plugindir: str) -> Transport:
 
 
 class _Wrapped(Transport):
-    """The transport `inner` behind the wrapper's table of operations."""
+    """A transport whose operations inject faults, and otherwise call those of `inner`."""
 
     inner: Transport
 

@@ -104,8 +104,9 @@ class Communicator(Ranks):
         return (self.connection(rank) for rank in range(self.size))
 
     def dup(self) -> Communicator:
-        """A communicator of the same ranks with a context of its own, as a library should use
-        inside. Collective: all ranks call it in the same order."""
+        """A communicator of the same ranks with a context of its own. A library should use one, so
+        that its messages match no receive of the program. Collective: all ranks call it in the same
+        order."""
         return Communicator(self._job, self._members, self._agree_on_contexts(), self._endpoint)
 
     def split_by_module(self) -> Communicator:

@@ -30,7 +30,8 @@ class LinkState(Row):
 
 
 class LinkEvent(Row):
-    """An event on a link, the same whether a frame was sent or received."""
+    """An event on a link. The side that sends a frame and the side that receives it record the same
+    event."""
 
     HELLO = auto()
     PROOF = auto()

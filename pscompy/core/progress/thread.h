@@ -1,4 +1,5 @@
-/* Stops the progress thread; control.h declares its start. */
+/* Declares the function that stops the progress thread; the function that
+ * starts it is in control.h. */
 #pragma once
 
 #include "../types/worker.h"

@@ -54,8 +54,8 @@ typedef struct psc_tuple_bucket {
     /* the place of the bucket's last message that was not sent into an exposed
      * receive */
     psc_place_t last;
-    /* sender: pauses looking for a receive if the peer exposes receives, but
-     * none that this bucket's messages can claim */
+    /* sender: pauses looking for a receive after misses, that is, if the peer
+     * exposes receives, but none that this bucket's messages can claim */
     psc_tuple_pause_t look;
     /* receiver: pauses exposing this bucket's receives if only short messages
      * arrive for them */

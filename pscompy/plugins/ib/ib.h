@@ -143,7 +143,7 @@ struct ib_ep {
     ib_post_t
         *flushed; /* puts and gets that were flushed, to be posted again */
     uint32_t n_flushed;
-    /* the endpoint found no room to send, and n_starving counts it */
+    /* the last send found no room; iface->n_starving counts this endpoint */
     bool starving;
     bool asked; /* a keepalive (a write of no bytes) is in flight */
     ib_address_t peer;

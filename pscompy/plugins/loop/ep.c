@@ -102,7 +102,8 @@ static loop_ep_t *loop_ep_find(loop_iface_t *iface, const uint8_t *address,
     return NULL;
 }
 
-/* Connects two endpoints, for each of which ep_connect has named the other. */
+/* Connects two endpoints after ep_connect was called on each with the address
+ * of the other. */
 static void loop_ep_pair(loop_ep_t *ep, loop_ep_t *peer)
 {
     static const char reason[] = "the two ends hold different tokens";

@@ -109,8 +109,8 @@ psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
 /* Handles the peer's request to help with its get (copy a part of it). Returns
  * false if the request is invalid. */
 bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
-/* Copies a piece of one of our shared gets, and a piece of one of the
- * peer's. */
+/* Copies a piece of a get that this side began and shares with the peer, and a
+ * piece of one that the peer began. */
 unsigned shm_share_poll(shm_ep_t *ep);
 /* Stops helping with the peer's gets, and frees our shared gets without
  * completing them. */

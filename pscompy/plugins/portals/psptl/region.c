@@ -5,7 +5,8 @@
 
 #include "pscompy/transport/kit/clock.h"
 
-/* nanoseconds that closing a region waits for the end of a peer's put or get */
+/* the longest time, in ns, for which closing a region waits until a peer's put
+ * or get has ended */
 #define REGION_CLOSE_NS 50000000ll
 
 typedef struct region {

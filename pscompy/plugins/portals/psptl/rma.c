@@ -298,7 +298,8 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
     psc_list_push(&bulk->channel->device->spare_fragments, &fragment->link);
     bulk->flying--;
     if (verdict != PSPTL_OK) {
-        /* the peer may still get what was lost, so this outlasts a refusal */
+        /* PSPTL_LOST takes precedence over PSPTL_REFUSED: a fragment without
+         * an acknowledgement may still reach the peer */
         if (bulk->verdict != PSPTL_LOST)
             bulk->verdict = verdict;
         /* all bytes count as issued, so the remaining fragments are not

@@ -1,13 +1,13 @@
-/* Which of many entries takes a message, and which of many unexpected messages
+/* Finds the list entry that takes a message, and the unexpected message that
  * an entry takes, without comparing all of them.
  *
- * Entries that ignore the same bits are a class, which keeps them in a hash of
- * the other bits; a message is compared with one bucket of each class, and the
- * earliest entry that fits takes it (tuple space search: Srinivasan, Suri and
- * Varghese, SIGCOMM 1999). Programs ignore few different sets of bits; if there
- * are more than PSNI_CLASSES, the first class takes the other entries, and all
- * of these are compared. Unexpected messages are in one hash, of the bits that
- * no search has ignored yet. */
+ * Entries with the same ignore bits form a class, which hashes its entries by
+ * the bits that are not ignored; a message is compared with one bucket of each
+ * class, and the earliest entry that fits takes it (tuple space search:
+ * Srinivasan, Suri and Varghese, SIGCOMM 1999). Programs ignore few different
+ * sets of bits; if there are more than PSNI_CLASSES, entries of further sets go
+ * into the first class, whose entries are all compared. Unexpected messages are
+ * in one hash, of the bits that no search has ignored yet. */
 #include <stdlib.h>
 
 #include "nic.h"

@@ -1,8 +1,8 @@
-/* Sending frames. Up to PSNI_WINDOW frames, and as many bytes as the peer's
- * socket holds, are in flight at a time; frames are resent when later ones were
- * acknowledged, or when the peer was silent for a while. The window of bytes
- * halves with each loss and grows back as frames arrive (Jacobson, "Congestion
- * avoidance and control", 1988). */
+/* Sending frames. At most PSNI_WINDOW frames are in flight at a time, and at
+ * most a window of bytes, which the peer's receive buffer limits; frames are
+ * resent when later ones were acknowledged, or when the peer was silent for a
+ * while. The window of bytes halves with each loss and grows back as frames
+ * are acknowledged (Jacobson, "Congestion avoidance and control", 1988). */
 #include <string.h>
 
 #include "nic.h"

@@ -2,10 +2,11 @@
  * with a psni_head_t; the body depends on the kind.
  *
  *   HELLO  psni_hello_t: the handshake (handshake.c)
- *   DATA   `answers` ACKs of earlier puts (psni_message_t each), and one
- *          message or a piece of it: psni_message_t and its first bytes, or
- *          psni_more_t and further ones; the ACKs or the message may be missing
- *   ACK    nothing: the head acknowledges
+ *   DATA   acknowledgements of earlier puts, one psni_message_t each (`answers`
+ *          is their number), and one message or a piece of it:
+ *          psni_message_t and its first bytes, or psni_more_t and further
+ *          ones; either part may be missing
+ *   ACK    no body: the acknowledgement is in the head
  *
  * DATA frames from one NI to another are numbered and taken in that order. */
 #pragma once
