@@ -190,7 +190,6 @@ typedef struct psc_iface_attr {
     size_t max_iov; /* pieces in one am_bcopy or am_zcopy; at least 8 */
     size_t max_put; /* bytes in one put */
     size_t max_get; /* bytes in one get */
-    size_t reg_align; /* alignment that registration prefers */
     double latency_ns; /* time of a small message, one way */
     double overhead_ns; /* processor time per operation */
     double bandwidth; /* bytes per second, put or zcopy */

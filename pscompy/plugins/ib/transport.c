@@ -157,7 +157,6 @@ static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .max_iov = 64,
         .max_put = iface->device.port_attr.max_msg_sz,
         .max_get = iface->device.port_attr.max_msg_sz,
-        .reg_align = 4096,
         .latency_ns = 1500,
         .overhead_ns = 200,
         .bandwidth = bandwidth,

@@ -93,7 +93,6 @@ static void loop_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .max_iov = LOOP_IOV_MAX,
         .max_put = LOOP_RMA_MAX,
         .max_get = LOOP_RMA_MAX,
-        .reg_align = 1,
         .latency_ns = 200,
         .overhead_ns = 100,
         .bandwidth = 10e9,

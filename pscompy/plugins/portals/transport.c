@@ -97,7 +97,6 @@ static void portals_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
         .max_iov = 64,
         .max_put = PORTALS_BULK_MAX,
         .max_get = PORTALS_BULK_MAX,
-        .reg_align = 64,
         .latency_ns = 10000,
         .overhead_ns = 1000,
         .bandwidth = 2e9,

@@ -137,7 +137,6 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
         .max_short = SHM_PRIVATE_MAX - SHM_WORD_SIZE,
         .max_bcopy = shm_am_max(&iface->geometry),
         .max_iov = 64,
-        .reg_align = 1,
         .latency_ns = 150,
         .overhead_ns = 40,
         .bandwidth = cma ? rates->attach : rates->copy,
