@@ -7,7 +7,7 @@ import contextlib
 import ctypes
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pscompy import Communicator
 
 LONG, HUGE, HUGE_MESSAGES = 1 << 20, 64 << 20, 10
+MORE = 24  # endpoints whose memory is measured
 SIZE, CACHE_LINE = 8, 64
 EXCHANGE = "1 MiB there and back by 2 threads"
 LOOP = "8 B by 2 C threads over loop"
@@ -34,15 +35,15 @@ def pss_mib() -> float:
 
 
 @contextlib.contextmanager
-def opened(sharing: str, number: int) -> Iterator[list[Communicator]]:
-    """Communicators of the World for as many threads."""
+def opened(sharing: str) -> Iterator[Callable[[int], list[Communicator]]]:
+    """A function that makes Communicators of the World for as many threads."""
     from pscompy import World
 
     with contextlib.ExitStack() as stack:
         if sharing == "everywhere":
-            yield [stack.enter_context(World()) for _ in range(number)]
+            yield lambda number: [stack.enter_context(World()) for _ in range(number)]
         else:
-            yield stack.enter_context(World({"ENDPOINTS": sharing})).endpoints(number)
+            yield stack.enter_context(World({"ENDPOINTS": sharing})).endpoints
 
 
 def connected(endpoints: list[Communicator]) -> None:
@@ -91,34 +92,33 @@ def of_c_threads(endpoints: list[Communicator], path: str, seconds: float) -> di
 
 
 def of_endpoints(sharing: str, seconds: float, path: str) -> tuple[int, dict[str, float]]:
-    number = max(THREADS)
-    with opened(sharing, 1) as before:
-        connected(before)
-        start = pss_mib()
-        with opened(sharing, number) as endpoints:
-            connected(endpoints)
-            memory = (pss_mib() - start) / number
-            endpoints[0].barrier()
-            peer = 1 - endpoints[0].rank
-            ranks = Ranks(
-                endpoints[0].rank,
-                lambda it, tag: endpoints[tag].send(it, peer, tag),
-                lambda it, tag: endpoints[tag].recv(it, peer, tag),
-            )
-            figures = {MEMORY: memory, **of_messages(ranks, seconds)}
-            if ranks.rank == 0:
-                figures |= of_c_threads(endpoints[:2], path, seconds)
-            endpoints[0].barrier()
+    with opened(sharing) as make:
+        endpoints = make(max(THREADS))
+        connected(endpoints)
+        peer = 1 - endpoints[0].rank
+        ranks = Ranks(
+            endpoints[0].rank,
+            lambda it, tag: endpoints[tag].send(it, peer, tag),
+            lambda it, tag: endpoints[tag].recv(it, peer, tag),
+        )
+        figures = of_messages(ranks, seconds)
+        if ranks.rank == 0:
+            figures |= of_c_threads(endpoints[:2], path, seconds)
+        endpoints[0].barrier()
+        before = pss_mib()
+        more = make(MORE)
+        connected(more)
+        figures[MEMORY] = (pss_mib() - before) / MORE
+        more[0].barrier()
         return ranks.rank, figures
 
 
 def main(folder: str, sharing: str, seconds: str, path: str) -> None:
-    share = float(seconds) / (len(THREADS) + 4)
     if sharing == "mpi4py":
         with mpi4py() as ranks:
-            rank, figures = ranks.rank, of_messages(ranks, share)
+            rank, figures = ranks.rank, of_messages(ranks, float(seconds))
     else:
-        rank, figures = of_endpoints(sharing, share, path)
+        rank, figures = of_endpoints(sharing, float(seconds), path)
     (Path(folder) / str(rank)).write_text(json.dumps(figures))
 
 
