@@ -126,7 +126,7 @@ CORE_ROWS = (
     "conn_control",
     "proto/credit proto/rates proto/stripe proto/rail proto/replay proto/am_node proto/tag_post",
     "proto/match_list proto/match_queue proto/unexpected",
-    "proto/tuple proto/match proto/describe",
+    "proto/tuple_am proto/tuple proto/match proto/describe",
     "proto/am proto/eager proto/region proto/rndv_keys proto/rndv",
     "proto/rndv_direct proto/rndv_am proto/rndv_fin",
     "proto/am_offer proto/tag_send proto/tag",

@@ -25,9 +25,7 @@ static inline psc_status_t api_send(psc_conn_t *conn,
     psc_status_t status = psc_message_send_now(conn, args, 0);
 
     if (status != PSC_OK) {
-        /* a program that only sends has not polled, so returned credit has not
-         * been read */
-        if (psc_message_starved(conn, args))
+        if (psc_message_reads_first(conn, args))
             psc_worker_progress_locked(
                 conn->worker,
                 conn->replay ? PSC_PASS_ALL

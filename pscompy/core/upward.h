@@ -29,8 +29,8 @@ struct psc_upward {
     bool (*send_fins)(psc_conn_t *conn);
 
     /* Send what is due (conn->lost.replay_due) after another lane has become
-     * the main one, or as acknowledgement. Returns true if anything was sent.
-     */
+     * the main one, as acknowledgement, or about receives that peers see.
+     * Returns true if anything was sent. */
     bool (*replay)(psc_conn_t *conn);
 
     /* ---- a connection ---- */

@@ -33,6 +33,12 @@
     X(SEEN, psc_wire_seen_t)       /* acknowledges ordered messages */         \
     X(RESUME, psc_wire_resume_t)   /* ordered messages go over this lane from  \
                                       now on; see proto/replay.h */            \
+    X(EXPOSE, psc_wire_expose_t)   /* a receive that the peer may claim; see   \
+                                      proto/tuple_am.h */                      \
+    X(CONCEAL, psc_wire_conceal_t) /* the peer may not claim it any more */    \
+    X(CONCEALED, psc_wire_conceal_t) /* answers CONCEAL: it was not claimed */ \
+    X(CLAIM, psc_wire_claim_t)     /* payload: a long message, for a receive   \
+                                      that the peer has exposed */             \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place of \
                                       an RTS; see tag.h */                     \
     X(MISSED, psc_wire_eager_t)    /* a message whose payload, sent with the   \
@@ -150,6 +156,29 @@ typedef struct psc_wire_resume {
     uint32_t turn; /* number of this RESUME */
     uint32_t first; /* number of the ordered message that follows */
 } psc_wire_resume_t;
+
+/* A receive that its sender may claim; see proto/tuple_am.h. */
+typedef struct psc_wire_expose {
+    uint32_t credit;
+    uint32_t entry;
+    uint64_t generation; /* grows with every EXPOSE of a connection */
+    uint64_t match, ignore; /* as in psc_exposed_t */
+    uint64_t len; /* length of the longest message that may claim it */
+    uint64_t seen; /* psc_place_t */
+} psc_wire_expose_t;
+
+typedef struct psc_wire_conceal {
+    uint32_t credit;
+    uint32_t entry;
+    uint64_t generation;
+    uint64_t seen; /* psc_place_t; not valid in CONCEALED */
+} psc_wire_conceal_t;
+
+typedef struct psc_wire_claim {
+    psc_wire_eager_t eager;
+    uint32_t entry;
+    uint64_t generation;
+} psc_wire_claim_t;
 
 typedef struct psc_wire_rma {
     uint32_t credit;

@@ -56,6 +56,7 @@ static void side_open(side_t *side, uint32_t index)
                                   .eager_window = 256 << 10,
                                   .rts_max = options.rts_max,
                                   .tuple_min = options.tuple_min,
+                                  .tuple_am = options.tuple_am,
                                   .pool_max = options.pool_max};
     char reason[PSC_REASON_MAX];
 

@@ -5,6 +5,7 @@
 
 #include "harness.h"
 #include "pscompy/core/conn.h"
+#include "pscompy/core/proto/tag_post.h"
 
 enum { ROUNDS = 8, VICTIMS = 60, FRAMES = 40, POSTED = 12, LARGE = 200000 };
 
@@ -30,6 +31,9 @@ typedef union frame {
     psc_wire_lane_t lane;
     psc_wire_seen_t seen;
     psc_wire_resume_t resume;
+    psc_wire_expose_t expose;
+    psc_wire_conceal_t conceal;
+    psc_wire_claim_t claim;
     uint8_t bytes[PSC_AM_HEADER_MAX];
 } frame_t;
 
@@ -117,6 +121,24 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
     case PSC_WIRE_RESUME:
         frame->resume.turn = dice(LANES);
         frame->resume.first = dice(FRAMES);
+        break;
+    case PSC_WIRE_EXPOSE:
+        frame->expose.entry = dice(PSC_EXPOSED_MAX + 1);
+        frame->expose.generation = dice(FRAMES);
+        frame->expose.match = psc_tag_bits(CONTEXT, (int32_t)dice(3));
+        frame->expose.ignore = dice(2) ? PSC_TAG_MASK : 0;
+        frame->expose.len = some_length();
+        break;
+    case PSC_WIRE_CONCEAL:
+    case PSC_WIRE_CONCEALED:
+        frame->conceal.entry = dice(POSTED);
+        frame->conceal.generation = dice(POSTED);
+        break;
+    case PSC_WIRE_CLAIM:
+        frame->claim.eager.tag = some_tag();
+        frame->claim.eager.context = some_context();
+        frame->claim.entry = dice(POSTED);
+        frame->claim.generation = dice(POSTED);
         break;
     case PSC_WIRE_RMA_PUT:
     case PSC_WIRE_RMA_GET:
@@ -325,6 +347,8 @@ CASE(hostile_frames)
 
         dice_state = round;
         options.scheme = (psc_rndv_scheme_t)(round % 4);
+        options.tuple_min = -1;
+        options.tuple_am = true;
         pair_open(&pair);
         psc_worker_log_to(pair.a.worker, -1, 0);
         psc_worker_log_to(pair.b.worker, -1, 0);

@@ -76,8 +76,11 @@ def test_core_with_the_smallest_ring(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_core_with_receives_that_the_peer_sees(case: str, driver_of: Callable[[str], Path]) -> None:
-    check_case(driver_of("shm"), case, "shm", "TUPLE_MIN=1000:1000")
+@pytest.mark.parametrize("name", ["shm", "tcp"])
+def test_core_with_receives_that_the_peer_sees(
+    name: str, case: str, driver_of: Callable[[str], Path]
+) -> None:
+    check_case(driver_of(name), case, name, "TUPLE_MIN=1000:1000", "TUPLE_AM=1:1")
 
 
 def test_pages_of_64_kib(compiler: Compiler, tmp_path: Path) -> None:

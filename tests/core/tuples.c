@@ -372,6 +372,8 @@ CASE(tuple_threshold)
             sent(&pair, send);
             if (exposes(&pair))
                 placed += len > most;
+            if (pair.b.conn->tuple_am) /* a may not have been told yet */
+                continue;
             count_is(pair.a.worker, PSC_COUNTER_tuple_placed, placed);
             count_is(pair.b.worker, PSC_COUNTER_tuple_exposed, placed);
         }

@@ -6,14 +6,16 @@
 
 enum { LEN = 300000, MIN = 8192, TABLE = PSC_EXPOSED_MAX };
 
+/* Returns true if the transport shows receives to the peer. */
 static inline bool exposes(const pair_t *pair)
 {
-    return pair->b.conn->tuple != NULL;
+    return pair->b.conn->tuple && !pair->b.conn->tuple_am;
 }
 
 static inline void open_tuples(pair_t *pair)
 {
     options.tuple_min = MIN;
+    options.tuple_am = true;
     pair_open(pair);
 }
 

@@ -10,7 +10,9 @@
  * if many connections are up, but at least 256 KiB. Memory for unexpected
  * messages is therefore at most PSP_UNEXPECTED_MAX plus all windows: about the
  * same again, or 256 KiB per connection. Active messages that have not been
- * polled count as unexpected; see am.h.
+ * polled count as unexpected; see am.h. A message that was sent without credit,
+ * because its receive was known (tuple_am.h), counts if that receive was
+ * withdrawn meanwhile: PSC_CLAIMS_MAX per connection at most.
  * Control messages need no credit. */
 #pragma once
 

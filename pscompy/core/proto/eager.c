@@ -272,15 +272,22 @@ static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest)
 {
+    if ((int32_t)wire->tag < 0 ||
+        !psc_flow_spend(&lane->conn->flow, psc_credit_cost(len)))
+        return PSC_ERR_PROTOCOL;
+    if (wire->context == PSC_CONTEXT_AM)
+        return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
+    return psc_eager_meet(lane, wire, len, dest);
+}
+
+psc_status_t psc_eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
+                            uint64_t len, psc_dest_t *dest)
+{
     psc_conn_t *conn = lane->conn;
     int32_t tag = (int32_t)wire->tag;
     psc_unexp_t *unexp;
     psc_req_t *req;
 
-    if (tag < 0 || !psc_flow_spend(&conn->flow, psc_credit_cost(len)))
-        return PSC_ERR_PROTOCOL;
-    if (wire->context == PSC_CONTEXT_AM)
-        return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
     if (psc_tuple_is_long(conn, len))
         psc_tuple_came(conn, wire->context, tag);
     req = psc_match_arrival(conn, wire->context, tag);

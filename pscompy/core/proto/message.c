@@ -16,6 +16,7 @@
 #include "tag.h"
 #include "tag_send.h"
 #include "tuple.h"
+#include "tuple_am.h"
 
 static inline psc_status_t message_request(psc_worker_t *worker,
                                            psc_req_kind_t kind,
@@ -104,12 +105,16 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
     return status;
 }
 
-bool psc_message_starved(const psc_conn_t *conn, const psc_send_args_t *args)
+bool psc_message_reads_first(const psc_conn_t *conn,
+                             const psc_send_args_t *args)
 {
     uint64_t len = psc_iov_total(args->iov, args->n_iov);
 
-    return conn->state == PSC_CONN_UP && psc_eager_fits(conn, len) &&
-           !psc_flow_has(&conn->flow, psc_credit_cost(len));
+    if (conn->state != PSC_CONN_UP)
+        return false;
+    if (!psc_eager_fits(conn, len))
+        return conn->tuple_am && len <= PSC_CLAIM_MAX;
+    return !psc_flow_has(&conn->flow, psc_credit_cost(len));
 }
 
 psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,

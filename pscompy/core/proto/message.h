@@ -13,8 +13,11 @@ psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
                                   uint16_t aux);
 psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
                               uint16_t aux, psc_request_t **request_p);
-/* Returns true if only missing credit keeps this message from being eager. */
-bool psc_message_starved(const psc_conn_t *conn, const psc_send_args_t *args);
+/* Returns true if what the peer has sent, and a program that only sends has not
+ * read yet, may let this message leave at once: credit for an eager message, or
+ * the news of a receive (tuple_am.h). */
+bool psc_message_reads_first(const psc_conn_t *conn,
+                             const psc_send_args_t *args);
 /* Runs stage SEND: sends or announces the message. */
 psc_status_t psc_message_send_progress(psc_req_t *req);
 psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,

@@ -6,6 +6,7 @@
 
 #include "../conn.h"
 #include "../memory/access.h"
+#include "../pieces.h"
 #include "am.h"
 #include "credit.h"
 #include "eager.h"
@@ -21,6 +22,7 @@
 #include "rndv_rts.h"
 #include "tag.h"
 #include "tag_send.h"
+#include "tuple_am.h"
 
 /* ---- stages ---- */
 
@@ -76,6 +78,32 @@ static psc_status_t proto_close(psc_lane_t *lane, const psc_am_t *am)
     return PSC_OK;
 }
 
+static psc_status_t proto_claim_begin(psc_lane_t *lane,
+                                      const psc_wire_claim_t *wire,
+                                      uint64_t len, psc_dest_t *dest)
+{
+    psc_status_t status = psc_tuple_am_claimed(lane->conn, wire, len);
+
+    if (status != PSC_OK)
+        return status;
+    return psc_eager_meet(lane, &wire->eager, len, dest);
+}
+
+/* A claim that arrives whole is handled as one whose payload follows. */
+static psc_status_t proto_claim(psc_lane_t *lane, const psc_am_t *am)
+{
+    psc_dest_t dest = {.iov = NULL};
+    psc_status_t status;
+
+    lane->incoming.status = PSC_OK;
+    lane->incoming.len = am->len;
+    status = proto_claim_begin(lane, am->header, am->len, &dest);
+    if (status != PSC_OK)
+        return status;
+    psc_iov_write(dest.iov, dest.n_iov, 0, am->payload, am->len);
+    return psc_proto_end(lane);
+}
+
 typedef struct arrival {
     psc_status_t (*func)(psc_lane_t *lane, const psc_am_t *am);
     uint8_t header_len;
@@ -100,6 +128,13 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_LANE_UP] = {psc_rail_up_arrived, sizeof(psc_wire_lane_t)},
     [PSC_WIRE_SEEN] = {psc_replay_seen_arrived, sizeof(psc_wire_seen_t)},
     [PSC_WIRE_RESUME] = {psc_replay_resume_arrived, sizeof(psc_wire_resume_t)},
+    [PSC_WIRE_EXPOSE] = {psc_tuple_am_expose_arrived,
+                         sizeof(psc_wire_expose_t)},
+    [PSC_WIRE_CONCEAL] = {psc_tuple_am_conceal_arrived,
+                          sizeof(psc_wire_conceal_t)},
+    [PSC_WIRE_CONCEALED] = {psc_tuple_am_concealed_arrived,
+                            sizeof(psc_wire_conceal_t)},
+    [PSC_WIRE_CLAIM] = {proto_claim, sizeof(psc_wire_claim_t)},
 };
 
 /* Returns NULL for a message that does not exist. */
@@ -147,6 +182,8 @@ void psc_proto_begin(psc_lane_t *lane, const void *header, psc_dest_t *dest)
     direct = !lane->among || psc_replay_direct(lane, in->id, header);
     if (in->id == PSC_WIRE_FRAG && direct)
         status = psc_rndv_frag_begin(lane, header, in->len, dest);
+    else if (in->id == PSC_WIRE_CLAIM)
+        status = proto_claim_begin(lane, header, in->len, dest);
     else if (in->len > BOUNCE_MAX)
         status = PSC_ERR_PROTOCOL;
     else if (in->id == PSC_WIRE_EAGER && direct)

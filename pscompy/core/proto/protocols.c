@@ -20,6 +20,7 @@
 #include "rndv_fin.h"
 #include "tag.h"
 #include "tuple.h"
+#include "tuple_am.h"
 
 /* ---- a connection begins ---- */
 
@@ -65,6 +66,11 @@ static bool send_control(psc_conn_t *conn, psc_wire_id_t id)
     if (id == PSC_WIRE_CREDIT && conn->replay)
         return psc_replay_tell(conn) == PSC_OK;
     return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0) == PSC_OK;
+}
+
+static bool send_due(psc_conn_t *conn)
+{
+    return conn->replay ? psc_replay_flush(conn) : psc_tuple_am_flush(conn);
 }
 
 /* ---- a connection ends ---- */
@@ -160,7 +166,7 @@ const psc_upward_t psc_protocols = {
     .advance = psc_proto_advance,
     .send_control = send_control,
     .send_fins = psc_rndv_send_fins,
-    .replay = psc_replay_flush,
+    .replay = send_due,
     .conn_params = conn_params,
     .conn_lanes = conn_lanes,
     .lane_lost = lane_lost,

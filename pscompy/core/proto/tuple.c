@@ -5,6 +5,7 @@
 #include "../finish.h"
 #include "../memory/access.h"
 #include "tag_post.h"
+#include "tuple_am.h"
 
 /* After MISSES_MIN misses in a row (psc_tuple_pause_t) one chance to look for a
  * receive, or to expose one, is skipped; after each further miss twice as many
@@ -46,8 +47,20 @@ static psc_tuple_pause_t *tuple_shows(const psc_req_t *req)
 static bool tuple_fits(psc_conn_t *conn)
 {
     return conn->worker->config.tuple_min != 0 && conn->n_lanes == 1 &&
-           !conn->tagging.on && conn->params.scheme == PSC_RNDV_AUTO &&
-           psc_conn_main_lane(conn)->slot->attr.caps & PSC_CAP_EXPOSE;
+           !conn->tagging.on && conn->params.scheme == PSC_RNDV_AUTO;
+}
+
+/* Returns the operations by which receives are exposed and claimed: those of
+ * the transport, or those by messages; NULL if there are none. */
+static const psc_transport_ops_t *tuple_ops(psc_conn_t *conn)
+{
+    const psc_iface_slot_t *slot = psc_conn_main_lane(conn)->slot;
+
+    if (!tuple_fits(conn))
+        return NULL;
+    if (slot->attr.caps & PSC_CAP_EXPOSE)
+        return slot->ops;
+    return psc_tuple_am_begin(conn) ? &psc_tuple_am_ops : NULL;
 }
 
 void psc_tuple_limit(psc_conn_t *conn)
@@ -55,6 +68,9 @@ void psc_tuple_limit(psc_conn_t *conn)
     int64_t min = conn->worker->config.tuple_min;
 
     conn->tuple->min = min < 0 ? conn->params.eager_max + 1 : (uint64_t)min;
+    /* eager messages need no answer, and take as many copies */
+    if (conn->tuple_am && conn->tuple->min <= conn->params.eager_max)
+        conn->tuple->min = conn->params.eager_max + 1;
     if (conn->params.zcopy_min > conn->tuple->min)
         conn->params.zcopy_min = conn->tuple->min;
 }
@@ -65,14 +81,18 @@ void psc_tuple_begin(psc_conn_t *conn,
                      void (*taken)(psc_exposed_t *shown, uint64_t bits,
                                    uint64_t len))
 {
-    if (!tuple_fits(conn) || !(conn->tuple = calloc(1, sizeof *conn->tuple)))
+    const psc_transport_ops_t *ops = tuple_ops(conn);
+
+    if (!ops || !(conn->tuple = calloc(1, sizeof *conn->tuple)))
         return;
+    conn->tuple->ops = ops;
     conn->tuple->taken = taken;
     psc_tuple_limit(conn);
 }
 
 void psc_tuple_end(psc_conn_t *conn)
 {
+    psc_tuple_am_end(conn);
     free(conn->tuple);
     conn->tuple = NULL;
 }
@@ -146,8 +166,8 @@ bool psc_tuple_expose(psc_req_t *req)
         .buffer = req->piece,
         .taken = conn->tuple->taken,
         .landed = tuple_landed};
-    if (lane->slot->ops->expose(lane->ep, &req->bulk->shown,
-                                tuple_seen(conn)) != PSC_OK)
+    if (conn->tuple->ops->expose(lane->ep, &req->bulk->shown,
+                                 tuple_seen(conn)) != PSC_OK)
         return false;
     conn->tuple->n_exposed++;
     psc_count(conn, PSC_COUNTER_tuple_exposed, 1);
@@ -157,12 +177,13 @@ bool psc_tuple_expose(psc_req_t *req)
 
 bool psc_tuple_conceal(psc_req_t *req)
 {
-    psc_lane_t *lane = psc_conn_main_lane(req->source);
+    psc_conn_t *conn = req->source;
 
-    if (lane->slot->ops->conceal(lane->ep, &req->bulk->shown,
-                                 tuple_seen(req->source)) != PSC_OK)
+    if (conn->tuple->ops->conceal(psc_conn_main_lane(conn)->ep,
+                                  &req->bulk->shown,
+                                  tuple_seen(conn)) != PSC_OK)
         return false;
-    req->source->tuple->n_exposed--;
+    conn->tuple->n_exposed--;
     pause_missed(tuple_shows(req));
     return true;
 }
@@ -238,12 +259,12 @@ static psc_status_t tuple_claim(psc_req_t *req, const psc_sighted_t *recv,
                                 uint64_t bits)
 {
     psc_conn_t *conn = req->conn;
-    psc_lane_t *lane = psc_conn_main_lane(conn);
     psc_status_t status;
 
     req->bulk->comp.func = tuple_placed;
-    status = lane->slot->ops->claim(lane->ep, recv, bits, req->piece.base,
-                                    req->total, &req->bulk->comp);
+    status =
+        conn->tuple->ops->claim(psc_conn_main_lane(conn)->ep, recv, bits,
+                                req->piece.base, req->total, &req->bulk->comp);
     if (status == PSC_ERR_NO_RESOURCE)
         psc_count(conn, PSC_COUNTER_back_pressure, 1);
     if (status < 0)
@@ -251,7 +272,8 @@ static psc_status_t tuple_claim(psc_req_t *req, const psc_sighted_t *recv,
     psc_count(conn, PSC_COUNTER_tuple_placed, 1);
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
-    psc_count(conn, PSC_COUNTER_copied_bytes, req->total);
+    /* the receiver copies, and counts, what a message brings */
+    psc_count(conn, PSC_COUNTER_copied_bytes, conn->tuple_am ? 0 : req->total);
     req->bulk->inflight = status == PSC_INPROGRESS;
     psc_req_stage_set(req, PSC_STAGE_PLACING);
     if (status == PSC_OK)
@@ -267,12 +289,13 @@ static psc_status_t tuple_otherwise(psc_req_t *req, psc_counter_t why)
 
 static psc_status_t tuple_look(psc_req_t *req, psc_tuple_bucket_t *bucket)
 {
-    psc_lane_t *lane = psc_conn_main_lane(req->conn);
+    const psc_transport_ops_t *ops = req->conn->tuple->ops;
     uint64_t bits = psc_tag_bits(req->context, req->head.result.tag);
     psc_sighted_t sighted[PSC_EXPOSED_MAX];
     const psc_sighted_t *recv;
     psc_place_t seen = 0;
-    uint32_t n = lane->slot->ops->exposed(lane->ep, sighted, &seen);
+    uint32_t n =
+        ops->exposed(psc_conn_main_lane(req->conn)->ep, sighted, &seen);
     psc_status_t status;
 
     recv = tuple_first(sighted, n, bits);

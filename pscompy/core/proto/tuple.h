@@ -1,4 +1,5 @@
-/* Receives that the peer can see and take (PSC_CAP_EXPOSE), so that the bytes
+/* Receives that the peer can see and take (PSC_CAP_EXPOSE, or by messages:
+ * tuple_am.h), so that the bytes
  * of a long message are copied by a side that is inside the library, while the
  * other computes (TupleQ; Koop, Sridhar and Panda, the paper's section 4).
  *
@@ -63,6 +64,9 @@ typedef struct psc_tuple_bucket {
 } psc_tuple_bucket_t;
 
 struct psc_tuple {
+    /* by which receives are exposed and claimed: those of the transport, or
+     * psc_tuple_am_ops */
+    const psc_transport_ops_t *ops;
     /* least length of a receive that is exposed, and of a message that looks
      * for an exposed receive */
     uint64_t min;

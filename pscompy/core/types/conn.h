@@ -36,6 +36,7 @@ typedef struct psc_rates {
     psc_moved_t copies, gets;
 } psc_rates_t;
 typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
+typedef struct psc_tuple_am psc_tuple_am_t; /* defined in proto/tuple_am.c */
 typedef struct psc_replay psc_replay_t; /* defined in proto/replay.c */
 
 /* Lanes that are lost while the connection goes on, and those that take their
@@ -52,7 +53,8 @@ typedef struct psc_lost {
     uint8_t up_due; /* LANE_UP is to be sent for the new lane */
     /* LANE_UP has arrived: the new lane is installed at the peer */
     uint8_t met;
-    /* not of a lane: up->replay has something to send; see proto/replay.h */
+    /* not of a lane: up->replay has something to send; see proto/replay.h and
+     * proto/tuple_am.h */
     bool replay_due;
 } psc_lost_t;
 
@@ -104,6 +106,8 @@ struct psc_conn {
     psc_rates_t rates;
     /* NULL unless the peer can see posted receives; proto/tuple.h */
     psc_tuple_t *tuple;
+    /* NULL unless posted receives are shown by messages; proto/tuple_am.h */
+    psc_tuple_am_t *tuple_am;
     psc_link_t link; /* link in the worker's list conns or ends.doomed */
     psc_notice_t notice; /* posted when the connection's state has changed */
     /* active messages from this peer, queued or polled and not yet released */

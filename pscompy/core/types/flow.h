@@ -106,6 +106,13 @@ static inline bool psc_flow_spend(psc_flow_t *flow, uint32_t cost)
     return (int32_t)(flow->told - flow->got) >= 0;
 }
 
+/* A message has arrived for which the peer needed no credit: psc_flow_return
+ * for it gives back only what is taken here. */
+static inline void psc_flow_take(psc_flow_t *flow, uint32_t cost)
+{
+    flow->consumed -= cost;
+}
+
 /* Allow the peer to send this many bytes again. Returns true if it has become
  * time to report the new limit to the peer. */
 static inline bool psc_flow_return(psc_flow_t *flow, uint32_t cost,

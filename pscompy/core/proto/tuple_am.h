@@ -1,0 +1,49 @@
+/* Receives that the peer sees by messages, where the transport has no
+ * PSC_CAP_EXPOSE: the sender of a long message sends it at once, in one
+ * message, without an RTS and its answer.
+ *
+ *   EXPOSE     receiver: a message of up to `len` bytes with these match bits
+ *              may be sent as a claim
+ *   CLAIM      sender: the message; the receive cannot be claimed again
+ *   CONCEAL    receiver: the receive was used otherwise or cancelled
+ *   CONCEALED  sender: it was not claimed, and will not be
+ *
+ * A claim is matched by match.c when it arrives, as every message, and lands in
+ * the receive that it finds. This is the receive that was exposed, unless that
+ * was withdrawn while the claim was under way: then the message finds another
+ * one, or is unexpected. So a receive is withdrawn at once, and the order of
+ * messages does not depend on what the sender knows. The entry of a withdrawn
+ * receive stays reserved, and can be claimed, until the claim or CONCEALED has
+ * arrived; so a peer can send no more than it was allowed to.
+ *
+ * tests/proto/test_tuple_am_model.py tries these rules, and what happens
+ * without each of them. */
+#pragma once
+
+#include "../types/conn.h"
+
+/* Longest message that is sent as a claim: short messages behind it wait. */
+#define PSC_CLAIM_MAX (4u << 20)
+/* Most bytes that the peer of a connection may send as claims: they bound the
+ * memory that claims for withdrawn receives need. */
+#define PSC_CLAIMS_MAX (32u << 20)
+
+/* The functions expose, conceal, exposed and claim. */
+extern const psc_transport_ops_t psc_tuple_am_ops;
+
+/* The connection's lane is known. Returns false if its receives are not shown
+ * by messages, or if there is no memory. */
+bool psc_tuple_am_begin(psc_conn_t *conn);
+void psc_tuple_am_end(psc_conn_t *conn);
+
+/* Account a claim that arrives. Returns PSC_ERR_PROTOCOL if the peer was not
+ * allowed to send this message. */
+psc_status_t psc_tuple_am_claimed(psc_conn_t *conn,
+                                  const psc_wire_claim_t *wire, uint64_t len);
+psc_status_t psc_tuple_am_expose_arrived(psc_lane_t *lane, const psc_am_t *am);
+psc_status_t psc_tuple_am_conceal_arrived(psc_lane_t *lane, const psc_am_t *am);
+psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
+                                            const psc_am_t *am);
+/* Send the CONCEAL and CONCEALED messages that are due
+ * (conn->lost.replay_due). Returns true if anything was sent. */
+bool psc_tuple_am_flush(psc_conn_t *conn);

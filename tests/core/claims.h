@@ -1,0 +1,20 @@
+/* The cases of claims.c and hostile_claims.c share these. */
+#pragma once
+
+#include "pscompy/core/proto/tuple_am.h"
+#include "tuples.h"
+
+static inline bool tells(const pair_t *pair)
+{
+    return pair->b.conn->tuple_am != NULL;
+}
+
+/* A receive of b that a has been told of, if it is told of receives. */
+static inline psc_request_t *expect_told(pair_t *pair, void *in, size_t room,
+                                         int32_t tag)
+{
+    psc_request_t *recv = expect(pair, in, room, tag);
+
+    settle(pair);
+    return recv;
+}

@@ -1,0 +1,290 @@
+"""A model of receives that senders learn of by messages (core/proto/tuple_am.h): random
+interleavings of one receiver and two senders are compared with matching as MPI defines it. A claim
+is a message that arrives like any other. Each rule is also switched off, and must then be missed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.proto.model import ANY, Matcher, Posted, Sent
+from tests.proto.test_tuple_model import FEW, WrongError, overlap
+
+RULES = {
+    "alone": "expose a receive only if no hidden one that was posted earlier overlaps with it",
+    "first": "claim the receive that was exposed first",
+    "once": "claim a receive once",
+    "anew": "find the receive of a claim when it arrives",
+    "reserved": "keep the entry of a withdrawn receive until its claim or CONCEALED has arrived",
+    "answered": "claim no receive after CONCEALED for it",
+    "silent": "answer CONCEAL only for a receive that was not claimed",
+}
+ENTRIES = 3
+STEPS = 160
+
+
+@dataclass(eq=False)
+class Receive:
+    posted: Posted
+    order: int
+    permit: Permit | None = None
+
+
+@dataclass(eq=False)
+class Permit:
+    """An entry of the receiver; `receive` is None after the receive was withdrawn."""
+
+    entry: int
+    generation: int
+    receive: Receive | None
+
+
+@dataclass
+class Note:
+    """EXPOSE, CONCEAL, CONCEALED or CLAIM."""
+
+    kind: str
+    entry: int
+    generation: int
+    posted: Posted | None = None
+    message: Sent | None = None
+
+
+@dataclass
+class Side:
+    """A sender, and what the receiver knows of it."""
+
+    number: int
+    permits: dict[int, Permit] = field(default_factory=dict)
+    generation: int = 0
+    sights: dict[int, Note] = field(default_factory=dict)
+    there: deque[Sent | Note] = field(default_factory=deque)  # to the receiver
+    here: deque[Note] = field(default_factory=deque)  # to the sender
+
+
+class Run:
+    def __init__(self, dice: random.Random, off: str = "") -> None:
+        self.dice = dice
+        self.off = off
+        self.reference = Matcher()
+        self.sides = [Side(0), Side(1)]
+        self.receives: list[Receive] = []
+        self.unexpected: list[Sent] = []
+        self.held: list[Sent] = []
+        self.clock = self.claimed = self.crossed = 0
+
+    def has(self, rule: str) -> bool:
+        return rule != self.off
+
+    def tick(self) -> int:
+        self.clock += 1
+        return self.clock
+
+    # ---- the receiver ----
+
+    def post(self) -> None:
+        wanted = Posted(
+            self.dice.choice(FEW),
+            self.dice.choice([ANY, 0, 0, 1, 1]),
+            self.dice.choice([ANY, *FEW]),
+        )
+        found = next((it for it in self.unexpected if wanted.fits(it)), None)
+        self.same(found, self.reference.post(wanted))
+        if found is not None:
+            self.unexpected.remove(found)
+            return
+        self.receives.append(Receive(wanted, self.tick()))
+        if self.dice.random() < 0.8:
+            self.expose(self.receives[-1])
+
+    def expose(self, receive: Receive) -> None:
+        if receive.posted.source is None:
+            return
+        side = self.sides[receive.posted.source]
+        entry = next((it for it in range(ENTRIES) if it not in side.permits), None)
+        hidden = any(
+            other.order < receive.order
+            and other.permit is None
+            and overlap(other.posted, receive.posted)
+            for other in self.receives
+        )
+        if entry is None or (hidden and self.has("alone")):
+            return
+        side.generation += 1
+        receive.permit = side.permits[entry] = Permit(entry, side.generation, receive)
+        side.here.append(Note("expose", entry, side.generation, receive.posted))
+
+    def withdraw(self, receive: Receive) -> None:
+        permit, receive.permit = receive.permit, None
+        if permit is None or permit.receive is None:
+            return
+        assert receive.posted.source is not None
+        side = self.sides[receive.posted.source]
+        permit.receive = None
+        side.here.append(Note("conceal", permit.entry, permit.generation))
+        if not self.has("reserved"):
+            del side.permits[permit.entry]
+
+    def take(self, message: Sent) -> Receive | None:
+        receive = next((it for it in self.receives if it.posted.fits(message)), None)
+        if receive is not None:
+            self.withdraw(receive)
+            self.receives.remove(receive)
+        return receive
+
+    def hand_over(self) -> None:
+        for receive in self.receives:
+            if receive.permit is None and self.dice.random() < 0.5:
+                self.expose(receive)
+
+    def arrive(self, side: Side) -> None:
+        if not side.there:
+            return
+        item = side.there.popleft()
+        if isinstance(item, Sent):
+            self.deliver(item)
+        else:
+            permit = side.permits.pop(item.entry, None)
+            if permit is None or permit.generation != item.generation:
+                raise WrongError(f"{item.kind} for a receive that was not exposed")
+            if item.kind == "claim":
+                self.deliver_claim(permit, item.message)
+            elif permit.receive is not None:
+                raise WrongError("CONCEALED for a receive that was not withdrawn")
+        self.hand_over()
+
+    def deliver(self, message: Sent) -> Receive | None:
+        message.place = self.tick()
+        expected = self.reference.arrive(message)
+        receive = self.take(message)
+        self.same(receive and receive.posted, expected)
+        if receive is None:
+            self.unexpected.append(message)
+        return receive
+
+    def deliver_claim(self, permit: Permit, message: Sent | None) -> None:
+        assert message is not None
+        exposed, permit.receive = permit.receive, None
+        self.claimed += 1
+        self.crossed += exposed is None
+        if not self.has("anew"):
+            message.place = self.tick()
+            self.same(exposed and exposed.posted, self.reference.arrive(message))
+            if exposed is not None:
+                self.receives.remove(exposed)
+        elif self.deliver(message) is not exposed and exposed is not None:
+            raise WrongError("a message did not meet the receive that it has claimed")
+
+    def cancel(self) -> None:
+        if not self.receives:
+            return
+        receive = self.dice.choice(self.receives)
+        self.withdraw(receive)
+        self.receives.remove(receive)
+        self.reference.posted.remove(receive.posted)
+        self.hand_over()
+
+    def probe(self) -> None:
+        wanted = Posted(0, ANY, self.dice.choice([ANY, 0]))
+        found = next((it for it in self.unexpected if wanted.fits(it)), None)
+        self.same(found, self.reference.take(wanted))
+        if found is not None:
+            self.unexpected.remove(found)
+            self.held.append(found)
+
+    def give_back(self) -> None:
+        if not self.held:
+            return
+        message = self.held.pop(self.dice.randrange(len(self.held)))
+        expected = self.reference.put_back(message)
+        receive = self.take(message)
+        self.same(receive and receive.posted, expected)
+        if receive is None:
+            self.unexpected.append(message)
+            order = {it: place for place, it in enumerate(self.reference.unexpected)}
+            self.unexpected.sort(key=lambda it: order[it])
+
+    # ---- the senders ----
+
+    def send(self, side: Side) -> None:
+        message = Sent(0, self.dice.choice(FEW), side.number, self.dice.choice(FEW), b"")
+        fitting = [it for it in side.sights.values() if it.posted and it.posted.fits(message)]
+        if self.dice.random() < 0.3 or not fitting:
+            side.there.append(message)
+            return
+        best = min if self.has("first") else max
+        chosen = best(fitting, key=lambda it: it.generation)
+        if self.has("once"):
+            del side.sights[chosen.entry]
+        side.there.append(Note("claim", chosen.entry, chosen.generation, message=message))
+
+    def learn(self, side: Side) -> None:
+        if not side.here:
+            return
+        note = side.here.popleft()
+        if note.kind == "expose":
+            side.sights[note.entry] = note
+        elif note.entry in side.sights or not self.has("silent"):
+            if self.has("answered"):
+                side.sights.pop(note.entry, None)
+            side.there.append(Note("concealed", note.entry, note.generation))
+
+    # ---- all ----
+
+    def same(self, found: object, expected: object) -> None:
+        if found is not expected:
+            raise WrongError(f"{found} instead of {expected}")
+
+    def play(self) -> Run:
+        for _ in range(STEPS):
+            side = self.dice.choice(self.sides)
+            what = self.dice.choices(
+                (self.post, self.cancel, self.probe, self.give_back),
+                weights=(6, 1, 2, 2),
+            )[0]
+            act = self.dice.choices((self.arrive, self.learn, self.send), weights=(3, 5, 3))[0]
+            if self.dice.random() < 0.3:
+                what()
+            else:
+                act(side)
+        for side in self.sides:
+            while side.there or side.here:
+                self.learn(side)
+                self.arrive(side)
+            withdrawn = [it for it in side.permits.values() if it.receive is None]
+            if withdrawn:
+                raise WrongError("an entry is lost")
+        return self
+
+
+def violation(seed: int, *left_out: str) -> WrongError | None:
+    """The first wrong step of a run, if there is one."""
+    try:
+        Run(random.Random(seed), *left_out).play()
+    except WrongError as error:
+        return error
+    return None
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(0, 1 << 64))
+def test_the_rules_keep_the_order(seed: int) -> None:
+    assert violation(seed) is None
+
+
+def test_messages_are_claimed() -> None:
+    """Also receives that were withdrawn meanwhile."""
+    runs = [Run(random.Random(seed)).play() for seed in range(100)]
+    assert sum(it.claimed for it in runs) > 100
+    assert sum(it.crossed for it in runs) > 10
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_is_needed(rule: str) -> None:
+    assert any(violation(seed, rule) for seed in range(3000))
