@@ -448,6 +448,7 @@ def _create_worker(config: Config) -> Any:
     raw.rts_max = config["RTS_MAX"]
     raw.pool_max = config["POOL_MAX"]
     raw.tuple_min = shown_min(config["TUPLEQ"], config["TUPLEQ_MIN"])
+    raw.tuple_am = config["TUPLEQ"] == "1"
     worker = lib.psc_worker_create(raw)
     if not worker:
         raise OSError(ffi.errno, os.strerror(ffi.errno))

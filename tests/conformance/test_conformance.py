@@ -46,6 +46,11 @@ class TestTcp(conformance.Suite):
     transport = "tcp"
 
 
+class TestTcpWithReceivesThatTheSenderSees(conformance.Suite):
+    transport = "tcp"
+    config: ClassVar = {"TUPLEQ": 1}
+
+
 class TestTcpWithSmallBuffers(conformance.Suite):
     transport = "tcp"
     config: ClassVar = {"TCP_BUFFER_SIZE": "1k", "TCP_SO_SNDBUF": "4k", "TCP_SO_RCVBUF": "4k"}

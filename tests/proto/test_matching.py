@@ -30,6 +30,7 @@ CONTEXTS = range(2, 4)
 contexts = st.sampled_from(CONTEXTS)
 TRANSPORTS = ("loop", "shm", "tcp")
 SEEN = ("loop", "shm", "shm")
+TOLD = ("loop", "tcp", "tcp")
 MATCHING = ("loop", "shm", "portals")
 SETTINGS = {"PORTALS": 1, "PORTALS_PROVIDER": "software"}
 TROUBLE = dict.fromkeys(
@@ -214,10 +215,11 @@ def check_status(status: Any, message: Sent | None) -> None:
     params=[
         (TRANSPORTS, {}, {}),
         (SEEN, {"TUPLEQ": 1, "TUPLEQ_MIN": 10}, {}),
+        (TOLD, {"TUPLEQ": 1}, {}),
         (MATCHING, SETTINGS, {}),
         (MATCHING, SETTINGS, TROUBLE),
     ],
-    ids=["software", "seen by the peer", "fabric", "fabric in trouble"],
+    ids=["software", "seen by the peer", "told to the peer", "fabric", "fabric in trouble"],
 )
 def fabric(request: pytest.FixtureRequest) -> Iterator[Fabric]:
     transports, config, faults = request.param
