@@ -61,8 +61,8 @@ class _Known:
             self._handle = None
 
     def _keep(self) -> None:
-        """Keep the buffer alive until this process ends, because a peer may still write to it. Called
-        instead of `close`."""
+        """Keep the buffer alive until this process ends, because a peer may still write to it.
+        Called instead of `close`."""
         _kept.append(self._view)
         self._closed(self)
 

@@ -27,7 +27,6 @@ CAP_GET = 0x0008
 CAP_PUT_REMOTE = 0x0020
 CAP_SELF = 0x0100
 CAP_NODE = 0x0200
-CAP_MEM_LOCAL = 0x0400
 CAP_EOF = 0x0800
 CAP_MAP = 0x1000
 CAP_MODULES = 0x2000
@@ -219,7 +218,7 @@ def replaceable(caps: int) -> bool:
     """Whether any of several lanes with these capabilities may fail: psc_lane_replaceable of
     core/types/lane.h."""
     known = caps & CAP_PUT_REMOTE or not caps & CAP_PUT
-    return bool(known and not caps & (CAP_MAP | CAP_EXPOSE | CAP_MEM_LOCAL))
+    return bool(known and not caps & (CAP_MAP | CAP_EXPOSE))
 
 
 def zcopy_ns(estimates: Estimates, nbytes: int) -> float:

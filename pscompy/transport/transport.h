@@ -72,6 +72,8 @@
  * receives of its peer, and takes one, so that its message is copied into the
  * buffer of this receive directly */
 #define PSC_CAP_EXPOSE 0x4000ull
+/* no put of the peer reaches a region of this process after ep_fini */
+#define PSC_CAP_PUT_ENDS 0x8000ull
 
 /* ---- shared structures ------------------------------------------------- */
 

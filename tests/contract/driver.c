@@ -70,7 +70,7 @@ static const struct {
     CAPABILITY(GET),      CAPABILITY(PUT_THEN_AM), CAPABILITY(PUT_REMOTE),
     CAPABILITY(TAG),      CAPABILITY(EVENT),       CAPABILITY(SELF),
     CAPABILITY(NODE),     CAPABILITY(MEM_LOCAL),   CAPABILITY(EOF),
-    CAPABILITY(MAP),      CAPABILITY(MODULES),
+    CAPABILITY(MAP),      CAPABILITY(MODULES),     CAPABILITY(PUT_ENDS),
 };
 
 /* Skips because the transport lacks these capabilities. */

@@ -289,3 +289,28 @@ CASE(revoked_is_refused, .caps = PSC_CAP_PUT)
              "registered again");
     rma_down();
 }
+
+/* The target ends its endpoint while puts are in flight: none of their bytes
+ * arrives after that. */
+CASE(puts_end_with_the_endpoint, .caps = PSC_CAP_PUT_ENDS)
+{
+    enum { PUTS = 8 };
+    ct_send_t sends[PUTS];
+    psc_status_t status[PUTS];
+
+    rma_up();
+    memset(rma.local, 1, REGION);
+    for (int i = 0; i < PUTS; i++) {
+        ct_send_make(&sends[i]);
+        status[i] = ct_ops->put(rma.pair.x.ep, rma.local, REGION, rma.local_mem,
+                                rma.rkey, 0, &sends[i].comp);
+    }
+    ct_end_destroy(&rma.pair.y, NULL);
+    memset(rma.target, 0, REGION);
+    ct_until(&rma.pair, rma.pair.x.failed);
+    for (int i = 0; i < PUTS; i++)
+        ct_until(&rma.pair, status[i] != PSC_INPROGRESS || sends[i].done);
+    for (size_t i = 0; i < REGION; i++)
+        ct_check(rma.target[i] == 0, "byte %zu was written", i);
+    rma_down();
+}

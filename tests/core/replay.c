@@ -267,6 +267,9 @@ static bool lane_fails_amid_rma(unsigned passes, bool is_put, bool origin)
     size_t key_len = sizeof key;
     streams_t streams;
     bool possible = streams_open(&streams, 2, passes);
+    psc_counter_t direct = is_put ? PSC_COUNTER_rma_put : PSC_COUNTER_rma_get;
+    bool keyed = streams.a.conn->lanes[0]->slot->attr.caps &
+                 (is_put ? PSC_CAP_PUT_ENDS : PSC_CAP_GET);
 
     fill(is_put ? here : there, LEN, 5);
     memset(is_put ? there : here, 0, LEN);
@@ -280,6 +283,7 @@ static bool lane_fails_amid_rma(unsigned passes, bool is_put, bool origin)
         lane_fail((origin ? streams.a : streams.b).conn->lanes[0]);
     check(finish(&streams.pair, request).status == PSC_OK);
     check(filled(is_put ? there : here, LEN, 5));
+    check(!possible || keyed == (streams.a.conn->counters->value[direct] == 1));
     api->region_destroy(region);
     streams_close(&streams);
     free(here);

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
 
-from pscompy import PscomError
 from pscompy.api.connection import Connection
 from pscompy.api.session import Session
 from pscompy.testing import remote_side
@@ -88,8 +88,7 @@ class TestRails(Base):
 
     @pytest.mark.parametrize("rail", [0, 1])
     def test_a_port_goes_down(self, far: Far, rail: int, ports: None) -> None:
-        """A connection whose first rail it is fails; one whose second rail it is goes on. Later
-        ones of the same session use the other device."""
+        """The connection goes on over the other device, which later ones of the session use."""
         config, other = self.settings(), f"rxe{1 - rail}"
         with Session(config=config) as session:
             far.session = session
@@ -103,42 +102,57 @@ class TestRails(Base):
                 await_packets(other, before + LONG // 4 // PACKET)
                 if lanes == 2:
                     set_port(rail, "down")
-                    if rail == 1:
-                        echo(far, connection)
-                    else:
-                        with pytest.raises(PscomError):
-                            echo(far, connection)
-                        with pytest.raises(PscomError):
-                            far.result()
+                    echo(far, connection)
                 else:
                     set_port(rail, "up")
                 far(remote_side.close)
             far.session = None
 
+    @pytest.mark.parametrize("rail", [0, 1])
     @pytest.mark.parametrize("scheme", ["put", "get", "am"])
-    def test_the_second_rail_is_lost_and_joined_again(
-        self, far: Far, scheme: str, ports: None
+    def test_a_rail_is_lost_and_joined_again(
+        self, far: Far, scheme: str, rail: int, ports: None
     ) -> None:
         one_way = {"RNDV_SCHEME": scheme, "CANDIDATE_TIMEOUT": 2}
+        lost, other = f"rxe{rail}", f"rxe{1 - rail}"
         with self.joined(far, one_way, one_way) as link:
             echo(far, link.c)
             far.begin(remote_side.echo, 1)
             sent = link.c.isend(payload(LONG))
-            set_port(1, "down")
+            set_port(rail, "down")
             sent.wait(timeout=BOUND)
             assert link.c.recv(timeout=BOUND) == payload(LONG)
             far.result()
             echo_until(far, link.c, lambda: link.c.stats["rails_lost"] == 1)
-            assert list(link.c.explain().as_dict()["lost"]) == [1]
-            carried, received = link.c.stats["lane1_bytes"], packets("rxe0")
+            assert list(link.c.explain().as_dict()["lost"]) == [rail]
+            carried, received = link.c.stats[f"lane{rail}_bytes"], packets(other)
             echo(far, link.c)
-            await_packets("rxe0", received + LONG // PACKET)
-            assert link.c.stats["lane1_bytes"] == carried
-            received = packets("rxe1")
-            set_port(1, "up")
+            await_packets(other, received + LONG // PACKET)
+            assert link.c.stats[f"lane{rail}_bytes"] == carried
+            received = packets(lost)
+            set_port(rail, "up")
             echo_until(far, link.c, lambda: link.c.stats["rails_joined"] == 1)
-            echo_until(far, link.c, lambda: link.c.stats["lane1_bytes"] > carried + LONG // 4)
-            await_packets("rxe1", received + LONG // 4 // PACKET)
+            echo_until(far, link.c, lambda: link.c.stats[f"lane{rail}_bytes"] > carried + LONG // 4)
+            await_packets(lost, received + LONG // 4 // PACKET)
+
+    @pytest.mark.parametrize("rail", [0, 1])
+    def test_a_rail_is_lost_amid_puts_and_gets(self, far: Far, rail: int, ports: None) -> None:
+        times, empty, back = 10, bytes(LONG), bytearray(LONG)
+
+        def put_and_get(connection: Connection, key: bytes) -> None:
+            for data in [payload(LONG), empty] * times:
+                connection.put(data, key)
+                back[:] = bytes(LONG)
+                connection.get(back, key)
+                assert back == data
+
+        with self.joined(far) as link, ThreadPoolExecutor() as threads:
+            done = threads.submit(put_and_get, link.c, link.far(remote_side.register, LONG))
+            set_port(rail, "down")
+            done.result(timeout=BOUND)
+            stats = link.c.stats
+            assert stats["rails_lost"] == 1
+            assert (stats["rma_put"], stats["rma_get"]) == (2 * times, 2 * times)
 
     def test_one_side_has_one_rail(self, far: Far) -> None:
         with self.joined(far, there={"IB_HCA": "rxe0"}) as link:

@@ -138,7 +138,8 @@ static bool rail_unconfirmed(const psc_req_t *req)
 /* Returns true for a message whose puts or gets are being issued. */
 static bool rail_moved_directly(const psc_req_t *req)
 {
-    return req->stage == PSC_STAGE_PUT || req->stage == PSC_STAGE_GET;
+    return req->stage == PSC_STAGE_PUT || req->stage == PSC_STAGE_GET ||
+           req->stage == PSC_STAGE_RMA_DIRECT;
 }
 
 static psc_status_t rail_move_again(psc_conn_t *conn, uint8_t lane)

@@ -12,6 +12,7 @@
 #include "rndv.h"
 #include "rndv_direct.h"
 #include "rndv_keys.h"
+#include "stripe.h"
 
 /* ---- the origin ---- */
 
@@ -22,16 +23,48 @@ static bool rma_key_fits(const psc_region_packed_key_t *key,
            strncmp(key->transport, slot->ops->name, sizeof key->transport) == 0;
 }
 
-/* Unpack the key for the main lane. Returns PSC_ERR_UNSUPPORTED if there is
- * none; the caller uses messages instead. */
+/* Returns true if the lane may carry the access: the main lane, or, if lanes
+ * may fail, any that works. A put that was in flight on a lost lane is made
+ * again over another one, so it must not reach the region any more. */
+static bool rma_may_use(psc_conn_t *conn, const psc_lane_t *lane, bool is_put)
+{
+    uint64_t caps = lane->slot->attr.caps;
+
+    if (!(caps & (is_put ? PSC_CAP_PUT : PSC_CAP_GET)))
+        return false;
+    if (!conn->replay)
+        return lane == psc_conn_main_lane(conn);
+    return psc_stripe_usable(lane) && (!is_put || caps & PSC_CAP_PUT_ENDS);
+}
+
+/* Unpack one key of the region for the lanes that it fits. */
+static psc_status_t rma_unpack_key(psc_req_t *req,
+                                   const psc_region_packed_key_t *key,
+                                   const uint8_t *at)
+{
+    psc_conn_t *conn = req->conn;
+    psc_status_t status = PSC_OK;
+
+    for (uint32_t i = 0; i < conn->n_lanes && status == PSC_OK; i++) {
+        psc_lane_t *lane = conn->lanes[i];
+        psc_rkey_t **slot = &req->bulk->keys.key[i];
+
+        if (!*slot && rma_key_fits(key, lane->slot) &&
+            rma_may_use(conn, lane, req->kind == PSC_REQ_SEND))
+            status = lane->slot->ops->rkey_unpack(lane->ep, at, key->len, slot);
+    }
+    return status;
+}
+
+/* Unpack the region's keys. */
 static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
                                uint32_t n_keys)
 {
-    psc_lane_t *lane = psc_conn_main_lane(req->conn);
     const uint8_t *at = rma->packed + sizeof(psc_region_packed_t);
     size_t left = rma->packed_len - sizeof(psc_region_packed_t);
+    psc_status_t status = PSC_OK;
 
-    for (uint32_t i = 0; i < n_keys; i++) {
+    for (uint32_t i = 0; i < n_keys && status == PSC_OK; i++) {
         psc_region_packed_key_t key;
 
         if (left < sizeof key)
@@ -41,38 +74,49 @@ static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
         left -= sizeof key;
         if (key.len > left)
             return PSC_ERR_INVALID;
-        if (rma_key_fits(&key, lane->slot))
-            return lane->slot->ops->rkey_unpack(lane->ep, at, key.len,
-                                                &req->bulk->keys.key[0]);
+        status = rma_unpack_key(req, &key, at);
         at += key.len;
         left -= key.len;
     }
-    return PSC_ERR_UNSUPPORTED;
+    return status;
+}
+
+static bool rma_has_key(const psc_req_t *req)
+{
+    for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
+        if (req->bulk->keys.key[i])
+            return true;
+    }
+    return false;
+}
+
+/* Have the target move the bytes, by messages. */
+static void rma_emulate(psc_req_t *req)
+{
+    psc_count(req->conn, PSC_COUNTER_rma_emulated, 1);
+    req->confirm = req->kind == PSC_REQ_SEND;
+    req->bulk->one_lane = true;
+    psc_req_stage_set(req, PSC_STAGE_RMA_REQUEST);
 }
 
 static psc_status_t rma_choose(psc_req_t *req, const psc_rma_args_t *rma,
                                const psc_region_packed_t *head)
 {
-    psc_lane_t *lane = psc_conn_main_lane(req->conn);
-    uint64_t cap = rma->is_put ? PSC_CAP_PUT : PSC_CAP_GET;
     psc_keyed_t keyed = psc_rndv_keyed(req);
-    psc_status_t status = PSC_ERR_UNSUPPORTED;
+    psc_status_t status = rma_unpack(req, rma, head->n_keys);
 
-    if (req->total > 0 && lane->slot->attr.caps & cap && !req->conn->replay)
-        status = rma_unpack(req, rma, head->n_keys);
-    if (status == PSC_OK)
-        status = psc_rndv_register_local(&keyed);
-    if (status == PSC_OK) {
-        psc_count(req->conn,
-                  rma->is_put ? PSC_COUNTER_rma_put : PSC_COUNTER_rma_get, 1);
-        psc_req_stage_set(req, PSC_STAGE_RMA_DIRECT);
-        return PSC_OK;
-    }
     if (status == PSC_ERR_INVALID)
         return status;
-    psc_count(req->conn, PSC_COUNTER_rma_emulated, 1);
-    req->confirm = rma->is_put;
-    psc_req_stage_set(req, PSC_STAGE_RMA_REQUEST);
+    if (status == PSC_OK)
+        status = psc_rndv_register_local(&keyed);
+    if (status != PSC_OK || !rma_has_key(req)) {
+        rma_emulate(req);
+        return PSC_OK;
+    }
+    psc_count(req->conn,
+              rma->is_put ? PSC_COUNTER_rma_put : PSC_COUNTER_rma_get, 1);
+    req->bulk->one_lane = !req->conn->replay;
+    psc_req_stage_set(req, PSC_STAGE_RMA_DIRECT);
     return PSC_OK;
 }
 
@@ -116,19 +160,24 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
     return PSC_INPROGRESS;
 }
 
+/* Puts over one lane are flushed. Lanes that may fail complete a put when the
+ * target has its bytes (psc_lane_replaceable). */
 psc_status_t psc_rma_direct(psc_req_t *req)
 {
-    psc_status_t status;
+    bool is_put = req->kind == PSC_REQ_SEND;
+    psc_status_t status = psc_rndv_move(req, is_put);
 
-    if (req->kind == PSC_REQ_SEND) {
-        status = psc_rndv_move(req, true);
-        if (status == PSC_OK)
-            psc_req_stage_set(req, PSC_STAGE_FLUSH);
-        return status;
+    if (status == PSC_ERR_UNSUPPORTED) {
+        psc_rndv_begin_again(req);
+        rma_emulate(req);
+        return PSC_OK;
     }
-    status = psc_rndv_move(req, false);
     if (status != PSC_OK)
         return status;
+    if (is_put && req->bulk->one_lane) {
+        psc_req_stage_set(req, PSC_STAGE_FLUSH);
+        return PSC_OK;
+    }
     psc_req_finish(req, psc_rndv_one_sided_result(req));
     return PSC_INPROGRESS;
 }

@@ -1,7 +1,7 @@
-/* One-sided access to registered regions: by the fabric if the only lane, or
- * one that must not fail, can put or get, by messages otherwise. Of a put that
- * a lost lane had in flight nobody knows whether it will still reach the
- * region, which is open for all peers and lanes.
+/* One-sided access to registered regions: by the fabric where it can, by
+ * messages otherwise. On a connection that goes on without a lane that fails,
+ * the fabric puts only if a put of that lane cannot reach the region any more
+ * (PSC_CAP_PUT_ENDS), because a region is open for all peers and lanes.
  *
  * A put by messages is a rendezvous without matching: RMA_PUT is answered by
  * RTR, and the target confirms with FIN when the data is in place. A get by

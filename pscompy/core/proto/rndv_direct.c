@@ -202,11 +202,16 @@ psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
 
 /* ---- stages ---- */
 
+void psc_rndv_begin_again(psc_req_t *req)
+{
+    req->bulk->issued = req->bulk->again.n = req->bulk->refused = 0;
+}
+
 /* The lanes for which there were keys are lost: move the whole message again in
  * another way, which begins with this stage. */
 static psc_status_t rndv_restart(psc_req_t *req, psc_stage_t stage)
 {
-    req->bulk->issued = req->bulk->again.n = req->bulk->refused = 0;
+    psc_rndv_begin_again(req);
     psc_count(req->conn, PSC_COUNTER_rndv_fallback, 1);
     psc_req_stage_set(req, stage);
     return PSC_OK;

@@ -5,6 +5,9 @@
 
 /* Issue the next pieces by put or get until all are complete. */
 psc_status_t psc_rndv_move(psc_req_t *req, bool is_put);
+/* No lane can move the rest, and nothing is in flight: forget what was moved,
+ * so that the whole message can be moved in another way. */
+void psc_rndv_begin_again(psc_req_t *req);
 /* Runs stage PUT: puts the next pieces. */
 psc_status_t psc_rndv_put(psc_req_t *req);
 /* Runs stage FLUSH: waits until all puts are visible at the target. */

@@ -136,13 +136,11 @@ struct psc_lane {
 /* Returns true if a connection over several such lanes goes on without any of
  * them (proto/replay.h). If the fabric completes a put before the peer has the
  * bytes, nobody knows which of them are lost. A segment that is mapped and a
- * receive that is exposed belong to one lane. Fabrics with MEM_LOCAL keep their
- * first lane, because one-sided puts and gets over lanes that may fail are
- * messages (proto/rma.c). */
+ * receive that is exposed belong to one lane. */
 static inline bool psc_lane_replaceable(const psc_lane_t *lane)
 {
     uint64_t caps = lane->slot->attr.caps;
 
     return (caps & (PSC_CAP_PUT | PSC_CAP_PUT_REMOTE)) != PSC_CAP_PUT &&
-           !(caps & (PSC_CAP_MAP | PSC_CAP_EXPOSE | PSC_CAP_MEM_LOCAL));
+           !(caps & (PSC_CAP_MAP | PSC_CAP_EXPOSE));
 }

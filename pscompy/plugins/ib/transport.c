@@ -150,7 +150,8 @@ static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 
     *attr_p = (psc_iface_attr_t){
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
-                PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT | PSC_CAP_MEM_LOCAL,
+                PSC_CAP_PUT_REMOTE | PSC_CAP_PUT_ENDS | PSC_CAP_EVENT |
+                PSC_CAP_MEM_LOCAL,
         .max_short = 512,
         .max_bcopy =
             iface->settings.buffer_size - sizeof(psc_head_t) - IB_TAIL_ROOM,
