@@ -126,11 +126,13 @@ CASE(bundles)
     transfer(PSC_RNDV_AM);
 }
 
-CASE(bundle_over_lanes)
+/* unlike: the lanes that cannot get */
+static void fetch_over_lanes(unsigned unlike)
 {
     bundle_t *bundle = bundle_open();
     psc_conn_t *a, *b;
 
+    options.unlike = (uint8_t)unlike;
     bundle_finish(bundle, bundle->pair.b.conn);
     pair_join_by(&bundle->pair, LANES, &a, &b);
     for (unsigned i = 0; i < PARTS; i++)
@@ -138,6 +140,12 @@ CASE(bundle_over_lanes)
     bundle_offer(bundle, a);
     bundle_finish(bundle, b);
     bundle_close(bundle);
+}
+
+CASE(bundle_over_lanes)
+{
+    for (unsigned unlike = 0; unlike < 1u << LANES; unlike++)
+        fetch_over_lanes(unlike);
 }
 
 /* The bundle is fetched although this lane of the origin or the target fails,
@@ -173,8 +181,10 @@ static void fetch_although_a_lane_fails(int passes, bool target, uint32_t index)
 
 CASE(bundle_although_a_lane_fails)
 {
-    for (int passes = 0; passes < 18; passes++)
+    for (int passes = 0; passes < 18; passes++) {
+        options.unlike = (uint8_t)(passes % 3);
         fetch_although_a_lane_fails(passes / 2, passes % 4 < 2, passes % 2);
+    }
 }
 
 /* ---- ends ---- */

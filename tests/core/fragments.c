@@ -65,6 +65,35 @@ static uint64_t given(const side_t *side, unsigned lane)
     return side->conn->lanes[lane]->stripe.given;
 }
 
+/* Lane `index` is of an interface that cannot put and get: it carries bytes
+ * only as fragments, which go over both lanes. */
+static void exchange_over_unlike(unsigned index, psc_rndv_scheme_t scheme)
+{
+    lanes_t lanes;
+    uint64_t unable, able;
+    bool direct;
+
+    options.unlike = (uint8_t)(1u << index);
+    lanes_open(&lanes, scheme);
+    direct = lanes.b.conn->lanes[1 - index]->slot->attr.caps & PSC_CAP_GET &&
+             scheme != PSC_RNDV_AM;
+    lanes_exchange(&lanes, &lanes.a, &lanes.b);
+    lanes_exchange(&lanes, &lanes.b, &lanes.a);
+    unable = given(&lanes.a, index) + given(&lanes.b, index);
+    able = given(&lanes.a, 1 - index) + given(&lanes.b, 1 - index);
+    check(able > 0 && direct == (unable == 0));
+    check(direct == (count(lanes.a.worker, PSC_COUNTER_rndv_am) == 0));
+    lanes_close(&lanes);
+}
+
+CASE(only_one_lane_can_put_and_get)
+{
+    for (unsigned i = 0; i < 16; i++) {
+        options.unlike_b = i / 8;
+        exchange_over_unlike(i % 2, (psc_rndv_scheme_t)(i / 2 % 4));
+    }
+}
+
 CASE(fragments_over_lanes)
 {
     lanes_t lanes;

@@ -137,13 +137,43 @@ psc_conn_t *side_install(side_t *side, psc_lane_t *lane)
     return conn_install(side, &lane, 1);
 }
 
+static int side_open_unlike(const side_t *side, bool unable)
+{
+    char reason[PSC_REASON_MAX];
+    int iface = psc_worker_open(side->worker, TRANSPORT(), 0, settings,
+                                n_settings, reason);
+    psc_iface_attr_t *attr;
+
+    check(iface > side->iface);
+    attr = &side->worker->interfaces.slots[iface].attr;
+    attr->max_bcopy = 2048;
+    if (unable)
+        attr->caps &= ~(uint64_t)(PSC_CAP_PUT | PSC_CAP_GET);
+    return iface;
+}
+
+/* The same pair with its other interfaces. */
+static pair_t pair_unlike(const pair_t *pair)
+{
+    pair_t unlike = *pair;
+    bool two = pair->b.worker != pair->a.worker;
+
+    if (!options.unlike)
+        return unlike;
+    unlike.a.iface = side_open_unlike(&pair->a, !options.unlike_b || !two);
+    unlike.b.iface = two ? side_open_unlike(&pair->b, true) : unlike.a.iface;
+    return unlike;
+}
+
 void pair_join_by(pair_t *pair, uint32_t n_lanes, psc_conn_t **a,
                   psc_conn_t **b)
 {
     psc_lane_t *lanes_a[LANES], *lanes_b[LANES];
+    pair_t unlike = pair_unlike(pair);
 
     for (uint32_t i = 0; i < n_lanes; i++)
-        pair_lanes(pair, &lanes_a[i], &lanes_b[i]);
+        pair_lanes(options.unlike & 1u << i ? &unlike : pair, &lanes_a[i],
+                   &lanes_b[i]);
     *a = conn_install(&pair->a, lanes_a, n_lanes);
     *b = conn_install(&pair->b, lanes_b, n_lanes);
 }

@@ -44,6 +44,10 @@ typedef struct options {
     uint64_t pool_max;
     int64_t spin_ns; /* 0: 50 us */
     bool idle_iface; /* another interface is opened first, and not used */
+    /* bit i: lane i of pair_join_by is of another interface, which copies fewer
+     * bytes, and cannot put and get (unlike_b: only b's cannot) */
+    uint8_t unlike;
+    bool unlike_b;
 } options_t;
 
 extern options_t options; /* of the next pair_open */

@@ -54,7 +54,8 @@ static bool streams_open(streams_t *streams, uint32_t n_lanes, unsigned seed)
     options = (options_t){.eager_max = 32768,
                           .scheme = schemes[seed % 3],
                           .unexpected_max = 1 << 20,
-                          .rts_max = 64};
+                          .rts_max = 64,
+                          .unlike = seed % 4};
     pair_open(&streams->pair);
     pair_join_by(&streams->pair, n_lanes, &streams->a.conn, &streams->b.conn);
     streams->a.worker = streams->pair.a.worker;

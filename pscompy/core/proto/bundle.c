@@ -94,7 +94,7 @@ static bool bundle_pack(psc_req_t *req, uint8_t *packed, size_t *len_p,
     psc_wire_offer_t wire = {
         .send_id = psc_req_id(req),
         .n_parts = req->n_iov,
-        .n_keys = with_keys ? psc_rndv_lanes_usable(req->conn) : 0,
+        .n_keys = with_keys ? psc_rndv_lanes_able(req->conn, PSC_CAP_GET) : 0,
     };
 
     memcpy(packed, &wire, sizeof wire);

@@ -36,7 +36,7 @@ static psc_counter_t eager_issue(psc_conn_t *conn, const psc_wire_eager_t *wire,
     }
     /* `replay` copies each message */
     zcopy = comp && attr->caps & PSC_CAP_AM_ZCOPY && !conn->replay;
-    if (len + sizeof *wire <= attr->max_bcopy && n_iov <= attr->max_iov &&
+    if (len + sizeof *wire <= conn->max_bcopy && n_iov <= attr->max_iov &&
         (len < conn->params.zcopy_min || !zcopy)) {
         *status_p =
             ops->am_bcopy(ep, PSC_WIRE_EAGER, wire, sizeof *wire, iov, n_iov);

@@ -209,13 +209,19 @@ static psc_status_t replay_am_short(psc_ep_t *ep, uint8_t id,
 static bool replay_possible(const psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        const psc_lane_t *lane = conn->lanes[i];
-
-        if (!psc_lane_replaceable(lane) ||
-            lane->slot->attr.max_bcopy != conn->main->slot->attr.max_bcopy)
+        if (!psc_lane_replaceable(conn->lanes[i]))
             return false;
     }
     return conn->n_lanes > 1;
+}
+
+/* Any lane has to take the messages that another one had taken. */
+static void replay_limit(psc_conn_t *conn)
+{
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        if (conn->lanes[i]->slot->attr.max_bcopy < conn->max_bcopy)
+            conn->max_bcopy = conn->lanes[i]->slot->attr.max_bcopy;
+    }
 }
 
 bool psc_replay_begin(psc_conn_t *conn)
@@ -223,11 +229,13 @@ bool psc_replay_begin(psc_conn_t *conn)
     static const psc_transport_ops_t ops = {.am_short = replay_am_short,
                                             .am_bcopy = replay_am_bcopy};
 
+    conn->max_bcopy = conn->main->slot->attr.max_bcopy;
     if (!replay_possible(conn))
         return true;
     conn->replay = calloc(1, sizeof *conn->replay);
     if (!conn->replay)
         return false;
+    replay_limit(conn);
     conn->replay->conn = conn;
     conn->out = (psc_outlet_t){&ops, &conn->replay->ep};
     return true;

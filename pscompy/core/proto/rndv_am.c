@@ -26,13 +26,14 @@ static bool frag_zcopy(const psc_req_t *req, const psc_lane_t *lane, size_t len)
 static size_t frag_limit(const psc_req_t *req, const psc_lane_t *lane)
 {
     const psc_iface_attr_t *attr = &lane->slot->attr;
+    bool striped = psc_striped(req);
+    size_t copied = striped ? attr->max_bcopy : req->conn->max_bcopy;
     uint64_t left = psc_rail_next(req->bulk).len;
     uint64_t limit = frag_zcopy(req, lane, left)
                          ? attr->max_zcopy
-                         : attr->max_bcopy - sizeof(psc_wire_frag_t);
-    uint64_t most = psc_striped(req)
-                        ? psc_stripe_size(req->conn, req->bulk->len)
-                        : req->conn->params.fragment;
+                         : copied - sizeof(psc_wire_frag_t);
+    uint64_t most = striped ? psc_stripe_size(req->conn, req->bulk->len)
+                            : req->conn->params.fragment;
 
     if (limit > most)
         limit = most;

@@ -97,9 +97,10 @@ static void rndv_moved(psc_req_t *req, psc_lane_t *lane, psc_piece_t *own,
     psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
 }
 
-/* Move the next piece over the lane. A lane without a key (it was lost, or has
- * joined after the message was announced) gets none; nor does a spare one whose
- * operation fails, because its loss is about to be reported. */
+/* Move the next piece over the lane. A lane without a key (it was lost, has
+ * joined after the message was announced, or cannot put and get) gets none; nor
+ * does a spare one whose operation fails, because its loss is about to be
+ * reported. */
 static psc_status_t rndv_move_on(psc_req_t *req, psc_lane_t *lane, bool is_put,
                                  size_t *moved_p)
 {
@@ -244,7 +245,7 @@ psc_status_t psc_rndv_flush(psc_req_t *req)
         psc_lane_t *lane = conn->lanes[req->bulk->arrived];
         psc_status_t status = PSC_OK;
 
-        if (!(lane->slot->attr.caps & PSC_CAP_PUT_REMOTE))
+        if (psc_lane_puts_early(lane))
             status = lane->slot->ops->ep_flush(lane->ep, &req->bulk->comp);
         if (status == PSC_ERR_NO_RESOURCE)
             return req->bulk->inflight ? PSC_INPROGRESS : status;

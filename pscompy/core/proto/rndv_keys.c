@@ -9,23 +9,18 @@
 #include "../types/conn.h"
 #include "stripe.h"
 
-/* Returns true if every lane of the connection has all of `caps`. Only then can
- * the data of a request go by put or get. */
-static bool rndv_lanes_can(const psc_conn_t *conn, uint64_t caps)
+/* Returns true if the data of a request may go by put or get over the lane. */
+static bool rndv_lane_able(const psc_lane_t *lane, uint64_t caps)
 {
-    for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        if ((conn->lanes[i]->slot->attr.caps & caps) != caps)
-            return false;
-    }
-    return conn->n_lanes > 0;
+    return (lane->slot->attr.caps & caps) == caps && psc_stripe_usable(lane);
 }
 
-uint32_t psc_rndv_lanes_usable(const psc_conn_t *conn)
+uint32_t psc_rndv_lanes_able(const psc_conn_t *conn, uint64_t caps)
 {
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < conn->n_lanes; i++)
-        n += psc_stripe_usable(conn->lanes[i]);
+        n += rndv_lane_able(conn->lanes[i], caps);
     return n;
 }
 
@@ -84,12 +79,12 @@ uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
     size_t at = 0;
 
     *len_p = 0;
-    if (keyed->piece.len == 0 || !rndv_lanes_can(conn, caps))
+    if (keyed->piece.len == 0)
         return 0;
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         size_t len;
 
-        if (!psc_stripe_usable(conn->lanes[i]))
+        if (!rndv_lane_able(conn->lanes[i], caps))
             continue;
         if (psc_rndv_pack_key(keyed, conn->lanes[i], segment, packed + at,
                               &len) != PSC_OK) {
@@ -99,7 +94,7 @@ uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
         at += len;
     }
     *len_p = at;
-    return psc_rndv_lanes_usable(conn);
+    return psc_rndv_lanes_able(conn, caps);
 }
 
 /* Take `n` bytes off the front of the packed keys. Returns NULL if there are
@@ -122,8 +117,6 @@ psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
     psc_conn_t *conn = keyed->conn;
     bool any = false;
 
-    if (!rndv_lanes_can(conn, caps))
-        return PSC_ERR_UNSUPPORTED;
     if (n_keys > conn->n_lanes)
         return PSC_ERR_PROTOCOL;
     for (uint32_t i = 0; i < n_keys; i++) {
@@ -139,7 +132,7 @@ psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
         if (!at || head.lane >= conn->n_lanes || keyed->keys[head.lane])
             return PSC_ERR_PROTOCOL;
         lane = conn->lanes[head.lane];
-        if (!psc_stripe_usable(lane))
+        if (!rndv_lane_able(lane, caps))
             continue;
         status = lane->slot->ops->rkey_unpack(lane->ep, at, head.len,
                                               &keyed->keys[head.lane]);

@@ -26,8 +26,8 @@ static inline psc_keyed_t psc_rndv_keyed(psc_req_t *req)
 }
 
 /* Returns the number of lanes for which psc_rndv_pack_keys packs a key: those
- * that are not lost. */
-uint32_t psc_rndv_lanes_usable(const psc_conn_t *conn);
+ * that have all of `caps` and are not lost. */
+uint32_t psc_rndv_lanes_able(const psc_conn_t *conn, uint64_t caps);
 /* Register the buffer with these lanes and pack the keys. Returns the number of
  * keys; 0 if that fails (the caller continues without keys). segment: the
  * pool's segment that holds the buffer, whose keys are used instead, or
@@ -39,9 +39,9 @@ uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
 psc_status_t psc_rndv_pack_key(const psc_keyed_t *keyed, psc_lane_t *lane,
                                psc_segment_t *segment, uint8_t *packed,
                                size_t *len_p);
-/* Unpack the peer's keys, except those of lanes that are lost here; *packed and
- * *len become those of the bytes after them. Returns PSC_ERR_UNSUPPORTED if the
- * lanes lack `caps`, or none of them has a key; the caller uses messages
+/* Unpack the peer's keys, except those of lanes that are lost here or lack
+ * `caps`; *packed and *len become those of the bytes after them. Returns
+ * PSC_ERR_UNSUPPORTED if no other lane has a key; the caller uses messages
  * instead. */
 psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
                                   uint32_t n_keys, const uint8_t **packed,

@@ -83,6 +83,9 @@ struct psc_conn {
     psc_lane_t *main;
     /* how ordered messages leave: over `main`, directly or by `replay` */
     psc_outlet_t out;
+    /* longest message that each lane which may become `main` copies, header
+     * included */
+    size_t max_bcopy;
     /* NULL unless the connection survives the loss of `main`;
      * proto/replay.h */
     psc_replay_t *replay;
@@ -145,15 +148,11 @@ static inline psc_lane_t *psc_conn_main_lane(psc_conn_t *conn)
 }
 
 /* Returns true for a lane without which its connection can go on: what it had
- * taken can be moved again over the other lanes. If the fabric completes a put
- * before the peer has the bytes, nobody knows which of them are lost. */
+ * taken can be moved again over the other lanes. */
 static inline bool psc_lane_spare(const psc_lane_t *lane)
 {
-    const uint64_t puts = PSC_CAP_PUT | PSC_CAP_PUT_REMOTE;
-
-    return lane->conn &&
-           (lane->conn->replay ||
-            (lane->index > 0 && (lane->slot->attr.caps & puts) != PSC_CAP_PUT));
+    return lane->conn && (lane->conn->replay ||
+                          (lane->index > 0 && !psc_lane_puts_early(lane)));
 }
 
 /* Returns true for a lane that the connection can use: one that is being joined

@@ -133,14 +133,21 @@ struct psc_lane {
     char reason[PSC_REASON_MAX];
 };
 
+/* Returns true if the fabric completes a put before the peer has the bytes. */
+static inline bool psc_lane_puts_early(const psc_lane_t *lane)
+{
+    return (lane->slot->attr.caps & (PSC_CAP_PUT | PSC_CAP_PUT_REMOTE)) ==
+           PSC_CAP_PUT;
+}
+
 /* Returns true if a connection over several such lanes goes on without any of
- * them (proto/replay.h). If the fabric completes a put before the peer has the
- * bytes, nobody knows which of them are lost. A segment that is mapped and a
- * receive that is exposed belong to one lane. */
+ * them (proto/replay.h). If puts complete early, nobody knows which bytes are
+ * lost. A segment that is mapped and a receive that is exposed belong to one
+ * lane. */
 static inline bool psc_lane_replaceable(const psc_lane_t *lane)
 {
     uint64_t caps = lane->slot->attr.caps;
 
-    return (caps & (PSC_CAP_PUT | PSC_CAP_PUT_REMOTE)) != PSC_CAP_PUT &&
+    return !psc_lane_puts_early(lane) &&
            !(caps & (PSC_CAP_MAP | PSC_CAP_EXPOSE));
 }
