@@ -70,6 +70,7 @@ GENERATED = ("**/_core.c", "**/_native.c")
 CONTROL = (
     ("descriptors", "addresses", "core_log", "handshake", "link_options"),
     ("event_loop", "selection", "name_table", "phases"),
+    ("company",),
     ("precon", "explain", "lane", "datagrams", "guest"),
     ("dialer", "admission", "transports"),
     ("worker",),

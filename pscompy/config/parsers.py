@@ -126,6 +126,14 @@ def _parse_names(given: str) -> tuple[str, ...]:
     return names
 
 
+def _parse_joined(given: str) -> tuple[str, ...]:
+    """Two to four names, each once, or none."""
+    names = tuple(name.strip() for name in given.split("+")) if given else ()
+    if "" in names or len(set(names)) < len(names) or len(names) not in (0, 2, 3, 4):
+        raise ValueError(given)
+    return names
+
+
 def _within(value: int, minimum: int, maximum: int) -> int:
     if not minimum <= value <= maximum:
         raise ValueError(value)
@@ -143,5 +151,6 @@ count = integer()
 flag = Parser(_parse_flag, "1 or 0 (yes or no, on or off)")
 seconds = Parser(_parse_seconds, "a time in seconds, such as 10, 0.5, 200ms or inf")
 text = Parser(str, "a text")
+joined = Parser(_parse_joined, "two to four names, each once, joined by +, such as ib+tcp")
 names = Parser(_parse_names, "names such as module:Class, separated by commas")
 priority = integer(0, 1000)

@@ -7,12 +7,13 @@ variable, its name and meaning are the same here.
 from __future__ import annotations
 
 from pscompy.config.config import Var
-from pscompy.config.parsers import choice, count, flag, integer, names, seconds, size, text
+from pscompy.config.parsers import choice, count, flag, integer, joined, names, seconds, size, text
 
 GENERAL = (
     Var("KEY", "", text, "Key shared by all processes of the job.", secret=True),
     Var("KEY_FILE", "", text, "File that holds the key; empty: the user's own."),
     Var("NETWORK", "", text, "Networks, addresses or interfaces to use, in order of preference."),
+    Var("RAILS", "", joined, "Transports whose rails go together, such as ib+tcp; empty: none."),
     Var("PLUGINDIR", "", text, "Folders with further plug-ins, separated by colons."),
     Var("GUARD", "1", flag, "Keep the link of the handshake (precon) open, to notice dead peers."),
     Var(

@@ -15,15 +15,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from pscompy.control import selection
+from pscompy.control import company, selection
+from pscompy.control.company import RAILS, Chosen, Pick
 from pscompy.control.event_loop import Timer
 from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import TrialFailed
 from pscompy.control.handshake.frames import Answer, Candidate, Choice, Offer
 from pscompy.control.handshake.identity import Identity
+from pscompy.control.handshake.limits import LANES_MAX
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, Lane
 from pscompy.control.precon import Link
-from pscompy.control.selection import Option
+from pscompy.control.selection import Option, Rail
 from pscompy.errors import PscomError
 
 TICKS = 8  # parts into which a candidate's time is divided
@@ -37,7 +39,7 @@ class Candidates:
     def __init__(
         self, factory: LaneFactory, link: Link, there: Identity, lost: int | None = None
     ) -> None:
-        self.rails: tuple[int, ...] = ()  # rails of the lanes of the current attempt
+        self.rails: tuple[Rail, ...] = ()  # rails of the lanes of the current attempt
         self.reasons: dict[str, str] = {}
         self.offered: tuple[str, ...] = ()
         self._engine = factory.engine
@@ -71,7 +73,9 @@ class Candidates:
     def trial_failed(self, event: TrialFailed) -> None:
         """The attempt failed on both sides: destroy its lanes and keep the reason."""
         if self._lanes:
-            self._reject(self._lanes[0].option.name, event.reason, here=event.here)
+            transports = {lane.option.name for lane in self._lanes}
+            name = RAILS if len(transports) > 1 else transports.pop()
+            self._reject(name, event.reason, here=event.here)
         self._drop()
 
     def _drop(self) -> None:
@@ -84,26 +88,32 @@ class Candidates:
         reason = reason.removeprefix(f"{transport}: ")
         self.reasons[transport] = f"{reason} ({'here' if here else 'there'})"
 
-    def _leave_out(self, option: Option) -> None:
+    def _leave_out(self) -> None:
         """Note in `reasons` which rails of this side the attempt does without."""
-        if others := sorted(option.rails.keys() - set(self.rails)):
-            numbers = " and ".join(map(str, others))
-            self.reasons[option.name] = f"without rail {numbers}, which is not on both sides"
+        full = len(self.rails) == LANES_MAX
+        why = f": a connection has {LANES_MAX} at most" if full else ", which is not on both sides"
+        for option in {rail.option.name: rail.option for rail in self.rails}.values():
+            used = {rail.number for rail in self.rails if rail.option is option}
+            if others := sorted(option.rails.keys() - used):
+                numbers = " and ".join(map(str, others))
+                self.reasons[option.name] = f"without rail {numbers}{why}"
 
     def _try(self, role: int, lanes: list[Lane], addresses: list[bytes]) -> None:
         """Connect these lanes. The attempt is up when all lanes are up, and fails when one of them
         fails."""
         self._lanes = lanes
+        self.rails = tuple(lane.rail for lane in lanes)
+        self._leave_out()
         self._reported_up = False
         self._ticks = 0
         self._start_timer()
         try:
             pairs = zip(lanes, addresses, strict=True)
-            several = len(lanes) > 1 or self._lost is not None
+            any_spare = self._lost is not None or selection.spare(self.rails)
             for number, (lane, address) in enumerate(pairs, self._lost or 0):
                 lane.on_change = self._on_change
                 token = self._link.machine.lane_token(number)
-                lane.connect(role, token, address, number, several)
+                lane.connect(role, token, address, number > 0 or any_spare)
         except PscomError as error:
             self._link.deliver(self._link.machine.lane_failed(str(error)))
             return
@@ -128,25 +138,23 @@ class Candidates:
         if self._ticks < TICKS:
             self._start_timer()
             return
-        why = self._engine.stuck(self._lanes[0].option)
-        self._link.deliver(self._link.machine.lane_late(why))
+        stuck = (self._engine.stuck(lane.option) for lane in self._lanes)
+        self._link.deliver(self._link.machine.lane_late(next(filter(None, stuck), "")))
 
     # ---- creating and watching lanes ----
 
-    def _create_lanes(
-        self, option: Option, rails: Iterable[int]
-    ) -> tuple[list[tuple[int, Lane, bytes]], str]:
-        """Create a lane for each of these rails. Returns (rail, lane, its address) for each rail
-        that works here, and the reason of the last one that does not."""
+    def _create_lanes(self, rails: Iterable[Rail]) -> tuple[list[tuple[Lane, bytes]], str]:
+        """Create a lane for each of these rails. Returns (lane, its address) for each rail that
+        works here, and the reason of the last one that does not."""
         made, reason = [], ""
-        for rail in rails:
+        for option, number in rails:
             try:
-                lane = self._engine.create_lane(option, rail)
+                lane = self._engine.create_lane(option, number)
             except PscomError as error:
                 reason = str(error)
                 continue
             try:
-                made.append((rail, lane, lane.address()))
+                made.append((lane, lane.address()))
             except PscomError as error:
                 reason = str(error)
                 lane.destroy()
@@ -179,35 +187,42 @@ class Offering(Candidates):
         self._offer = Offer(())
 
     def offer(self) -> None:
-        """Send the candidates that this side has, and why it lacks the other transports."""
+        """Send the candidates that this side has, and why it lacks the other transports. Rails of
+        several transports that go together are a group in front of the first of these alone."""
         usable, absent = selection.candidates(self._engine.options, self._here, self._there)
+        joined = company.joined(usable, self._engine.joined)
         candidates: list[Candidate] = []
         for option in usable:
-            made, reason = self._create_candidates(option, option.rails)
+            if option in joined:
+                candidates += self._create_candidates(joined, group=1)[0]
+                joined = []
+            made, reason = self._create_candidates([option])
             candidates += made
             if not made:
                 absent[option.name] = reason
         for name, reason in absent.items():
             self._reject(name, reason, here=True)
-        self.offered = tuple(dict.fromkeys(candidate.transport for candidate in candidates))
+        self.offered = _transports(candidates)
         self._send(Offer(tuple(candidates), tuple(absent.items())))
 
-    def offer_rail(self, option: Option, rail: int) -> bool:
+    def offer_rail(self, rail: Rail) -> bool:
         """Send a candidate for one rail, to replace a lost lane. Returns False if this side cannot
         create a lane on that rail."""
-        made, _ = self._create_candidates(option, (rail,))
+        made, _ = self._create_candidates([rail.option], rail.number)
         if made:
             self._send(Offer(tuple(made)))
         return bool(made)
 
     def _create_candidates(
-        self, option: Option, rails: Iterable[int]
+        self, options: Iterable[Option], only: int | None = None, group: int = 0
     ) -> tuple[list[Candidate], str]:
-        made, reason = self._create_lanes(option, rails)
-        self._candidates += [lane for _, lane, _ in made]
+        """Create a lane for each rail of these transports, or one for the rail `only`."""
+        rails = (Rail(option, number) for option in options for number in option.rails)
+        made, reason = self._create_lanes(it for it in rails if only in (None, it.number))
+        self._candidates += [lane for lane, _ in made]
         candidates = [
-            Candidate(option.name, option.user_priority, address, lane=rail)
-            for rail, _, address in made
+            Candidate(option.name, option.user_priority, address, group, number)
+            for (option, number), address in ((lane.rail, address) for lane, address in made)
         ]
         return candidates, reason
 
@@ -222,9 +237,6 @@ class Offering(Candidates):
             self._reject(name, reason, here=False)
         if answer.lanes:
             lanes = [self._candidates[choice.candidate] for choice in answer.lanes]
-            chosen = (self._offer.candidates[choice.candidate] for choice in answer.lanes)
-            self.rails = tuple(candidate.lane for candidate in chosen)
-            self._leave_out(lanes[0].option)
             self._try(ROLE_CONNECTOR, lanes, [choice.address for choice in answer.lanes])
 
     def undo(self) -> None:
@@ -245,44 +257,53 @@ class Answering(Candidates):
         self, factory: LaneFactory, link: Link, there: Identity, lost: int | None = None
     ) -> None:
         super().__init__(factory, link, there, lost)
-        self._choices: Iterator[tuple[list[int], Option | None, str]] = iter(())
+        self._choices: Iterator[Chosen] = iter(())
         self._rejected: dict[str, str] = {}  # reasons for rejections since the last answer
         self._offer = Offer(())
 
     def on_offer(self, offer: Offer) -> None:
         """Answer the connector's offer."""
         self._offer = offer
-        self.offered = tuple(dict.fromkeys(it.transport for it in offer.candidates))
+        self.offered = _transports(offer.candidates)
         for name, reason in offer.absent:
             self._reject(name, reason, here=False)
-        self._choices = selection.choices(offer, self._engine.options, self._here, self._there)
+        joined = self._engine.joined
+        if joined and self._lost is None and not any(it.group for it in offer.candidates):
+            self._reject(RAILS, f"{'+'.join(joined)} is not offered", here=False)
+        self._choices = company.choices(
+            offer, self._engine.options, self._here, self._there, joined
+        )
         self.answer_next()
 
     def answer_next(self) -> bool:
         """Answer with the next candidate that can be tried. Returns False if none is left."""
-        for indices, option, reason in self._choices:
-            if option is None:
-                self._reject_offered(indices[0], reason)
-                continue
-            offered = {self._offer.candidates[index].lane: index for index in indices}
-            made, reason = self._create_lanes(option, offered)
-            if not made:
-                self._reject_offered(indices[0], reason)
-                continue
-            self._lanes = [lane for _, lane, _ in made]
-            self.rails = tuple(rail for rail, _, _ in made)
-            self._leave_out(option)
-            rejected, self._rejected = tuple(self._rejected.items()), {}
-            chosen = tuple(Choice(offered[rail], address) for rail, _, address in made)
-            self._link.machine.answer(chosen, rejected)
-            theirs = [self._offer.candidates[choice.candidate].address for choice in chosen]
-            self._try(ROLE_ACCEPTOR, self._lanes, theirs)
-            return True
+        for name, picks, reason in self._choices:
+            made, failure = self._create_lanes(pick.rail for pick in picks)
+            if name == RAILS and len(made) < len(picks):
+                for lane, _ in made:
+                    lane.destroy()
+                made = []
+            if reason or not made:
+                self._rejected[name] = reason or failure
+                self._reject(name, reason or failure, here=True)
+            if made:
+                self._answer(picks, made)
+                return True
         self._link.machine.answer((), tuple(self._rejected.items()))
         self._link.flush()
         return False
 
-    def _reject_offered(self, index: int, reason: str) -> None:
-        name = self._offer.candidates[index].transport
-        self._rejected[name] = reason
-        self._reject(name, reason, here=True)
+    def _answer(self, picks: list[Pick], made: list[tuple[Lane, bytes]]) -> None:
+        """Answer with these lanes, and try them."""
+        number = {pick.rail.key: pick.number for pick in picks}
+        self._lanes = [lane for lane, _ in made]
+        rejected, self._rejected = tuple(self._rejected.items()), {}
+        chosen = tuple(Choice(number[lane.rail.key], address) for lane, address in made)
+        self._link.machine.answer(chosen, rejected)
+        theirs = [self._offer.candidates[choice.candidate].address for choice in chosen]
+        self._try(ROLE_ACCEPTOR, self._lanes, theirs)
+
+
+def _transports(candidates: Iterable[Candidate]) -> tuple[str, ...]:
+    """The transports that are offered, in the connector's order."""
+    return tuple(dict.fromkeys(it.transport for it in candidates if it.group == 0))

@@ -20,7 +20,7 @@ from pscompy.config.config import Config
 from pscompy.config.parsers import AUTO
 from pscompy.control import selection
 from pscompy.control.event_loop import ControlThread
-from pscompy.control.explain import Explanation, explain
+from pscompy.control.explain import Explanation, Rails, explain
 from pscompy.control.factory import LaneFactory
 from pscompy.control.lane import Lane
 from pscompy.control.peer import OnSettled, PeerLink, Record
@@ -166,7 +166,7 @@ class Connections:
         record.peer = negotiation.peer
         offered = negotiation.lanes.offered
         lanes = negotiation.take_lanes()
-        negotiation.guard(record.handle, lanes)
+        negotiation.guard(record.handle)
         self.install(record, lanes, offered, negotiation.reasons)
 
     def install(
@@ -175,63 +175,66 @@ class Connections:
         """Let these lanes carry the messages, and notify all that wait for the connection."""
         self._engine.begin_connecting(record.handle)
         matching = None
+        rails = tuple(lane.rail.key for lane in lanes)
         try:
-            params = self.parameters(lanes[0].option, len(lanes))
-            self._engine.install(record.handle, lanes, params)
+            self._engine.install(record.handle, lanes, self.parameters(rails))
             matching = lanes[0].matching()
         # the program has closed the connection meanwhile; the core reports that, and then the
         # record ends
         except PscomError:
             for lane in lanes:
                 lane.destroy()
-        self.came_up(record, lanes[0].option.name, len(lanes), matching, offered, reasons)
+        self.came_up(record, rails, matching, offered, reasons)
 
     def came_up(
         self,
         record: Record,
-        transport: str,
-        lanes: int,
+        rails: Rails,
         matching: str | None,
         offered: tuple[str, ...],
         reasons: dict[str, str],
     ) -> None:
-        """The connection carries messages over this transport: notify all that wait for it."""
-        record.transport = transport
-        report = self._explained(transport, lanes, matching, offered, tuple(reasons.items()))
+        """The connection carries messages over these rails: notify all that wait for it."""
+        record.transport = rails[0][0]
+        report = self._explained(rails, matching, offered, tuple(reasons.items()))
         record.report = report._replace(peer=record.label)
         self.step(record, PhaseEvent.ESTABLISHED)
         if self._config["DEBUG_CONTYPE"]:
-            logs.notice("connected to %s over %s", record.label, transport)
+            logs.notice("connected to %s over %s", record.label, report.transports)
         record.settle(None)
 
-    def parameters(self, option: selection.Option, lanes: int = 1) -> selection.Params:
-        """Return the parameters (message lengths for each protocol) of a connection over this
-        number of lanes of an open transport."""
-        assert option.estimates is not None
-        return selection.parameters(option.estimates, self._settings(option), lanes)
+    def parameters(
+        self, rails: Rails, first: selection.Estimates | None = None
+    ) -> selection.Params:
+        """Return the parameters (message lengths for each protocol) of a connection over these
+        rails of open transports; `first`: other estimates of the first one."""
+        options = [self._option(name) for name, _ in rails]
+        declared, *others = (it.estimates for it in options if it.estimates is not None)
+        return selection.parameters(first or declared, self._settings(options[0]), tuple(others))
+
+    def _option(self, name: str) -> selection.Option:
+        return next(option for option in self._engine.options if option.name == name)
 
     def _explain(
         self,
-        choice: str,
-        lanes: int,
+        rails: Rails,
         matching: str | None,
         offered: tuple[str, ...],
         reasons: tuple[tuple[str, str], ...],
     ) -> Explanation:
-        """Explain a connection over this transport. The result is cached for equal arguments."""
-        option = next(option for option in self._engine.options if option.name == choice)
-        params = self.parameters(option, lanes)
+        """Explain a connection over these rails. The result is cached for equal arguments."""
+        option, params = self._option(rails[0][0]), self.parameters(rails)
+        excluded = {*dict(rails), *dict(reasons)}
         return explain(
             self._engine.options,
             offered,
             dict(reasons),
-            choice=choice,
-            lanes=lanes,
+            rails=rails,
             params=params,
-            faster=self._faster(option, params, {choice, *dict(reasons)}),
+            faster=self._faster(option, params, excluded),
             matching=matching,
             estimates=option.estimates,
-            shown_from=self._shown_from(option, params, lanes),
+            shown_from=self._shown_from(option, params, len(rails)),
             thread=self._config["PROGRESS_THREAD"],
         )
 
@@ -269,8 +272,8 @@ class Connections:
         corrected = selection.corrected(report.estimates, *rates)
         if selection.loss(corrected, report.params) <= selection.LOSS_MAX:
             return
-        option = next(it for it in self._engine.options if it.name == record.transport)
-        params = selection.parameters(corrected, self._settings(option), report.lanes)
+        option = self._option(record.transport)
+        params = self.parameters(report.rails, corrected)
         if params == report.params:
             return
         self._engine.adapt(record.handle, params)
@@ -282,11 +285,11 @@ class Connections:
         report = record.report
         if report.lanes < 2:
             return
-        lost = self._engine.lost_rails(record.handle, report.lanes)
-        for rail in lost.keys() - report.lost.keys():
+        lost = self._engine.lost_lanes(record.handle, report.lanes)
+        for lane in lost.keys() - report.lost.keys():
             logger.error(
-                "%s: rail %d of %s is lost (%s); the connection goes on over the others",
-                *(record.label, rail, report.choice, lost[rail]),
+                "%s: %s is lost (%s); the connection goes on over the others",
+                *(record.label, report.rail(lane), lost[lane]),
             )
         record.report = report._replace(lost=lost)
         if record.link is not None:

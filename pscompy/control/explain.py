@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pscompy.config.parsers import INF
+from pscompy.control.company import RAILS
 from pscompy.control.selection import (
     CAP_EXPOSE,
     CAP_MAP,
@@ -21,6 +22,10 @@ from pscompy.control.selection import (
 WHOLE = 1 << 40  # a length of fragments with which no message is split
 
 
+Rails = tuple[tuple[str, int], ...]
+"""The transport, and the number among its rails, of each lane of a connection."""
+
+
 class Explanation(NamedTuple):
     """The result of `connection.explain()`: `str` for people, `as_dict` for programs.
 
@@ -29,13 +34,13 @@ class Explanation(NamedTuple):
     """
 
     candidates: tuple[str, ...] = ()
-    choice: str = ""
-    lanes: int = 0  # number of lanes with which the connection was made
+    rails: Rails = ()  # those with which the connection was made
     reasons: Mapping[str, str] = MappingProxyType({})
     # transports of lower priority that are estimated to be faster: how many times as fast, and the
     # length of the message for which they gain most
     faster: Mapping[str, tuple[float, int]] = MappingProxyType({})
-    lost: Mapping[int, str] = MappingProxyType({})  # rails that the connection has lost, and why
+    # the lanes that the connection has lost, as places in `rails`, and why
+    lost: Mapping[int, str] = MappingProxyType({})
     params: Params | None = None
     # why software, not the fabric, matches messages ("" if unknown); None if the fabric does
     matching: str | None = ""
@@ -46,6 +51,26 @@ class Explanation(NamedTuple):
     peer: str = ""
     note: str = ""
     worker: str = ""  # the communicators that share the worker, and so its lock and progress
+
+    @property
+    def choice(self) -> str:
+        """The transport that was chosen: that of the first rail; "" before the connection is up."""
+        return self.rails[0][0] if self.rails else ""
+
+    @property
+    def lanes(self) -> int:
+        """The number of lanes with which the connection was made."""
+        return len(self.rails)
+
+    @property
+    def transports(self) -> str:
+        """The transports of the connection, joined by +."""
+        return "+".join(dict(self.rails))
+
+    def rail(self, lane: int) -> str:
+        """The rail of this lane, for people."""
+        name, number = self.rails[lane]
+        return f"rail {number} of {name}"
 
     @property
     def eager_max(self) -> int | None:
@@ -59,6 +84,7 @@ class Explanation(NamedTuple):
             "candidates": list(self.candidates),
             "choice": self.choice,
             "lanes": self.lanes,
+            "rails": [list(rail) for rail in self.rails],
             "faster": dict(self.faster),
             "lost": dict(self.lost),
             "reasons": dict(self.reasons),
@@ -110,11 +136,15 @@ class Explanation(NamedTuple):
     def __str__(self) -> str:
         lines = [self._head()]
         for name in self.candidates:
-            fate = self.reasons.get(name, "" if name == self.choice else self._unneeded(name))
-            if name == self.choice:
-                fate = f"chosen {fate}".strip()
+            used = name in dict(self.rails)
+            fate = self.reasons.get(name, "" if used else self._unneeded(name))
+            if used:
+                chosen = "chosen" if name == self.choice else f"joins {self.choice} ({RAILS})"
+                fate = f"{chosen} {fate}".strip()
             lines.append(f"  {name}: {fate}")
-        lines += [f"  rail {rail} is lost: {why}" for rail, why in self.lost.items()]
+        if self.transports != self.choice:
+            lines += [f"  lane {lane}: {self.rail(lane)}" for lane in range(self.lanes)]
+        lines += [f"  {self.rail(lane)} is lost: {why}" for lane, why in self.lost.items()]
         if self.params is not None:
             lines += _threshold_lines(self.params)
             lines += _cost_lines(self.table())
@@ -150,7 +180,7 @@ class Explanation(NamedTuple):
         if self.choice:
             left = self.lanes - len(self.lost)
             rails = f", {left} rail{'s' * (left > 1)}" if self.lanes > 1 else ""
-            return f"connection{to} over {self.choice}{rails}"
+            return f"connection{to} over {self.transports}{rails}"
         return f"connection{to}: {self.note or 'not connected yet'}"
 
 

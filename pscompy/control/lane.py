@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pscompy.control.handshake.limits import ADDRESS_MAX
-from pscompy.control.selection import Option
+from pscompy.control.selection import Option, Rail
 from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status
 
@@ -21,13 +21,17 @@ class Lane:
     removes itself from it.
     """
 
-    def __init__(self, lanes: dict[int, Lane], option: Option, lane_id: int, handle: Any) -> None:
-        self.option = option
+    def __init__(self, lanes: dict[int, Lane], rail: Rail, lane_id: int, handle: Any) -> None:
+        self.rail = rail
         self.id = lane_id
         self.handle = handle  # psc_lane_t *
         self.on_change: Callable[[], object] = _ignore  # called when the lane's state has changed
         self._lanes = lanes
         lanes[lane_id] = self
+
+    @property
+    def option(self) -> Option:
+        return self.rail.option
 
     def address(self) -> bytes:
         """Return the bytes that the peer needs to connect.
@@ -40,15 +44,10 @@ class Lane:
         self._check(status, "address")
         return bytes(ffi.buffer(room, length[0]))
 
-    def connect(
-        self, role: int, token: bytes, address: bytes, number: int = 0, several: bool = False
-    ) -> None:
-        """Begin to connect, as the lane with this number in its connection; `several`: that has
-        other lanes, too. `on_change` is called later, also if the lane is up or has failed at
-        once."""
-        status = lib.psc_lane_connect(
-            self.handle, number, several, role, token, address, len(address)
-        )
+    def connect(self, role: int, token: bytes, address: bytes, spare: bool = False) -> None:
+        """Begin to connect; `spare`: the connection will go on if it loses this lane. `on_change`
+        is called later, also if the lane is up or has failed at once."""
+        status = lib.psc_lane_connect(self.handle, spare, role, token, address, len(address))
         self._check(status, "connect")
 
     @property

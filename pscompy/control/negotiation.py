@@ -34,7 +34,7 @@ from pscompy.control.handshake.states import LinkState
 from pscompy.control.lane import Lane
 from pscompy.control.precon import Link
 from pscompy.control.rejoining import Rejoining
-from pscompy.control.selection import Option
+from pscompy.control.selection import Rail
 from pscompy.errors import ConnectError, NameInUse, ProtocolError, PscomError
 
 logger = logging.getLogger(__name__)
@@ -48,8 +48,7 @@ class Guarded(NamedTuple):
 
     peer: Identity
     handle: Any
-    option: Option
-    rails: tuple[int, ...]
+    rails: tuple[Rail, ...]
     token: bytes  # the `guard_token` of the connection's first link
 
 
@@ -149,10 +148,10 @@ class Negotiation(Generic[R]):
         """End the link before the connection is up, because it was closed here."""
         self.refuse(RefuseCode.CLOSED, reason)
 
-    def lose(self, rails: dict[int, str]) -> None:
-        """Connect new lanes in place of those on these rails, which the connection has lost."""
+    def lose(self, lanes: dict[int, str]) -> None:
+        """Connect new lanes in place of these, which the connection has lost."""
         if self.rejoining is not None:
-            self.rejoining.lose(rails)
+            self.rejoining.lose(lanes)
 
     def leave(self) -> None:
         """End the link with a bye; the owner is not notified."""
@@ -177,14 +176,13 @@ class Negotiation(Generic[R]):
         """Return the lanes that came up; the caller owns them."""
         return self.lanes.take() if self.lanes else []
 
-    def guard(self, handle: Any, lanes: list[Lane]) -> None:
+    def guard(self, handle: Any) -> None:
         """From now on, connect new lanes in place of those that the connection loses."""
         assert self.peer is not None
         assert self.lanes is not None
-        option, rails = lanes[0].option, self.lanes.rails
-        if len(rails) > 1:
+        if len(self.lanes.rails) > 1:
             token = self.link.machine.guard_token()
-            self._guard(Guarded(self.peer, handle, option, rails, token))
+            self._guard(Guarded(self.peer, handle, self.lanes.rails, token))
 
     def renew(self, guarded: Guarded) -> None:
         """Let this link guard a connection that is up, in place of a link that has ended."""
@@ -198,12 +196,7 @@ class Negotiation(Generic[R]):
     def _guard(self, guarded: Guarded) -> None:
         self.guarded = guarded
         self.rejoining = Rejoining(
-            self._factory,
-            self.link,
-            guarded.peer,
-            guarded.handle,
-            guarded.option,
-            guarded.rails,
+            self._factory, self.link, guarded.peer, guarded.handle, guarded.rails
         )
 
     def announce_close(self) -> None:

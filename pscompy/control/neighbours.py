@@ -65,7 +65,7 @@ class Introduction:
     def close_early(self, reason: str) -> None:
         self.leave()
 
-    def lose(self, rails: dict[int, str]) -> None:
+    def lose(self, lanes: dict[int, str]) -> None:
         """Do nothing: a call has one rail."""
 
 
@@ -108,7 +108,7 @@ class Neighbours:
         common, wire = Writer(), VERSION_MAX.to_bytes(2, "little")
         self._here._replace(uid=bytes(UID_SIZE), name="", pid=0, rank=-1).pack(common)
         key = expand(secret, b"pscompy neighbours 4", wire, common.bytes())
-        params = self._connections.parameters(usable[0])
+        params = self._connections.parameters(((usable[0].name, 0),))
         try:
             self._datagrams.open(expand(key, b"datagrams"))
             self._callers = self._engine.join(usable[0], key, self._here.rank, params)
@@ -201,7 +201,7 @@ class Neighbours:
         self._in_flight.discard(introduction)
         record.peer = self._here._replace(name=record.name, pid=process, rank=record.rank)
         usable, absent = self._transports
-        self._connections.came_up(record, self._option.name, 1, "", usable, absent)
+        self._connections.came_up(record, ((self._option.name, 0),), "", usable, absent)
         if self._connections.closing:
             self._engine.close_connection(record.handle)
 

@@ -43,8 +43,8 @@ class PeerLink(Protocol):
     def close_early(self, reason: str) -> None:
         """End the link before the connection is up, because it was closed here."""
 
-    def lose(self, rails: dict[int, str]) -> None:
-        """Note that the connection has lost these rails, for these reasons."""
+    def lose(self, lanes: dict[int, str]) -> None:
+        """Note that the connection has lost these lanes, for these reasons."""
 
 
 class Record:

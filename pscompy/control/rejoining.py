@@ -21,7 +21,7 @@ from pscompy.control.handshake.events import Answered, Established, Offered, Tri
 from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.states import LinkState
 from pscompy.control.precon import Link
-from pscompy.control.selection import Option
+from pscompy.control.selection import Rail
 from pscompy.errors import PscomError
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ FAILURES_MAX = 10  # most failures in a row that are counted; more do not length
 
 
 class Rejoining:
-    """The rails of one connection that is up, `rails[i]` for lane i, over one transport."""
+    """The rails of one connection that is up, `rails[i]` for lane i."""
 
     def __init__(
         self,
@@ -42,26 +42,24 @@ class Rejoining:
         link: Link,
         there: Identity,
         handle: Any,
-        option: Option,
-        rails: tuple[int, ...],
+        rails: tuple[Rail, ...],
     ) -> None:
         self._factory = factory
         self._link = link
         self._there = there
         self._handle = handle
-        self._option = option
         self._rails = rails
-        self._lost: list[int] = []  # lost rails, on which new lanes are to be connected
-        self._turn = 0  # number of attempts so far, by which the lost rails take turns
+        self._lost: list[int] = []  # lost lanes, in whose places new ones are to be connected
+        self._turn = 0  # number of attempts so far, by which the lost lanes take turns
         self._lane = 0  # number of the lane that the attempt replaces
         self._half: Offering | Answering | None = None  # this side's part of the current attempt
         self._failures = 0  # attempts in a row that failed, or whose rail was lost again soon
         self._joined = -math.inf  # when a rail was joined again last
         self._timer: Timer | None = None
 
-    def lose(self, rails: Iterable[int]) -> None:
-        """Note which rails the connection has lost; the connector joins them again."""
-        before, self._lost = self._lost, sorted(rails)
+    def lose(self, lanes: Iterable[int]) -> None:
+        """Note which lanes the connection has lost; the connector joins their rails again."""
+        before, self._lost = self._lost, sorted(lanes)
         if len(self._lost) > len(before):
             late = time.monotonic() - self._joined > SOON
             self._failures = 0 if late else min(self._failures + 1, FAILURES_MAX)
@@ -87,12 +85,11 @@ class Rejoining:
         if not self._lost or self._link.machine.state is not LinkState.GUARD:
             return
         self._turn += 1
-        rail = self._lost[self._turn % len(self._lost)]
-        if not self._begin(rail):
+        if not self._begin(self._lost[self._turn % len(self._lost)]):
             self._continue()
             return
         half = self._half = Offering(self._factory, self._link, self._there, self._lane)
-        if not half.offer_rail(self._option, rail):
+        if not half.offer_rail(self._rails[self._lane]):
             self._fail()
 
     def on_answered(self, event: Answered) -> None:
@@ -106,10 +103,11 @@ class Rejoining:
 
     def on_offered(self, event: Offered) -> None:
         """Answer the connector, which offers a lane on a lost rail."""
-        (first, *more) = event.offer.candidates or (None,)
-        known = first is not None and first.transport == self._option.name and not more
-        if first is None or not known or not self._begin(first.lane):
-            self._link.machine.answer((), ((self._option.name, "the rail is not lost"),))
+        offered = [(it.group, it.transport, it.lane) for it in event.offer.candidates]
+        lanes = [i for i, rail in enumerate(self._rails) if [(0, *rail.key)] == offered]
+        if not lanes or not self._begin(lanes[0]):
+            name = self._rails[0].option.name
+            self._link.machine.answer((), ((name, "the rail is not lost"),))
             return
         half = self._half = Answering(self._factory, self._link, self._there, self._lane)
         half.on_offer(event.offer)
@@ -118,11 +116,9 @@ class Rejoining:
 
     # ---- connector and acceptor ----
 
-    def _begin(self, rail: int) -> bool:
-        if rail not in self._rails:
-            return False
-        self._lane = self._rails.index(rail)
-        return self._factory.engine.rejoin_begin(self._handle, self._lane)
+    def _begin(self, lane: int) -> bool:
+        self._lane = lane
+        return self._factory.engine.rejoin_begin(self._handle, lane)
 
     def on_trial_failed(self, event: TrialFailed) -> None:
         """Drop the new lane, which has not come up on both sides."""
@@ -140,18 +136,16 @@ class Rejoining:
             lane.destroy()
             self._fail()
             return
-        rail = self._rails[self._lane]
         self._half = None
-        self._lost = [it for it in self._lost if it != rail]
+        self._lost = [it for it in self._lost if it != self._lane]
         self._joined = time.monotonic()
-        logger.warning("rail %d of %s is joined again", rail, self._there)
+        logger.warning("%s: %s is joined again", self._there, self._rails[self._lane])
         self._continue()
 
     def _fail(self) -> None:
         if self._half is not None and self._half.reasons:
-            logger.debug(
-                "rail %d is not joined again: %s", self._rails[self._lane], self._half.reasons
-            )
+            rail, reasons = self._rails[self._lane], self._half.reasons
+            logger.debug("%s: %s is not joined again: %s", self._there, rail, reasons)
         self._drop()
         self._failures = min(self._failures + 1, FAILURES_MAX)
         self._continue()

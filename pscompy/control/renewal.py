@@ -28,10 +28,10 @@ def possible(guarded: Guarded | None, outage: str) -> bool:
     """Whether the connection can go on without a guard: any of its lanes may fail, and they notice
     the peer's end, at once (CAP_EOF) or by asking a silent peer. In the latter case an end of the
     link that is no outage of the network is the peer's end."""
-    if guarded is None or guarded.option.estimates is None:
+    if guarded is None or not selection.spare(guarded.rails):
         return False
-    caps = guarded.option.estimates.caps
-    return selection.replaceable(caps) and bool(caps & selection.CAP_EOF or outage)
+    known = [rail.option.estimates for rail in guarded.rails if rail.option.estimates]
+    return bool(outage) or all(it.caps & selection.CAP_EOF for it in known)
 
 
 class Renewal:
@@ -106,5 +106,5 @@ class Renewal:
     def close_early(self, reason: str) -> None:
         self.settle()
 
-    def lose(self, rails: dict[int, str]) -> None:
+    def lose(self, lanes: dict[int, str]) -> None:
         """Does nothing: lost rails are joined again over the next link."""

@@ -7,18 +7,13 @@ set them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import groupby
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pscompy.config.parsers import AUTO, INF
 from pscompy.control.handshake.identity import Identity
-from pscompy.control.handshake.limits import LANES_MAX
-
-if TYPE_CHECKING:
-    from pscompy.control.handshake.frames import Offer
 
 # Capabilities, as in transport.h.
 CAP_AM_ZCOPY = 0x0002
@@ -34,6 +29,8 @@ CAP_EXPOSE = 0x4000
 
 # Rendezvous schemes, as in control.h.
 SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
+
+DIRECT = ("get", "put")  # the schemes that need no copies, the better one first
 
 HEADER_MAX = 64  # room that a protocol's header may take in an eager message
 EAGER_LIMIT = (128 << 10) - 192  # PSC_EAGER_LIMIT of proto/credit.h
@@ -88,6 +85,21 @@ class Option(NamedTuple):
     @property
     def rank(self) -> tuple[int, int]:
         return self.user_priority, self.priority
+
+
+class Rail(NamedTuple):
+    """A rail of an open transport."""
+
+    option: Option
+    number: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The transport's name and the rail's number."""
+        return self.option.name, self.number
+
+    def __str__(self) -> str:
+        return f"rail {self.number} of {self.option.name}"
 
 
 def ordered(options: Iterable[Option]) -> list[Option]:
@@ -146,35 +158,6 @@ def candidates(
     return usable, absent
 
 
-def choices(
-    offer: Offer, options: Iterable[Option], here: Identity, there: Identity
-) -> Iterator[tuple[list[int], Option | None, str]]:
-    """Yield the acceptor's choices in the connector's order: the indices of one transport's
-    candidates with the option, or with None and the reason. Several candidates of a transport are
-    its rails; those that both sides have become lanes of one connection."""
-    mine = {option.name: option for option in options}
-    numbered = enumerate(offer.candidates)
-    for transport, rails in groupby(numbered, lambda it: it[1].transport):
-        indices, candidates = zip(*rails, strict=True)
-        option = mine.get(transport)
-        if option is None:
-            yield list(indices), None, "no such transport"
-        elif any(candidate.priority == 0 for candidate in candidates):
-            yield list(indices), None, "offered with priority 0"
-        elif reason := why_not(option, here, there):
-            yield list(indices), None, reason
-        elif common := _common(offer, indices, option):
-            yield common, option, ""
-        else:
-            yield list(indices), None, "has other rails"
-
-
-def _common(offer: Offer, indices: Iterable[int], option: Option) -> list[int]:
-    """Return one candidate for each rail that both sides have."""
-    by_rail = {offer.candidates[index].lane: index for index in indices}
-    return [index for rail, index in by_rail.items() if rail in option.rails][:LANES_MAX]
-
-
 # ---- protocols and thresholds -------------------------------------------------------------------
 
 
@@ -221,6 +204,12 @@ def replaceable(caps: int) -> bool:
     return bool(known and not caps & (CAP_MAP | CAP_EXPOSE))
 
 
+def spare(rails: Sequence[Rail]) -> bool:
+    """Whether a connection over these rails goes on if it loses any of them."""
+    known = [rail.option.estimates.caps for rail in rails if rail.option.estimates]
+    return len(rails) > 1 and all(map(replaceable, known))
+
+
 def zcopy_ns(estimates: Estimates, nbytes: int) -> float:
     """The cost of an eager message without a copy: the receiver's transport asks for the payload's
     place as soon as it has the header."""
@@ -241,28 +230,52 @@ def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:
 
 
 @lru_cache(64)
-def parameters(estimates: Estimates, settings: Settings = ALL_AUTO, lanes: int = 1) -> Params:
-    """Return the parameters of a connection over this number of equal lanes."""
-    rendezvous = _scheme(estimates, settings.scheme)
-    fragment = _fragment(estimates, rendezvous)
+def parameters(
+    estimates: Estimates, settings: Settings = ALL_AUTO, others: tuple[Estimates, ...] = ()
+) -> Params:
+    """Return the parameters of a connection over a lane with these estimates and `others`."""
+    lanes = (estimates, *others)
+    rendezvous = _scheme(lanes, settings.scheme)
+    fragment = max(_fragment(lane, rendezvous) for lane in lanes if able(lane.caps, rendezvous))
     eager = estimates
-    if lanes > 1 and replaceable(estimates.caps):
-        # copies of all short messages are kept until they are acknowledged (core/proto/replay.h)
-        eager = estimates._replace(caps=estimates.caps & ~CAP_AM_ZCOPY)
+    if others and all(replaceable(lane.caps) for lane in lanes):
+        # copies of all short messages are kept until they are acknowledged, and each lane can send
+        # them (core/proto/replay.h)
+        room = min(lane.max_bcopy for lane in lanes)
+        eager = estimates._replace(caps=estimates.caps & ~CAP_AM_ZCOPY, max_bcopy=room)
     return Params(
         eager_max=_eager_max(eager, settings.rendezvous, rendezvous),
         zcopy_min=_zcopy_min(estimates),
-        scheme="auto" if settings.scheme == "auto" else rendezvous,
-        fragment=min(fragment, STRIPE_MAX) if lanes > 1 else fragment,
+        # the core puts and gets over the lanes that can, unless it is told to use messages
+        scheme="auto" if settings.scheme == "auto" and _able_alike(lanes) else rendezvous,
+        fragment=min(fragment, STRIPE_MAX) if others else fragment,
         rendezvous=rendezvous,
     )
 
 
-def _scheme(estimates: Estimates, wish: str) -> str:
-    able = {"put": CAP_PUT, "get": CAP_GET}
+def able(caps: int, scheme: str) -> bool:
+    """Whether a lane with these capabilities can move the bytes of a rendezvous by this scheme."""
+    return scheme == "am" or bool(caps & {"put": CAP_PUT, "get": CAP_GET}[scheme])
+
+
+def _able_alike(lanes: tuple[Estimates, ...]) -> bool:
+    return all(able(it.caps, way) == able(lanes[0].caps, way) for it in lanes for way in DIRECT)
+
+
+def _scheme(lanes: tuple[Estimates, ...], wish: str) -> str:
+    """Return the scheme of the connection's rendezvous: if only some of its lanes can put or get,
+    these, or all lanes by messages, whichever is estimated to be faster."""
     if wish != "auto":
-        return wish if estimates.caps & able.get(wish, ~0) else "am"
-    return next((name for name in ("get", "put") if estimates.caps & able[name]), "am")
+        return wish if any(able(lane.caps, wish) for lane in lanes) else "am"
+    direct = next((way for way in DIRECT if any(able(it.caps, way) for it in lanes)), "am")
+    faster = _able_alike(lanes) or _rate(lanes, direct) > _rate(lanes, "am")
+    return direct if faster else "am"
+
+
+def _rate(lanes: tuple[Estimates, ...], scheme: str) -> float:
+    """The rate of long messages, in bytes per ns, over all lanes that are able."""
+    moving = (lane for lane in lanes if able(lane.caps, scheme))
+    return sum(THRESHOLD_MAX / rendezvous_ns(lane, THRESHOLD_MAX, scheme) for lane in moving)
 
 
 def _eager_max(estimates: Estimates, wish: int, scheme: str) -> int:

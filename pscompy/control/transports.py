@@ -4,15 +4,24 @@ networks) that works."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from pscompy.config.config import Config, Setting, TransportWarning, warn
+from pscompy.control.company import RAILS
 from pscompy.control.handshake.limits import LANES_MAX
 from pscompy.control.lane import REASON_MAX, text
-from pscompy.control.selection import DECLARED, MEASURED, Estimates, Option
+from pscompy.control.selection import (
+    CAP_MODULES,
+    CAP_NODE,
+    CAP_SELF,
+    DECLARED,
+    MEASURED,
+    Estimates,
+    Option,
+)
 from pscompy.core import ffi, lib
-from pscompy.errors import PscomError, from_status
+from pscompy.errors import ConfigError, PscomError, from_status
 from pscompy.transport.declaration import Carrier, Relay
 
 logger = logging.getLogger(__name__)
@@ -38,6 +47,7 @@ class Transports:
 
     def __init__(self, worker: Any) -> None:
         self.options: list[Option] = []
+        self.joined: tuple[str, ...] = ()  # transports whose rails go together: PSP_RAILS
         self.relays: dict[str, Relay] = {}
         self._worker = worker
         self._carriers: dict[str, Carrier] = {}
@@ -48,7 +58,10 @@ class Transports:
         first: dict[str, Transport] = {}
         for found in transports:
             first.setdefault(found.name, found)
+        self.joined = config["RAILS"]
+        _check_known(self.joined, first)
         self.options = [self._open(found, config) for found in first.values()]
+        _check_able(self.joined, self.options)
         for found, option in zip(first.values(), self.options, strict=True):
             if option.reason and found.user_priority and not found.dormant:
                 _warn_of_missing(found, option.reason, config.asked(found.name.upper()))
@@ -168,3 +181,37 @@ def _warn_of_missing(found: Transport, reason: str, asked: Sequence[str]) -> Non
     elif found.transport is not None and found.transport.everywhere:
         without = f"PSP_{found.name.upper()}=0 does without it"
         warn(f"{found.name} cannot be used: {reason} ({without})", TransportWarning)
+
+
+# capabilities of transports that connect to some peers only
+_SOME_PEERS = {
+    CAP_SELF: "a session with itself",
+    CAP_NODE: "processes of one node",
+    CAP_MODULES: "modules",
+}
+
+
+def _check_known(joined: tuple[str, ...], known: Mapping[str, Transport]) -> None:
+    """Raise `ConfigError` if PSP_RAILS names a transport that does not exist."""
+    for name in joined:
+        if name not in known:
+            raise _unfit(joined, f"there is no transport {name}, only {', '.join(sorted(known))}")
+
+
+def _check_able(joined: tuple[str, ...], options: Iterable[Option]) -> None:
+    """Raise `ConfigError` if the first transport of PSP_RAILS cannot carry connections, or one of
+    them cannot be joined."""
+    by_name = {option.name: option for option in options}
+    for name in joined[:1]:
+        if reason := by_name[name].reason:
+            raise _unfit(joined, f"{name}, the first one, cannot be used: {reason}")
+    for name in joined:
+        estimates = by_name[name].estimates
+        for cap, peers in _SOME_PEERS.items():
+            if estimates is not None and estimates.caps & cap:
+                raise _unfit(joined, f"{name} connects {peers} only, so no rails join it")
+
+
+def _unfit(joined: tuple[str, ...], why: str) -> ConfigError:
+    value = "+".join(joined)
+    return ConfigError(f"{RAILS}={value}: {why}", name=RAILS, value=value)

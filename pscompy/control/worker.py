@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from pscompy.config.config import Config
 from pscompy.control.core_log import CoreLog
 from pscompy.control.lane import REASON_MAX, Lane, text
-from pscompy.control.selection import SCHEMES, Moved, Option, Params, shown_min
+from pscompy.control.selection import SCHEMES, Moved, Option, Params, Rail, shown_min
 from pscompy.control.transports import Transport, Transports
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError
@@ -110,6 +110,11 @@ class Engine:
     def options(self) -> list[Option]:
         """All transports, each with the reason if it cannot be used."""
         return self._transports.options
+
+    @property
+    def joined(self) -> tuple[str, ...]:
+        """The transports whose rails go together: PSP_RAILS."""
+        return self._transports.joined
 
     @property
     def relays(self) -> dict[str, Relay]:
@@ -280,11 +285,11 @@ class Engine:
         Raises `PscomError` if the transport has no endpoint left.
         """
         lane_id = next(self._ids)
-        iface = next(iter(option.rails.values())) if rail is None else option.rails[rail]
-        handle = lib.psc_lane_create(self._worker, iface, lane_id)
+        number = next(iter(option.rails)) if rail is None else rail
+        handle = lib.psc_lane_create(self._worker, option.rails[number], lane_id)
         if not handle:
             raise PscomError("the endpoint cannot be created")
-        return Lane(self.lanes, option, lane_id, handle)
+        return Lane(self.lanes, Rail(option, number), lane_id, handle)
 
     @staticmethod
     def address_of(handle: Any) -> int:
@@ -396,13 +401,13 @@ class Engine:
         """Whether a lane of the connection has failed, and the connection is about to fail, too."""
         return bool(lib.psc_conn_lane_lost(handle))
 
-    def lost_rails(self, handle: Any, lanes: int) -> dict[int, str]:
-        """Return the rails that the connection has lost and goes on without, with the reasons."""
-        rail, reason = ffi.new("uint32_t *"), ffi.new("char[]", REASON_MAX)
+    def lost_lanes(self, handle: Any, lanes: int) -> dict[int, str]:
+        """Return the lanes that the connection has lost and goes on without, with the reasons."""
+        reason = ffi.new("char[]", REASON_MAX)
         lost: dict[int, str] = {}
         for lane in range(lanes):
-            if lib.psc_conn_rail_lost(handle, lane, rail, reason):
-                lost[rail[0]] = text(reason)
+            if lib.psc_conn_rail_lost(handle, lane, reason):
+                lost[lane] = text(reason)
         return lost
 
     def rejoin_begin(self, handle: Any, lane: int) -> bool:

@@ -166,8 +166,7 @@ int psc_conn_lane_lost(psc_conn_t *conn)
     return lost;
 }
 
-int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
-                       char *reason)
+int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, char *reason)
 {
     int lost;
 
@@ -175,10 +174,8 @@ int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
         return 0;
     lost = (conn->lost.gone | (conn->lost.joining & ~conn->lost.joined)) &
            1u << lane;
-    if (lost) {
-        *rail_p = conn->lanes[lane]->slot->attr.rail;
+    if (lost)
         memcpy(reason, conn->lanes[lane]->reason, PSC_REASON_MAX);
-    }
     psc_worker_leave(conn->worker);
     return lost != 0;
 }

@@ -206,9 +206,8 @@ uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
 /* ---- lanes: one endpoint of one transport ---- */
 psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id);
 int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p);
-/* number: the lane's number in its connection; several: that has other lanes,
- * too. */
-int psc_lane_connect(psc_lane_t *lane, uint32_t number, int several, int role,
+/* spare: the connection will go on if it loses this lane. */
+int psc_lane_connect(psc_lane_t *lane, int spare, int role,
                      const uint8_t *token, const uint8_t *address, size_t len);
 int psc_lane_state(psc_lane_t *lane);
 /* For a lane that is up: returns PSC_OK if the fabric matches its messages.
@@ -281,9 +280,8 @@ int psc_conn_peer_ended(psc_conn_t *conn, int last);
  * fail. */
 int psc_conn_lane_lost(psc_conn_t *conn);
 /* Returns 1 if the connection has lost this lane and goes on without it.
- * *rail_p: that lane's rail; reason (PSC_REASON_MAX bytes): why it failed. */
-int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, uint32_t *rail_p,
-                       char *reason);
+ * reason (PSC_REASON_MAX bytes): why the lane failed. */
+int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, char *reason);
 /* Begin to connect a new lane in place of this one, which the connection has
  * lost. Returns PSC_ERR_NO_RESOURCE if the fabric has not released the lost
  * lane on both sides yet, or the connection is not UP. */

@@ -71,11 +71,10 @@ int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p)
         lane->worker, 0, lane->slot->ops->ep_address(lane->ep, address, len_p));
 }
 
-int psc_lane_connect(psc_lane_t *lane, uint32_t number, int several, int role,
+int psc_lane_connect(psc_lane_t *lane, int spare, int role,
                      const uint8_t *token, const uint8_t *address, size_t len)
 {
-    bool spare = number > 0 || (several && psc_lane_replaceable(lane));
-    psc_connect_params_t params = {.spare = spare,
+    psc_connect_params_t params = {.spare = spare != 0,
                                    .role = (psc_role_t)role,
                                    .token = token,
                                    .address = address,

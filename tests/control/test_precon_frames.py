@@ -47,7 +47,7 @@ identities = st.builds(
     job=names,
 )
 candidates = st.builds(
-    Candidate, transport=short, priority=u32, address=addresses, worker=u16, lane=u16
+    Candidate, transport=short, priority=u32, address=addresses, group=u16, lane=u16
 )
 choices = st.builds(Choice, candidate=u16, address=addresses)
 all_frames = st.one_of(

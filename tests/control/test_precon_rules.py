@@ -39,6 +39,25 @@ def test_an_answer_must_choose_what_is_left(second: tuple[int, ...]) -> None:
         pair.run()
 
 
+@pytest.mark.parametrize(
+    ("indices", "together"), [((0, 1), False), ((1, 2), False), ((2, 3), True)]
+)
+def test_an_answer_must_choose_what_goes_together(indices: tuple[int, ...], together: bool) -> None:
+    """Candidates of one transport, or of one group."""
+    pair = Pair()
+    pair.introduce()
+    places = [("shm", 0), ("tcp", 0), ("tcp", 1), ("gm", 1)]
+    made = (frames.Candidate(name, 1, b"x", group) for name, group in places)
+    pair.connector.offer(Offer(tuple(made)))
+    pair.run()
+    pair.acceptor.answer(tuple(Choice(index, b"x") for index in indices))
+    if together:
+        pair.run()
+        return
+    with pytest.raises(RemoteProtocolError, match="do not go together"):
+        pair.run()
+
+
 def test_an_offer_from_the_acceptor_is_refused() -> None:
     pair = Pair()
     pair.introduce()

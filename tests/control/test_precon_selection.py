@@ -9,8 +9,9 @@ from precon_links import identity
 
 from pscompy.config.parsers import INF
 from pscompy.control import selection
+from pscompy.control.company import choices, joined
 from pscompy.control.handshake.frames import Candidate, Offer
-from pscompy.control.selection import Estimates, Option, Settings, candidates, choices, parameters
+from pscompy.control.selection import Estimates, Option, Settings, candidates, parameters
 
 PLAIN = Estimates(
     caps=0,
@@ -73,18 +74,26 @@ def test_the_acceptor_goes_through_the_connectors_order() -> None:
     names = ("portals", "ib", "shm", "tcp")
     offer = Offer(tuple(Candidate(name, 1, b"") for name in names))
     off = options(shm=Option("shm", 0, 90, rails={0: 2}, estimates=NODE))
-    made = choices(offer, off, HERE, THERE)
-    said = [(index, option and option.name, why) for index, option, why in made]
-    assert said == [
-        ([0], None, "no such transport"),
-        ([1], None, "no device"),
-        ([2], None, "excluded by PSP_SHM=0"),
-        ([3], "tcp", ""),
+    assert chosen(offer, off) == [
+        ("portals", [], "no such transport"),
+        ("ib", [], "no device"),
+        ("shm", [], "excluded by PSP_SHM=0"),
+        ("tcp", [(3, "tcp", 0)], ""),
+    ]
+
+
+def chosen(
+    offer: Offer, options: list[Option], names: tuple[str, ...] = ()
+) -> list[tuple[str, list[tuple[int, str, int]], str]]:
+    """The acceptor's choices, with the index, transport and rail of each lane."""
+    return [
+        (name, [(pick.number, *pick.rail.key) for pick in picks], why)
+        for name, picks, why in choices(offer, options, HERE, THERE, names)
     ]
 
 
 @pytest.mark.parametrize(
-    ("offered", "here", "chosen"),
+    ("offered", "here", "indices"),
     [
         ([0, 1], {0: 5, 1: 6}, [0, 1]),
         ([0, 1], {1: 5}, [1]),
@@ -95,19 +104,117 @@ def test_the_acceptor_goes_through_the_connectors_order() -> None:
     ],
 )
 def test_rails_that_both_have_go_together(
-    offered: list[int], here: dict[int, int], chosen: list[int]
+    offered: list[int], here: dict[int, int], indices: list[int]
 ) -> None:
     offer = Offer(tuple(Candidate("tcp", 1, b"", lane=rail) for rail in offered))
     mine = options(tcp=Option("tcp", 1, 2, rails=here, estimates=PLAIN))
-    ((indices, option, _),) = choices(offer, mine, HERE, THERE)
-    assert (indices, option and option.name) == (chosen, "tcp")
+    assert chosen(offer, mine) == [("tcp", [(it, "tcp", offered[it]) for it in indices], "")]
 
 
 def test_no_rail_in_common() -> None:
     offer = Offer((Candidate("tcp", 1, b"", lane=1), Candidate("shm", 1, b"")))
-    made = choices(offer, options(), HERE, THERE)
-    said = [(indices, option and option.name, why) for indices, option, why in made]
-    assert said == [([0], None, "has other rails"), ([1], "shm", "")]
+    assert chosen(offer, options()) == [
+        ("tcp", [], "has other rails"),
+        ("shm", [(1, "shm", 0)], ""),
+    ]
+
+
+# ---- rails of several transports (PSP_RAILS) ----------------------------------------------------
+
+WAYS = selection.CAP_PUT | selection.CAP_PUT_REMOTE | selection.CAP_GET
+DIRECT = PLAIN._replace(caps=WAYS, max_put=1 << 30, max_get=1 << 30)
+GM = Option("gm", 1, 50, rails={0: 3, 1: 4}, estimates=DIRECT)
+
+
+def joint(*rails: tuple[str, int]) -> Offer:
+    """An offer of these rails together, and then of each transport alone."""
+    together = [Candidate(name, 1, b"", 1, rail) for name, rail in rails]
+    alone = [Candidate(name, 1, b"", 0, rail) for name, rail in rails]
+    return Offer((*together, *alone))
+
+
+@pytest.mark.parametrize("names", [("gm", "tcp"), ("tcp", "gm"), ("ib", "tcp", "gm")])
+def test_rails_of_several_transports_go_together(names: tuple[str, ...]) -> None:
+    mine = options(gm=GM)
+    assert chosen(joint(("gm", 0), ("gm", 1), ("tcp", 0)), mine, names) == [
+        ("PSP_RAILS", [(0, "gm", 0), (1, "gm", 1), (2, "tcp", 0)], ""),
+        ("gm", [(3, "gm", 0), (4, "gm", 1)], ""),
+        ("tcp", [(5, "tcp", 0)], ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "changes", "why"),
+    [
+        ((), {}, "without gm: PSP_RAILS does not name it; without tcp: PSP_RAILS does not name it"),
+        (("gm", "ib"), {}, "without tcp: PSP_RAILS does not name it"),
+        (("tcp", "ib"), {}, "without gm: PSP_RAILS does not name it"),
+        (
+            ("gm", "tcp"),
+            {"tcp": Option("tcp", 0, 2, rails={0: 0}, estimates=PLAIN)},
+            "without tcp: excluded by PSP_TCP=0",
+        ),
+        (
+            ("gm", "tcp"),
+            {"tcp": Option("tcp", 1, 2, rails={1: 0}, estimates=PLAIN)},
+            "without tcp: has other rails",
+        ),
+    ],
+)
+def test_one_transport_is_missing(
+    names: tuple[str, ...], changes: dict[str, Option], why: str
+) -> None:
+    first, *_ = chosen(joint(("gm", 0), ("tcp", 0)), options(gm=GM, **changes), names)
+    assert first == ("PSP_RAILS", [], why)
+
+
+def test_two_of_three_transports_go_together() -> None:
+    offer = joint(("gm", 0), ("pigeon", 0), ("tcp", 0))
+    first, *_ = chosen(offer, options(gm=GM), ("gm", "pigeon", "tcp"))
+    why = "without pigeon: no such transport"
+    assert first == ("PSP_RAILS", [(0, "gm", 0), (2, "tcp", 0)], why)
+
+
+def test_each_transport_has_a_lane() -> None:
+    many = dict.fromkeys(range(4), 7)
+    mine = options(gm=GM._replace(rails=many), tcp=Option("tcp", 1, 2, rails=many, estimates=PLAIN))
+    rails = [(name, rail) for name in ("gm", "tcp") for rail in range(4)]
+    (_, picks, _), *_ = chosen(joint(*rails), mine, ("gm", "tcp"))
+    assert [rail for _, *rail in picks] == [["gm", 0], ["gm", 1], ["gm", 2], ["tcp", 0]]
+
+
+def test_the_offer_joins_usable_transports_only() -> None:
+    usable, _ = candidates(options(gm=GM), HERE, THERE)
+    assert [it.name for it in joined(usable, ("gm", "ib", "tcp"))] == ["gm", "tcp"]
+    assert joined(usable, ("gm", "ib")) == []
+    assert joined(usable, ("ib", "gm", "tcp")) == []
+    assert joined(usable, ()) == []
+
+
+@pytest.mark.parametrize(
+    ("other_rate", "wish", "scheme", "said"),
+    [
+        (1e8, "auto", "get", "get"),  # gets over one lane are faster than copies over both
+        (1e10, "auto", "am", "am"),
+        (1e10, "get", "get", "get"),
+        (1e8, "put", "put", "put"),
+        (1e8, "am", "am", "am"),
+    ],
+)
+def test_lanes_of_which_some_can_get(other_rate: float, wish: str, scheme: str, said: str) -> None:
+    other = PLAIN._replace(
+        caps=selection.CAP_AM_ZCOPY, max_zcopy=1 << 20, max_bcopy=2048, bandwidth=other_rate
+    )
+    for lanes in ((DIRECT, other), (other, DIRECT)):
+        params = parameters(lanes[0], Settings(scheme=wish), lanes[1:])
+        assert (params.rendezvous, params.scheme) == (scheme, said)
+        assert params.eager_max <= other.max_bcopy  # any lane can send short messages
+        assert params.fragment == selection.STRIPE_MAX
+
+
+def test_lanes_that_all_can_get_leave_the_scheme_to_the_core() -> None:
+    params = parameters(DIRECT, others=(DIRECT._replace(bandwidth=1e8),))
+    assert (params.rendezvous, params.scheme) == ("get", "auto")
 
 
 sizes = st.integers(1, 1 << 30)

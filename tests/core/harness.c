@@ -111,10 +111,10 @@ void pair_lanes(pair_t *pair, psc_lane_t **a, psc_lane_t **b)
     psc_lane_t *lane_a = lane_open(&pair->a, at_a, &len_a);
     psc_lane_t *lane_b = lane_open(&pair->b, at_b, &len_b);
 
-    check(psc_lane_connect(lane_b, 0, 0, PSC_ROLE_ACCEPTOR, token, at_a,
-                           len_a) >= 0);
-    check(psc_lane_connect(lane_a, 0, 0, PSC_ROLE_CONNECTOR, token, at_b,
-                           len_b) >= 0);
+    check(psc_lane_connect(lane_b, 0, PSC_ROLE_ACCEPTOR, token, at_a, len_a) >=
+          0);
+    check(psc_lane_connect(lane_a, 0, PSC_ROLE_CONNECTOR, token, at_b, len_b) >=
+          0);
     until(pair, psc_lane_state(lane_a) >= PSC_LANE_UP &&
                     psc_lane_state(lane_b) >= PSC_LANE_UP);
     check(psc_lane_state(lane_a) == PSC_LANE_UP);

@@ -173,7 +173,7 @@ def test_a_connection_goes_on_without_a_rail(
     assert link.c.stats["rails_lost"] == 1
     text = str(link.c.explain())
     assert "over tcp, 2 rails" in text
-    assert f"rail {rail} is lost: " in text
+    assert f"rail {rail} of tcp is lost: " in text
     assert link.c.explain().as_dict()["lost"].keys() == {rail}
     assert f"rail {rail} of tcp is lost" in caplog.text
 

@@ -32,7 +32,7 @@ REASON_MAX = 512
 _REPEATED = 32  # frames in each cache, because many links have equal introductions and reports
 
 _HEADER = struct.Struct("<IB3s")
-_PLACE = struct.Struct("<HHI")  # numbers of a candidate: worker, lane, priority
+_PLACE = struct.Struct("<HHI")  # numbers of a candidate: group, lane, priority
 HEADER_SIZE = _HEADER.size
 
 WRONG_PROOF = bytes(MAC_SIZE)
@@ -111,24 +111,31 @@ class Welcome(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A transport that the connector can use, with the address of a new lane."""
+    """A transport that the connector can use, with the address of a new lane. Candidates become
+    lanes of one connection together if they have one transport and the group 0, or one group other
+    than 0 (PSP_RAILS)."""
 
     transport: str
     priority: int  # the user's priority: PSP_<TRANSPORT>
     address: bytes
-    worker: int = 0
-    lane: int = 0
+    group: int = 0
+    lane: int = 0  # the rail of the transport
+
+    @property
+    def company(self) -> tuple[int, str]:
+        """Equal for candidates that may become lanes of one connection."""
+        return self.group, "" if self.group else self.transport
 
     def pack(self, to: Writer) -> None:
         to.text(self.transport, TRANSPORT_NAME_MAX)
-        to.raw(_PLACE.pack(self.worker, self.lane, self.priority))
+        to.raw(_PLACE.pack(self.group, self.lane, self.priority))
         to.data(self.address, ADDRESS_MAX)
 
     @classmethod
     def unpack(cls, source: Reader) -> Candidate:
         transport = source.text(TRANSPORT_NAME_MAX)
-        worker, lane, priority = source.numbers(_PLACE)
-        return cls(transport, priority, source.data(ADDRESS_MAX), worker, lane)
+        group, lane, priority = source.numbers(_PLACE)
+        return cls(transport, priority, source.data(ADDRESS_MAX), group, lane)
 
 
 class Offer(NamedTuple):

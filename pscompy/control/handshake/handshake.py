@@ -91,7 +91,8 @@ class Handshake:
         self._token = token
         self.identity = identity  # this side's identity; may change until it is sent
         self._channel = Channel(side is Side.DIALER, key, versions)
-        self._untried: set[int] = set()  # candidates of the offer that were not chosen yet
+        # the candidates of the offer that were not chosen yet, by index
+        self._untried: dict[int, frames.Candidate] = {}
         self._trial = self._new_trial(0)
         if side is Side.DIALER:
             self._channel.send_hello()
@@ -162,7 +163,7 @@ class Handshake:
         if not self.connector:
             raise LocalProtocolError("only the connector offers")
         self._step(LinkEvent.OFFER)
-        self._untried = set(range(len(offer.candidates)))
+        self._untried = dict(enumerate(offer.candidates))
         self._channel.send(offer)
 
     def answer(
@@ -293,11 +294,12 @@ class Handshake:
         if frame.attempt != self.attempt + 1:
             raise RemoteProtocolError(f"answer {frame.attempt} after {self.attempt}")
         chosen = {lane.candidate for lane in frame.lanes}
-        if len(chosen) < len(frame.lanes) or not chosen <= self._untried:
+        if len(chosen) < len(frame.lanes) or not chosen <= self._untried.keys():
             raise RemoteProtocolError(
                 "an answer chooses a candidate that was not offered, or was chosen before"
             )
-        self._untried -= chosen
+        if len({self._untried.pop(index).company for index in chosen}) > 1:
+            raise RemoteProtocolError("an answer chooses candidates that do not go together")
         self._step(LinkEvent.ANSWER if frame.lanes else LinkEvent.NO_ANSWER)
         self._trial = self._new_trial(frame.attempt)
         yield Answered(frame)

@@ -1,0 +1,110 @@
+"""The candidates that go together as lanes of one connection: rails of one transport, or of several
+(PSP_RAILS). Pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import NamedTuple
+
+from pscompy.control.handshake.frames import Candidate, Offer
+from pscompy.control.handshake.identity import Identity
+from pscompy.control.handshake.limits import LANES_MAX
+from pscompy.control.selection import Option, Rail, why_not
+
+RAILS = "PSP_RAILS"  # the variable, and in its place the candidates of several transports
+
+
+def joined(options: Iterable[Option], names: tuple[str, ...]) -> list[Option]:
+    """Return those of these transports whose rails go together (`names`: PSP_RAILS), the first one
+    in front; [] if it, or all others, are missing."""
+    by_name = {option.name: option for option in options}
+    found = [by_name[name] for name in names if name in by_name]
+    return found if len(found) > 1 and found[0].name == names[0] else []
+
+
+class Pick(NamedTuple):
+    """A candidate that the acceptor chooses: its number in the offer, and the rail here."""
+
+    number: int
+    rail: Rail
+
+
+class Chosen(NamedTuple):
+    """Candidates that become lanes of one connection, if there are any; `reason` says why those of
+    `name`, a transport or PSP_RAILS, do not, or not all of them."""
+
+    name: str
+    picks: list[Pick]
+    reason: str = ""
+
+
+def choices(
+    offer: Offer,
+    options: Iterable[Option],
+    here: Identity,
+    there: Identity,
+    names: tuple[str, ...] = (),
+) -> Iterator[Chosen]:
+    """Yield the acceptor's choices in the connector's order. Several candidates of a transport are
+    its rails; those that both sides have become lanes of one connection, and so do those of
+    several transports that PSP_RAILS (here: `names`) names on both sides."""
+    mine = {option.name: option for option in options}
+    numbered = enumerate(offer.candidates)
+    for (group, transport), rails in groupby(numbered, lambda it: it[1].company):
+        offered = dict(rails)
+        if group == 0:
+            yield _choice(transport, offered, mine.get(transport), here, there)
+        else:
+            yield _joint_choice(offered, mine, here, there, names)
+
+
+Offered = Mapping[int, Candidate]
+"""Candidates by their indices in the offer."""
+
+
+def _choice(
+    transport: str, offered: Offered, option: Option | None, here: Identity, there: Identity
+) -> Chosen:
+    """Choose among the candidates of one transport."""
+    if option is None:
+        return Chosen(transport, [], "no such transport")
+    if any(candidate.priority == 0 for candidate in offered.values()):
+        return Chosen(transport, [], "offered with priority 0")
+    if reason := why_not(option, here, there):
+        return Chosen(transport, [], reason)
+    by_rail = {candidate.lane: index for index, candidate in offered.items()}
+    rails = option.rails
+    picks = [Pick(index, Rail(option, it)) for it, index in by_rail.items() if it in rails]
+    return Chosen(transport, picks[:LANES_MAX], "" if picks else "has other rails")
+
+
+def _joint_choice(
+    offered: Offered,
+    mine: Mapping[str, Option],
+    here: Identity,
+    there: Identity,
+    names: tuple[str, ...],
+) -> Chosen:
+    """Choose among the candidates of several transports, of which each gets a lane at least; none
+    if the first transport cannot carry the connection, or no other one joins it."""
+    transports = dict.fromkeys(candidate.transport for candidate in offered.values())
+    found, missing = [], []
+    for name in transports:
+        those = {index: it for index, it in offered.items() if it.transport == name}
+        chosen = Chosen(name, [], "PSP_RAILS does not name it")
+        if name in names:
+            chosen = _choice(name, those, mine.get(name), here, there)
+        if chosen.picks:
+            found.append(chosen)
+        else:
+            missing.append(f"without {name}: {chosen.reason}")
+    reason = "; ".join(missing)
+    if len(found) < 2 or found[0].name != next(iter(transports)):
+        return Chosen(RAILS, [], reason)
+    picks: list[Pick] = []
+    for number, chosen in enumerate(found, 1):
+        later = len(found) - number
+        picks += chosen.picks[: LANES_MAX - later - len(picks)]
+    return Chosen(RAILS, picks, reason)
