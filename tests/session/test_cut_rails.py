@@ -30,6 +30,8 @@ TCP = {"PSP_TCP_RAILS": NETS}
 PORTALS = {"PSP_TCP": "0", "PSP_PORTALS": "1", "PSP_PORTALS_PROVIDER": "software"}
 # the ways in which pieces travel: as fragments, gets and puts
 FABRICS = {"tcp": TCP, "get": PORTALS, "put": {**PORTALS, "PSP_RNDV_SCHEME": "put"}}
+# portals on the first link, tcp on the second
+MIXED = {**PORTALS, "PSP_TCP": "1", "PSP_TCP_RAILS": "10.77.1.0/24", "PSP_RAILS": "portals+tcp"}
 
 
 def exchange(address, size, host):
@@ -146,9 +148,10 @@ class Exchange:
         listen: str | None = "10.77.0.1",
         **config: str,
     ) -> None:
-        env = {"PSP_SHM": "0", **FABRICS[fabric], **config}
+        env = {"PSP_SHM": "0", **{**FABRICS, "mixed": MIXED}[fabric], **config}
+        links = range(1 if fabric == "mixed" else RAILS)
         ends = [
-            {"PSP_PORTALS_INTERFACE": ",".join(f"10.77.{i}.{host}" for i in range(RAILS))}
+            {"PSP_PORTALS_INTERFACE": ",".join(f"10.77.{i}.{host}" for i in links)}
             for host in (1, 2)
         ]
         here, other = hosts.names
@@ -226,6 +229,25 @@ def test_messages_are_whole_although_a_rail_is_cut(
     assert run.end() == ["1", "1"]
 
 
+@pytest.mark.parametrize("cut", [take_down, drop_silently])
+@pytest.mark.parametrize(("rail", "size"), [(0, MANY), (0, SIZE), (1, SIZE)])
+def test_one_of_two_transports_is_cut(
+    cut: Callable[[Hosts, int], None], rail: int, size: int, hosts: Hosts
+) -> None:
+    """Short messages that went over portals go over tcp from then on."""
+    test_messages_are_whole_although_a_rail_is_cut("mixed", cut, rail, size, False, 0, hosts)
+
+
+def test_the_second_transport_does_not_reach_the_peer(hosts: Hosts) -> None:
+    """Then the first one carries the connection alone."""
+    take_down(hosts, 1)
+    run = Exchange(hosts, {}, "mixed", PSP_CANDIDATE_TIMEOUT="1")
+    for _ in range(3):
+        assert run.finish_one() == [0, 0]
+        run.go()
+    assert run.end() == ["0", "0"]
+
+
 @pytest.mark.parametrize("number", range(CUTS))
 @pytest.mark.parametrize(("cut", "mend"), [(take_down, bring_up), (drop_silently, restore)])
 @pytest.mark.parametrize("rail", range(RAILS))
@@ -252,6 +274,11 @@ def test_a_rail_that_comes_back_is_joined_again(
     run.go_on_until([2, 1])
     run.go()
     assert run.end() == ["2", "2"]
+
+
+@pytest.mark.parametrize("rail", range(RAILS))
+def test_a_transport_that_comes_back_is_joined_again(rail: int, hosts: Hosts) -> None:
+    test_a_rail_that_comes_back_is_joined_again("mixed", take_down, bring_up, rail, 0, hosts)
 
 
 @pytest.mark.parametrize("fabric", ["tcp", "get"])
