@@ -18,6 +18,7 @@ from pscompy.testing.base import Base, Link
 from pscompy.testing.process import BOUND, Far
 from pscompy.testing.remote_side import payload
 from tests.ib.devices import DEVICES, FEW_BUFFERS, ROOT, set_port
+from tests.session.cut import shut_rail
 
 LONG = 8 << 20
 PACKET = 4096  # largest packet, in bytes
@@ -158,3 +159,42 @@ class TestRails(Base):
         with self.joined(far, there={"IB_HCA": "rxe0"}) as link:
             assert link.c.explain().lanes == 1
             echo(far, link.c)
+
+
+class TestWithTcp(Base):
+    """Connections over a device and tcp together."""
+
+    transport = "ib"
+    config: ClassVar = {
+        **FEW_BUFFERS,
+        "IB_HCA": "rxe0",
+        "TCP": 1,
+        "TCP_RAILS": "127.0.0.2",
+        "RAILS": "ib+tcp",
+    }
+
+    @pytest.mark.parametrize("scheme", ["put", "get", "am"])
+    def test_fragments_go_over_both_and_puts_and_gets_over_ib(self, far: Far, scheme: str) -> None:
+        one_way = {"RNDV_SCHEME": scheme}
+        with self.joined(far, one_way, one_way) as link:
+            assert link.c.explain().as_dict()["rails"] == [["ib", 0], ["tcp", 0]]
+            echo(far, link.c)
+            both = (link.c.stats, far(remote_side.stats))
+            over_ib, over_tcp = (sum(it[f"lane{i}_bytes"] for it in both) for i in range(2))
+            assert over_ib + over_tcp == 2 * LONG
+            assert over_ib > 0
+            assert (over_tcp > 0) == (scheme == "am")
+
+    @pytest.mark.parametrize("scheme", ["get", "am"])
+    def test_tcp_is_lost(self, far: Far, scheme: str) -> None:
+        one_way = {"RNDV_SCHEME": scheme}
+        with self.joined(far, one_way, one_way) as link:
+            echo(far, link.c)
+            far.begin(remote_side.echo, 1)
+            sent = link.c.isend(payload(LONG))
+            shut_rail(None, "127.0.0.2")
+            sent.wait(timeout=BOUND)
+            assert link.c.recv(timeout=BOUND) == payload(LONG)
+            far.result()
+            echo_until(far, link.c, lambda: link.c.stats["rails_lost"] == 1)
+            echo_until(far, link.c, lambda: link.c.stats["rails_joined"] == 1)
