@@ -72,10 +72,12 @@ class Candidates:
 
     def trial_failed(self, event: TrialFailed) -> None:
         """The attempt failed on both sides: destroy its lanes and keep the reason."""
-        if self._lanes:
-            transports = {lane.option.name for lane in self._lanes}
-            name = RAILS if len(transports) > 1 else transports.pop()
-            self._reject(name, event.reason, here=event.here)
+        transports = {lane.option.name for lane in self._lanes}
+        if len(transports) > 1:
+            down = ", ".join(str(lane.rail) for lane in self._lanes if not lane.up)
+            self._reject(RAILS, f"{down or 'all'}: {event.reason}", here=event.here)
+        elif transports:
+            self._reject(transports.pop(), event.reason, here=event.here)
         self._drop()
 
     def _drop(self) -> None:

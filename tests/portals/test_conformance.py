@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pscompy.testing import conformance
+from pscompy.testing.close_cases import Ends
+from pscompy.testing.message_cases import Messages
 
 SOFTWARE = {"PORTALS": 1, "PORTALS_PROVIDER": "software"}
 
@@ -36,3 +38,10 @@ class TestPortalsWithSmallRings(conformance.Suite):
         "PORTALS_RECVQ_SIZE": 4,
         "PORTALS_EQ_SIZE": 64,
     }
+
+
+class TestPortalsWithTcp(Messages, Ends):
+    """Rails of both in each connection, which outlives either of them."""
+
+    transport = "portals"
+    config: ClassVar = {**SOFTWARE, "TCP": 1, "RAILS": "portals+tcp"}
