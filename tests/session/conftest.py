@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import pscompy
+from pscompy.testing.process import Far
 
 sys.path.insert(0, str(Path(__file__).parent))
 from puppets import ONLY, Connect, Link, Puppet, Start, attach, open_session_there, variables
@@ -110,3 +111,10 @@ def join(start: Start) -> Callable[[Link], Link]:
         return attach(link.session, link.sock, start(settings))
 
     return begin
+
+
+@pytest.fixture
+def far(key: str) -> Iterator[Far]:
+    far = Far()
+    yield far
+    far.close()

@@ -18,7 +18,10 @@ from typing import Any
 
 import pscompy
 from pscompy.control.handshake import handshake
+from pscompy.testing import remote_side
+from pscompy.testing.base import Joined
 from pscompy.testing.process import BOUND, Far
+from pscompy.testing.remote_side import payload
 from tests.waiting import asleep, expect_soon, state_of
 
 # Configurations that leave one transport enabled.
@@ -28,6 +31,8 @@ ONLY = {
     "portals": {"SHM": 0, "TCP": 0, "PORTALS": 1},
 }
 
+
+LONG = 8 << 20
 
 HELPERS = {"helpers", "archives", "forged", "pooled", "puppets", "actions"}
 
@@ -146,6 +151,10 @@ def echo(here: Any, n: int) -> None:
         here.c.send(here.c.recv())
 
 
+def stats(here: Any) -> dict[str, int]:
+    return dict(here.c.stats)
+
+
 def echo_objects(here: Any, n: int = 1) -> None:
     for _ in range(n):
         here.c.send_obj(here.c.recv_obj())
@@ -222,6 +231,27 @@ def quiet_port() -> int:
 
 def own_descriptors() -> int:
     return len(os.listdir("/proc/self/fd")) - 1  # listdir itself has one descriptor open
+
+
+def exchange(link: Link, count: int) -> None:
+    """Have so many long messages echoed, and compare them."""
+    link.peer.begin(echo, count)
+    for number in range(count):
+        data = payload(LONG, number)
+        link.c.send(data, timeout=BOUND)
+        assert link.c.recv(timeout=BOUND) == data
+    link.peer.result()
+
+
+def exchanged(link: Joined, far: Far, sizes: list[int]) -> None:
+    """Exchange messages of these sizes with the far side, and compare them."""
+    far.begin(remote_side.exchange, sizes)
+    sends = [link.c.isend(payload(n, i), tag=i) for i, n in enumerate(sizes)]
+    receives = [link.c.irecv(tag=i) for i in reversed(range(len(sizes)))]
+    came = pscompy.wait_all(receives, timeout=BOUND)[::-1]
+    pscompy.wait_all(sends, timeout=BOUND)
+    far.result()
+    assert came == [payload(n, i) for i, n in enumerate(sizes)]
 
 
 def check_echo(link: Link) -> None:

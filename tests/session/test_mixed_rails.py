@@ -10,31 +10,16 @@ import pytest
 from cut import lane_bytes, pause_before_joining, shut_rail
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from puppets import BOUND, Link, Start, attach, check_echo, echo
+from puppets import LONG, Link, Start, attach, check_echo, exchange, exchanged, stats
 
 import pscompy
-from pscompy.testing import faults, remote_side
+from pscompy.testing import faults
 from pscompy.testing.base import Joined
 from pscompy.testing.process import Far
-from pscompy.testing.remote_side import payload
 from tests.waiting import expect_soon
 
 BOTH = {"SHM": 0, "PORTALS": 1, "PORTALS_PROVIDER": "software"}
 MIXED = {**BOTH, "RAILS": "portals+tcp"}
-LONG = 8 << 20
-
-
-def exchange(link: Link, count: int) -> None:
-    link.peer.begin(echo, count)
-    for number in range(count):
-        data = payload(LONG, number)
-        link.c.send(data, timeout=BOUND)
-        assert link.c.recv(timeout=BOUND) == data
-    link.peer.result()
-
-
-def stats(here):
-    return here.c.stats
 
 
 def explained(here):
@@ -206,13 +191,6 @@ sizes = st.lists(st.one_of(st.integers(1, 2000), st.integers(1, 1 << 20)), min_s
 operations = st.integers(1, 60)
 
 
-@pytest.fixture
-def far(key: str) -> Iterator[Far]:
-    far = Far()
-    yield far
-    far.close()
-
-
 @pytest.mark.parametrize("rails", ["portals+tcp", "tcp+portals"])
 @settings(max_examples=15, deadline=None, suppress_health_check=[*HealthCheck])
 @given(
@@ -242,14 +220,3 @@ def test_messages_are_whole_whenever_rails_die(
         assert link.c.explain().lanes == 2
         exchanged(link, far, sizes)
         exchanged(link, far, sizes)
-
-
-def exchanged(link: Joined, far: Far, sizes: list[int]) -> None:
-    """Exchange messages of these sizes with the far side, and compare them."""
-    far.begin(remote_side.exchange, sizes)
-    sends = [link.c.isend(payload(n, i), tag=i) for i, n in enumerate(sizes)]
-    receives = [link.c.irecv(tag=i) for i in reversed(range(len(sizes)))]
-    came = pscompy.wait_all(receives, timeout=BOUND)[::-1]
-    pscompy.wait_all(sends, timeout=BOUND)
-    far.result()
-    assert came == [payload(n, i) for i, n in enumerate(sizes)]

@@ -8,17 +8,16 @@ import socket
 import struct
 import termios
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cut import is_stream, lane_bytes, pause_before_joining, shut_rail
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from puppets import BOUND, ONLY, Connect, Link, Start, attach, check_echo, echo
+from puppets import BOUND, LONG, ONLY, Connect, Link, Start, attach, check_echo, echo, exchanged
 
 import pscompy
-from pscompy.testing import faults, remote_side
+from pscompy.testing import faults
 from pscompy.testing.base import Joined
 from pscompy.testing.process import Far
 from pscompy.testing.remote_side import payload
@@ -32,7 +31,6 @@ FABRICS = {
     "get": PORTALS,
     "put": {**PORTALS, "RNDV_SCHEME": "put"},
 }
-LONG = 8 << 20
 MANY = 60  # short messages: more than one read takes, less than a socket holds
 
 
@@ -210,24 +208,6 @@ def test_a_rail_is_lost_amid_a_message(connect: Connect, milliseconds: int) -> N
 
 sizes = st.lists(st.one_of(st.integers(1, 2000), st.integers(1, 1 << 20)), min_size=1, max_size=20)
 deaths = st.tuples(st.integers(1, 3), st.integers(1, 40))  # path, number of the operation
-
-
-def exchanged(link: Joined, far: Far, sizes: list[int]) -> None:
-    """Exchange messages of these sizes with the far side, and compare them."""
-    far.begin(remote_side.exchange, sizes)
-    sends = [link.c.isend(payload(n, i), tag=i) for i, n in enumerate(sizes)]
-    receives = [link.c.irecv(tag=i) for i in reversed(range(len(sizes)))]
-    came = pscompy.wait_all(receives, timeout=BOUND)[::-1]
-    pscompy.wait_all(sends, timeout=BOUND)
-    far.result()
-    assert came == [payload(n, i) for i, n in enumerate(sizes)]
-
-
-@pytest.fixture
-def far(key: str) -> Iterator[Far]:
-    far = Far()
-    yield far
-    far.close()
 
 
 def faulty(folder: Path, far: Far, fabric: str, *sides: dict[str, int]) -> Joined:

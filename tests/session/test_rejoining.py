@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from cut import lane_bytes, pause_before_joining, shut_rail
-from puppets import BOUND, Connect, Link, at_stage, check_echo, die_at, echo
+from puppets import BOUND, LONG, Connect, Link, at_stage, check_echo, die_at, echo, exchange, stats
 
 import pscompy
 from pscompy.control.handshake.states import LinkState
@@ -14,21 +14,7 @@ from pscompy.testing.remote_side import payload
 from tests.waiting import expect_soon
 
 RAILS = "127.0.0.1,127.0.0.2,127.0.0.3"
-LONG = 8 << 20
 SOON = 0.05  # seconds until a rail is joined again
-
-
-def exchange(link: Link, count: int) -> None:
-    link.peer.begin(echo, count)
-    for number in range(count):
-        data = payload(LONG, number)
-        link.c.send(data, timeout=BOUND)
-        assert link.c.recv(timeout=BOUND) == data
-    link.peer.result()
-
-
-def stats(here):
-    return here.c.stats
 
 
 def joined(link: Link, times: int) -> bool:
