@@ -38,12 +38,12 @@ class BadFrame(PscomError):
 
 
 def session(settings: Mapping[str, object]) -> Session:
-    """A session for connections to gateways, which does not use gateways itself.
+    """A session for connections to gateways, which uses neither gateways nor PSP_RAILS itself.
 
     `settings` are its configuration variables, without the prefix PSP_. Raises `PscomError` if a
     variable is malformed.
     """
-    return Session(config={"GATEWAY": 0, "DEBUG_STATS": 0, **settings})
+    return Session(config={"GATEWAY": 0, "RAILS": "", "DEBUG_STATS": 0, **settings})
 
 
 def parse(data: bytes | bytearray, whose: object) -> Frame:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from pscompy.control import company, selection
-from pscompy.control.company import RAILS, Chosen, Pick
+from pscompy.control.company import Chosen, Pick
 from pscompy.control.event_loop import Timer
 from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import TrialFailed
@@ -25,7 +25,7 @@ from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.limits import LANES_MAX
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, Lane
 from pscompy.control.precon import Link
-from pscompy.control.selection import Option, Rail
+from pscompy.control.selection import RAILS, Option, Rail
 from pscompy.errors import PscomError
 
 TICKS = 8  # parts into which a candidate's time is divided

@@ -11,9 +11,7 @@ from typing import NamedTuple
 from pscompy.control.handshake.frames import Candidate, Offer
 from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.limits import LANES_MAX
-from pscompy.control.selection import Option, Rail, why_not
-
-RAILS = "PSP_RAILS"  # the variable, and in its place the candidates of several transports
+from pscompy.control.selection import RAILS, Option, Rail, why_not
 
 
 def joined(options: Iterable[Option], names: tuple[str, ...]) -> list[Option]:

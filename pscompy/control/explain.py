@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pscompy.config.parsers import INF
-from pscompy.control.company import RAILS
 from pscompy.control.selection import (
     CAP_EXPOSE,
     CAP_MAP,
+    RAILS,
     Cost,
     Estimates,
     Option,

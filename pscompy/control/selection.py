@@ -27,6 +27,8 @@ CAP_MAP = 0x1000
 CAP_MODULES = 0x2000
 CAP_EXPOSE = 0x4000
 
+RAILS = "PSP_RAILS"  # names transports whose rails go together; see company.py
+
 # Rendezvous schemes, as in control.h.
 SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
 

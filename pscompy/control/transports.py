@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from pscompy.config.config import Config, Setting, TransportWarning, warn
-from pscompy.control.company import RAILS
 from pscompy.control.handshake.limits import LANES_MAX
 from pscompy.control.lane import REASON_MAX, text
 from pscompy.control.selection import (
@@ -17,6 +16,7 @@ from pscompy.control.selection import (
     CAP_SELF,
     DECLARED,
     MEASURED,
+    RAILS,
     Estimates,
     Option,
 )
