@@ -198,3 +198,15 @@ class TestWithTcp(Base):
             far.result()
             echo_until(far, link.c, lambda: link.c.stats["rails_lost"] == 1)
             echo_until(far, link.c, lambda: link.c.stats["rails_joined"] == 1)
+
+    @pytest.mark.usefixtures("second_device")
+    def test_ib_is_lost(self, far: Far, ports: None) -> None:
+        """Then tcp carries the short messages, too."""
+        one_way = {"CANDIDATE_TIMEOUT": 2}
+        with self.joined(far, one_way, one_way) as link:
+            echo(far, link.c)
+            set_port(0, "down")
+            echo_until(far, link.c, lambda: link.c.stats["rails_lost"] == 1)
+            assert list(link.c.explain().as_dict()["lost"]) == [0]
+            set_port(0, "up")
+            echo_until(far, link.c, lambda: link.c.stats["rails_joined"] == 1)
