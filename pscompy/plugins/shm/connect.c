@@ -123,7 +123,8 @@ psc_status_t shm_ep_connect(psc_ep_t *super, const psc_connect_params_t *params)
     if (ep->role == PSC_ROLE_SELF)
         return ep->peer.ep == ep->id ? shm_ep_connect_self(ep)
                                      : PSC_ERR_INVALID;
-    if (!psc_proof_begin(&ep->proof, ep->role, params->token, ep->id,
+    if (shm_ep_identify(ep) != PSC_OK ||
+        !psc_proof_begin(&ep->proof, ep->role, params->token, ep->id,
                          ep->peer.ep))
         return PSC_ERR_TRANSPORT;
     shm_ep_enter(ep, SHM_EP_CONNECTING);

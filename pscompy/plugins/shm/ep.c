@@ -29,7 +29,7 @@ static psc_status_t shm_iface_add(shm_iface_t *iface, shm_ep_t *ep)
 shm_ep_t *shm_ep_find(shm_iface_t *iface, uint64_t id)
 {
     for (uint32_t i = 0; i < iface->n_eps; i++)
-        if (!iface->eps[i]->dead && iface->eps[i]->id == id)
+        if (!iface->eps[i]->dead && id != 0 && iface->eps[i]->id == id)
             return iface->eps[i];
     return NULL;
 }
@@ -61,15 +61,18 @@ psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
     ep->bit = ep->peer_bit = SHM_NO_BIT;
     ep->rank = SHM_NO_RANK;
     psc_list_init(&ep->shares);
-    status = shm_random(&ep->id, sizeof ep->id);
-    if (status == PSC_OK)
-        status = shm_iface_add(iface, ep);
+    status = shm_iface_add(iface, ep);
     if (status != PSC_OK) {
         free(ep);
         return status;
     }
     *ep_p = &ep->super;
     return PSC_OK;
+}
+
+psc_status_t shm_ep_identify(shm_ep_t *ep)
+{
+    return ep->id != 0 ? PSC_OK : shm_random(&ep->id, sizeof ep->id);
 }
 
 psc_status_t shm_ep_address(psc_ep_t *super, uint8_t *address, size_t *len_p)
@@ -79,11 +82,13 @@ psc_status_t shm_ep_address(psc_ep_t *super, uint8_t *address, size_t *len_p)
     shm_address_t own = {.magic = SHM_ADDRESS_MAGIC,
                          .uid = iface->uid,
                          .pid = (uint32_t)getpid(),
-                         .path_len = (uint32_t)strlen(iface->listener.path),
-                         .ep = ep->id};
+                         .path_len = (uint32_t)strlen(iface->listener.path)};
 
     if (*len_p < SHM_ADDRESS_HEAD + own.path_len)
         return PSC_ERR_INVALID;
+    if (shm_ep_identify(ep) != PSC_OK)
+        return PSC_ERR_TRANSPORT;
+    own.ep = ep->id;
     memcpy(own.boot, iface->boot, SHM_ID_SIZE);
     memcpy(own.process, iface->process, SHM_ID_SIZE);
     memcpy(own.path, iface->listener.path, own.path_len);

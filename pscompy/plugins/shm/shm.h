@@ -298,7 +298,7 @@ struct shm_ep {
     shm_help_t helps[SHM_SHARE_SLOTS];
     /* id of the peer's process; 0 if it is not visible in our name space */
     pid_t pid;
-    uint64_t id;
+    uint64_t id; /* 0 until shm_ep_identify() is called */
     psc_role_t role;
     shm_link_t *link;
     shm_address_t peer;
@@ -433,6 +433,9 @@ void shm_call_check(shm_ep_t *ep);
 
 /* Functions of ep.c. */
 psc_status_t shm_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p);
+/* Draws the endpoint's random id, if that was not done before. Endpoints that
+ * ep_call connects need none. */
+psc_status_t shm_ep_identify(shm_ep_t *ep);
 psc_status_t shm_ep_address(psc_ep_t *ep, uint8_t *address, size_t *len_p);
 void shm_ep_close(psc_ep_t *ep);
 psc_status_t shm_ep_stop(psc_ep_t *ep);
