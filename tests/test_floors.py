@@ -42,7 +42,7 @@ FLOORS = {
     "pscompy/plugins/shm": (
         *("transport", "calibrate", "settings", "listen", "connect", "sleep", "inbox", "trial"),
         *("ep", "offer", "receive", "map", "show", "place", "memory", "share", "cma", "send"),
-        *("state", "link", "active", "source", "board", "ring"),
+        *("state", "link", "active", "source", "node", "board", "ring"),
     ),
     "pscompy/plugins/tcp": (
         *("transport", "listen", "connect", "dial", "ep", "receive", "send", "pace", "rail"),

@@ -1,5 +1,6 @@
 /* Cases of shm alone: ranks of a job that call each other by their numbers. */
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,8 +22,8 @@ static psc_status_t call_arrives(psc_iface_t *iface, int rank)
                                                         : PSC_OK;
 }
 
-/* Two sides that have joined one job as ranks 0 and 1. */
-static void job_open(ct_pair_t *pair)
+/* Two sides that have joined one job as ranks a and b. */
+static void job_join(ct_pair_t *pair, int a, int b)
 {
     static psc_upcalls_t up;
     int fd;
@@ -34,11 +35,16 @@ static void job_open(ct_pair_t *pair)
     up = *pair->a->iface->up;
     up.rank_calls = call_arrives;
     pair->a->iface->up = pair->b->iface->up = &up;
-    ct_check(ct_ops->join(pair->a->iface, job_key, 0, &fd) == PSC_OK, "a");
-    ct_check(ct_ops->join(pair->b->iface, job_key, 1, &fd) == PSC_OK, "b");
+    ct_check(ct_ops->join(pair->a->iface, job_key, a, &fd) == PSC_OK, "a");
+    ct_check(ct_ops->join(pair->b->iface, job_key, b, &fd) == PSC_OK, "b");
     ct_check(fd >= 0, "no descriptor");
     pair->x.ep = pair->y.ep = NULL;
     answering = NULL;
+}
+
+static void job_open(ct_pair_t *pair)
+{
+    job_join(pair, 0, 1);
 }
 
 static void job_call(ct_end_t *end, ct_side_t *side, int rank)
@@ -162,7 +168,7 @@ static void stranger_child(const other_t *other, const shm_iface_t *iface)
     int pipe = shm_pipe_open();
     char byte = 0;
 
-    close(iface->inbox_fd);
+    close(iface->node_fd);
     dup2(pipe, iface->bell.fd);
     dup2(pipe, iface->knock.fd);
     ct_check(send(other->link, &byte, 1, 0) == 1, "link");
@@ -257,7 +263,7 @@ CASE(a_call_is_withdrawn, .two_sides = true)
     ct_pair_down(&pair);
 }
 
-/* The ring in an inbox serves one connection. */
+/* The rings of two ranks serve one connection. */
 CASE(a_second_call_fails, .two_sides = true)
 {
     ct_pair_t pair;
@@ -287,9 +293,98 @@ CASE(every_bit_is_set, .two_sides = true)
     for (unsigned i = 0; i < 2000; i++)
         ct_side_progress(pair.b);
     ct_check(atomic_load(&board->groups) == 0, "bits are left");
+    for (unsigned i = 1; i < SHM_NODE_BLOCKS; i++)
+        ct_check(side_iface(pair.b)->blocks[i] == NULL, "block %u", i);
     answering = &pair.y;
     job_call(&pair.x, pair.a, 1);
     job_talk(&pair);
+}
+
+/* Another process has taken the rank, and has not left. */
+CASE(a_rank_is_taken_once, .two_sides = true)
+{
+    ct_pair_t pair;
+    ct_side_t third;
+    int fd;
+
+    job_open(&pair);
+    ct_side_open(&third);
+    ct_check(ct_ops->join(third.iface, job_key, 1, &fd) == PSC_ERR_UNSUPPORTED,
+             "rank 1 was taken again");
+    ct_side_close(&third);
+    answering = &pair.y;
+    job_call(&pair.x, pair.a, 1);
+    job_talk(&pair);
+}
+
+CASE(a_rank_with_rings_of_another_size, .two_sides = true)
+{
+    ct_pair_t pair;
+    ct_side_t third;
+    shm_geometry_t *geometry;
+    int fd;
+
+    job_open(&pair);
+    ct_side_open(&third);
+    geometry = &side_iface(&third)->geometry;
+    geometry->slots *= 2;
+    ct_check(ct_ops->join(third.iface, job_key, 2, &fd) == PSC_ERR_UNSUPPORTED,
+             "longer rings");
+    geometry->slot_size /= 2;
+    ct_check(ct_ops->join(third.iface, job_key, 2, &fd) == PSC_ERR_UNSUPPORTED,
+             "shorter slots");
+    ct_side_close(&third);
+    ct_pair_down(&pair);
+}
+
+/* Ranks in the first and the last block of pairs, and between. */
+CASE(ranks_far_apart, .two_sides = true)
+{
+    static const int ranks[][2] = {{1, 2},       {3, 2},    {1000, 4},
+                                   {2047, 2048}, {0, 4095}, {4095, 4094}};
+
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) {
+        ct_pair_t pair;
+
+        job_join(&pair, ranks[i][0], ranks[i][1]);
+        answering = &pair.y;
+        job_call(&pair.x, pair.a, ranks[i][1]);
+        job_talk(&pair);
+    }
+}
+
+/* The first call to a rank of a block of pairs maps the block. */
+CASE(a_call_without_address_space, .two_sides = true)
+{
+    ct_pair_t pair;
+    struct rlimit was, none;
+    psc_status_t status;
+
+    job_open(&pair);
+    ct_end_create(&pair.x, pair.a);
+    ct_check(getrlimit(RLIMIT_AS, &was) == 0, "getrlimit");
+    none = (struct rlimit){1, was.rlim_max};
+    ct_check(setrlimit(RLIMIT_AS, &none) == 0, "setrlimit");
+    status = ct_ops->ep_call(pair.x.ep, 1);
+    ct_check(setrlimit(RLIMIT_AS, &was) == 0, "setrlimit");
+    ct_check(status == PSC_ERR_NO_MEMORY, "status %d", status);
+    answering = &pair.y;
+    ct_check(ct_ops->ep_call(pair.x.ep, 1) == PSC_INPROGRESS, "ep_call");
+    job_talk(&pair);
+}
+
+/* A rank that has closed is called no more, although its process runs. */
+CASE(a_call_of_a_rank_that_has_left, .two_sides = true)
+{
+    ct_pair_t pair;
+
+    job_open(&pair);
+    ct_ops->close(pair.b->iface);
+    ct_end_create(&pair.x, pair.a);
+    ct_check(ct_ops->ep_call(pair.x.ep, 1) == PSC_ERR_CONNECT, "rank 1");
+    ct_end_destroy(&pair.x, pair.b);
+    pair.x.ep = NULL;
+    ct_pair_down(&pair);
 }
 
 CASE(a_call_of_nobody, .two_sides = true)

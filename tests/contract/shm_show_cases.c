@@ -60,8 +60,8 @@ static void nap_begin(nap_t *nap)
              "more than one record");
     ct_check(ct_ops->arm(nap->pair.a->iface) == PSC_ERR_NO_RESOURCE,
              "the claimer sleeps beside bytes that it can copy");
-    nap->entry = &end_ep(&nap->pair.x)
-                      ->rx.ring.control->table.entries[nap->shown.recv.entry];
+    nap->entry =
+        &end_ep(&nap->pair.x)->rx.ring.table->entries[nap->shown.recv.entry];
     atomic_fetch_add(&nap->entry->cursor, LEN / SHM_CURSOR_PAGE + 1);
 }
 

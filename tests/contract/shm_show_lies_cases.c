@@ -33,7 +33,7 @@ static void taking_is_refused(uint64_t state, void (*spoil)(taking_t *taking))
 
     ct_pair_up(&pair);
     shown_expose(&pair, &shown, 2);
-    entry = &end_ep(&pair.x)->rx.ring.control->table.entries[shown.recv.entry];
+    entry = &end_ep(&pair.x)->rx.ring.table->entries[shown.recv.entry];
     taking = (taking_t){.entry = shown.recv.entry,
                         .generation = atomic_load(&entry->word) >> 8,
                         .bits = 2,
@@ -193,7 +193,7 @@ static void shown_play(dice_t *dice, bool forge)
         if (forge && dice_roll(dice) % 16 == 0)
             shown_forge(dice, &pair, from);
         else
-            shown_spoil(dice, &end_ep(&pair.x)->rx.ring.control->table);
+            shown_spoil(dice, end_ep(&pair.x)->rx.ring.table);
         ct_pair_progress(&pair);
         if (pair.x.failed || pair.y.failed)
             break;

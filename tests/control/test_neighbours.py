@@ -6,23 +6,25 @@ import fcntl
 import mmap
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from peers import Peer
 
-from pscompy import Closed, ConnectError, Connection, ConnectionState
+from pscompy import Closed, ConnectError, Connection, ConnectionState, Session
 from pscompy.control.datagrams import Datagrams
 from pscompy.control.handshake.identity import Identity
 from pscompy.control.manager import Control
 from pscompy.control.neighbours import Introduction
 from pscompy.control.peer import Record
 from pscompy.control.phases import Phase
+from tests.program import program
 from tests.waiting import expect_soon
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
@@ -61,13 +63,28 @@ class Neighbour(Peer):
         return self._control._neighbours._datagrams
 
 
+def new_job() -> str:
+    return f"{os.getpid()}-{os.urandom(4).hex()}"
+
+
 @contextmanager
-def node(*configs: Mapping[str, object]) -> Iterator[list[Neighbour]]:
-    """One rank for each configuration."""
-    job = f"{os.getpid()}-{os.urandom(4).hex()}"
-    ranks = [Neighbour(rank, len(configs), job, it) for rank, it in enumerate(configs)]
+def node(
+    *configs: Mapping[str, object],
+    job: str = "",
+    first: int = 0,
+    then: Callable[[], object] = lambda: None,
+    late: int = 1,
+) -> Iterator[list[Neighbour]]:
+    """One rank for each configuration, from `first` on. `then` is called before the `late` one
+    opens."""
+    job = job or new_job()
+    ranks: list[Neighbour] = []
+    for config in configs:
+        if len(ranks) == late:
+            then()
+        ranks.append(Neighbour(first + len(ranks), first + len(configs), job, config))
     for rank in ranks:
-        rank.others = ranks
+        rank.others = {it.rank: it for it in ranks}
     try:
         yield ranks
     finally:
@@ -87,26 +104,27 @@ def exchange(a: Neighbour, b: Neighbour) -> None:
         request.wait(60)
 
 
-def place(base: Path, rank: int) -> Path:
-    """The name by which the ranks of the only job below this folder find this rank's inbox."""
-    (found,) = base.glob(f"pscompy-*/inbox{rank}")
+def place(base: Path) -> Path:
+    """The name by which the ranks of the only job below this folder find the file they share."""
+    (found,) = base.glob("pscompy-*/node*")
     return found
 
 
-@contextmanager
-def copied(name: Path) -> Iterator[None]:
-    """Let this name lead to a copy of the inbox, which nobody reads."""
+def inbox(rank: int) -> int:
+    """The place of a rank's inbox in the file."""
+    return (1 + rank) * mmap.PAGESIZE
+
+
+def copy_node_file(name: Path) -> int:
+    """Let this name lead to an unused copy of the file. Returns a descriptor of the file."""
+    file = os.open(name, os.O_RDWR)
     copy = os.memfd_create("copy", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with name.open("rb") as inbox:
-        os.ftruncate(copy, name.stat().st_size)
-        os.write(copy, inbox.read(mmap.PAGESIZE))
+    os.ftruncate(copy, os.fstat(file).st_size)
+    os.write(copy, os.pread(file, mmap.PAGESIZE, 0))
     fcntl.fcntl(copy, fcntl.F_ADD_SEALS, SEALS)
     name.unlink()
     name.symlink_to(f"/proc/{os.getpid()}/fd/{copy}")
-    try:
-        yield
-    finally:
-        os.close(copy)
+    return file
 
 
 def linked(a: Neighbour, b: Neighbour) -> bool:
@@ -204,24 +222,65 @@ def test_a_lane_that_fails_is_replaced_over_a_link():
 
 def test_a_rank_that_does_not_answer_in_time_is_connected_over_a_link(folder):
     config = {"CANDIDATE_TIMEOUT": "0.2", "SHM_DIR": str(folder)}
-    with node(config, config) as ranks:
-        with copied(place(folder, 1)):
-            ranks[0].peers[1].send(b"hello", timeout=60)
-            assert bytes(ranks[1].peers[0].recv(timeout=60)) == b"hello"
+    files = []
+    with node(config, config, then=lambda: files.append(copy_node_file(place(folder)))) as ranks:
+        copy = os.open(place(folder), os.O_RDWR)
+        # an inbox of rank 1 that it does not read
+        os.pwrite(files[0], os.pread(copy, mmap.PAGESIZE, inbox(1)), inbox(1))
+        ranks[0].peers[1].send(b"hello", timeout=60)
+        assert bytes(ranks[1].peers[0].recv(timeout=60)) == b"hello"
         assert linked(*ranks)
+    for file in (*files, copy):
+        os.close(file)
 
 
-@pytest.mark.parametrize("instead", [None, "/dev/null"])
-def test_a_rank_whose_inbox_is_gone_is_connected_over_a_link(folder, instead):
+@pytest.mark.parametrize("instead", [None, "/dev/null", "/proc/1/fd/99999"])
+def test_ranks_that_share_no_file_are_connected_over_a_link(folder, instead):
+    """The second rank finds no file under the name, or one that no rank of the job has made, so it
+    makes one of its own."""
     config = {"SHM_DIR": str(folder)}
-    with node(config, config) as ranks:
-        for rank in (0, 1):
-            name = place(folder, rank)
-            name.unlink()
-            if instead is not None:
-                name.symlink_to(instead)
-        exchange(*ranks)
-        assert linked(*ranks)
+
+    def hide() -> None:
+        name = place(folder)
+        name.unlink()
+        if instead is not None:
+            name.symlink_to(instead)
+
+    with node(config, config, config, then=hide) as ranks:
+        exchange(ranks[0], ranks[1])
+        exchange(ranks[1], ranks[2])
+        assert linked(*ranks[:2])
+        assert not linked(*ranks[1:])
+
+
+def open_rank(job: str, folder: str) -> None:
+    """Be rank 0 until the input ends."""
+    with Session._of_job("0000", {"SHM_DIR": folder}, 0, job, lambda _: None) as session:
+        session.listen("127.0.0.1")
+        print("open", flush=True)
+        sys.stdin.read()
+
+
+@pytest.mark.parametrize("end", [subprocess.Popen.kill, subprocess.Popen.communicate])
+def test_ranks_need_the_one_that_made_their_file_no_more(folder, end):
+    """It is killed, or leaves, before two others connect. One that opens later than that makes
+    another file."""
+    job, config = new_job(), {"SHM_DIR": str(folder)}
+    command = [sys.executable, "-c", program(open_rank, job, str(folder))]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+
+    def leave() -> None:
+        end(maker)
+        maker.wait(60)
+
+    with subprocess.Popen(command, **pipes) as maker:
+        assert maker.stdout.readline() == b"open\n"
+        with node(config, config, config, job=job, first=1, then=leave, late=2) as ranks:
+            exchange(ranks[0], ranks[1])
+            exchange(ranks[1], ranks[2])
+            assert not linked(*ranks[:2])
+            assert linked(*ranks[1:])
+    assert not list(folder.glob("pscompy-*/node*"))
 
 
 @pytest.mark.parametrize("first", [{"SHM": 0}, {"SHM_CMA": "1"}], ids=["no call", "failed call"])
@@ -240,8 +299,8 @@ def test_who_spoils_a_board_connects_nothing(folder):
     """All ranks seem to call: the rank itself, the other one, and thousands that do not exist."""
     config = {"SHM_DIR": str(folder)}
     with node(config, config) as ranks:
-        with place(folder, 1).open("r+b") as inbox:
-            board = mmap.mmap(inbox.fileno(), mmap.PAGESIZE)
+        with place(folder).open("r+b") as file:
+            board = mmap.mmap(file.fileno(), mmap.PAGESIZE, offset=inbox(1))
             board[0:640] = b"\xff" * 640  # sizeof(shm_board_t)
             assert ranks[1].progress() >= 0
             exchange(*ranks)

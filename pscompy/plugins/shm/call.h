@@ -1,10 +1,9 @@
 /* The word in a ring by which two ranks agree on a connection.
  *
- * Each rank has an inbox, a memory file with one ring for each other rank
- * (inbox.h). To ask for a connection, a rank writes an offer into the control
- * page of its ring in the other rank's inbox. The other takes the offer, and
- * writes one of its own in the first rank's inbox. Each side is up once it has
- * taken the offer of the other:
+ * Each pair of ranks has two rings in the node file (inbox.h). To ask for a
+ * connection, a rank writes an offer into the ring that it writes. The other
+ * takes the offer, and writes one of its own into the other ring. Each side is
+ * up once it has taken the offer of the other:
  *
  *   NONE -> OFFERED -> TAKEN      by the other rank, which is up
  *                   -> REFUSED    by the other rank

@@ -32,9 +32,9 @@ static psc_status_t shm_ep_connect_self(shm_ep_t *ep)
 
     if (status != PSC_OK)
         return status;
-    status = shm_ring_map_own(&ep->tx.ring, &iface->geometry, fd, 0);
+    status = shm_ring_map_own(&ep->tx.ring, &iface->geometry, fd);
     if (status == PSC_OK)
-        status = shm_ring_map_own(&ep->rx.ring, &iface->geometry, fd, 0);
+        status = shm_ring_map_own(&ep->rx.ring, &iface->geometry, fd);
     close(fd);
     if (status != PSC_OK)
         return status;

@@ -128,7 +128,8 @@ static void shm_ep_free(shm_ep_t *ep)
 {
     shm_ring_unmap(&ep->tx.ring);
     shm_ring_unmap(&ep->rx.ring);
-    shm_board_unmap(ep->peer_board);
+    if (ep->rank < 0)
+        shm_board_unmap(ep->peer_board);
     if (ep->bell >= 0)
         close(ep->bell);
     psc_proof_wipe(&ep->proof);

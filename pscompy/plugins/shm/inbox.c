@@ -1,5 +1,5 @@
-/* How ranks of a job connect by inboxes (memory files with rings), without a
- * socket (inbox.h). */
+/* How ranks of a job on one node connect by the rings and inboxes in a memory
+ * file that they share, without a socket (inbox.h). */
 #include "inbox.h"
 
 #include <errno.h>
@@ -12,22 +12,8 @@
 #include <unistd.h>
 
 #include "memory.h"
-#include "pscompy/transport/kit/page.h"
 
 #define SHM_RANKS_SIZE (SHM_INBOX_RANKS * sizeof(shm_ep_t *))
-
-/* Offset of a rank's ring. Behind each ring the file has a hole, because the
- * owner maps all of the file, and the second mapping of the ring's lines takes
- * the addresses of the hole. */
-static size_t shm_inbox_at(const shm_geometry_t *geometry, int rank)
-{
-    return psc_page_size() + (size_t)rank * shm_ring_span(geometry);
-}
-
-static size_t shm_inbox_size(const shm_geometry_t *geometry)
-{
-    return shm_inbox_at(geometry, SHM_INBOX_RANKS);
-}
 
 static void shm_card_prove(const shm_card_t *card, const uint8_t *key,
                            uint8_t *proof)
@@ -65,12 +51,12 @@ static void shm_inbox_write_card(shm_iface_t *iface)
     card->bell_inode = shm_inode(iface->bell.fd);
     card->knock = iface->knock.fd;
     card->knock_inode = shm_inode(iface->knock.fd);
-    card->geometry = iface->geometry;
     card->cma = (uint8_t)iface->cma;
     card->expedited = iface->expedited;
     memcpy(card->process, iface->process, SHM_ID_SIZE);
     card->probe = (uintptr_t)card->process;
     shm_card_prove(card, iface->key, card->proof);
+    atomic_store(&iface->inbox->owned, SHM_OWNED_WITH_CARD);
 }
 
 /* Creates the table of endpoints by rank (iface->ranks), of which only used
@@ -83,41 +69,25 @@ static shm_ep_t **shm_ranks_create(void)
     return ranks == MAP_FAILED ? NULL : ranks;
 }
 
-/* Maps all of our inbox. Returns false if no address space is left. */
-static bool shm_inbox_map(shm_iface_t *iface, size_t size)
+/* Takes the inbox of our rank, which no process has taken before. */
+static bool shm_inbox_own(shm_iface_t *iface)
 {
-    void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED,
-                      iface->inbox_fd, 0);
+    shm_inbox_t *inbox = shm_node_inbox(iface, iface->rank);
+    uint32_t nobody = SHM_OWNED_BY_NOBODY;
 
-    if (base == MAP_FAILED)
+    if (!atomic_compare_exchange_strong(&inbox->owned, &nobody, SHM_OWNED))
         return false;
-    /* A forked child must neither keep the memory nor write to it, and a dump
-     * of the process needs no pages of unused rings. */
-    madvise(base, size, MADV_DONTFORK);
-    madvise(base, size, MADV_DONTDUMP);
-    iface->inbox = base;
+    iface->inbox = inbox;
     return true;
-}
-
-/* Uses the ring of a rank in our inbox. */
-static void shm_inbox_ring(const shm_iface_t *iface, int rank, shm_ring_t *ring)
-{
-    shm_ring_view(ring, &iface->geometry,
-                  (uint8_t *)iface->inbox +
-                      shm_inbox_at(&iface->geometry, rank));
 }
 
 psc_status_t shm_inbox_create(shm_iface_t *iface)
 {
-    size_t size = shm_inbox_size(&iface->geometry);
-
     iface->knock.ready = shm_knock_ready;
     iface->knock.fd = shm_pipe_open();
     iface->ranks = shm_ranks_create();
-    if (iface->rank >= (int)SHM_INBOX_RANKS || iface->knock.fd < 0 ||
-        iface->ranks == NULL ||
-        shm_file_create("pscompy-inbox", size, &iface->inbox_fd) != PSC_OK ||
-        !shm_inbox_map(iface, size))
+    if (iface->knock.fd < 0 || iface->ranks == NULL || !shm_node_open(iface) ||
+        !shm_inbox_own(iface))
         return PSC_ERR_NO_MEMORY;
     shm_inbox_write_card(iface);
     return shm_source_watch(iface->peers.fd, &iface->knock);
@@ -126,29 +96,18 @@ psc_status_t shm_inbox_create(shm_iface_t *iface)
 void shm_inbox_close(shm_iface_t *iface)
 {
     shm_source_close(&iface->knock);
-    if (iface->inbox != NULL)
-        munmap(iface->inbox, shm_inbox_size(&iface->geometry));
-    if (iface->inbox_fd >= 0)
-        close(iface->inbox_fd);
+    shm_node_close(iface);
     if (iface->ranks != NULL)
         munmap(iface->ranks, SHM_RANKS_SIZE);
     iface->inbox = NULL;
-    iface->inbox_fd = -1;
     iface->ranks = NULL;
 }
 
 /* ---- the inboxes of others ---- */
 
-bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name)
-{
-    return (size_t)snprintf(name, SHM_PATH_MAX, "%s/" SHM_INBOX "%d",
-                            iface->listener.job, rank) < SHM_PATH_MAX;
-}
-
 /* Another rank's inbox, while this process offers that rank a connection. */
 typedef struct shm_there {
-    int fd; /* our descriptor of the inbox */
-    shm_inbox_t *inbox; /* mapping of the inbox's first page */
+    shm_inbox_t *inbox;
     /* copy of inbox->card, the data by which others reach the rank */
     shm_card_t card;
 } shm_there_t;
@@ -173,24 +132,13 @@ static int shm_there_pipe(const shm_there_t *there, int number, uint64_t inode)
     return fd;
 }
 
-/* Opens the rank's inbox, whose name leads to a descriptor of its process, and
- * maps its first page. Returns false if there is none. */
-static bool shm_there_open(const shm_iface_t *iface, int rank,
+/* Finds the rank's inbox. Returns false if the rank has none. */
+static bool shm_there_find(const shm_iface_t *iface, int rank,
                            shm_there_t *there)
 {
-    char name[SHM_PATH_MAX];
-    shm_board_t *board;
-
-    shm_inbox_name(iface, rank, name);
-    there->fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (there->fd < 0)
+    there->inbox = shm_node_inbox(iface, rank);
+    if (atomic_load(&there->inbox->owned) != SHM_OWNED_WITH_CARD)
         return false;
-    if (shm_board_map(&board, there->fd, shm_inbox_size(&iface->geometry)) !=
-        PSC_OK) {
-        close(there->fd);
-        return false;
-    }
-    there->inbox = (shm_inbox_t *)(void *)board;
     memcpy(&there->card, &there->inbox->card, sizeof there->card);
     return true;
 }
@@ -208,9 +156,6 @@ static const char *shm_card_check(const shm_iface_t *iface, int rank,
         return "another version of pscompy, or another rank";
     if (!psc_siphash_equal(proof, card->proof))
         return "the rank does not hold the key of the job";
-    if (memcmp(&card->geometry, &iface->geometry, sizeof card->geometry) != 0)
-        return "the rank has rings of another size (PSP_SHM_BUFFER_SIZE, "
-               "PSP_SHM_RECVQ_SIZE)";
     return NULL;
 }
 
@@ -249,29 +194,21 @@ void shm_call_check(shm_ep_t *ep)
                     ep->rank);
 }
 
-/* Tells a rank that its offer was refused: sets our bit on the board of its
- * inbox, and wakes it. */
-static void shm_call_tell(shm_iface_t *iface, int rank)
+/* Refuses the offer of a rank for which this process has no endpoint: sets our
+ * bit on the board of the rank's inbox, and wakes it. A bit of our own board
+ * may be set for a rank that there is not. */
+static void shm_call_refuse(shm_iface_t *iface, int rank)
 {
+    shm_ring_t tx, rx;
     shm_there_t there;
+    uint32_t was;
 
-    if (!shm_there_open(iface, rank, &there))
+    if (rank == iface->rank || !shm_there_find(iface, rank, &there) ||
+        !shm_node_rings(iface, rank, &tx, &rx) ||
+        !shm_offer_step(&rx, SHM_CALL_REFUSED, &was))
         return;
     if (shm_card_check(iface, rank, &there) == NULL)
         shm_there_knock(iface, &there);
-    shm_board_unmap(&there.inbox->board);
-    close(there.fd);
-}
-
-/* Refuses the offer of a rank for which this process has no endpoint. */
-static void shm_call_refuse(shm_iface_t *iface, int rank)
-{
-    shm_ring_t ring;
-    uint32_t was;
-
-    shm_inbox_ring(iface, rank, &ring);
-    if (shm_offer_step(&ring, SHM_CALL_REFUSED, &was))
-        shm_call_tell(iface, rank);
 }
 
 /* ---- calling ---- */
@@ -294,18 +231,14 @@ static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
                : NULL;
 }
 
-/* Connects the endpoint to the memory of the rank: maps its ring, and opens the
- * rank's bell (the pipe that wakes it). Takes ownership of the mapping
- * there->inbox. Returns NULL, or the reason of a failure. */
-static const char *shm_call_map(shm_ep_t *ep, const shm_there_t *there)
+/* Connects the endpoint to the rank: finds their rings, and opens the rank's
+ * bell (the pipe that wakes it). Returns NULL, or the reason of a failure. */
+static const char *shm_call_prepare(shm_ep_t *ep, const shm_there_t *there)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
-    const shm_geometry_t *geometry = &iface->geometry;
     const shm_card_t *card = &there->card;
     const char *why = shm_card_check(iface, ep->rank, there);
 
-    ep->peer_board = &there->inbox->board;
-    shm_inbox_ring(iface, ep->rank, &ep->rx.ring);
     if (why != NULL)
         return why;
     ep->link = shm_link_create(iface, -1);
@@ -315,12 +248,10 @@ static const char *shm_call_map(shm_ep_t *ep, const shm_there_t *there)
     why = shm_call_watch(ep, there);
     if (why != NULL)
         return why;
-    if (shm_ring_map_own(&ep->tx.ring, geometry, there->fd,
-                         shm_inbox_at(geometry, iface->rank)) != PSC_OK)
-        return shm_link_why(errno);
     ep->link->guarded = true;
     ep->link->forced = card->cma == SHM_CMA_FORCE;
     ep->fenced = !(iface->expedited && card->expedited);
+    ep->peer_board = &there->inbox->board;
     ep->peer_bit = (uint32_t)iface->rank;
     memcpy(ep->peer.process, card->process, SHM_ID_SIZE);
     ep->link->verdict =
@@ -366,21 +297,22 @@ psc_status_t shm_ep_call(psc_ep_t *super, int rank)
         rank >= (int)SHM_INBOX_RANKS || rank == iface->rank ||
         iface->ranks[rank] != NULL)
         return PSC_ERR_INVALID;
-    if (!shm_there_open(iface, rank, &there))
+    if (!shm_there_find(iface, rank, &there))
         return PSC_ERR_CONNECT;
+    if (!shm_node_rings(iface, rank, &ep->tx.ring, &ep->rx.ring))
+        return PSC_ERR_NO_MEMORY;
     ep->rank = rank;
     ep->role = iface->rank < rank ? PSC_ROLE_CONNECTOR : PSC_ROLE_ACCEPTOR;
     ep->bit = (uint32_t)rank;
     iface->ranks[rank] = ep;
     shm_ep_enter(ep, SHM_EP_CONNECTING);
-    why = shm_call_map(ep, &there);
+    why = shm_call_prepare(ep, &there);
     if (why != NULL) {
         shm_ep_fail(ep, PSC_ERR_CONNECT, "shm: rank %d: %s", rank, why);
     } else {
         shm_link_enter(ep->link, SHM_STAGE_VERDICT);
         shm_call_offer(ep, &there);
     }
-    close(there.fd);
     return PSC_INPROGRESS;
 }
 

@@ -1,28 +1,30 @@
-/* Inboxes, by which the ranks of a job on one node connect without a socket.
+/* How the ranks of a job on one node connect without a socket.
  *
- * An inbox is a memory file of one rank. Its first page has a board (bits by
- * which other ranks ask for attention) and a card (data by which others reach
- * the rank). Behind this page stands a ring for each other rank, which that
- * rank alone writes. The ranks find an inbox by a name that follows from the
- * job's key and the rank (listen.c): a symbolic link to the descriptor in
- * /proc, so that nothing is left when the process is killed.
+ * They share one memory file, the node file (node.c), which each of them maps
+ * when it joins the job. It has a page for each rank, its inbox: a board (bits
+ * by which other ranks ask for attention) and a card (data by which others
+ * reach the rank). Behind these pages stands a place for the two rings of each
+ * pair of ranks. So a connection needs no file of its own, and no mapping. The
+ * ranks find the file by a name in a folder that follows from the job's key
+ * (listen.c): a symbolic link to a descriptor in /proc, so that nothing is left
+ * when the process that made the file is killed.
  *
- * A rank asks another one for a connection by an offer, a word in its ring in
- * the other's inbox (call.h). All ranks of the job may map all of an inbox, so
- * one of them can read and forge the messages of others. They have proved the
- * same key; docs/security.md has the threat. Other processes cannot open the
- * file, except those of the same user that may open the descriptors of this
- * one, as with any ring. */
+ * A rank asks another one for a connection by an offer, a word in the ring that
+ * it writes (call.h). All ranks of the job map the file, so one of them can
+ * read and forge the messages of others. They have proved the same key;
+ * docs/security.md has the threat. Other processes cannot open the file, except
+ * those of the same user that may open the descriptors of the process that made
+ * it, as with any ring. */
 #pragma once
 
 #include "call.h"
 
 #define SHM_INBOX_RANKS SHM_BOARD_BITS
 /* Path of another process's descriptor, by the process's id and the number of
- * the descriptor. An inbox's name is a symbolic link to such a path. */
+ * the descriptor. The node file's name is a symbolic link to such a path. */
 #define SHM_PLACE "/proc/%d/fd/%d"
 #define SHM_PLACE_SIZE 40u
-#define SHM_CARD_MAGIC 0x34786f62u /* "box4" */
+#define SHM_CARD_MAGIC 0x35786f62u /* "box5" */
 
 /* The data by which other ranks reach the rank that owns the inbox. It is
  * written once, by the owner. */
@@ -36,7 +38,6 @@ typedef struct shm_card {
     int32_t bell, knock;
     /* inode numbers of these pipes, by which others recognize them */
     uint64_t bell_inode, knock_inode;
-    shm_geometry_t geometry; /* size of each ring in the inbox */
     uint8_t cma; /* shm_cma_mode_t of the rank */
     uint8_t expedited; /* the process is registered for membarrier */
     uint8_t process[SHM_ID_SIZE];
@@ -45,18 +46,41 @@ typedef struct shm_card {
     uint8_t proof[PSC_SIPHASH_SIZE];
 } shm_card_t;
 
+/* How far a rank has taken its inbox. */
+typedef enum shm_owned {
+    SHM_OWNED_BY_NOBODY,
+    /* a process has taken it, and has not written its card yet, or has left */
+    SHM_OWNED,
+    SHM_OWNED_WITH_CARD
+} shm_owned_t;
+
 struct shm_inbox {
     /* Bit r: rank r asks for a connection, has answered such a request, or has
      * written a record into its ring. */
     shm_board_t board;
     /* 1 while the owner has been woken, and has not looked at the board yet */
     _Alignas(128) _Atomic uint32_t knocked;
+    _Atomic uint32_t owned; /* shm_owned_t */
     _Alignas(128) shm_card_t card;
 };
 
 _Static_assert(sizeof(struct shm_inbox) <= 4096, "one page");
 
-/* True if a rank has set a bit on the board of our inbox. */
+/* Functions of node.c. */
+/* Opens the job's node file, or makes it if this rank is the first, and maps
+ * the inboxes. Called while the job's folder is locked. Returns false if the
+ * file cannot be used. */
+bool shm_node_open(shm_iface_t *iface);
+void shm_node_close(shm_iface_t *iface);
+/* Called when this rank leaves the job: the others call it no more. Removes the
+ * name of the node file if this process made the file. */
+void shm_node_part(shm_iface_t *iface);
+shm_inbox_t *shm_node_inbox(const shm_iface_t *iface, int rank);
+/* Finds the two rings between this rank and another one: `tx`, which this one
+ * writes, and `rx`. Returns false if they cannot be mapped. */
+bool shm_node_rings(shm_iface_t *iface, int rank, shm_ring_t *tx,
+                    shm_ring_t *rx);
+
 /* From now on a rank that sets its bit knocks again. Look at the board
  * afterwards. */
 static inline void shm_inbox_listen(shm_iface_t *iface)
@@ -66,6 +90,7 @@ static inline void shm_inbox_listen(shm_iface_t *iface)
         atomic_exchange(&iface->inbox->knocked, 0);
 }
 
+/* True if a rank has set a bit on the board of our inbox. */
 static inline bool shm_inbox_pending(const shm_iface_t *iface)
 {
     return iface->inbox != NULL &&

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -54,13 +55,13 @@ static bool shm_listener_deserted(const struct sockaddr_un *address)
     return refused;
 }
 
-/* Returns true if the process that made this entry of a folder has ended. An
- * inbox's name leads into /proc, where a process that has ended has no
+/* Returns true if the process that made this entry of a folder has ended. The
+ * name of a node file leads into /proc, where a process that has ended has no
  * files. */
 static bool shm_entry_deserted(const char *name,
                                const struct sockaddr_un *address)
 {
-    if (strncmp(name, SHM_INBOX, strlen(SHM_INBOX)) == 0)
+    if (strncmp(name, SHM_NODE, strlen(SHM_NODE)) == 0)
         return access(address->sun_path, F_OK) != 0 && errno == ENOENT;
     return strncmp(name, SHM_LISTENER, strlen(SHM_LISTENER)) == 0 &&
            shm_listener_deserted(address);
@@ -295,27 +296,44 @@ psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
 
 /* ---- ranks of a job ---- */
 
-/* Gives our inbox (a memory file, inbox.h) its name, which follows from the
- * job's key and our rank. The last rank that leaves removes the job's folder,
- * perhaps between mkdir() and symlink() here; then both are tried again. */
-static bool shm_listener_link(const shm_iface_t *iface, const char *name)
+/* Makes the job's folder, unless there is one, and locks it. Returns a
+ * descriptor, which holds the lock, or -1. In a folder that cannot be locked,
+ * ranks that join at the same time may make a file each, and connect over
+ * links. */
+static int shm_listener_lock(const shm_iface_t *iface)
 {
-    const shm_listener_t *listener = &iface->listener;
-    char file[SHM_PLACE_SIZE];
+    const char *job = iface->listener.job;
+    int fd = -1;
 
-    snprintf(file, sizeof file, SHM_PLACE, (int)getpid(), iface->inbox_fd);
-    for (int tries = 0; tries < 100; tries++) {
-        if (mkdir(listener->job, 0700) != 0 && errno != EEXIST)
-            return false;
-        if (!shm_folder_private(listener->job, iface->uid) && errno != ENOENT)
-            return false;
-        unlink(name); /* the name left by a killed process with the same key */
-        if (symlink(file, name) == 0)
-            return true;
-        if (errno != ENOENT)
-            return false;
+    if (mkdir(job, 0700) == 0 || errno == EEXIST)
+        fd = open(job, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && !shm_folder_private(job, iface->uid)) {
+        close(fd);
+        fd = -1;
     }
-    return false;
+    if (fd >= 0)
+        flock(fd, LOCK_EX);
+    return fd;
+}
+
+/* Takes our inbox in the node file of the job (inbox.h). */
+static bool shm_listener_join(shm_iface_t *iface)
+{
+    int lock = shm_listener_lock(iface);
+    bool joined = lock >= 0 && shm_inbox_create(iface) == PSC_OK;
+
+    if (lock >= 0)
+        close(lock);
+    return joined;
+}
+
+static void shm_listener_part(shm_iface_t *iface)
+{
+    if (iface->listener.job[0] == '\0')
+        return;
+    shm_node_part(iface);
+    rmdir(iface->listener.job);
+    iface->listener.job[0] = '\0';
 }
 
 psc_status_t shm_join(psc_iface_t *super, const uint8_t *key, int rank,
@@ -324,7 +342,6 @@ psc_status_t shm_join(psc_iface_t *super, const uint8_t *key, int rank,
     shm_iface_t *iface = shm_iface(super);
     shm_listener_t *listener = &iface->listener;
     uint8_t hash[PSC_SIPHASH_SIZE];
-    char name[SHM_PATH_MAX];
     size_t base = strlen(listener->folder) - strlen(SHM_FOLDER "XXXXXX");
 
     iface->rank = rank;
@@ -335,26 +352,13 @@ psc_status_t shm_join(psc_iface_t *super, const uint8_t *key, int rank,
                          listener->folder,
                          (unsigned long long)psc_siphash_load(hash)) >=
             sizeof listener->job ||
-        !shm_inbox_name(iface, rank, name) ||
-        shm_inbox_create(iface) != PSC_OK || !shm_listener_link(iface, name)) {
+        !shm_listener_join(iface)) {
+        shm_listener_part(iface);
         shm_inbox_close(iface);
-        listener->job[0] = '\0';
         return PSC_ERR_UNSUPPORTED;
     }
     *fd_p = iface->peers.fd;
     return PSC_OK;
-}
-
-static void shm_listener_part(shm_iface_t *iface)
-{
-    char name[SHM_PATH_MAX];
-
-    if (iface->listener.job[0] == '\0')
-        return;
-    shm_inbox_name(iface, iface->rank, name);
-    unlink(name);
-    rmdir(iface->listener.job);
-    iface->listener.job[0] = '\0';
 }
 
 void shm_listener_close(shm_iface_t *iface)

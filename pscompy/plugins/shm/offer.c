@@ -47,7 +47,7 @@ psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer)
     if (answer != NULL)
         memcpy(packet.u.offer.answer, answer, PSC_PROOF_SIZE);
     ep->probing = packet.u.offer.cma;
-    status = shm_ring_map_own(&ep->tx.ring, &iface->geometry, fds[0], 0);
+    status = shm_ring_map_own(&ep->tx.ring, &iface->geometry, fds[0]);
     if (status == PSC_OK)
         status = shm_link_send(link, &packet, fds, SHM_MAX_FDS);
     close(fds[0]);

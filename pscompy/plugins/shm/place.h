@@ -62,12 +62,12 @@ static inline bool shm_entry_change(shm_entry_t *entry, uint64_t generation,
 
 static inline shm_table_t *shm_table_own(const shm_ep_t *ep)
 {
-    return &ep->tx.ring.control->table;
+    return ep->tx.ring.table;
 }
 
 static inline shm_table_t *shm_table_peer(const shm_ep_t *ep)
 {
-    return &ep->rx.ring.control->table;
+    return ep->rx.ring.table;
 }
 
 /* Returns the initial value of `cursor` in an entry of this generation. */

@@ -61,21 +61,19 @@ psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p)
     return shm_file_create("pscompy-ring", shm_ring_file_size(geometry), fd_p);
 }
 
-/* The control page, the lines, and as many addresses for shm_ring_mirror. */
 size_t shm_ring_span(const shm_geometry_t *geometry)
 {
-    return psc_page_size() + 2 * shm_geometry_bytes(geometry);
+    return 2 * shm_geometry_bytes(geometry);
 }
 
 void shm_ring_view(shm_ring_t *ring, const shm_geometry_t *geometry,
-                   uint8_t *base)
+                   shm_control_t *control, shm_table_t *table, uint8_t *lines)
 {
-    size_t page = psc_page_size(), bytes = shm_geometry_bytes(geometry);
-
     *ring = (shm_ring_t){
-        .control = (shm_control_t *)(void *)base,
-        .lines = base + page,
-        .n_lines = (uint32_t)(bytes / SHM_LINE),
+        .control = control,
+        .table = table,
+        .lines = lines,
+        .n_lines = (uint32_t)(shm_geometry_bytes(geometry) / SHM_LINE),
         .slot_size = geometry->slot_size,
     };
 }
@@ -93,17 +91,18 @@ bool shm_ring_mirror(shm_ring_t *ring)
 }
 
 psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
-                              int fd, size_t offset)
+                              int fd)
 {
-    size_t span = shm_ring_span(geometry);
-    void *base =
-        mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
+    size_t page = psc_page_size(), span = page + shm_ring_span(geometry);
+    uint8_t *base = mmap(NULL, span, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
     if (base == MAP_FAILED)
         return PSC_ERR_NO_MEMORY;
     /* A forked child must neither keep the peer's memory nor write to it. */
     madvise(base, span, MADV_DONTFORK);
-    shm_ring_view(ring, geometry, base);
+    shm_ring_view(ring, geometry, (shm_control_t *)(void *)base,
+                  (shm_table_t *)(void *)(base + sizeof(shm_control_t)),
+                  base + page);
     ring->mapped = span;
     return PSC_OK;
 }
@@ -113,7 +112,7 @@ psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,
 {
     if (!shm_file_verify(fd, shm_ring_file_size(geometry)))
         return PSC_ERR_PROTOCOL;
-    return shm_ring_map_own(ring, geometry, fd, 0);
+    return shm_ring_map_own(ring, geometry, fd);
 }
 
 void shm_ring_unmap(shm_ring_t *ring)

@@ -23,7 +23,7 @@
  *
  * Each ring has a file of its own, because whoever can map a file can write all
  * of it, and could read and forge the messages of others. Ranks of one job
- * trust each other that far: the rings to one of them share a file (inbox.h).
+ * trust each other that far: all rings of a node share a file (inbox.h).
  *
  * The code here does not trust the other side: each value that the other side
  * can write is read once into a local variable and checked. It uses neither
@@ -137,8 +137,8 @@ typedef struct shm_letter {
     char text[SHM_LETTER_SIZE];
 } shm_letter_t;
 
-/* The first page of a ring. Each field has one usual writer and two cache lines
- * to itself, because processors fetch lines in pairs. */
+/* The words of a ring beside its lines. Each field has one usual writer and two
+ * cache lines to itself, because processors fetch lines in pairs. */
 typedef struct shm_control {
     /* Written by the consumer: lines freed so far, updated once per
      * SHM_BATCH_LINES. */
@@ -154,14 +154,12 @@ typedef struct shm_control {
     /* Written by the producer: seal of the consumer's registration into which a
      * put is being written at this moment, or 0 (memory.c). */
     _Alignas(128) _Atomic uint64_t writing;
-    /* The producer's offer of a connection, in an inbox only (call.h). */
+    /* The producer's offer of a connection, between ranks of a job only
+     * (call.h). */
     _Alignas(128) _Atomic uint32_t offer;
-    /* receives that the producer exposes, for the consumer to copy messages
-     * into */
-    shm_table_t table;
 } shm_control_t;
 
-_Static_assert(sizeof(shm_control_t) <= 4096, "one page");
+_Static_assert(sizeof(shm_control_t) + sizeof(shm_table_t) <= 4096, "one page");
 
 typedef struct shm_geometry {
     uint32_t slot_size; /* bytes, a multiple of SHM_LINE */
@@ -178,6 +176,9 @@ typedef struct shm_ring {
     /* bytes of address space from `control` on, which shm_ring_unmap frees; 0
      * if the ring is part of a longer mapping */
     size_t mapped;
+    /* receives that the producer exposes, for the consumer to copy messages
+     * into */
+    shm_table_t *table;
 } shm_ring_t;
 
 typedef struct shm_producer {
@@ -215,18 +216,19 @@ bool shm_file_verify(int fd, size_t bytes);
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);
 /* Bytes of a ring with its control page, in a file of its own. */
 size_t shm_ring_file_size(const shm_geometry_t *geometry);
-/* Bytes of address space of a ring. */
+/* Bytes of the lines, and of as many addresses behind them for
+ * shm_ring_mirror. */
 size_t shm_ring_span(const shm_geometry_t *geometry);
-/* Uses the ring that is mapped at `base`, with shm_ring_span() bytes. */
+/* Uses the ring that is mapped at these addresses; `lines` has shm_ring_span()
+ * bytes. */
 void shm_ring_view(shm_ring_t *ring, const shm_geometry_t *geometry,
-                   uint8_t *base);
+                   shm_control_t *control, shm_table_t *table, uint8_t *lines);
 /* Maps the lines a second time behind themselves, if that was not done before.
  * Returns false if no memory is left. */
 bool shm_ring_mirror(shm_ring_t *ring);
-/* Maps the ring that stands at this offset of a file; the file is known to be
- * long enough. */
+/* Maps a ring whose file is known to be long enough. */
 psc_status_t shm_ring_map_own(shm_ring_t *ring, const shm_geometry_t *geometry,
-                              int fd, size_t offset);
+                              int fd);
 /* Maps a ring. The size and the seals are verified first, so that no access can
  * fault later. Returns PSC_ERR_PROTOCOL if `fd` is not such a ring. */
 psc_status_t shm_ring_map(shm_ring_t *ring, const shm_geometry_t *geometry,

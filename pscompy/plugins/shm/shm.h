@@ -28,6 +28,7 @@
  *   link.c       one Unix socket to one peer, and the packets on it
  *   active.c     the endpoints whose rings every pass of progress reads
  *   source.c     the descriptors that wake this process
+ *   node.c       the memory file that the ranks of a job on one node share
  *   board.[ch]   the bits by which peers show which ring has a record
  *   ring.[ch]    the ring itself */
 #pragma once
@@ -43,7 +44,11 @@
 #include "wire.h"
 
 #define SHM_LISTENER "listener" /* prefix of a socket's name in its folder */
-#define SHM_INBOX "inbox" /* prefix of an inbox's name in the job's folder */
+/* prefix of the name of a node file (node.c) in a job's folder */
+#define SHM_NODE "node"
+/* number of the blocks into which the pairs of ranks in a node file are
+ * divided */
+#define SHM_NODE_BLOCKS 12u
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
 /* Most bytes of one put, because a put holds the worker's lock while it
  * copies. */
@@ -93,8 +98,8 @@ typedef struct shm_listener {
     char folder[SHM_PATH_MAX - 32];
     char path[SHM_PATH_MAX];
     bool paused; /* The listener is not watched, because accept() fails. */
-    /* the folder in which the ranks of a job find each other's inboxes (memory
-     * files, inbox.h); empty before a job is joined */
+    /* the folder in which the ranks of a job find the memory file that they
+     * share (node.c); empty before a job is joined */
     char job[SHM_PATH_MAX - 32];
 } shm_listener_t;
 
@@ -178,8 +183,14 @@ struct shm_iface {
     int rank; /* our rank in the joined job, or SHM_NO_RANK */
     /* key of the joined job, by which its ranks trust each other */
     uint8_t key[PSC_TOKEN_SIZE];
-    shm_inbox_t *inbox; /* NULL before a job is joined */
-    int inbox_fd;
+    /* the memory file that the ranks of the job on this node share (node.c);
+     * -1 before a job is joined */
+    int node_fd;
+    bool node_made; /* this process has made that file */
+    uint8_t *node; /* mapping of its inboxes */
+    /* mappings of its blocks of pairs, NULL until one of its rings is used */
+    uint8_t *blocks[SHM_NODE_BLOCKS];
+    shm_inbox_t *inbox; /* our own; NULL before a job is joined */
     /* pipe to which a rank of the job writes when it asks for a connection */
     shm_source_t knock;
     shm_ep_t **ranks; /* the endpoint of each rank of the job, or NULL */
@@ -418,11 +429,10 @@ void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
 void shm_trial_hangup(shm_link_t *link);
 
 /* Functions of inbox.c. */
+/* Takes the inbox of our rank in the job's node file. Called while the job's
+ * folder is locked. */
 psc_status_t shm_inbox_create(shm_iface_t *iface);
 void shm_inbox_close(shm_iface_t *iface);
-/* Writes the path of a rank's inbox (memory file, inbox.h) into `name`, which
- * has SHM_PATH_MAX bytes. Returns false if the path is too long. */
-bool shm_inbox_name(const shm_iface_t *iface, int rank, char *name);
 /* Handles the bits on the board of our inbox (inbox.h). A rank sets its bit if
  * it asks for a connection, has answered, or has published a record. */
 void shm_inbox_collect(shm_iface_t *iface);

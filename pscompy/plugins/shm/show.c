@@ -1,5 +1,5 @@
 /* Exposed receives: the peer sees them, and may take one to copy a message into
- * it directly. Their table stands in the first page of the ring that their
+ * it directly. Their table belongs to the ring that their
  * owner writes; by a record in its own ring the peer reports that it has taken
  * one. place.c copies into receives that were taken.
  *

@@ -111,7 +111,7 @@ static psc_status_t shm_open(const psc_open_params_t *params,
     iface->link_ready = shm_link_ready;
     iface->process_ready = shm_process_ready;
     iface->epoll = iface->bell.fd = iface->timer.fd = iface->board_fd = -1;
-    iface->peers.fd = iface->knock.fd = iface->inbox_fd = -1;
+    iface->peers.fd = iface->knock.fd = iface->node_fd = -1;
     iface->listener.source.fd = -1;
     iface->rank = SHM_NO_RANK;
     psc_list_init(&iface->links);

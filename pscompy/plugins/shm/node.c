@@ -1,0 +1,238 @@
+/* The node file, which the ranks of a job on one node share (inbox.h).
+ *
+ *   head             proves that a rank of the job made the file
+ *   4,096 inboxes    one page for each rank
+ *   pairs (a, b)     the rings between the ranks a < b, ordered by b, then by a
+ *
+ * The file has room for all pairs of 4,096 ranks, but only pages that are used
+ * take memory. A rank maps the pairs in blocks, as it first uses one of them:
+ * block k has the pairs in which b has k + 1 binary digits. So the address
+ * space that it takes follows from the number of ranks, which need not be
+ * known. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "inbox.h"
+#include "pscompy/transport/kit/page.h"
+
+#define SHM_HEAD_MAGIC 0x31646f6eu /* "nod1" */
+
+/* The beginning of the file. */
+typedef struct shm_head {
+    uint32_t magic;
+    shm_geometry_t geometry; /* size of each ring in the file */
+    uint32_t reserved;
+    /* hash of the fields above, keyed with the job's key */
+    uint8_t proof[PSC_SIPHASH_SIZE];
+} shm_head_t;
+
+_Static_assert(2 * sizeof(shm_control_t) <= 4096, "one page for a pair");
+
+/* ---- where things stand ---- */
+
+/* Bytes of a pair: a page with the control words of both rings, a page each for
+ * the receives that they expose, their lines. */
+static size_t shm_pair_span(const shm_iface_t *iface)
+{
+    return 3 * psc_page_size() + 2 * shm_ring_span(&iface->geometry);
+}
+
+/* Offset in the file of the pair (0, high). */
+static size_t shm_pairs_at(const shm_iface_t *iface, size_t high)
+{
+    return (1 + SHM_INBOX_RANKS) * psc_page_size() +
+           high * (high - 1) / 2 * shm_pair_span(iface);
+}
+
+static size_t shm_node_size(const shm_iface_t *iface)
+{
+    return shm_pairs_at(iface, SHM_INBOX_RANKS);
+}
+
+/* Offset in the file of a block of pairs. */
+static size_t shm_block_at(const shm_iface_t *iface, unsigned block)
+{
+    return shm_pairs_at(iface, (size_t)1 << block);
+}
+
+static size_t shm_block_size(const shm_iface_t *iface, unsigned block)
+{
+    return shm_block_at(iface, block + 1) - shm_block_at(iface, block);
+}
+
+/* ---- mapping ---- */
+
+/* Returns NULL if no address space is left. */
+static uint8_t *shm_node_map(const shm_iface_t *iface, size_t at, size_t bytes)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                      iface->node_fd, (off_t)at);
+
+    if (base == MAP_FAILED)
+        return NULL;
+    /* A forked child must neither keep the memory nor write to it, and a dump
+     * of the process needs no pages of unused rings. */
+    madvise(base, bytes, MADV_DONTFORK);
+    madvise(base, bytes, MADV_DONTDUMP);
+    return base;
+}
+
+shm_inbox_t *shm_node_inbox(const shm_iface_t *iface, int rank)
+{
+    return (shm_inbox_t *)(void *)(iface->node +
+                                   (1 + (size_t)rank) * psc_page_size());
+}
+
+/* Returns NULL if no address space is left. */
+static uint8_t *shm_node_pair(shm_iface_t *iface, size_t low, size_t high)
+{
+    unsigned block = 31u - (unsigned)__builtin_clz((unsigned)high);
+    size_t at = shm_block_at(iface, block);
+
+    if (iface->blocks[block] == NULL)
+        iface->blocks[block] =
+            shm_node_map(iface, at, shm_block_size(iface, block));
+    if (iface->blocks[block] == NULL)
+        return NULL;
+    return iface->blocks[block] + (shm_pairs_at(iface, high) - at) +
+           low * shm_pair_span(iface);
+}
+
+/* Uses a ring of the pair that is mapped at `base`. `upward`: the one that the
+ * lower rank writes. */
+static void shm_pair_ring(const shm_iface_t *iface, uint8_t *base, bool upward,
+                          shm_ring_t *ring)
+{
+    size_t number = upward ? 0 : 1, page = psc_page_size();
+
+    shm_ring_view(ring, &iface->geometry,
+                  (shm_control_t *)(void *)base + number,
+                  (shm_table_t *)(void *)(base + (1 + number) * page),
+                  base + 3 * page + number * shm_ring_span(&iface->geometry));
+}
+
+bool shm_node_rings(shm_iface_t *iface, int rank, shm_ring_t *tx,
+                    shm_ring_t *rx)
+{
+    bool upward = iface->rank < rank;
+    uint8_t *base = shm_node_pair(iface, (size_t)(upward ? iface->rank : rank),
+                                  (size_t)(upward ? rank : iface->rank));
+
+    if (base == NULL)
+        return false;
+    shm_pair_ring(iface, base, upward, tx);
+    shm_pair_ring(iface, base, !upward, rx);
+    return true;
+}
+
+/* ---- finding and making the file ---- */
+
+static void shm_head_prove(const shm_head_t *head, const uint8_t *key,
+                           uint8_t *proof)
+{
+    psc_siphash(key, head, offsetof(shm_head_t, proof), proof);
+}
+
+/* Writes the path of the file's name. Processes in another name space of
+ * process ids need another file, because the name leads into /proc. */
+static bool shm_node_name(const shm_iface_t *iface, char *name)
+{
+    struct stat space = {0};
+
+    stat("/proc/self/ns/pid", &space);
+    return (size_t)snprintf(name, SHM_PATH_MAX, "%s/" SHM_NODE "%llu",
+                            iface->listener.job,
+                            (unsigned long long)space.st_ino) < SHM_PATH_MAX;
+}
+
+/* Returns a descriptor of the file, or -1 if no rank of the job that still runs
+ * has made one. */
+static int shm_node_find(const shm_iface_t *iface, const char *name)
+{
+    uint8_t proof[PSC_SIPHASH_SIZE];
+    shm_head_t head;
+    int fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+    if (fd < 0)
+        return -1;
+    if (pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
+        head.magic == SHM_HEAD_MAGIC) {
+        shm_head_prove(&head, iface->key, proof);
+        if (psc_siphash_equal(proof, head.proof))
+            return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+/* Makes the file and gives it its name, in place of one that a killed process
+ * has left. Returns a descriptor, or -1 with errno. */
+static int shm_node_make(shm_iface_t *iface, const char *name)
+{
+    shm_head_t head = {.magic = SHM_HEAD_MAGIC, .geometry = iface->geometry};
+    char file[SHM_PLACE_SIZE];
+    int fd;
+
+    shm_head_prove(&head, iface->key, head.proof);
+    if (shm_file_create("pscompy-node", shm_node_size(iface), &fd) != PSC_OK)
+        return -1;
+    snprintf(file, sizeof file, SHM_PLACE, (int)getpid(), fd);
+    unlink(name);
+    if (pwrite(fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
+        symlink(file, name) == 0) {
+        iface->node_made = true;
+        return fd;
+    }
+    close(fd);
+    return -1;
+}
+
+bool shm_node_open(shm_iface_t *iface)
+{
+    char name[SHM_PATH_MAX];
+    shm_head_t *head;
+
+    if (iface->rank >= (int)SHM_INBOX_RANKS || !shm_node_name(iface, name))
+        return false;
+    iface->node_fd = shm_node_find(iface, name);
+    if (iface->node_fd < 0)
+        iface->node_fd = shm_node_make(iface, name);
+    if (iface->node_fd < 0 ||
+        !shm_file_verify(iface->node_fd, shm_node_size(iface)))
+        return false;
+    iface->node = shm_node_map(iface, 0, shm_pairs_at(iface, 1));
+    head = (shm_head_t *)(void *)iface->node;
+    return head != NULL && memcmp(&head->geometry, &iface->geometry,
+                                  sizeof head->geometry) == 0;
+}
+
+void shm_node_part(shm_iface_t *iface)
+{
+    char name[SHM_PATH_MAX];
+
+    if (iface->inbox != NULL)
+        atomic_store(&iface->inbox->owned, SHM_OWNED);
+    if (iface->node_made && shm_node_name(iface, name))
+        unlink(name);
+    iface->node_made = false;
+}
+
+void shm_node_close(shm_iface_t *iface)
+{
+    for (unsigned i = 0; i < SHM_NODE_BLOCKS; i++) {
+        if (iface->blocks[i] != NULL)
+            munmap(iface->blocks[i], shm_block_size(iface, i));
+        iface->blocks[i] = NULL;
+    }
+    if (iface->node != NULL)
+        munmap(iface->node, shm_pairs_at(iface, 1));
+    if (iface->node_fd >= 0)
+        close(iface->node_fd);
+    iface->node = NULL;
+    iface->node_fd = -1;
+}
