@@ -9,10 +9,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "memory.h"
 
+#ifndef SYS_pidfd_getfd /* older headers */
+#define SYS_pidfd_getfd 438
+#endif
 #define SHM_RANKS_SIZE (SHM_INBOX_RANKS * sizeof(shm_ep_t *))
 
 static void shm_card_prove(const shm_card_t *card, const uint8_t *key,
@@ -113,16 +117,22 @@ typedef struct shm_there {
 } shm_there_t;
 
 /* Opens a pipe of the rank's process for reading and writing: without a reader,
- * a write to it would raise SIGPIPE. Returns -1 with errno, which is ESRCH if
- * the process has ended, and another one has its id. */
-static int shm_there_pipe(const shm_there_t *there, int number, uint64_t inode)
+ * a write to it would raise SIGPIPE. `process` is a pidfd of that process, or
+ * -1: duplicating the descriptor costs a fraction of opening it in /proc, but
+ * needs the same permission as cross-memory attach. Returns -1 with errno,
+ * which is ESRCH if the process has ended, and another one has its id. */
+static int shm_there_pipe(const shm_there_t *there, int process, int number,
+                          uint64_t inode)
 {
     char name[SHM_PLACE_SIZE];
     struct stat status;
-    int fd;
+    int fd =
+        process < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, number, 0);
 
-    snprintf(name, sizeof name, SHM_PLACE, there->card.pid, number);
-    fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        snprintf(name, sizeof name, SHM_PLACE, there->card.pid, number);
+        fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    }
     if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode) ||
                     status.st_ino != inode)) {
         close(fd);
@@ -161,15 +171,17 @@ static const char *shm_card_check(const shm_iface_t *iface, int rank,
 
 /* Sets our bit on the board of the rank's inbox, and wakes the thread of the
  * rank that looks at the board, unless another rank has woken it since it has
- * looked. */
-static void shm_there_knock(const shm_iface_t *iface, const shm_there_t *there)
+ * looked. `process`: see shm_there_pipe(). */
+static void shm_there_knock(const shm_iface_t *iface, const shm_there_t *there,
+                            int process)
 {
     int knock;
 
     shm_board_set(&there->inbox->board, (uint32_t)iface->rank);
     if (atomic_exchange(&there->inbox->knocked, 1) != 0)
         return;
-    knock = shm_there_pipe(there, there->card.knock, there->card.knock_inode);
+    knock = shm_there_pipe(there, process, there->card.knock,
+                           there->card.knock_inode);
     if (knock < 0) {
         atomic_store(&there->inbox->knocked, 0);
         return;
@@ -208,7 +220,7 @@ static void shm_call_refuse(shm_iface_t *iface, int rank)
         !shm_offer_step(&rx, SHM_CALL_REFUSED, &was))
         return;
     if (shm_card_check(iface, rank, &there) == NULL)
-        shm_there_knock(iface, &there);
+        shm_there_knock(iface, &there, -1);
 }
 
 /* ---- calling ---- */
@@ -222,7 +234,8 @@ static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
 
     ep->link->pid = ep->pid = card->pid;
     shm_link_guard(ep->link);
-    ep->bell = shm_there_pipe(there, card->bell, card->bell_inode);
+    ep->bell = shm_there_pipe(there, ep->link->process.fd, card->bell,
+                              card->bell_inode);
     if (ep->bell < 0)
         return errno == ESRCH || errno == ENOENT ? "the rank has ended"
                                                  : shm_link_why(errno);
@@ -277,7 +290,7 @@ static void shm_call_offer(shm_ep_t *ep, const shm_there_t *there)
                     "shm: rank %d was connected before and needs a link",
                     ep->rank);
     } else if (shm_offer_state(&ep->rx.ring) == SHM_CALL_NONE) {
-        shm_there_knock(iface, there);
+        shm_there_knock(iface, there, ep->link->process.fd);
     } else {
         shm_ep_tell(ep);
         shm_board_set(&iface->inbox->board, (uint32_t)ep->rank);
