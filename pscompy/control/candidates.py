@@ -13,14 +13,15 @@ rejected when its time has passed on both sides.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from pscompy.control import company, selection
 from pscompy.control.company import Chosen, Pick
 from pscompy.control.event_loop import Timer
 from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import TrialFailed
-from pscompy.control.handshake.frames import Answer, Candidate, Choice, Offer
+from pscompy.control.handshake.frames import CANDIDATES_MAX, Answer, Candidate, Choice, Offer
 from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.limits import LANES_MAX
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, Lane
@@ -41,6 +42,7 @@ class Candidates:
     ) -> None:
         self.rails: tuple[Rail, ...] = ()  # rails of the lanes of the current attempt
         self.reasons: dict[str, str] = {}
+        self._noted: set[str] = set()  # transports whose reason says what the attempt does without
         self.offered: tuple[str, ...] = ()
         self._engine = factory.engine
         self._here = factory.here
@@ -73,6 +75,9 @@ class Candidates:
     def trial_failed(self, event: TrialFailed) -> None:
         """The attempt failed on both sides: destroy its lanes and keep the reason."""
         transports = {lane.option.name for lane in self._lanes}
+        for name in self._noted:
+            del self.reasons[name]
+        self._noted.clear()
         if len(transports) > 1:
             down = ", ".join(str(lane.rail) for lane in self._lanes if not lane.up)
             self._reject(RAILS, f"{down or 'all'}: {event.reason}", here=event.here)
@@ -99,6 +104,7 @@ class Candidates:
             if others := sorted(option.rails.keys() - used):
                 numbers = " and ".join(map(str, others))
                 self.reasons[option.name] = f"without rail {numbers}{why}"
+                self._noted.add(option.name)
 
     def _try(self, role: int, lanes: list[Lane], addresses: list[bytes]) -> None:
         """Connect these lanes. The attempt is up when all lanes are up, and fails when one of them
@@ -177,6 +183,13 @@ class Candidates:
             self._link.deliver(self._link.machine.lane_up())
 
 
+class _Made(NamedTuple):
+    """A candidate and its lane."""
+
+    candidate: Candidate
+    lane: Lane
+
+
 class Offering(Candidates):
     """The half of the connector, which offers: it creates the lanes of all candidates beforehand,
     one for each rail."""
@@ -192,45 +205,71 @@ class Offering(Candidates):
         """Send the candidates that this side has, and why it lacks the other transports. Rails of
         several transports that go together are a group in front of the first of these alone."""
         usable, absent = selection.candidates(self._engine.options, self._here, self._there)
-        joined = company.joined(usable, self._engine.joined)
-        candidates: list[Candidate] = []
+        alone: dict[str, list[_Made]] = {}
         for option in usable:
-            if option in joined:
-                candidates += self._create_candidates(joined, group=1)[0]
-                joined = []
             made, reason = self._create_candidates([option])
-            candidates += made
-            if not made:
+            if made:
+                alone[option.name] = made
+            else:
                 absent[option.name] = reason
         for name, reason in absent.items():
             self._reject(name, reason, here=True)
-        self.offered = _transports(candidates)
-        self._send(Offer(tuple(candidates), tuple(absent.items())))
+        room = CANDIDATES_MAX - sum(map(len, alone.values()))
+        together = self._create_group([it for it in usable if it.name in alone], room)
+        members = {it.candidate.transport for it in together}
+        ordered: list[_Made] = []
+        for name, made in alone.items():
+            if name in members:
+                ordered, together = ordered + together, []
+            ordered += made
+        self.offered = tuple(alone)
+        self._send(ordered, absent)
+
+    def _create_group(self, usable: list[Option], room: int) -> list[_Made]:
+        """Create the lanes of the transports that go together (PSP_RAILS), if they are not more
+        than `room`. Notes which transports are left out."""
+        names = self._engine.joined
+        if missing := [it for it in names if it not in {option.name for option in usable}]:
+            reasons = (
+                f"without {it}: {self.reasons.get(it, 'no such transport')}" for it in missing
+            )
+            self.reasons[RAILS] = "; ".join(reasons)
+        joined = company.joined(usable, names)
+        if sum(len(option.rails) for option in joined) > room:
+            return []
+        made, reason = self._create_candidates(joined, group=1)
+        if {it.candidate.transport for it in made} == {option.name for option in joined}:
+            return made
+        for _, lane in made:
+            lane.destroy()
+        self._reject(RAILS, reason, here=True)
+        return []
 
     def offer_rail(self, rail: Rail) -> bool:
         """Send a candidate for one rail, to replace a lost lane. Returns False if this side cannot
         create a lane on that rail."""
         made, _ = self._create_candidates([rail.option], rail.number)
         if made:
-            self._send(Offer(tuple(made)))
+            self._send(made, {})
         return bool(made)
 
     def _create_candidates(
         self, options: Iterable[Option], only: int | None = None, group: int = 0
-    ) -> tuple[list[Candidate], str]:
-        """Create a lane for each rail of these transports, or one for the rail `only`."""
+    ) -> tuple[list[_Made], str]:
+        """Create a lane for each rail of these transports, or one for the rail `only`. Returns them
+        as candidates, and the reason of the last one that could not be created."""
         rails = (Rail(option, number) for option in options for number in option.rails)
         made, reason = self._create_lanes(it for it in rails if only in (None, it.number))
-        self._candidates += [lane for lane, _ in made]
-        candidates = [
-            Candidate(option.name, option.user_priority, address, group, number)
-            for (option, number), address in ((lane.rail, address) for lane, address in made)
-        ]
+        candidates = []
+        for lane, address in made:
+            (option, number), priority = lane.rail, lane.rail.option.user_priority
+            candidates.append(_Made(Candidate(option.name, priority, address, group, number), lane))
         return candidates, reason
 
-    def _send(self, offer: Offer) -> None:
-        self._offer = offer
-        self._link.machine.offer(offer)
+    def _send(self, made: list[_Made], absent: Mapping[str, str]) -> None:
+        self._candidates = [lane for _, lane in made]
+        self._offer = Offer(tuple(candidate for candidate, _ in made), tuple(absent.items()))
+        self._link.machine.offer(self._offer)
         self._link.flush()
 
     def answered(self, answer: Answer) -> None:

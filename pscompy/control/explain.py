@@ -115,7 +115,9 @@ class Explanation(NamedTuple):
         """The configuration variables that would change the choice of transport, each with its
         effect."""
         changes = {
-            f"PSP_{name.upper()}": f"priority of {name}, 0: never" for name in self.candidates
+            f"PSP_{name.upper()}": f"priority of {name}, 0: never"
+            for name in self.candidates
+            if name != RAILS
         }
         if self.choice:
             changes[f"PSP_{self.choice.upper()}_RENDEZVOUS"] = "shortest rendezvous message"

@@ -89,12 +89,12 @@ def test_several_rails_of_both(start: Start) -> None:
         (
             {"RAILS": "portals+ib+gateway"},
             "portals+tcp is not offered (there)",
-            None,
+            "PSP_RAILS: without ib: ",
         ),
         (
             {"RAILS": "portals+tcp", "TCP": 0},
             "portals+tcp is not offered (there)",
-            "tcp: excluded by PSP_TCP=0 (here)",
+            "PSP_RAILS: without tcp: excluded by PSP_TCP=0 (here)",
         ),
         ({"RAILS": "tcp+portals"}, None, None),
     ],
@@ -114,7 +114,9 @@ def test_the_peer_offers_others(
     else:
         assert f"PSP_RAILS: {here_says}" in text
         assert link.c.explain().lanes == 1
-    assert (they_say or "") in link.peer(explained)
+    told = link.peer(explained)
+    assert (they_say or "") in told
+    assert "PSP_PSP_RAILS" not in text + told
     exchange(link, 1)
 
 
