@@ -112,6 +112,35 @@ CASE(claim_of_no_eager_message)
     pair_close(&pair);
 }
 
+/* The peer closes while it cannot be told that a receive was cancelled, and the
+ * program drops the connection. */
+CASE(claim_dropped_with_its_connection)
+{
+    char *in = malloc(LEN);
+    psc_request_t *recv;
+    pair_t pair;
+    psc_conn_t *conn;
+
+    open_tuples(&pair);
+    conn = pair.b.conn;
+    recv = expect_told(&pair, in, LEN, 7);
+    if (tells(&pair)) {
+        lane_fills(conn->lanes[0]);
+        check(api->cancel(recv) == PSC_OK);
+        check(conn->lost.replay_due);
+        psc_conn_close(pair.a.conn);
+        while (psc_conn_state(conn) != PSC_CONN_CLOSED)
+            api->progress(conn->worker, 0);
+        psc_conn_destroy(conn);
+        settle(&pair);
+    } else {
+        check(api->cancel(recv) == PSC_OK);
+    }
+    api->request_free(recv);
+    pair_close(&pair);
+    free(in);
+}
+
 /* A message that does not fit into its receive is announced. */
 CASE(claim_too_long)
 {

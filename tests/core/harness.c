@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "pscompy/core/types/conn.h"
+#include "pscompy/core/wire.h"
 #include "pscompy/core/worker.h"
 
 const psc_api_t *api;
@@ -221,6 +222,27 @@ void pair_progress(pair_t *pair)
 {
     api->progress(pair->a.worker, 0);
     api->progress(pair->b.worker, 0);
+}
+
+void lane_fills(psc_lane_t *lane)
+{
+    static char junk[32768];
+    const psc_wire_credit_t wire = {0};
+
+    for (int idle = 0; idle < 50; idle++) {
+        psc_iov_t iov = {junk, 2 * sizeof junk};
+
+        check(psc_worker_enter(lane->worker, 0) == PSC_OK);
+        while (iov.len > 0) {
+            iov.len /= 2;
+            while (lane->slot->ops->am_bcopy(lane->ep, PSC_WIRE_CREDIT, &wire,
+                                             sizeof wire, &iov, 1) == PSC_OK)
+                idle = 0;
+        }
+        psc_worker_leave(lane->worker);
+        api->progress(lane->worker, 0);
+        usleep(1000);
+    }
 }
 
 uint64_t count(psc_worker_t *worker, psc_counter_t counter)

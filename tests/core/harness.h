@@ -69,6 +69,9 @@ psc_conn_t *side_install(side_t *side, psc_lane_t *lane);
 void pair_join_by(pair_t *pair, uint32_t n_lanes, psc_conn_t **a,
                   psc_conn_t **b);
 void pair_progress(pair_t *pair);
+/* The peer reads nothing: send until neither the lane nor its fabric takes even
+ * an empty message. */
+void lane_fills(psc_lane_t *lane);
 uint64_t count(psc_worker_t *worker, psc_counter_t counter);
 
 void fill(void *buffer, size_t len, unsigned seed);

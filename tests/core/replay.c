@@ -339,29 +339,6 @@ CASE(the_main_lane_fails_while_closing)
         ;
 }
 
-/* The peer reads nothing: send until neither the lane nor its fabric takes even
- * an empty message. */
-static void lane_fills(psc_lane_t *lane)
-{
-    static char junk[32768];
-    const psc_wire_credit_t wire = {0};
-
-    for (int idle = 0; idle < 50; idle++) {
-        psc_iov_t iov = {junk, 2 * sizeof junk};
-
-        check(psc_worker_enter(lane->worker, 0) == PSC_OK);
-        while (iov.len > 0) {
-            iov.len /= 2;
-            while (lane->slot->ops->am_bcopy(lane->ep, PSC_WIRE_CREDIT, &wire,
-                                             sizeof wire, &iov, 1) == PSC_OK)
-                idle = 0;
-        }
-        psc_worker_leave(lane->worker);
-        api->progress(lane->worker, 0);
-        usleep(1000);
-    }
-}
-
 /* b has received messages and CLOSE, but has no room for its CLOSE_ACK, nor for
  * SEEN if that is due, when its program drops the connection. */
 static bool dropped_before_the_ack(unsigned messages)

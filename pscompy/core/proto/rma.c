@@ -37,23 +37,24 @@ static bool rma_may_use(psc_conn_t *conn, const psc_lane_t *lane, bool is_put)
     return psc_stripe_usable(lane) && (!is_put || caps & PSC_CAP_PUT_ENDS);
 }
 
-/* Unpack one key of the region for the lanes that it fits. */
-static psc_status_t rma_unpack_key(psc_req_t *req,
-                                   const psc_region_packed_key_t *key,
-                                   const uint8_t *at)
+/* Unpack one key of the region for the lanes that it fits. A lane that has no
+ * use for it does without. Returns false if the key is invalid. */
+static bool rma_unpack_key(psc_req_t *req, const psc_region_packed_key_t *key,
+                           const uint8_t *at)
 {
     psc_conn_t *conn = req->conn;
-    psc_status_t status = PSC_OK;
 
-    for (uint32_t i = 0; i < conn->n_lanes && status == PSC_OK; i++) {
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
         psc_lane_t *lane = conn->lanes[i];
         psc_rkey_t **slot = &req->bulk->keys.key[i];
 
         if (!*slot && rma_key_fits(key, lane->slot) &&
-            rma_may_use(conn, lane, req->kind == PSC_REQ_SEND))
-            status = lane->slot->ops->rkey_unpack(lane->ep, at, key->len, slot);
+            rma_may_use(conn, lane, req->kind == PSC_REQ_SEND) &&
+            lane->slot->ops->rkey_unpack(lane->ep, at, key->len, slot) ==
+                PSC_ERR_INVALID)
+            return false;
     }
-    return status;
+    return true;
 }
 
 /* Unpack the region's keys. */
@@ -62,9 +63,8 @@ static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
 {
     const uint8_t *at = rma->packed + sizeof(psc_region_packed_t);
     size_t left = rma->packed_len - sizeof(psc_region_packed_t);
-    psc_status_t status = PSC_OK;
 
-    for (uint32_t i = 0; i < n_keys && status == PSC_OK; i++) {
+    for (uint32_t i = 0; i < n_keys; i++) {
         psc_region_packed_key_t key;
 
         if (left < sizeof key)
@@ -72,13 +72,12 @@ static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
         memcpy(&key, at, sizeof key);
         at += sizeof key;
         left -= sizeof key;
-        if (key.len > left)
+        if (key.len > left || !rma_unpack_key(req, &key, at))
             return PSC_ERR_INVALID;
-        status = rma_unpack_key(req, &key, at);
         at += key.len;
         left -= key.len;
     }
-    return status;
+    return PSC_OK;
 }
 
 static bool rma_has_key(const psc_req_t *req)
@@ -105,10 +104,9 @@ static psc_status_t rma_choose(psc_req_t *req, const psc_rma_args_t *rma,
     psc_keyed_t keyed = psc_rndv_keyed(req);
     psc_status_t status = rma_unpack(req, rma, head->n_keys);
 
-    if (status == PSC_ERR_INVALID)
+    if (status != PSC_OK)
         return status;
-    if (status == PSC_OK)
-        status = psc_rndv_register_local(&keyed);
+    status = psc_rndv_register_local(&keyed);
     if (status != PSC_OK || !rma_has_key(req)) {
         rma_emulate(req);
         return PSC_OK;

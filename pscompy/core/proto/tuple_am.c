@@ -28,7 +28,7 @@ struct psc_tuple_am {
     permit_t permits[PSC_EXPOSED_MAX];
     uint64_t permitted;  /* bytes that all permits allow */
     uint64_t generation; /* of the last permit */
-    uint64_t seen;       /* for the next CONCEAL */
+    uint64_t seen;       /* as the peer was last to be told */
     sight_t sights[PSC_EXPOSED_MAX];
     uint64_t peer_generation, peer_seen;
 };
@@ -54,15 +54,22 @@ bool psc_tuple_am_begin(psc_conn_t *conn)
 
 void psc_tuple_am_end(psc_conn_t *conn)
 {
+    if (conn->tuple_am)
+        conn->lost.replay_due = false;
     free(conn->tuple_am);
     conn->tuple_am = NULL;
 }
 
 /* ---- receiving ---- */
 
-static permit_t *permit_unused(psc_tuple_am_t *am, uint64_t len)
+/* Returns a permit for `len` bytes; NULL if there is none, or if the messages
+ * that wait for a receive leave no room for them. */
+static permit_t *permit_unused(psc_conn_t *conn, uint64_t len)
 {
-    if (am->permitted + len > PSC_CLAIMS_MAX)
+    psc_tuple_am_t *am = conn->tuple_am;
+
+    if (am->permitted + len > PSC_CLAIMS_MAX ||
+        !psc_room_left(&conn->worker->room))
         return NULL;
     for (uint32_t i = 0; i < PSC_EXPOSED_MAX; i++) {
         if (am->permits[i].generation == 0)
@@ -94,7 +101,7 @@ static psc_status_t am_expose(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
     psc_tuple_am_t *am = conn->tuple_am;
     uint64_t len =
         recv->buffer.len < PSC_CLAIM_MAX ? recv->buffer.len : PSC_CLAIM_MAX;
-    permit_t *permit = permit_unused(am, len);
+    permit_t *permit = permit_unused(conn, len);
     psc_wire_expose_t wire = {.generation = am->generation + 1,
                               .match = recv->match,
                               .ignore = recv->ignore,
@@ -110,6 +117,7 @@ static psc_status_t am_expose(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
     if (status != PSC_OK)
         return status;
     am->generation++;
+    am->seen = seen;
     am->permitted += len;
     *permit = (permit_t){.generation = wire.generation,
                          .match = recv->match,
@@ -137,7 +145,7 @@ static psc_status_t am_conceal(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
     permit->recv = NULL;
     recv->entry = NO_ENTRY;
     am->seen = seen;
-    if (conn->state == PSC_CONN_UP) {
+    if (conn->state == PSC_CONN_UP && !conn->closing.received) {
         permit->conceal_due = true;
         am_due(conn);
     }
@@ -170,7 +178,7 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
     psc_tuple_am_t *tuple = lane->conn->tuple_am;
     permit_t *permit = permit_find(tuple, wire->entry, wire->generation);
 
-    if (!permit || permit->recv || permit->conceal_due)
+    if (am->len > 0 || !permit || permit->recv || permit->conceal_due)
         return PSC_ERR_PROTOCOL;
     permit_end(tuple, permit);
     return PSC_OK;
@@ -187,7 +195,8 @@ psc_status_t psc_tuple_am_expose_arrived(psc_lane_t *lane, const psc_am_t *am)
 
     if (!tuple)
         return PSC_OK;
-    if (wire->entry >= PSC_EXPOSED_MAX ||
+    if (am->len > 0 || wire->entry >= PSC_EXPOSED_MAX ||
+        wire->len > PSC_CLAIM_MAX ||
         tuple->sights[wire->entry].recv.generation != 0 ||
         wire->generation <= tuple->peer_generation)
         return PSC_ERR_PROTOCOL;
@@ -209,7 +218,7 @@ psc_status_t psc_tuple_am_conceal_arrived(psc_lane_t *lane, const psc_am_t *am)
 
     if (!tuple)
         return PSC_OK;
-    if (wire->entry >= PSC_EXPOSED_MAX)
+    if (am->len > 0 || wire->entry >= PSC_EXPOSED_MAX || wire->generation == 0)
         return PSC_ERR_PROTOCOL;
     tuple->peer_seen = wire->seen;
     if (tuple->sights[wire->entry].recv.generation != wire->generation)

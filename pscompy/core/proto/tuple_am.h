@@ -14,7 +14,8 @@
  * one, or is unexpected. So a receive is withdrawn at once, and the order of
  * messages does not depend on what the sender knows. The entry of a withdrawn
  * receive stays reserved, and can be claimed, until the claim or CONCEALED has
- * arrived; so a peer can send no more than it was allowed to.
+ * arrived; so a peer can send no more than it was allowed to. No receive is
+ * exposed while messages without a receive fill PSP_UNEXPECTED_MAX.
  *
  * tests/proto/test_tuple_am_model.py tries these rules, and what happens
  * without each of them. */
