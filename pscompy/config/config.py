@@ -135,6 +135,7 @@ class Config(Mapping[str, Any]):
         }
         self._declared: dict[str, tuple[str, Var]] = {}
         self._entries: dict[str, _Entry] = {}
+        self._settings: dict[str, tuple[Setting, ...]] = {}  # by section
         for section, variables in tables.items():
             self.declare(section, variables)
 
@@ -210,13 +211,15 @@ class Config(Mapping[str, Any]):
         shown = "(hidden)" if var.secret and entry.text else entry.text
         return Row(section, PREFIX + name, var.default, shown, entry.origin, var.doc)
 
-    def settings(self, section: str) -> list[Setting]:
+    def settings(self, section: str) -> tuple[Setting, ...]:
         """The section's variables as the `Setting`s that its transport gets."""
-        return [
-            Setting(var.name, entry.text, as_number(entry.value))
-            for var, entry in self._section(section)
-            if var.name
-        ]
+        if section not in self._settings:
+            self._settings[section] = tuple(
+                Setting(var.name, entry.text, as_number(entry.value))
+                for var, entry in self._section(section)
+                if var.name
+            )
+        return self._settings[section]
 
     def asked(self, section: str) -> list[str]:
         """The variables that were set and so request this section's transport: PSP_<SECTION> and

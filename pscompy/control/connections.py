@@ -52,7 +52,7 @@ class Connections:
     live.
 
     `adopt` makes and holds the record of a connection that a peer has begun. All methods but
-    `register`, `records` and `close` are for the control thread.
+    `register`, `records`, `closing`, `begin_closing` and `close` are for the control thread.
     """
 
     def __init__(
@@ -63,9 +63,8 @@ class Connections:
         holder: Holder,
         adopt: Callable[[], Record],
     ) -> None:
-        self.closing = False  # whether the session is closing; set by any thread
-        # set when the session is closing and has no connection left
-        self.all_ended = threading.Event()
+        # made when the session begins to close, set when it has no connection left
+        self._all_ended: threading.Event | None = None
         self._thread = thread
         self._engine = factory.engine
         self._here = factory.here
@@ -78,6 +77,16 @@ class Connections:
         self._explained = lru_cache(64)(self._explain)
 
     # ---- called on any thread ----
+
+    @property
+    def closing(self) -> bool:
+        """Whether the session is closing."""
+        return self._all_ended is not None
+
+    def begin_closing(self) -> threading.Event:
+        """Begin no connection any more. Returns what `close_all` sets once all have ended."""
+        self._all_ended = threading.Event()
+        return self._all_ended
 
     def register(self, record: Record) -> None:
         """Note the record of a connection that is used."""
@@ -408,7 +417,7 @@ class Connections:
     # ---- the end of the session ----
 
     def close_all(self) -> None:
-        """Close all connections; `all_ended` is set once they have ended."""
+        """Close all connections, after `begin_closing`, whose event is set once they have ended."""
         for record in self.records():
             self._engine.close_connection(record.handle)
         self._check_ended()
@@ -426,8 +435,8 @@ class Connections:
                 record.attempt.dialer.forget()
 
     def _check_ended(self) -> None:
-        if self.closing and not self._in_use:
-            self.all_ended.set()
+        if self._all_ended is not None and not self._in_use:
+            self._all_ended.set()
 
 
 def _lost(label: str, outage: str) -> str:

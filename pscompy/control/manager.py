@@ -162,11 +162,11 @@ class Control:
         """Close all connections and wait for their ends. Returns False if some have not ended
         after `timeout` seconds."""
         with self._lock:
-            self._connections.closing = True
+            all_ended = self._connections.begin_closing()
             if not self._started:
                 return True
         self._thread.call(self._begin_closing)
-        return self._connections.all_ended.wait(timeout)
+        return all_ended.wait(timeout)
 
     def stop(self) -> bool:
         """Fail the connections that are left, and end the thread. Returns False if the thread is

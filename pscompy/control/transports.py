@@ -164,7 +164,7 @@ class _Settings(NamedTuple):
     strings: list[Any]
 
 
-def _settings(settings: list[Setting]) -> _Settings:
+def _settings(settings: Sequence[Setting]) -> _Settings:
     array = ffi.new("psc_setting_t[]", len(settings))
     strings = []
     for slot, setting in zip(array, settings, strict=True):

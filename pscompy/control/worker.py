@@ -89,8 +89,7 @@ class Engine:
         self._worker = _create_worker(config)
         self.address = self.address_of(self._worker)
         self._transports = Transports(self._worker)
-        self._events = ffi.new("psc_control_event_t[]", EVENTS_MAX)
-        self._totals = ffi.new("uint64_t[]", lib.psc_counter_count())
+        self._last_totals: dict[str, int] = {}  # those of a worker that was destroyed
         self._passes = ffi.new("uint32_t *")
         self._attended = ffi.new("int *")
         self._log: CoreLog | None = None
@@ -144,9 +143,12 @@ class Engine:
     def totals(self) -> dict[str, int]:
         """Return the counters of the worker: the last ones once it is destroyed."""
         with self._guard:
+            if self._last_totals:
+                return dict(self._last_totals)
+            values = ffi.new("uint64_t[]", lib.psc_counter_count())
             if not self._destroyed:
-                lib.psc_worker_counters(self._worker, self._totals)
-            return _named_counters(self._totals)
+                lib.psc_worker_counters(self._worker, values)
+            return _named_counters(values)
 
     def counters(self) -> dict[str, int]:
         """Return the counters of the worker, and the contents of its caches and pools."""
@@ -181,7 +183,7 @@ class Engine:
         """Destroy the worker; no thread may be inside one of its calls, and no handle is valid
         afterwards. Returns True if a peer may still write into memory that it was given."""
         with self._guard:
-            self.totals()  # stores the last counters for later calls
+            self._last_totals = self.totals()
             self._destroyed = True
         reached = bool(lib.psc_worker_destroy(self._worker))
         self._transports.close()
@@ -270,8 +272,9 @@ class Engine:
 
     def _take_events(self, poll: Callable[..., int]) -> ControlEvents:
         kinds = ControlEvents([], [], [], [])  # in the order of psc_control_kind_t
-        while count := poll(self._worker, self._events, EVENTS_MAX):
-            for event in self._events[0 : max(count, 0)]:
+        events = ffi.new("psc_control_event_t[]", EVENTS_MAX)
+        while count := poll(self._worker, events, EVENTS_MAX):
+            for event in events[0 : max(count, 0)]:
                 kinds[event.kind].append(event.id)
             if count < EVENTS_MAX:
                 break

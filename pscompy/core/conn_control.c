@@ -30,7 +30,7 @@ int psc_worker_join(psc_worker_t *worker, int iface, const uint8_t *key,
                     int rank, const psc_proto_params_t *params)
 {
     psc_interfaces_t *interfaces = &worker->interfaces;
-    psc_iface_slot_t *slot = &interfaces->slots[iface];
+    psc_iface_slot_t *slot = psc_iface_slot(interfaces, iface);
     psc_status_t status = PSC_ERR_UNSUPPORTED;
     int fd = -1;
 

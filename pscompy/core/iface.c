@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "iface_check.h"
@@ -38,13 +39,42 @@ static void iface_close(psc_iface_slot_t *slot)
         slot->ops->progress(slot->iface);
     }
     slot->ops->fini(slot->iface);
+    free(slot);
 }
 
-static int iface_open(psc_worker_t *worker, const psc_transport_ops_t *ops,
-                      psc_open_params_t *params)
+static psc_status_t iface_open(psc_iface_slot_t *slot,
+                               psc_open_params_t *params)
+{
+    psc_status_t status;
+
+    params->user = slot;
+    status = slot->ops->open(params, &slot->iface);
+    if (status != PSC_OK) {
+        free(slot);
+        return status;
+    }
+    status = iface_adopt(slot, params->reason);
+    if (status != PSC_OK)
+        iface_close(slot);
+    return status;
+}
+
+/* Returns the interface's index. */
+static int iface_append(psc_interfaces_t *interfaces, psc_iface_slot_t *slot)
+{
+    psc_iface_slot_t **end = &interfaces->first;
+
+    while (*end)
+        end = &(*end)->next;
+    *end = slot;
+    return (int)interfaces->n++;
+}
+
+static int iface_add(psc_worker_t *worker, const psc_transport_ops_t *ops,
+                     psc_open_params_t *params)
 {
     psc_interfaces_t *interfaces = &worker->interfaces;
-    psc_iface_slot_t *slot = &interfaces->slots[interfaces->n];
+    psc_iface_slot_t *slot;
     psc_status_t status;
 
     if (interfaces->n == PSC_IFACES_MAX) {
@@ -53,20 +83,13 @@ static int iface_open(psc_worker_t *worker, const psc_transport_ops_t *ops,
                  PSC_IFACES_MAX);
         return PSC_ERR_NO_RESOURCE;
     }
-    slot->worker = worker;
-    slot->ops = ops;
-    slot->index = interfaces->n;
-    slot->every = 1;
-    params->user = slot;
-    status = ops->open(params, &slot->iface);
-    if (status != PSC_OK)
-        return status;
-    status = iface_adopt(slot, params->reason);
-    if (status != PSC_OK) {
-        iface_close(slot);
-        return status;
-    }
-    return (int)interfaces->n++;
+    slot = calloc(1, sizeof *slot);
+    if (!slot)
+        return PSC_ERR_NO_MEMORY;
+    *slot = (psc_iface_slot_t){
+        .worker = worker, .ops = ops, .index = interfaces->n, .every = 1};
+    status = iface_open(slot, params);
+    return status == PSC_OK ? iface_append(interfaces, slot) : (int)status;
 }
 
 int psc_worker_open(psc_worker_t *worker, uintptr_t ops_address, uint32_t path,
@@ -90,20 +113,26 @@ int psc_worker_open(psc_worker_t *worker, uintptr_t ops_address, uint32_t path,
     result = psc_worker_enter(worker, 0);
     if (result != PSC_OK)
         return result;
-    result = iface_open(worker, ops, &params);
+    result = iface_add(worker, ops, &params);
     psc_worker_leave(worker);
     return result;
 }
 
 void psc_worker_query(psc_worker_t *worker, int iface, psc_iface_attr_t *attr_p)
 {
-    *attr_p = worker->interfaces.slots[iface].attr;
+    *attr_p = psc_iface_slot(&worker->interfaces, iface)->attr;
 }
 
 /* ---- closing ---- */
 
 void psc_iface_close_all(psc_worker_t *worker)
 {
-    psc_iface_for_each(slot, &worker->interfaces)
+    psc_interfaces_t *interfaces = &worker->interfaces;
+
+    while (interfaces->first) {
+        psc_iface_slot_t *slot = interfaces->first;
+
+        interfaces->first = slot->next;
         iface_close(slot);
+    }
 }

@@ -59,7 +59,7 @@ psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id)
 
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return NULL;
-    lane = psc_lane_open(worker, &worker->interfaces.slots[iface],
+    lane = psc_lane_open(worker, psc_iface_slot(&worker->interfaces, iface),
                          PSC_CONTROL_LANE, id);
     psc_worker_leave(worker);
     return lane;

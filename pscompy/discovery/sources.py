@@ -80,11 +80,13 @@ def load_entry(entry: metadata.EntryPoint) -> Any:
 
 
 def _files(entry: metadata.EntryPoint, top: str) -> list[Path]:
-    """The file that the entry's distribution lists for its module `top`, if any: an editable
-    installation lists none."""
-    listed = entry.dist.files if entry.dist is not None else None
+    """The file of the module `top` beside the metadata of the entry's distribution, if any: beside
+    those of an editable installation there is none."""
+    if entry.dist is None:
+        return []
     names = (f"{top}.py", f"{top}/__init__.py")
-    return [Path(str(it.locate())).resolve() for it in listed or () if str(it) in names]
+    places = (Path(str(entry.dist.locate_file(name))) for name in names)
+    return [it.resolve() for it in places if it.is_file()]
 
 
 # ---- PSP_PLUGINDIR ----------------------------------------------------------

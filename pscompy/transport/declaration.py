@@ -64,7 +64,7 @@ class Carrier(NamedTuple):
     """
 
     ops: int
-    settings: list[Setting]
+    settings: Sequence[Setting]
     close: Callable[[], None] = _nothing
     relay: Relay | None = None
     stuck: Callable[[], str] | None = None
@@ -97,7 +97,7 @@ class Transport(NamedTuple):
         if self.python is not None:
             return self.carry_within(settings, math.inf)
         assert self.ops is not None  # the validation of the declaration has checked this
-        return Carrier(self.ops(), list(settings))
+        return Carrier(self.ops(), settings)
 
     def carry_within(self, settings: Sequence[Setting], seconds: float) -> Carrier:
         """Like `carry`; raises `TimeoutError` if the `open` of a transport in Python takes longer

@@ -226,12 +226,12 @@ def test_secrets_are_never_shown():
 
 
 def test_settings_for_a_transport():
-    assert load(SHM_LINGER="20ms").settings("SHM") == [
+    assert load(SHM_LINGER="20ms").settings("SHM") == (
         Setting("RENDEZVOUS", "32k", 32768),
         Setting("SENDQ_SIZE", "16", 16),
         Setting("LINGER", "20ms", 20_000_000),
         Setting("COPY", "auto", 0),
-    ]
+    )
 
 
 def test_rows_tell_what_is_changed():

@@ -146,7 +146,7 @@ static int side_open_unlike(const side_t *side, bool unable)
     psc_iface_attr_t *attr;
 
     check(iface > side->iface);
-    attr = &side->worker->interfaces.slots[iface].attr;
+    attr = &psc_iface_slot(&side->worker->interfaces, iface)->attr;
     attr->max_bcopy = 2048;
     if (unable)
         attr->caps &= ~(uint64_t)(PSC_CAP_PUT | PSC_CAP_GET);

@@ -258,10 +258,11 @@ CASE(room_of_worker)
 
 CASE(pace)
 {
-    psc_interfaces_t interfaces = {.n = 3};
-    psc_iface_slot_t *cheap = &interfaces.slots[0];
-    psc_iface_slot_t *dear = &interfaces.slots[1];
-    psc_iface_slot_t *rail = &interfaces.slots[2];
+    psc_iface_slot_t slots[3] = {{.next = slots + 1}, {.next = slots + 2}};
+    psc_interfaces_t interfaces = {.first = slots, .n = 3};
+    psc_iface_slot_t *cheap = psc_iface_slot(&interfaces, 0);
+    psc_iface_slot_t *dear = psc_iface_slot(&interfaces, 1);
+    psc_iface_slot_t *rail = psc_iface_slot(&interfaces, 2);
 
     cheap->attr.poll_ns = 20;
     dear->attr.poll_ns = rail->attr.poll_ns = 700;

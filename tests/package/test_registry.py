@@ -85,7 +85,7 @@ def test_an_installed_transport_is_found_with_its_variables(site):
     def prints_sources():
         config, found = registry.load()
         assert (config["ALPHA_SLOTS"], config["ALPHA"]) == (9, 1)
-        assert config.settings("ALPHA") == [Setting("SLOTS", "9", 9)]
+        assert config.settings("ALPHA") == (Setting("SLOTS", "9", 9),)
         print([it.source for it in found if it.name == "alpha"])
 
     site.transport("alpha")

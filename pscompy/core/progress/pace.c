@@ -22,9 +22,7 @@ static unsigned pace_stride(const psc_interfaces_t *interfaces, int64_t spin_ns)
 
     if (look > (double)spin_ns)
         look = (double)spin_ns;
-    for (uint32_t i = 0; i < interfaces->n; i++) {
-        const psc_iface_slot_t *slot = &interfaces->slots[i];
-
+    psc_iface_for_each(slot, interfaces) {
         if (slot->lanes > 0)
             ns += slot->attr.poll_ns / slot->every;
     }

@@ -9,6 +9,7 @@
 #define PSC_IFACES_MAX 16
 
 typedef struct psc_iface_slot {
+    struct psc_iface_slot *next; /* the interface that was opened after it */
     psc_worker_t *worker;
     psc_iface_t *iface;
     const psc_transport_ops_t *ops;
@@ -28,7 +29,7 @@ typedef struct psc_iface_slot {
 } psc_iface_slot_t;
 
 typedef struct psc_interfaces {
-    psc_iface_slot_t slots[PSC_IFACES_MAX];
+    psc_iface_slot_t *first; /* the others follow by `next` */
     uint32_t n;
     /* the interface over which ranks of the job connect by calls (without the
      * control plane; see control.h), or NULL */
@@ -41,8 +42,18 @@ typedef struct psc_interfaces {
 } psc_interfaces_t;
 
 #define psc_iface_for_each(slot, interfaces)                                   \
-    for (psc_iface_slot_t *slot = (interfaces)->slots;                         \
-         slot < (interfaces)->slots + (interfaces)->n; slot++)
+    for (psc_iface_slot_t *slot = (interfaces)->first; slot; slot = slot->next)
+
+/* Returns the interface that was opened as number `index`, from 0. */
+static inline psc_iface_slot_t *
+psc_iface_slot(const psc_interfaces_t *interfaces, int index)
+{
+    psc_iface_slot_t *slot = interfaces->first;
+
+    while (index-- > 0)
+        slot = slot->next;
+    return slot;
+}
 
 /* A set of a worker's interfaces, as bits by their indices. A struct, so that a
  * bool is not accepted by mistake. */

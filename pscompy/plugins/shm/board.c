@@ -16,8 +16,8 @@ psc_status_t shm_board_map(shm_board_t **board_p, int fd, size_t bytes)
 
     if (!shm_file_verify(fd, bytes))
         return PSC_ERR_PROTOCOL;
-    base = mmap(NULL, psc_page_size(), PROT_READ | PROT_WRITE,
-                MAP_SHARED | MAP_POPULATE, fd, 0);
+    base =
+        mmap(NULL, psc_page_size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         return PSC_ERR_NO_MEMORY;
     /* A forked child must not write to the peer's memory. */
