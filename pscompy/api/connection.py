@@ -210,7 +210,7 @@ class Connection(_binding.Connection):
 
     def call(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
         """Call `submit`, and wait for the result."""
-        return self.with_options().call(function, *args, **kwargs)
+        return self._context.service().call(self._action_links(), function, args, kwargs)
 
     def with_options(
         self, *, timeout: float | None = None, on_sent: Callable[[], object] | None = None

@@ -44,10 +44,11 @@ class Context:
 
     def service(self) -> Service:
         """The service of this context, made at its first use."""
-        with self._lock:
-            if self._service is None:
-                self._service = self._make_service()
-            return self._service
+        if self._service is None:
+            with self._lock:
+                if self._service is None:
+                    self._service = self._make_service()
+        return self._service
 
     def _make_service(self) -> Service:
         from pscompy.parcel.action_service import Service

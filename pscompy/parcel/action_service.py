@@ -117,11 +117,8 @@ class Service:
         self.start()
         packed = links.calls.take_apart((_target(function, links.calls), args, kwargs))
         number = next(links.numbers) & NUMBERS
-        future = Future(partial(self._withdraw, links, number), self.worker)
-        self._asked.add(future)
-        future.add_done_callback(self._asked.discard)
-        answer = self._answer_of(links, number)
-        answer._on_done(partial(self._answered, links, future))
+        future = self._ask(links, number)
+        answer = self._await_answer(links, number, future)
         try:
             sent = links.calls.begin(packed, number << 1)
         except PscomError:
@@ -132,6 +129,36 @@ class Service:
         if options.timeout is not None:
             self._alarms.set(options.timeout, future.done, partial(_time_out, future))
         return future
+
+    def call(
+        self,
+        links: Links,
+        function: Callable[..., object],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Call a function on the peer of `links`, and return its result. Raises as `submit` does,
+        and what the function has raised."""
+        self.start()
+        packed = links.calls.take_apart((_target(function, links.calls), args, kwargs))
+        number = next(links.numbers) & NUMBERS
+        future = self._ask(links, number)  # for threads in wait_for_answers
+        try:
+            links.calls.begin(packed, number << 1)
+            data = links.answers.heads.recv(None, number)
+        except Exception as error:
+            self._end(future, None, error)
+            raise
+        except BaseException:  # for example KeyboardInterrupt; the answer will arrive
+            self._await_answer(links, number, future)
+            raise
+        try:
+            good, value = links.answers.finish(data)
+        finally:
+            self._end(future, None, None)
+        if good:
+            return value
+        raise put_together(value, links.answers)
 
     def submit_many(
         self,
@@ -176,16 +203,31 @@ class Service:
         if concurrent.futures.wait(self._asked.copy(), timeout).not_done:
             raise Timeout("not all actions have ended")
 
+    def _ask(self, links: Links, number: int) -> Future:
+        """Make the future of a call that is being sent."""
+        future = Future(partial(self._withdraw, links, number), self.worker)
+        self._asked.add(future)
+        return future
+
+    def _await_answer(self, links: Links, number: int, future: Future) -> Request:
+        answer = self._answer_of(links, number)
+        answer._on_done(partial(self._answered, links, future))
+        return answer
+
     def _answered(self, links: Links, future: Future, answer: Request) -> None:
         try:
             good, value = answer.result()
         except BaseException as error:
-            future.finish(None, error)
+            self._end(future, None, error)
             return
         if good:
-            future.finish(value, None)
+            self._end(future, value, None)
         else:
-            future.finish(None, put_together(value, links.answers))
+            self._end(future, None, put_together(value, links.answers))
+
+    def _end(self, future: Future, value: object, error: BaseException | None) -> None:
+        self._asked.discard(future)
+        future.finish(value, error)
 
     def _answer_of(self, links: Links, number: int) -> Request:
         heads = links.answers.heads

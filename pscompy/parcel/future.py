@@ -38,7 +38,8 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         self._made: threading.Condition | None = None
         self._withdraw = withdraw
         self._worker = worker
-        self._ended: Request | None = None  # completes with the future, for threads that wait
+        # completes when the future has ended; made for the first thread that waits
+        self._ended: Request | None = None
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
@@ -61,17 +62,21 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
 
     def _wait(self, timeout: float | None) -> float | None:
         """Wait up to `timeout` seconds for the end of the future. Returns what is left of them."""
-        if self.done():
-            return timeout
         deadline = None if timeout is None else time.monotonic() + timeout
         with contextlib.suppress(PscomError):  # if the session has ended, the future ends soon
-            ended = self._ended
-            if ended is None:
-                ended = self._ended = self._worker.event()
-                self.add_done_callback(lambda _: ended._complete(None))
+            made = self._worker.event()
+            with self._lock:
+                ended = self._ended = self._ended or made
+            if self._state != PENDING:
+                ended._complete(None)
             with contextlib.suppress(Timeout):
                 ended.wait(None if timeout is None else max(0.0, timeout))
         return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def _invoke_callbacks(self) -> None:
+        super()._invoke_callbacks()  # type: ignore[misc]
+        if self._ended is not None:
+            self._ended._complete(None)
 
     def cancel(self) -> bool:
         """Give up the result. Returns False if the action has ended already.
@@ -98,8 +103,10 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         Returns False if the future has ended already.
         """
         with self._lock:
-            if self._made is None and self._state == PENDING:  # no thread waits for the end
+            if self._made is None and self._state == PENDING:  # there are no call-backs
                 self._result, self._exception, self._state = value, error, FINISHED
+                if self._ended is not None:
+                    self._ended._complete(None)
                 return True
         try:
             if error is None:

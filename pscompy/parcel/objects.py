@@ -21,7 +21,7 @@ from pscompy.binding import _binding
 from pscompy.errors import ProtocolError, PscomError, Timeout, Unsupported
 from pscompy.parcel import archive, array_codec
 from pscompy.parcel.object_requests import Receiving, Sending, head_of
-from pscompy.parcel.pickling import Pickle, Pickling
+from pscompy.parcel.pickling import SHORT, Pickle, Pickling, short_pickle
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -43,7 +43,17 @@ class Objects:
     (OBJECT, CALL or ANSWER) keeps the chunk tags of several Objects of one connection apart.
     """
 
-    __slots__ = ("_eager_max", "_idents", "_kept", "_serialiser", "_zero_copy", "chunks", "heads")
+    __slots__ = (
+        "_apart",
+        "_eager_max",
+        "_idents",
+        "_kept",
+        "_serialiser",
+        "_short",
+        "_zero_copy",
+        "chunks",
+        "heads",
+    )
 
     def __init__(
         self,
@@ -57,6 +67,9 @@ class Objects:
         self.chunks = chunks
         self._serialiser = pickling.serialiser
         self._zero_copy = pickling.zero_copy
+        self._short = min(pickling.zero_copy, SHORT)
+        # whether the next object probably is no short pickle, because the last one was none
+        self._apart = not self.pickles
         self._eager_max = eager_max
         self._idents = itertools.count(kind, KINDS)
         # requests for chunks that were offered, by ident; see keep()
@@ -115,7 +128,13 @@ class Objects:
 
         Raises the exceptions of the serialiser.
         """
-        return archive.dump(obj, self._serialiser, self._zero_copy)
+        if not self._apart and (made := short_pickle(obj, self._short)):
+            return made
+        packed = archive.dump(obj, self._serialiser, self._zero_copy)
+        self._apart = True
+        if isinstance(packed, bytes) and self.pickles:
+            self._apart = len(packed) >= self._short or array_codec.reduced(packed)
+        return packed
 
     def begin(self, packed: bytes | Archive, tag: int, lend: bool = False) -> Request[None]:
         """Send the result of `take_apart`. The object must not change before the request ends."""

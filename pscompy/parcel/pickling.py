@@ -106,6 +106,17 @@ class _Dispatch:
         return self._table
 
 
+def short_pickle(obj: object, below: int) -> bytes | None:
+    """The pickle of an object, or None if it has `below` bytes or more, leaves out buffers, or the
+    pickle module does not support the object."""
+    left: list[PickleBuffer] = []
+    try:
+        made = pickle.dumps(obj, PROTOCOL, buffer_callback=left.append)
+    except TypeError:
+        return None
+    return None if left or len(made) >= below else made
+
+
 # ---- serialisers --------------------------------------------------------------
 
 

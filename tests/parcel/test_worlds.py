@@ -146,3 +146,70 @@ def test_serving_goes_on_after_a_timeout(run, script):
             world.serve()
 
     assert run.lines(2, script(serves_by_turns)) == ["[1, 2, 3]", "rank 1 has served for 0.05 s"]
+
+
+def test_serve_waits_for_the_answer_of_an_interrupted_call(run, script):
+    def interrupts():
+        import os
+        import signal
+        import threading
+
+        go = threading.Event()
+
+        @pscompy.action
+        def interrupt(caller):
+            os.kill(caller, signal.SIGINT)
+            assert go.wait(60)
+
+        @pscompy.action(inline=True)
+        def release():
+            go.set()
+
+        with pscompy.World() as world:
+            if world.rank == 0:
+                try:
+                    world.call(1, interrupt, os.getpid())
+                except KeyboardInterrupt:
+                    print("interrupted")
+                world.call(1, release)
+            world.serve()
+            if world.rank == 0:
+                print(world.connection(1)._action_links().answers.heads.iprobe())
+
+    assert run.lines(2, script(interrupts)) == ["None", "interrupted"]
+
+
+def test_serve_waits_for_the_call_of_another_thread(run, script):
+    def calls_meanwhile():
+        import threading
+
+        begun, go = threading.Event(), threading.Event()
+
+        @pscompy.action
+        def hold():
+            begun.set()
+            assert go.wait(60)
+
+        @pscompy.action(inline=True)
+        def has_begun():
+            return begun.is_set()
+
+        @pscompy.action(inline=True)
+        def release():
+            go.set()
+
+        with pscompy.World() as world:
+            if world.rank == 0:
+                caller = threading.Thread(target=world.call, args=(1, hold))
+                caller.start()
+                while not world.call(1, has_begun):
+                    pass
+                try:
+                    world.serve(timeout=0.05)
+                except pscompy.Timeout as error:
+                    print(error)
+                world.call(1, release)
+                caller.join()
+            world.serve()
+
+    assert run.lines(2, script(calls_meanwhile)) == ["not all actions have ended"]
