@@ -30,8 +30,11 @@ MEMORY = "PSS per endpoint"
 
 
 def pss_mib() -> float:
+    """The memory of this process without that of files, whose share depends on how many other
+    processes have mapped them."""
     lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    sizes = {line.split()[0]: int(line.split()[1]) for line in lines if line.endswith("kB")}
+    return (sizes["Pss_Anon:"] + sizes["Pss_Shmem:"]) / 1024
 
 
 @contextlib.contextmanager

@@ -227,7 +227,7 @@ _Static_assert(sizeof(size_t) == sizeof(uint64_t), "total is piece.len");
 _Static_assert(sizeof(psc_req_t) <= 144, "a posted receive is small");
 
 /* Requests are allocated in chunks, which never move. */
-#define PSC_REQ_CHUNK 16u
+#define PSC_REQ_CHUNK 8u
 
 typedef struct psc_req_chunk {
     psc_worker_t *worker;
