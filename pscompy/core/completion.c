@@ -88,7 +88,8 @@ psc_req_t *psc_completion_poll(psc_completions_t *queue)
 {
     psc_req_t *req;
 
-    if (atomic_load(&queue->n) == 0)
+    /* requests of `taken` that were freed are released here only */
+    if (atomic_load(&queue->n) == 0 && atomic_load(&queue->n_freed) == 0)
         return NULL;
     do {
         if (!queue->taken)

@@ -73,6 +73,25 @@ CASE(queue_of_completions)
     psc_requests_destroy(&pool);
 }
 
+CASE(requests_freed_after_polling_began)
+{
+    psc_requests_t pool;
+    psc_completions_t *queue = &pool.completions;
+    psc_req_t *a, *b;
+
+    psc_requests_init(&pool, NULL);
+    a = psc_req_create(&pool, PSC_REQ_RECV);
+    b = psc_req_create(&pool, PSC_REQ_RECV);
+    psc_completion_add(queue, a, PSC_HELD_BY_CORE);
+    psc_completion_add(queue, b, PSC_HELD_BY_CORE);
+    check(psc_completion_poll(queue) == a);
+    psc_completion_free(queue, a);
+    psc_completion_free(queue, b);
+    check(psc_requests_used(&pool) == 1); /* completion_poll has taken b */
+    check(!psc_completion_poll(queue) && psc_requests_used(&pool) == 0);
+    psc_requests_destroy(&pool);
+}
+
 /* ---- notices ---- */
 
 static bool rings(const psc_notices_t *notices)
