@@ -21,7 +21,7 @@ from pscompy.binding import _binding
 from pscompy.errors import ProtocolError, PscomError, Timeout, Unsupported
 from pscompy.parcel import archive, array_codec
 from pscompy.parcel.object_requests import Receiving, Sending, head_of
-from pscompy.parcel.pickling import SHORT, Pickle, Pickling, short_pickle
+from pscompy.parcel.pickling import Pickle, Pickling, whole_pickle
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -49,7 +49,6 @@ class Objects:
         "_idents",
         "_kept",
         "_serialiser",
-        "_short",
         "_zero_copy",
         "chunks",
         "heads",
@@ -67,8 +66,7 @@ class Objects:
         self.chunks = chunks
         self._serialiser = pickling.serialiser
         self._zero_copy = pickling.zero_copy
-        self._short = min(pickling.zero_copy, SHORT)
-        # whether the next object probably is no short pickle, because the last one was none
+        # whether the last object had buffers that are not in its pickle, as the next one may have
         self._apart = not self.pickles
         self._eager_max = eager_max
         self._idents = itertools.count(kind, KINDS)
@@ -128,12 +126,11 @@ class Objects:
 
         Raises the exceptions of the serialiser.
         """
-        if not self._apart and (made := short_pickle(obj, self._short)):
+        if not self._apart and (made := whole_pickle(obj)):
             return made
         packed = archive.dump(obj, self._serialiser, self._zero_copy)
-        self._apart = True
-        if isinstance(packed, bytes) and self.pickles:
-            self._apart = len(packed) >= self._short or array_codec.reduced(packed)
+        whole = isinstance(packed, bytes) and not array_codec.reduced(packed)
+        self._apart = not (whole and self.pickles)
         return packed
 
     def begin(self, packed: bytes | Archive, tag: int, lend: bool = False) -> Request[None]:

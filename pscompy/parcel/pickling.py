@@ -106,15 +106,17 @@ class _Dispatch:
         return self._table
 
 
-def short_pickle(obj: object, below: int) -> bytes | None:
-    """The pickle of an object, or None if it has `below` bytes or more, leaves out buffers, or the
-    pickle module does not support the object."""
+def whole_pickle(obj: object) -> bytes | None:
+    """The pickle of an object, made by the pickle module alone. Returns None if the object is or
+    has buffers that are better left out, or the pickle module does not support it."""
+    if type(obj) in _WHOLE or type(obj).__name__ == "ndarray":
+        return None
     left: list[PickleBuffer] = []
     try:
         made = pickle.dumps(obj, PROTOCOL, buffer_callback=left.append)
     except TypeError:
         return None
-    return None if left or len(made) >= below else made
+    return None if left else made
 
 
 # ---- serialisers --------------------------------------------------------------
