@@ -22,7 +22,7 @@ NETS = ",".join(f"10.77.{i}.0/24" for i in range(RAILS))
 IDLE = 2  # seconds without traffic, more than PSP_TCP_RAIL_TIMEOUT, before a rail is cut
 CUTS = int(os.environ.get("PSCOMPY_TEST_CUTS", "1"))
 OF_NOBODY = "02:00:00:00:00:99"
-SIZE = 16 << 20
+SIZE = int(os.environ.get("PSCOMPY_TEST_CUT_SIZE", 16 << 20))
 MANY = 0  # instead of a message of some size: many short ones
 
 
