@@ -22,6 +22,8 @@ class Beside:
     """The open sessions beside one session (those of its endpoints), and the counters of sessions
     beside it that were closed."""
 
+    __slots__ = ("_closed", "_lock", "_open")
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open: list[Session] = []

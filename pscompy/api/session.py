@@ -137,9 +137,10 @@ class Session:
     ) -> None:
         self._lock = threading.Lock()
         self._forked = False
-        self._closed = threading.Event()
+        self._alive = threading.Lock()  # held until the session is closed
+        self._alive.acquire()
         self._closing = False
-        self._sockets: set[Socket] = set()
+        self._sockets: list[Socket] = []
         self._regions: set[MemoryRegion | Pin] = set()
         self._beside = Beside()
         self._endpoints = {}
@@ -159,7 +160,8 @@ class Session:
         self, find_peer: Callable[[Identity], Record | None], beside: Session | None
     ) -> None:
         self._engine.open_log(self._log_level)
-        self._engine.open(self._found, self._config)
+        known = () if beside is None else beside._engine.options
+        self._engine.open(self._found, self._config, known)
         if self._config["PROGRESS_THREAD"]:
             self._engine.start_thread(self._config["PROGRESS_PATIENCE_US"] * 1000)
         self._engine.read_log()
@@ -244,7 +246,7 @@ class Session:
         sock._listener = self._control.listen(
             host, port, lambda record: deliver(self._binding.connection(record.id))
         )
-        self._sockets.add(sock)
+        self._sockets.append(sock)
         return sock
 
     def connect(self, address: str) -> Connection:
@@ -402,14 +404,21 @@ class Session:
         if self._forked:
             return
         if not first:
-            self._closed.wait()
+            self._wait_closed()
             return
         try:
             self._close_all(timeout)
         finally:
             process.remove(self)
             self._on_closed(self)
-            self._closed.set()
+            self._alive.release()
+
+    def _wait_closed(self, timeout: float = -1) -> bool:
+        """Wait until the session is closed, for `timeout` seconds at most unless that is -1.
+        Returns whether it is."""
+        if closed := self._alive.acquire(timeout=timeout):
+            self._alive.release()
+        return closed
 
     def _close_all(self, timeout: float) -> None:
         until = time.monotonic() + timeout
@@ -447,8 +456,8 @@ class Session:
             beside._control.drive()
 
     def _stop_listening(self, sock: Socket) -> None:
-        self._sockets.discard(sock)
-        if not self._forked and not self._closed.is_set():
+        self._sockets.remove(sock)
+        if not self._forked and self._alive.locked():
             self._control.stop_listening(sock._listener)
 
     def _check(self) -> None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 0.5  # seconds to receive the last data of a dead peer (PSC_CAP_EOF)
+EXPLAINED_MAX = 64  # explanations that are kept
 DRAIN_PAUSE = 0.01  # seconds between two checks whether a dead peer's last data has arrived
 
 
@@ -74,7 +74,7 @@ class Connections:
         self._adopt = adopt
         self._records: WeakValueDictionary[int, Record] = WeakValueDictionary()
         self._in_use: set[Record] = set()  # records of connections that are neither lazy nor closed
-        self._explained = lru_cache(64)(self._explain)
+        self._explained: dict[Hashable, Explanation] = {}  # by the arguments of `_explain`
 
     # ---- called on any thread ----
 
@@ -205,7 +205,7 @@ class Connections:
     ) -> None:
         """The connection carries messages over these rails: notify all that wait for it."""
         record.transport = rails[0][0]
-        report = self._explained(rails, matching, offered, tuple(reasons.items()))
+        report = self._explain(rails, matching, offered, tuple(reasons.items()))
         record.report = report._replace(peer=record.label)
         self.step(record, PhaseEvent.ESTABLISHED)
         if self._config["DEBUG_CONTYPE"]:
@@ -231,10 +231,15 @@ class Connections:
         offered: tuple[str, ...],
         reasons: tuple[tuple[str, str], ...],
     ) -> Explanation:
-        """Explain a connection over these rails. The result is cached for equal arguments."""
+        """Explain a connection over these rails. Most connections share one explanation."""
+        key = rails, matching, offered, reasons
+        if found := self._explained.get(key):
+            return found
+        if len(self._explained) == EXPLAINED_MAX:
+            self._explained.clear()
         option, params = self._option(rails[0][0]), self.parameters(rails)
         excluded = {*dict(rails), *dict(reasons)}
-        return explain(
+        self._explained[key] = explain(
             self._engine.options,
             offered,
             dict(reasons),
@@ -246,6 +251,7 @@ class Connections:
             shown_from=self._shown_from(option, params, len(rails)),
             thread=self._config["PROGRESS_THREAD"],
         )
+        return self._explained[key]
 
     def _faster(
         self, option: selection.Option, params: selection.Params, excluded: set[str]

@@ -39,8 +39,8 @@ class Progress:
     def __init__(self, thread: ControlThread, engine: Engine) -> None:
         self._thread = thread
         self._engine = engine
-        self._reasons: set[object] = set()
-        self._late_reasons: set[object] = set()  # the reasons that were given to `stand_in`
+        self._reasons: dict[object, None] = {}
+        self._late_reasons: dict[object, None] = {}  # those that were given to `stand_in`
         self._passes = 0  # passes of progress that this thread has made
         self._others_passes = -1  # passes of progress that other threads had made at the last look
         self._look: Timer | None = None
@@ -58,7 +58,7 @@ class Progress:
         """Add `reason` to the reasons for which the control thread drives the transports, or remove
         it if not `needed`. The thread drives them while there is any reason."""
         before = bool(self._reasons)
-        (self._reasons.add if needed else self._reasons.discard)(reason)
+        _note(self._reasons, reason, needed)
         if bool(self._reasons) == before:
             return
         if needed:
@@ -69,7 +69,7 @@ class Progress:
     def stand_in(self, reason: object, needed: bool) -> None:
         """Drive the transports while `reason` needs it and no other thread does: a program that
         calls pscompy serves the reason itself."""
-        (self._late_reasons.add if needed else self._late_reasons.discard)(reason)
+        _note(self._late_reasons, reason, needed)
         if not self._late_reasons:
             self.need(_STANDING_IN, False)
         elif self._look is None:
@@ -107,7 +107,7 @@ class Progress:
         self._pause = max(LOOK_PAUSE, self._pause / 2)
         held, passes, attended = self._engine.holding()
         others = (passes - self._passes) % (1 << 32)
-        (self._late_reasons.add if held else self._late_reasons.discard)(_HOLDING)
+        _note(self._late_reasons, _HOLDING, held)
         alone = others == self._others_passes and not attended
         self._others_passes = others
         self.need(_STANDING_IN, bool(self._late_reasons) and alone)
@@ -129,6 +129,13 @@ class Progress:
     def _log_stuck(self) -> None:
         if self._engine.log_stuck():
             self._thread.later(STUCK_PAUSE, self._log_stuck)
+
+
+def _note(reasons: dict[object, None], reason: object, needed: bool) -> None:
+    if needed:
+        reasons[reason] = None
+    else:
+        reasons.pop(reason, None)
 
 
 def _runnable() -> bool:

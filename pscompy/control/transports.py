@@ -52,15 +52,19 @@ class Transports:
         self._worker = worker
         self._carriers: dict[str, Carrier] = {}
 
-    def open(self, transports: Iterable[Transport], config: Config) -> None:
+    def open(
+        self, transports: Iterable[Transport], config: Config, known: Sequence[Option]
+    ) -> None:
         """Open every transport that can be opened. A failure becomes the reason in its option. Of
-        several transports with one name the first is opened."""
+        several transports with one name the first is opened. An option that equals one of the
+        `known` ones is that object."""
         first: dict[str, Transport] = {}
         for found in transports:
             first.setdefault(found.name, found)
         self.joined = config["RAILS"]
         _check_known(self.joined, first)
-        self.options = [self._open(found, config) for found in first.values()]
+        opened = (self._open(found, config) for found in first.values())
+        self.options = [next((it for it in known if it == made), made) for made in opened]
         _check_able(self.joined, self.options)
         for found, option in zip(first.values(), self.options, strict=True):
             if option.reason and found.user_priority and not found.dormant:

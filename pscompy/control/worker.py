@@ -10,7 +10,7 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
@@ -101,9 +101,12 @@ class Engine:
 
     # ---- the worker ----
 
-    def open(self, transports: Iterable[Transport], config: Config) -> None:
-        """Open every transport that can be opened; see `options`."""
-        self._transports.open(transports, config)
+    def open(
+        self, transports: Iterable[Transport], config: Config, known: Sequence[Option] = ()
+    ) -> None:
+        """Open every transport that can be opened; see `options`. Those that equal one of the
+        `known` options of another worker are the same objects."""
+        self._transports.open(transports, config, known)
 
     @property
     def options(self) -> list[Option]:

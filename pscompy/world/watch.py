@@ -69,7 +69,7 @@ class Watch:
 
     def _run(self) -> None:
         pause = min(self._limit / LOOKS, PAUSE_MAX)
-        while not self._job.session._closed.wait(pause):
+        while not self._job.session._wait_closed(pause):
             try:
                 self._look()
             except PscomError as error:

@@ -30,7 +30,7 @@
 
 #include "../types/conn.h"
 
-#define PSC_TUPLE_BUCKETS 64u
+#define PSC_TUPLE_BUCKETS 32u
 
 /* A place in the order of the messages that one side sends otherwise than into
  * exposed receives: the eager bytes (psc_flow_t) and the RTSs sent up to there,
