@@ -163,7 +163,7 @@ def test_the_second_rail_is_lost_and_joined_again(
     session: pscompy.Session, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     link = joined(session, start, TCP_RAILS="127.0.0.2")
-    link.peer(pause_before_joining, 1.0)
+    link.peer(pause_before_joining, 5.0)  # explain() is asked within
     for times in (1, 2):
         link.peer(shut_rail, "127.0.0.2")
         exchange(link, 2)
