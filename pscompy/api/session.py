@@ -137,7 +137,7 @@ class Session:
     ) -> None:
         self._lock = threading.Lock()
         self._forked = False
-        self._alive = threading.Lock()  # held until the session is closed
+        self._alive = threading.Lock()  # held while the session is open; see `_wait_closed`
         self._alive.acquire()
         self._closing = False
         self._sockets: list[Socket] = []

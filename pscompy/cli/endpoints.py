@@ -45,7 +45,8 @@ MPI+Threads Applications". The paper's stencil is --qps-per-thread 2 with --rank
 
 
 def main(arguments: list[str]) -> int:
-    """Count the resources of an InfiniBand device that threads use, by their sharing."""
+    """Calculate how many resources of an InfiniBand device the threads of a program use, for each
+    way of sharing them."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.plot:

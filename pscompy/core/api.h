@@ -120,7 +120,7 @@ typedef struct psc_dim {
 
 typedef struct psc_layout {
     void *base;
-    size_t run; /* at least 1 */
+    size_t run; /* bytes that are contiguous; at least 1 */
     size_t n_dims; /* at least 1 */
     const psc_dim_t *dims;
 } psc_layout_t;

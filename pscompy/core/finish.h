@@ -9,8 +9,8 @@ void psc_req_finish(psc_req_t *req, psc_status_t status);
 /* End a request that no caller has yet, with an error, which this returns. */
 psc_status_t psc_req_abandon(psc_req_t *req, psc_status_t status);
 /* Release the core's hold on a request that has ended during a call with
- * req->inside set (which need not notify), and notify the consumer after
- * all. */
+ * req->inside set, so that its consumer was not notified, and notify the
+ * consumer now, because the call does not return the result. */
 void psc_req_notify(psc_req_t *req);
 /* Release the core's hold on a request that has ended during a call with
  * req->inside set: the call returns the result itself. */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- calls ---- */
+/* ---- functions that a transport must have ---- */
 
 /* A transport with the capability `cap`, and without `unless`, must have the
  * function `call` in its table. */

@@ -119,8 +119,8 @@ typedef struct psc_wire_rtr {
 
 typedef struct psc_wire_frag {
     uint32_t credit;
-    /* 1 if it is one of the ordered messages (proto/replay.h), 0 if any lane
-     * may carry it */
+    /* 1 if this fragment is one of the messages that are delivered in order
+     * (proto/replay.h), 0 if any lane may carry it */
     uint32_t ordered;
     uint64_t recv_id;
     uint64_t offset;

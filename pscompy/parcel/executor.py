@@ -30,7 +30,7 @@ SOME = 32  # most calls that `map` hands out at a time
 # Seconds from a message to its last result: below SHORT the next message has more calls, above LONG
 # fewer.
 SHORT, LONG = 0.002, 0.01
-_NO_KEYWORDS: dict[str, Any] = {}  # one dict for all calls, which a pickle contains once
+_NO_KEYWORDS: dict[str, Any] = {}  # of all calls without keywords: a pickle contains it once
 
 
 class _Task(Future):

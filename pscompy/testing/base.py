@@ -120,8 +120,8 @@ class Base:
         return Joined(self.transport, far, {**common, **here}, {**common, **there})
 
     def settings(self) -> dict[str, Any]:
-        """Variables that disable all other transports, and those of `config`. Skips the test if the
-        transport is not available."""
+        """The variables of `config`, and variables that disable all other transports. Skips the
+        test if the transport is not available."""
         cls = type(self)
         if cls._found is None or cls._found[0] != self.config:
             cls._found = self.config, registry.load(self.config)[1]

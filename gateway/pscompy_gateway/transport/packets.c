@@ -62,7 +62,8 @@ void gw_packet_drop(gw_packet_t *packet)
     gw_op_t *op = packet->op;
 
     if (--packet->refs > 0) {
-        /* only send requests in flight refer to the packet */
+        /* A packet in no list was acknowledged: what still refers to it are
+         * send requests in flight. */
         if (!psc_link_listed(&packet->link))
             psc_list_push(&packet->agent->leaving, &packet->link);
         return;

@@ -31,9 +31,9 @@
 /* A sleep and its wake-up cost about as much as this many calls of sched_yield
  * in which another thread runs. */
 #define SPIN_TURNS 8u
-/* How many times longer than between two clock reads the holder of the GIL
- * polls at most; about 12 us together. Handing the GIL to another thread and
- * getting it back takes about as long. */
+/* A thread that holds the GIL polls for this many strides
+ * (psc_interfaces_t.stride) at most, about 12 us, before it releases the GIL.
+ * Handing the GIL to another thread and getting it back takes about as long. */
 #define SPIN_HELD 6u
 
 static unsigned spin_passes(psc_worker_t *worker)

@@ -140,7 +140,7 @@ static psc_status_t am_conceal(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
     permit_t *permit;
 
     if (recv->entry == NO_ENTRY)
-        return PSC_OK; /* its claim has arrived */
+        return PSC_OK; /* the peer has claimed the receive already */
     permit = &am->permits[recv->entry];
     permit->recv = NULL;
     recv->entry = NO_ENTRY;

@@ -24,7 +24,8 @@ typedef struct psc_upward psc_upward_t; /* defined in upward.h */
 
 struct psc_worker {
     psc_lock_t lock;
-    const psc_upward_t *up; /* the functions of the protocols */
+    const psc_upward_t
+        *up; /* the functions of the protocols for the layers below */
     psc_worker_config_t config;
     atomic_bool forked;
     uint32_t pass; /* counts progress passes */

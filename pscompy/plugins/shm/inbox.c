@@ -294,7 +294,7 @@ static void shm_call_offer(shm_ep_t *ep, const shm_there_t *there)
     } else {
         shm_ep_tell(ep);
         shm_board_set(&iface->inbox->board, (uint32_t)ep->rank);
-        /* the next pass of progress reads the board of our inbox */
+        /* so that the next pass of progress reads the board of our inbox */
         iface->idle_polls = UINT32_MAX - 1;
     }
 }

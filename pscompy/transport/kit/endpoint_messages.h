@@ -19,7 +19,7 @@ typedef struct psc_head {
 
 /* Kinds of messages; a transport numbers its own from PSC_N_KIT_EP_KINDS on. */
 typedef enum psc_kit_ep_kind {
-    /* active message; lower kinds prove the token */
+    /* an active message; the kinds below are those of the token's proof */
     PSC_KIT_EP_AM = PSC_N_PROOF_KINDS,
     PSC_KIT_EP_CREDIT, /* only reports credit, in `taken` of its head */
     PSC_KIT_EP_GOODBYE, /* the last message */

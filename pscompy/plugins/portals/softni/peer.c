@@ -13,7 +13,8 @@
 #define REFUSED_NS 1000000ll
 #define REFUSALS 3u
 #define DEAD_AFTER 100u
-/* least number of resends before the peer's patience ends */
+/* A silent peer is not given up before frames were resent this many times,
+ * even if its `patience` has passed. */
 #define ATTEMPTS 4
 #define FRAMES 5u /* smallest number of full frames that a window may hold */
 #define LEAST_FRAME 1024u
