@@ -295,6 +295,7 @@ class Negotiation(Generic[R]):
     def _on_established(self, event: Established) -> None:
         self.established = True
         self._owner.established(self)
+        self.lanes = None  # the candidates would otherwise last as long as the link
 
     def _on_peer_closing(self, event: PeerClosing) -> None:
         self._owner.peer_closing(self)

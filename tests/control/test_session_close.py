@@ -121,6 +121,17 @@ def test_sessions_leave_no_descriptors_and_no_threads(session: Make) -> None:
     assert set(threading.enumerate()) <= threads
 
 
+def test_open_connections_keep_no_candidates(session: Make) -> None:
+    server, client = session(), session()
+    socket = server.listen("127.0.0.1")
+    connections = [client.connect(socket.address) for _ in range(3)]
+    for connection in connections:
+        connection.open(60)
+    connections += [socket.accept(60) for _ in range(3)]
+    expect_soon(lambda: not any(isinstance(it, Candidates) for it in gc.get_objects()))
+    assert {it.state for it in connections} == {ConnectionState.UP}
+
+
 def test_ended_connections_leave_no_garbage(session: Make) -> None:
     """The parts of a connection form no reference cycle, so they do not wait for the garbage
     collector."""
