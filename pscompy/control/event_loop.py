@@ -29,6 +29,7 @@ READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 RUN_SECONDS = 0.2  # seconds between two checks whether the control thread is alive
 TIMERS_MIN = 64
+EVENTS_MAX = 64  # descriptors of one look; by default each look would allocate room for 1,023
 FAILURES_MAX = 256  # kinds of failures that are remembered, to log each kind once as an error
 FAILURE_PAUSE = 0.05  # seconds after a failure of the loop itself
 
@@ -182,7 +183,7 @@ class ControlThread:
                 time.sleep(FAILURE_PAUSE)
 
     def _turn(self) -> None:
-        ready = self._epoll.poll(self._timeout())
+        ready = self._epoll.poll(self._timeout(), EVENTS_MAX)
         for fd, source, events in [(fd, self._sources.get(fd), events) for fd, events in ready]:
             # An earlier call-back may have unregistered this descriptor, or reused its number.
             if source is not None and self._sources.get(fd) is source:
