@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 0.5  # seconds to receive the last data of a dead peer (PSC_CAP_EOF)
-EXPLAINED_MAX = 64  # explanations that are kept
 DRAIN_PAUSE = 0.01  # seconds between two checks whether a dead peer's last data has arrived
+EXPLAINED_MAX = 64  # explanations that are kept for connections to come
 
 
 class Holder(Protocol):
