@@ -1,10 +1,10 @@
 /* How the ranks of a job on one node connect without a socket.
  *
  * They share one memory file, the node file (node.c), which each of them maps
- * when it joins the job. It has a page for each rank, its inbox: a board (bits
- * by which other ranks ask for attention) and a card (data by which others
- * reach the rank). Behind these pages stands a place for the two rings of each
- * pair of ranks. So a connection needs no file of its own, and no mapping. The
+ * when it joins the job. It has an inbox for each rank: a board (bits by which
+ * other ranks ask for attention) and a card (data by which others reach the
+ * rank). Behind the inboxes stands a place for the two rings of each pair of
+ * ranks. So a connection needs no file of its own, and no mapping. The
  * ranks find the file by a name in a folder that follows from the job's key
  * (listen.c): a symbolic link to a descriptor in /proc, so that nothing is left
  * when the process that made the file is killed.
@@ -63,8 +63,6 @@ struct shm_inbox {
     _Atomic uint32_t owned; /* shm_owned_t */
     _Alignas(128) shm_card_t card;
 };
-
-_Static_assert(sizeof(struct shm_inbox) <= 4096, "one page");
 
 /* Functions of node.c. */
 /* Opens the job's node file, or makes it if this rank is the first, and maps

@@ -1,7 +1,7 @@
 /* The node file, which the ranks of a job on one node share (inbox.h).
  *
  *   head             proves that a rank of the job made the file
- *   4,096 inboxes    one page for each rank
+ *   4,096 inboxes    one for each rank, SHM_INBOX_SPAN bytes apart
  *   pairs (a, b)     the rings between the ranks a < b, ordered by b, then by a
  *
  * The file has room for all pairs of 4,096 ranks, but only pages that are used
@@ -20,7 +20,9 @@
 #include "inbox.h"
 #include "pscompy/transport/kit/page.h"
 
-#define SHM_HEAD_MAGIC 0x31646f6eu /* "nod1" */
+#define SHM_HEAD_MAGIC 0x32646f6eu /* "nod2" */
+/* Bytes of the head, and of each inbox. Small jobs have all in one page. */
+#define SHM_INBOX_SPAN 1024u
 
 /* The beginning of the file. */
 typedef struct shm_head {
@@ -31,6 +33,8 @@ typedef struct shm_head {
     uint8_t proof[PSC_SIPHASH_SIZE];
 } shm_head_t;
 
+_Static_assert(sizeof(shm_head_t) <= SHM_INBOX_SPAN, "inbox 0 is behind it");
+_Static_assert(sizeof(shm_inbox_t) <= SHM_INBOX_SPAN, "inboxes do not overlap");
 _Static_assert(2 * sizeof(shm_control_t) <= 4096, "one page for a pair");
 
 /* ---- where things stand ---- */
@@ -45,7 +49,7 @@ static size_t shm_pair_span(const shm_iface_t *iface)
 /* Offset in the file of the pair (0, high). */
 static size_t shm_pairs_at(const shm_iface_t *iface, size_t high)
 {
-    return (1 + SHM_INBOX_RANKS) * psc_page_size() +
+    return psc_page_up((1 + SHM_INBOX_RANKS) * SHM_INBOX_SPAN) +
            high * (high - 1) / 2 * shm_pair_span(iface);
 }
 
@@ -85,7 +89,7 @@ static uint8_t *shm_node_map(const shm_iface_t *iface, size_t at, size_t bytes)
 shm_inbox_t *shm_node_inbox(const shm_iface_t *iface, int rank)
 {
     return (shm_inbox_t *)(void *)(iface->node +
-                                   (1 + (size_t)rank) * psc_page_size());
+                                   (1 + (size_t)rank) * SHM_INBOX_SPAN);
 }
 
 /* Returns NULL if no address space is left. */
