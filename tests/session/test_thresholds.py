@@ -62,12 +62,20 @@ def source_of(c, name):
     return c.explain().as_dict()["estimates"][name][1]
 
 
+def estimates_of(session):
+    return next(it.estimates for it in session._engine.options if it.name == "shm")
+
+
 def test_copies_are_measured_when_the_session_opens(open_session):
-    session = open_session(**SHM)
-    estimates = next(it.estimates for it in session._engine.options if it.name == "shm")
+    estimates = estimates_of(open_session(**SHM))
     sources = {name: source for name, (_, source) in estimates.sources().items()}
     assert sources["latency_ns"] == "declared"
     assert sources["copy_bandwidth"] == "measured at open"
+
+
+def test_a_process_measures_its_copies_once(open_session):
+    first, second = (estimates_of(open_session(**SHM)) for _ in range(2))
+    assert first == second
 
 
 def test_a_threshold_is_corrected_by_the_times_of_messages(pair):

@@ -1,7 +1,8 @@
 /* Calibration: how fast this process copies through a record of a ring and how
- * fast it copies by cross-memory attach, measured once when an interface opens,
- * in less than 100 us. One core does all of it, so the time that cache lines
- * take to another core is added (SHM_NEAR_NS_PER_BYTE). */
+ * fast it copies by cross-memory attach, measured when the process opens its
+ * first interface, in less than 100 us. One core does all of it, so the time
+ * that cache lines take to another core is added (SHM_NEAR_NS_PER_BYTE). */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -96,24 +97,57 @@ static bool shm_rates_set(shm_rates_t *rates, const shm_times_t *times,
     return true;
 }
 
-void shm_iface_calibrate(shm_iface_t *iface)
+/* Measures the rates. They are default values if that fails. */
+static shm_rates_t shm_rates_measure(bool cma)
 {
-    bool cma = iface->cma != SHM_CMA_OFF, done = false;
+    shm_rates_t rates = {8e9, 14e9, 1500, false};
     shm_times_t times = {INT64_MAX, INT64_MAX, INT64_MAX};
     shm_trial_t *trial = malloc(sizeof *trial);
     int64_t until = psc_clock_now() + SHM_TRIAL_NS;
+    bool done = false;
 
-    iface->rates = (shm_rates_t){8e9, 14e9, 1500, false};
     if (trial == NULL)
-        return;
+        return rates;
     /* touch the pages, so that no page fault is measured */
     memset(trial, 1, sizeof *trial);
     for (int i = 0; i < SHM_TRIAL_ROUNDS && !done; i++) {
         if (!shm_trial_round(trial, cma, &times))
             break;
-        iface->rates.measured = shm_rates_set(&iface->rates, &times, cma);
-        done = iface->rates.measured && i + 1 >= SHM_TRIAL_LEAST &&
+        rates.measured = shm_rates_set(&rates, &times, cma);
+        done = rates.measured && i + 1 >= SHM_TRIAL_LEAST &&
                psc_clock_now() >= until;
     }
     free(trial);
+    return rates;
+}
+
+enum { SHM_UNKNOWN, SHM_WRITTEN, SHM_KNOWN };
+
+/* The rates that the first interface of this process has measured. `rates` may
+ * be read once `state` is SHM_KNOWN. */
+typedef struct shm_measured {
+    _Atomic int state;
+    shm_rates_t rates;
+} shm_measured_t;
+
+void shm_iface_calibrate(shm_iface_t *iface)
+{
+    static shm_measured_t with_cma, without_cma;
+    bool cma = iface->cma != SHM_CMA_OFF;
+    shm_measured_t *known = cma ? &with_cma : &without_cma;
+    int unknown = SHM_UNKNOWN;
+
+    if (atomic_load_explicit(&known->state, memory_order_acquire) ==
+        SHM_KNOWN) {
+        iface->rates = known->rates;
+        return;
+    }
+    iface->rates = shm_rates_measure(cma);
+    if (iface->rates.measured &&
+        atomic_compare_exchange_strong_explicit(
+            &known->state, &unknown, SHM_WRITTEN, memory_order_relaxed,
+            memory_order_relaxed)) {
+        known->rates = iface->rates;
+        atomic_store_explicit(&known->state, SHM_KNOWN, memory_order_release);
+    }
 }
