@@ -141,7 +141,7 @@ class Session:
         self._alive.acquire()
         self._closing = False
         self._sockets: list[Socket] = []
-        self._regions: set[MemoryRegion | Pin] = set()
+        self._regions: dict[MemoryRegion | Pin, None] = {}
         self._beside = Beside()
         self._endpoints = {}
         self._on_closed: Callable[[Session], object] = id
@@ -300,8 +300,8 @@ class Session:
         """
         self._check()
         self._control.prepare_memory()
-        region = MemoryRegion(self._binding, buf, self._regions.discard)
-        self._regions.add(region)
+        region = MemoryRegion(self._binding, buf, self._forget_region)
+        self._regions[region] = None
         return region
 
     # ---- memory ----
@@ -314,9 +314,12 @@ class Session:
         `Pin`, or the session, is closed; no message that uses it may be in flight then.
         """
         self._check()
-        pin = Pin(self._binding, buf, self._regions.discard)
-        self._regions.add(pin)
+        pin = Pin(self._binding, buf, self._forget_region)
+        self._regions[pin] = None
         return pin
+
+    def _forget_region(self, region: MemoryRegion | Pin) -> None:
+        self._regions.pop(region, None)
 
     def allocate(self, nbytes: int) -> memoryview:
         """A block of the session's pool: whole pages that are registered with every transport.

@@ -94,7 +94,7 @@ class Neighbours:
         # a descriptor that is readable while a rank calls this one, or has ended
         self._callers = -1
         self._option: Option | None = None
-        self._in_flight: set[Introduction] = set()
+        self._in_flight: dict[Introduction, None] = {}
         self._looking = False  # whether `_look_for_late` will run, to find calls that take too long
 
     # ---- start and end ----
@@ -172,7 +172,7 @@ class Neighbours:
 
     def _begin(self, record: Record) -> None:
         introduction = record.link = Introduction(self, record)
-        self._in_flight.add(introduction)
+        self._in_flight[introduction] = None
         record.error = None
         self._connections.step(record, PhaseEvent.TAKE)
 
@@ -198,7 +198,7 @@ class Neighbours:
     def _established(self, introduction: Introduction, process: int) -> None:
         record = introduction.record
         assert self._option is not None
-        self._in_flight.discard(introduction)
+        self._in_flight.pop(introduction, None)
         record.peer = self._here._replace(name=record.name, pid=process, rank=record.rank)
         usable, absent = self._transports
         self._connections.came_up(record, ((self._option.name, 0),), "", usable, absent)
@@ -225,7 +225,7 @@ class Neighbours:
 
     def drop(self, introduction: Introduction) -> None:
         """Forget an introduction, and end its call unless the call is up."""
-        self._in_flight.discard(introduction)
+        self._in_flight.pop(introduction, None)
         self._engine.hang_up(introduction.record.handle)
 
     # ---- notices of closing, and callers ----
