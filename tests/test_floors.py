@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 # C files from the top down; a file calls only functions of files further down.
 FLOORS = {
-    "pscompy/plugins/loop": ("transport", "receive", "send", "ep", "memory", "sleep"),
+    "pscompy/plugins/loop": ("transport", "receive", "memory", "send", "ep", "sleep"),
     "pscompy/plugins/ib": (
         *("transport", "sleep", "settings", "receive", "complete", "connect", "ep", "memory"),
         *("recover", "send", "ring", "post", "window", "cache", "proof", "queue", "device"),
@@ -126,8 +126,8 @@ CORE_ROWS = (
     "conn_control",
     "proto/credit proto/rates proto/stripe proto/rail proto/replay proto/am_node proto/tag_post",
     "proto/match_list proto/match_queue proto/unexpected",
-    "proto/tuple_am proto/tuple proto/match proto/describe",
-    "proto/am proto/eager proto/region proto/rndv_keys proto/rndv",
+    "proto/rndv_keys proto/tuple_am proto/tuple proto/match proto/describe",
+    "proto/am proto/eager proto/region proto/rndv",
     "proto/rndv_direct proto/rndv_am proto/rndv_fin",
     "proto/am_offer proto/tag_send proto/tag",
     "proto/lend proto/rma proto/bundle proto/rndv_rts",

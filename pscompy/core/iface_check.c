@@ -47,7 +47,8 @@ static const iface_need_t by_capability[] = {
     NEED(TAG, tag_post),      NEED(TAG, tag_cancel),
     NEED(TAG, tag_send),      NEED(EXPOSE, expose),
     NEED(EXPOSE, conceal),    NEED(EXPOSE, exposed),
-    NEED(EXPOSE, claim),
+    NEED(EXPOSE, claim),      NEED(PUT_AM, put_am),
+    NEED(PUT_AM, put),
 };
 
 /* All members that are checked are pointers of one size, including the name. */

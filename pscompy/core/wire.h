@@ -39,6 +39,8 @@
     X(CONCEALED, psc_wire_conceal_t) /* answers CONCEAL: it was not claimed */ \
     X(CLAIM, psc_wire_claim_t)     /* payload: a long message, for a receive   \
                                       that the peer has exposed */             \
+    X(PLACED, psc_wire_placed_t)   /* a long message was put into a receive    \
+                                      that the peer has exposed */             \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place of \
                                       an RTS; see tag.h */                     \
     X(MISSED, psc_wire_eager_t)    /* a message whose payload, sent with the   \
@@ -157,7 +159,8 @@ typedef struct psc_wire_resume {
     uint32_t first; /* number of the ordered message that follows */
 } psc_wire_resume_t;
 
-/* A receive that its sender may claim; see proto/tuple_am.h. */
+/* A receive that its sender may claim; see proto/tuple_am.h. Payload: the
+ * packed key by which the sender puts the message, if the fabric does. */
 typedef struct psc_wire_expose {
     uint32_t credit;
     uint32_t entry;
@@ -179,6 +182,11 @@ typedef struct psc_wire_claim {
     uint32_t entry;
     uint64_t generation;
 } psc_wire_claim_t;
+
+typedef struct psc_wire_placed {
+    psc_wire_claim_t claim;
+    uint64_t len;
+} psc_wire_placed_t;
 
 typedef struct psc_wire_rma {
     uint32_t credit;

@@ -96,6 +96,15 @@ static psc_status_t faults_put(psc_ep_t *ep, const void *buffer, size_t len,
     FAULTS_OPERATION(ep, put, buffer, len, mem, rkey, offset, comp);
 }
 
+static psc_status_t faults_put_am(psc_ep_t *ep, uint8_t id, const void *header,
+                                  uint8_t header_len, const void *buffer,
+                                  size_t len, psc_mem_t *mem, psc_rkey_t *rkey,
+                                  uint64_t offset, psc_comp_t *comp)
+{
+    FAULTS_OPERATION(ep, put_am, id, header, header_len, buffer, len, mem, rkey,
+                     offset, comp);
+}
+
 static psc_status_t faults_get(psc_ep_t *ep, void *buffer, size_t len,
                                psc_mem_t *mem, psc_rkey_t *rkey,
                                uint64_t offset, psc_comp_t *comp)
@@ -406,6 +415,7 @@ static const psc_transport_ops_t faults_template = {
     .am_short = faults_am_short,
     .am_zcopy = faults_am_zcopy,
     .put = faults_put,
+    .put_am = faults_put_am,
     .get = faults_get,
     .ep_flush = faults_ep_flush,
     .mem_register = faults_mem_register,

@@ -31,7 +31,7 @@
 
 #include "status.h"
 
-#define PSC_TRANSPORT_ABI 9u
+#define PSC_TRANSPORT_ABI 10u
 
 /* one-time secret by which the two ends of a lane know each other */
 #define PSC_TOKEN_SIZE 32u
@@ -74,6 +74,7 @@
 #define PSC_CAP_EXPOSE 0x4000ull
 /* no put of the peer reaches a region of this process after ep_fini */
 #define PSC_CAP_PUT_ENDS 0x8000ull
+#define PSC_CAP_PUT_AM 0x10000ull /* implements put_am */
 
 /* ---- shared structures ------------------------------------------------- */
 
@@ -615,6 +616,16 @@ struct psc_transport_ops {
     psc_status_t (*claim)(psc_ep_t *ep, const psc_sighted_t *sighted,
                           uint64_t bits, const void *buffer, size_t len,
                           psc_comp_t *comp);
+
+    /* PUT_AM: like put, for len > 0, and an active message without payload
+     * behind it, which is delivered when the bytes are visible. The fabric
+     * moves both, whatever this process does next. On one endpoint, these
+     * messages are delivered in the order of all others. A key that the peer
+     * has revoked may break the endpoint. */
+    psc_status_t (*put_am)(psc_ep_t *ep, uint8_t id, const void *header,
+                           uint8_t header_len, const void *buffer, size_t len,
+                           psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                           psc_comp_t *comp);
 };
 
 #endif

@@ -71,6 +71,7 @@ static const struct {
     CAPABILITY(TAG),      CAPABILITY(EVENT),       CAPABILITY(SELF),
     CAPABILITY(NODE),     CAPABILITY(MEM_LOCAL),   CAPABILITY(EOF),
     CAPABILITY(MAP),      CAPABILITY(MODULES),     CAPABILITY(PUT_ENDS),
+    CAPABILITY(PUT_AM),
 };
 
 /* Skips because the transport lacks these capabilities. */

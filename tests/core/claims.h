@@ -4,9 +4,15 @@
 #include "pscompy/core/proto/tuple_am.h"
 #include "tuples.h"
 
+/* Returns true if messages are put into the receives that a was told of. */
+static inline bool told_puts(const pair_t *pair)
+{
+    return pair->b.conn->lanes[0]->slot->attr.caps & PSC_CAP_PUT_AM;
+}
+
 static inline bool tells(const pair_t *pair)
 {
-    return pair->b.conn->tuple_am != NULL;
+    return pair->b.conn->tuple_am != NULL && !told_puts(pair);
 }
 
 /* A receive of b that a has been told of, if it is told of receives. */

@@ -99,7 +99,9 @@ static void giveback_failed(psc_unexp_t *unexp, psc_status_t status)
 {
     psc_req_t *req = giveback_drop(unexp);
 
-    if (req)
+    if (req && req->stage == PSC_STAGE_LANDING)
+        req->error = status; /* see psc_message_answered */
+    else if (req)
         psc_req_fail(req, status);
 }
 
@@ -147,12 +149,30 @@ static bool giveback_moves(const psc_req_t *req, psc_result_t *result_p)
     }
 }
 
+/* Called when a receive ends whose peer was asked whether it has claimed the
+ * receive. A message that the receive has got is given back. */
+static void giveback_answered(psc_req_t *req)
+{
+    psc_result_t result = req->head.result;
+
+    req->bulk->on_done = NULL;
+    if (result.status != PSC_OK && result.status != PSC_ERR_TRUNCATED)
+        return;
+    if (psc_giveback_message(psc_req_worker(req), req->context, &result,
+                             psc_req_iov(req), req->n_iov) == PSC_OK)
+        req->head.result.status = PSC_ERR_CANCELLED;
+}
+
 psc_status_t psc_giveback_request(psc_req_t *req)
 {
     psc_status_t status = psc_message_cancel(req);
     psc_result_t result;
     psc_unexp_t *unexp;
 
+    if (req->stage == PSC_STAGE_LANDING && req->exposed) {
+        req->bulk->on_done = giveback_answered;
+        return PSC_INPROGRESS;
+    }
     if (status != PSC_ERR_INVALID || req->kind != PSC_REQ_RECV ||
         req->bulk->parts || req->head.state == PSC_REQUEST_DONE ||
         req->error != PSC_OK)

@@ -229,17 +229,19 @@ void psc_match_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len)
     psc_tuple_taken(req, bits, len);
 }
 
-bool psc_match_conceal(psc_req_t *req)
+psc_status_t psc_match_conceal(psc_req_t *req)
 {
     psc_match_queue_t *queue =
         psc_match_queue(req->source, req->context, false);
+    psc_status_t status = psc_tuple_withdraw(req);
 
-    if (!psc_tuple_conceal(req))
-        return false;
-    match_dequeue(&queue->exposed, req);
-    if (!psc_list_empty(&queue->lists.posted.all))
+    if (status == PSC_OK)
+        match_dequeue(&queue->exposed, req);
+    else if (status == PSC_INPROGRESS)
+        match_lose(queue, req);
+    if (status >= 0 && !psc_list_empty(&queue->lists.posted.all))
         match_expose(queue);
-    return true;
+    return status;
 }
 
 void psc_match_expose_all(psc_conn_t *conn)
@@ -253,7 +255,7 @@ static void match_end_exposed(psc_match_queue_t *queue, psc_status_t status)
     psc_req_t *req;
 
     while ((req = match_request(&queue->exposed, PSC_ANY_TAG))) {
-        if (psc_tuple_conceal(req)) {
+        if (psc_tuple_withdraw(req) == PSC_OK) {
             match_dequeue(&queue->exposed, req);
             psc_req_finish(req, status);
         } else {
@@ -266,15 +268,23 @@ static void match_end_exposed(psc_match_queue_t *queue, psc_status_t status)
 /* ---- messages that are put back ---- */
 
 /* Returns the receive for a message that was put back. Exposed receives that
- * the peer has claimed meanwhile leave the queue. */
+ * the peer has claimed meanwhile leave the queue. If the peer has to be asked
+ * whether it has claimed the receive, that leaves the queue, too. */
 static psc_req_t *match_first_left(const psc_unexp_t *unexp,
                                    psc_match_queue_t *queue)
 {
     psc_req_t *req;
 
     while ((req = match_first(unexp->conn, queue, unexp->tag)) &&
-           req->stage == PSC_STAGE_EXPOSED && !psc_tuple_conceal(req))
+           req->stage == PSC_STAGE_EXPOSED) {
+        psc_status_t status = psc_tuple_withdraw(req);
+
+        if (status == PSC_OK)
+            return req;
         match_lose(queue, req);
+        if (status == PSC_INPROGRESS)
+            return req;
+    }
     return req;
 }
 
@@ -292,7 +302,7 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp)
             return tagged;
         }
     }
-    if (req)
+    if (req && req->stage != PSC_STAGE_LANDING)
         match_remove(queue, req);
     return req;
 }

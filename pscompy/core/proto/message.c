@@ -14,6 +14,7 @@
 #include "rndv.h"
 #include "rndv_rts.h"
 #include "tag.h"
+#include "tag_post.h"
 #include "tag_send.h"
 #include "tuple.h"
 #include "tuple_am.h"
@@ -356,12 +357,27 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
 
 /* ---- cancel ---- */
 
+/* Give the message to a receive that was posted while the message was out of
+ * the queue. */
+static void message_meet(psc_req_t *req, psc_unexp_t *unexp)
+{
+    psc_conn_t *conn = unexp->conn;
+
+    if (req->head.flags & PSC_FLAG_NO_BUFFER)
+        psc_req_no_buffer(req, unexp);
+    else if (unexp->rts || unexp->arriving)
+        message_recv_go_on(req, unexp);
+    else
+        psc_eager_finish(req, unexp);
+    psc_conn_flush(conn);
+}
+
 /* Puts a message back into its queue. A receive that was posted while the
- * message was out of the queue gets it at once. */
+ * message was out of the queue gets it at once, or if the peer answers that it
+ * has not claimed this receive. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp)
 {
     psc_status_t status = psc_match_put_back(unexp);
-    psc_conn_t *conn = unexp->conn;
     psc_req_t *req;
 
     if (status != PSC_OK) {
@@ -372,15 +388,47 @@ psc_status_t psc_message_put_back(psc_unexp_t *unexp)
     if (!req)
         return PSC_OK;
     psc_unexp_take(unexp);
-    if (req->head.flags & PSC_FLAG_NO_BUFFER) {
-        psc_req_no_buffer(req, unexp);
-    } else if (unexp->rts || unexp->arriving) {
-        message_recv_go_on(req, unexp);
-    } else {
-        psc_eager_finish(req, unexp);
-    }
-    psc_conn_flush(conn);
+    if (req->stage == PSC_STAGE_LANDING)
+        req->unexp = unexp;
+    else
+        message_meet(req, unexp);
     return PSC_OK;
+}
+
+void psc_message_answered(psc_exposed_t *shown)
+{
+    psc_req_t *req = psc_tuple_req(shown);
+    psc_unexp_t *unexp = req->unexp;
+
+    req->exposed = false;
+    psc_req_forget_lane(req, psc_conn_main_lane(req->conn));
+    req->unexp = NULL;
+    if (unexp)
+        message_meet(req, unexp);
+    else
+        psc_req_finish(req, req->error ? req->error : PSC_ERR_CANCELLED);
+}
+
+psc_status_t psc_message_placed(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_placed_t *wire = am->header;
+    const psc_wire_eager_t *head = &wire->claim.eager;
+    psc_unexp_t *unexp = NULL;
+    psc_exposed_t *recv;
+    psc_req_t *req;
+
+    if (am->len > 0 || psc_tuple_am_placed(lane->conn, wire, &recv) != PSC_OK)
+        return PSC_ERR_PROTOCOL;
+    req = psc_tuple_req(recv);
+    if (req->stage == PSC_STAGE_LANDING) {
+        unexp = req->unexp;
+        req->unexp = NULL;
+    }
+    recv->taken(recv, psc_tag_bits(head->context, (int32_t)head->tag),
+                wire->len);
+    req->exposed = false;
+    recv->landed(recv, PSC_OK);
+    return unexp ? psc_message_put_back(unexp) : PSC_OK;
 }
 
 /* Returns true if the receive has matched a message of which nothing has been
@@ -410,8 +458,12 @@ psc_status_t psc_message_cancel(psc_req_t *req)
         req->stage != PSC_STAGE_OFFERED && req->stage != PSC_STAGE_EXPOSED &&
         req->kind != PSC_REQ_EVENT)
         return PSC_ERR_INVALID;
-    if (req->stage == PSC_STAGE_EXPOSED && !psc_match_conceal(req))
-        return PSC_ERR_INVALID;
+    if (req->stage == PSC_STAGE_EXPOSED) {
+        psc_status_t status = psc_match_conceal(req);
+
+        if (status != PSC_OK)
+            return status;
+    }
     if (req->stage == PSC_STAGE_POSTED)
         psc_match_leave(req);
     else

@@ -12,6 +12,7 @@
 #include "giveback.h"
 #include "lend.h"
 #include "match.h"
+#include "message.h"
 #include "proto.h"
 #include "rail.h"
 #include "rates.h"
@@ -44,7 +45,7 @@ static bool conn_lanes(psc_conn_t *conn)
     conn->tagging.done = psc_tag_done;
     conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
     psc_rates_start(conn);
-    psc_tuple_begin(conn, psc_match_taken);
+    psc_tuple_begin(conn, psc_match_taken, psc_message_answered);
     return true;
 }
 
@@ -86,6 +87,13 @@ static void ends_request(psc_req_t *req, psc_status_t status)
         return;
     }
     if (req->head.state != PSC_REQUEST_MATCHED) {
+        if (req->stage == PSC_STAGE_LANDING && unexp) {
+            /* the message that the receive would get, if the peer had not
+             * claimed the receive */
+            req->unexp = NULL;
+            if (psc_match_put_back(unexp) != PSC_OK)
+                psc_unexp_free(unexp);
+        }
         psc_unexp_unclaim(req);
         psc_req_fail(req, psc_lend_outcome(req, status));
         return;

@@ -52,7 +52,8 @@ static bool tuple_fits(psc_conn_t *conn)
 
 /* Returns the operations by which receives are exposed and claimed: those of
  * the transport, or those by messages; NULL if there are none. */
-static const psc_transport_ops_t *tuple_ops(psc_conn_t *conn)
+static const psc_transport_ops_t *
+tuple_ops(psc_conn_t *conn, void (*answered)(psc_exposed_t *shown))
 {
     const psc_iface_slot_t *slot = psc_conn_main_lane(conn)->slot;
 
@@ -60,7 +61,7 @@ static const psc_transport_ops_t *tuple_ops(psc_conn_t *conn)
         return NULL;
     if (slot->attr.caps & PSC_CAP_EXPOSE)
         return slot->ops;
-    return psc_tuple_am_begin(conn) ? &psc_tuple_am_ops : NULL;
+    return psc_tuple_am_begin(conn, answered) ? &psc_tuple_am_ops : NULL;
 }
 
 void psc_tuple_limit(psc_conn_t *conn)
@@ -79,9 +80,10 @@ void psc_tuple_limit(psc_conn_t *conn)
  * exposed. */
 void psc_tuple_begin(psc_conn_t *conn,
                      void (*taken)(psc_exposed_t *shown, uint64_t bits,
-                                   uint64_t len))
+                                   uint64_t len),
+                     void (*answered)(psc_exposed_t *shown))
 {
-    const psc_transport_ops_t *ops = tuple_ops(conn);
+    const psc_transport_ops_t *ops = tuple_ops(conn, answered);
 
     if (!ops || !(conn->tuple = calloc(1, sizeof *conn->tuple)))
         return;
@@ -152,6 +154,13 @@ static void tuple_landed(psc_exposed_t *shown, psc_status_t status)
     tuple_finish(req, status);
 }
 
+/* The peer cannot put a message into the receive any more. */
+static void tuple_hidden(psc_req_t *req)
+{
+    psc_req_forget_lane(req, psc_conn_main_lane(req->source));
+    req->exposed = false;
+}
+
 bool psc_tuple_expose(psc_req_t *req)
 {
     psc_conn_t *conn = req->source;
@@ -167,8 +176,10 @@ bool psc_tuple_expose(psc_req_t *req)
         .taken = conn->tuple->taken,
         .landed = tuple_landed};
     if (conn->tuple->ops->expose(lane->ep, &req->bulk->shown,
-                                 tuple_seen(conn)) != PSC_OK)
+                                 tuple_seen(conn)) != PSC_OK) {
+        tuple_hidden(req);
         return false;
+    }
     conn->tuple->n_exposed++;
     psc_count(conn, PSC_COUNTER_tuple_exposed, 1);
     psc_req_stage_set(req, PSC_STAGE_EXPOSED);
@@ -185,7 +196,16 @@ bool psc_tuple_conceal(psc_req_t *req)
         return false;
     conn->tuple->n_exposed--;
     pause_missed(tuple_shows(req));
+    tuple_hidden(req);
     return true;
+}
+
+psc_status_t psc_tuple_withdraw(psc_req_t *req)
+{
+    if (!req->exposed)
+        return psc_tuple_conceal(req) ? PSC_OK : PSC_ERR_INVALID;
+    psc_tuple_am_ask(req->source, &req->bulk->shown, tuple_seen(req->source));
+    return PSC_INPROGRESS;
 }
 
 void psc_tuple_detach(psc_req_t *req)
@@ -195,7 +215,8 @@ void psc_tuple_detach(psc_req_t *req)
     conn->tuple->n_exposed--;
     tuple_shows(req)->misses = 0;
     req->unexp = NULL; /* clears `source`, which shares its place */
-    req->bulk->inflight = 1;
+    /* the transport calls `landed`, unless the peer writes with a key */
+    req->bulk->inflight = !req->exposed;
     psc_req_stage_set(req, PSC_STAGE_LANDING);
     psc_req_attach(req, conn);
 }
@@ -272,8 +293,9 @@ static psc_status_t tuple_claim(psc_req_t *req, const psc_sighted_t *recv,
     psc_count(conn, PSC_COUNTER_tuple_placed, 1);
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
-    /* the receiver copies, and counts, what a message brings */
-    psc_count(conn, PSC_COUNTER_copied_bytes, conn->tuple_am ? 0 : req->total);
+    /* of a message that is a claim the receiver counts the copy */
+    psc_count(conn, PSC_COUNTER_copied_bytes,
+              conn->tuple_am && !req->bulk->keys.key[0] ? 0 : req->total);
     req->bulk->inflight = status == PSC_INPROGRESS;
     psc_req_stage_set(req, PSC_STAGE_PLACING);
     if (status == PSC_OK)

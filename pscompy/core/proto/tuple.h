@@ -113,10 +113,13 @@ static inline bool psc_tuple_is_long(const psc_conn_t *conn, uint64_t len)
  * psc_message_send_now leave messages of at least that length to
  * psc_message_send, which looks for an exposed receive first. */
 void psc_tuple_limit(psc_conn_t *conn);
-/* The connection's lanes are known: decide whether receives are exposed. */
+/* The connection's lanes are known: decide whether receives are exposed.
+ * `answered`: called when the peer was asked about a receive
+ * (psc_tuple_withdraw) and has not claimed it. */
 void psc_tuple_begin(psc_conn_t *conn,
                      void (*taken)(psc_exposed_t *shown, uint64_t bits,
-                                   uint64_t len));
+                                   uint64_t len),
+                     void (*answered)(psc_exposed_t *shown));
 void psc_tuple_end(psc_conn_t *conn);
 
 /* ---- receiving ---- */
@@ -132,11 +135,16 @@ bool psc_tuple_pauses(const psc_req_t *req);
 /* Let the peer see and claim the receive. Returns false if the transport
  * refuses it. */
 bool psc_tuple_expose(psc_req_t *req);
-/* Withdraw an exposed receive, so that the peer cannot claim it any more.
- * Returns false if the peer has claimed it; see psc_tuple_detach. */
+/* Withdraw an exposed receive for a message that has arrived, so that the peer
+ * cannot claim it any more. Returns false if the peer has claimed it; see
+ * psc_tuple_detach. */
 bool psc_tuple_conceal(psc_req_t *req);
-/* Call after a receive that the peer has claimed was taken out of its queue:
- * begins stage LANDING. */
+/* Withdraw an exposed receive for another reason. Returns PSC_ERR_INVALID if
+ * the peer has claimed it, PSC_INPROGRESS if the peer has to be asked: in
+ * either case it leaves its queue by psc_tuple_detach. */
+psc_status_t psc_tuple_withdraw(psc_req_t *req);
+/* Call after a receive that the peer has claimed, or is asked about, was taken
+ * out of its queue: begins stage LANDING. */
 void psc_tuple_detach(psc_req_t *req);
 /* The record of the peer's claim has arrived: set the receive's result. */
 void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len);

@@ -1,9 +1,12 @@
 #include "tuple_am.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "../conn_queue.h"
+#include "../finish.h"
 #include "credit.h"
+#include "rndv_keys.h"
 #include "tag_post.h"
 
 /* psc_exposed_t.entry of a receive that has no entry any more */
@@ -15,6 +18,7 @@ typedef struct permit {
     uint64_t match, ignore, len;
     psc_exposed_t *recv; /* NULL after the receive was withdrawn */
     bool conceal_due;
+    bool asked; /* `recv` waits for the answer to CONCEAL */
 } permit_t;
 
 /* A receive of the peer; its index is the entry. */
@@ -22,6 +26,8 @@ typedef struct sight {
     psc_sighted_t recv; /* its generation is 0 if the entry is not in use */
     uint64_t len;
     bool concealed_due; /* the peer has withdrawn the receive */
+    uint8_t key_len; /* 0: the message travels in the claim */
+    uint8_t key[PSC_RKEY_MAX];
 } sight_t;
 
 struct psc_tuple_am {
@@ -29,6 +35,9 @@ struct psc_tuple_am {
     uint64_t permitted;  /* bytes that all permits allow */
     uint64_t generation; /* of the last permit */
     uint64_t seen;       /* as the peer was last to be told */
+    uint64_t told;       /* `seen` as it was sent last */
+    void (*answered)(psc_exposed_t *recv);
+    bool puts;           /* messages are put into receives (PSC_CAP_PUT_AM) */
     sight_t sights[PSC_EXPOSED_MAX];
     uint64_t peer_generation, peer_seen;
 };
@@ -40,16 +49,22 @@ static psc_conn_t *am_conn(psc_ep_t *ep)
     return ((psc_lane_t *)ep->user)->conn;
 }
 
-bool psc_tuple_am_begin(psc_conn_t *conn)
+bool psc_tuple_am_begin(psc_conn_t *conn, void (*answered)(psc_exposed_t *recv))
 {
     const psc_iface_attr_t *attr = &psc_conn_main_lane(conn)->slot->attr;
     const uint64_t moves = PSC_CAP_PUT | PSC_CAP_GET;
+    bool puts = attr->caps & PSC_CAP_PUT_AM && attr->max_put >= PSC_CLAIM_MAX;
 
-    if (!conn->worker->config.tuple_am || attr->caps & moves ||
-        !(attr->caps & PSC_CAP_AM_ZCOPY) || attr->max_zcopy < PSC_CLAIM_MAX)
+    if (!conn->worker->config.tuple_am ||
+        (!puts && (attr->caps & moves || !(attr->caps & PSC_CAP_AM_ZCOPY) ||
+                   attr->max_zcopy < PSC_CLAIM_MAX)))
         return false;
     conn->tuple_am = calloc(1, sizeof *conn->tuple_am);
-    return conn->tuple_am != NULL;
+    if (!conn->tuple_am)
+        return false;
+    conn->tuple_am->answered = answered;
+    conn->tuple_am->puts = puts;
+    return true;
 }
 
 void psc_tuple_am_end(psc_conn_t *conn)
@@ -95,6 +110,41 @@ static void permit_end(psc_tuple_am_t *am, permit_t *permit)
     *permit = (permit_t){0};
 }
 
+/* Packs the key by which the peer puts a message into the receive. */
+static psc_status_t am_key(psc_conn_t *conn, psc_exposed_t *recv,
+                           uint8_t *packed, size_t *len_p)
+{
+    psc_req_t *req = psc_container_of(recv, psc_bulk_t, shown)->req;
+    psc_keyed_t keyed = {conn, recv->buffer, req->bulk->mem,
+                         req->bulk->keys.key};
+    psc_status_t status = psc_rndv_pack_key(&keyed, psc_conn_main_lane(conn),
+                                            NULL, packed, len_p);
+
+    req->exposed = status == PSC_OK;
+    return status;
+}
+
+/* Sends EXPOSE, and the key if there is one. */
+static psc_status_t am_show(psc_conn_t *conn, psc_exposed_t *recv,
+                            psc_wire_expose_t *wire)
+{
+    uint8_t packed[sizeof(psc_wire_key_t) + PSC_RKEY_MAX];
+    size_t len = 0;
+    psc_status_t status = PSC_OK;
+
+    if (conn->tuple_am->puts) {
+        /* the CONCEALs before, see tuple_am.h */
+        psc_tuple_am_flush(conn);
+        status = conn->lost.replay_due ? PSC_ERR_NO_RESOURCE
+                                       : am_key(conn, recv, packed, &len);
+    }
+    if (status == PSC_OK)
+        status = psc_credit_send(conn, PSC_WIRE_EXPOSE, wire, sizeof *wire,
+                                 len ? packed + sizeof(psc_wire_key_t) : NULL,
+                                 len ? len - sizeof(psc_wire_key_t) : 0);
+    return status;
+}
+
 static psc_status_t am_expose(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
 {
     psc_conn_t *conn = am_conn(ep);
@@ -112,12 +162,11 @@ static psc_status_t am_expose(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
     if (!permit)
         return PSC_ERR_NO_RESOURCE;
     recv->entry = wire.entry = (uint32_t)(permit - am->permits);
-    status =
-        psc_credit_send(conn, PSC_WIRE_EXPOSE, &wire, sizeof wire, NULL, 0);
+    status = am_show(conn, recv, &wire);
     if (status != PSC_OK)
         return status;
     am->generation++;
-    am->seen = seen;
+    am->seen = am->told = seen;
     am->permitted += len;
     *permit = (permit_t){.generation = wire.generation,
                          .match = recv->match,
@@ -133,6 +182,23 @@ static void am_due(psc_conn_t *conn)
     psc_conn_mark_busy(conn);
 }
 
+static void am_conceal_due(psc_conn_t *conn, permit_t *permit, uint64_t seen)
+{
+    conn->tuple_am->seen = seen;
+    if (conn->state == PSC_CONN_UP && !conn->closing.received) {
+        permit->conceal_due = true;
+        am_due(conn);
+    }
+}
+
+void psc_tuple_am_ask(psc_conn_t *conn, psc_exposed_t *recv, uint64_t seen)
+{
+    permit_t *permit = &conn->tuple_am->permits[recv->entry];
+
+    permit->asked = true;
+    am_conceal_due(conn, permit, seen);
+}
+
 static psc_status_t am_conceal(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
 {
     psc_conn_t *conn = am_conn(ep);
@@ -144,23 +210,43 @@ static psc_status_t am_conceal(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
     permit = &am->permits[recv->entry];
     permit->recv = NULL;
     recv->entry = NO_ENTRY;
-    am->seen = seen;
-    if (conn->state == PSC_CONN_UP && !conn->closing.received) {
-        permit->conceal_due = true;
-        am_due(conn);
-    }
+    am_conceal_due(conn, permit, seen);
+    return PSC_OK;
+}
+
+/* Returns the permit for this claim, or NULL if there is none. */
+static permit_t *permit_claimed(psc_conn_t *conn, const psc_wire_claim_t *wire,
+                                uint64_t len)
+{
+    uint64_t bits = psc_tag_bits(wire->eager.context, (int32_t)wire->eager.tag);
+    permit_t *permit =
+        permit_find(conn->tuple_am, wire->entry, wire->generation);
+
+    return permit && len <= permit->len &&
+                   ((bits ^ permit->match) & ~permit->ignore) == 0
+               ? permit
+               : NULL;
+}
+
+psc_status_t psc_tuple_am_placed(psc_conn_t *conn,
+                                 const psc_wire_placed_t *wire,
+                                 psc_exposed_t **recv_p)
+{
+    permit_t *permit = permit_claimed(conn, &wire->claim, wire->len);
+
+    if (!permit || !permit->recv || !conn->tuple_am->puts)
+        return PSC_ERR_PROTOCOL;
+    *recv_p = permit->recv;
+    permit_end(conn->tuple_am, permit);
     return PSC_OK;
 }
 
 psc_status_t psc_tuple_am_claimed(psc_conn_t *conn,
                                   const psc_wire_claim_t *wire, uint64_t len)
 {
-    uint64_t bits = psc_tag_bits(wire->eager.context, (int32_t)wire->eager.tag);
-    permit_t *permit =
-        permit_find(conn->tuple_am, wire->entry, wire->generation);
+    permit_t *permit = permit_claimed(conn, wire, len);
 
-    if (!permit || len > permit->len ||
-        (bits ^ permit->match) & ~permit->ignore)
+    if (!permit || conn->tuple_am->puts)
         return PSC_ERR_PROTOCOL;
     if (permit->recv) {
         permit->recv->entry = NO_ENTRY;
@@ -178,9 +264,14 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
     psc_tuple_am_t *tuple = lane->conn->tuple_am;
     permit_t *permit = permit_find(tuple, wire->entry, wire->generation);
 
-    if (am->len > 0 || !permit || permit->recv || permit->conceal_due)
+    psc_exposed_t *recv = permit ? permit->recv : NULL;
+
+    if (am->len > 0 || !permit || permit->conceal_due ||
+        (recv && !permit->asked))
         return PSC_ERR_PROTOCOL;
     permit_end(tuple, permit);
+    if (recv)
+        tuple->answered(recv);
     return PSC_OK;
 }
 
@@ -192,22 +283,26 @@ psc_status_t psc_tuple_am_expose_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_expose_t *wire = am->header;
     psc_tuple_am_t *tuple = lane->conn->tuple_am;
+    sight_t *sight;
 
     if (!tuple)
         return PSC_OK;
-    if (am->len > 0 || wire->entry >= PSC_EXPOSED_MAX ||
-        wire->len > PSC_CLAIM_MAX ||
+    if ((am->len > 0) != tuple->puts || am->len > PSC_RKEY_MAX ||
+        wire->entry >= PSC_EXPOSED_MAX || wire->len > PSC_CLAIM_MAX ||
         tuple->sights[wire->entry].recv.generation != 0 ||
         wire->generation <= tuple->peer_generation)
         return PSC_ERR_PROTOCOL;
     tuple->peer_generation = wire->generation;
     tuple->peer_seen = wire->seen;
-    tuple->sights[wire->entry] =
-        (sight_t){.recv = {.entry = wire->entry,
-                           .generation = wire->generation,
-                           .match = wire->match,
-                           .ignore = wire->ignore},
-                  .len = wire->len};
+    sight = &tuple->sights[wire->entry];
+    *sight = (sight_t){.recv = {.entry = wire->entry,
+                                .generation = wire->generation,
+                                .match = wire->match,
+                                .ignore = wire->ignore},
+                       .len = wire->len,
+                       .key_len = (uint8_t)am->len};
+    if (am->len > 0)
+        memcpy(sight->key, am->payload, am->len);
     return PSC_OK;
 }
 
@@ -242,6 +337,41 @@ static uint32_t am_exposed(psc_ep_t *ep, psc_sighted_t *sighted,
     return n;
 }
 
+/* Puts the message into the receive. A key that cannot be used, or memory that
+ * cannot be registered, leaves the message to the rendezvous. */
+static psc_status_t am_put(psc_conn_t *conn, const sight_t *sight,
+                           const psc_wire_placed_t *wire, const void *buffer,
+                           psc_comp_t *comp)
+{
+    psc_lane_t *lane = psc_conn_main_lane(conn);
+    psc_req_t *req = psc_container_of(comp, psc_bulk_t, comp)->req;
+    psc_keyed_t keyed = psc_rndv_keyed(req);
+    psc_rkey_t **key = &req->bulk->keys.key[lane->index];
+    psc_status_t status =
+        lane->slot->ops->rkey_unpack(lane->ep, sight->key, sight->key_len, key);
+
+    if (status == PSC_OK)
+        status = psc_rndv_register_local(&keyed);
+    if (status == PSC_OK)
+        status = lane->slot->ops->put_am(
+            lane->ep, PSC_WIRE_PLACED, wire, sizeof *wire, buffer, wire->len,
+            req->bulk->mem[lane->index], *key, 0, comp);
+    if (status >= 0)
+        return status;
+    psc_req_forget_lane(req, lane);
+    return status == PSC_ERR_NO_RESOURCE ? status : PSC_ERR_UNSUPPORTED;
+}
+
+static psc_status_t am_send(psc_conn_t *conn, const psc_wire_claim_t *wire,
+                            const void *buffer, size_t len, psc_comp_t *comp)
+{
+    psc_lane_t *lane = psc_conn_main_lane(conn);
+    psc_iov_t piece = {(void *)buffer, len};
+
+    return lane->slot->ops->am_zcopy(lane->ep, PSC_WIRE_CLAIM, wire,
+                                     sizeof *wire, &piece, 1, comp);
+}
+
 /* Returns PSC_ERR_UNSUPPORTED if the message is longer than its receive allows.
  */
 static psc_status_t am_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
@@ -251,19 +381,22 @@ static psc_status_t am_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
     psc_conn_t *conn = am_conn(ep);
     sight_t *sight = &conn->tuple_am->sights[sighted->entry];
     psc_flow_t before = conn->flow;
-    psc_wire_claim_t wire = {
-        .eager = {.tag = (uint32_t)(bits & PSC_TAG_MASK),
-                  .context = (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT)},
-        .entry = sighted->entry,
-        .generation = sighted->generation};
-    psc_iov_t piece = {(void *)buffer, len};
+    psc_wire_placed_t wire = {
+        .claim = {.eager = {.tag = (uint32_t)(bits & PSC_TAG_MASK),
+                            .context =
+                                (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT)},
+                  .entry = sighted->entry,
+                  .generation = sighted->generation},
+        .len = len};
     psc_status_t status;
 
     if (len > sight->len)
         return PSC_ERR_UNSUPPORTED;
-    wire.eager.credit = psc_flow_stamp(&conn->flow, conn->worker->room.window);
-    status = psc_conn_main_lane(conn)->slot->ops->am_zcopy(
-        ep, PSC_WIRE_CLAIM, &wire, sizeof wire, &piece, 1, comp);
+    wire.claim.eager.credit =
+        psc_flow_stamp(&conn->flow, conn->worker->room.window);
+    status = conn->tuple_am->puts
+                 ? am_put(conn, sight, &wire, buffer, comp)
+                 : am_send(conn, &wire.claim, buffer, len, comp);
     if (status < 0)
         psc_flow_unstamp(&conn->flow, &before);
     else
@@ -279,12 +412,29 @@ const psc_transport_ops_t psc_tuple_am_ops = {.expose = am_expose,
 /* ---- messages that are due ---- */
 
 static bool am_tell(psc_conn_t *conn, psc_wire_id_t id, uint32_t entry,
-                    uint64_t generation)
+                    uint64_t generation, uint64_t seen)
 {
     psc_wire_conceal_t wire = {
-        .entry = entry, .generation = generation, .seen = conn->tuple_am->seen};
+        .entry = entry, .generation = generation, .seen = seen};
 
     return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0) == PSC_OK;
+}
+
+/* Only the last CONCEAL that is due tells the new `seen`; see tuple_am.h. */
+static bool am_tell_conceal(psc_conn_t *conn, permit_t *permit)
+{
+    psc_tuple_am_t *am = conn->tuple_am;
+    bool last = true;
+
+    permit->conceal_due = false;
+    for (uint32_t i = 0; i < PSC_EXPOSED_MAX; i++)
+        last = last && !am->permits[i].conceal_due;
+    permit->conceal_due =
+        !am_tell(conn, PSC_WIRE_CONCEAL, (uint32_t)(permit - am->permits),
+                 permit->generation, last ? am->seen : am->told);
+    if (last && !permit->conceal_due)
+        am->told = am->seen;
+    return !permit->conceal_due;
 }
 
 bool psc_tuple_am_flush(psc_conn_t *conn)
@@ -297,13 +447,13 @@ bool psc_tuple_am_flush(psc_conn_t *conn)
         sight_t *sight = &am->sights[i];
 
         if (permit->conceal_due) {
-            if (!am_tell(conn, PSC_WIRE_CONCEAL, i, permit->generation))
+            if (!am_tell_conceal(conn, permit))
                 return moved;
-            permit->conceal_due = false;
             moved = true;
         }
         if (sight->concealed_due) {
-            if (!am_tell(conn, PSC_WIRE_CONCEALED, i, sight->recv.generation))
+            if (!am_tell(conn, PSC_WIRE_CONCEALED, i, sight->recv.generation,
+                         0))
                 return moved;
             *sight = (sight_t){.len = 0};
             moved = true;

@@ -23,6 +23,20 @@
 
 #include "../types/conn.h"
 
+/* With PSC_CAP_PUT_AM the message does not travel in the claim: EXPOSE carries
+ * a key, by which the sender puts the message into the receive, and instead of
+ * CLAIM it sends
+ *
+ *   PLACED     sender: the message is in the receive
+ *
+ * So a receive whose memory the program wants back leaves its queue, but is not
+ * done before the sender has answered CONCEAL: by CONCEALED, or by PLACED if it
+ * had claimed the receive before. The memory is revoked if the connection ends.
+ * Only an arrival takes the receive back at once: the sender had sent it before
+ * it knew of the receive, or knows that the receive was used for it, and claims
+ * nothing that its earlier messages fit before it is told that they have
+ * matched. Hence CONCEAL is sent before any message that tells so (`seen`). */
+
 /* Longest message that is sent as a claim: short messages behind it wait. */
 #define PSC_CLAIM_MAX (4u << 20)
 /* Most bytes that the peer of a connection may send as claims: they bound the
@@ -33,10 +47,20 @@
 extern const psc_transport_ops_t psc_tuple_am_ops;
 
 /* The connection's lane is known. Returns false if its receives are not shown
- * by messages, or if there is no memory. */
-bool psc_tuple_am_begin(psc_conn_t *conn);
+ * by messages, or if there is no memory. `answered`: called when the peer has
+ * answered psc_tuple_am_ask that it has not claimed the receive. */
+bool psc_tuple_am_begin(psc_conn_t *conn,
+                        void (*answered)(psc_exposed_t *recv));
 void psc_tuple_am_end(psc_conn_t *conn);
 
+/* The peer is to answer whether it has claimed the receive: then PLACED or
+ * `answered` follows, unless the connection ends. */
+void psc_tuple_am_ask(psc_conn_t *conn, psc_exposed_t *recv, uint64_t seen);
+/* Account a message that was put into a receive, and store the receive. Returns
+ * PSC_ERR_PROTOCOL if the peer was not allowed to do that. */
+psc_status_t psc_tuple_am_placed(psc_conn_t *conn,
+                                 const psc_wire_placed_t *wire,
+                                 psc_exposed_t **recv_p);
 /* Account a claim that arrives. Returns PSC_ERR_PROTOCOL if the peer was not
  * allowed to send this message. */
 psc_status_t psc_tuple_am_claimed(psc_conn_t *conn,

@@ -29,7 +29,8 @@ typedef enum psc_stage {
     /* recv: in a match queue, and visible to the peer, which may claim it
      * (proto/tuple.h) */
     PSC_STAGE_EXPOSED,
-    /* recv: claimed by the peer, whose message is being copied into it */
+    /* recv: claimed by the peer, whose message is being copied into it; or the
+     * peer is asked whether it has claimed it (psc_tuple_withdraw) */
     PSC_STAGE_LANDING,
     /* recv: matched; the message's payload or RTS is still arriving */
     PSC_STAGE_CLAIMED,

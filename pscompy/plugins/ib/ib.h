@@ -235,6 +235,11 @@ psc_status_t ib_control_send(psc_kit_ep_t *kit, uint8_t kind, const void *body,
 psc_status_t ib_ep_starve(ib_ep_t *ep);
 void ib_ep_feed(ib_ep_t *ep);
 
+/* ---- send.c ---- */
+
+/* Returns PSC_OK if a message may be sent now, with `n` requests in all. */
+psc_status_t ib_am_may(ib_ep_t *ep, uint32_t n);
+
 /* ---- receive.c ---- */
 
 void ib_receive_poll(ib_iface_t *iface);

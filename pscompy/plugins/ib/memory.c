@@ -33,27 +33,37 @@ static bool ib_rkey_covers(const psc_rkey_t *rkey, uint64_t offset, size_t len)
     return offset <= rkey->len && len <= rkey->len - offset;
 }
 
-static psc_status_t ib_bulk_post(ib_ep_t *ep, ib_post_t *post,
+static psc_status_t ib_move_post(ib_ep_t *ep, ib_queue_t *queue,
+                                 enum ibv_wr_opcode opcode, const void *buffer,
+                                 size_t len, const psc_mem_t *mem,
                                  const psc_rkey_t *rkey, uint64_t offset,
                                  psc_comp_t *comp)
 {
-    psc_status_t status;
+    ib_post_t post = {
+        .opcode = opcode,
+        .pieces = {{.addr = (uintptr_t)buffer,
+                    .length = (uint32_t)len,
+                    .lkey = mem->reg->mr->lkey}},
+        .n_pieces = 1,
+        .signal = true,
+        .address = rkey->address + offset,
+        .rkey = rkey->rkey,
+        .job = {.comp = comp, .buffer = IB_NO_BUFFER},
+    };
+    psc_status_t status = ib_ep_post(ep, queue, &post);
 
-    if (!psc_kit_ep_works(&ep->kit))
-        return psc_kit_ep_refuse(&ep->kit);
-    if (ib_queue_room(&ep->bulk) <= IB_RESERVE || !ib_bulk_usable(ep))
-        return ib_ep_starve(ep);
-    post->n_pieces = 1;
-    post->signal = true;
-    post->address = rkey->address + offset;
-    post->rkey = rkey->rkey;
-    post->job = (ib_job_t){.comp = comp, .buffer = IB_NO_BUFFER};
-    status = ib_ep_post(ep, &ep->bulk, post);
     if (status != PSC_OK)
         return status;
     /* n_starving counts this operation until it has completed */
     ib_ep_iface(ep)->n_starving++;
     return PSC_INPROGRESS;
+}
+
+static bool ib_move_fits(const ib_ep_t *ep, size_t len, const psc_mem_t *mem,
+                         const psc_rkey_t *rkey, uint64_t offset)
+{
+    return mem && ib_rkey_covers(rkey, offset, len) &&
+           len <= ib_ep_iface(ep)->device.port_attr.max_msg_sz;
 }
 
 static psc_status_t ib_bulk_move(psc_ep_t *self, enum ibv_wr_opcode opcode,
@@ -62,18 +72,17 @@ static psc_status_t ib_bulk_move(psc_ep_t *self, enum ibv_wr_opcode opcode,
                                  uint64_t offset, psc_comp_t *comp)
 {
     ib_ep_t *ep = ib_ep(self);
-    ib_post_t post = {
-        .opcode = opcode,
-        .pieces = {{.addr = (uintptr_t)buffer, .length = (uint32_t)len}},
-    };
 
-    if (!mem || !ib_rkey_covers(rkey, offset, len) ||
-        len > ib_ep_iface(ep)->device.port_attr.max_msg_sz)
+    if (!ib_move_fits(ep, len, mem, rkey, offset))
         return PSC_ERR_INVALID;
     if (len == 0)
         return PSC_OK;
-    post.pieces[0].lkey = mem->reg->mr->lkey;
-    return ib_bulk_post(ep, &post, rkey, offset, comp);
+    if (!psc_kit_ep_works(&ep->kit))
+        return psc_kit_ep_refuse(&ep->kit);
+    if (ib_queue_room(&ep->bulk) <= IB_RESERVE || !ib_bulk_usable(ep))
+        return ib_ep_starve(ep);
+    return ib_move_post(ep, &ep->bulk, opcode, buffer, len, mem, rkey, offset,
+                        comp);
 }
 
 psc_status_t ib_put(psc_ep_t *self, const void *buffer, size_t len,
@@ -82,6 +91,34 @@ psc_status_t ib_put(psc_ep_t *self, const void *buffer, size_t len,
 {
     return ib_bulk_move(self, IBV_WR_RDMA_WRITE, buffer, len, mem, rkey, offset,
                         comp);
+}
+
+/* The write goes by the queue of messages, so that the message behind it, which
+ * is short enough to be copied inline or has a buffer, is delivered after it.
+ */
+psc_status_t ib_put_am(psc_ep_t *self, uint8_t id, const void *header,
+                       uint8_t header_len, const void *buffer, size_t len,
+                       psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                       psc_comp_t *comp)
+{
+    ib_ep_t *ep = ib_ep(self);
+    psc_status_t status;
+
+    if (!ib_move_fits(ep, len, mem, rkey, offset))
+        return PSC_ERR_INVALID;
+    status = ib_am_may(ep, 2);
+    if (status != PSC_OK)
+        return status;
+    if (ib_ep_iface(ep)->sends.n_free == 0)
+        return ib_ep_starve(ep);
+    status = ib_move_post(ep, &ep->messages, IBV_WR_RDMA_WRITE, buffer, len,
+                          mem, rkey, offset, comp);
+    if (status != PSC_INPROGRESS)
+        return status;
+    if (ib_am_short(self, id, header, header_len, NULL, 0) != PSC_OK)
+        psc_kit_ep_fail(&ep->kit, PSC_ERR_TRANSPORT,
+                        "the message behind a put was refused");
+    return PSC_INPROGRESS;
 }
 
 psc_status_t ib_get(psc_ep_t *self, void *buffer, size_t len, psc_mem_t *mem,

@@ -17,12 +17,12 @@ static psc_status_t ib_ring_switch(ib_ep_t *ep)
     return status;
 }
 
-static psc_status_t ib_am_may(ib_ep_t *ep)
+psc_status_t ib_am_may(ib_ep_t *ep, uint32_t n)
 {
     if (__builtin_expect(!psc_kit_ep_works(&ep->kit), 0))
         return psc_kit_ep_refuse(&ep->kit);
     if (!psc_credit_available(&ep->kit.credit) ||
-        ib_queue_room(&ep->messages) <= IB_RESERVE)
+        ib_queue_room(&ep->messages) < IB_RESERVE + n)
         return ib_ep_starve(ep);
     return ep->way == IB_WAY_OFFERED ? ib_ring_switch(ep) : PSC_OK;
 }
@@ -80,7 +80,7 @@ psc_status_t ib_am_short(psc_ep_t *self, uint8_t id, const void *header,
     if (sizeof(psc_head_t) + header_len + len + IB_TAIL_ROOM >
         ep->messages.inline_max)
         return ib_am_bcopy(self, id, header, header_len, &iov, 1);
-    status = ib_am_may(ep);
+    status = ib_am_may(ep, 1);
     if (status != PSC_OK)
         return status;
     len = ib_image_make(ep, image, id, header, header_len, &iov, 1);
@@ -98,7 +98,7 @@ psc_status_t ib_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
 
     if (len + IB_TAIL_ROOM > pool->size)
         return PSC_ERR_INVALID;
-    status = ib_am_may(ep);
+    status = ib_am_may(ep, 1);
     if (status != PSC_OK)
         return status;
     if (pool->n_free == 0)

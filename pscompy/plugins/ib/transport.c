@@ -151,7 +151,7 @@ static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
     *attr_p = (psc_iface_attr_t){
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
                 PSC_CAP_PUT_REMOTE | PSC_CAP_PUT_ENDS | PSC_CAP_EVENT |
-                PSC_CAP_MEM_LOCAL,
+                PSC_CAP_MEM_LOCAL | PSC_CAP_PUT_AM,
         .max_short = 512,
         .max_bcopy =
             iface->settings.buffer_size - sizeof(psc_head_t) - IB_TAIL_ROOM,
@@ -250,6 +250,7 @@ static const psc_transport_ops_t ib_ops = {
     .am_bcopy = ib_am_bcopy,
     .am_short = ib_am_short,
     .put = ib_put,
+    .put_am = ib_put_am,
     .get = ib_get,
     .mem_register = ib_mem_register,
     .mem_deregister = ib_mem_deregister,

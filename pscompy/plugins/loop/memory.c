@@ -150,6 +150,21 @@ psc_status_t loop_put(psc_ep_t *ep, const void *buffer, size_t len,
     return status;
 }
 
+/* The message is sent first: nothing is delivered before this returns. */
+psc_status_t loop_put_am(psc_ep_t *ep, uint8_t id, const void *header,
+                         uint8_t header_len, const void *buffer, size_t len,
+                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
+                         psc_comp_t *comp)
+{
+    uint8_t *at;
+    psc_status_t status = loop_region(ep, rkey, offset, len, &at);
+
+    if (status == PSC_OK)
+        status = loop_am_bcopy(ep, id, header, header_len, NULL, 0);
+    return status == PSC_OK ? loop_put(ep, buffer, len, mem, rkey, offset, comp)
+                            : status;
+}
+
 psc_status_t loop_get(psc_ep_t *ep, void *buffer, size_t len, psc_mem_t *mem,
                       psc_rkey_t *rkey, uint64_t offset, psc_comp_t *comp)
 {

@@ -87,7 +87,7 @@ static void loop_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
     *attr_p = (psc_iface_attr_t){
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
                 PSC_CAP_PUT_REMOTE | PSC_CAP_PUT_THEN_AM | PSC_CAP_EVENT |
-                PSC_CAP_SELF,
+                PSC_CAP_SELF | PSC_CAP_PUT_AM,
         .max_short = iface->buffer_size,
         .max_bcopy = iface->buffer_size,
         .max_iov = LOOP_IOV_MAX,
@@ -138,6 +138,7 @@ static const psc_transport_ops_t loop_ops = {
     .am_bcopy = loop_am_bcopy,
     .am_short = loop_am_short,
     .put = loop_put,
+    .put_am = loop_put_am,
     .get = loop_get,
     .mem_register = loop_mem_register,
     .mem_deregister = loop_mem_deregister,

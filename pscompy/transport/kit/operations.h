@@ -24,6 +24,7 @@
     PSC_OPERATION(prefix, am_short);                                           \
     PSC_OPERATION(prefix, am_zcopy);                                           \
     PSC_OPERATION(prefix, put);                                                \
+    PSC_OPERATION(prefix, put_am);                                             \
     PSC_OPERATION(prefix, get);                                                \
     PSC_OPERATION(prefix, mem_register);                                       \
     PSC_OPERATION(prefix, mem_deregister);                                     \

@@ -1,0 +1,177 @@
+/* Long messages that are put into receives of which the sender was told by a
+ * message (tuple_am.h, PSC_CAP_PUT_AM). A transport without it sends the same
+ * messages otherwise, and the results are checked there, too. */
+#include "claims.h"
+
+static bool places(const pair_t *pair)
+{
+    return pair->b.conn->tuple_am && told_puts(pair);
+}
+
+CASE(placed_expected_message)
+{
+    static const size_t lens[] = {MIN, 65536, LEN, PSC_CLAIM_MAX};
+
+    for (size_t i = 0; i < 2 * sizeof lens / sizeof *lens; i++) {
+        size_t len = lens[i / 2];
+        char *in = calloc(1, len), *out = malloc(len);
+        psc_request_t *recv, *send;
+        pair_t pair;
+
+        open_tuples(&pair);
+        fill(out, len, 1);
+        recv = expect_told(&pair, in, len, i % 2 ? PSC_ANY_TAG : 7);
+        send = post_send(&pair.a, out, len, 7);
+        if (places(&pair)) {
+            check(filled(in, len, 1)); /* before b makes progress */
+            check(count(pair.a.worker, PSC_COUNTER_tuple_placed) == 1);
+            check(count(pair.a.worker, PSC_COUNTER_rndv_rts) == 0);
+        }
+        expect_ok(finish(&pair, recv), in, len, 1);
+        sent(&pair, send);
+        if (places(&pair)) {
+            check(count(pair.b.worker, PSC_COUNTER_tuple_taken) == 1);
+            check(count(pair.a.worker, PSC_COUNTER_rndv_am) == 0);
+            check(count(pair.a.worker, PSC_COUNTER_rndv_fin) == 0);
+        }
+        pair_close(&pair);
+        free(in);
+        free(out);
+    }
+}
+
+/* The peer is asked: the receive ends with CANCELLED, or with the message that
+ * was under way. */
+CASE(placed_meets_a_cancel)
+{
+    for (int claimed = 0; claimed < 2; claimed++) {
+        char *in = calloc(1, LEN), *out = malloc(LEN);
+        psc_request_t *recv, *send = NULL;
+        pair_t pair;
+
+        open_tuples(&pair);
+        fill(out, LEN, 5);
+        recv = expect_told(&pair, in, LEN, 5);
+        if (claimed)
+            send = post_send(&pair.a, out, LEN, 5);
+        if (places(&pair)) {
+            check(api->cancel(recv) == PSC_INPROGRESS && !done(recv));
+            check(api->cancel(recv) == PSC_ERR_INVALID);
+            until(&pair, done(recv));
+            check(recv->result.status ==
+                  (claimed ? PSC_OK : PSC_ERR_CANCELLED));
+            check(!claimed || filled(in, LEN, 5));
+            api->request_free(recv);
+        } else {
+            if (!claimed)
+                send = post_send(&pair.a, out, LEN, 5);
+            expect_ok(finish(&pair, recv), in, LEN, 5);
+        }
+        sent(&pair, send);
+        pair_close(&pair);
+        free(in);
+        free(out);
+    }
+}
+
+/* A receive that is given up gives back the message that was under way. */
+CASE(placed_given_up)
+{
+    char *in = calloc(2, LEN), *out = malloc(LEN);
+    psc_request_t *recv, *next, *send;
+    psc_result_t result;
+    pair_t pair;
+
+    open_tuples(&pair);
+    fill(out, LEN, 4);
+    recv = expect_told(&pair, in, LEN, 4);
+    send = post_send(&pair.a, out, LEN, 4);
+    if (places(&pair)) {
+        check(api->recv_give_up(recv) == PSC_INPROGRESS);
+        check(api->recv_give_up(recv) == PSC_INPROGRESS);
+        check(finish(&pair, recv).status == PSC_ERR_CANCELLED);
+        next = post_recv(&pair.b, NULL, in + LEN, LEN, PSC_ANY_TAG, &result);
+        expect_ok(next ? finish(&pair, next) : result, in + LEN, LEN, 4);
+    } else {
+        finish(&pair, recv);
+    }
+    sent(&pair, send);
+    pair_close(&pair);
+    free(in);
+    free(out);
+}
+
+/* A message comes back while a receive is shown: it gets the receive, or, if
+ * the peer has claimed that, the next one. */
+CASE(placed_meets_a_message_that_comes_back)
+{
+    for (int claimed = 0; claimed < 2; claimed++) {
+        char *in = calloc(2, LEN), *out = malloc(LEN), small[100];
+        psc_recv_args_t probe = {
+            .context = CONTEXT, .tag = 5, .flags = PSC_FLAG_NO_BUFFER};
+        psc_request_t *held = NULL, *recvs[2], *send = NULL;
+        psc_result_t result;
+        pair_t pair;
+
+        open_tuples(&pair);
+        fill(out, LEN, 6);
+        fill(small, sizeof small, 7);
+        check(!post_send(&pair.a, small, sizeof small, 5));
+        until(&pair, count(pair.b.worker, PSC_COUNTER_unexpected) > 0);
+        probe.source = pair.b.conn;
+        api->recv(pair.b.worker, &probe, &result, &held);
+        check(held && psc_request_state(held) == PSC_REQUEST_MATCHED);
+        recvs[0] = expect(&pair, in, LEN, 5);
+        recvs[1] = expect_told(&pair, in + LEN, LEN, 5);
+        if (claimed)
+            send = post_send(&pair.a, out, LEN, 5);
+        check(api->cancel(held) == PSC_OK);
+        api->request_free(held);
+        if (places(&pair) && !claimed)
+            settle(&pair);
+        if (!claimed)
+            send = post_send(&pair.a, out, LEN, 5);
+        if (places(&pair)) {
+            char *big = claimed ? in : in + LEN,
+                 *little = claimed ? in + LEN : in;
+
+            expect_ok(finish(&pair, recvs[claimed]), little, sizeof small, 7);
+            expect_ok(finish(&pair, recvs[!claimed]), big, LEN, 6);
+        } else {
+            finish(&pair, recvs[0]);
+            finish(&pair, recvs[1]);
+        }
+        sent(&pair, send);
+        pair_close(&pair);
+        free(in);
+        free(out);
+    }
+}
+
+/* Nothing is written into memory that its owner has back. */
+CASE(placed_ends)
+{
+    for (int moment = 0; moment < 8; moment++) {
+        char *in = calloc(1, LEN), *out = malloc(LEN);
+        psc_request_t *recv, *send;
+        pair_t pair;
+
+        open_tuples(&pair);
+        recv = expect_told(&pair, in, LEN, 5);
+        fill(out, LEN, 8);
+        if (moment & 4 && places(&pair))
+            check(api->cancel(recv) == PSC_INPROGRESS);
+        psc_conn_fail(moment % 2 ? pair.b.conn : pair.a.conn,
+                      PSC_ERR_PEER_LOST);
+        for (int i = 0; i < (moment & 2); i++)
+            pair_progress(&pair);
+        send = NULL;
+        until(&pair, done(recv));
+        check(recv->result.status < 0);
+        (void)send;
+        api->request_free(recv);
+        pair_close(&pair);
+        free(in);
+        free(out);
+    }
+}
