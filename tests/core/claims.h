@@ -1,4 +1,4 @@
-/* The cases of claims.c and hostile_claims.c share these. */
+/* The cases of claims.c, placed.c and hostile_claims.c share these. */
 #pragma once
 
 #include "pscompy/core/proto/tuple_am.h"
@@ -13,6 +13,12 @@ static inline bool told_puts(const pair_t *pair)
 static inline bool tells(const pair_t *pair)
 {
     return pair->b.conn->tuple_am != NULL && !told_puts(pair);
+}
+
+/* Returns true if b tells a of its receives, and a puts messages into them. */
+static inline bool places(const pair_t *pair)
+{
+    return pair->b.conn->tuple_am && told_puts(pair);
 }
 
 /* A receive of b that a has been told of, if it is told of receives. */

@@ -34,6 +34,7 @@ typedef union frame {
     psc_wire_expose_t expose;
     psc_wire_conceal_t conceal;
     psc_wire_claim_t claim;
+    psc_wire_placed_t placed;
     uint8_t bytes[PSC_AM_HEADER_MAX];
 } frame_t;
 
@@ -134,6 +135,9 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
         frame->conceal.entry = dice(POSTED);
         frame->conceal.generation = dice(POSTED);
         break;
+    case PSC_WIRE_PLACED:
+        frame->placed.len = some_length();
+        /* fall through */
     case PSC_WIRE_CLAIM:
         frame->claim.eager.tag = some_tag();
         frame->claim.eager.context = some_context();

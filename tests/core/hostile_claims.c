@@ -34,15 +34,21 @@ static void refused(pair_t *pair, psc_request_t *recv)
     hostile_part(pair);
 }
 
-static bool open_lies(pair_t *pair, psc_request_t **recv_p, void *in)
+/* Returns false, and closes the pair, unless it `does` so. */
+static bool open_lies(pair_t *pair, psc_request_t **recv_p, void *in,
+                      bool (*does)(const pair_t *pair))
 {
+    psc_status_t status;
+
     open_tuples(pair);
     psc_worker_log_to(pair->a.worker, -1, 0);
     psc_worker_log_to(pair->b.worker, -1, 0);
     *recv_p = expect_told(pair, in, MIN, 5);
-    if (tells(pair))
+    if (does(pair))
         return true;
-    check(api->cancel(*recv_p) == PSC_OK);
+    status = api->cancel(*recv_p);
+    check(status == PSC_OK || status == PSC_INPROGRESS);
+    until(pair, done(*recv_p));
     api->request_free(*recv_p);
     pair_close(pair);
     return false;
@@ -56,7 +62,7 @@ CASE(claims_that_lie)
 
     memset(out, 1, sizeof out);
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        if (!open_lies(&pair, &recv, in))
+        if (!open_lies(&pair, &recv, in, tells))
             return;
         for (int n = 0; n < lies[i].times; n++)
             hostile_speak(pair.a.conn, PSC_WIRE_CLAIM, &lies[i].claim,
@@ -80,7 +86,7 @@ CASE(answers_that_lie)
     pair_t pair;
 
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
-        if (!open_lies(&pair, &recv, in))
+        if (!open_lies(&pair, &recv, in, tells))
             return;
         hostile_speak(pair.a.conn, PSC_WIRE_CONCEALED, &answers[i],
                       sizeof answers[i], NULL, 0);
@@ -105,7 +111,7 @@ CASE(receives_that_lie)
         psc_request_t *recv;
         pair_t pair;
 
-        if (!open_lies(&pair, &recv, in))
+        if (!open_lies(&pair, &recv, in, tells))
             return;
         hostile_speak(pair.a.conn, PSC_WIRE_EXPOSE, &shown[i][0],
                       sizeof shown[i][0], NULL, 0);
@@ -114,4 +120,99 @@ CASE(receives_that_lie)
                           sizeof shown[i][1], NULL, 0);
         refused(&pair, recv);
     }
+}
+
+/* ---- messages that are put (PSC_CAP_PUT_AM) ---- */
+
+static void say_placed(pair_t *pair, const psc_wire_claim_t *claim,
+                       uint64_t len, const void *payload, size_t more)
+{
+    psc_wire_placed_t wire = {.claim = *claim, .len = len};
+
+    hostile_speak(pair->a.conn, PSC_WIRE_PLACED, &wire, sizeof wire, payload,
+                  more);
+}
+
+CASE(placed_that_lie)
+{
+    char in[MIN] = {0}, out[1] = {0};
+    psc_request_t *recv;
+    pair_t pair;
+
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        if (!open_lies(&pair, &recv, in, places))
+            return;
+        for (int n = 0; n < lies[i].times; n++)
+            say_placed(&pair, &lies[i].claim, lies[i].len, NULL, 0);
+        refused(&pair, recv);
+    }
+    /* a length that no receive has, a payload, and the other way of claims */
+    for (int i = 0; i < 3 && open_lies(&pair, &recv, in, places); i++) {
+        const psc_wire_claim_t *claim =
+            &lies[sizeof lies / sizeof *lies - 1].claim;
+
+        if (i < 2)
+            say_placed(&pair, claim, i ? 10 : UINT64_MAX, out, i);
+        else
+            hostile_speak(pair.a.conn, PSC_WIRE_CLAIM, claim, sizeof *claim,
+                          out, 1);
+        refused(&pair, recv);
+    }
+}
+
+/* A short message has taken the receive, which was withdrawn. */
+CASE(placed_too_late)
+{
+    static const psc_wire_claim_t claim = {
+        {.context = CONTEXT, .tag = 5}, 0, 1};
+    char in[MIN], out[10] = {0};
+    psc_request_t *recv;
+    pair_t pair;
+
+    if (!open_lies(&pair, &recv, in, places))
+        return;
+    check(!post_send(&pair.a, out, sizeof out, 5));
+    say_placed(&pair, &claim, MIN, NULL, 0);
+    refused(&pair, recv);
+}
+
+/* Keys that are too long, are none, or name no memory: the message is
+ * announced. */
+CASE(keys_that_lie)
+{
+    static const uint8_t key[PSC_RKEY_MAX + 1] = {1, 2, 3};
+    static const size_t lens[] = {1, 24, PSC_RKEY_MAX, 0, PSC_RKEY_MAX + 1};
+    static const psc_wire_expose_t wire = {
+        .entry = 9,
+        .generation = 9,
+        .match = (uint64_t)CONTEXT << PSC_TAG_CONTEXT_SHIFT | 6,
+        .len = LEN};
+    char in[MIN], *there = malloc(LEN), *out = malloc(LEN);
+
+    fill(out, LEN, 3);
+    for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+        psc_request_t *recv, *next, *send;
+        psc_result_t result;
+        pair_t pair;
+
+        if (!open_lies(&pair, &recv, in, places))
+            break;
+        hostile_speak(pair.a.conn, PSC_WIRE_EXPOSE, &wire, sizeof wire, key,
+                      lens[i]);
+        if (lens[i] > PSC_RKEY_MAX) {
+            refused(&pair, recv);
+            continue;
+        }
+        settle(&pair);
+        send = post_send(&pair.b, out, LEN, 6);
+        next = post_recv(&pair.a, pair.a.conn, there, LEN, 6, &result);
+        expect_ok(next ? finish(&pair, next) : result, there, LEN, 3);
+        sent(&pair, send);
+        check(count(pair.b.worker, PSC_COUNTER_rndv_rts) == 1);
+        check(api->cancel(recv) == PSC_INPROGRESS);
+        check(finish(&pair, recv).status == PSC_ERR_CANCELLED);
+        hostile_part(&pair);
+    }
+    free(there);
+    free(out);
 }

@@ -2,11 +2,7 @@
  * message (tuple_am.h, PSC_CAP_PUT_AM). A transport without it sends the same
  * messages otherwise, and the results are checked there, too. */
 #include "claims.h"
-
-static bool places(const pair_t *pair)
-{
-    return pair->b.conn->tuple_am && told_puts(pair);
-}
+#include "pscompy/core/proto/tuple.h"
 
 CASE(placed_expected_message)
 {
@@ -148,28 +144,66 @@ CASE(placed_meets_a_message_that_comes_back)
     }
 }
 
+/* A side that claims no receives gets its messages to the other, and answers
+ * when the other wants a receive back. */
+CASE(placed_beside_a_side_without)
+{
+    char *in = calloc(1, LEN), *out = malloc(LEN);
+    psc_request_t *recv, *send;
+    pair_t pair;
+
+    open_tuples(&pair);
+    psc_tuple_end(pair.a.conn);
+    fill(out, LEN, 2);
+    for (int i = 0; i < 2 * TABLE && (i == 0 || places(&pair)); i++) {
+        recv = expect_told(&pair, in, LEN, i);
+        send = post_send(&pair.a, out, LEN, i);
+        expect_ok(finish(&pair, recv), in, LEN, 2);
+        sent(&pair, send);
+    }
+    recv = expect_told(&pair, in, LEN, 1000);
+    if (places(&pair)) {
+        check(count(pair.b.worker, PSC_COUNTER_tuple_exposed) > TABLE);
+        check(count(pair.a.worker, PSC_COUNTER_tuple_placed) == 0);
+        check(api->cancel(recv) == PSC_INPROGRESS);
+        check(finish(&pair, recv).status == PSC_ERR_CANCELLED);
+    } else {
+        check(api->cancel(recv) == PSC_OK);
+        api->request_free(recv);
+    }
+    pair_close(&pair);
+    free(in);
+    free(out);
+}
+
 /* Nothing is written into memory that its owner has back. */
 CASE(placed_ends)
 {
-    for (int moment = 0; moment < 8; moment++) {
+    for (int moment = 0; moment < 16; moment++) {
         char *in = calloc(1, LEN), *out = malloc(LEN);
-        psc_request_t *recv, *send;
+        psc_request_t *recv, *send = NULL;
         pair_t pair;
 
         open_tuples(&pair);
         recv = expect_told(&pair, in, LEN, 5);
         fill(out, LEN, 8);
+        if (moment & 8)
+            send = post_send(&pair.a, out, LEN, 5);
         if (moment & 4 && places(&pair))
             check(api->cancel(recv) == PSC_INPROGRESS);
-        psc_conn_fail(moment % 2 ? pair.b.conn : pair.a.conn,
-                      PSC_ERR_PEER_LOST);
         for (int i = 0; i < (moment & 2); i++)
             pair_progress(&pair);
-        send = NULL;
-        until(&pair, done(recv));
-        check(recv->result.status < 0);
-        (void)send;
+        psc_conn_fail(moment % 2 ? pair.b.conn : pair.a.conn,
+                      PSC_ERR_PEER_LOST);
+        until(&pair, done(recv) && (!send || done(send)));
+        check(recv->result.status < 0 || filled(in, LEN, 8));
+        memset(in, 1, LEN);
+        settle(&pair);
+        for (size_t i = 0; i < LEN; i++)
+            check(in[i] == 1);
         api->request_free(recv);
+        if (send)
+            api->request_free(send);
         pair_close(&pair);
         free(in);
         free(out);

@@ -49,6 +49,13 @@ static psc_conn_t *am_conn(psc_ep_t *ep)
     return ((psc_lane_t *)ep->user)->conn;
 }
 
+static psc_tuple_am_t *am_make(psc_conn_t *conn)
+{
+    if (!conn->tuple_am)
+        conn->tuple_am = calloc(1, sizeof *conn->tuple_am);
+    return conn->tuple_am;
+}
+
 bool psc_tuple_am_begin(psc_conn_t *conn, void (*answered)(psc_exposed_t *recv))
 {
     const psc_iface_attr_t *attr = &psc_conn_main_lane(conn)->slot->attr;
@@ -59,8 +66,7 @@ bool psc_tuple_am_begin(psc_conn_t *conn, void (*answered)(psc_exposed_t *recv))
         (!puts && (attr->caps & moves || !(attr->caps & PSC_CAP_AM_ZCOPY) ||
                    attr->max_zcopy < PSC_CLAIM_MAX)))
         return false;
-    conn->tuple_am = calloc(1, sizeof *conn->tuple_am);
-    if (!conn->tuple_am)
+    if (!am_make(conn))
         return false;
     conn->tuple_am->answered = answered;
     conn->tuple_am->puts = puts;
@@ -263,7 +269,6 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
     const psc_wire_conceal_t *wire = am->header;
     psc_tuple_am_t *tuple = lane->conn->tuple_am;
     permit_t *permit = permit_find(tuple, wire->entry, wire->generation);
-
     psc_exposed_t *recv = permit ? permit->recv : NULL;
 
     if (am->len > 0 || !permit || permit->conceal_due ||
@@ -277,18 +282,22 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
 
 /* ---- sending ---- */
 
-/* A side that claims no receives ignores EXPOSE and CONCEAL; its peer then has
- * no entries left soon. */
+/* A side that claims no receives ignores EXPOSE and CONCEAL without keys; its
+ * peer then has no entries left soon. A CONCEAL of a receive with a key is
+ * answered in any case, because the receive does not end before. */
 psc_status_t psc_tuple_am_expose_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_expose_t *wire = am->header;
     psc_tuple_am_t *tuple = lane->conn->tuple_am;
     sight_t *sight;
 
-    if (!tuple)
+    if (!tuple && am->len == 0)
         return PSC_OK;
-    if ((am->len > 0) != tuple->puts || am->len > PSC_RKEY_MAX ||
-        wire->entry >= PSC_EXPOSED_MAX || wire->len > PSC_CLAIM_MAX ||
+    tuple = am_make(lane->conn);
+    if (!tuple)
+        return PSC_ERR_NO_MEMORY;
+    if (am->len > PSC_RKEY_MAX || wire->entry >= PSC_EXPOSED_MAX ||
+        wire->len > PSC_CLAIM_MAX ||
         tuple->sights[wire->entry].recv.generation != 0 ||
         wire->generation <= tuple->peer_generation)
         return PSC_ERR_PROTOCOL;
@@ -372,8 +381,8 @@ static psc_status_t am_send(psc_conn_t *conn, const psc_wire_claim_t *wire,
                                      sizeof *wire, &piece, 1, comp);
 }
 
-/* Returns PSC_ERR_UNSUPPORTED if the message is longer than its receive allows.
- */
+/* Returns PSC_ERR_UNSUPPORTED if the message is longer than its receive allows,
+ * or if only the peer moves such messages by keys, or only this side. */
 static psc_status_t am_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
                              uint64_t bits, const void *buffer, size_t len,
                              psc_comp_t *comp)
@@ -390,7 +399,7 @@ static psc_status_t am_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
         .len = len};
     psc_status_t status;
 
-    if (len > sight->len)
+    if (len > sight->len || (sight->key_len > 0) != conn->tuple_am->puts)
         return PSC_ERR_UNSUPPORTED;
     wire.claim.eager.credit =
         psc_flow_stamp(&conn->flow, conn->worker->room.window);

@@ -35,7 +35,11 @@
  * Only an arrival takes the receive back at once: the sender had sent it before
  * it knew of the receive, or knows that the receive was used for it, and claims
  * nothing that its earlier messages fit before it is told that they have
- * matched. Hence CONCEAL is sent before any message that tells so (`seen`). */
+ * matched. Hence CONCEAL is sent before any message that tells so (`seen`).
+ *
+ * A side that puts no messages answers CONCEAL, too, and announces its
+ * messages; so does a side whose peer tells it no keys.
+ * tests/proto/test_tuple_put_model.py tries these rules. */
 
 /* Longest message that is sent as a claim: short messages behind it wait. */
 #define PSC_CLAIM_MAX (4u << 20)
