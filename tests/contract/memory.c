@@ -158,6 +158,70 @@ CASE(put_then_message, .caps = PSC_CAP_PUT | PSC_CAP_PUT_THEN_AM)
     rma_down();
 }
 
+static psc_status_t put_am(uint64_t at, size_t len, psc_comp_t *comp)
+{
+    ct_header_t header = {.seq = rma.pair.x.sent};
+
+    return ct_ops->put_am(rma.pair.x.ep, CT_AM_ID, &header, sizeof header,
+                          rma.local, len, rma.local_mem, rma.rkey, at, comp);
+}
+
+/* The message behind a put finds its bytes, and comes in the order of all
+ * messages; the sender need not do anything meanwhile. */
+CASE(put_am_is_one_operation, .caps = PSC_CAP_PUT_AM)
+{
+    ct_send_t put;
+    psc_status_t status;
+    int64_t deadline = ct_deadline();
+
+    rma_up();
+    for (unsigned i = 0; i < 200; i++) {
+        memset(rma.local, (int)rma.pair.x.sent + 1, REGION);
+        ct_send_make(&put);
+        status = put_am(0, REGION, &put.comp);
+        if (status == PSC_ERR_NO_RESOURCE) {
+            ct_pair_progress(&rma.pair);
+            continue;
+        }
+        ct_check(status >= 0, "%s", psc_status_string(status));
+        rma.pair.x.sent++;
+        rma.pair.y.on_message = look;
+        while (rma.pair.y.received < rma.pair.x.sent) {
+            ct_side_progress(rma.pair.b);
+            ct_check(psc_clock_now() < deadline, "put %u", i);
+        }
+        rma.pair.y.on_message = NULL;
+        rma_wait(&put, status);
+        ct_exchange(&rma.pair, &rma.pair.x, &rma.pair.y, CT_BCOPY, i, 1);
+    }
+    ct_check(rma.pair.x.sent > 200, "%llu messages",
+             (unsigned long long)rma.pair.x.sent);
+    rma_down();
+}
+
+/* Neither the bytes nor the message arrive. */
+CASE(put_am_outside_is_refused, .caps = PSC_CAP_PUT_AM)
+{
+    static const struct {
+        uint64_t at;
+        size_t len;
+    } outside[] = {
+        {REGION, 1}, {1, REGION}, {UINT64_MAX, 1}, {UINT64_MAX - 7, 16}};
+    ct_send_t send;
+
+    rma_up();
+    memset(rma.local, 0x55, REGION);
+    for (size_t i = 0; i < sizeof(outside) / sizeof(outside[0]); i++) {
+        ct_send_make(&send);
+        ct_check(put_am(outside[i].at, outside[i].len, &send.comp) ==
+                     PSC_ERR_INVALID,
+                 "at %llu", (unsigned long long)outside[i].at);
+    }
+    ct_exchange(&rma.pair, &rma.pair.x, &rma.pair.y, CT_BCOPY, 10, 1);
+    rma_check(rma.target, rma.local, 0, 0);
+    rma_down();
+}
+
 /* Checks that the call fails at once or through its completion, and that no
  * byte is transferred. */
 static void rma_refused(psc_status_t status, ct_send_t *send)
