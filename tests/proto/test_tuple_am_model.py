@@ -241,6 +241,9 @@ class Run:
         if found is not expected:
             raise WrongError(f"{found} instead of {expected}")
 
+    def busy(self, side: Side) -> bool:
+        return bool(side.there or side.here)
+
     def play(self) -> Run:
         for _ in range(STEPS):
             side = self.dice.choice(self.sides)
@@ -254,7 +257,7 @@ class Run:
             else:
                 act(side)
         for side in self.sides:
-            while side.there or side.here:
+            while self.busy(side):
                 self.learn(side)
                 self.arrive(side)
             withdrawn = [it for it in side.permits.values() if it.receive is None]
