@@ -176,7 +176,8 @@ static PyMethodDef request_methods[] = {
     {"cancel", PSB_FUNCTION(psb_request_cancel), METH_NOARGS,
      "cancel($self)\n--\n\n"
      "Withdraw the request. Returns False if it has completed already, or is\n"
-     "in flight and cannot be withdrawn any more."},
+     "in flight and cannot be withdrawn any more, or if the peer has to be\n"
+     "asked first (PSP_TUPLEQ=1 over ib): wait() tells how it has ended."},
     {"done", PSB_FUNCTION(psb_request_done), METH_NOARGS,
      "done($self)\n--\n\n"
      "Returns whether the request has completed, without making progress."},

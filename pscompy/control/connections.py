@@ -249,6 +249,7 @@ class Connections:
             matching=matching,
             estimates=option.estimates,
             shown_from=self._shown_from(option, params, len(rails)),
+            untold="" if matching is None else self._untold(option, params, len(rails)),
             thread=self._config["PROGRESS_THREAD"],
         )
         return self._explained[key]
@@ -273,10 +274,17 @@ class Connections:
         (PSP_TUPLEQ); None if it sees none."""
         least = selection.shown_min(self._config["TUPLEQ"], self._config["TUPLEQ_MIN"])
         assert option.estimates is not None
-        able = option.estimates.caps & selection.CAP_EXPOSE
+        caps = option.estimates.caps
+        put = caps & selection.CAP_PUT_AM and not self._untold(option, params, lanes)
+        able = put or caps & selection.CAP_EXPOSE
         if not (least and able and params.scheme == "auto" and lanes == 1):
             return None
-        return params.eager_max + 1 if least == AUTO else least
+        return params.eager_max + 1 if least == AUTO else max(least, put and params.eager_max + 1)
+
+    def _untold(self, option: selection.Option, params: selection.Params, lanes: int) -> str:
+        assert option.estimates is not None
+        caps = option.estimates.caps
+        return selection.untold(self._config["TUPLEQ"], caps, params.scheme, lanes)
 
     def _correct(self, record: Record) -> None:
         """Correct the transport's estimates by the measured times of the connection's messages, and

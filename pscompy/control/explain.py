@@ -10,6 +10,7 @@ from pscompy.config.parsers import INF
 from pscompy.control.selection import (
     CAP_EXPOSE,
     CAP_MAP,
+    CAP_PUT_AM,
     RAILS,
     Cost,
     Estimates,
@@ -47,6 +48,8 @@ class Explanation(NamedTuple):
     estimates: Estimates | None = None
     # bytes of the shortest receive that the peer can see and fill (PSP_TUPLEQ), or None
     shown_from: int | None = None
+    # why the sender is not told of long receives by messages (PSP_TUPLEQ=1); "" if it is
+    untold: str = ""
     thread: bool = False  # a thread makes progress while the program computes
     peer: str = ""
     note: str = ""
@@ -96,6 +99,7 @@ class Explanation(NamedTuple):
             "estimates": self.estimates and self.estimates.sources(),
             "lends": self.lends,
             "shown_from": self.shown_from,
+            "untold": self.untold,
             "worker": self.worker,
             "matching": "fabric" if self.matching is None else "software",
             "matching_reason": self.matching or "",
@@ -122,7 +126,7 @@ class Explanation(NamedTuple):
         if self.choice:
             changes[f"PSP_{self.choice.upper()}_RENDEZVOUS"] = "shortest rendezvous message"
             changes["PSP_RNDV_SCHEME"] = "how a rendezvous moves its data: auto, put, get or am"
-        if self._can(CAP_EXPOSE):
+        if self._can(CAP_EXPOSE) or self._can(CAP_PUT_AM):
             changes["PSP_TUPLEQ"] = "whether the peer sees long receives and fills them"
         if self.choice and not self.thread:
             changes["PSP_PROGRESS_THREAD"] = "1: messages move while the program computes"
@@ -153,6 +157,8 @@ class Explanation(NamedTuple):
             lines += _source_lines(self.estimates)
             lines.append(f"  lent: {'read where it is' if self.lends else 'copied'}")
             lines.append(f"  arrive while their receiver computes: {self._overlap()}")
+            told = f"no ({self.untold})" if self.untold else "yes"
+            lines.append(f"  long receives are told to the sender: {told}")
             lines.append(f"  matched: {_matching_text(self.matching)}")
             lines.append(f"  worker: of {self.worker}")
         lines += [f"  {name} sets: {effect}" for name, effect in self.variables().items()]

@@ -26,6 +26,7 @@ CAP_EOF = 0x0800
 CAP_MAP = 0x1000
 CAP_MODULES = 0x2000
 CAP_EXPOSE = 0x4000
+CAP_PUT_AM = 0x10000
 
 RAILS = "PSP_RAILS"  # names transports whose rails go together; see company.py
 
@@ -179,6 +180,20 @@ def shown_min(tupleq: str, least: int) -> int:
     if tupleq == "0":
         return 0
     return SHOWN_MIN if tupleq == "1" and least == AUTO else least
+
+
+def untold(tupleq: str, caps: int, scheme: str, lanes: int) -> str:
+    """Return why senders are not told of long receives by messages; "" if they are."""
+    if caps & CAP_EXPOSE:
+        return "they are shown in shared memory"
+    if tupleq != "1":
+        return "PSP_TUPLEQ is not 1"
+    if scheme != "auto":
+        return f"PSP_RNDV_SCHEME is {scheme}"
+    if lanes > 1:
+        return "there are several rails"
+    streams = caps & CAP_AM_ZCOPY and not caps & (CAP_PUT | CAP_GET)
+    return "" if caps & CAP_PUT_AM or streams else "the transport cannot use it"
 
 
 class Params(NamedTuple):
