@@ -134,7 +134,7 @@ CASE(claim_dropped_with_its_connection)
         psc_conn_destroy(conn);
         settle(&pair);
     } else {
-        check(api->cancel(recv) == PSC_OK);
+        cancelled(&pair, recv);
     }
     api->request_free(recv);
     pair_close(&pair);
@@ -356,7 +356,7 @@ CASE(claim_after_many_withdrawals)
     for (int i = 0; i < N; i++) { /* tags, so that none is pausing */
         recv = expect(&pair, in, MIN, i);
         if (i % 2) {
-            check(api->cancel(recv) == PSC_OK);
+            cancelled(&pair, recv);
         } else {
             check(!post_send(&pair.a, out, 100, i));
         }
@@ -392,7 +392,7 @@ CASE(claims_are_bounded)
         check(count(pair.b.worker, PSC_COUNTER_tuple_exposed) == N / 2);
     settle(&pair);
     for (int i = 0; i < N; i++) {
-        check(api->cancel(recvs[i]) == PSC_OK);
+        cancelled(&pair, recvs[i]);
         api->request_free(recvs[i]);
     }
     pair_close(&pair);

@@ -60,7 +60,7 @@ bool psc_tuple_am_begin(psc_conn_t *conn, void (*answered)(psc_exposed_t *recv))
 {
     const psc_iface_attr_t *attr = &psc_conn_main_lane(conn)->slot->attr;
     const uint64_t moves = PSC_CAP_PUT | PSC_CAP_GET;
-    bool puts = attr->caps & PSC_CAP_PUT_AM && attr->max_put >= PSC_CLAIM_MAX;
+    bool puts = attr->caps & PSC_CAP_PUT_AM;
 
     if (!conn->worker->config.tuple_am ||
         (!puts && (attr->caps & moves || !(attr->caps & PSC_CAP_AM_ZCOPY) ||
@@ -151,12 +151,20 @@ static psc_status_t am_show(psc_conn_t *conn, psc_exposed_t *recv,
     return status;
 }
 
+static uint64_t am_longest(psc_conn_t *conn)
+{
+    uint64_t max_put = psc_conn_main_lane(conn)->slot->attr.max_put;
+
+    return conn->tuple_am->puts && max_put < PSC_CLAIM_MAX ? max_put
+                                                           : PSC_CLAIM_MAX;
+}
+
 static psc_status_t am_expose(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
 {
     psc_conn_t *conn = am_conn(ep);
     psc_tuple_am_t *am = conn->tuple_am;
-    uint64_t len =
-        recv->buffer.len < PSC_CLAIM_MAX ? recv->buffer.len : PSC_CLAIM_MAX;
+    uint64_t most = am_longest(conn);
+    uint64_t len = recv->buffer.len < most ? recv->buffer.len : most;
     permit_t *permit = permit_unused(conn, len);
     psc_wire_expose_t wire = {.generation = am->generation + 1,
                               .match = recv->match,
