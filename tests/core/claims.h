@@ -21,16 +21,6 @@ static inline bool places(const pair_t *pair)
     return pair->b.conn->tuple_am && told_puts(pair);
 }
 
-/* Cancel a receive of b that no message has claimed. Its request remains. */
-static inline void cancelled(pair_t *pair, psc_request_t *recv)
-{
-    psc_status_t status = api->cancel(recv);
-
-    check(status == PSC_OK || (status == PSC_INPROGRESS && places(pair)));
-    until(pair, done(recv));
-    check(recv->result.status == PSC_ERR_CANCELLED);
-}
-
 /* A receive of b that a has been told of, if it is told of receives. */
 static inline psc_request_t *expect_told(pair_t *pair, void *in, size_t room,
                                          int32_t tag)

@@ -128,7 +128,7 @@ CASE(tuple_cancel)
     fill(out, LEN, 5);
     first = expect(&pair, in, LEN, 5);
     second = expect(&pair, in + LEN, LEN, 5);
-    check(api->cancel(first) == PSC_OK);
+    cancelled(&pair, first);
     check(finish(&pair, first).status == PSC_ERR_CANCELLED);
     send = post_send(&pair.a, out, LEN, 5);
     if (exposes(&pair)) /* the sender has taken it */
@@ -176,6 +176,8 @@ CASE(tuple_comes_back)
             settle(&pair);
         check(api->cancel(held) == PSC_OK);
         api->request_free(held);
+        if (!exposes(&pair))
+            settle(&pair); /* a is told */
         if (!taken)
             send = post_send(&pair.a, out, LEN, 5);
         expect_ok(finish(&pair, recvs[taken]), in + taken * LEN, sizeof small,
@@ -297,7 +299,7 @@ CASE(tuple_wildcards)
            count(pair.a.worker, PSC_COUNTER_tuple_skipped);
     if (exposes(&pair))
         check(placed >= N - 32 && ways == 3 * N);
-    check(api->cancel(other) == PSC_OK);
+    cancelled(&pair, other);
     api->request_free(other);
     pair_close(&pair);
     free(in);

@@ -36,3 +36,14 @@ static inline void expect_ok(psc_result_t result, const void *in, size_t len,
     check(result.status == PSC_OK && result.nbytes == len &&
           filled(in, len, seed));
 }
+
+/* Cancel a receive of b that no message has claimed. Its request remains. */
+static inline void cancelled(pair_t *pair, psc_request_t *recv)
+{
+    psc_status_t status = api->cancel(recv);
+
+    check(status == PSC_OK ||
+          (status == PSC_INPROGRESS && pair->b.conn->tuple_am));
+    until(pair, done(recv));
+    check(recv->result.status == PSC_ERR_CANCELLED);
+}
