@@ -222,6 +222,37 @@ CASE(put_am_outside_is_refused, .caps = PSC_CAP_PUT_AM)
     rma_down();
 }
 
+/* The key of memory that is deregistered: no byte and no message arrives, and
+ * an endpoint that breaks says what was refused. */
+CASE(put_am_with_a_stale_key, .caps = PSC_CAP_PUT_AM)
+{
+    ct_send_t put;
+    psc_status_t status;
+
+    rma_up();
+    rma_put(0, 10);
+    memset(rma.target, 7, 100);
+    ct_ops->mem_deregister(rma.pair.b->iface, rma.target_mem);
+    do {
+        ct_send_make(&put);
+        status = put_am(0, 100, &put.comp);
+        ct_pair_progress(&rma.pair);
+    } while (status == PSC_ERR_NO_RESOURCE);
+    if (status == PSC_INPROGRESS) {
+        ct_until(&rma.pair, put.done && rma.pair.x.failed);
+        status = put.status;
+        ct_check(strstr(rma.pair.x.reason, "refused"), "%s", rma.pair.x.reason);
+    }
+    ct_check(status == PSC_ERR_INVALID, "%s", psc_status_string(status));
+    ct_check(rma.pair.y.received == 0, "the message came");
+    for (size_t i = 0; i < 100; i++)
+        ct_check(rma.target[i] == 7, "byte %zu was written", i);
+    ct_check(ct_ops->mem_register(rma.pair.b->iface, rma.pair.y.ep, rma.target,
+                                  REGION, &rma.target_mem) == PSC_OK,
+             "registered again");
+    rma_down();
+}
+
 /* Checks that the call fails at once or through its completion, and that no
  * byte is transferred. */
 static void rma_refused(psc_status_t status, ct_send_t *send)

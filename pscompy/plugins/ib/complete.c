@@ -61,10 +61,11 @@ static void ib_messages_broke(ib_ep_t *ep, const struct ibv_wc *wc)
     if (status == PSC_ERR_PEER_LOST)
         psc_kit_ep_fail(&ep->kit, status, "the peer does not answer (%s)",
                         ibv_wc_status_str(wc->status));
-    else if (status == PSC_ERR_INVALID) /* of the requests only a put has one */
+    else if (status == PSC_ERR_INVALID)
         psc_kit_ep_fail(&ep->kit, status,
-                        "the key of a receive that the peer told of is not "
-                        "valid: %s (PSP_TUPLEQ=0 uses no such keys)",
+                        "the peer's adapter refused a write into its memory "
+                        "(a receive that it told of, PSP_TUPLEQ=1, or its "
+                        "ring): %s",
                         ibv_wc_status_str(wc->status));
     else
         psc_kit_ep_fail(&ep->kit, status, "%s (vendor error 0x%x)",
