@@ -228,8 +228,9 @@ typedef struct psc_api {
     /* Returns PSC_OK if the request was cancelled; it is done with CANCELLED.
      * The message of a MATCHED receive returns to its old place in the queue.
      * Returns PSC_ERR_INVALID if it is too late, and PSC_INPROGRESS if the peer
-     * is asked whether its message is under way: then the request ends with
-     * CANCELLED or with the message. */
+     * may be writing into the buffer: it is asked, then the request is done
+     * with CANCELLED, and a message that was written there goes to the queue.
+     */
     psc_status_t (*cancel)(psc_request_t *request);
     /* Cancel a receive, even while its message is being received into the
      * buffer. Returns what cancel returns, or PSC_INPROGRESS: the message is

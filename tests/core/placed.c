@@ -36,33 +36,33 @@ CASE(placed_expected_message)
     }
 }
 
-/* The peer is asked: the receive ends with CANCELLED, or with the message that
- * was under way. */
+/* The peer is asked, and the message that was under way waits for the next
+ * receive. */
 CASE(placed_meets_a_cancel)
 {
-    for (int claimed = 0; claimed < 2; claimed++) {
-        char *in = calloc(1, LEN), *out = malloc(LEN);
+    for (int way = 0; way < 4; way++) {
+        psc_status_t (*withdraw)(psc_request_t *) =
+            way & 1 ? api->recv_give_up : api->cancel;
+        char *in = calloc(2, LEN), *out = malloc(LEN);
         psc_request_t *recv, *send = NULL;
         pair_t pair;
 
         open_tuples(&pair);
         fill(out, LEN, 5);
         recv = expect_told(&pair, in, LEN, 5);
-        if (claimed)
+        if (way & 2)
             send = post_send(&pair.a, out, LEN, 5);
         if (places(&pair)) {
-            check(api->cancel(recv) == PSC_INPROGRESS && !done(recv));
-            check(api->cancel(recv) == PSC_ERR_INVALID);
-            until(&pair, done(recv));
-            check(recv->result.status ==
-                  (claimed ? PSC_OK : PSC_ERR_CANCELLED));
-            check(!claimed || filled(in, LEN, 5));
-            api->request_free(recv);
-        } else {
-            if (!claimed)
-                send = post_send(&pair.a, out, LEN, 5);
-            expect_ok(finish(&pair, recv), in, LEN, 5);
+            for (int i = 0; i < 2; i++)
+                check(withdraw(recv) == PSC_INPROGRESS && !done(recv));
+            check(finish(&pair, recv).status == PSC_ERR_CANCELLED);
         }
+        if (!(way & 2))
+            send = post_send(&pair.a, out, LEN, 5);
+        if (places(&pair))
+            expect_next(&pair, in + LEN, LEN, 5);
+        else
+            expect_ok(finish(&pair, recv), in, LEN, 5);
         sent(&pair, send);
         pair_close(&pair);
         free(in);
@@ -70,77 +70,53 @@ CASE(placed_meets_a_cancel)
     }
 }
 
-/* A receive that is given up gives back the message that was under way. */
-CASE(placed_given_up)
+/* A small message comes back while two receives are shown, before or after the
+ * peer has put a message into the first. */
+static void placed_comes_back(pair_t *pair, bool before, bool cancels)
 {
-    char *in = calloc(2, LEN), *out = malloc(LEN);
-    psc_request_t *recv, *next, *send;
-    psc_result_t result;
-    pair_t pair;
+    char *in = calloc(2, LEN), *out = malloc(2 * LEN), small[100];
+    psc_request_t *held, *recvs[2], *sends[2];
 
-    open_tuples(&pair);
-    fill(out, LEN, 4);
-    recv = expect_told(&pair, in, LEN, 4);
-    send = post_send(&pair.a, out, LEN, 4);
-    if (places(&pair)) {
-        check(api->recv_give_up(recv) == PSC_INPROGRESS);
-        check(api->recv_give_up(recv) == PSC_INPROGRESS);
-        check(finish(&pair, recv).status == PSC_ERR_CANCELLED);
-        next = post_recv(&pair.b, NULL, in + LEN, LEN, PSC_ANY_TAG, &result);
-        expect_ok(next ? finish(&pair, next) : result, in + LEN, LEN, 4);
-    } else {
-        finish(&pair, recv);
-    }
-    sent(&pair, send);
-    pair_close(&pair);
+    fill(out, LEN, 6);
+    fill(out + LEN, LEN, 8);
+    fill(small, sizeof small, 7);
+    check(!post_send(&pair->a, small, sizeof small, 5));
+    held = probe_for(pair, 5);
+    recvs[0] = expect(pair, in, LEN, 5);
+    recvs[1] = expect_told(pair, in + LEN, LEN, 5);
+    if (!before)
+        sends[0] = post_send(&pair->a, out, LEN, 5);
+    check(api->cancel(held) == PSC_OK);
+    api->request_free(held);
+    if (cancels)
+        cancelled(pair, recvs[0]);
+    for (int i = !before; i < 2; i++)
+        sends[i] = post_send(&pair->a, out + i * LEN, LEN, 5);
+    expect_ok(finish(pair, recvs[cancels]), in + cancels * LEN, sizeof small,
+              7);
+    if (cancels)
+        expect_next(pair, in, LEN, 6);
+    else
+        expect_ok(finish(pair, recvs[1]), in + LEN, LEN, 6);
+    expect_next(pair, in, LEN, 8);
+    if (cancels)
+        api->request_free(recvs[0]);
+    for (int i = 0; i < 2; i++)
+        sent(pair, sends[i]);
     free(in);
     free(out);
 }
 
-/* A message comes back while a receive is shown: it gets the receive, or, if
- * the peer has claimed that, the next one. */
+/* The order is that in which the messages were sent. */
 CASE(placed_meets_a_message_that_comes_back)
 {
-    for (int claimed = 0; claimed < 2; claimed++) {
-        char *in = calloc(2, LEN), *out = malloc(LEN), small[100];
-        psc_recv_args_t probe = {
-            .context = CONTEXT, .tag = 5, .flags = PSC_FLAG_NO_BUFFER};
-        psc_request_t *held = NULL, *recvs[2], *send = NULL;
-        psc_result_t result;
+    for (int way = 0; way < 4; way++) {
         pair_t pair;
 
         open_tuples(&pair);
-        fill(out, LEN, 6);
-        fill(small, sizeof small, 7);
-        check(!post_send(&pair.a, small, sizeof small, 5));
-        until(&pair, count(pair.b.worker, PSC_COUNTER_unexpected) > 0);
-        probe.source = pair.b.conn;
-        api->recv(pair.b.worker, &probe, &result, &held);
-        check(held && psc_request_state(held) == PSC_REQUEST_MATCHED);
-        recvs[0] = expect(&pair, in, LEN, 5);
-        recvs[1] = expect_told(&pair, in + LEN, LEN, 5);
-        if (claimed)
-            send = post_send(&pair.a, out, LEN, 5);
-        check(api->cancel(held) == PSC_OK);
-        api->request_free(held);
-        if (places(&pair) && !claimed)
-            settle(&pair);
-        if (!claimed)
-            send = post_send(&pair.a, out, LEN, 5);
-        if (places(&pair)) {
-            char *big = claimed ? in : in + LEN,
-                 *little = claimed ? in + LEN : in;
-
-            expect_ok(finish(&pair, recvs[claimed]), little, sizeof small, 7);
-            expect_ok(finish(&pair, recvs[!claimed]), big, LEN, 6);
-        } else {
-            finish(&pair, recvs[0]);
-            finish(&pair, recvs[1]);
-        }
-        sent(&pair, send);
+        if (places(&pair))
+            placed_comes_back(&pair, way & 1, way & 2);
         pair_close(&pair);
-        free(in);
-        free(out);
     }
 }
 

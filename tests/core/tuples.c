@@ -141,21 +141,6 @@ CASE(tuple_cancel)
     free(out);
 }
 
-static psc_request_t *probe_for(pair_t *pair, int32_t tag)
-{
-    psc_recv_args_t args = {.source = pair->b.conn,
-                            .context = CONTEXT,
-                            .tag = tag,
-                            .flags = PSC_FLAG_NO_BUFFER};
-    psc_result_t result = {0};
-    psc_request_t *request = NULL;
-
-    until(pair, count(pair->b.worker, PSC_COUNTER_unexpected) > 0);
-    api->recv(pair->b.worker, &args, &result, &request);
-    check(request && psc_request_state(request) == PSC_REQUEST_MATCHED);
-    return request;
-}
-
 /* A message that comes back finds the receive that the peer has not taken. */
 CASE(tuple_comes_back)
 {

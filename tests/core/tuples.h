@@ -37,6 +37,33 @@ static inline void expect_ok(psc_result_t result, const void *in, size_t len,
           filled(in, len, seed));
 }
 
+/* Receive b's next message. */
+static inline void expect_next(pair_t *pair, void *in, size_t len,
+                               unsigned seed)
+{
+    psc_result_t result;
+    psc_request_t *recv =
+        post_recv(&pair->b, NULL, in, len, PSC_ANY_TAG, &result);
+
+    expect_ok(recv ? finish(pair, recv) : result, in, len, seed);
+}
+
+/* A message of a that b has matched, but not received. */
+static inline psc_request_t *probe_for(pair_t *pair, int32_t tag)
+{
+    psc_recv_args_t args = {.source = pair->b.conn,
+                            .context = CONTEXT,
+                            .tag = tag,
+                            .flags = PSC_FLAG_NO_BUFFER};
+    psc_result_t result = {0};
+    psc_request_t *request = NULL;
+
+    until(pair, count(pair->b.worker, PSC_COUNTER_unexpected) > 0);
+    api->recv(pair->b.worker, &args, &result, &request);
+    check(request && psc_request_state(request) == PSC_REQUEST_MATCHED);
+    return request;
+}
+
 /* Cancel a receive of b that no message has claimed. Its request remains. */
 static inline void cancelled(pair_t *pair, psc_request_t *recv)
 {

@@ -7,6 +7,9 @@
 #include "credit.h"
 #include "eager.h"
 #include "message.h"
+#include "tag_post.h"
+#include "tuple.h"
+#include "tuple_am.h"
 
 /* ---- the record that gets a copy of the message ---- */
 
@@ -73,6 +76,41 @@ psc_status_t psc_giveback_message(psc_worker_t *worker, uint32_t context,
         return PSC_ERR_NO_MEMORY;
     giveback_copy(unexp, iov, n_iov);
     return psc_message_put_back(unexp);
+}
+
+/* The peer had claimed the receive before it was asked for it: the receive is
+ * cancelled, or another's. So the message is given back, as if it arrived now.
+ */
+static psc_status_t giveback_asked(psc_req_t *req)
+{
+    psc_status_t status =
+        psc_giveback_message(psc_req_worker(req), req->context,
+                             &req->head.result, psc_req_iov(req), req->n_iov);
+
+    if (status == PSC_OK)
+        psc_message_answered(&req->bulk->shown);
+    return status;
+}
+
+psc_status_t psc_giveback_placed(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_placed_t *wire = am->header;
+    const psc_wire_eager_t *head = &wire->claim.eager;
+    psc_exposed_t *recv;
+    psc_req_t *req;
+    bool asked;
+
+    if (am->len > 0 || psc_tuple_am_placed(lane->conn, wire, &recv) != PSC_OK)
+        return PSC_ERR_PROTOCOL;
+    req = psc_tuple_req(recv);
+    asked = req->stage == PSC_STAGE_LANDING;
+    recv->taken(recv, psc_tag_bits(head->context, (int32_t)head->tag),
+                wire->len);
+    if (asked)
+        return giveback_asked(req);
+    req->exposed = false;
+    recv->landed(recv, PSC_OK);
+    return PSC_OK;
 }
 
 /* ---- a message that is still arriving ---- */
@@ -149,30 +187,12 @@ static bool giveback_moves(const psc_req_t *req, psc_result_t *result_p)
     }
 }
 
-/* Called when a receive ends whose peer was asked whether it has claimed the
- * receive. A message that the receive has got is given back. */
-static void giveback_answered(psc_req_t *req)
-{
-    psc_result_t result = req->head.result;
-
-    req->bulk->on_done = NULL;
-    if (result.status != PSC_OK && result.status != PSC_ERR_TRUNCATED)
-        return;
-    if (psc_giveback_message(psc_req_worker(req), req->context, &result,
-                             psc_req_iov(req), req->n_iov) == PSC_OK)
-        req->head.result.status = PSC_ERR_CANCELLED;
-}
-
 psc_status_t psc_giveback_request(psc_req_t *req)
 {
     psc_status_t status = psc_message_cancel(req);
     psc_result_t result;
     psc_unexp_t *unexp;
 
-    if (req->stage == PSC_STAGE_LANDING && req->exposed) {
-        req->bulk->on_done = giveback_answered;
-        return PSC_INPROGRESS;
-    }
     if (status != PSC_ERR_INVALID || req->kind != PSC_REQ_RECV ||
         req->bulk->parts || req->head.state == PSC_REQUEST_DONE ||
         req->error != PSC_OK)

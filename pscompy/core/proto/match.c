@@ -269,7 +269,7 @@ static void match_end_exposed(psc_match_queue_t *queue, psc_status_t status)
 
 /* Returns the receive for a message that was put back. Exposed receives that
  * the peer has claimed meanwhile leave the queue. If the peer has to be asked
- * whether it has claimed the receive, that leaves the queue, too. */
+ * for the receive, that leaves the queue, too. */
 static psc_req_t *match_first_left(const psc_unexp_t *unexp,
                                    psc_match_queue_t *queue)
 {

@@ -21,9 +21,8 @@
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
 /* Find the receive for a message that was put back into its lists, and take it
  * out of its queue. A receive that was posted to the fabric meanwhile is
- * recalled for it; a receive in stage LANDING gets the message only if the peer
- * answers that it has not claimed this receive (psc_message_answered). Returns
- * NULL if no receive matches. */
+ * recalled for it; a receive in stage LANDING gets the message when the peer
+ * has answered (psc_message_answered). Returns NULL if no receive matches. */
 psc_req_t *psc_match_return(const psc_unexp_t *unexp);
 /* Queue a message that matches no receive as unexpected; probes that fit it are
  * done. */
@@ -46,7 +45,7 @@ bool psc_match_expose(psc_req_t *req);
 void psc_match_expose_all(psc_conn_t *conn);
 /* Take a receive that is exposed to the peer (tuple.h) out of its queue.
  * Returns PSC_ERR_INVALID if the peer has claimed it, and PSC_INPROGRESS if the
- * peer is asked: psc_message_answered follows, or the end of the receive. */
+ * peer is asked: psc_message_answered follows. */
 psc_status_t psc_match_conceal(psc_req_t *req);
 /* The function psc_tuple_t.taken: the peer has claimed an exposed receive for a
  * message. */

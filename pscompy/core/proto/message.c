@@ -14,7 +14,6 @@
 #include "rndv.h"
 #include "rndv_rts.h"
 #include "tag.h"
-#include "tag_post.h"
 #include "tag_send.h"
 #include "tuple.h"
 #include "tuple_am.h"
@@ -373,8 +372,8 @@ static void message_meet(psc_req_t *req, psc_unexp_t *unexp)
 }
 
 /* Puts a message back into its queue. A receive that was posted while the
- * message was out of the queue gets it at once, or if the peer answers that it
- * has not claimed this receive. */
+ * message was out of the queue gets it at once, or when the peer has answered
+ * that it puts nothing there. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp)
 {
     psc_status_t status = psc_match_put_back(unexp);
@@ -409,28 +408,6 @@ void psc_message_answered(psc_exposed_t *shown)
         psc_req_finish(req, req->error ? req->error : PSC_ERR_CANCELLED);
 }
 
-psc_status_t psc_message_placed(psc_lane_t *lane, const psc_am_t *am)
-{
-    const psc_wire_placed_t *wire = am->header;
-    const psc_wire_eager_t *head = &wire->claim.eager;
-    psc_unexp_t *unexp = NULL;
-    psc_exposed_t *recv;
-    psc_req_t *req;
-
-    if (am->len > 0 || psc_tuple_am_placed(lane->conn, wire, &recv) != PSC_OK)
-        return PSC_ERR_PROTOCOL;
-    req = psc_tuple_req(recv);
-    if (req->stage == PSC_STAGE_LANDING) {
-        unexp = req->unexp;
-        req->unexp = NULL;
-    }
-    recv->taken(recv, psc_tag_bits(head->context, (int32_t)head->tag),
-                wire->len);
-    req->exposed = false;
-    recv->landed(recv, PSC_OK);
-    return unexp ? psc_message_put_back(unexp) : PSC_OK;
-}
-
 /* Returns true if the receive has matched a message of which nothing has been
  * written to its buffer. */
 static bool message_waits(const psc_req_t *req)
@@ -451,6 +428,13 @@ psc_status_t psc_message_cancel(psc_req_t *req)
         req->unexp = NULL;
         psc_req_finish(req, PSC_ERR_CANCELLED);
         return psc_message_put_back(unexp);
+    }
+    if (req->stage == PSC_STAGE_LANDING && req->exposed) {
+        /* the peer is asked already; the receive may wait with a message */
+        req->unexp = NULL;
+        if (unexp)
+            psc_message_put_back(unexp);
+        return PSC_INPROGRESS;
     }
     if (req->stage == PSC_STAGE_TAGGED)
         return psc_tag_recv_cancel(req);

@@ -34,16 +34,15 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
                                psc_request_t **request_p);
 /* Cancel a request that has not begun, or a receive whose message has not
  * reached its buffer; that message is put back. Returns PSC_ERR_INVALID if the
- * operation has gone too far, and PSC_INPROGRESS if the peer is asked whether
- * its message is under way: then the receive ends with PSC_ERR_CANCELLED or
- * with the message. */
+ * operation has gone too far, and PSC_INPROGRESS if the peer may be writing
+ * into the receive's memory: it is asked, then the receive ends with
+ * PSC_ERR_CANCELLED. */
 psc_status_t psc_message_cancel(psc_req_t *req);
 /* Put a message back to its old place among the unexpected messages, or give it
  * to a receive that waits for it. Returns PSC_ERR_NO_MEMORY if the message was
  * lost. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp);
-/* The peer was asked whether it has claimed this receive, and has not: end the
- * receive, which was cancelled, or give it the message that was put back. */
+/* The peer was asked for this receive (psc_tuple_withdraw), and puts nothing
+ * there any more: end the receive, which was cancelled, or give it the message
+ * that was put back. */
 void psc_message_answered(psc_exposed_t *shown);
-/* A message was put into a receive that the peer knew (tuple_am.h). */
-psc_status_t psc_message_placed(psc_lane_t *lane, const psc_am_t *am);

@@ -10,6 +10,7 @@
 #include "am.h"
 #include "credit.h"
 #include "eager.h"
+#include "giveback.h"
 #include "lend.h"
 #include "message.h"
 #include "rail.h"
@@ -135,7 +136,7 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_CONCEALED] = {psc_tuple_am_concealed_arrived,
                             sizeof(psc_wire_conceal_t)},
     [PSC_WIRE_CLAIM] = {proto_claim, sizeof(psc_wire_claim_t)},
-    [PSC_WIRE_PLACED] = {psc_message_placed, sizeof(psc_wire_placed_t)},
+    [PSC_WIRE_PLACED] = {psc_giveback_placed, sizeof(psc_wire_placed_t)},
 };
 
 /* Returns NULL for a message that does not exist. */

@@ -114,8 +114,8 @@ static inline bool psc_tuple_is_long(const psc_conn_t *conn, uint64_t len)
  * psc_message_send, which looks for an exposed receive first. */
 void psc_tuple_limit(psc_conn_t *conn);
 /* The connection's lanes are known: decide whether receives are exposed.
- * `answered`: called when the peer was asked about a receive
- * (psc_tuple_withdraw) and has not claimed it. */
+ * `answered`: called when the peer was asked for a receive
+ * (psc_tuple_withdraw) and puts nothing there. */
 void psc_tuple_begin(psc_conn_t *conn,
                      void (*taken)(psc_exposed_t *shown, uint64_t bits,
                                    uint64_t len),

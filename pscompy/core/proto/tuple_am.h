@@ -29,13 +29,16 @@
  *
  *   PLACED     sender: the message is in the receive
  *
- * So a receive whose memory the program wants back leaves its queue, but is not
- * done before the sender has answered CONCEAL: by CONCEALED, or by PLACED if it
- * had claimed the receive before. The memory is revoked if the connection ends.
- * Only an arrival takes the receive back at once: the sender had sent it before
- * it knew of the receive, or knows that the receive was used for it, and claims
- * nothing that its earlier messages fit before it is told that they have
- * matched. Hence CONCEAL is sent before any message that tells so (`seen`).
+ * So a receive that is cancelled, or that a message comes back to, leaves its
+ * queue at once, but its memory is the sender's before that has answered
+ * CONCEAL: by CONCEALED, or by PLACED if it had claimed the receive before.
+ * Then its message is given back (giveback.h), and matched as if it arrived
+ * now: so here, too, the order of messages does not depend on what the sender
+ * knows. The memory is revoked if the connection ends. Only an arrival takes
+ * the receive back at once: the sender had sent it before it knew of the
+ * receive, or knows that the receive was used for it, and claims nothing that
+ * its earlier messages fit before it is told that they have matched. Hence
+ * CONCEAL is sent before any message that tells so (`seen`).
  *
  * A side that puts no messages answers CONCEAL, too, and announces its
  * messages; so does a side whose peer tells it no keys.
@@ -52,13 +55,13 @@ extern const psc_transport_ops_t psc_tuple_am_ops;
 
 /* The connection's lane is known. Returns false if its receives are not shown
  * by messages, or if there is no memory. `answered`: called when the peer has
- * answered psc_tuple_am_ask that it has not claimed the receive. */
+ * answered psc_tuple_am_ask that it puts nothing into the receive. */
 bool psc_tuple_am_begin(psc_conn_t *conn,
                         void (*answered)(psc_exposed_t *recv));
 void psc_tuple_am_end(psc_conn_t *conn);
 
-/* The peer is to answer whether it has claimed the receive: then PLACED or
- * `answered` follows, unless the connection ends. */
+/* Ask the peer for the receive: it answers by PLACED or CONCEALED (`answered`),
+ * unless the connection ends. */
 void psc_tuple_am_ask(psc_conn_t *conn, psc_exposed_t *recv, uint64_t seen);
 /* Account a message that was put into a receive, and store the receive. Returns
  * PSC_ERR_PROTOCOL if the peer was not allowed to do that. */
