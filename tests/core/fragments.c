@@ -439,6 +439,7 @@ typedef struct measured {
     psc_lane_t lanes[2];
     psc_req_t req; /* of the pieces in flight */
     psc_iface_slot_t slot;
+    psc_worker_t worker;
 } measured_t;
 
 /* Two lanes that were measured to carry so many bytes per ns. */
@@ -451,6 +452,7 @@ static measured_t *measured_new(double first, double second)
         it->conn.lanes[i] = &it->lanes[i];
         it->lanes[i].conn = &it->conn;
         it->lanes[i].slot = &it->slot;
+        it->lanes[i].worker = &it->worker;
         it->lanes[i].index = (uint8_t)i;
         measured_as(&it->lanes[i], i ? second : first);
     }
@@ -481,14 +483,63 @@ static int fill_once(double first, double second, uint64_t left)
     return sent;
 }
 
-/* A lane that was left out is tried again after many bytes on the other. */
-static void left_out_for_a_while(void)
+/* The second lane was not measured while the first one got many bytes. */
+static measured_t *measured_long_ago(double second)
 {
-    measured_t *it = measured_new(1, 0.05);
+    measured_t *it = measured_new(1, second);
 
-    check(measured_fill(it, 1ull << 40) == 2);
     it->lanes[1].stripe.without = 64 << 20;
-    check(measured_fill(it, 1ull << 40) == 20);
+    return it;
+}
+
+/* A lane that was left out is tried again after many bytes on the other,
+ * however slow it was. */
+static void left_out_for_a_while(double second)
+{
+    measured_t *it = measured_new(1, second);
+
+    check(measured_fill(it, PIECE) == 2);
+    free(it);
+    it = measured_long_ago(second);
+    check(measured_fill(it, PIECE) == 22);
+    free(it);
+}
+
+/* So is a lane beside one that is never full, where pieces complete at once;
+ * the try ends although they cannot be measured. */
+static void tried_beside_an_idle_lane(double second)
+{
+    measured_t *it = measured_long_ago(second);
+
+    for (int i = 0; i < 100; i++) {
+        psc_lane_t *lane = psc_stripe_lane(&it->conn, 8 << 20, PIECE, 0, 0);
+
+        psc_stripe_sent(lane, NULL, &it->req, PIECE);
+    }
+    check(it->lanes[1].stripe.given == 2 * PSC_PIECES_MAX * PIECE);
+    free(it);
+}
+
+static void no_report(psc_comp_t *comp, psc_status_t status)
+{
+    check(comp && status == PSC_OK);
+}
+
+/* The first measurement of the try counts, and ends the try. */
+static void tried_and_measured(void)
+{
+    psc_bulk_t bulk = {.comp.func = no_report};
+    measured_t *it = measured_long_ago(1e-6);
+    psc_stripe_t *stripe = &it->lanes[1].stripe;
+
+    it->req.bulk = &bulk;
+    check(measured_fill(it, PIECE) == 22);
+    for (uint32_t i = 0; i < PSC_PIECES_MAX; i++) {
+        it->worker.pass++;
+        psc_stripe_comp(&stripe->pieces[i].comp, PSC_OK);
+    }
+    check(stripe->bytes == PIECE && stripe->ns < PIECE / 1e-6);
+    check(stripe->without == 0 && stripe->tries == 0);
     free(it);
 }
 
@@ -502,5 +553,9 @@ CASE(lane_of_a_piece)
     check(fill_once(0.25, 1, PIECE) == 20);
     /* nothing is known of the second one */
     check(fill_once(1, 0, 64 << 20) == 22);
-    left_out_for_a_while();
+    left_out_for_a_while(0.05);
+    left_out_for_a_while(1e-6);
+    tried_beside_an_idle_lane(0.2);
+    tried_beside_an_idle_lane(0.001);
+    tried_and_measured();
 }

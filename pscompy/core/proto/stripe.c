@@ -15,10 +15,12 @@
 /* A piece is an outlier if it takes more than this many times the duration that
  * its lane's rate suggests. */
 #define OUTLIER 4.0
-/* A lane that is this many times slower than another gets no pieces. It is
- * measured again after the connection's lanes were given WITHOUT_MAX bytes. */
+/* A lane that is this many times slower than another gets no pieces. */
 #define SLOWER 10.0
+/* A lane that was not measured while the connection's lanes were given
+ * WITHOUT_MAX bytes is tried with up to TRIES pieces. */
 #define WITHOUT_MAX (64u << 20)
+#define TRIES (2 * PSC_PIECES_MAX)
 
 /* ---- pieces ---- */
 
@@ -108,6 +110,19 @@ static double stripe_time(psc_stripe_t *stripe, size_t len, int64_t taken)
     return stripe->late ? most : (double)taken;
 }
 
+/* Returns true if the lane was not measured for so long that it gets the next
+ * pieces, whatever its rate was. */
+static bool stripe_due(const psc_stripe_t *stripe)
+{
+    return stripe->without >= WITHOUT_MAX;
+}
+
+static void stripe_tried(psc_stripe_t *stripe)
+{
+    stripe->without = 0;
+    stripe->tries = 0;
+}
+
 /* The first of several pieces in flight only fills the lane's buffers, and is
  * not measured; nor is one that has completed in the same pass as the one
  * before, nor one that was not carried, nor the one after that. */
@@ -117,11 +132,14 @@ static void stripe_measure(psc_stripe_t *stripe, size_t len, uint32_t pass,
     int64_t now = psc_clock_now();
 
     if (carried && stripe->since && stripe->pass != pass) {
-        double ns = stripe_time(stripe, len, now - stripe->since);
+        double ns;
 
+        if (stripe_due(stripe))
+            stripe->bytes = stripe->ns = 0;
+        ns = stripe_time(stripe, len, now - stripe->since);
         stripe->bytes = DECAY * stripe->bytes + (double)len;
         stripe->ns = DECAY * stripe->ns + ns;
-        stripe->without = 0;
+        stripe_tried(stripe);
     }
     stripe->queued -= len;
     stripe->since = carried && stripe->queued > 0 ? now : 0;
@@ -163,16 +181,16 @@ static double stripe_together(const psc_conn_t *conn, uint64_t left,
     return (double)left / rates;
 }
 
-/* Returns true if the lane gets no piece, because it is slow. It is measured
- * again now and then. */
+/* Returns true if the lane gets no piece, because it is slow. */
 static bool stripe_without(const psc_stripe_t *stripe, double fastest)
 {
-    return SLOWER * stripe_guess(stripe, fastest) < fastest &&
-           stripe->without < WITHOUT_MAX;
+    return SLOWER * stripe_guess(stripe, fastest) < fastest;
 }
 
-/* The lane that would finish first gets the piece. While that one is full,
- * another one gets it only if the message does not end later by that. */
+/* A lane that is due gets the piece, also if it is by far slower than the
+ * others, or these are never full; else the lane that would finish first. While
+ * that one is full, another one gets it only if the message does not end later
+ * by that. */
 psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
                             uint32_t barred, uint32_t full)
 {
@@ -183,8 +201,11 @@ psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
         psc_lane_t *lane = conn->lanes[i];
         const psc_stripe_t *stripe = &lane->stripe;
 
-        if (full & 1u << i || !stripe_allowed(lane, barred) ||
-            stripe_without(stripe, fastest))
+        if (full & 1u << i || !stripe_allowed(lane, barred))
+            continue;
+        if (stripe_due(stripe) && psc_stripe_piece(lane))
+            return lane;
+        if (stripe_without(stripe, fastest))
             continue;
         if (!best || stripe_before(stripe, &best->stripe, fastest, len))
             best = lane;
@@ -222,6 +243,8 @@ void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
     for (uint32_t i = 0; i < lane->conn->n_lanes; i++)
         lane->conn->lanes[i]->stripe.without += len;
     lane->stripe.given += len;
+    if (stripe_due(&lane->stripe) && ++lane->stripe.tries == TRIES)
+        stripe_tried(&lane->stripe);
     if (!piece)
         return;
     lane->slot->awake = lane->slot->linger;

@@ -5,7 +5,8 @@
  * lane has at most PSC_PIECES_MAX in flight, and gets the next one when it has
  * completed one. How long that takes is the lane's rate, by which the last
  * pieces of a message are kept off lanes that would end later than the others,
- * and a lane is left out that is ten times slower than another. */
+ * and a lane is left out that is ten times slower than another. A lane that was
+ * not measured for long is tried again. */
 #pragma once
 
 #include "../types/conn.h"

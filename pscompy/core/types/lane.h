@@ -83,8 +83,9 @@ typedef struct psc_stripe {
     uint32_t pass; /* the progress pass in which the last piece completed */
     bool late; /* the last piece took much longer than expected */
     /* bytes that the connection's lanes were given since this lane was last
-     * measured */
+     * measured or tried, and the pieces that it got in the present try */
     uint64_t without;
+    uint32_t tries;
 } psc_stripe_t;
 
 /* How messages leave: the operations that take them, and their endpoint. */
