@@ -488,7 +488,7 @@ static measured_t *measured_long_ago(double second)
 {
     measured_t *it = measured_new(1, second);
 
-    it->lanes[1].stripe.without = 64 << 20;
+    it->lanes[1].stripe.without = 512 << 20;
     return it;
 }
 

@@ -42,7 +42,7 @@ def test_a_lost_rail_is_joined_again_and_carries_messages(
         expect_soon(lambda times=times: joined(link, times))
         expect_soon(lambda: not link.c.explain().as_dict()["lost"])
         carried = lane_bytes(link.c)[rail]
-        # A rail that seems to be slow is left out for 64 MiB.
+        # A rail that seems to be slow is left out for 512 MiB.
         while lane_bytes(link.c)[rail] == carried:
             exchange(link, 1)
     assert link.c.stats["rails_lost"] == 3

@@ -19,7 +19,7 @@
 #define SLOWER 10.0
 /* A lane that was not measured while the connection's lanes were given
  * WITHOUT_MAX bytes is tried with up to TRIES pieces. */
-#define WITHOUT_MAX (64u << 20)
+#define WITHOUT_MAX (512u << 20)
 #define TRIES (2 * PSC_PIECES_MAX)
 
 /* ---- pieces ---- */
