@@ -543,6 +543,64 @@ static void tried_and_measured(void)
     free(it);
 }
 
+/* A lane that copies a piece, and refuses the next one. */
+static psc_status_t copy_or_refuse(psc_req_t *req, psc_lane_t *lane,
+                                   size_t *moved_p)
+{
+    if (*moved_p > 0)
+        return PSC_ERR_NO_RESOURCE;
+    psc_stripe_sent(lane, NULL, req, PIECE);
+    *moved_p = PIECE;
+    return PSC_OK;
+}
+
+/* Pieces of a lane that copies do not complete. What it takes between two
+ * moments at which it has no room shows its rate, here far more than a KB per
+ * ms and far less than a GB per ms; the other lane carries `other` bytes per
+ * ns. Returns the same as measured_fill, afterwards. */
+static int copied_beside(double other)
+{
+    measured_t *it = measured_new(0, other);
+    psc_bulk_t bulk = {.len = 64 << 20};
+    int sent;
+
+    it->req.conn = &it->conn;
+    it->req.bulk = &bulk;
+    it->conn.params.fragment = PIECE;
+    bulk.refused = 2; /* only the first lane is asked */
+    for (int i = 0; i < 3; i++) {
+        size_t moved = 0;
+
+        check(psc_stripe_move(&it->req, 32 << 20, copy_or_refuse, &moved) ==
+              PSC_OK);
+        check(psc_stripe_move(&it->req, 32 << 20, copy_or_refuse, &moved) ==
+              PSC_ERR_NO_RESOURCE);
+    }
+    sent = measured_fill(it, 1ull << 40);
+    free(it);
+    return sent;
+}
+
+/* Pieces that complete in the same pass have taken their time together, which
+ * is measured if the lane gets more of them at once: it is not idle then. */
+static void measured_together(void)
+{
+    psc_bulk_t bulk = {.comp.func = no_report};
+    measured_t *it = measured_new(0, 0);
+    psc_lane_t *lane = &it->lanes[0];
+
+    it->req.bulk = &bulk;
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < PSC_PIECES_MAX; i++)
+            psc_stripe_sent(lane, &lane->stripe.pieces[i], &it->req, PIECE);
+        it->worker.pass++;
+        for (uint32_t i = 0; i < PSC_PIECES_MAX; i++)
+            psc_stripe_comp(&lane->stripe.pieces[i].comp, PSC_OK);
+        check(lane->stripe.bytes == round * 2 * PIECE);
+    }
+    free(it);
+}
+
 CASE(lane_of_a_piece)
 {
     check(fill_once(1, 1, 64 << 20) == 22);
@@ -558,4 +616,7 @@ CASE(lane_of_a_piece)
     tried_beside_an_idle_lane(0.2);
     tried_beside_an_idle_lane(0.001);
     tried_and_measured();
+    check(copied_beside(1e-6) == 2);
+    check(copied_beside(1e6) == 20);
+    measured_together();
 }

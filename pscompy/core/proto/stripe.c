@@ -102,7 +102,7 @@ static double stripe_guess(const psc_stripe_t *stripe, double fastest)
 /* Returns the time that is counted for a piece. A piece that takes far longer
  * than the lane's rate suggests may have been held up by a retransmission; if
  * the next piece takes as long, the lane has become slow. */
-static double stripe_time(psc_stripe_t *stripe, size_t len, int64_t taken)
+static double stripe_time(psc_stripe_t *stripe, uint64_t len, int64_t taken)
 {
     double rate = stripe_rate(stripe), most = OUTLIER * (double)len / rate;
 
@@ -123,27 +123,75 @@ static void stripe_tried(psc_stripe_t *stripe)
     stripe->tries = 0;
 }
 
+/* Count the lane's next measurement: it has carried `len` bytes in `taken`
+ * ns. */
+static void stripe_carried(psc_stripe_t *stripe, uint64_t len, int64_t taken)
+{
+    double ns;
+
+    if (stripe_due(stripe))
+        stripe->bytes = stripe->ns = 0;
+    ns = stripe_time(stripe, len, taken);
+    stripe->bytes = DECAY * stripe->bytes + (double)len;
+    stripe->ns = DECAY * stripe->ns + ns;
+    stripe_tried(stripe);
+}
+
 /* The first of several pieces in flight only fills the lane's buffers, and is
- * not measured; nor is one that has completed in the same pass as the one
- * before, nor one that was not carried, nor the one after that. */
+ * not measured; nor is one that was not carried, nor the one after that. Pieces
+ * that complete in the same pass have taken their time together. */
 static void stripe_measure(psc_stripe_t *stripe, size_t len, uint32_t pass,
                            bool carried)
 {
     int64_t now = psc_clock_now();
+    bool together = stripe->pass == pass;
 
-    if (carried && stripe->since && stripe->pass != pass) {
-        double ns;
-
-        if (stripe_due(stripe))
-            stripe->bytes = stripe->ns = 0;
-        ns = stripe_time(stripe, len, now - stripe->since);
-        stripe->bytes = DECAY * stripe->bytes + (double)len;
-        stripe->ns = DECAY * stripe->ns + ns;
-        stripe_tried(stripe);
-    }
+    if (!together)
+        stripe->timed = stripe->since != 0;
+    if (carried && stripe->timed && together)
+        stripe->bytes += (double)len;
+    else if (carried && stripe->timed)
+        stripe_carried(stripe, len, now - stripe->since);
     stripe->queued -= len;
-    stripe->since = carried && stripe->queued > 0 ? now : 0;
+    stripe->since = carried ? now : 0;
     stripe->pass = pass;
+}
+
+/* The lane gets a piece. If it had none in flight, it is not known how long its
+ * buffers have been empty, unless its last piece has completed just now. */
+static void stripe_begin(psc_stripe_t *stripe, uint32_t pass)
+{
+    if (stripe->queued == 0 && stripe->pass != pass)
+        stripe->since = 0;
+    stripe->full_at = 0;
+}
+
+/* The lane copies pieces into buffers of its own, and these are full. If they
+ * were full before, the lane has carried since then what it has copied since
+ * then. */
+static void stripe_full(psc_stripe_t *stripe)
+{
+    int64_t now = psc_clock_now();
+
+    if (stripe->full_at && stripe->copied < PIECE_MIN)
+        return;
+    if (stripe->full_at)
+        stripe_carried(stripe, stripe->copied, now - stripe->full_at);
+    stripe->full_at = now;
+    stripe->copied = 0;
+}
+
+/* No lane takes the next piece now. `full`: the lanes that have refused it, as
+ * bits by their indices; the others may have been left out for a while, which
+ * tells nothing of their rates. */
+static void stripe_none_took(psc_conn_t *conn, uint32_t full)
+{
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        if (full & 1u << i)
+            stripe_full(&conn->lanes[i]->stripe);
+        else
+            conn->lanes[i]->stripe.full_at = 0;
+    }
 }
 
 /* ---- the lane of a piece ---- */
@@ -220,6 +268,19 @@ psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
     return NULL;
 }
 
+/* A message begins: how long the lanes were idle before it tells nothing of
+ * their rates. */
+static void stripe_rested(psc_conn_t *conn)
+{
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        psc_stripe_t *stripe = &conn->lanes[i]->stripe;
+
+        stripe->full_at = 0;
+        if (stripe->queued == 0)
+            stripe->since = 0;
+    }
+}
+
 psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
                              psc_stripe_move_t move, size_t *moved_p)
 {
@@ -228,12 +289,16 @@ psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
     uint32_t full = 0;
     psc_lane_t *lane;
 
+    if (left == req->bulk->len)
+        stripe_rested(req->conn);
     while (status == PSC_ERR_NO_RESOURCE &&
            (lane = psc_stripe_lane(req->conn, left, len, req->bulk->refused,
                                    full))) {
         status = move(req, lane, moved_p);
         full |= 1u << lane->index;
     }
+    if (status == PSC_ERR_NO_RESOURCE)
+        stripe_none_took(req->conn, full);
     return status;
 }
 
@@ -245,8 +310,11 @@ void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
     lane->stripe.given += len;
     if (stripe_due(&lane->stripe) && ++lane->stripe.tries == TRIES)
         stripe_tried(&lane->stripe);
-    if (!piece)
+    if (!piece) {
+        lane->stripe.copied += len;
         return;
+    }
+    stripe_begin(&lane->stripe, lane->worker->pass);
     lane->slot->awake = lane->slot->linger;
     piece->lane = lane;
     piece->req = req;

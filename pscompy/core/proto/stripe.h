@@ -3,10 +3,12 @@
  *
  * Bytes are spread by what the lanes really carry: of a message's pieces, each
  * lane has at most PSC_PIECES_MAX in flight, and gets the next one when it has
- * completed one. How long that takes is the lane's rate, by which the last
- * pieces of a message are kept off lanes that would end later than the others,
- * and a lane is left out that is ten times slower than another. A lane that was
- * not measured for long is tried again. */
+ * completed one. How long that takes is the lane's rate; of a lane that copies
+ * pieces into its own buffers, it is what these take between two moments at
+ * which they are full. By the rates the last pieces of a message are kept off
+ * lanes that would end later than the others, and a lane is left out that is
+ * ten times slower than another. A lane that was not measured for long is tried
+ * again. */
 #pragma once
 
 #include "../types/conn.h"

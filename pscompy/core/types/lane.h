@@ -81,7 +81,12 @@ typedef struct psc_stripe {
     double bytes, ns;
     int64_t since; /* when the piece in flight began to be sent; 0: not known */
     uint32_t pass; /* the progress pass in which the last piece completed */
+    bool timed; /* the first piece that completed in that pass was measured */
     bool late; /* the last piece took much longer than expected */
+    /* when the lane had room for no more copied bytes; 0: not known; and the
+     * bytes that it has copied since then */
+    int64_t full_at;
+    uint64_t copied;
     /* bytes that the connection's lanes were given since this lane was last
      * measured or tried, and the pieces that it got in the present try */
     uint64_t without;
