@@ -109,9 +109,9 @@ def advertised(network: str, v6: bool = True) -> list[str]:
     """The addresses to advertise for a socket on all interfaces, best first.
 
     `network` is PSP_NETWORK: networks, addresses or interfaces, in order of preference. If it is
-    empty: the source address of packets to the internet, then all others, because only the caller
-    can find out which of them it reaches; loopback if there is no other. `v6` includes IPv6.
-    Raises `ConfigError` if none of this host's addresses matches.
+    empty, the source address of packets to the internet comes first, then all others, because only
+    the connecting peer can find out which of them it reaches; loopback if there is no other. `v6`
+    includes IPv6. Raises `ConfigError` if none of this host's addresses matches.
     """
     wanted = network.replace(",", " ").split()
     if not wanted:

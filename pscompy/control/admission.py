@@ -35,13 +35,13 @@ FREE_MAX = 16  # descriptors left free for connections that come up, and for the
 FREE_SHARE = 8  # at most 1/8 of the process's descriptors is left free
 ACCEPT_MAX = 32  # most callers that are accepted before open links are served again
 PAUSE = 0.25  # seconds without accepting, if there is no memory or no descriptor at all
-REPORT_SECONDS = 10.0  # at least so many seconds between two log lines of the same text
+REPORT_SECONDS = 10.0  # least seconds between two log lines about peers that are turned away
 
 Source = bytes
 RELAYED = b""  # the source of all callers that come through relays
 
 _NO_MEMORY = (errno.ENOBUFS, errno.ENOMEM)
-_MAPPED = bytes(10) + b"\xff\xff"  # begins an IPv6 address that stands for an IPv4 address
+_MAPPED = bytes(10) + b"\xff\xff"  # first 12 bytes of an IPv6 address that stands for an IPv4 one
 
 
 def places() -> int:

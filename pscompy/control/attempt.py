@@ -31,7 +31,7 @@ class Attempt:
         self.timer: Timer | None = None  # timer of the next round
         # links that are connected, and on which the peer has not answered yet
         self.rivals: dict[Negotiation[Any], Target | None] = {}
-        self.rest: Targets = []  # places (host and port) of this round that were not tried
+        self.rest: Targets = []  # places to try next if the process that answered is not the peer
         self.refused: Refusal | None = None  # the first refusal of this round
         self.last_error: PscomError | None = None  # why the round before failed
 

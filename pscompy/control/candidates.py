@@ -42,7 +42,7 @@ class Candidates:
     ) -> None:
         self.rails: tuple[Rail, ...] = ()  # rails of the lanes of the current attempt
         self.reasons: dict[str, str] = {}
-        self._noted: set[str] = set()  # transports whose reason says what the attempt does without
+        self._noted: set[str] = set()  # transports whose entry in `reasons` names rails left out
         self.offered: tuple[str, ...] = ()
         self._engine = factory.engine
         self._here = factory.here
@@ -202,8 +202,8 @@ class Offering(Candidates):
         self._offer = Offer(())
 
     def offer(self) -> None:
-        """Send the candidates that this side has, and why it lacks the other transports. Rails of
-        several transports that go together are a group in front of the first of these alone."""
+        """Send the candidates that this side has, and why it lacks the other transports. Candidates
+        of the transports that PSP_RAILS joins are a group, in front of the first one alone."""
         usable, absent = selection.candidates(self._engine.options, self._here, self._there)
         alone: dict[str, list[_Made]] = {}
         for option in usable:

@@ -15,8 +15,8 @@ from pscompy.control.selection import RAILS, Option, Rail, why_not
 
 
 def joined(options: Iterable[Option], names: tuple[str, ...]) -> list[Option]:
-    """Return those of these transports whose rails go together (`names`: PSP_RAILS), the first one
-    in front; [] if it, or all others, are missing."""
+    """Return the options that PSP_RAILS (`names`) lists, in its order, because their rails go
+    together; [] if the first one or all others are missing."""
     by_name = {option.name: option for option in options}
     found = [by_name[name] for name in names if name in by_name]
     return found if len(found) > 1 and found[0].name == names[0] else []
@@ -30,8 +30,8 @@ class Pick(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """Candidates that become lanes of one connection, if there are any; `reason` says why those of
-    `name`, a transport or PSP_RAILS, do not, or not all of them."""
+    """Candidates of `name` (a transport, or PSP_RAILS for a group) that become lanes of one
+    connection; `reason` says why none, or not all, of the offered ones were picked."""
 
     name: str
     picks: list[Pick]
@@ -45,9 +45,9 @@ def choices(
     there: Identity,
     names: tuple[str, ...] = (),
 ) -> Iterator[Chosen]:
-    """Yield the acceptor's choices in the connector's order. Several candidates of a transport are
-    its rails; those that both sides have become lanes of one connection, and so do those of
-    several transports that PSP_RAILS (here: `names`) names on both sides."""
+    """Yield the acceptor's choices in the connector's order. Several candidates of one transport
+    are its rails, and the rails that both sides have become lanes of one connection. So do the
+    rails of several transports, if PSP_RAILS (here: `names`) names them on both sides."""
     mine = {option.name: option for option in options}
     numbered = enumerate(offer.candidates)
     for (group, transport), rails in groupby(numbered, lambda it: it[1].company):
@@ -85,8 +85,8 @@ def _joint_choice(
     there: Identity,
     names: tuple[str, ...],
 ) -> Chosen:
-    """Choose among the candidates of several transports, of which each gets a lane at least; none
-    if the first transport cannot carry the connection, or no other one joins it."""
+    """Choose among the candidates of several transports, of which each gets a lane at least.
+    Nothing is chosen if the first transport cannot carry the connection, or no other joins it."""
     transports = dict.fromkeys(candidate.transport for candidate in offered.values())
     found, missing = [], []
     for name in transports:

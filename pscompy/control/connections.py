@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 0.5  # seconds to receive the last data of a dead peer (PSC_CAP_EOF)
 DRAIN_PAUSE = 0.01  # seconds between two checks whether a dead peer's last data has arrived
-EXPLAINED_MAX = 64  # explanations that are kept for connections to come
+EXPLAINED_MAX = 64  # most explanations that are kept, to be shared by later connections
 
 
 class Holder(Protocol):
@@ -51,8 +51,8 @@ class Connections:
     """Holds the records (peer.Record) of all connections that were used, by id, as long as they
     live.
 
-    `adopt` makes and holds the record of a connection that a peer has begun. All methods but
-    `register`, `records`, `closing`, `begin_closing` and `close` are for the control thread.
+    `adopt` makes and holds the record of a connection that a peer has begun. All but `register`,
+    `records`, `retain`, `closing`, `begin_closing` and `close` are for the control thread.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Connections:
         holder: Holder,
         adopt: Callable[[], Record],
     ) -> None:
-        # made when the session begins to close, set when it has no connection left
+        # an event, made when the session begins to close, set when no connection is left
         self._all_ended: threading.Event | None = None
         self._thread = thread
         self._engine = factory.engine
@@ -84,7 +84,7 @@ class Connections:
         return self._all_ended is not None
 
     def begin_closing(self) -> threading.Event:
-        """Begin no connection any more. Returns what `close_all` sets once all have ended."""
+        """Begin no connection any more. Returns the event that is set once all have ended."""
         self._all_ended = threading.Event()
         return self._all_ended
 
@@ -216,7 +216,7 @@ class Connections:
         self, rails: Rails, first: selection.Estimates | None = None
     ) -> selection.Params:
         """Return the parameters (message lengths for each protocol) of a connection over these
-        rails of open transports; `first`: other estimates of the first one."""
+        rails of open transports. `first` replaces the estimates of the first rail's transport."""
         options = [self._option(name) for name, _ in rails]
         declared, *others = (it.estimates for it in options if it.estimates is not None)
         return selection.parameters(first or declared, self._settings(options[0]), tuple(others))
@@ -377,9 +377,9 @@ class Connections:
         self._drain(record, time.monotonic() + DRAIN_SECONDS)
 
     def guard_lost(self, record: Record, outage: str) -> None:
-        """The guard has ended, without an `outage` of the network perhaps because the peer has:
-        then all lanes end at once. Otherwise the connection goes on, and this thread notices the
-        peer's end if the program does not."""
+        """Go on without the guard, which has ended. Without an `outage` of the network the peer
+        may have ended, too, and with it all lanes: check that for DRAIN_SECONDS. This thread makes
+        progress while the program makes none, so that the peer's end is noticed in any case."""
         logger.debug("the link with %s has ended: %s", record.label, outage or "by the other side")
         self._progress.stand_in(record, True)
         if not outage:

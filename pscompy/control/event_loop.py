@@ -29,9 +29,9 @@ READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 RUN_SECONDS = 0.2  # seconds between two checks whether the control thread is alive
 TIMERS_MIN = 64
-EVENTS_MAX = 64  # descriptors of one look; by default each look would allocate room for 1,023
+EVENTS_MAX = 64  # most events that one epoll_wait returns; the default allocates room for 1,023
 FAILURES_MAX = 256  # kinds of failures that are remembered, to log each kind once as an error
-FAILURE_PAUSE = 0.05  # seconds after a failure of the loop itself
+FAILURE_PAUSE = 0.05  # seconds to pause after a failure of the loop itself
 
 Callback = Callable[..., object]
 Source = tuple[Callable[[int], object], int]
@@ -58,7 +58,7 @@ def _nothing() -> None:
 
 
 class ControlThread:
-    """Runs call-backs one at a time. Only `call`, `start` and `stop` are for other threads."""
+    """Runs call-backs one at a time. Others may use only `call`, `run`, `start` and `stop`."""
 
     def __init__(self, name: str) -> None:
         self._epoll = select.epoll()

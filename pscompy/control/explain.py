@@ -20,7 +20,7 @@ from pscompy.control.selection import (
     ordered,
 )
 
-WHOLE = 1 << 40  # a length of fragments with which no message is split
+WHOLE = 1 << 40  # from this length of fragments on, no message is split
 
 
 Rails = tuple[tuple[str, int], ...]
@@ -35,12 +35,12 @@ class Explanation(NamedTuple):
     """
 
     candidates: tuple[str, ...] = ()
-    rails: Rails = ()  # those with which the connection was made
+    rails: Rails = ()  # the rails with which the connection was made
     reasons: Mapping[str, str] = MappingProxyType({})
     # transports of lower priority that are estimated to be faster: how many times as fast, and the
     # length of the message for which they gain most
     faster: Mapping[str, tuple[float, int]] = MappingProxyType({})
-    # the lanes that the connection has lost, as places in `rails`, and why
+    # index in `rails` of each lane that the connection has lost -> the reason
     lost: Mapping[int, str] = MappingProxyType({})
     params: Params | None = None
     # why software, not the fabric, matches messages ("" if unknown); None if the fabric does
@@ -48,7 +48,7 @@ class Explanation(NamedTuple):
     estimates: Estimates | None = None
     # bytes of the shortest receive that the peer can see and fill (PSP_TUPLEQ), or None
     shown_from: int | None = None
-    # why the sender is not told of long receives by messages (PSP_TUPLEQ=1); "" if it is
+    # why no message announces long receives to the sender (PSP_TUPLEQ=1); "" if messages do
     untold: str = ""
     thread: bool = False  # a thread makes progress while the program computes
     peer: str = ""

@@ -28,7 +28,7 @@ class Guest(ControlThread):
     # ---- called on any thread ----
 
     def start(self, begin: Callback = _nothing) -> None:
-        """Call `begin` on the thread, and raise here what it raises. `stop` ends what it began.
+        """Call `begin` on the control thread, and raise its exception here.
 
         Raises `Closed` if the thread ends meanwhile.
         """

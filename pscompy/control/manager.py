@@ -1,7 +1,7 @@
 """The control plane of a session: the thread, the parts that run on it, and the calls into them.
 
     listening   accepts links of peers          ondemand     decides which link is used
-    connections installs lanes, ends            progress     drives transports meanwhile
+    connections installs and ends lanes         progress     drives transports meanwhile
 
 Public methods may be called from any thread and return at once, except `close` and `stop`.
 """
@@ -83,8 +83,8 @@ class Control:
             *(self._thread, self._factory, self._connections, find_peer),
             lambda record: self._by_link(record, lambda links: links.fall_back(record)),
         )
-        self._on_demand: OnDemand | None = None  # see `_links`
-        self._others: dict[str, Control] = {}  # of the session's other workers, by job
+        self._on_demand: OnDemand | None = None  # made at the first link, by `_links`
+        self._others: dict[str, Control] = {}  # control planes of the other workers, by job
         self._progress.on_held = self._neighbours.answer_callers
         self._listening = Listening(
             self._thread, engine.relays, self._options, config["NETWORK"], self._accept
@@ -111,12 +111,12 @@ class Control:
 
     def begin_open(self, record: Record, connection: object) -> None:
         """Connect in the background; the core queues what is sent meanwhile. The connection is
-        held as long as it is in use. A failure of the network ends what was queued, and raises
+        held as long as it is in use. A failure of the network fails the queued messages, and raises
         nothing here. Raises `AuthError` if there is no usable key."""
         self._start()
         if record.phase is Phase.LAZY:
             self._connections.retain(connection)
-        # the peer, a rank on this node, is called without a link; _note_calls registers the record
+        # a rank on this node is called, without a link, if it can be; _note_calls notes its record
         if record.resolve is not None and record.address is None:
             if self._neighbours.call(record):
                 return
@@ -238,8 +238,8 @@ class Control:
     # ---- on the control thread ----
 
     def _links(self) -> OnDemand:
-        """The part that makes links and negotiates on them, which is imported at the first link:
-        ranks on one node connect without any."""
+        """Return the part that makes links and negotiates on them. The first link imports it: ranks
+        on one node need no links."""
         if self._on_demand is None:
             with self._thread.spare.lent():  # an import opens files
                 from pscompy.control.dialing import Policy

@@ -93,7 +93,7 @@ class Negotiation(Generic[R]):
         self.record = record
         self.peer: Identity | None = None
         self.lanes: Offering | Answering | None = None
-        # both are set once lanes on several rails are up; `rejoining` replaces lost lanes
+        # `guarded` and `rejoining`, to replace lost lanes, exist once lanes on several rails are up
         self.guarded: Guarded | None = None
         self.rejoining: Rejoining | None = None
         self.crossed = False

@@ -1,4 +1,4 @@
-"""The transition table of a connection's record, and what its phase says about a peer's link."""
+"""The phases of a connection's record, and how a peer's link is treated in each phase."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Link:
             self._thread.later(LINGER_SECONDS, self.drop)
 
     def drop(self) -> None:
-        """Close at once."""
+        """Close the socket at once, even if the last bytes are not sent."""
         sock, self._sock = self._sock, None
         if sock is None:
             return

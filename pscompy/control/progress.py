@@ -23,7 +23,7 @@ LOOK_PAUSE_MAX = 0.08
 SHARE = 0.5  # part of LOOK_PAUSE that a program must have run to count as having had a CPU
 
 _STATE = "/proc/self/stat"
-_STATE_SIZE = 64  # bytes that contain the state, which stands behind a short name
+_STATE_SIZE = 64  # bytes to read: the process's state follows its name, which is short
 
 _RETIRING = "retiring"
 _HOLDING = "holding"
@@ -40,7 +40,7 @@ class Progress:
         self._thread = thread
         self._engine = engine
         self._reasons: dict[object, None] = {}
-        self._late_reasons: dict[object, None] = {}  # those that were given to `stand_in`
+        self._late_reasons: dict[object, None] = {}  # reasons that were given to `stand_in`
         self._passes = 0  # passes of progress that this thread has made
         self._others_passes = -1  # passes of progress that other threads had made at the last look
         self._look: Timer | None = None
@@ -95,15 +95,15 @@ class Progress:
         return False
 
     def _look_at_others(self) -> None:
-        """Have this thread make progress while no other thread waits, or has made any since the
-        last look. If other threads do, `on_held` is called only from the second look on, because
-        the program may be about to do that work itself."""
+        """Have this thread make progress unless another thread waits in a call, or has made
+        progress since the last look. If one does, `on_held` is called only from the second look on,
+        because the program may be about to do that work itself."""
         first, self._look = self._look is None, None
         if self._starved(first):
             self._pause = min(2 * self._pause, LOOK_PAUSE_MAX)
             self._look = self._thread.later(self._pause, self._look_at_others)
             return
-        # a program that has just got the processor may soon have to wait for it again
+        # halved, not reset: a program that has just got a core may soon have to wait for it again
         self._pause = max(LOOK_PAUSE, self._pause / 2)
         held, passes, attended = self._engine.holding()
         others = (passes - self._passes) % (1 << 32)
@@ -118,8 +118,8 @@ class Progress:
 
     def _starved(self, first: bool) -> bool:
         """Whether the program wants to run, but other processes have had the cores since the last
-        look: then the time without progress says nothing about what it does. `first`: there was no
-        look before."""
+        look: then a time without progress does not mean that the program computes. `first`: there
+        was no look before."""
         ran = time.process_time() - time.thread_time()
         if not first and ran - self._ran < SHARE * LOOK_PAUSE and _runnable():
             return True

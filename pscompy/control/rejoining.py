@@ -1,9 +1,9 @@
 """Joining rails again: a connection that goes on without a rail connects a new lane in its place.
 
-The connector offers one rail at a time, over the link that guards the connection. What follows is a
-trial, in which both sides bring up the lane, as for the first lanes. If the trial fails, or the
-rail is lost again soon, the next trial begins after a pause, which is doubled each time. Everything
-here runs on the control thread.
+The connector offers one rail at a time, over the link that guards the connection. In the trial that
+follows, both sides bring up the lane, as they did the first lanes. If the trial fails, or the rail
+is lost again soon, the next trial begins after a pause, which is doubled each time. Everything here
+runs on the control thread.
 """
 
 from __future__ import annotations

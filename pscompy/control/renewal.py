@@ -35,7 +35,7 @@ def possible(guarded: Guarded | None, outage: str) -> bool:
 
 
 class Renewal:
-    """The `peer.PeerLink` of such a connection. `dial` is None on the side that waits."""
+    """The `peer.PeerLink` of a connection without guard. `dial` is None on the side that waits."""
 
     def __init__(
         self, thread: ControlThread, guarded: Guarded, dial: Dial | None, new_link: NewLink
@@ -62,7 +62,7 @@ class Renewal:
                 rival.break_off()
 
     def failed(self, rival: Negotiation[Any]) -> None:
-        """Go on after one of these links has failed."""
+        """Go on after a link that was to become the guard has failed."""
         if rival not in self._rivals:
             return
         self._rivals.remove(rival)

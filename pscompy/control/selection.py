@@ -167,7 +167,7 @@ def candidates(
 class Settings(NamedTuple):
     """The user's settings of the protocols; the cost model decides where they are AUTO."""
 
-    rendezvous: int = AUTO  # shortest rendezvous message; INF: never
+    rendezvous: int = AUTO  # bytes of the shortest rendezvous message; INF if there are none
     scheme: str = "auto"
 
 
@@ -183,7 +183,7 @@ def shown_min(tupleq: str, least: int) -> int:
 
 
 def untold(tupleq: str, caps: int, scheme: str, lanes: int) -> str:
-    """Return why senders are not told of long receives by messages; "" if they are."""
+    """Return why no messages announce long receives to their senders; "" if messages do."""
     if caps & CAP_EXPOSE:
         return "they are shown in shared memory"
     if tupleq != "1":
@@ -280,8 +280,8 @@ def _able_alike(lanes: tuple[Estimates, ...]) -> bool:
 
 
 def _scheme(lanes: tuple[Estimates, ...], wish: str) -> str:
-    """Return the scheme of the connection's rendezvous: if only some of its lanes can put or get,
-    these, or all lanes by messages, whichever is estimated to be faster."""
+    """Return the scheme of the connection's rendezvous. If only some lanes can put or get, it is
+    the faster of two by estimate: puts or gets over these lanes, or messages over all lanes."""
     if wish != "auto":
         return wish if any(able(lane.caps, wish) for lane in lanes) else "am"
     direct = next((way for way in DIRECT if any(able(it.caps, way) for it in lanes)), "am")
@@ -290,7 +290,7 @@ def _scheme(lanes: tuple[Estimates, ...], wish: str) -> str:
 
 
 def _rate(lanes: tuple[Estimates, ...], scheme: str) -> float:
-    """The rate of long messages, in bytes per ns, over all lanes that are able."""
+    """The rate of long messages, in bytes per ns, over all lanes that can use the scheme."""
     moving = (lane for lane in lanes if able(lane.caps, scheme))
     return sum(THRESHOLD_MAX / rendezvous_ns(lane, THRESHOLD_MAX, scheme) for lane in moving)
 

@@ -89,7 +89,7 @@ class Engine:
         self._worker = _create_worker(config)
         self.address = self.address_of(self._worker)
         self._transports = Transports(self._worker)
-        self._last_totals: dict[str, int] = {}  # those of a worker that was destroyed
+        self._last_totals: dict[str, int] = {}  # counters of the worker when it was destroyed
         self._passes = ffi.new("uint32_t *")
         self._attended = ffi.new("int *")
         self._log: CoreLog | None = None
@@ -200,7 +200,7 @@ class Engine:
         return reached
 
     def abandon(self) -> bool:
-        """Instead of `destroy`, if a thread is stuck inside a call: change nothing any more."""
+        """Instead of `destroy`, if a thread is stuck inside a call: free nothing, return True."""
         with self._guard:
             self._destroyed = True
         return True
@@ -303,8 +303,8 @@ class Engine:
         return int(ffi.cast("uintptr_t", handle))
 
     def create_connection(self, rank: int, linked: bool = True) -> tuple[int, Any]:
-        """Create a lazy connection, to a rank that is never called if `linked`. Returns its id, and
-        its handle, which owns the connection."""
+        """Create a lazy connection; if `linked`, over a link only, never by a call (see `join`).
+        Returns its id, and its handle, which owns the connection."""
         conn_id = next(self._ids)
         handle = lib.psc_conn_create(self._worker, conn_id, rank, linked)
         if not handle:
@@ -342,7 +342,7 @@ class Engine:
                 lib.psc_conn_connecting(handle)
 
     def install(self, handle: Any, lanes: list[Lane], params: Params) -> None:
-        """Let the lanes carry the connection's messages. It owns them from now on."""
+        """Let the lanes carry the messages of the connection, which owns them from now on."""
         handles = [lane.handle for lane in lanes]
         installed = lib.psc_conn_install(handle, handles, len(handles), _raw(params))
         check(installed, "install the lanes")

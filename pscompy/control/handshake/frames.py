@@ -119,7 +119,7 @@ class Candidate(NamedTuple):
     priority: int  # the user's priority: PSP_<TRANSPORT>
     address: bytes
     group: int = 0
-    lane: int = 0  # the rail of the transport
+    lane: int = 0  # number of the transport's rail
 
     @property
     def company(self) -> tuple[int, str]:

@@ -132,8 +132,8 @@ class Handshake:
         return self._channel.lane_token(self.attempt, lane)
 
     def guard_token(self) -> bytes:
-        """Return what names the connection of this link if another link is to guard it; only the
-        two sides of this link know it."""
+        """Return the token that names this link's connection when another link is to guard it. Only
+        the two sides of this link know the token."""
         return self._channel.lane_token(0, 0)  # there is no attempt 0
 
     # ---- calls of the owner ----

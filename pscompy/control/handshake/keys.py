@@ -110,7 +110,7 @@ def _secret(text: str) -> bytes:
 
 
 def _random_bits(text: str) -> int:
-    """Return how many bits a key has that is marked as random, or 0 for any other key."""
+    """Return the number of bits of a key that is marked as random, or 0 for any other key."""
     digits = text.removeprefix(RANDOM)
     marked = digits != text and set(digits) <= _HEX
     return 4 * len(digits) if marked else 0
