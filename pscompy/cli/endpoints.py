@@ -176,7 +176,7 @@ def _cells(row: Usage) -> tuple[str, ...]:
 
 
 def _table_i() -> str:
-    """The sizes and their sum; those of at least 1 KiB in K."""
+    """The sizes in table I of the paper, and their sum; sizes of at least 1 KiB in K."""
     sizes = {**TABLE_I, "together": sum(TABLE_I.values())}
     return ", ".join(
         f"{name} {size // KIB}K" if size >= KIB else f"{name} {size}"

@@ -154,7 +154,7 @@ def _connected(address: str, config: dict[str, int]) -> Iterator[Connection]:
 
 @contextmanager
 def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
-    """A connection to a passive process, which this starts. Raises `PscomError` if that fails."""
+    """Start a passive process and connect to it. Raises `PscomError` if it does not start."""
     command = [sys.executable, "-m", "pscompy.cli.perf_pair", json.dumps(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

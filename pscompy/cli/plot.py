@@ -20,8 +20,8 @@ _COLUMNS = 2
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot: a line for each name, over message sizes, or over other numbers, which `over`
-    names. The names in `dashed` are limits and drawn as dashed lines. With `linear` both axes are
+    """One plot with a line for each name. `over` labels the horizontal axis, usually the message
+    size. The lines of the names in `dashed` are limits, and dashed. With `linear` both axes are
     linear, with `share` only the vertical axis."""
 
     label: str
