@@ -157,7 +157,7 @@ class Agent:
         self._hang_up(rank)
         del self._ranks[rank.number]
         for fd in (rank.stdout, rank.stderr):
-            # not until the end of the output, because the rank's children may go on writing
+            # a limited number of reads, because the rank's children may go on writing
             for _ in range(PIPE_READS):
                 if fd not in self._outputs or not self._on_output(fd):
                     break

@@ -1,4 +1,4 @@
-"""The hosts of a job: as they are given, or those of a batch system's allocation."""
+"""The hosts of a job, which options or the allocation of a batch system name."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def _expanded(word: str) -> list[str]:
 
 
 def shares(slots: Slots, size: int | None) -> list[Share]:
-    """Divide `size` ranks (None: one for each slot); if there are more ranks than slots, the hosts
-    are filled again in the same order."""
+    """Divide `size` ranks (None: one for each slot) among the hosts. If there are more ranks than
+    slots, the hosts are filled again in the same order."""
     places = [host for host, count in slots.items() for _ in range(count)]
     counts = Counter(itertools.islice(itertools.cycle(places), size or len(places)))
     firsts = itertools.accumulate(counts.values(), initial=0)

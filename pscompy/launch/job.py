@@ -37,7 +37,7 @@ class Plan(NamedTuple):
     """A job to run: the command `argv` on `size` ranks, with `environ` added to the launcher's own
     environment. If `label` is set, each line of output begins with the number of its rank. All
     ranks dump what they have in flight every `dump_after` seconds. `shares` are the ranks of each
-    host; empty: all on this one."""
+    host; if there are none, all ranks run on this host."""
 
     argv: list[str]
     size: int

@@ -25,8 +25,8 @@ class Signals:
             for number in (signal.SIGCHLD, *FORWARDED)
             if not (number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN)
         }
-        # Ignored, so that a read from the terminal in the background fails and does not stop the
-        # launcher.
+        # SIGTTIN is ignored, so that a read from the terminal fails in the background, and does
+        # not stop the launcher.
         self._before[signal.SIGTTIN] = signal.signal(signal.SIGTTIN, signal.SIG_IGN)
         return self
 

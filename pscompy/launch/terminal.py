@@ -40,7 +40,7 @@ class Terminal:
             self._streams[fd] = Stream(fd, sink, label)
 
     def attach_stderr(self, fd: int) -> None:
-        """Begin to forward what can be read from `fd` to stderr."""
+        """Begin to forward the output that arrives at `fd` to stderr."""
         self._streams[fd] = Stream(fd, self._sinks[1], b"")
 
     def fed(self, label: bytes) -> tuple[Stream, Stream]:
@@ -62,7 +62,7 @@ class Terminal:
         self.drain(rank.stdout, rank.stderr)
 
     def drain(self, *fds: int) -> None:
-        """Pass on what can be read from these descriptors now."""
+        """Pass on the output that can be read from these descriptors without waiting."""
         for fd in fds:
             if fd in self._streams:
                 self._streams[fd].drain()
