@@ -27,7 +27,7 @@ class Ends(Base):
             link.c.send(b"too late")
 
     def test_what_had_arrived_is_received_after_the_peer_closed(self, link: Link) -> None:
-        sizes = (5, 100, min(1000, link.eager_max))  # a longer one waits for its receiver
+        sizes = (5, 100, min(1000, link.eager_max))  # a longer message waits for its receiver
         link.far(remote_side.send, *sizes)
         link.far(remote_side.close_connection)
         for place, nbytes in enumerate(sizes):

@@ -52,8 +52,8 @@ static psc_status_t faults_after(faults_t *faults, psc_status_t status)
     return status;
 }
 
-/* The inner transport's `name`, on the inner endpoint of `ep` or on the inner
- * interface of `iface`. */
+/* Calls the inner transport's operation `name` on the inner endpoint of `ep`,
+ * or on the inner interface of `iface`. */
 #define EP_CALL(ep, name, ...)                                                 \
     faults_of((ep)->iface)->inner_ops->name(ep_of(ep)->inner, ##__VA_ARGS__)
 #define IFACE_CALL(iface, name, ...)                                           \

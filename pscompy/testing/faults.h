@@ -11,13 +11,13 @@ typedef struct faults_knobs {
     uint32_t busy; /* number of NO_RESOURCE results before each operation */
     uint32_t delay; /* calls of the progress function that do nothing, between
                        two that make progress */
-    uint32_t shuffle; /* most further calls of the progress function that do
-                         nothing; the number is random, and differs between
-                         paths */
+    uint32_t shuffle; /* most idle calls of the progress function beyond
+                         `delay`; their number is random, and differs
+                         between paths */
     uint64_t fail_at; /* number of the operation that breaks its endpoint,
                          or 0 */
-    uint32_t path; /* the path on which `fail_at` takes effect, from 1 on; 0:
-                      any */
+    uint32_t path; /* the path, counted from 1, on which `fail_at` takes effect;
+                      0 stands for any path */
     uint64_t kill_at; /* number of the operation that kills the process,
                          or 0 */
     uint32_t refuse; /* number of memory registrations that are refused */
