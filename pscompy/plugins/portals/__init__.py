@@ -12,8 +12,8 @@ native = Native(__name__)
 
 
 def asked(values: Mapping[str, object]) -> bool:
-    """Whether to enable this transport if PSP_PORTALS is not set: if PSP_PORTALS_PROVIDER selects
-    an implementation of Portals 4, or the machine has a library of it."""
+    """Returns whether to enable this transport if PSP_PORTALS is not set: true if
+    PSP_PORTALS_PROVIDER selects a Portals 4 library, or if the machine has one of its own."""
     return values["PROVIDER"] != "auto" or has_library()
 
 

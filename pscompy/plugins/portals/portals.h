@@ -16,11 +16,11 @@
  * An endpoint is a channel of the driver. A peer may have RECVQ_SIZE messages
  * in flight that this side has not reported as taken. Every message carries the
  * number of messages that its sender has taken; if no message goes back, a
- * credit message does. Credit messages and the goodbye (the last message) are
- * not counted among these. At most two credit messages can be unread, because
- * each reports half of RECVQ_SIZE. So the receive ring has room for these
- * three, for the message that is being read, and for two messages of the driver
- * itself (a fence and its answer, see psptl/deferred.h). */
+ * credit message does. RECVQ_SIZE does not count credit messages and the
+ * goodbye (the last message). At most two credit messages can be unread,
+ * because each reports half of RECVQ_SIZE. So the receive ring has six more
+ * buffers: for two credit messages, the goodbye, the message that is being
+ * read, and a fence of the driver and its answer (psptl/deferred.h). */
 #pragma once
 
 #include "psptl/psptl.h"

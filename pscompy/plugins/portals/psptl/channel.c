@@ -134,8 +134,8 @@ void psptl_channel_place(const psptl_channel_t *channel, psptl_place_t *place_p)
         device->ni->softni_cookie(device->handle, place_p->secret);
 }
 
-/* Sets how patiently the software NI waits for this peer. All channels between
- * the two NIs share its patience, so one without a limit has none set. */
+/* Sets how long the software NI waits for this peer. All channels to the peer
+ * share this time, so no limit is set if one of them has a patience_ns of 0. */
 static void channel_patience(psptl_device_t *device, ptl_process_t peer_id)
 {
     uint64_t patience_ns = 0;

@@ -5,11 +5,11 @@
  * A receive is held while a message that it might match is on its way to the
  * owner. All receives are held when flow control has disabled the portal table
  * entry `tag`: the peer sends refused messages again, behind later ones, which
- * must not match the receives of the earlier ones. A fence, which is an empty
- * message of the driver, ends that: the peer answers it within the sequence of
+ * must not match the receives of the earlier ones. The driver then sends an
+ * empty message, a fence, and the peer answers it within the sequence of
  * numbers. When the answer is delivered, every message that was sent before it
- * has been delivered. A message that was sent after the answer was sent after
- * the entry had been enabled; either it arrives in order, or the entry was
+ * has been delivered, so the hold ends. The peer sent later messages after the
+ * entry had been enabled; either they arrive in order, or the entry was
  * disabled once more, and then the fence has another number.
  *
  * A message that was dropped while the entry was enabled arrives late: a later

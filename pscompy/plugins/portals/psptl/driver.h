@@ -178,7 +178,7 @@ typedef struct psptl_receiving {
 typedef struct psptl_pinging {
     psptl_op_t op;
     bool flying;
-    bool hasty; /* it was sent while the channel had a patience_ns */
+    bool hasty; /* patience_ns was not 0 when the last ping was sent */
     /* pings in a row that met no list entry of the peer's channel */
     unsigned failed;
     ptl_handle_me_t me; /* the list entry to which the peer's pings are put */

@@ -1,6 +1,6 @@
 /* One pass of the driver (psptl_device_poll): handles the events of the queues,
- * then sends messages and fragments, and makes reports to the owner, that are
- * due. */
+ * then sends the messages and fragments that are due, and reports to the
+ * owner. */
 #include <stdio.h>
 
 #include "backlog.h"

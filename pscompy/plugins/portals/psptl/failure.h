@@ -9,8 +9,9 @@
 void psptl_channel_fail(psptl_channel_t *channel, psptl_verdict_t verdict,
                         const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Fails a spare channel if the event of a put or get says that the interface
- * does not reach the peer. Returns true if the channel has failed. */
+/* Fails the channel if its patience_ns is not 0 and `fault`, the result of a
+ * put or get, is PTL_NI_UNDELIVERABLE. Returns true if the channel has failed,
+ * now or earlier. */
 bool psptl_spare_failed(psptl_channel_t *channel, ptl_ni_fail_t fault);
 /* Called when PtlPut or PtlGet has returned the error `status`. Fails the
  * channel, except after PTL_NO_SPACE: then the caller tries the operation

@@ -102,7 +102,7 @@ typedef struct psptl_settings {
     X(tag_kept) /* messages matched by the driver to a held receive */         \
     X(tag_copied) /* bytes copied between buffers and receives */              \
     X(tag_fences) /* fence answers that ended a hold (deferred.h) */           \
-    X(tag_rewinds) /* rewinds of a channel (see deferred.h) */                 \
+    X(tag_rewinds) /* times that matches were undone (deferred.h) */           \
     X(pings) /* times that the peer was asked if it is alive */
 
 typedef enum psptl_counter {
@@ -257,12 +257,12 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
 void psptl_channel_place(const psptl_channel_t *channel,
                          psptl_place_t *place_p);
 /* Sets the peer of the channel. Messages that arrived earlier are delivered by
- * the next poll. patience_ns: 0, or the channel is one without which its owner
- * can go on: it fails as soon as the interface reports that it does not reach
- * the peer, which the software NI does after so many nanoseconds. */
+ * the next poll. If `patience_ns` is not 0, the owner can do without the
+ * channel: the software NI waits so many nanoseconds for a silent peer, and the
+ * channel fails as soon as the interface reports the peer as unreachable. */
 void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
                            uint64_t patience_ns);
-/* Changes the patience of a connected channel. */
+/* Changes the patience_ns of a connected channel (psptl_channel_connect). */
 void psptl_channel_patience(psptl_channel_t *channel, uint64_t patience_ns);
 /* Returns true if every message, put and get has been acknowledged or given
  * up. */

@@ -312,8 +312,8 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
 }
 
 /* Returns the verdict of a fragment. A message of psptl_tag_put has arrived
- * even if its receive was too short. On a channel that has failed no fragment
- * is tried again, so its faults do not tell whether the key is valid. */
+ * even if its receive was too short. On a failed channel the verdict is LOST,
+ * not REFUSED: no fragment is tried again, so the region may exist. */
 static psptl_verdict_t bulk_verdict(const psptl_fragment_t *fragment,
                                     const ptl_event_t *event)
 {

@@ -204,8 +204,9 @@ static void ping_unanswered(psptl_channel_t *channel)
                            "the peer has given up this connection");
 }
 
-/* A ping got no answer. If the channel's patience has become that of an only
- * one meanwhile, the next ping is waited for as long. */
+/* Handles a ping that the peer's interface did not answer. If patience_ns was
+ * set to 0 after the ping was sent, the channel does not fail: the next ping
+ * gets the full time. */
 static void ping_undelivered(psptl_channel_t *channel)
 {
     if (!channel->ping.hasty || channel->patience_ns > 0)

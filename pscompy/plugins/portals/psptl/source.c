@@ -1,5 +1,5 @@
-/* Sources, which are numbers of channels in match bits: which channels get one,
- * and on which the interface matches messages to receives. */
+/* Gives channels their sources, which are their numbers in match bits, and
+ * decides on which channels the interface matches messages to receives. */
 #include "source.h"
 
 #include "receive.h"

@@ -36,9 +36,9 @@ static ptl_me_t psni_le_as_me(const ptl_le_t *le)
 
 /* ---- unlinking ---- */
 
-/* Result of PtlMEUnlink for an entry that a message has used up: `rc`, or
- * PTL_OK with the fault `unlink_used`, as in the public reference library,
- * although the events of the entry are still queued. */
+/* Returns what PtlMEUnlink returns for an entry that a message has used up:
+ * `rc`. If a test has set the fault `unlink_used`, this is PTL_OK, as in the
+ * public reference library, although events of the entry are still queued. */
 static int psni_entry_used(psni_ni_t *ni, int rc)
 {
     if (!ni->settings.unlink_used)

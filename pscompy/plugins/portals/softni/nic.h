@@ -18,7 +18,7 @@
  *   peer        peers by their address, and their times
  *   operation   puts and gets of this side, until their last event
  *   api_entry, api_table   list entries, portal table
- *   match       which entry takes a message, and the events of that
+ *   match       finds the entry that takes a message, posts its events
  *   entry, table, list   list entries and tables, as matching uses them
  *   queue, counter       events
  *   fault_injection      faults for tests

@@ -71,11 +71,11 @@ struct psni_peer {
     uint32_t frame_size; /* payload bytes of one frame */
     int64_t trip, spread; /* mean round-trip time and its deviation, ns */
     int64_t deadline;
-    /* resends without an answer, and when the first of them was due; how long
-     * these may go on, in ns */
+    /* resends since the peer's last frame; how many followed ECONNREFUSED */
     unsigned unanswered, refusals;
+    /* time of the first of these resends; ns for which they may go on */
     int64_t silent_at, patience;
-    bool refused;
+    bool refused; /* ECONNREFUSED was reported since the last resend */
 
     /* members for receiving */
     psc_reorder_t order; /* frames that arrived early, as psni_stored_t */

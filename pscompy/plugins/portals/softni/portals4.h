@@ -16,7 +16,7 @@ enum {
     PTL_ARG_INVALID,
     /* the timeout expired before a counter reached its threshold */
     PTL_CT_NONE_REACHED,
-    PTL_EQ_DROPPED, /* an event was returned; events before it are lost */
+    PTL_EQ_DROPPED, /* an event was returned, but others were lost */
     PTL_EQ_EMPTY,
     PTL_FAIL,
     PTL_IGNORED, /* the request is legal, but this NI does not serve it */
@@ -78,8 +78,8 @@ typedef union {
     ptl_rank_t rank;
 } ptl_process_t;
 
-/* A scattered buffer: `start` of an MD or entry with PTL_IOVEC points to an
- * array of these, its `length` is their number. */
+/* One piece of a scattered buffer. In an MD or list entry with PTL_IOVEC,
+ * `start` points to an array of pieces, and `length` is their number. */
 typedef struct {
     void *iov_base;
     ptl_size_t iov_len;

@@ -16,9 +16,9 @@ ptl_process_t psni_process(const struct sockaddr_in *address)
         .phys = {ntohl(address->sin_addr.s_addr), ntohs(address->sin_port)}};
 }
 
-/* Returns the IPv4 address of an interface, which is its number. Numbers of the
- * network 0.0.0.0/8, which no host has, and the default stand for the
- * loopback. */
+/* Returns the IPv4 address of an interface: the number of the interface, but
+ * the loopback address for PTL_IFACE_DEFAULT and for numbers of the network
+ * 0.0.0.0/8, which no host has. */
 static uint32_t psni_wire_host(ptl_interface_t iface)
 {
     bool given = iface != PTL_IFACE_DEFAULT && (uint32_t)iface >> 24 != 0;
