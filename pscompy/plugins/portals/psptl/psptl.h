@@ -308,7 +308,8 @@ psptl_verdict_t psptl_tag_put(psptl_channel_t *channel, psptl_order_t *order);
  * receive is cancelled before. */
 psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
                             const psptl_receive_t *receive);
-/* Cancels a posted receive. Returns false if a message has matched it. */
+/* Cancels a posted receive. Returns false if a message has matched the receive,
+ * or if memory is short. */
 bool psptl_tag_cancel(psptl_tag_t *tag);
 
 /* ---- regions ---- */

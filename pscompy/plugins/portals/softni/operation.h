@@ -42,7 +42,7 @@ struct psni_op {
 };
 
 /* Creates an operation. Returns NULL if too many operations of this kind are in
- * flight. */
+ * flight, or if memory is short. */
 psni_op_t *psni_op_make(psni_peer_t *peer, psni_kind_t kind,
                         const psni_message_t *message);
 /* Frees an operation; posts no event. */

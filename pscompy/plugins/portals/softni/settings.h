@@ -1,5 +1,5 @@
 /* Settings and counters of an NI (network interface). The settings are for
- * tests: an NI of a program has none of them set. */
+ * tests: in an NI of a program all but spin_us (library.c) are 0. */
 #pragma once
 
 #include <stdbool.h>
