@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from puppets import BOUND, LONG, ONLY, Connect, Link, Start, attach, check_echo, echo, exchanged
 
 import pscompy
+from pscompy.config.config import ConfigWarning
 from pscompy.testing import faults
 from pscompy.testing.base import Joined
 from pscompy.testing.process import Far
@@ -85,6 +86,13 @@ def test_an_interface_of_portals_that_is_missing_is_left_out(
         assert link.c.explain().lanes == 2
         check_echo(link)
     assert "path 1 cannot be used" in caplog.text
+
+
+@pytest.mark.parametrize("text", ["-1", "4294967296"])
+def test_an_interface_of_portals_has_a_number_of_32_bits(text: str) -> None:
+    wrong = f"PSP_PORTALS_INTERFACE={text} is neither a number nor an IPv4 address"
+    with pytest.warns(ConfigWarning, match=wrong):
+        pscompy.Session(config={"PORTALS": 1, "PORTALS_INTERFACE": text}).close()
 
 
 def test_short_messages_go_over_the_first_rail(connect: Connect) -> None:

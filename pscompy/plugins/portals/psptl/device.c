@@ -1,5 +1,6 @@
 /* Opening and closing an interface, its limits, and its descriptors. */
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,7 @@ static bool device_bind(psptl_device_t *device, char *reason)
 static bool device_interface(const char *text, ptl_interface_t *interface_p)
 {
     struct in_addr address;
+    unsigned long long number;
     char *end;
 
     *interface_p = PTL_IFACE_DEFAULT;
@@ -99,8 +101,9 @@ static bool device_interface(const char *text, ptl_interface_t *interface_p)
         *interface_p = (ptl_interface_t)ntohl(address.s_addr);
         return true;
     }
-    *interface_p = (ptl_interface_t)strtoul(text, &end, 10);
-    return !*end;
+    number = strtoull(text, &end, 10);
+    *interface_p = (ptl_interface_t)number;
+    return isdigit((unsigned char)*text) && !*end && number <= UINT32_MAX;
 }
 
 /* Requests the highest limits that the driver can use; the interface returns
