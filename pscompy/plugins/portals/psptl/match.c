@@ -78,16 +78,25 @@ static bool match_in_order(psptl_channel_t *channel, psptl_op_t *op,
     return false;
 }
 
+/* Delivers a copy of a message in order, or frees it if its number is wrong. */
+static void match_copy(psptl_buffer_t *copy, const ptl_event_t *event)
+{
+    psptl_channel_t *channel = copy->channel;
+
+    if (match_in_order(channel, &copy->op, event))
+        return;
+    channel->matching.n_between--;
+    free(copy);
+}
+
 static void match_aside(psptl_tag_t *tag, const ptl_event_t *event)
 {
-    psptl_buffer_t *buffer = psptl_hold_aside(tag);
+    psptl_buffer_t *copy = psptl_hold_aside(tag);
 
-    if (!buffer) {
+    if (copy)
+        match_copy(copy, event);
+    else
         psptl_tag_lose(tag);
-    } else if (!match_in_order(tag->channel, &buffer->op, event)) {
-        tag->channel->matching.n_between--;
-        free(buffer);
-    }
 }
 
 static void match_found(psptl_tag_t *tag, const ptl_event_t *event)
@@ -220,10 +229,10 @@ static void overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
     buffer->len = event->mlength;
     if (!channel->owner)
         return;
-    if (overflow_scarce(channel, (uint32_t)event->hdr_data))
-        buffer = psptl_hold_buffer(buffer);
-    if (buffer)
+    if (!overflow_scarce(channel, (uint32_t)event->hdr_data))
         match_in_order(channel, &buffer->op, event);
+    else if ((buffer = psptl_hold_buffer(buffer)))
+        match_copy(buffer, event);
 }
 
 /* ---- events ---- */
