@@ -261,9 +261,9 @@ static bool bulk_transient(ptl_ni_fail_t fault)
            fault == PTL_NI_PT_DISABLED;
 }
 
-static void bulk_retry(psptl_fragment_t *fragment, uint32_t attempts)
+static void bulk_retry(psptl_fragment_t *fragment, int64_t at)
 {
-    fragment->retry_at = psc_clock_now() + psptl_backoff(attempts);
+    fragment->retry_at = at;
     psc_list_push(&fragment->bulk->channel->device->late_fragments,
                   &fragment->link);
 }
@@ -278,15 +278,16 @@ static bool bulk_again(psptl_fragment_t *fragment, ptl_ni_fail_t fault)
     if (psptl_spare_failed(channel, fault))
         return false;
     if (fragment->bulk->tagged) {
+        psptl_send_back_off(channel);
         if (!psptl_send_may_retry(channel, fault, &fragment->attempts))
             return false;
-        bulk_retry(fragment, fragment->attempts);
+        bulk_retry(fragment, channel->sending.retry_at);
         return true;
     }
     if (!bulk_transient(fault) ||
         fragment->attempts >= channel->device->settings.retries)
         return false;
-    bulk_retry(fragment, fragment->attempts++);
+    bulk_retry(fragment, psc_clock_now() + psptl_backoff(fragment->attempts++));
     return true;
 }
 
@@ -337,6 +338,8 @@ void psptl_bulk_event(psptl_fragment_t *fragment, const ptl_event_t *event)
 
     channel->device->flying--;
     channel->n_flying--;
+    if (fragment->bulk->tagged && event->ni_fail_type == PTL_NI_OK)
+        channel->sending.backoff = 0;
     if (verdict == PSPTL_OK || verdict == PSPTL_UNCLAIMED ||
         !bulk_again(fragment, event->ni_fail_type))
         bulk_fragment_end(fragment, verdict);

@@ -116,9 +116,7 @@ void psptl_send_again(psptl_device_t *device)
 
 /* ---- acknowledgements ---- */
 
-/* Increases the wait before resends, once for all messages that were in flight
- * together. */
-static void send_back_off(psptl_channel_t *channel)
+void psptl_send_back_off(psptl_channel_t *channel)
 {
     int64_t now = psc_clock_now();
 
@@ -153,7 +151,7 @@ static void send_dropped(psptl_send_t *send, ptl_ni_fail_t fault)
     psptl_channel_t *channel = send->channel;
 
     send->again = true;
-    send_back_off(channel);
+    psptl_send_back_off(channel);
     if (psptl_send_may_retry(channel, fault, &send->drops))
         send_wait(send);
 }

@@ -14,6 +14,10 @@ void psptl_send_event(psptl_send_t *send, const ptl_event_t *event);
  * allowed; then the channel has failed. */
 bool psptl_send_may_retry(psptl_channel_t *channel, ptl_ni_fail_t fault,
                           uint32_t *drops);
+/* Sets sending.retry_at, the time at which the channel's failed puts are
+ * repeated. The wait grows with each failure, but only once for all puts that
+ * were in flight together. */
+void psptl_send_back_off(psptl_channel_t *channel);
 /* Puts the messages in the state WAITING whose time to be put has come. */
 void psptl_send_again(psptl_device_t *device);
 /* Returns the nanoseconds to wait before the next put after this many failed
