@@ -66,6 +66,8 @@ static bool provider_open(psptl_provider_t *provider, const char *file,
     library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     if (!library || !provider_resolve(provider, library)) {
         snprintf(reason, PSPTL_REASON_MAX, "%s", dlerror());
+        if (library)
+            dlclose(library);
         return false;
     }
     provider->library = library;

@@ -134,13 +134,15 @@ int psni_thread_start(psni_ni_t *ni)
     if (started) {
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
+        ni->thread.running = true; /* the new thread reads it */
         started =
             pthread_create(&ni->thread.id, NULL, psni_thread_run, ni) == 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
-    if (!started)
+    if (!started) {
+        ni->thread.running = false;
         psni_thread_close(&ni->thread);
-    ni->thread.running = started;
+    }
     return started ? PTL_OK : PTL_NO_SPACE;
 }
 
