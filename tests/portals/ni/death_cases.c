@@ -5,7 +5,9 @@
 
 #include "harness.h"
 
-static uint8_t mine[2 << 20], theirs[2 << 20];
+/* so long that a put of all takes longer than this process may be kept from
+ * running */
+static uint8_t mine[128 << 20], theirs[128 << 20];
 
 static void wait_to_die(side_t *side)
 {

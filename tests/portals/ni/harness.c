@@ -1,6 +1,7 @@
 #include "harness.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -125,6 +126,8 @@ void pair(void (*first)(side_t *), void (*second)(side_t *))
     side.other = fork();
     check(side.other >= 0);
     side.first = side.other != 0;
+    if (!side.first) /* it would keep the output open, and the test waiting */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
     side.line = lines[side.first ? 0 : 1];
     close(lines[side.first ? 1 : 0]);
     run_side(&side, side.first ? first : second);
