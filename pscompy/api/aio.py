@@ -190,7 +190,7 @@ def await_request(request: Request) -> Generator[Any, None, Any]:
         request._awaits -= 1
         cancelled = isinstance(error, asyncio.CancelledError)
         if not request._awaits and request._give_back() and cancelled:
-            # if cancelled again, the request keeps its buffer
+            # a second cancellation ends this wait: the request keeps its buffer
             with suppress(asyncio.CancelledError):
                 yield from watching.until_done(request, SETTLE_SECONDS)
         raise

@@ -25,8 +25,7 @@ def receive(
         array: NDArray[Any] = worker.empty(shape, dtype)
         _check(message.status.nbytes, array.nbytes, f"{array.shape} times {array.dtype}")
     except BaseException:
-        # Without this the traceback would keep the message alive, and it would not return to the
-        # queue.
+        # Otherwise the traceback would keep the message alive, and out of the queue.
         del message
         raise
     message.recv(array)

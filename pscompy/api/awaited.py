@@ -1,6 +1,6 @@
 """The awaited operation in words: for the text of a `Timeout`, and for repr(request).
 
-Called by the extension, when a wait has timed out.
+The extension calls `operation` and `timed_out`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _why_not_connected(origin: Any) -> PscomError | None:
 
 
 def _unmatched(worker: _binding.Worker, origin: Any, context: int) -> Iterator[str]:
-    """In words, the earliest message and the earliest object that wait to be received: from this
+    """Describe the earliest message and the earliest object that wait to be received: from this
     peer, or from any peer if the operation names none."""
     for room, (kind, call) in _CALLS.items():
         status = None

@@ -61,8 +61,8 @@ class Beside:
 
 
 def _add(counted: Counter[str], more: Mapping[str, int]) -> None:
-    """Add counters; of those that are a longest time, keep the longest."""
+    """Add the counters `more` to `counted`; for those in LONGEST keep the higher value."""
     longest = {name: max(counted[name], more.get(name, 0)) for name in LONGEST}
-    counted.update(more)  # adds the numbers
+    counted.update(more)  # a Counter adds the values
     for name, value in longest.items():
         counted[name] = value

@@ -53,14 +53,14 @@ class Connection(_binding.Connection):
     """Messages with one peer. Made by `Session.connect`, `Socket.accept` and
     `Communicator.connection`.
 
-    It connects at its first use, in the background. A context manager: leaving it closes the
-    connection.
+    A connection connects at its first use, in the background. A context manager: leaving it closes
+    the connection.
     """
 
     __slots__ = ("__weakref__", "_context", "_links", "_record")
 
     def __init__(self, context: Context, record: Record, number: int | None = None) -> None:
-        """`number` is the number of another context that matches the messages, or None."""
+        """`number` is the context number of the messages; None means the number of `context`."""
         self._context = context
         self._record = record
         # the Links that carry action calls; made at the first call
@@ -104,8 +104,8 @@ class Connection(_binding.Connection):
     def open(self, timeout: float | None = None) -> None:
         """Connect now, and wait until the connection is up, at most `timeout` seconds.
 
-        `ConnectError` if no transport works; it names the reason of each. After a `Timeout` it
-        goes on connecting.
+        `ConnectError` if no transport works; the error names the reason for each. After a `Timeout`
+        the connection goes on connecting.
         """
         self.iopen().wait(timeout)
 

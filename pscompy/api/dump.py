@@ -59,7 +59,7 @@ class Operation(NamedTuple):
 
 
 def dump(session: Session) -> str:
-    """See `Session.dump`."""
+    """The text of `Session.dump`: the dumps of a session and of the sessions of its endpoints."""
     return "\n".join(map(_dump_one, (session, *session._beside.everyone())))
 
 
@@ -142,7 +142,7 @@ def _endpoint(session: Session, item: Item) -> str:
 
 
 def _is_collective(item: Item) -> bool:
-    """Whether this is a receive of a collective operation."""
+    """Whether `item` is a receive of a collective operation."""
     number: int = item.context - lib.PSC_CONTEXT_USER
     in_a_world = 0 <= number < lib.PSC_CONTEXT_END - lib.PSC_CONTEXT_USER
     return bool(item.kind == lib.PSC_ITEM_RECV and in_a_world and number % 2)

@@ -20,8 +20,8 @@ __all__ = [
 class Status(namedtuple("Status", ("source", "tag", "nbytes"))):
     """Source, tag and length of a message that was received, or probed.
 
-    `source` is a rank of a communicator, or the `Connection` outside of one, None if that is gone;
-    `nbytes` is the message's length, also if the buffer was shorter.
+    `source` is a rank of a communicator; outside of one, the `Connection`, or None if that
+    Connection is gone. `nbytes` is the message's length, also if the buffer was shorter.
     """
 
     __slots__ = ()

@@ -112,8 +112,8 @@ class Session:
         self: S, job: str, users: str, find_peer: Callable[[Identity], Record | None]
     ) -> S:
         """Open a session with a worker of its own that shares the control thread, the key and the
-        listeners with this session, and ends with it. `job` tells peers which of their sessions
-        this one belongs to, `users` says who uses the worker, for explanations."""
+        listeners with this session, and ends with it. By the name `job` a peer finds its own
+        session that belongs to the new one; `users` names the worker's users in explanations."""
         self._check()
         descriptors.require_session()
         made = type(self).__new__(type(self))
@@ -238,7 +238,7 @@ class Session:
         port: int,
         on_connection: Callable[[Connection], object] | None = None,
     ) -> Socket:
-        """See `listen`. If `on_connection` is given, it is called on the control thread with each
+        """Do as `listen`. If `on_connection` is given, it is called on the control thread with each
         connection that comes up, and the socket's `accept` returns no connection."""
         self._check()
         sock = Socket(self._event, self._stop_listening)
@@ -418,7 +418,7 @@ class Session:
 
     def _wait_closed(self, timeout: float = -1) -> bool:
         """Wait until the session is closed, for `timeout` seconds at most unless that is -1.
-        Returns whether it is."""
+        Returns whether the session is closed."""
         if closed := self._alive.acquire(timeout=timeout):
             self._alive.release()
         return closed
@@ -470,8 +470,8 @@ class Session:
             raise Closed("the session is closed")
 
     def _after_fork(self) -> None:
-        """Called in the child: every use raises from now on, and nothing that the parent shares is
-        touched."""
+        """Called in the child after a fork: every use of the session raises from then on, and what
+        the child shares with its parent stays untouched."""
         self._forked = True
         self._lock = threading.Lock()
         self._binding.forked()
