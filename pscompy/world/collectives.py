@@ -1,10 +1,10 @@
 """Collective operations of a communicator, as messages in a context of their own.
 
 The messages go up and down one binomial tree, as a rule with rank 0 at its root, so that n - 1
-connections serve n ranks, and no rank has more than log2(n) of them. Where the ranks are in several
-modules of the machine, the first ranks of the modules form a tree, and each of them is the root of
-a tree of its module's ranks, so that only one connection leads into a module. No thread is needed:
-the callbacks of one stage's requests begin the next stage.
+connections serve n ranks, and no rank has more than log2(n) of them, rounded up. Where the ranks
+are in several modules of the machine, the first ranks of the modules form a tree, and each of them
+is the root of a tree of its module's ranks, so that only one connection leads into a module. No
+thread is needed: the callbacks of one stage's requests begin the next stage.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def tree(rank: int, size: int, root: int = 0, modules: Sequence[int] | None = No
 
 
 def _among(rank: int, ranks: list[int]) -> Branch:
-    """A rank's place in the tree of these ranks, the first of them at the root."""
+    """A rank's place in the tree of `ranks`, whose root is the first of them."""
     parent, children = _binomial(ranks.index(rank), len(ranks))
     return None if parent is None else ranks[parent], [ranks[child] for child in children]
 

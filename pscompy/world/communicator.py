@@ -43,8 +43,8 @@ def _worker_of(users: Sequence[int]) -> str:
 
 def _origin_of(number: int, endpoint: str) -> str:
     """The words that distinguish the endpoints of one call of `endpoints` from those of other
-    calls; "" for the first ones of a World. `number` is the context on which the ranks have agreed,
-    `endpoint` names the caller if it is one."""
+    calls; "" for a World's first call. `number` is the context number on which the ranks agreed in
+    this call, `endpoint` is the name of the endpoint on which it was made, or ""."""
     taken: int = (number - lib.PSC_CONTEXT_USER) // 2
     return f" of set {taken}" * (taken > 1) + f" of {endpoint}" * bool(endpoint)
 
@@ -60,7 +60,7 @@ class Communicator(Ranks):
 
     def __init__(self, job: Job, members: Sequence[int], number: int, endpoint: str = "") -> None:
         super().__init__(job, members, number)
-        # the name of the endpoint (see `endpoints`) that this is, or was made from; "" if none
+        # name of the endpoint (see `endpoints`) that this communicator is or was made from, or ""
         self._endpoint = endpoint
         if endpoint:
             job.session._endpoints[number] = endpoint
@@ -100,7 +100,7 @@ class Communicator(Ranks):
         return self.size
 
     def __iter__(self) -> Iterator[Connection]:
-        """The connections to all ranks, this one's own included."""
+        """The connections to all ranks, the connection of this rank to itself included."""
         return (self.connection(rank) for rank in range(self.size))
 
     def dup(self) -> Communicator:

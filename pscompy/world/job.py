@@ -54,7 +54,7 @@ class Job:
         self._await_all()
 
     def _await_all(self) -> None:
-        """Wait for all ranks, without a limit; a line of the log says so after a while."""
+        """Wait for all ranks without a time limit, and log once that the wait takes long."""
         seconds = self.session.config["DEADLOCK_WARNINGS"] or _PATIENCE
         try:
             self.bootstrap.barrier(seconds)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Ranks(_binding.Communicator):
-    """`members` are ranks of the job, this one among them; their order numbers them anew.
-    `number` is the number of the context."""
+    """`members` are ranks of the job, that of this process included; the position of a rank in
+    `members` is its number here. `number` is the number of the context."""
 
     def __init__(self, job: Job, members: Sequence[int], number: int) -> None:
         session = job.session

@@ -1,4 +1,4 @@
-"""How a process learns its rank, and how ranks find each other's addresses.
+"""Bootstrap: tells a process its rank, and the ranks each other's addresses.
 
 `detect` returns the `Bootstrap` for the launcher's variables: PMI-1 under `pscompy run`, MPICH's
 mpiexec and srun, PMIx under Open MPI's mpirun and srun, pscompy's own store under torchrun and
@@ -61,7 +61,7 @@ def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
             " a Session can be opened here"
         )
     bootstrap = join_up(detect(config=config), config)
-    # registered after the handler that closes sessions, so that handler runs later
+    # atexit calls the latest handler first: sessions are closed after `_finalize`
     if _attached is None:
         atexit.register(_finalize)
     _attached = os.getpid(), bootstrap
@@ -102,7 +102,7 @@ def detect(
     environ: Mapping[str, str] | None = None, config: Mapping[str, object] | None = None
 ) -> Bootstrap:
     """A bootstrap for this process; `environ` are the launcher's variables (default: this
-    process's), `config` precedes those that begin with PSP_.
+    process's), `config` overrides variables that begin with PSP_.
 
     `ConfigError` if there is a launcher that pscompy cannot talk to. Raises the errors of
     `store.enter`, too.

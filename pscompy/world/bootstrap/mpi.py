@@ -16,7 +16,7 @@ _PAUSE = 0.0005  # seconds between tests whether a barrier has completed
 
 
 class Mpi:
-    """See `Bootstrap`. Collective over the communicator (None means COMM_WORLD)."""
+    """Implements `Bootstrap` by a communicator (None means COMM_WORLD), collectively over it."""
 
     live = False
 

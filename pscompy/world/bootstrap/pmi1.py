@@ -34,7 +34,7 @@ Reply = tuple[str, dict[str, str]]
 
 
 class Pmi1:
-    """See `Bootstrap`. One rank's connection to a PMI-1 server."""
+    """Implements `Bootstrap` by one rank's connection to a PMI-1 server."""
 
     def __init__(self, descriptor: int, rank: int, size: int) -> None:
         """Use a duplicate of `descriptor`, which stays open for a later bootstrap."""

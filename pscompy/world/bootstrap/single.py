@@ -6,7 +6,7 @@ import os
 
 
 class Single:
-    """See `Bootstrap`."""
+    """Implements `Bootstrap` for a process that is alone in its job."""
 
     rank = 0
     size = 1

@@ -67,7 +67,7 @@ def _reach(member: Membership, seconds: float) -> socket.socket:
 def _connect(member: Membership) -> socket.socket:
     """Connect to the process that listens at the store's port. Raises `OSError` if none does."""
     sock = socket.create_connection((member.host, member.port), timeout=_ANSWER)
-    # then the socket is connected to itself: the kernel has given it the store's port
+    # A socket to which the kernel has given the store's port as its own is connected to itself.
     if sock.getsockname() == sock.getpeername():
         sock.close()
         raise ConnectionRefusedError("nobody listens there")

@@ -62,7 +62,7 @@ class Store:
         return theirs
 
     def _abandon(self) -> None:
-        """In a child after a fork: close the links, so that they end with rank 0."""
+        """Close the links in a child after a fork, so that they end with rank 0."""
         self._thread.abandon()
         self._listener.close()
         for caller in self._callers.values():
@@ -163,7 +163,7 @@ class Store:
 
 
 def _listen(member: Membership) -> socket.socket:
-    """A socket at the store's port: on the loopback if the store's host is, else everywhere."""
+    """A socket at the store's port: on the loopback if the store's host is one, else everywhere."""
     host, port = member.host, member.port
     local = host in ("localhost", "::1") or host.startswith("127.")
     try:

@@ -1,7 +1,7 @@
 """The waits of a job's ranks, as they publish them at the launcher.
 
-This takes a launcher whose values can be replaced and are seen at once, as those of `pscompy run`
-are (`Bootstrap.live`); under any other one no rank learns of the waits of others.
+Only under a launcher whose values can be replaced and are seen at once (`Bootstrap.live`), such as
+`pscompy run`, do ranks learn of the waits of others.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _NONE = "-"  # the value that a rank publishes when it waits no longer
 
 
 class Wait(NamedTuple):
-    """A long wait: `id` differs from that of the rank's other waits, `beats` grows while it lasts,
-    `ranks` are the ranks that it waits for, all of which it needs; `seconds` is its length when it
+    """A long wait of a rank: `id` distinguishes the waits of the rank, `beats` grows while the wait
+    lasts, `ranks` are the ranks that must all act before it ends, `seconds` is its length when it
     was published."""
 
     id: int
