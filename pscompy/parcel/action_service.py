@@ -142,14 +142,14 @@ class Service:
         self.start()
         packed = links.calls.take_apart((_target(function, links.calls), args, kwargs))
         number = next(links.numbers) & NUMBERS
-        future = self._ask(links, number)  # for threads in wait_for_answers
+        future = self._ask(links, number)  # makes wait_for_answers() wait for this call
         try:
             links.calls.begin(packed, number << 1)
             data = links.answers.heads.recv(None, number)
         except Exception as error:
             self._end(future, None, error)
             raise
-        except BaseException:  # for example KeyboardInterrupt; the answer will arrive
+        except BaseException:  # for example KeyboardInterrupt; the answer still needs a receive
             self._await_answer(links, number, future)
             raise
         try:
@@ -276,8 +276,8 @@ class Service:
     # ---- calls that this process receives ----
 
     def _listen(self) -> None:
-        """Post the receive of the next call, unless there are too many calls: further ones
-        are not received yet. `_listening` admits only one thread, and no recursion."""
+        """Post the receive of the next call, unless as many calls as allowed are unanswered.
+        `_listening` admits one thread at a time, and keeps this method from recursion."""
         while True:
             with self._lock:
                 if self._listening or len(self._calls) >= self._most_calls:

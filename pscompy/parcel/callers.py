@@ -22,11 +22,11 @@ class Caller:
         self._options = options
 
     def submit(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Future:
-        """See `Connection.submit`."""
+        """Like `Connection.submit`, with the options of this Caller."""
         return self._service.submit(self._links, function, args, kwargs, self._options)
 
     def call(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
-        """See `Connection.call`."""
+        """Like `Connection.call`, with the options of this Caller."""
         return self.submit(function, *args, **kwargs).result()
 
 
@@ -41,9 +41,9 @@ class RankCaller:
     def submit(
         self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any
     ) -> Future:
-        """See `Communicator.submit`."""
+        """Like `Communicator.submit`, with the options of the rank's Caller."""
         return self._callers(rank).submit(function, *args, **kwargs)
 
     def call(self, rank: int, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
-        """See `Communicator.call`."""
+        """Like `Communicator.call`, with the options of the rank's Caller."""
         return self._callers(rank).call(function, *args, **kwargs)

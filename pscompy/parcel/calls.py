@@ -53,7 +53,7 @@ class Call(Called):
         self.frame: Frame | None = None
 
     def withdraw(self, index: bytes) -> None:
-        """Cancel the call; of several calls that one whose index was sent."""
+        """Cancel the call, or, of several calls, the one with the `index` that the peer sent."""
         if self.frame is None:
             self.cancel()
         elif index:

@@ -30,7 +30,7 @@ SOME = 32  # most calls that `map` hands out at a time
 # Seconds from a message to its last result: below SHORT the next message has more calls, above LONG
 # fewer.
 SHORT, LONG = 0.002, 0.01
-_NO_KEYWORDS: dict[str, Any] = {}  # of all calls without keywords: a pickle contains it once
+_NO_KEYWORDS: dict[str, Any] = {}  # the kwargs of calls without any; pickled once per message
 
 
 class _Task(Future):
@@ -320,7 +320,7 @@ def _next_result(tasks: list[_Task], end: float | None) -> Any:
 
 
 def _items(results: Generator[Any, None, None]) -> Generator[Any, None, None]:
-    """Yield the items of chunks. Its close() closes `results`, which itertools.chain cannot do."""
+    """Yield the items of chunks. Closing this generator closes `results`, too."""
     with contextlib.closing(results):
         for chunk in results:
             yield from chunk

@@ -158,8 +158,8 @@ class Frame:
             put(self._run_some)
 
     def _run_some(self) -> bool:
-        """Run calls that have not begun, one after the other for DELAY, or until one has failed: it
-        may have been interrupted. Returns whether there are more of them."""
+        """Run calls that have not begun, one after the other, for DELAY or until one has failed,
+        perhaps by a KeyboardInterrupt. Returns whether there are more of them."""
         until = time.monotonic() + DELAY
         good = True
         while self._waiting and good and time.monotonic() < until:

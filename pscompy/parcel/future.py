@@ -103,7 +103,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         Returns False if the future has ended already.
         """
         with self._lock:
-            if self._made is None and self._state == PENDING:  # there are no call-backs
+            if self._made is None and self._state == PENDING:  # no callback or waiter in the base
                 self._result, self._exception, self._state = value, error, FINISHED
                 if self._ended is not None:
                     self._ended._complete(None)

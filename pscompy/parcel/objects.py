@@ -66,7 +66,7 @@ class Objects:
         self.chunks = chunks
         self._serialiser = pickling.serialiser
         self._zero_copy = pickling.zero_copy
-        # whether the last object had buffers that are not in its pickle, as the next one may have
+        # guess whether the next object has buffers outside of its pickle, by the last object
         self._apart = not self.pickles
         self._eager_max = eager_max
         self._idents = itertools.count(kind, KINDS)
@@ -82,7 +82,7 @@ class Objects:
 
     @property
     def names_functions(self) -> bool:
-        """Whether a function is written as its name only."""
+        """Whether the serialiser writes a function as its name only."""
         return type(getattr(self._serialiser, "inner", self._serialiser)) is Pickle
 
     def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> bool:
@@ -115,7 +115,7 @@ class Objects:
             wait_or_cancel(self._sending(requests), timeout)
 
     def isend(self, obj: object, tag: int, lend: bool) -> Request[None]:
-        """See `Connection.isend_obj`."""
+        """Implements `Connection.isend_obj`."""
         packed = self.take_apart(obj)
         if not isinstance(packed, bytes) and not lend:
             packed.chunks = [self._own(chunk) for chunk in packed.chunks]
@@ -208,7 +208,7 @@ class Objects:
         raise archive.refusal(error) from error
 
     def irecv(self, tag: int) -> Request:
-        """See `Connection.irecv_obj`."""
+        """Implements `Connection.irecv_obj`."""
         return receive(self.heads._worker, self.heads, self.heads.irecv(None, tag), lambda _: self)
 
     def fetch(self, head: Head) -> list[Request]:
