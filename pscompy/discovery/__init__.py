@@ -1,1 +1,1 @@
-"""Which transports there are, in the order in which they are tried."""
+"""Discovery: finds the transports, and puts them in the order in which they are tried."""

@@ -80,8 +80,8 @@ def load_entry(entry: metadata.EntryPoint) -> Any:
 
 
 def _files(entry: metadata.EntryPoint, top: str) -> list[Path]:
-    """The file of the module `top` beside the metadata of the entry's distribution, if any: beside
-    those of an editable installation there is none."""
+    """The file of the module `top` beside the metadata of the entry's distribution, in a list that
+    is empty if there is no such file, as in an editable installation."""
     if entry.dist is None:
         return []
     names = (f"{top}.py", f"{top}/__init__.py")
