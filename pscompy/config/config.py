@@ -4,8 +4,8 @@ A variable is declared once, as a `Var` in a table; tables belong to sections.
 The core's section is "", a transport's is its name in capitals, and the full
 name of a variable is PSP_<SECTION>_<NAME>. A `Config` collects the tables and
 reads each variable once, from the overrides of a program or the environment.
-Nothing else of pscompy reads the environment; the launcher's variables come
-through `launcher_environment`.
+Apart from this module, pscompy reads the environment only where it starts
+processes; `launcher_environment` returns the launcher's variables.
 """
 
 from __future__ import annotations

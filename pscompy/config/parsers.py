@@ -127,7 +127,7 @@ def _parse_names(given: str) -> tuple[str, ...]:
 
 
 def _parse_joined(given: str) -> tuple[str, ...]:
-    """Two to four names, each once, or none."""
+    """Parse two to four different names that are joined by +, or an empty text."""
     names = tuple(name.strip() for name in given.split("+")) if given else ()
     if "" in names or len(set(names)) < len(names) or len(names) not in (0, 2, 3, 4):
         raise ValueError(given)

@@ -1,4 +1,4 @@
-"""The core's own variables: general, debugging, precon.
+"""The variables of pscompy itself, one tuple for each topic.
 
 Transports declare their variables beside their code. If ParaStation has a
 variable, its name and meaning are the same here.
