@@ -7,6 +7,6 @@ from pscompy.cli.main import main
 try:
     sys.exit(main())
 except ModuleNotFoundError:
-    import pscompy.core  # noqa: F401  (says so if this is a source folder, not an installation)
+    import pscompy.core  # noqa: F401  (raises an error that explains a folder without a build)
 
     raise
