@@ -297,7 +297,9 @@ def _exception(name: str) -> Callable[..., Any]:
 def _fill_exception(budget: Budget, made: Any, state: Any) -> Any:
     check(type(state) is dict, "an exception")
     for name, value in state.items():
-        if name == "__notes__":
+        if name == "args":  # the exception makes a tuple of any other object
+            check(type(value) is tuple, "an exception")
+        elif name == "__notes__":
             check(type(value) is list and all(type(note) is str for note in value), "notes")
         else:
             check(type(name) is str and name[:2] != "__" and name not in _METHODS, "an exception")

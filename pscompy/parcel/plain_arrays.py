@@ -124,7 +124,9 @@ def _length(kind: Any, shape: Any) -> int:
 
 
 def _checked(made: Any) -> Any:
-    """Return `made`; `UnpicklingError` if an array of texts holds invalid characters."""
+    """Return `made`; `UnpicklingError` if texts in an array hold invalid characters."""
+    for name in made.dtype.names or ():
+        _checked(made[name])
     if made.dtype.kind == "U" and made.size and made.dtype.itemsize:
         numbers = made.reshape(-1, order="A").view(made.dtype.str[0] + "u4")
         check(int(numbers.max()) <= _UNICODE_MAX, "a text")

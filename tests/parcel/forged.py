@@ -147,6 +147,13 @@ FORGED = {
     "an exception with another class": program(
         call("builtins:ValueError", "x"), pickled({"__class__": 1}), pickle.BUILD
     ),
+    "an exception with a range of arguments": program(
+        call("builtins:ValueError", "x"),
+        pickle.EMPTY_DICT + pickled("args") + call("builtins:range", 0, 20_000_000, 1) + b"sb",
+    ),
+    "a text in a record that cannot be": pickle.dumps(
+        np.array([("abcd",)], [("text", "U4")]), 5
+    ).replace("abcd".encode("utf-32-le"), b"\xff" * 16),
     "nothing": program(),
     "no end": program(pickle.NONE)[:-1],
     "a text that cannot be": pickle.dumps(np.array(["abcd"]), 5).replace(
