@@ -220,6 +220,16 @@ class Frame:
         return tuple(made)
 
 
+def _is_part(part: object) -> bool:
+    """Whether the peer has sent the fields of a `Part`, with an index for each result."""
+    if not (isinstance(part, tuple) and list(map(type, part)) == [list] * 3):
+        return False
+    ended, _, failed = part
+    if not all(type(it) is tuple and len(it) == 2 for it in failed):
+        return False
+    return all(type(index) is int for index in (*ended, *(index for index, _ in failed)))
+
+
 class Batch:
     """The calls of one message where they were made; reports each result once: `report(results,
     lost)`, where `lost` is true if the connection has ended. `refused(error)` is called if the peer
@@ -239,13 +249,13 @@ class Batch:
     def complete(self) -> bool:
         return not self._left
 
-    def take(self, part: object, answers: Objects) -> None:
+    def take(self, part: Any, answers: Objects) -> None:
         """Report the results of one part of the answer. Raises `ProtocolError` for a bad part."""
         if isinstance(part, tuple) and len(part) == 2 and part[0] is False:
             self.drop()
             self._refused(put_together(part[1], answers))
             return
-        if not (isinstance(part, tuple) and list(map(type, part)) == [list] * 3):
+        if not _is_part(part):
             raise ProtocolError("this is no answer of several actions")
         ended, values, failed = part
         results: list[Result] = list(zip(ended, values, repeat(None)))

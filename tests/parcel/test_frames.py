@@ -9,9 +9,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 import pscompy
 from pscompy.parcel.action import Registered
-from pscompy.parcel.frame import Called, Frame
+from pscompy.parcel.frame import Batch, Called, Frame
 from tests import waiting
 from tests.jobs import Launcher
 
@@ -255,3 +257,20 @@ def test_an_argument_that_cannot_be_restored_fails_its_own_call(
 
     printed = run.lines(2, script(submits_together), PSP_PARCEL_THREADS="1")
     assert printed == sorted(["1", "ParcelError", "3", "4"])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        ([0.0], ["x"], []),
+        ([[]], ["x"], []),
+        ([True], ["x"], []),
+        ([], [], [0]),
+        ([], [], [(0.0, 1)]),
+    ],
+)
+def test_an_answer_without_integers_as_indexes_is_refused(part: Any) -> None:
+    batch = Batch(2, lambda results, lost: pytest.fail("reported"), pytest.fail)
+    with pytest.raises(pscompy.ProtocolError):
+        batch.take(part, SimpleNamespace())
+    assert not batch.complete
