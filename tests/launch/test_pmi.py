@@ -234,6 +234,8 @@ def test_what_is_not_supported_is_refused():
         b"cmd=put key= value=x",
         b"cmd=put key=" + b"k" * 64 + b" value=x",
         b"cmd=put key=k value=" + b"v" * 1024,
+        b"cmd=put key=k value=back\\slash",
+        "cmd=put key=k value=\N{LATIN SMALL LETTER E WITH ACUTE}".encode(),
     ],
 )
 def test_puts_beyond_the_limits_are_refused(line):
@@ -242,7 +244,9 @@ def test_puts_beyond_the_limits_are_refused(line):
     assert answer(server, 0, b"cmd=get key=k")[1]["rc"] == "-1"
 
 
-@pytest.mark.parametrize(("text", "code"), [(b"exitcode=3", 3), (b"exitcode=x", 1), (b"", 1)])
+@pytest.mark.parametrize(
+    ("text", "code"), [(b"exitcode=3", 3), (b"exitcode=x", 1), (b"exitcode=--5", 1), (b"", 1)]
+)
 def test_abort_carries_its_code(text, code):
     with pytest.raises(Abort) as caught:
         Server([2], "job").receive(1, b"cmd=abort " + text)

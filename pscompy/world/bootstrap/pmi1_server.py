@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pscompy.world.bootstrap import waits
-from pscompy.world.bootstrap.pmi1_wire import SUBVERSION, VERSION, pack, parse
+from pscompy.world.bootstrap.pmi1_wire import SUBVERSION, VERSION, is_word, pack, parse
 
 Replies = list[tuple[int, bytes]]
 """Lines to send, as (rank, line)."""
@@ -111,7 +111,8 @@ class Server:
 
     def _put(self, rank: int, fields: dict[str, str]) -> Replies:
         key, value = fields.get("key", ""), fields.get("value", "")
-        if not key or len(key) >= KEYLEN_MAX or len(value) >= VALLEN_MAX:
+        fits = 0 < len(key) < KEYLEN_MAX and len(value) < VALLEN_MAX
+        if not fits or not (value == "" or is_word(value)):
             return [(rank, pack("put_result", rc=-1, msg="bad_key_or_value"))]
         self._values[key] = value
         return [(rank, pack("put_result", rc=0, msg="success"))]
@@ -140,8 +141,11 @@ class Server:
         return [(rank, pack("finalize_ack"))]
 
     def _abort(self, rank: int, fields: dict[str, str]) -> Replies:
-        text = fields.get("exitcode", "1")
-        raise Abort(rank, int(text) if text.lstrip("-").isdigit() else 1)
+        try:
+            code = int(fields.get("exitcode", "1"))
+        except ValueError:
+            code = 1
+        raise Abort(rank, code)
 
 
 _HANDLERS: dict[str, Callable[[Server, int, dict[str, str]], Replies]] = {

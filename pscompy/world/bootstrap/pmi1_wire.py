@@ -18,6 +18,11 @@ class WireError(ValueError):
     """The bytes are not PMI-1."""
 
 
+def is_word(text: str) -> bool:
+    """Whether a text can be sent as a value."""
+    return text.split() == [text] and "\\" not in text and text.isascii()
+
+
 def pack(command: str, **fields: object) -> bytes:
     """One message as a line of bytes.
 
@@ -26,7 +31,7 @@ def pack(command: str, **fields: object) -> bytes:
     words = [f"cmd={command}"]
     for name, value in fields.items():
         text = str(value)
-        if text.split() != [text] or "\\" in text or not text.isascii():
+        if not is_word(text):
             raise ValueError(f"{name}={text!r} cannot be sent over PMI")
         words.append(f"{name}={text}")
     return " ".join(words).encode() + b"\n"
