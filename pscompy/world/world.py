@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -78,7 +79,9 @@ class World(Communicator):
     def abort(self, code: int = 1) -> NoReturn:
         """End all ranks at once; `code` becomes the exit code of the job (1 if it is 0)."""
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            # the stream may be None, closed, or a pipe that nobody reads
+            with contextlib.suppress(AttributeError, OSError, ValueError):
+                stream.flush()
         self._job.bootstrap.abort(code)
         os._exit(code & 0xFF or 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 
@@ -142,3 +143,16 @@ def test_abort_ends_the_job(run, script):
     assert done.returncode == 6
     assert "said 1" in done.stdout
     assert "rank 1 aborted the job with code 6" in done.stderr
+
+
+def test_abort_ends_the_job_without_an_output(run, script):
+    def aborts():
+        with pscompy.World() as world:
+            if world.rank == 1:
+                with Path("/dev/full").open("w") as full:
+                    sys.stdout, sys.stderr = None, full
+                    print("lost", file=full)
+                    world.abort(6)
+            stay()
+
+    assert run("-n", 3, script(aborts)).returncode == 6
