@@ -44,6 +44,8 @@ def from_file(path: Path, name: str = "--hostfile") -> Slots:
         lines = [line.partition("#")[0] for line in path.read_text().splitlines()]
     except OSError as error:
         raise ConfigError(f"{name} {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name} {path} is not a text: {error}") from error
     words = [re.sub(r"\s+slots\s*=\s*", ":", line.strip()) for line in lines]
     slots = from_words([word for word in words if word])
     if not slots:
@@ -77,6 +79,8 @@ def _expanded(word: str) -> list[str]:
         return [word]
     names = []
     for part in match[2].split(","):
+        if not re.fullmatch(r"\d+(-\d+)?", part, re.ASCII):
+            raise ConfigError(f"SLURM_JOB_NODELIST: {part!r} is neither NUMBER nor FIRST-LAST")
         low, _, high = part.partition("-")
         numbers = range(int(low), int(high or low) + 1)
         names += [f"{match[1]}{number:0{len(low)}}" for number in numbers]

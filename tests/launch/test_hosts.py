@@ -379,6 +379,12 @@ def test_the_list_of_slurm(environ, slots):
     assert of_allocation(environ) == slots
 
 
+@pytest.mark.parametrize("part", ["1-3:2", "a", "", "1-"])
+def test_a_list_of_slurm_that_is_none(part):
+    with pytest.raises(ConfigError, match="SLURM_JOB_NODELIST"):
+        of_allocation({"SLURM_JOB_NODELIST": f"n[{part}]"})
+
+
 def test_ranks_fill_hosts_in_turn_beyond_their_slots():
     slots = from_words(["a:2", "b"])
     assert shares(slots, None) == [("a", 0, 2), ("b", 2, 1)]
@@ -397,6 +403,9 @@ def test_a_host_that_is_none(text):
 def test_a_hostfile_without_hosts(tmp_path):
     with pytest.raises(ConfigError, match=r"--hostfile .*No such file"):
         from_file(tmp_path / "none")
+    (tmp_path / "latin").write_bytes(b"\xe9\n")
+    with pytest.raises(ConfigError, match=r"--hostfile .*is not a text"):
+        from_file(tmp_path / "latin")
     with pytest.raises(ConfigError, match=r"PBS_NODEFILE .*No such file"):
         of_allocation({"PBS_NODEFILE": str(tmp_path / "none")})
     (tmp_path / "empty").write_text("# nothing\n")
