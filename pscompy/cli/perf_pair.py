@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pscompy import Connection, PscomError, Session, wait_all
+from pscompy import Connection, ProtocolError, PscomError, Session, wait_all
 from pscompy.cli.measure import HALVES, Calls, Job
 
 DATA, COMMAND = range(2)  # tags of messages
@@ -24,6 +24,7 @@ VALIDATE, END = "validate", "end"
 _ACCEPT_SECONDS = 60.0
 _IN_FLIGHT = 8
 _IN_FLIGHT_BYTES = 64 << 20
+_NUMBER_MAX = 1 << 60  # above any size, count and window that make sense
 
 Bytes = NDArray[np.uint8]
 
@@ -69,16 +70,39 @@ class OwnPair:
 
 
 def serve(connection: Connection) -> None:
-    """Serve as the passive side, until the active side sends END."""
-    while (command := json.loads(connection.recv(tag=COMMAND)))["test"] != END:
-        if command["test"] == VALIDATE:
-            found = _receive_checked(connection, command["size"])
-            connection.send(found.encode(), COMMAND)
-            _send_checked(connection, command["size"])
-        else:
-            job = Job(**command)
-            _, half = HALVES[job.test]
-            half(job, calls(connection, job))
+    """Serve as the passive side, until the active side sends END.
+
+    Raises `ProtocolError` for any other message than a command, and for sizes beyond this
+    process's memory.
+    """
+    while (job := _understood(connection.recv(tag=COMMAND))).test != END:
+        try:
+            _serve(connection, job)
+        except MemoryError as error:
+            raise ProtocolError(f"no memory for messages of {job.size} bytes") from error
+
+
+def _understood(message: bytearray) -> Job:
+    """The job, or the test VALIDATE or END as a job, that the active side asks for."""
+    try:
+        job = Job(**{"size": 0, "count": 0, "window": 0, **json.loads(message)})
+    except (RecursionError, TypeError, ValueError) as error:
+        raise ProtocolError(f"this is no command: {bytes(message[:80])!r}") from error
+    numbers = (job.size, job.count, job.window)
+    bounded = all(type(it) is int and 0 <= it < _NUMBER_MAX for it in numbers)
+    if not bounded or job.test not in (*HALVES, VALIDATE, END):
+        raise ProtocolError(f"this command cannot be served: {bytes(message[:80])!r}")
+    return job
+
+
+def _serve(connection: Connection, job: Job) -> None:
+    if job.test == VALIDATE:
+        found = _receive_checked(connection, job.size)
+        connection.send(found.encode(), COMMAND)
+        _send_checked(connection, job.size)
+    else:
+        _, half = HALVES[job.test]
+        half(job, calls(connection, job))
 
 
 def calls(connection: Connection, job: Job) -> Calls:

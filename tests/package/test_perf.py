@@ -126,6 +126,27 @@ def test_listen_and_connect(site):
         listener.communicate()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        b"no JSON",
+        b"[" * 100_000,
+        b"[]",
+        b'{"test": "none", "size": 1, "count": 1, "window": 1}',
+        b'{"test": "stream", "size": 1, "count": 1, "window": 1, "more": 1}',
+        b'{"test": "stream", "size": -1, "count": 1, "window": 1}',
+        b'{"test": "validate", "size": %d}' % (1 << 59),
+        b'{"test": "latency", "size": %d, "count": 1, "window": 1}' % (1 << 59),
+    ],
+)
+def test_a_command_that_cannot_be_served_is_refused(command):
+    with pscompy.Session() as session, session.listen("127.0.0.1") as sock:
+        connection = session.connect(sock.address)
+        connection.send(command, perf_pair.COMMAND)
+        with pytest.raises(pscompy.ProtocolError, match=r"command|no memory for messages"):
+            perf_pair.serve(sock.accept(60))
+
+
 def test_ranks_of_a_job(site):
     before = ("run", "-n", "3", "-m", "pscompy")
     document = json.loads(perf(site, *QUICK, "--json", before=before).stdout)
