@@ -3,8 +3,8 @@
 
 #include "am.h"
 
-/* The function am_post of psc_api_t: any thread, any worker's handler; see
- * api.h. */
+/* The function am_post of psc_api_t. May be called by any thread, and by the
+ * handlers of all workers. */
 psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
                          size_t header_len, const void *payload, size_t len);
 /* Send the messages that am_post has queued. With the lock held. */

@@ -8,8 +8,8 @@
  * until the message is received, and the sender switches to rendezvous. A
  * connection's window is PSP_EAGER_WINDOW, or its share of PSP_UNEXPECTED_MAX
  * if many connections are up, but at least 256 KiB. Memory for unexpected
- * messages is therefore at most PSP_UNEXPECTED_MAX plus all windows: about the
- * same again, or 256 KiB per connection. Active messages that have not been
+ * messages is therefore at most PSP_UNEXPECTED_MAX plus all windows, which take
+ * as much again, or 256 KiB per connection. Active messages that have not been
  * polled count as unexpected; see am.h. A message that was sent without credit,
  * because its receive was known (tuple_am.h), counts if that receive was
  * withdrawn meanwhile: PSC_CLAIMS_MAX per connection at most.

@@ -30,7 +30,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest);
 /* Find the receive for a message whose payload begins to arrive, or make a
- * record for it; its credit was accounted. */
+ * record for it. The caller has accounted for the message's credit. */
 psc_status_t psc_eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
                             uint64_t len, psc_dest_t *dest);
 /* The payload has arrived completely: in the memory of its receive, or in the

@@ -78,9 +78,9 @@ psc_status_t psc_giveback_message(psc_worker_t *worker, uint32_t context,
     return psc_message_put_back(unexp);
 }
 
-/* The peer had claimed the receive before it was asked for it: the receive is
- * cancelled, or another's. So the message is given back, as if it arrived now.
- */
+/* The peer had put a message into the receive before CONCEAL reached it. But
+ * the receive was cancelled, or is to get another message, so the message of
+ * the peer is given back, as if it arrived now. */
 static psc_status_t giveback_asked(psc_req_t *req)
 {
     psc_status_t status =
@@ -138,7 +138,7 @@ static void giveback_failed(psc_unexp_t *unexp, psc_status_t status)
     psc_req_t *req = giveback_drop(unexp);
 
     if (req && req->stage == PSC_STAGE_LANDING)
-        req->error = status; /* see psc_message_answered */
+        req->error = status; /* psc_message_answered finishes with it */
     else if (req)
         psc_req_fail(req, status);
 }

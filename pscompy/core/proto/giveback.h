@@ -27,8 +27,8 @@ psc_status_t psc_giveback_request(psc_req_t *req);
 psc_status_t psc_giveback_message(psc_worker_t *worker, uint32_t context,
                                   const psc_result_t *result,
                                   const psc_iov_t *iov, size_t n_iov);
-/* A message was put into a receive of which the peer was told (tuple_am.h). It
- * is given back if the peer was asked for the receive meanwhile. */
+/* Handle PLACED: the peer has put a message into a receive that was exposed to
+ * it (tuple_am.h). The message is given back if CONCEAL was sent meanwhile. */
 psc_status_t psc_giveback_placed(psc_lane_t *lane, const psc_am_t *am);
 /* The connection has ended: free the records of messages that are still
  * arriving. */

@@ -16,8 +16,8 @@
 #include "match_queue.h"
 #include "unexpected.h"
 
-/* Find the receive for this message and take it out of its queue. Its result
- * gets the order of arrival. Returns NULL if no receive matches. */
+/* Find the receive for this message and take it out of its queue. The receive's
+ * result gets the order of arrival. Returns NULL if no receive matches. */
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
 /* Find the receive for a message that was put back into its lists, and take it
  * out of its queue. A receive that was posted to the fabric meanwhile is
@@ -45,7 +45,7 @@ bool psc_match_expose(psc_req_t *req);
 void psc_match_expose_all(psc_conn_t *conn);
 /* Take a receive that is exposed to the peer (tuple.h) out of its queue.
  * Returns PSC_ERR_INVALID if the peer has claimed it, and PSC_INPROGRESS if the
- * peer is asked: psc_message_answered follows. */
+ * peer has to be asked first: its answer leads to psc_message_answered. */
 psc_status_t psc_match_conceal(psc_req_t *req);
 /* The function psc_tuple_t.taken: the peer has claimed an exposed receive for a
  * message. */

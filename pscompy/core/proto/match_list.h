@@ -2,11 +2,11 @@
  *
  * A short list is searched from its head. A search that passes too many entries
  * that do not fit makes an index: entries that name a tag stand in buckets by a
- * hash of the tag, those for any tag in a list beside. Each entry that is added
- * or removed splits or merges few buckets at most (linear hashing: Litwin, VLDB
- * 1980), so no operation has to move all entries, and the memory follows their
- * number. The hash has a random seed, because peers choose the tags of their
- * messages. If memory is short, searches are slower. */
+ * hash of the tag, entries for any tag in a separate list. Each entry that is
+ * added or removed splits or merges few buckets at most (linear hashing:
+ * Litwin, VLDB 1980), so no operation has to move all entries, and the memory
+ * follows their number. The hash has a random seed, because peers choose the
+ * tags of their messages. If memory is short, searches are slower. */
 #pragma once
 
 #include <stdint.h>
@@ -15,8 +15,8 @@
 #include "pscompy/transport/kit/list.h"
 
 /* Where the fields of an entry are: byte distances from its link in
- * psc_match_list_t.all. Receives and messages differ in them, and a message is
- * an entry of two lists by two links. */
+ * psc_match_list_t.all. They differ between receives and messages, and between
+ * the two links by which a message is an entry of two lists. */
 typedef struct psc_match_shape {
     /* the entry's psc_link_t in a bucket; undefined while there is no index */
     ptrdiff_t bucket;

@@ -33,7 +33,7 @@ static inline psc_status_t message_request(psc_worker_t *worker,
     status = psc_req_set_iov(req, args->iov, args->n_iov);
     if (status != PSC_OK) {
         psc_req_abandon(req, status);
-        return status; /* gcc sees here that it is an error */
+        return status; /* not PSC_OK: gcc sees that *req_p is not used */
     }
     req->context = (uint16_t)args->context;
     req->head.result.tag = args->tag;
@@ -85,7 +85,7 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
         return psc_rndv_send_rts(req);
     if (!psc_flow_has(&conn->flow, psc_credit_cost(req->total))) {
         status = psc_rndv_send_rts(req);
-        /* its RTS may be sent although the mark of the RTS must wait */
+        /* in stage SEND_MARK the RTS was sent, although its mark must wait */
         if (req->stage != PSC_STAGE_SEND)
             psc_count(conn, PSC_COUNTER_credits_exhausted, 1);
         return status;
@@ -372,8 +372,8 @@ static void message_meet(psc_req_t *req, psc_unexp_t *unexp)
 }
 
 /* Puts a message back into its queue. A receive that was posted while the
- * message was out of the queue gets it at once, or when the peer has answered
- * that it puts nothing there. */
+ * message was out of the queue gets it at once, or, if the receive is exposed,
+ * when the peer has answered that it does not write into it. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp)
 {
     psc_status_t status = psc_match_put_back(unexp);
@@ -430,7 +430,7 @@ psc_status_t psc_message_cancel(psc_req_t *req)
         return psc_message_put_back(unexp);
     }
     if (req->stage == PSC_STAGE_LANDING && req->exposed) {
-        /* the peer is asked already; the receive may wait with a message */
+        /* CONCEAL was sent; a message may wait in `unexp` for the answer */
         req->unexp = NULL;
         if (unexp)
             psc_message_put_back(unexp);

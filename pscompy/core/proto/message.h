@@ -13,9 +13,9 @@ psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
                                   uint16_t aux);
 psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
                               uint16_t aux, psc_request_t **request_p);
-/* Returns true if what the peer has sent, and a program that only sends has not
- * read yet, may let this message leave at once: credit for an eager message, or
- * the news of a receive (tuple_am.h). */
+/* Returns true if a progress pass before the send may let the message be sent
+ * at once, because it may read credit for an eager message, or the EXPOSE of a
+ * receive (tuple_am.h). */
 bool psc_message_reads_first(const psc_conn_t *conn,
                              const psc_send_args_t *args);
 /* Runs stage SEND: sends or announces the message. */
@@ -35,14 +35,14 @@ psc_status_t psc_message_probe(psc_worker_t *worker,
 /* Cancel a request that has not begun, or a receive whose message has not
  * reached its buffer; that message is put back. Returns PSC_ERR_INVALID if the
  * operation has gone too far, and PSC_INPROGRESS if the peer may be writing
- * into the receive's memory: it is asked, then the receive ends with
- * PSC_ERR_CANCELLED. */
+ * into the receive's memory: the receive ends with PSC_ERR_CANCELLED when the
+ * peer has answered CONCEAL (tuple_am.h). */
 psc_status_t psc_message_cancel(psc_req_t *req);
 /* Put a message back to its old place among the unexpected messages, or give it
  * to a receive that waits for it. Returns PSC_ERR_NO_MEMORY if the message was
  * lost. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp);
-/* The peer was asked for this receive (psc_tuple_withdraw), and puts nothing
- * there any more: end the receive, which was cancelled, or give it the message
- * that was put back. */
+/* The peer has answered the CONCEAL of this receive (psc_tuple_withdraw), and
+ * does not write into its memory any more: end the receive if it was cancelled,
+ * or give it the message that was put back. */
 void psc_message_answered(psc_exposed_t *shown);

@@ -139,7 +139,7 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_PLACED] = {psc_giveback_placed, sizeof(psc_wire_placed_t)},
 };
 
-/* Returns NULL for a message that does not exist. */
+/* Returns NULL if no message has this id and this length of its header. */
 static const arrival_t *proto_check(uint8_t id, uint8_t header_len)
 {
     if (id >= PSC_WIRE_COUNT || header_len != arrivals[id].header_len)
@@ -166,8 +166,8 @@ psc_status_t psc_proto_arrived(psc_lane_t *lane, const psc_am_t *am)
 
 /* ---- messages whose header arrives before their payload ---- */
 
-/* Longest payload for which a bounce buffer is allocated: an eager message,
- * also of a user's active message. FRAGs go directly to their receive. */
+/* Longest payload that psc_proto_begin accepts, except of a CLAIM, and of a
+ * FRAG that may be received directly into its receive's memory (`direct`). */
 #define BOUNCE_MAX PSC_CREDIT_INITIAL
 
 void psc_proto_begin(psc_lane_t *lane, const void *header, psc_dest_t *dest)

@@ -1,18 +1,17 @@
 /* The loss of a rail: a lane may fail, and its connection goes on over the
  * others, if it carries only pieces of long messages, which are fragments, puts
- * or gets. Here is what happens to these pieces; replay.h has what happens to
- * all other messages, which travel on the main lane, in order, if that lane is
- * lost.
+ * or gets. rail.c moves these pieces again. All other messages travel on the
+ * main lane, in order; replay.h describes the loss of that lane.
  *
  * Either side may notice the loss first. Each side then
- *   1. delivers nothing from the lane any more, and takes back what has arrived
- *      over it of messages that are not complete;
+ *   1. delivers nothing from the lane any more, and uncounts the bytes of
+ *      incomplete messages that have arrived over it;
  *   2. waits until the fabric has released the lane, so that no late write can
  *      reach memory that the program has back, and sends LANE_DOWN.
  *      If the peer's LANE_DOWN has arrived before, there is nothing to wait
- *      for: the endpoint delivers nothing after ep_close, and what it has not
- *      sent yet nobody reads. But puts and gets in flight, which use the
- *      program's memory, are waited for in any case;
+ *      for: the endpoint delivers nothing after ep_close, and the peer does not
+ *      read what it has not sent yet. But puts and gets in flight, which use
+ *      the program's memory, are waited for in any case;
  *   3. once the peer's LANE_DOWN has arrived too, moves again, over the other
  *      lanes, what the lane had taken: fragments of messages that their
  *      receiver has not confirmed, and puts and gets that are not complete.
@@ -43,7 +42,8 @@ void psc_rail_done(psc_req_t *req, const psc_lane_t *lane, uint64_t offset);
 /* Move the lane's spans from bulk->taken to bulk->again. Returns false, and
  * moves none, if there is no memory. */
 bool psc_rail_take_back(psc_bulk_t *bulk, uint8_t lane);
-/* The same for the put or get that begins at this offset. */
+/* Move only the lane's span (a put or get) that begins at this offset from
+ * bulk->taken to bulk->again. Returns false if there is no memory. */
 bool psc_rail_take_back_one(psc_bulk_t *bulk, uint8_t lane, uint64_t offset);
 /* Returns true if all bytes of the message were given to lanes. */
 bool psc_rail_all_taken(const psc_bulk_t *bulk);
@@ -55,6 +55,6 @@ void psc_rail_sealed(psc_lane_t *lane);
 /* Send LANE_DOWN or LANE_UP (`id`) for the first lane for which it is due. */
 psc_status_t psc_rail_send(psc_conn_t *conn, psc_wire_id_t id);
 psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am);
-/* The lane is in place on the other side. */
+/* The peer has installed this new lane, as its LANE_UP or RESUME shows. */
 void psc_rail_met(psc_lane_t *lane);
 psc_status_t psc_rail_up_arrived(psc_lane_t *lane, const psc_am_t *am);

@@ -2,8 +2,8 @@
 
 #include "pscompy/transport/kit/clock.h"
 
-/* Only messages between these lengths are timed: here copies and gets may be
- * equally fast. */
+/* Only messages between these lengths are timed: at these lengths a copy and a
+ * get may be equally fast. */
 #define RATES_MIN (12u << 10)
 #define RATES_MAX (256u << 10)
 #define RATES_EVERY 4u /* one of this many messages is timed */
@@ -42,8 +42,8 @@ static bool rates_outlier(psc_moved_t *moved, uint64_t len, uint64_t ns)
 {
     uint64_t pace = ns * 1024 / len;
 
-    /* If this message is so much faster than all before, those were
-     * interrupted. */
+    /* If this message is so much faster than all earlier ones, the earlier ones
+     * were interrupted: forget their times. */
     if (pace * RATES_SPREAD < moved->fastest)
         *moved = (psc_moved_t){0};
     if (moved->messages == 0 || pace < moved->fastest)

@@ -12,6 +12,6 @@ void psc_rates_start(psc_conn_t *conn);
 int64_t psc_rates_begin_copy(psc_conn_t *conn, uint64_t len);
 int64_t psc_rates_begin_get(psc_conn_t *conn, uint64_t len);
 /* A message has arrived completely; began: the result of psc_rates_begin_copy
- * when it began to arrive. */
+ * or psc_rates_begin_get for this message. */
 void psc_rates_end_copy(psc_conn_t *conn, uint64_t len, int64_t began);
 void psc_rates_end_get(psc_conn_t *conn, uint64_t len, int64_t began);

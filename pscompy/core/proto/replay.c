@@ -9,7 +9,7 @@
 #include "credit.h"
 #include "rail.h"
 
-/* A longer buffer is given back when few bytes are kept. */
+/* A longer buffer is shrunk to this size when few bytes are kept. */
 #define REPLAY_IDLE (4 * PSC_REPLAY_TELL)
 
 /* A message that is kept: this head, the message's header, its payload. */
@@ -21,7 +21,7 @@ typedef struct kept {
 } kept_t;
 
 struct psc_replay {
-    psc_ep_t ep; /* of conn->out */
+    psc_ep_t ep; /* the endpoint of conn->out */
     psc_conn_t *conn;
     /* ---- sending ---- */
     /* The kept messages are at the offsets `first` to `end` of `buffer`, of
@@ -162,7 +162,7 @@ static psc_status_t replay_pass_on(const psc_lane_t *lane, uint8_t id,
                             n_iov ? iov->base : NULL, n_iov ? iov->len : 0);
     else
         status = out.ops->am_bcopy(out.ep, id, header, header_len, iov, n_iov);
-    /* a lane that is broken reports that later, and is lost then */
+    /* a broken lane counts as full here: its loss is reported later */
     return status < 0 && status != PSC_ERR_INVALID ? PSC_ERR_NO_RESOURCE
                                                    : status;
 }
@@ -205,7 +205,7 @@ static psc_status_t replay_am_short(psc_ep_t *ep, uint8_t id,
 
 /* ---- the connection's begin and end ---- */
 
-/* Any lane can send what another one had taken. */
+/* Returns true if the messages of any lost lane can be sent over another. */
 static bool replay_possible(const psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
@@ -215,7 +215,7 @@ static bool replay_possible(const psc_conn_t *conn)
     return conn->n_lanes > 1;
 }
 
-/* Any lane has to take the messages that another one had taken. */
+/* Limit messages to what each lane takes: any lane may have to send them. */
 static void replay_limit(psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
@@ -278,7 +278,7 @@ void psc_replay_lost(psc_lane_t *lane)
     replay->turn++;
     replay->resume_due = true;
     replay->next = replay->first;
-    /* a CREDIT that was lost is not kept */
+    /* SEEN replaces a CREDIT that was lost: CREDITs are not kept */
     replay->tell_due = true;
     replay_due(conn);
 }

@@ -7,7 +7,7 @@
  * sides; a lane keeps the order, so the number of a message does not travel
  * with it. Their sender keeps a copy of each until the receiver acknowledges
  * it: SEEN has the number of the last one that was delivered, and is sent for
- * every REPLAY_TELL bytes of them, and in place of CREDIT.
+ * every PSC_REPLAY_TELL bytes of them, and in place of CREDIT.
  *
  * When the main lane is lost, its sender chooses another lane, the first that
  * is up, and sends over that one
@@ -22,20 +22,21 @@
  * notice a loss before or after the other one. A RESUME tells that the lane
  * used before is lost on the other side, so it is given up on this side, too.
  *
- * The FIN of a put or get waits until no piece of it is in flight, or was given
- * to a lane that both sides have not sealed yet; so a FIN that is sent again
- * says what it said before. An RTS or RTR that is sent again may have keys of
- * the lost lane, which the receiver leaves out. A message for which no lane has
- * a key any more is moved as a whole in another way (rndv_direct.c).
+ * The FIN of a put or get waits until none of its pieces is in flight, and none
+ * was given to a lane that is lost but not sealed on both sides yet; so a FIN
+ * that is sent again says what it said before. An RTS or RTR that is sent again
+ * may have keys of the lost lane, which the receiver leaves out. A message for
+ * which no lane has a key any more is moved as a whole in another way
+ * (rndv_direct.c).
  *
  * A message is delivered when all of it has arrived, so that no message is
  * delivered in part: on such a connection only the FRAGs that are spread over
  * the lanes are received directly into their buffers.
  *
- * Kept messages are at most REPLAY_MAX bytes, headers included; a message that
- * does not fit waits as if its lane were full. Eager messages reach this bound
- * only if PSP_EAGER_WINDOW is increased. The memory for them grows to twice the
- * bound at most, and shrinks when most are acknowledged. */
+ * Kept messages are at most PSC_REPLAY_MAX bytes, headers included; a message
+ * that does not fit waits as if its lane were full. Eager messages reach this
+ * bound only if PSP_EAGER_WINDOW is increased. The memory for them grows to
+ * twice the bound at most, and shrinks when most are acknowledged. */
 #pragma once
 
 #include "../types/conn.h"
@@ -50,8 +51,8 @@ void psc_replay_end(psc_conn_t *conn);
 
 /* ---- sending ---- */
 
-/* The lane is lost: choose another main lane, if it was that. If there is none,
- * the connection ends. */
+/* The lane is lost: if it was the main lane, choose another main lane; if there
+ * is none, end the connection. */
 void psc_replay_lost(psc_lane_t *lane);
 /* Send RESUME, kept messages and SEEN, if they are due. Returns true if
  * anything was sent. */

@@ -37,8 +37,8 @@ static bool rma_may_use(psc_conn_t *conn, const psc_lane_t *lane, bool is_put)
     return psc_stripe_usable(lane) && (!is_put || caps & PSC_CAP_PUT_ENDS);
 }
 
-/* Unpack one key of the region for the lanes that it fits. A lane that has no
- * use for it does without. Returns false if the key is invalid. */
+/* Unpack one key of the region for the lanes that it fits; a lane whose
+ * transport cannot use the key gets none. Returns false if it is invalid. */
 static bool rma_unpack_key(psc_req_t *req, const psc_region_packed_key_t *key,
                            const uint8_t *at)
 {

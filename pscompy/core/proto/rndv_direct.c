@@ -165,8 +165,8 @@ static bool rndv_held(const psc_req_t *req)
     return req->bulk->taken.n > 0 && req->error == PSC_OK;
 }
 
-/* No lane can move the rest: return PSC_ERR_UNSUPPORTED once nothing of the
- * message can be moved any more by what was issued before. */
+/* No lane can move the rest: return PSC_ERR_UNSUPPORTED once no put or get that
+ * was issued before can still move bytes of the message. */
 static psc_status_t rndv_stranded(const psc_req_t *req)
 {
     return req->bulk->inflight || rndv_held(req) ? PSC_INPROGRESS

@@ -40,9 +40,9 @@ psc_status_t psc_rndv_pack_key(const psc_keyed_t *keyed, psc_lane_t *lane,
                                psc_segment_t *segment, uint8_t *packed,
                                size_t *len_p);
 /* Unpack the peer's keys, except those of lanes that are lost here or lack
- * `caps`; *packed and *len become those of the bytes after them. Returns
- * PSC_ERR_UNSUPPORTED if no other lane has a key; the caller uses messages
- * instead. */
+ * `caps`, and advance *packed and *len past the keys. Returns
+ * PSC_ERR_UNSUPPORTED if no key is left; the caller then has the data sent as
+ * messages. */
 psc_status_t psc_rndv_unpack_keys(const psc_keyed_t *keyed, uint64_t caps,
                                   uint32_t n_keys, const uint8_t **packed,
                                   size_t *len);

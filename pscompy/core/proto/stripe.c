@@ -90,8 +90,8 @@ static double stripe_fastest(const psc_conn_t *conn, uint32_t barred)
     return fastest > 0 ? fastest : 1;
 }
 
-/* Returns the lane's rate. A lane that was not measured yet may be as fast as
- * any other. */
+/* Returns the lane's rate; `fastest`, the rate of the fastest lane, if the lane
+ * was not measured yet. */
 static double stripe_guess(const psc_stripe_t *stripe, double fastest)
 {
     double rate = stripe_rate(stripe);
@@ -137,9 +137,10 @@ static void stripe_carried(psc_stripe_t *stripe, uint64_t len, int64_t taken)
     stripe_tried(stripe);
 }
 
-/* The first of several pieces in flight only fills the lane's buffers, and is
- * not measured; nor is one that was not carried, nor the one after that. Pieces
- * that complete in the same pass have taken their time together. */
+/* Measure the lane's rate by a completed piece. The first of several pieces in
+ * flight only fills the lane's buffers and is not measured; nor is a piece that
+ * was not carried, nor the one after that. The bytes of all pieces that
+ * complete in one pass count as one measurement. */
 static void stripe_measure(psc_stripe_t *stripe, size_t len, uint32_t pass,
                            bool carried)
 {
@@ -235,10 +236,10 @@ static bool stripe_without(const psc_stripe_t *stripe, double fastest)
     return SLOWER * stripe_guess(stripe, fastest) < fastest;
 }
 
-/* A lane that is due gets the piece, also if it is by far slower than the
- * others, or these are never full; else the lane that would finish first. While
- * that one is full, another one gets it only if the message does not end later
- * by that. */
+/* A lane that is due (stripe_due) gets the piece, however slow it is; else the
+ * lane that would finish the piece first. While that lane is full, another lane
+ * gets the piece only if the whole message does not end later because of
+ * that. */
 psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
                             uint32_t barred, uint32_t full)
 {

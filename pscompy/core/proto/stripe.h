@@ -1,14 +1,13 @@
 /* Striping: large data is spread over a connection's lanes, from lane i to lane
  * i, in pieces with offsets.
  *
- * Bytes are spread by what the lanes really carry: of a message's pieces, each
- * lane has at most PSC_PIECES_MAX in flight, and gets the next one when it has
- * completed one. How long that takes is the lane's rate; of a lane that copies
- * pieces into its own buffers, it is what these take between two moments at
- * which they are full. By the rates the last pieces of a message are kept off
- * lanes that would end later than the others, and a lane is left out that is
- * ten times slower than another. A lane that was not measured for long is tried
- * again. */
+ * A lane has at most PSC_PIECES_MAX pieces in flight, and gets the next piece
+ * when it has completed one. The time of a piece gives the lane's rate; if the
+ * lane copies pieces into its own buffers, the rate follows from the bytes that
+ * it copies between two moments at which the buffers are full. By their rates,
+ * lanes that would finish later than the others get none of the last pieces of
+ * a message, and a lane that is ten times slower than another gets no pieces at
+ * all. A lane that was not measured for long is tried again. */
 #pragma once
 
 #include "../types/conn.h"
@@ -46,8 +45,8 @@ psc_piece_t *psc_stripe_piece(psc_lane_t *lane);
  * been sent completely. */
 void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
                      size_t len);
-/* The peer's fabric has refused the piece, which ends without an error, and
- * tells nothing of the lane. */
+/* The peer's fabric has refused the piece: complete the piece without an error,
+ * and do not measure the lane's rate by it. */
 void psc_stripe_refused(psc_piece_t *piece);
 /* The lane has ended: complete the pieces that it had in flight. */
 void psc_stripe_drop(psc_lane_t *lane);

@@ -1,7 +1,7 @@
 /* Receives that the peer can see and take (PSC_CAP_EXPOSE, or by messages:
- * tuple_am.h), so that the bytes
- * of a long message are copied by a side that is inside the library, while the
- * other computes (TupleQ; Koop, Sridhar and Panda, the paper's section 4).
+ * tuple_am.h), so that the bytes of a long message are copied by a side that is
+ * inside the library, while the other side computes (TupleQ; Koop, Sridhar and
+ * Panda, the paper's section 4).
  *
  * match.c remains the only authority. It exposes a long receive that names its
  * source if no hidden receive (one that is not exposed) that was posted earlier
@@ -64,7 +64,7 @@ typedef struct psc_tuple_bucket {
 } psc_tuple_bucket_t;
 
 struct psc_tuple {
-    /* by which receives are exposed and claimed: those of the transport, or
+    /* the operations that expose and claim receives: those of the transport, or
      * psc_tuple_am_ops */
     const psc_transport_ops_t *ops;
     /* least length of a receive that is exposed, and of a message that looks
@@ -141,7 +141,8 @@ bool psc_tuple_expose(psc_req_t *req);
 bool psc_tuple_conceal(psc_req_t *req);
 /* Withdraw an exposed receive for another reason. Returns PSC_ERR_INVALID if
  * the peer has claimed it, PSC_INPROGRESS if the peer has to be asked: in
- * either case it leaves its queue by psc_tuple_detach. */
+ * either case the caller takes the receive out of its queue and calls
+ * psc_tuple_detach. */
 psc_status_t psc_tuple_withdraw(psc_req_t *req);
 /* Call after a receive that the peer has claimed, or is asked about, was taken
  * out of its queue: begins stage LANDING. */

@@ -33,9 +33,9 @@ typedef struct sight {
 struct psc_tuple_am {
     permit_t permits[PSC_EXPOSED_MAX];
     uint64_t permitted;  /* bytes that all permits allow */
-    uint64_t generation; /* of the last permit */
-    uint64_t seen;       /* as the peer was last to be told */
-    uint64_t told;       /* `seen` as it was sent last */
+    uint64_t generation; /* generation of the last permit */
+    uint64_t seen;       /* latest psc_place_t to report to the peer */
+    uint64_t told;       /* psc_place_t that was last reported to the peer */
     void (*answered)(psc_exposed_t *recv);
     bool puts;           /* messages are put into receives (PSC_CAP_PUT_AM) */
     sight_t sights[PSC_EXPOSED_MAX];
@@ -139,7 +139,7 @@ static psc_status_t am_show(psc_conn_t *conn, psc_exposed_t *recv,
     psc_status_t status = PSC_OK;
 
     if (conn->tuple_am->puts) {
-        /* the CONCEALs before, see tuple_am.h */
+        /* CONCEALs that are due are sent before EXPOSE; see tuple_am.h */
         psc_tuple_am_flush(conn);
         status = conn->lost.replay_due ? PSC_ERR_NO_RESOURCE
                                        : am_key(conn, recv, packed, &len);
@@ -334,7 +334,7 @@ psc_status_t psc_tuple_am_conceal_arrived(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_PROTOCOL;
     tuple->peer_seen = wire->seen;
     if (tuple->sights[wire->entry].recv.generation != wire->generation)
-        return PSC_OK; /* claimed before */
+        return PSC_OK; /* this side has claimed the receive before */
     tuple->sights[wire->entry].concealed_due = true;
     am_due(lane->conn);
     return PSC_OK;
@@ -390,7 +390,7 @@ static psc_status_t am_send(psc_conn_t *conn, const psc_wire_claim_t *wire,
 }
 
 /* Returns PSC_ERR_UNSUPPORTED if the message is longer than its receive allows,
- * or if only the peer moves such messages by keys, or only this side. */
+ * or if only one of the two sides can put messages by keys. */
 static psc_status_t am_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
                              uint64_t bits, const void *buffer, size_t len,
                              psc_comp_t *comp)

@@ -10,7 +10,7 @@
  *
  * A claim is matched by match.c when it arrives, as every message, and lands in
  * the receive that it finds. This is the receive that was exposed, unless that
- * was withdrawn while the claim was under way: then the message finds another
+ * was withdrawn while the claim was in flight: then the message finds another
  * one, or is unexpected. So a receive is withdrawn at once, and the order of
  * messages does not depend on what the sender knows. The entry of a withdrawn
  * receive stays reserved, and can be claimed, until the claim or CONCEALED has
@@ -29,19 +29,18 @@
  *
  *   PLACED     sender: the message is in the receive
  *
- * So a receive that is cancelled, or that a message comes back to, leaves its
- * queue at once, but its memory is the sender's before that has answered
- * CONCEAL: by CONCEALED, or by PLACED if it had claimed the receive before.
- * Then its message is given back (giveback.h), and matched as if it arrived
- * now: so here, too, the order of messages does not depend on what the sender
- * knows. The memory is revoked if the connection ends. Only an arrival takes
- * the receive back at once: the sender had sent it before it knew of the
- * receive, or knows that the receive was used for it, and claims nothing that
- * its earlier messages fit before it is told that they have matched. Hence
- * CONCEAL is sent before any message that tells so (`seen`).
+ * So a receive that is cancelled, or is to get a message that was put back,
+ * leaves its queue at once, but the sender may write into its memory until it
+ * has answered CONCEAL: by CONCEALED, or by PLACED if it had claimed the
+ * receive before. The message of that PLACED is given back (giveback.h), and
+ * matched as if it arrived now, so that the order of messages does not depend
+ * on what the sender knows. The memory is revoked if the connection ends. Only
+ * an arriving message gets the receive at once, without an answer: the sender
+ * claims no receive that an earlier message of its own fits before it is told
+ * (`seen`) that this message has matched, and CONCEAL is sent before that.
  *
- * A side that puts no messages answers CONCEAL, too, and announces its
- * messages; so does a side whose peer tells it no keys.
+ * A side that cannot put answers CONCEAL all the same, and announces its
+ * messages by RTS; so does a side to which the peer sends no keys.
  * tests/proto/test_tuple_put_model.py tries these rules. */
 
 /* Longest message that is sent as a claim: short messages behind it wait. */
@@ -60,16 +59,16 @@ bool psc_tuple_am_begin(psc_conn_t *conn,
                         void (*answered)(psc_exposed_t *recv));
 void psc_tuple_am_end(psc_conn_t *conn);
 
-/* Ask the peer for the receive: it answers by PLACED or CONCEALED (`answered`),
- * unless the connection ends. */
+/* Ask the peer by CONCEAL to give up the receive. The peer answers by PLACED or
+ * by CONCEALED (`answered` is called), unless the connection ends. */
 void psc_tuple_am_ask(psc_conn_t *conn, psc_exposed_t *recv, uint64_t seen);
-/* Account a message that was put into a receive, and store the receive. Returns
- * PSC_ERR_PROTOCOL if the peer was not allowed to do that. */
+/* Account for a PLACED that arrives; *recv_p gets the receive that has its
+ * message. Returns PSC_ERR_PROTOCOL if the peer was not allowed to put it. */
 psc_status_t psc_tuple_am_placed(psc_conn_t *conn,
                                  const psc_wire_placed_t *wire,
                                  psc_exposed_t **recv_p);
-/* Account a claim that arrives. Returns PSC_ERR_PROTOCOL if the peer was not
- * allowed to send this message. */
+/* Account for a CLAIM that arrives. Returns PSC_ERR_PROTOCOL if the peer was
+ * not allowed to send this message. */
 psc_status_t psc_tuple_am_claimed(psc_conn_t *conn,
                                   const psc_wire_claim_t *wire, uint64_t len);
 psc_status_t psc_tuple_am_expose_arrived(psc_lane_t *lane, const psc_am_t *am);
