@@ -228,8 +228,8 @@ typedef struct psc_api {
     /* Returns PSC_OK if the request was cancelled; it is done with CANCELLED.
      * The message of a MATCHED receive returns to its old place in the queue.
      * Returns PSC_ERR_INVALID if it is too late, and PSC_INPROGRESS if the peer
-     * may be writing into the buffer: it is asked, then the request is done
-     * with CANCELLED, and a message that was written there goes to the queue.
+     * may be writing into the buffer: the peer is asked, then the request is
+     * done with CANCELLED; a message that was written there goes to the queue.
      */
     psc_status_t (*cancel)(psc_request_t *request);
     /* Cancel a receive, even while its message is being received into the
@@ -349,9 +349,9 @@ typedef struct psc_api {
     /* ---- connections ---- */
     int (*conn_state)(const psc_conn_t *conn); /* psc_conn_state_t */
     /* Begins to connect a LAZY connection to a rank on this node; the control
-     * plane has nothing to do for it. Returns PSC_OK also if that has begun or
-     * the connection is up, an error if the control plane has to connect. With
-     * PSC_FLAG_TRY it never waits. */
+     * plane has nothing to do for it. Returns PSC_OK also if such connecting
+     * has begun or the connection is up, an error if the control plane has to
+     * connect. With PSC_FLAG_TRY it never waits. */
     int (*conn_call)(psc_conn_t *conn, uint32_t flags);
     /* Returns the id that the connection's creator has chosen. */
     uint64_t (*conn_id)(const psc_conn_t *conn);
@@ -378,10 +378,10 @@ typedef struct psc_api {
     psc_status_t (*recv_view)(psc_request_t *request, psc_view_t **view_p);
     void (*view_free)(psc_view_t *view);
 
-    /* ---- other event loops ---- Returns the worker's pollable descriptor,
-     * which stays the same until the worker ends. For one thread, which calls
-     * `arm` before it sleeps. Returns -1 if the process has no descriptors
-     * left. */
+    /* ---- other event loops ---- */
+    /* Returns the worker's pollable descriptor, which stays the same until the
+     * worker ends, or -1 if the process has no descriptors left. For one
+     * thread, which calls `arm` before it sleeps. */
     int (*descriptor)(psc_worker_t *worker);
     /* For several threads: each sleeper has a descriptor of its own. The
      * descriptor exists until the sleeper is released, and is readable for ever
@@ -429,8 +429,8 @@ typedef struct psc_api {
                           psc_request_t **request_p);
     /* Fetch the pieces that the peer has offered, once, into those of
      * args->iov. Returns PSC_ERR_PROTOCOL if `packed` is no offer of pieces of
-     * these lengths. If there is no piece, the offer is refused: the requests
-     * on both sides end with PSC_ERR_NO_MEMORY. */
+     * these lengths. If args->iov has no piece, the offer is refused: the
+     * requests on both sides end with PSC_ERR_NO_MEMORY. */
     psc_status_t (*fetch)(psc_conn_t *conn, const psc_send_args_t *args,
                           const uint8_t *packed, size_t len,
                           psc_request_t **request_p);

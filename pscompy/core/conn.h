@@ -17,6 +17,6 @@ void psc_conn_destroy_all(psc_worker_t *worker);
 void psc_call_drop(psc_conn_t *conn);
 void psc_conn_retire_lanes(psc_conn_t *conn);
 void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status);
-/* The last lane that could carry messages has failed with this status. */
+/* End a connection whose last usable lane has failed with this status. */
 void psc_conn_lost(psc_conn_t *conn, psc_status_t status);
 void psc_conn_close_received(psc_conn_t *conn, bool is_ack);

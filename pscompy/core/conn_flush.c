@@ -33,9 +33,9 @@ static bool conn_flush_queue(psc_conn_t *conn, psc_work_kind_t kind)
     return moved;
 }
 
-/* Send the LANE_UP and LANE_DOWN messages that are due. After LANE_DOWN the
- * peer sends again what it had given to a lost lane of messages whose FIN has
- * not arrived, so the FINs of complete messages are sent first. */
+/* Send the LANE_UP and LANE_DOWN messages that are due. On LANE_DOWN the peer
+ * sends the lost lane's bytes again, except those of messages for which it has
+ * received a FIN; so the FINs of complete messages are sent first. */
 static void conn_flush_lost(psc_conn_t *conn)
 {
     psc_lost_t *lost = &conn->lost;

@@ -43,8 +43,8 @@ typedef struct psc_worker_config {
      * claims one (proto/tuple.h); 0: none, -1: the shortest that its connection
      * does not send eagerly. */
     int64_t tuple_min;
-    /* With a tuple_min other than 0: peers are told of such receives by
-     * messages where the transport shows them none (proto/tuple_am.h). */
+    /* If tuple_min is not 0: where the transport cannot show these receives to
+     * peers, announce the receives by messages (proto/tuple_am.h). */
     bool tuple_am;
 } psc_worker_config_t;
 

@@ -6,7 +6,7 @@
 
 /* End a request: set result.status and notify its consumer. */
 void psc_req_finish(psc_req_t *req, psc_status_t status);
-/* End a request that no caller has yet, with an error, which this returns. */
+/* End with an error a request that no caller has yet. Returns the error. */
 psc_status_t psc_req_abandon(psc_req_t *req, psc_status_t status);
 /* Release the core's hold on a request that has ended during a call with
  * req->inside set, so that its consumer was not notified, and notify the

@@ -237,8 +237,8 @@ static void lane_fini(psc_lane_t *lane)
 }
 
 /* Returns true if the peer reads nothing from the lane any more, and the fabric
- * uses no memory of the program: puts and gets have completed. What a fabric
- * without them still has to send ends with the endpoint. */
+ * uses no memory of the program: puts and gets have completed. A fabric without
+ * put and get discards its unsent bytes when the endpoint ends. */
 static bool lane_useless(const psc_lane_t *lane)
 {
     return lane->useless &&

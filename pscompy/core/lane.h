@@ -12,8 +12,8 @@ psc_lane_t *psc_lane_open(psc_worker_t *worker, psc_iface_slot_t *slot,
 void psc_lane_state_set(psc_lane_t *lane, psc_lane_state_t state);
 void psc_lane_fail(psc_lane_t *lane, psc_status_t status);
 void psc_lane_retire(psc_lane_t *lane);
-/* Let the transport be patient with a lane without which the connection ends,
- * but not with one of several. */
+/* Report to the transports (ep_spare) which lanes the connection can lose. For
+ * the others a transport waits longer until it gives up a silent peer. */
 void psc_lanes_count(const psc_conn_t *conn);
 /* A spare lane (psc_lane_spare) has failed: retire it; the connection goes on
  * without it. */

@@ -32,8 +32,8 @@ void psc_lane_break(psc_lane_t *lane, psc_status_t status)
     psc_conn_fail_locked(lane->conn, status);
 }
 
-/* Returns true if the main lane is up and will report the peer's end itself,
- * after the peer's last message. */
+/* Returns true if this lane is not the main lane, and the main lane is up and
+ * will report the peer's end after the peer's last message. */
 static bool lane_before_main(psc_lane_t *lane)
 {
     const psc_lane_t *main = psc_conn_main_lane(lane->conn);
@@ -54,15 +54,15 @@ static void lane_fail_conn(psc_lane_t *lane)
         psc_lane_lose(lane);
         return;
     }
-    /* If the main lane will still report the peer's end, the control plane
-     * waits for that. */
+    /* The main lane will report the peer's end: notify only the control plane,
+     * which waits for that report. */
     if (lane_before_main(lane)) {
         psc_notice_post(&conn->worker->notices, &conn->notice);
         return;
     }
     psc_conn_lost(conn, lane->status);
-    /* the connection had ended before, so its lanes are not retired yet, and
-     * its CLOSE_ACK cannot be sent any more */
+    /* If the connection had ended before, psc_conn_lost has retired no lanes;
+     * without the main lane no CLOSE_ACK can be sent any more. */
     if (lane == conn->main)
         psc_conn_retire_lanes(conn);
     else
@@ -246,7 +246,7 @@ static void lanes_take(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes)
     }
 }
 
-/* Undo lanes_take and conn_counters_make: the lanes are their caller's again.
+/* Undo lanes_take and conn_counters_make: the lanes belong to the caller again.
  */
 static void lanes_return(psc_conn_t *conn)
 {

@@ -12,8 +12,8 @@ layout_copy_runs(char *at, int64_t stride, char *flat, size_t run, uint64_t n,
         memcpy(pack ? flat : at, pack ? at : flat, run);
 }
 
-/* Copy `n` runs whose addresses are `stride` apart, by the code for their
- * length. */
+/* Copy `n` runs whose addresses are `stride` apart, by code that the compiler
+ * has specialized for this run length. */
 static inline __attribute__((always_inline)) void
 layout_copy_row(char *at, int64_t stride, char *flat, size_t run, uint64_t n,
                 bool pack)

@@ -10,8 +10,8 @@ size_t psc_layout_pack(const psc_layout_t *layout, uint64_t offset, void *to,
 size_t psc_layout_unpack(const psc_layout_t *layout, uint64_t offset,
                          const void *from, size_t len);
 
-/* Returns the layout that these pieces stand for, or NULL if they are
- * memory. */
+/* Returns the layout that these pieces stand for (psc_layout_pieces), or NULL
+ * if they are ordinary pieces of memory. */
 static inline const psc_layout_t *psc_layout_of(const psc_iov_t *iov,
                                                 size_t n_iov)
 {

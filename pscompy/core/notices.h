@@ -1,7 +1,7 @@
 /* Reports of the core for the control thread: notices of lanes and connections
  * that have changed, whether interfaces hold sent messages back, and lines for
- * its log. With the worker's lock held; control.h has the functions that
- * read. */
+ * its log. With the worker's lock held; control.h has the functions by which
+ * the control thread reads notices. */
 #pragma once
 
 #include "control.h"

@@ -134,8 +134,8 @@ uint32_t psc_requests_used(psc_requests_t *requests)
     return requests->n_used;
 }
 
-/* Make a request of the pool free: recycle those that were freed, and let the
- * pool grow only if there are none. */
+/* Ensure that the pool has a free request: recycle the requests that were
+ * freed, and let the pool grow only if there are none. */
 static psc_status_t req_pool_extend(psc_requests_t *requests)
 {
     req_reclaim_all(requests);

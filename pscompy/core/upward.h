@@ -28,9 +28,9 @@ struct psc_upward {
      * request was ended. */
     bool (*send_fins)(psc_conn_t *conn);
 
-    /* Send what is due (conn->lost.replay_due) after another lane has become
-     * the main one, as acknowledgement, or about receives that peers see.
-     * Returns true if anything was sent. */
+    /* Send what conn->lost.replay_due stands for: messages again over a new
+     * main lane, and SEEN, CONCEAL or CONCEALED messages. Returns true if
+     * anything was sent. */
     bool (*replay)(psc_conn_t *conn);
 
     /* ---- a connection ---- */
@@ -60,7 +60,7 @@ struct psc_upward {
     bool (*sends_pending)(const psc_conn_t *conn);
     /* Free the connection's unreceived messages. */
     void (*conn_destroy)(psc_conn_t *conn);
-    /* Free the rest: the connection has no lanes any more. */
+    /* Free what the protocols still keep for a connection without lanes. */
     void (*conn_freed)(psc_conn_t *conn);
 
     /* ---- a worker ---- */

@@ -35,8 +35,8 @@
                                       now on; see proto/replay.h */            \
     X(EXPOSE, psc_wire_expose_t)   /* a receive that the peer may claim; see   \
                                       proto/tuple_am.h */                      \
-    X(CONCEAL, psc_wire_conceal_t) /* the peer may not claim it any more */    \
-    X(CONCEALED, psc_wire_conceal_t) /* answers CONCEAL: it was not claimed */ \
+    X(CONCEAL, psc_wire_conceal_t) /* withdraws a receive that was exposed */  \
+    X(CONCEALED, psc_wire_conceal_t) /* answers CONCEAL: no claim was made */  \
     X(CLAIM, psc_wire_claim_t)     /* payload: a long message, for a receive   \
                                       that the peer has exposed */             \
     X(PLACED, psc_wire_placed_t)   /* a long message was put into a receive    \
@@ -141,7 +141,7 @@ typedef struct psc_wire_taken {
     uint64_t request_id;
 } psc_wire_taken_t;
 
-/* A lane that was lost, or has taken the place of one; see proto/rail.h. */
+/* A lane that was lost, or replaces a lost one; see proto/rail.h. */
 typedef struct psc_wire_lane {
     uint32_t credit;
     uint32_t index;
@@ -159,8 +159,8 @@ typedef struct psc_wire_resume {
     uint32_t first; /* number of the ordered message that follows */
 } psc_wire_resume_t;
 
-/* A receive that its sender may claim; see proto/tuple_am.h. Payload: the
- * packed key by which the sender puts the message, if the fabric does. */
+/* A receive that the peer may claim; see proto/tuple_am.h. Payload: the packed
+ * key by which the peer puts its message, if the fabric can put. */
 typedef struct psc_wire_expose {
     uint32_t credit;
     uint32_t entry;

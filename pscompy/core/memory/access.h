@@ -57,10 +57,10 @@ void psc_access_settle(psc_req_t *req);
 /* Try again to finish the failed requests in the worker's list
  * ends.revoking. */
 void psc_access_progress(psc_worker_t *worker);
-/* Revoke the keys that peers were given for a lane that is being closed: those
- * by which they write, and on a spare lane, whose connection goes on, all.
- * Returns PSC_INPROGRESS while a peer may be using one of them; the lane's
- * endpoint must stay until then. */
+/* Revoke the keys that the peer was given for a lane that is being closed: all
+ * keys if the lane is spare (its connection goes on), else only those by which
+ * the peer writes. Returns PSC_INPROGRESS while the peer may be using one; the
+ * lane's endpoint must not be freed until then. */
 psc_status_t psc_access_lane_end(const psc_lane_t *lane);
 /* The lane's endpoint has stopped: forget its registrations in all requests. */
 void psc_access_lane_ended(psc_lane_t *lane);

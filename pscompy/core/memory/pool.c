@@ -9,8 +9,8 @@
 
 /* The lengths of large blocks are rounded up to a multiple of this. */
 #define POOL_ROUND ((size_t)2 << 20)
-/* The pages of smaller blocks are not created in advance (psc_segment_warm): a
- * huge page would be too much for them, so they get pages one by one. */
+/* The pages of blocks smaller than this are created one by one when they are
+ * used, not in advance as huge pages (psc_segment_warm), to save memory. */
 #define POOL_WARM_MIN ((size_t)64 << 10)
 
 /* ---- creation and end ---- */

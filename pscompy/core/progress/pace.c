@@ -7,9 +7,9 @@
 #define PACE_RARELY 16u
 
 /* An interface that has only lanes without ordered messages (proto/replay.h),
- * which carry pieces of long messages, is polled on every PACE_FURTHER-th pass,
- * and on each for PACE_LINGER passes after it has brought something or was
- * given a piece. */
+ * which carry pieces of long messages, is polled on every PACE_FURTHER-th pass.
+ * After a poll that found something, or after it was given a piece, it is
+ * polled on each of the next PACE_LINGER passes. */
 #define PACE_FURTHER 64u
 #define PACE_LINGER 1024u
 

@@ -22,15 +22,15 @@
  * sleep each on a word of its own:
  *  5. A request that changes wakes the follower that waits for it. A follower
  *     arms with the lock held, after it has looked at its requests; then it
- *     looks at the poller's role. Before, it may watch both without the lock.
+ *     looks at the role. Before arming it may watch both without the lock.
  *  6. A thread that gives the role back wakes one follower. A follower that
  *     returns passes this on: if the role is free it wakes another.
  *
  * A thread that stands in for the program (stand_in.h) is a sleeper while no
  * other thread holds the role:
- *  7. If the holder of the role sleeps, it stands by: it arms for PSC_WAKE_FREE
- *     and PSC_WAKE_EVENT, then looks at its request. Giving the role back rings
- *     it. While the holder is awake it looks again and again.
+ *  7. If the holder of the role sleeps, the stand-in arms for PSC_WAKE_FREE and
+ *     PSC_WAKE_EVENT, then looks at its request; giving the role back rings its
+ *     bell. While the holder is awake, the stand-in looks again repeatedly.
  * tests/core/wake_model.py tries all orders of these steps. */
 #pragma once
 

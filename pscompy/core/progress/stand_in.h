@@ -2,10 +2,10 @@
  * a thread that runs the program's call-backs while the program computes.
  *
  * A stand-in never competes with the program. While another thread holds the
- * poller's role (to poll for all) it does not poll, and checks now and then
- * whether that is still so; while that thread sleeps on the fabrics it stands
- * by until the role is free. Otherwise it sleeps on the fabrics and polls them,
- * as a sleeper (sleep.h) that is rung when another thread takes the role. */
+ * poller's role (polls for all), the stand-in does not poll: it checks the role
+ * from time to time or, if the holder sleeps on the fabrics, sleeps until the
+ * role is free. While the role is free, the stand-in is a sleeper (sleep.h) on
+ * the fabrics and polls them; its bell rings when a thread takes the role. */
 #pragma once
 
 #include "../types/worker.h"

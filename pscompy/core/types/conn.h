@@ -26,8 +26,8 @@ typedef struct psc_tagging {
 
 /* Measured durations of the connection's long messages; see proto/rates.h. */
 typedef struct psc_rates {
-    /* messages are timed: the interface's cost estimates were measured
-     * (psc_iface_attr_t.measured) */
+    /* true if messages are timed, to correct cost estimates that the interface
+     * has measured (psc_iface_attr_t.measured) */
     bool on;
     uint32_t passed; /* messages so far of a length that is timed */
     /* the control plane is notified when this many messages were timed */
@@ -53,8 +53,8 @@ typedef struct psc_lost {
     uint8_t up_due; /* LANE_UP is to be sent for the new lane */
     /* LANE_UP has arrived: the new lane is installed at the peer */
     uint8_t met;
-    /* not of a lane: up->replay has something to send; see proto/replay.h and
-     * proto/tuple_am.h */
+    /* a flag of the whole connection: up->replay has a message to send; see
+     * proto/replay.h and proto/tuple_am.h */
     bool replay_due;
 } psc_lost_t;
 
@@ -83,8 +83,8 @@ struct psc_conn {
     psc_lane_t *main;
     /* how ordered messages leave: over `main`, directly or by `replay` */
     psc_outlet_t out;
-    /* longest message that each lane which may become `main` copies, header
-     * included */
+    /* longest message, header included, that am_bcopy takes on every lane that
+     * may become `main` */
     size_t max_bcopy;
     /* NULL unless the connection survives the loss of `main`;
      * proto/replay.h */
@@ -92,7 +92,7 @@ struct psc_conn {
     /* the lane by which the peer is being connected without the control plane
      * (psc_conn_call); NULL once that lane is installed */
     psc_lane_t *call;
-    /* the peer is not called: it needs a link, or was called before */
+    /* psc_conn_call is refused: a link is needed, or connecting has begun */
     bool linked;
     psc_proto_params_t params;
     psc_flow_t flow;
@@ -147,16 +147,16 @@ static inline psc_lane_t *psc_conn_main_lane(psc_conn_t *conn)
     return conn->main;
 }
 
-/* Returns true for a lane without which its connection can go on: what it had
- * taken can be moved again over the other lanes. */
+/* Returns true if the connection survives the loss of this lane: the bytes that
+ * were given to the lane can be moved again over the other lanes. */
 static inline bool psc_lane_spare(const psc_lane_t *lane)
 {
     return lane->conn && (lane->conn->replay ||
                           (lane->index > 0 && !psc_lane_puts_early(lane)));
 }
 
-/* Returns true for a lane that the connection can use: one that is being joined
- * is needed on both sides. */
+/* Returns true if the connection can use the lane. A lane that is being joined
+ * cannot be used before it is installed on both sides. */
 static inline bool psc_lane_works(const psc_lane_t *lane)
 {
     return lane->state == PSC_LANE_UP && !lane->closing &&

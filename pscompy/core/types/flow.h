@@ -25,8 +25,8 @@ static inline bool psc_room_left(const psc_room_t *room)
     return room->kept <= room->max;
 }
 
-/* The number of connections that are up has changed. Together they may have no
- * more than `max` bytes in flight, apart from the initial credit of each. */
+/* Add `change` to the number of connections that are up. Together they may have
+ * no more than `max` bytes in flight, apart from the initial credit of each. */
 static inline void psc_room_share(psc_room_t *room, int change)
 {
     uint64_t share = room->max;
@@ -106,8 +106,8 @@ static inline bool psc_flow_spend(psc_flow_t *flow, uint32_t cost)
     return (int32_t)(flow->told - flow->got) >= 0;
 }
 
-/* A message has arrived for which the peer needed no credit: psc_flow_return
- * for it gives back only what is taken here. */
+/* Subtract in advance the cost of a message that the peer sent without credit,
+ * so that the later psc_flow_return for this message grants no new credit. */
 static inline void psc_flow_take(psc_flow_t *flow, uint32_t cost)
 {
     flow->consumed -= cost;

@@ -83,12 +83,12 @@ typedef struct psc_stripe {
     uint32_t pass; /* the progress pass in which the last piece completed */
     bool timed; /* the first piece that completed in that pass was measured */
     bool late; /* the last piece took much longer than expected */
-    /* when the lane had room for no more copied bytes; 0: not known; and the
-     * bytes that it has copied since then */
+    /* when the lane's own buffers were last full (0: not known), and the bytes
+     * that were copied into them since then */
     int64_t full_at;
     uint64_t copied;
-    /* bytes that the connection's lanes were given since this lane was last
-     * measured or tried, and the pieces that it got in the present try */
+    /* bytes given to all lanes of the connection since the last measurement of
+     * this lane or attempt at one; pieces given to it in the present attempt */
     uint64_t without;
     uint32_t tries;
 } psc_stripe_t;
@@ -146,10 +146,10 @@ static inline bool psc_lane_puts_early(const psc_lane_t *lane)
            PSC_CAP_PUT;
 }
 
-/* Returns true if a connection over several such lanes goes on without any of
- * them (proto/replay.h). If puts complete early, nobody knows which bytes are
- * lost. A segment that is mapped and a receive that is exposed belong to one
- * lane. */
+/* Returns true if a connection over several lanes of this kind survives the
+ * loss of any one of them (proto/replay.h). Puts that complete early prevent
+ * this, because nobody knows which bytes are lost; so do mapped segments and
+ * exposed receives, because they belong to one lane. */
 static inline bool psc_lane_replaceable(const psc_lane_t *lane)
 {
     uint64_t caps = lane->slot->attr.caps;

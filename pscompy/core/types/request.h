@@ -30,7 +30,7 @@ typedef enum psc_stage {
      * (proto/tuple.h) */
     PSC_STAGE_EXPOSED,
     /* recv: claimed by the peer, whose message is being copied into it; or the
-     * peer is asked for it (psc_tuple_withdraw) */
+     * peer, asked not to claim it, has yet to answer (psc_tuple_withdraw) */
     PSC_STAGE_LANDING,
     /* recv: matched; the message's payload or RTS is still arriving */
     PSC_STAGE_CLAIMED,

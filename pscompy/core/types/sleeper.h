@@ -8,8 +8,8 @@
 #include "pscompy/transport/kit/list.h"
 
 /* Reasons to ring a bell, the eventfd that wakes a sleeper's thread. */
-/* the fabrics are not armed for the sleeper any more, or something is to be
- * done that they do not report */
+/* the fabrics are not armed for the sleeper any more, or work was queued that
+ * the fabrics do not report */
 #define PSC_WAKE_SPENT 1u
 /* a request, the completion queue or the queue of active messages changed, or
  * psc_worker_wake was called */

@@ -20,7 +20,7 @@ typedef struct psc_work {
     psc_list_t fins; /* requests whose FINs are sent together */
 } psc_work_t;
 
-/* Returns what a request in this stage waits for. */
+/* Returns the work queue in which a request in this stage waits. */
 static inline psc_work_kind_t psc_work_kind(psc_stage_t stage)
 {
     switch (stage) {
