@@ -33,7 +33,7 @@
 
 #define PSC_TRANSPORT_ABI 10u
 
-/* one-time secret by which the two ends of a lane know each other */
+/* one-time secret by which the two ends of a lane authenticate each other */
 #define PSC_TOKEN_SIZE 32u
 #define PSC_ADDRESS_MAX 1024u    /* longest endpoint address, bytes */
 #define PSC_RKEY_MAX 128u        /* longest packed remote key, bytes */
@@ -209,9 +209,9 @@ typedef struct psc_iface_attr {
     /* number of paths that can be opened, each as an interface of its own;
      * together they carry one connection */
     uint32_t paths;
-    /* number of the rail (the network of several to which this path belongs); a
-     * lane connects only paths with equal numbers. Below 65536, and 0 if there
-     * is only one path */
+    /* number of the rail, i.e. of the one of several networks to which this
+     * path belongs; a lane connects only paths with equal numbers. Below 65536,
+     * and 0 if there is only one path */
     uint32_t rail;
 } psc_iface_attr_t;
 /* CDEF END */
@@ -228,8 +228,8 @@ typedef struct psc_connect_params {
                              copied during the call; never logged */
     const uint8_t *address; /* as written by the peer's ep_address */
     size_t address_len;
-    /* 1 if the connection goes on over other lanes without this one: then it
-     * should fail soon if its path is silent. */
+    /* 1 if the connection goes on over other lanes when this endpoint fails:
+     * then the endpoint should fail soon if its path is silent. */
     uint32_t spare;
 } psc_connect_params_t;
 
@@ -437,9 +437,9 @@ struct psc_transport_ops {
                              uint8_t header_len, const psc_iov_t *iov,
                              size_t n_iov);
 
-    /* The connection has lost its other lanes (spare is 0), or has another one
-     * again; see psc_connect_params_t. NULL if the transport is as patient with
-     * a silent path in either case. */
+    /* Called when the connection has lost its other lanes (spare is 0) or has
+     * another one again (1); see psc_connect_params_t. NULL if the transport is
+     * equally patient with a silent path in both cases. */
     void (*ep_spare)(psc_ep_t *ep, uint32_t spare);
 
     /* ---- by capability; NULL without it ---- */

@@ -205,8 +205,8 @@ static inline void psc_proof_on_refusal(psc_proof_t *proof, const uint8_t *body,
 
 /* Starts the token proof. Returns false if there are no random bytes. `own_id`
  * and `peer_id` are the numbers of the two endpoints, as their addresses give
- * them. A connector then sends psc_proof_hello() as its HELLO; it may do so
- * again until the challenge arrives. */
+ * them. A connector then sends psc_proof_hello() as its HELLO, and again only
+ * if that HELLO was lost: an acceptor that gets a second one fails. */
 static inline bool psc_proof_begin(psc_proof_t *proof, psc_role_t role,
                                    const uint8_t token[PSC_TOKEN_SIZE],
                                    uint64_t own_id, uint64_t peer_id)

@@ -232,8 +232,8 @@ class Links:
             raise ConnectionError("the caller sent a message out of turn")
 
     def _answer(self, channel: Channel) -> None:
-        """Send the challenge of the token proof to a peer that has connected. The endpoint that it
-        has named waits for it."""
+        """Send the challenge of the token proof to a peer that has connected and has named one of
+        our endpoints in `_expected`."""
         number = channel.number
         assert number is not None
         del self._callers[channel]

@@ -58,8 +58,8 @@ class Watches:
         return self._serving.get(channel)
 
     def update(self, channel: Channel) -> None:
-        """Watch for the events that the channel needs now. It needs no more to read while received
-        frames wait to be delivered (the backlog)."""
+        """Watch for the events that the channel needs now. A channel is not read while it has a
+        backlog, i.e. received frames that wait to be delivered."""
         watch = self._serving.get(channel)
         if watch is not None:
             self._wait_for(watch, (not channel.backlog and READ) | (channel.blocked and WRITE))
