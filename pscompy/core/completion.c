@@ -88,7 +88,7 @@ psc_req_t *psc_completion_poll(psc_completions_t *queue)
 {
     psc_req_t *req;
 
-    /* requests of `taken` that were freed are released here only */
+    /* go on if only freed requests are queued: those in `taken` leave here */
     if (atomic_load(&queue->n) == 0 && atomic_load(&queue->n_freed) == 0)
         return NULL;
     do {

@@ -3,8 +3,8 @@
  * A sleeper is an epoll set for one thread: the event descriptors of all
  * fabrics and a bell (an eventfd) of its own. The thread arms the sleeper
  * before it sleeps on the set; each fabric then makes its descriptor readable
- * when data arrives. Any pass over the fabrics, by any thread, uses this up:
- * the sleeper must be armed again or rung.
+ * when data arrives. Any pass over the fabrics, by any thread, disarms them:
+ * the sleeper must be armed again, or its bell rung.
  *
  * The rule. All of it happens with the worker's lock held:
  *  1. A change that a sleeper may wait for also increments the wake generation

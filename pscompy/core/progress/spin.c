@@ -7,10 +7,10 @@
  * and after SPIN_TURNS taken offers the thread sleeps, because sleeping and
  * being woken is cheaper for all.
  *
- * A blocking receive polls with the GIL, without offers, before it returns a
- * request. It polls longer if its worker's last such poll was not in vain: then
- * the peer's thread has its own GIL and a processor, and both stay with these
- * two threads until Python takes the GIL away. */
+ * A blocking receive polls with the GIL held, without offers, before it returns
+ * a request. It polls longer if the last such poll of the worker has found its
+ * message: then the peer's thread runs on another processor, and each of the
+ * two threads keeps its GIL and processor until Python takes the GIL away. */
 #include "spin.h"
 
 #include <sched.h>

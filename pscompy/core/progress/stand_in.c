@@ -10,7 +10,7 @@
 
 /* A stand-in stops polling for a while (stand_in_rest) after this many failures
  * to arm its sleeper in a row, each followed by a pass that finds nothing. One
- * is usual after a pass that found something. */
+ * failure is usual after a pass that found something. */
 #define STAND_IN_VAIN 2u
 /* the longest sleep, if there is a deadline */
 #define STAND_IN_NS_MAX 1000000000000
