@@ -6,7 +6,7 @@
  * clear the bits of others: a bit is a hint, and a receiver that relies on it
  * reads the rings from time to time.
  *
- * A peer sets the bit of its word, and then the bit of the word in `groups`.
+ * A peer sets its bit in one of `words`, then the bit of this word in `groups`.
  * Both are releases, and the receiver acquires them in the opposite order. So a
  * receiver that sees a bit also sees the record that was published before. */
 #pragma once

@@ -50,7 +50,7 @@ static bool shm_trial_attach(shm_trial_t *trial, size_t len)
     return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)len;
 }
 
-/* Replaces *best_p by the time since *since_p if that is less. */
+/* Lowers *best_p to the time since *since_p; then *since_p becomes now. */
 static void shm_times_note(int64_t *best_p, int64_t *since_p)
 {
     int64_t now = psc_clock_now();

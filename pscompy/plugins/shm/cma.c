@@ -1,5 +1,5 @@
 /* Put and get by cross-memory attach: the kernel copies straight between the
- * buffers of two processes. Such memory needs no registration with the kernel;
+ * buffers of two processes. The memory needs no registration with the kernel;
  * a remote key is an address, a length, and the id of the process that owns the
  * memory.
  *

@@ -27,7 +27,7 @@ static void shm_card_prove(const shm_card_t *card, const uint8_t *key,
 
 /* ---- our own inbox ---- */
 
-/* The bits that were set before are looked at in the same pass of progress. */
+/* A rank has written to `knock`; the same pass of progress handles its bit. */
 static void shm_knock_ready(shm_source_t *self, uint32_t events)
 {
     shm_iface_t *iface = psc_container_of(self, shm_iface_t, knock);
@@ -208,7 +208,7 @@ void shm_call_check(shm_ep_t *ep)
 
 /* Refuses the offer of a rank for which this process has no endpoint: sets our
  * bit on the board of the rank's inbox, and wakes it. A bit of our own board
- * may be set for a rank that there is not. */
+ * may be set although no such rank exists. */
 static void shm_call_refuse(shm_iface_t *iface, int rank)
 {
     shm_ring_t tx, rx;
@@ -226,7 +226,7 @@ static void shm_call_refuse(shm_iface_t *iface, int rank)
 /* ---- calling ---- */
 
 /* Watches the rank's process and opens its bell (the pipe that wakes it), in
- * this order: only the rank's process has that bell, so no other one has had
+ * this order: only the rank's process has that bell, so no other process had
  * its id when the watch began. Returns NULL, or the reason of a failure. */
 static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
 {

@@ -46,10 +46,10 @@ typedef struct shm_card {
     uint8_t proof[PSC_SIPHASH_SIZE];
 } shm_card_t;
 
-/* How far a rank has taken its inbox. */
+/* The states of an inbox. */
 typedef enum shm_owned {
     SHM_OWNED_BY_NOBODY,
-    /* a process has taken it, and has not written its card yet, or has left */
+    /* the inbox's process has not written its card yet, or has left the job */
     SHM_OWNED,
     SHM_OWNED_WITH_CARD
 } shm_owned_t;
@@ -79,8 +79,8 @@ shm_inbox_t *shm_node_inbox(const shm_iface_t *iface, int rank);
 bool shm_node_rings(shm_iface_t *iface, int rank, shm_ring_t *tx,
                     shm_ring_t *rx);
 
-/* From now on a rank that sets its bit knocks again. Look at the board
- * afterwards. */
+/* Clears `knocked`, so that a rank that sets a bit on the board of our inbox
+ * wakes us. Bits that were set before wake nobody; the caller reads them. */
 static inline void shm_inbox_listen(shm_iface_t *iface)
 {
     if (iface->inbox != NULL &&

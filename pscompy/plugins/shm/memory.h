@@ -84,7 +84,7 @@ psc_status_t shm_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
 void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 
 /* Functions of share.c. */
-/* bits of a cursor below its turn */
+/* low bits of a cursor that count taken pages; its turn is above them */
 #define SHM_TAKEN_BITS 40u
 #define SHM_TAKEN_MASK ((1ull << SHM_TAKEN_BITS) - 1)
 #define SHM_CURSOR_PAGE 4096u

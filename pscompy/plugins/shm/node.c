@@ -5,10 +5,10 @@
  *   pairs (a, b)     the rings between the ranks a < b, ordered by b, then by a
  *
  * The file has room for all pairs of 4,096 ranks, but only pages that are used
- * take memory. A rank maps the pairs in blocks, as it first uses one of them:
- * block k has the pairs in which b has k + 1 binary digits. So the address
- * space that it takes follows from the number of ranks, which need not be
- * known. */
+ * take memory. A rank maps a block of pairs when it first uses one of them:
+ * block k has the pairs in which b has k + 1 binary digits. So a small job
+ * takes little address space, although the number of ranks is not known
+ * beforehand. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #include "pscompy/transport/kit/page.h"
 
 #define SHM_HEAD_MAGIC 0x32646f6eu /* "nod2" */
-/* Bytes of the head, and of each inbox. Small jobs have all in one page. */
+/* Bytes of the head, and of each inbox: 4 KiB hold the head and 3 inboxes. */
 #define SHM_INBOX_SPAN 1024u
 
 /* The beginning of the file. */
@@ -46,7 +46,7 @@ static size_t shm_pair_span(const shm_iface_t *iface)
     return 3 * psc_page_size() + 2 * shm_ring_span(&iface->geometry);
 }
 
-/* Offset in the file of the pair (0, high). */
+/* Offset of the pair (0, high) in the node file. */
 static size_t shm_pairs_at(const shm_iface_t *iface, size_t high)
 {
     return psc_page_up((1 + SHM_INBOX_RANKS) * SHM_INBOX_SPAN) +
@@ -58,7 +58,7 @@ static size_t shm_node_size(const shm_iface_t *iface)
     return shm_pairs_at(iface, SHM_INBOX_RANKS);
 }
 
-/* Offset in the file of a block of pairs. */
+/* Offset of a block of pairs in the node file. */
 static size_t shm_block_at(const shm_iface_t *iface, unsigned block)
 {
     return shm_pairs_at(iface, (size_t)1 << block);
@@ -107,8 +107,8 @@ static uint8_t *shm_node_pair(shm_iface_t *iface, size_t low, size_t high)
            low * shm_pair_span(iface);
 }
 
-/* Uses a ring of the pair that is mapped at `base`. `upward`: the one that the
- * lower rank writes. */
+/* Fills in `ring` for a ring of the pair that is mapped at `base`: for the one
+ * that the lower rank writes if `upward`, else for the other. */
 static void shm_pair_ring(const shm_iface_t *iface, uint8_t *base, bool upward,
                           shm_ring_t *ring)
 {
@@ -142,8 +142,8 @@ static void shm_head_prove(const shm_head_t *head, const uint8_t *key,
     psc_siphash(key, head, offsetof(shm_head_t, proof), proof);
 }
 
-/* Writes the path of the file's name. Processes in another name space of
- * process ids need another file, because the name leads into /proc. */
+/* Writes the node file's name, the path of a symbolic link. Processes in other
+ * name spaces of process ids need other files, as the link leads into /proc. */
 static bool shm_node_name(const shm_iface_t *iface, char *name)
 {
     struct stat space = {0};

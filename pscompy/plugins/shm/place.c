@@ -92,8 +92,8 @@ static bool shm_placement_has(const shm_placement_t *it, shm_entry_t *entry)
            shm_cursor_left(now, it->len) > 0;
 }
 
-/* Returns true if all bytes of the message have been copied, also if a side has
- * stopped it since. Sets *status_p to an error if some bytes will never be
+/* Returns true if all bytes of the message have been copied, even if a side has
+ * set the bit SHM_STOP. Sets *status_p to an error if some bytes will never be
  * copied. `others` is the number of bytes that the other side has copied. */
 static bool shm_placement_whole(const shm_placement_t *it, uint64_t others,
                                 psc_status_t *status_p)

@@ -18,7 +18,7 @@
  * Memory of one ring: round_up(slot_size * slots, page) + one page; of one
  * connection: two rings. Pages are used as they are first touched, and the
  * producer gives those back that it has not used for a while
- * (shm_producer_release). It needs no agreement for that: a line that the
+ * (shm_producer_release). The consumer need not agree: a line that the
  * consumer has freed holds nothing, and an empty page is a page of zeros.
  *
  * Each ring has a file of its own, because whoever can map a file can write all
@@ -43,8 +43,8 @@
 /* bytes of the records of a long message, unless slots are shorter */
 #define SHM_PIECE (4u << 10)
 #define SHM_COPY_STEP (2u << 10)
-/* Lines that the consumer frees at once: a quarter of the shortest ring, so
- * that the producer knows all but a page of what has been freed. */
+/* The consumer updates `consumed` after it has freed this many lines: a quarter
+ * of the shortest ring, so less than a page of free lines is unreported. */
 #define SHM_BATCH_LINES (2 * SHM_SLOT_MIN / SHM_LINE / 4)
 
 /* Kinds of records. A message is one record WHOLE, or a record FIRST and
@@ -94,7 +94,7 @@ typedef struct shm_share_slot {
      * each side: the number of pages, from the end of the get and from its
      * front, that this side has copied or is copying. */
     _Alignas(128) _Atomic uint64_t cursor;
-    /* bytes that the owner of the memory, which helps, has written */
+    /* bytes that the owner of the memory has written, to help the getter */
     _Atomic uint64_t helped;
 } shm_share_slot_t;
 
@@ -119,13 +119,13 @@ typedef struct shm_entry {
 typedef struct shm_table {
     /* generation of the entry that was exposed last */
     _Alignas(128) _Atomic uint64_t last;
-    _Atomic uint64_t seen; /* see psc_transport_ops_t.expose */
+    _Atomic uint64_t seen; /* number that expose or conceal was given last */
     _Atomic uint32_t mask; /* bit set of the entries that may be exposed */
     shm_entry_t entries[SHM_ENTRIES];
 } shm_table_t;
 
-#define SHM_WAKE_BELL 1u /* to wake: ring the consumer's bell (a pipe) */
-#define SHM_WAKE_BOARD 2u /* to wake: set a bit on the consumer's board */
+#define SHM_WAKE_BELL 1u /* write to the consumer's bell (pipe), to wake it */
+#define SHM_WAKE_BOARD 2u /* set a bit on the consumer's board (board.h) */
 
 #define SHM_LETTER_SIZE 200u
 /* bit of shm_letter_t.kind: a letter is present */
@@ -209,18 +209,18 @@ typedef struct shm_consumer {
 bool shm_geometry_valid(const shm_geometry_t *geometry);
 /* Creates a sealed memfd of this length. */
 psc_status_t shm_file_create(const char *name, size_t bytes, int *fd_p);
-/* True if the file has this length and is sealed against shrinking; only then
- * can no access to a mapping of it fault. */
+/* True if the file has this length and is sealed against shrinking, so that no
+ * access to its mapping can fault. */
 bool shm_file_verify(int fd, size_t bytes);
 /* Creates a sealed memfd for one ring. */
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);
 /* Bytes of a ring with its control page, in a file of its own. */
 size_t shm_ring_file_size(const shm_geometry_t *geometry);
-/* Bytes of the lines, and of as many addresses behind them for
- * shm_ring_mirror. */
+/* Bytes of address space for the lines and for their second mapping
+ * (shm_ring_mirror). */
 size_t shm_ring_span(const shm_geometry_t *geometry);
-/* Uses the ring that is mapped at these addresses; `lines` has shm_ring_span()
- * bytes. */
+/* Fills in `ring` for a ring that is mapped at these addresses already; `lines`
+ * has shm_ring_span() bytes. */
 void shm_ring_view(shm_ring_t *ring, const shm_geometry_t *geometry,
                    shm_control_t *control, shm_table_t *table, uint8_t *lines);
 /* Maps the lines a second time behind themselves, if that was not done before.

@@ -153,8 +153,8 @@ struct shm_iface {
     shm_rates_t rates;
     shm_geometry_t geometry; /* size of the rings that this interface creates */
     int epoll;
-    /* an epoll set inside `epoll`: the listening socket and the processes of
-     * peers, for a thread that makes progress only when those need it */
+    /* an epoll set inside `epoll`, with the listening socket, the pidfds of
+     * peers, and `knock`; its descriptor is what shm_join() stores in *fd_p */
     shm_source_t peers;
     shm_source_t bell; /* pipe to which peers write to wake this process */
     shm_source_t timer; /* ticks while n_ticking > 0 or `releasing` */
@@ -164,7 +164,7 @@ struct shm_iface {
     uint32_t n_anonymous;
     shm_listener_t listener;
     psc_list_t links;
-    /* handlers of the descriptors of links, set by transport.c */
+    /* handlers of a link's socket, and of its pidfd of the peer's process */
     void (*link_ready)(shm_source_t *socket, uint32_t events);
     void (*process_ready)(shm_source_t *process, uint32_t events);
     /* lists of all registrations, and of those that are not in use */
@@ -186,11 +186,11 @@ struct shm_iface {
     /* the memory file that the ranks of the job on this node share (node.c);
      * -1 before a job is joined */
     int node_fd;
-    bool node_made; /* this process has made that file */
-    uint8_t *node; /* mapping of its inboxes */
-    /* mappings of its blocks of pairs, NULL until one of its rings is used */
+    bool node_made; /* this process has made the node file */
+    uint8_t *node; /* mapping of the inboxes in the node file */
+    /* mappings of the node file's blocks of pairs; NULL until used */
     uint8_t *blocks[SHM_NODE_BLOCKS];
-    shm_inbox_t *inbox; /* our own; NULL before a job is joined */
+    shm_inbox_t *inbox; /* this rank's inbox; NULL before a job is joined */
     /* pipe to which a rank of the job writes when it asks for a connection */
     shm_source_t knock;
     shm_ep_t **ranks; /* the endpoint of each rank of the job, or NULL */
@@ -198,7 +198,7 @@ struct shm_iface {
 
 /* ---- endpoints ---- */
 
-/* state.c has the table with the states that may follow each state. */
+/* The states of an endpoint; state.c has the table of permitted changes. */
 typedef enum shm_ep_state {
     SHM_EP_NEW,
     SHM_EP_CONNECTING,
@@ -248,14 +248,14 @@ typedef struct shm_probe {
 /* A get of the peer that this process may help with by copying (share.c). */
 typedef struct shm_help {
     const psc_mem_t *mem; /* NULL if the slot is unused */
-    uint64_t seal; /* seal of `mem` when the peer asked for help */
+    uint64_t seal; /* value of mem->seal when the peer asked for help */
     /* address of the data in this process, and address in the peer's buffer */
     uint64_t from, to;
     uint64_t len, done;
     uint64_t turn;
 } shm_help_t;
 
-/* How this process notices that a record has arrived; active.c says more. */
+/* The ways to notice that a record has arrived in a ring (active.c). */
 typedef enum shm_watch {
     SHM_WATCH_NONE, /* the endpoint is not up */
     SHM_WATCH_POLLED,
@@ -297,8 +297,8 @@ struct shm_ep {
     psc_list_t shares;
     /* bit set: which of the SHM_SHARE_SLOTS slots for shared gets are in use */
     uint32_t share_slots;
-    /* number of shared gets of both sides (share.c), and of placements
-     * (place.c) */
+    /* number of gets that both sides copy (share.c), plus messages that are
+     * copied into exposed receives (place.c) */
     uint32_t n_sharing;
     /* state of exposed receives (place.h); NULL until the endpoint exposes a
      * receive or claims one of the peer */
@@ -322,7 +322,7 @@ struct shm_ep {
 
 /* ---- links ---- */
 
-/* trial.c has the table with the packet that each stage expects. */
+/* The stages of a link; trial.c has the table of packets that they expect. */
 typedef enum shm_stage {
     /* connector: repeats connect(), because the peer's backlog was full */
     SHM_STAGE_DIAL,

@@ -1,7 +1,7 @@
 /* Exposed receives: the peer sees them, and may take one to copy a message into
- * it directly. Their table belongs to the ring that their
- * owner writes; by a record in its own ring the peer reports that it has taken
- * one. place.c copies into receives that were taken.
+ * it directly. The table of receives belongs to the ring that the owner of the
+ * receives writes. The peer reports by a record in its own ring that it has
+ * taken one. place.c copies into receives that were taken.
  *
  * The word of an entry has a generation, which no other entry of the table
  * ever had, and a state. Only these changes are made:

@@ -24,7 +24,7 @@ typedef enum shm_packet_kind {
     /* from the connector: whether cross-memory attach works */
     SHM_PACKET_VERDICT,
     SHM_PACKET_GOODBYE, /* the sender has closed; no packet follows */
-    SHM_PACKET_REFUSAL /* the sender refuses; with the reason as text */
+    SHM_PACKET_REFUSAL /* the sender refuses; the field `refusal` says why */
 } shm_packet_kind_t;
 
 typedef struct shm_hello {
