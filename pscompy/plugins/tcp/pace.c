@@ -10,7 +10,7 @@
 #define TCP_PACE_MS 20
 /* least time between two measurements of a stream */
 #define TCP_PACE_EVERY_NS 10000000
-/* a longer time is not evaluated, because nothing was sent for a part of it */
+/* A longer measurement is ignored, as nothing was sent for a part of it. */
 #define TCP_PACE_IDLE_NS 100000000
 #define TCP_UNSENT_MAX (4 << 20)
 

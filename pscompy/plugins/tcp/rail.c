@@ -1,6 +1,6 @@
-/* Spare endpoints: the lanes of a connection that has several. It survives
- * without any of them, so a spare endpoint fails as soon as its rail is
- * silent. */
+/* Spare endpoints: each is one of several lanes of a connection. The connection
+ * survives the loss of one of its lanes, so a spare endpoint fails as soon as
+ * its rail is silent. */
 #include <linux/tcp.h>
 
 #include "pscompy/transport/kit/clock.h"

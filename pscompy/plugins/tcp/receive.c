@@ -208,9 +208,9 @@ static bool tcp_frame_take(tcp_ep_t *ep)
     return true;
 }
 
-/* Delivers the whole frames in the read buffer. What remains is shorter than
- * the longest frame that is collected here (TCP_WHOLE_MAX) and is moved to the
- * front, so that there is always room for a read. */
+/* Delivers the whole frames in the read buffer. The remaining bytes, fewer than
+ * a frame with TCP_WHOLE_MAX bytes of payload, are moved to the front of the
+ * buffer, so that there is always room for a read. */
 static void tcp_frames_take(tcp_ep_t *ep)
 {
     tcp_in_t *in = &ep->in;

@@ -308,7 +308,7 @@ psc_status_t tcp_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     return tcp_send_copied(ep, pieces, 1 + (unsigned)n_iov, prefix_len + len);
 }
 
-/* Sends a short message of a spare endpoint. */
+/* Sends a short message of a spare endpoint, whose short_max is 0. */
 static psc_status_t tcp_am_not_short(psc_ep_t *self, uint8_t id,
                                      const void *header, uint8_t header_len,
                                      const void *payload, size_t len)

@@ -200,8 +200,8 @@ typedef struct tcp_out {
     /* the ring holds bytes of sends that were reported as complete */
     bool holding;
     tcp_send_t sends[TCP_SENDS_MAX];
-    /* Positions only grow; a send is stored at position % TCP_SENDS_MAX.
-     * first_send: of the oldest send; last_send: behind the newest send. */
+    /* positions of the oldest send, and behind the newest one. Positions only
+     * grow; a send is stored at position % TCP_SENDS_MAX. */
     uint64_t first_send, last_send;
     bool finished; /* no more bytes can be sent on the stream */
 } tcp_out_t;
@@ -258,8 +258,8 @@ struct tcp_ep {
     uint64_t pace_acked; /* bytes that the peer had acknowledged at pace_at */
     /* the connection may go on without this lane (rail.c) */
     bool spare;
-    /* longest message of am_short; 0 for a spare endpoint, which sends short
-     * messages like others */
+    /* longest message that am_short sends itself; 0 for a spare endpoint, whose
+     * short messages are sent by am_bcopy */
     size_t short_max;
     /* time since which the peer has acknowledged nothing; 0: all bytes that
      * were sent are acknowledged */
