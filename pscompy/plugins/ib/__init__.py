@@ -13,8 +13,8 @@ native = Native(__name__)
 
 
 def unavailable() -> str | None:
-    """Why ib cannot be used, or None if it can. Without a device the library of verbs and the
-    libraries that it needs are not loaded."""
+    """Return the reason why ib cannot be used, or None if it can be used. Without a device
+    libibverbs and the libraries that it needs are not loaded."""
     return native.unavailable() if DEVICES.exists() else "no RDMA device"
 
 

@@ -127,8 +127,8 @@ unsigned ib_device_post_recvs(ib_device_t *device, const ib_pool_t *pool,
 
 /* ---- queues ---- */
 
-/* The data by which a peer connects its queue pair to this one: the address of
- * this one, and its parameters. */
+/* The data by which a peer connects its queue pair to a queue pair of this
+ * side: the address and the parameters of the latter. */
 typedef struct ib_place {
     union ibv_gid gid;
     uint32_t qpn, psn;
@@ -200,7 +200,7 @@ bool ib_queue_reset(ib_queue_t *queue, const ib_device_t *device);
 /* Posts a request to the send queue. Returns false and sets errno on failure.
  * The caller has checked that there is room. */
 bool ib_queue_post(ib_queue_t *queue, const ib_post_t *post);
-/* Like ib_queue_post(), for a request that binds a memory window. */
+/* Posts a request to bind a memory window. Returns false if it cannot post. */
 bool ib_queue_bind(ib_queue_t *queue, struct ibv_mw *window,
                    const struct ibv_mw_bind_info *info, const ib_job_t *job);
 /* Moves the queue pair to the error state, so that all its requests are

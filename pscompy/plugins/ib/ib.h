@@ -237,7 +237,7 @@ void ib_ep_feed(ib_ep_t *ep);
 
 /* ---- send.c ---- */
 
-/* Returns PSC_OK if a message may be sent now, with `n` requests in all. */
+/* Returns PSC_OK if a message that takes `n` requests may be sent now. */
 psc_status_t ib_am_may(ib_ep_t *ep, uint32_t n);
 
 /* ---- receive.c ---- */

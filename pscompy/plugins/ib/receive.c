@@ -5,11 +5,11 @@
 
 #include "ib.h"
 
-/* Processes the peer's report of how many messages it has received. Reports
- * come with the messages of the receive ring and through the completion queue.
- * While a message waits in the ring, any number may come through the queue, so
- * an older report is no error. Returns false if the peer reports messages that
- * were never sent. */
+/* Processes the peer's report of how many messages it has received. Each
+ * message has a report, whether it arrives in the ring or in a receive buffer.
+ * While one waits in the ring, later ones may arrive in receive buffers, so a
+ * report older than the last one is no error. Returns false if the peer reports
+ * messages that were never sent. */
 static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 {
     psc_credit_verdict_t verdict = psc_credit_confirm(&ep->kit.credit, taken);

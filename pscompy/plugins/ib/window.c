@@ -1,4 +1,4 @@
-/* Memory windows: a window has a key for a part of a registration, which is
+/* Memory windows: a window has a key for a part of a registration. The key is
  * valid until the window is closed. Thus memory can stay registered although
  * peers can no longer access it. A window of type 1 is opened and closed by a
  * request to any queue pair, which is processed in the order of the other
@@ -51,7 +51,7 @@ bool ib_window_open(ib_cache_t *cache, ib_reg_t *reg, ib_queue_t *queue,
 }
 
 /* Destroys a window that cannot be closed by a request. While bind requests are
- * in flight, it only marks the window as invalid. */
+ * in flight, the window is only marked as invalid. */
 static void ib_window_break(ib_reg_t *reg)
 {
     reg->invalid = reg->bindings > 0;
