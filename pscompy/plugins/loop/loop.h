@@ -9,8 +9,8 @@
  *   sleep.c      the descriptor to sleep on
  *
  * A message is copied into a slot, and progress delivers the slot. The protocol
- * may hold the slot; the receiving endpoint's credit is returned when the slot
- * is. put and get are a memmove. */
+ * may hold the slot, which counts as in flight (`queued`) until the protocol
+ * returns it. put and get are a memmove. */
 #pragma once
 
 #include <stdbool.h>
@@ -88,7 +88,7 @@ struct loop_ep {
     uint8_t token[PSC_TOKEN_SIZE];
     uint64_t wanted; /* id of the peer that ep_connect named */
     loop_ep_t *peer; /* the connected peer; NULL if not connected */
-    uint32_t queued; /* slots in use, including those that the protocol holds */
+    uint32_t queued; /* slots of messages to this endpoint, delivered or not */
     /* slots of `queued` whose messages are not delivered yet */
     uint32_t waiting;
     loop_notice_t notice;

@@ -150,7 +150,7 @@ psc_status_t loop_put(psc_ep_t *ep, const void *buffer, size_t len,
     return status;
 }
 
-/* The message is sent first: nothing is delivered before this returns. */
+/* Queues the message first, as that may fail; progress delivers it later. */
 psc_status_t loop_put_am(psc_ep_t *ep, uint8_t id, const void *header,
                          uint8_t header_len, const void *buffer, size_t len,
                          psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
