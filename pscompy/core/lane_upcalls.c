@@ -29,7 +29,10 @@ void psc_lane_break(psc_lane_t *lane, psc_status_t status)
              "%s: a message of the peer was refused (%s); the connection ends",
              lane->slot->ops->name, psc_status_string(status));
     psc_notices_log(&lane->worker->notices, 1, line);
-    psc_conn_fail_locked(lane->conn, status);
+    if (lane->conn)
+        psc_conn_fail_locked(lane->conn, status);
+    else
+        psc_lane_fail(lane, status);
 }
 
 /* Returns true if this lane is not the main lane, and the main lane is up and
@@ -183,6 +186,8 @@ static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
     lane->incoming.len = len;
     if (lane->conn)
         lane->worker->up->begin(lane, header, dest_p);
+    else if (id >= PSC_WIRE_MATCHED)
+        psc_lane_break(lane, PSC_ERR_PROTOCOL);
     else if (len <= PSC_EARLY_MAX)
         psc_landing_bounce(&lane->incoming, header, dest_p);
     dest_p->cookie = lane->conn;

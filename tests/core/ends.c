@@ -1,5 +1,7 @@
 /* Connections that end normally, fail, or never connect. */
 #include "harness.h"
+#include "pscompy/core/lane.h"
+#include "pscompy/core/lane_upcalls.h"
 
 CASE(close_in_order)
 {
@@ -127,6 +129,41 @@ CASE(gone_before_installed)
     recv = post_recv(&pair.a, pair.a.conn, in, sizeof in, 1, &result);
     check((recv ? finish(&pair, recv) : result).status == PSC_ERR_PEER_LOST);
     pair_close(&pair);
+}
+
+/* A peer sends a message that only this side may make, before psc_conn_install:
+ * as a whole, or with the header first. */
+static void forge_early(bool whole)
+{
+    static const psc_wire_eager_t wire;
+    psc_am_t am = {
+        .id = PSC_WIRE_MATCHED, .header_len = sizeof wire, .header = &wire};
+    pair_t pair;
+    psc_lane_t *lane_a, *lane_b;
+    psc_dest_t dest;
+
+    pair_open(&pair);
+    pair_lanes(&pair, &lane_a, &lane_b);
+    psc_lock_acquire(&lane_a->worker->lock);
+    if (whole) {
+        check(psc_lane_upcalls.am_recv(lane_a->ep, &am) == PSC_OK);
+    } else {
+        psc_lane_upcalls.am_begin(lane_a->ep, (uint8_t)am.id, &wire,
+                                  sizeof wire, 8, &dest);
+        psc_lane_upcalls.am_end(lane_a->ep, dest.cookie);
+    }
+    psc_lock_release(&lane_a->worker->lock);
+    check(psc_lane_state(lane_a) == PSC_LANE_FAILED);
+    check(lane_a->status == PSC_ERR_PROTOCOL);
+    psc_lane_destroy(lane_a);
+    psc_lane_destroy(lane_b);
+    pair_close(&pair);
+}
+
+CASE(forged_before_installed)
+{
+    forge_early(true);
+    forge_early(false);
 }
 
 /* The lane of a peer that has sent a message is closed before psc_conn_install;
