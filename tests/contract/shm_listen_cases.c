@@ -258,3 +258,30 @@ CASE(unreachable_is_told)
              "%s", pair.y.reason);
     ct_pair_down(&pair);
 }
+
+/* The path in an address is longer than that of any socket, but not the
+ * address. */
+CASE(a_path_that_is_too_long)
+{
+    union {
+        shm_address_t address;
+        uint8_t bytes[PSC_ADDRESS_MAX];
+    } it;
+    ct_pair_t pair;
+    ct_end_t end;
+    size_t len = sizeof it.bytes;
+
+    ct_pair_open(&pair);
+    ct_ops->ep_address(pair.y.ep, it.bytes, &len);
+    memset(it.address.path + 1, 'a', SHM_PATH_MAX - 1);
+    for (len = SHM_ADDRESS_HEAD + SHM_PATH_MAX; len < sizeof it.bytes; len++) {
+        it.bytes[len - 1] = 'a';
+        it.address.path_len = (uint32_t)(len - SHM_ADDRESS_HEAD);
+        ct_end_create(&end, pair.a);
+        ct_check(ct_end_connect(&end, PSC_ROLE_CONNECTOR, ct_token, it.bytes,
+                                len) < 0,
+                 "a path of %u bytes", it.address.path_len);
+        ct_end_destroy(&end, pair.b);
+    }
+    ct_pair_down(&pair);
+}

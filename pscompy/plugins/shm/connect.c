@@ -12,7 +12,7 @@
 static bool shm_address_unpack(const uint8_t *from, size_t len,
                                shm_address_t *address)
 {
-    if (len <= SHM_ADDRESS_HEAD || len >= sizeof *address)
+    if (len <= SHM_ADDRESS_HEAD || len >= SHM_ADDRESS_HEAD + SHM_PATH_MAX)
         return false;
     *address = (shm_address_t){0};
     memcpy(address, from, len);
