@@ -47,7 +47,10 @@ static bool ib_queue_make(ib_queue_t *queue, ib_device_t *device)
             break;
         init.cap.max_inline_data /= 2;
     } while (true);
-    queue->inline_max = init.cap.max_inline_data;
+    /* the device may grant more than ib_am_short has room for */
+    queue->inline_max = init.cap.max_inline_data < IB_INLINE_MAX
+                            ? init.cap.max_inline_data
+                            : IB_INLINE_MAX;
     return queue->qp != NULL;
 }
 
