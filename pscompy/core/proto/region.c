@@ -136,10 +136,12 @@ psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
                                 .len = region->len};
     size_t at = sizeof head, len;
 
+    if (*len_p < at)
+        return PSC_ERR_INVALID;
     psc_iface_for_each(slot, &region->worker->interfaces) {
         if (!region->mem[slot->index])
             continue;
-        if (*len_p - at < sizeof(psc_region_packed_key_t) + PSC_RKEY_MAX)
+        if (*len_p < at + sizeof(psc_region_packed_key_t) + PSC_RKEY_MAX)
             return PSC_ERR_INVALID;
         if (region_pack_key(region, slot, packed + at, &len) != PSC_OK)
             continue;
