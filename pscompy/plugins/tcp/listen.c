@@ -317,10 +317,12 @@ psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason)
     fd = socket(address.any.sa_family,
                 SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     iface->listener = (tcp_source_t){.ready = tcp_listener_ready, .fd = fd};
-    if (address.any.sa_family == AF_INET6)
+    if (fd >= 0 && address.any.sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    tcp_socket_tune(&iface->settings, fd);
+    if (fd >= 0) {
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+        tcp_socket_tune(&iface->settings, fd);
+    }
     tcp_callers_limit(iface);
     if (fd < 0 || !tcp_listener_bind(iface, fd) ||
         tcp_source_watch(iface, &iface->listener, EPOLLIN) != PSC_OK) {
