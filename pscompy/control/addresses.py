@@ -12,7 +12,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator
 from ipaddress import ip_network
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from pscompy.errors import ConfigError, ConnectError
@@ -27,6 +27,10 @@ _NOT_IN_HOST = frozenset("[]:/")
 # for str.translate, which removes these characters
 _SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
+
+
+SocketAddress = tuple[Any, ...]
+"""Host and port as Python's sockets have them; with flow and scope if they are of IPv6."""
 
 
 class Place(NamedTuple):
@@ -182,15 +186,20 @@ def _in_use(port: int) -> bool:
     return False
 
 
-def _resolve(host: str, port: int) -> tuple[int, tuple[str, int]]:
+def numeric_host(where: SocketAddress) -> str:
+    """The host of a socket address; that of a link-local one has its interface, as fe80::1%eth0."""
+    return socket.getnameinfo(where, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]
+
+
+def _resolve(host: str, port: int) -> tuple[int, SocketAddress]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, where = found[0]
-    return family, (str(where[0]), int(where[1]))
+    return family, where
 
 
 def _listen(
     family: int,
-    where: tuple[str, int],
+    where: SocketAddress,
     prepare: Callable[[socket.socket], object],
     dual: bool = False,
 ) -> socket.socket:

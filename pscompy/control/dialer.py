@@ -16,14 +16,14 @@ import threading
 from collections.abc import Callable
 
 from pscompy.control import descriptors
-from pscompy.control.addresses import Place
+from pscompy.control.addresses import Place, SocketAddress, numeric_host
 from pscompy.control.event_loop import WRITE, ControlThread, Timer
 from pscompy.control.link_options import LinkOptions
 from pscompy.transport.declaration import Relay
 
 ATTEMPT_DELAY = 0.25  # seconds for a place to connect before the next one is tried too
 
-Target = tuple[int, tuple[str, int]]
+Target = tuple[int, SocketAddress]  # of a family
 Targets = list[Target]
 Reached = Callable[[socket.socket, "Target | None"], object]
 """Gets each connected socket, with its place."""
@@ -152,7 +152,9 @@ class Dialer:
         self._next()
 
     def _note(self, target: Target, error: OSError) -> None:
-        self._reasons.append(f"{Place(*target[1])}: {descriptors.why(error)}")
+        _, where = target
+        place = Place(numeric_host(where), where[1])
+        self._reasons.append(f"{place}: {descriptors.why(error)}")
 
     def _release(self, sock: socket.socket, close: bool) -> Target:
         target, timer = self._pending.pop(sock)
@@ -252,8 +254,7 @@ def _look_up(places: tuple[Place, ...], flags: int) -> tuple[Targets, list[str]]
         except (OSError, UnicodeError) as error:
             reasons.append(f"{place}: {getattr(error, 'strerror', None) or error}")
             continue
-        pairs = ((int(family), where) for family, _, _, _, where in found)
-        targets += [(family, (str(where[0]), int(where[1]))) for family, where in pairs]
+        targets += [(int(family), where) for family, _, _, _, where in found]
     return list(dict.fromkeys(targets)), reasons
 
 

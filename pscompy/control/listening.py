@@ -9,7 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pscompy.control import descriptors
-from pscompy.control.addresses import Address, Detour, Place, advertised, listening_socket
+from pscompy.control.addresses import (
+    Address,
+    Detour,
+    Place,
+    advertised,
+    listening_socket,
+    numeric_host,
+)
 from pscompy.control.admission import Admission
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.link_options import LinkOptions
@@ -102,7 +109,7 @@ class Listening:
                 listener.admission.forget()
 
     def _hosts(self, sock: socket.socket) -> list[str]:
-        bound = str(sock.getsockname()[0])
+        bound = numeric_host(sock.getsockname())
         if bound not in ("::", "0.0.0.0"):
             return [bound]
         return advertised(self._network, v6=bound == "::")

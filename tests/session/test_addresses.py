@@ -23,9 +23,9 @@ TIMEOUT = 120  # seconds; a guard against hanging
 BRIDGE = "172.31.0.1"
 
 
-def listener(port):
+def listener(port, host=None):
 
-    with pscompy.Session() as session, session.listen(port=port) as sock:
+    with pscompy.Session() as session, session.listen(host, port) as sock:
         print(sock.address, flush=True)
         c = sock.accept()
         c.send(c.recv())
@@ -156,6 +156,23 @@ def test_ranks_connect_over_the_interface_that_works(
     calling = hosts.start(hosts.one, program(caller, address), PSP_SHM=0)
     assert line(calling) == "tcp"
     assert line(listening) == "tcp"
+    assert calling.wait(TIMEOUT) == 0
+
+
+def test_an_address_of_one_link_only(hosts: Hosts) -> None:
+    """Its interface, by which each host has its own name, is a part of it."""
+    hosts.ip(hosts.two, "addr add fe80::2/64 dev to1 nodad")
+    hosts.ip(hosts.one, "addr add fe80::1/64 dev to2 nodad")
+    listening = hosts.start(hosts.two, program(listener, 4477, "fe80::2%to1"), PSP_SHM=0)
+    address = line(listening)
+    assert address.startswith("psp://[fe80::2%to1]:4477/")
+    refused = hosts.start(hosts.one, program(caller, "[fe80::2%to2]:4476"), PSP_RETRY=0)
+    assert (
+        "[fe80::2%to2]:4476 cannot be reached: Connection refused"
+        in refused.communicate(timeout=TIMEOUT)[1]
+    )
+    calling = hosts.start(hosts.one, program(caller, address.replace("to1", "to2")), PSP_SHM=0)
+    assert [line(calling), line(listening)] == ["tcp", "tcp"]
     assert calling.wait(TIMEOUT) == 0
 
 
