@@ -355,4 +355,5 @@ class OnDemand:
         self._connections.guard_lost(record, link.outage)
         if record.phase is Phase.UP:
             new_link = partial(self._guard_link, record)
-            record.link = Renewal(self._thread, guarded, dial, new_link)
+            silence = self._policy.link.silence_seconds
+            record.link = Renewal(self._thread, guarded, dial, new_link, silence)

@@ -8,6 +8,7 @@ about; the other side waits for it.
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -35,15 +36,22 @@ def possible(guarded: Guarded | None, outage: str) -> bool:
 
 
 class Renewal:
-    """The `peer.PeerLink` of a connection without guard. `dial` is None on the side that waits."""
+    """The `peer.PeerLink` of a connection without guard. `dial` is None on the side that waits. A
+    link that is not the guard `silence` seconds after it was connected is given up."""
 
     def __init__(
-        self, thread: ControlThread, guarded: Guarded, dial: Dial | None, new_link: NewLink
+        self,
+        thread: ControlThread,
+        guarded: Guarded,
+        dial: Dial | None,
+        new_link: NewLink,
+        silence: float,
     ) -> None:
         self.guarded = guarded
         self._thread = thread
         self._dial = dial
         self._new_link = new_link
+        self._silence = silence
         self._pause = PAUSE
         self._timer: Timer | None = None
         self._dialer: Dialer | None = None
@@ -81,7 +89,16 @@ class Renewal:
             self._dialer = self._dial(self._reached, self._ended)
 
     def _reached(self, sock: socket.socket, target: object) -> None:
-        self._rivals.append(self._new_link(sock, self.guarded))
+        rival = self._new_link(sock, self.guarded)
+        self._rivals.append(rival)
+        if math.isfinite(self._silence):
+            self._thread.later(self._silence, self._on_silence, rival)
+
+    def _on_silence(self, rival: Negotiation[Any]) -> None:
+        """Give up a link on which the peer has not answered; see `Dialing._on_silence`."""
+        if rival in self._rivals:
+            rival.break_off()
+            self.failed(rival)
 
     def _ended(self, reason: str) -> None:
         self._continue()

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import pytest
 from cut import lane_bytes, pause_before_joining, shut_rail
-from puppets import BOUND, LONG, Connect, Link, at_stage, check_echo, die_at, echo, exchange, stats
+from puppets import (
+    BOUND,
+    LONG,
+    ONLY,
+    Connect,
+    Link,
+    Start,
+    at_stage,
+    check_echo,
+    die_at,
+    echo,
+    exchange,
+    stats,
+)
 
 import pscompy
+from pscompy.control.addresses import Address, Place
 from pscompy.control.handshake.states import LinkState
 from pscompy.testing.remote_side import payload
 from tests.waiting import expect_soon
@@ -65,6 +80,27 @@ def test_all_rails_are_lost_one_after_the_other(link: Link) -> None:
         exchange(link, 1)
         expect_soon(lambda times=times: joined(link, times))
         check_echo(link)
+
+
+def test_a_place_that_never_answers_does_not_keep_the_rails_apart(
+    start: Start, open_session: Callable[..., pscompy.Session]
+) -> None:
+    """The link that guards the connection is shut with the first rail. When it is dialed again the
+    peer does not listen, and another process accepts, but says nothing."""
+    settings = {**ONLY["tcp"], "TCP_RAILS": RAILS, "GUARD_TIMEOUT": 1}
+    session, peer = open_session(**settings), start(settings)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        mute.settimeout(BOUND)
+        listening = session.listen("127.0.0.1")
+        address = Address.parse(listening.address)
+        places = (*address.places, Place("127.0.0.1", mute.getsockname()[1]))
+        peer.connect(str(Address(places, address.name)))
+        link = Link(session, listening, listening.accept(timeout=BOUND), peer)
+        assert link.c.recv(timeout=BOUND) == b"hello"
+        listening.close()
+        link.peer(shut_rail, "127.0.0.1")
+        with mute.accept()[0], session.listen("127.0.0.1", address.places[0].port):
+            expect_soon(lambda: joined(link, 1))
 
 
 def exchange_and_shut(here, rails, sizes):
