@@ -14,7 +14,6 @@ from pscompy.discovery import registry
 from pscompy.testing import remote_side
 from pscompy.testing.process import BOUND, Far
 
-CAP_AM_SHORT, CAP_AM_ZCOPY = 0x0001, 0x0002
 CAP_PUT, CAP_GET = 0x0004, 0x0008
 LARGE = (5 << 20) + 3
 

@@ -29,6 +29,10 @@ def test_every_state_is_listed_and_reachable(
     assert reached == set(table)
 
 
+def test_every_event_of_a_link_is_in_its_table() -> None:
+    assert set().union(*LINK.values()) == set(LinkEvent)
+
+
 def test_what_the_table_does_not_know_is_our_own_error() -> None:
     for state, event in itertools.product(LinkState, LinkEvent):
         if event in LINK[state]:

@@ -46,7 +46,6 @@ class LinkEvent(Row):
     TRIAL_FAILED = auto()  # the candidate failed on both sides; the next candidate follows
     ESTABLISHED = auto()
     CLOSING = auto()
-    END = auto()  # bye, refusal, end of file, error
 
 
 LINK: Mapping[LinkState, Mapping[LinkEvent, LinkState]] = {
