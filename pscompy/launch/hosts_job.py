@@ -13,6 +13,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -31,7 +32,7 @@ from pscompy.launch.streams import Stream
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer
 
 _INPUT = 32768  # most bytes of input for rank 0 that are sent in one record
-_LEAVE = 5.0  # seconds within which an agent must end after its input was closed
+_LEAVE = 5.0  # seconds within which all agents must end after their inputs were closed
 
 _OnRecord = Callable[["_Host", list[Any]], None]
 
@@ -67,16 +68,18 @@ class _Host:
             loop, self.stdout, self.stdin, partial(on_record, self), partial(on_lost, self)
         )
 
-    def end(self) -> None:
-        """Close the input of the agent, which then ends; kill PSP_RSH if it does not end in
-        time."""
+    def leave(self) -> None:
+        """Close the input of the agent, which then ends."""
         assert self.process.stdin
-        assert self.process.stdout
         self.channel.close()
         with contextlib.suppress(OSError):
             self.process.stdin.close()
+
+    def end(self, seconds: float) -> None:
+        """Wait for the end of the agent, and kill PSP_RSH if it does not end in time."""
+        assert self.process.stdout
         try:
-            self.process.wait(_LEAVE)
+            self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
             self.process.wait()
@@ -178,7 +181,10 @@ class HostsJob(Job):
 
     def _stop(self) -> None:
         for host in self._hosts:
-            host.end()
+            host.leave()
+        deadline = time.monotonic() + _LEAVE
+        for host in self._hosts:
+            host.end(deadline - time.monotonic())
 
     # ---- records of the agents ----
 

@@ -325,6 +325,19 @@ def test_a_login_shell_that_prints(run, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "a line\n", "")
 
 
+def test_all_hosts_end_together(run, tmp_path):
+    """The way to the first host ends after that to the second one; neither is killed."""
+    rsh = tmp_path / "rsh"
+    rsh.write_text(
+        f'#!/bin/sh\ncd {tmp_path}\nhost=$1; shift; sh -c "$*"; touch $host\n'
+        "while [ ! -e second ]; do sleep 0.1; done; touch $host-ended\n"
+    )
+    rsh.chmod(0o755)
+    done = run("--hosts", "first,second", "-c", "pass", env={"PSP_RSH": str(rsh)})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {it.name for it in tmp_path.glob("*-ended")} == {"first-ended", "second-ended"}
+
+
 def ends_a_rank_whose_output_goes_on():
     resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
     agent = Agent()
