@@ -154,7 +154,8 @@ def _connected(address: str, config: dict[str, int]) -> Iterator[Connection]:
 
 @contextmanager
 def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
-    """Start a passive process and connect to it. Raises `PscomError` if it does not start."""
+    """Start a passive process and connect to it. Raises `PscomError` if it does not start, or does
+    not end."""
     command = [sys.executable, "-m", "pscompy.cli.perf_pair", json.dumps(config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -165,6 +166,8 @@ def _own_peer(config: dict[str, int]) -> Iterator[Connection]:
             with _connected(address, config) as connection:
                 yield connection
             process.wait(_UP_SECONDS)
+        except subprocess.TimeoutExpired as error:
+            raise PscomError("the other process does not end") from error
         finally:
             process.kill()
 

@@ -1,14 +1,19 @@
 """`pscompy perf`: its output, its peers, and its check of the contents."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
 import pscompy
+from pscompy.cli import perf as perf_command
 from pscompy.cli import perf_pair
 from pscompy.cli.measure import LATENCY, STREAM, Job
 from pscompy.cli.report import Report
@@ -145,6 +150,18 @@ def test_a_command_that_cannot_be_served_is_refused(command):
         connection.send(command, perf_pair.COMMAND)
         with pytest.raises(pscompy.ProtocolError, match=r"command|no memory for messages"):
             perf_pair.serve(sock.accept(60))
+
+
+def test_the_other_process_does_not_end(monkeypatch):
+    def stop_the_other():
+        with perf_command._own_peer({"SHUTDOWN_TIMEOUT": 1}):
+            children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+            (child,) = children.read_text().split()
+            os.kill(int(child), signal.SIGSTOP)
+            monkeypatch.setattr(perf_command, "_UP_SECONDS", 0.1)
+
+    with pytest.raises(pscompy.PscomError, match="the other process does not end"):
+        stop_the_other()
 
 
 def test_ranks_of_a_job(site):
