@@ -1,7 +1,8 @@
 /* numpy arrays as buffers without the buffer protocol: numpy's C interface
  * takes a tenth of the time, because numpy builds a description of shape and
  * format for every Py_buffer. numpy is not imported for this: a program that
- * has an array has imported it. And arrays over memory of the core. */
+ * has an array has imported it. This file also makes arrays over memory of the
+ * core, and pickles arrays. */
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 
 #include "array.h"
@@ -210,7 +211,7 @@ static PyObject *array_shape(PyArrayObject *array)
 }
 
 /* The function that psb_array_reducer returns. `self` is the tuple of the
- * arguments of psb_array_reducer, `object` what is pickled. */
+ * arguments of psb_array_reducer, `object` the array that is pickled. */
 static PyObject *array_reduce(PyObject *self, PyObject *object)
 {
     Py_ssize_t copied = PyLong_AsSsize_t(PyTuple_GET_ITEM(self, 1));

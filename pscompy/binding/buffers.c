@@ -223,10 +223,10 @@ static int buffers_get_pieces(psb_buffers_t *buffers, PyObject *tuple,
     return 0;
 }
 
-/* Gets the memory of a bytearray. An export keeps a bytearray from being
- * resized. It is counted here in the way of PyObject_GetBuffer and
- * PyBuffer_Release, which take several times as long; with the GIL only,
- * because the count is not atomic. */
+/* Gets the memory of a bytearray, and counts an export, which keeps the
+ * bytearray from being resized, as PyObject_GetBuffer would, in a fraction of
+ * the time. Returns false if Python was built without the GIL, because the
+ * count is not atomic. */
 static bool buffers_get_bytearray(psb_buffers_t *buffers, PyObject *object)
 {
 #ifdef Py_GIL_DISABLED

@@ -6,7 +6,8 @@
 /* Views of the buffer protocol, and the pieces of memory that they show. */
 typedef struct psb_views {
     Py_buffer *view;
-    /* NULL if `in_room`: then psb_buffers_t.piece is the only piece */
+    /* NULL if the view is in a psb_view_room_t (`in_room`), because then
+     * psb_buffers_t.piece is the only piece */
     psc_iov_t *pieces;
     /* the layout (strides) of memory that is not contiguous, encoded in
      * `pieces`; else NULL */
@@ -40,7 +41,8 @@ typedef struct psb_buffers {
 /* keeper is the psb_lease_t (readonly_lease.h) of the array that has the memory
  * `piece` */
 #define PSB_KEPT_BY_LEASE 2u
-/* keeper is the bytearray that has the memory `piece`, with one export more */
+/* keeper is the bytearray that has the memory `piece`; its count of exports is
+ * raised, so that it cannot be resized */
 #define PSB_KEPT_BY_EXPORT 3u
 #define PSB_KEPT_MASK 3u
 

@@ -38,7 +38,7 @@ typedef struct psb_call {
     psb_kind_t kind;
     bool post; /* the method returns a Request at once */
     bool lend; /* of a send: the receiver reads the sender's memory in place */
-    /* type of the Request that is made; NULL: the type Request itself */
+    /* the subclass of Request to make; NULL for Request itself */
     PyTypeObject *type;
     psb_worker_t *worker;
     /* the object whose method _exception() makes exceptions for errors */
@@ -94,8 +94,9 @@ typedef struct psb_verb {
         return prefix##_run(self, &verb, run, args, n_args, kwnames);          \
     }
 
-/* Fills all fields of `call` except worker, origin and context. *peer_p becomes
- * the argument of role D or S (the peer's rank), or NULL. */
+/* Fills the fields of `call` that messages use, except worker, origin, context
+ * and conn. *peer_p becomes the argument of role D or S (the peer's rank), or
+ * NULL. */
 int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
                    Py_ssize_t n_args, PyObject *kwnames, psb_call_t *call,
                    PyObject **peer_p);

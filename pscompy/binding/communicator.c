@@ -20,7 +20,7 @@ typedef struct psb_communicator {
 /* ---- ranks ---- */
 
 /* Asks the Python method _peer() for the connection to a rank and stores it. If
- * another thread has stored one meanwhile, that one is kept. */
+ * another thread has stored a connection meanwhile, keeps the stored one. */
 static psb_connection_t *comm_make_peer(psb_communicator_t *self,
                                         Py_ssize_t rank)
 {
@@ -96,7 +96,7 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
 }
 
 /* Makes the rank the peer of the call. A receive without a rank receives from
- * any. */
+ * any rank. */
 static int comm_address(psb_communicator_t *self, PyObject *rank,
                         psb_call_t *call)
 {

@@ -1,6 +1,6 @@
 /* Delivers what the core has completed: runs the call-backs of requests, and
- * the handlers of active messages. Any thread may do it, with the GIL and
- * without a lock of the core. */
+ * the handlers of active messages. Any thread may call psb_worker_drain(), with
+ * the GIL and without a lock of the core. */
 #include "completion.h"
 
 #include "connection.h"
@@ -105,9 +105,9 @@ static bool worker_deliver_message(psb_worker_t *self)
     return true;
 }
 
-/* Looks at requests that the core completes without a notification
- * (op->unnotified). A call-back may change the list, so the search starts again
- * after each one. */
+/* Completes requests that the core has completed without a notification
+ * (op->unnotified). Their call-backs may change the list of ops, so the search
+ * starts again after each request. */
 static void worker_sweep_late(psb_worker_t *self)
 {
     psc_link_t *link = self->ops.next;

@@ -19,7 +19,8 @@ struct psb_connection {
     /* the object of the class Objects (pscompy.parcel) that sends objects on
      * this connection; NULL before the first object */
     PyObject *objects;
-    /* the connection that carries the objects of this one, see object.c */
+    /* the connection to the same peer, with a context of its own, on which
+     * objects are sent and received */
     struct psb_connection *heads;
 };
 

@@ -29,8 +29,8 @@ static const psc_iov_t *giveback_memory(const psb_op_t *op, psc_iov_t *piece,
     return piece;
 }
 
-/* Also true for a truncated message: it can be given back from the program's
- * buffer, which was too short for it. */
+/* Returns true also for a truncated message, whose beginning, in the program's
+ * buffer, can be given back. */
 bool psb_op_has_message(const psb_op_t *op)
 {
     return op->worker->status == PSC_OK && psb_op_receives(op) &&

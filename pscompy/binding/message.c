@@ -42,8 +42,8 @@ PyObject *psb_message_new(psb_op_t *op)
     return (PyObject *)self;
 }
 
-/* Receives a message that a probe has matched. If the kind of receive needs a
- * buffer, this is `buf`. */
+/* Receives a message that a probe has matched. `buf` is the buffer of a
+ * PSB_RECV_INTO, else NULL. */
 static PyObject *message_receive(psb_op_t *matched, psb_kind_t kind,
                                  PyObject *buf)
 {

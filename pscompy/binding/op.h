@@ -31,14 +31,15 @@ typedef struct psb_op {
     /* number of polls that a blocking receive made when it started */
     uint8_t polls;
     uint16_t context;
-    uint16_t waiters; /* threads that wait for `core` without the GIL */
-    /* suspended awaits, which wait for the Request to complete */
+    uint16_t waiters; /* number of threads that wait for `core` */
+    /* number of suspended awaits, which wait for the Request to complete */
     uint16_t awaits;
     int32_t tag;
     bool done : 1;
     bool listed : 1;
     bool in_room : 1;
-    /* a PSB_MATCH is done: `core` holds the message that was found */
+    /* the op is a PSB_MATCH that has completed; `core` holds the message that
+     * was found */
     bool matched : 1;
     /* the op is the member `op` of a psb_request_t, which uses the bits
      * below */
@@ -55,7 +56,8 @@ typedef struct psb_op {
      * it */
     bool unnotified : 1;
     bool cancelled : 1; /* a PSB_EVENT that was cancelled */
-    /* of a PersistentRequest: keeps its buffers for the next start */
+    /* the op of a PersistentRequest, which keeps the buffers for the next
+     * start */
     bool persistent : 1;
     /* The program has seen that the request completed. Until then a receive can
      * give its message back to the queue of arrived messages. */

@@ -137,7 +137,8 @@ static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
     return psb_buffers_traverse(&self->op.buffers, visit, arg);
 }
 
-/* Clears all references except op.worker, which request_dealloc() needs. */
+/* Clears the references that may form cycles, but not op.worker, op.memory and
+ * the buffers, which request_dealloc() needs. */
 static int request_clear(psb_request_t *self)
 {
     Py_CLEAR(self->op.origin);

@@ -241,7 +241,8 @@ static bool request_store(psb_request_t *self, harvest_t harvest,
         Py_XDECREF(harvest.status);
         return false;
     }
-    /* NULL for an event, which has its outcome already */
+    /* harvest.outcome is NULL for an event whose outcome was set by
+     * psb_request_complete() */
     if (harvest.outcome) {
         self->outcome = harvest.outcome;
         self->op.failed = harvest.failed;

@@ -38,7 +38,7 @@ bool psb_request_advance(psb_request_t *self);
 /* Records that the program knows of the completion, so that it may use the
  * buffers. */
 void psb_request_mark_seen(psb_request_t *self);
-/* Returns or raises what wait() of a completed request returns or raises. */
+/* Returns the result of a completed request, or raises its exception. */
 PyObject *psb_request_result(psb_request_t *self);
 /* Completes an event, a request of kind PSB_EVENT. Returns false if it has
  * completed already. */

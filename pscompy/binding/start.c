@@ -4,7 +4,8 @@
 #include "errors.h"
 #include "recv_buffer.h"
 
-/* Most passes with the GIL; the core makes fewer (progress/spin.c). */
+/* Upper bound of the polls that an operation makes with the GIL held; the core
+ * stops earlier if the processor is crowded (progress/spin.c). */
 #define START_SPIN_POLLS 250u
 /* Longest message that may be copied with the GIL held; a longer one takes too
  * long. */
@@ -86,8 +87,8 @@ static psc_status_t start_recv(psb_op_t *op, const psb_call_t *call,
 }
 
 /* Starts a receive into new memory. A short message arrives in the Room
- * (recv_buffer.h). If the message is longer, the core tells its length first,
- * and memory is allocated then. */
+ * (recv_buffer.h). If the message is longer, the core reports its length when
+ * it has matched, and memory is allocated then. */
 static psc_status_t start_recv_new(psb_op_t *op, const psb_call_t *call,
                                    uint32_t flags, void *owner)
 {

@@ -6,8 +6,8 @@
 /* Returns a text that describes the operation, such as "receive from 1 with tag
  * 3": a new reference, or NULL. */
 PyObject *psb_op_operation(const psb_op_t *op);
-/* Raises the Timeout of `op` after `timeout` seconds. The attribute `request`
- * of the Timeout is the Request if this is still in flight, or None if
- * `request` is NULL. Always returns NULL. */
+/* Raises the Timeout of `op` after `timeout` seconds. `request` is the Request
+ * if it is still in flight, else NULL; it becomes the attribute `request` of
+ * the Timeout, as None if NULL. Always returns NULL. */
 PyObject *psb_raise_timeout(const psb_op_t *op, PyObject *timeout,
                             PyObject *request);

@@ -56,7 +56,7 @@ static psb_outcome_t wait_step(psb_worker_t *worker, psc_sleeper_t *sleeper,
 /* ---- one operation ---- */
 
 /* Raises Closed, and returns true, if another thread has closed the connection
- * of this blocking send. */
+ * of this blocking op (op->target). */
 static bool op_left_behind(psb_op_t *op)
 {
     if (!psb_op_goes_out(op) || !op->target ||
@@ -215,8 +215,8 @@ PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline,
     return results;
 }
 
-/* Returns the index of the first request that has completed, or -1 if none has.
- * Stores the core's requests of the requests before it in `requests`. */
+/* Returns the index in `tuple` of the first request that has completed, or -1
+ * if none has. Stores the core's request of each earlier one in `requests`. */
 static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {

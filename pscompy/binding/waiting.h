@@ -5,7 +5,7 @@
 
 typedef enum psb_outcome {
     PSB_DONE,
-    PSB_AGAIN, /* nothing is known: look at the requests again */
+    PSB_AGAIN, /* the wait has ended early: check the requests, wait again */
     PSB_TIMEOUT, /* the deadline has passed; no exception is set */
     /* a signal handler has raised an exception, or the worker was closed */
     PSB_RAISED

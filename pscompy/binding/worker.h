@@ -10,8 +10,8 @@ typedef struct psb_numbering psb_numbering_t;
 
 /* Whether an await polls before it suspends its task (await.c). */
 typedef struct psb_patience {
-    /* when a task last yielded to the loop, or began a series of awaits that do
-     * not suspend; 0 after an await has suspended its task */
+    /* time (psc_clock_now) at which a task last yielded to the loop, or began a
+     * series of awaits that do not suspend; 0 after an await has suspended */
     int64_t turn;
     /* how many awaits skip polling after the last poll found nothing */
     unsigned backoff;
@@ -28,9 +28,9 @@ typedef struct psb_worker {
     /* requests whose completion the core does not report
      * (psb_op_t.unnotified) */
     unsigned n_unnotified;
-    /* threads that are in a call of the core without the GIL */
+    /* number of threads that are in a call of the core without the GIL */
     unsigned n_inside;
-    /* calls of psb_worker_drain that are running, in any thread */
+    /* number of calls of psb_worker_drain that are running, in any thread */
     unsigned n_draining;
     psb_patience_t patience;
     /* id -> Connection, from Worker.retain() to Worker.release() */
