@@ -185,8 +185,8 @@ Send = Callable[[Frame], object]
 
 
 class Gathering:
-    """A gateway's record of one meeting: the modules there, and the text that each sent last. A
-    module whose frames another gateway forwards has no `send` function here."""
+    """A gateway's record of one meeting: its modules, and the text that each module sent last. A
+    module whose frames another gateway forwards has None as its `send` function."""
 
     def __init__(self, name: str, modules: int) -> None:
         self.name = name
@@ -261,8 +261,8 @@ class Gathering:
                 yield {"kind": "join", "member": self._members[module][0], **who, **what}
 
     def leave(self, send: Send) -> list[Frame]:
-        """Remove the modules whose trunk, on which `send` sends, has ended. Returns frames that
-        report this to the neighbour gateways."""
+        """Remove the modules on the trunk whose function is `send`, because the trunk has ended.
+        Returns frames that report this to the neighbour gateways."""
         gone = [(module, it) for module, (it, theirs) in self._members.items() if theirs is send]
         return [
             {"kind": "parted", "name": self.name, "module": module, "member": member}
@@ -271,8 +271,8 @@ class Gathering:
         ]
 
     def forget(self, module: int, member: str) -> bool:
-        """Remove a module from the meeting, and notify the other modules. Returns False if it is
-        not at the meeting."""
+        """Remove a module from the meeting, and notify the other modules. Returns False if the
+        module is not in the meeting."""
         if module not in self._members or self._members[module][0] != member:
             return False
         del self._members[module]

@@ -122,7 +122,7 @@ async def keep(
             if logged != (logged := str(error)):  # repeated attempts log the same error only once
                 logger.info("gateway %s: %s", address, error)
             ended(str(error))
-        except Exception as error:  # raised for a malformed frame
+        except Exception as error:  # raised by use() for a malformed frame
             logger.warning("gateway %s sent a malformed frame: %.200r", address, error)
             ended(f"it sent a malformed frame: {error!r:.200}")
         finally:

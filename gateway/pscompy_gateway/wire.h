@@ -1,5 +1,5 @@
 /* The packets between processes and gateways: active messages of one id, whose
- * header is a gw_head. Shared by transport/ and daemon/. Gateways read the
+ * header is a gw_head_t. Shared by transport/ and daemon/. Gateways read the
  * kind, the hops and the addresses, and count the hops; numbers,
  * acknowledgements and limits concern only the two endpoints.
  *
@@ -31,7 +31,7 @@ typedef enum gw_kind {
  * proof, which authenticates the two ends: its kind (1 byte) and its body.
  * These packets come before all others of the stream. */
 #define GW_PROOF 0x1u
-#define GW_FIRST 0x2u /* the packet begins with a gw_message */
+#define GW_FIRST 0x2u /* the packet begins with a gw_message_t */
 #define GW_BYE 0x4u /* the last packet of the stream */
 #define GW_ACK_NOW 0x8u /* the sender waits for the acknowledgement */
 

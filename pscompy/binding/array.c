@@ -24,7 +24,7 @@ static int array_import(void)
 }
 
 /* Imports numpy's function table when the first array is passed. Returns true
- * if `object` is an array and the table was imported now. */
+ * if `object` is an array and this call has imported the table. */
 static bool array_learn(PyObject *object)
 {
     if (array_type || strcmp(Py_TYPE(object)->tp_name, "numpy.ndarray") != 0)

@@ -13,7 +13,8 @@ typedef struct psb_patience {
     /* time (psc_clock_now) at which a task last yielded to the loop, or began a
      * series of awaits that do not suspend; 0 after an await has suspended */
     int64_t turn;
-    /* how many awaits skip polling after the last poll found nothing */
+    /* number of awaits that skip polling after a poll that found nothing; grows
+     * with each such poll */
     unsigned backoff;
     unsigned skip; /* how many of the next awaits skip polling */
 } psb_patience_t;

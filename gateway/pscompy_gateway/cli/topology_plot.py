@@ -10,7 +10,7 @@ from typing import Any
 from pscompy import PscomError
 from pscompy_gateway.cli.report import Pair, Status, pairs, streams
 
-NAMED = 10  # pairs of nodes in the legend: those with the most bytes
+NAMED = 10  # number of pairs of nodes in the legend, which has those with the most bytes
 WIDEST = 5.0  # width in points of the widest line
 
 Place = tuple[float, float]

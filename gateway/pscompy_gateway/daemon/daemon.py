@@ -29,8 +29,8 @@ logger = logging.getLogger("pscompy.gateway")
 
 SWEEP = 0.1  # seconds between checks whether data connections are still up
 LOAD_STEP = 256 << 10  # least change of the gateway's load, in bytes, that it reports
-DRAIN_SECONDS = 5.0
-PORT = 4470
+DRAIN_SECONDS = 5.0  # longest wait until all packets have been sent, when the gateway stops
+PORT = 4470  # default port of a fabric
 
 
 class Fabric(NamedTuple):
@@ -282,7 +282,7 @@ class Daemon:
             logger.warning("%.200s", error)
         except PscomError as error:
             logger.info("%s: %s", connection.peer, error)
-        except Exception as error:  # a malformed frame ends only the trunk that it arrived on
+        except Exception as error:  # raised by a malformed frame, which ends only this trunk
             logger.warning("%s sent a malformed frame: %.200r", connection.peer, error)
         finally:
             self._leave(member)

@@ -34,7 +34,7 @@ class Member:
         self.send = send
         self.owner = owner
         self.data = data  # this gateway's address for data connections, in the member's network
-        self.host = host  # this gateway's own host address, on which the trunk was accepted
+        self.host = host  # this gateway's own host address, in the member's network
         self.node = 0
         self.module = -1
         self.name = ""
@@ -233,14 +233,14 @@ class Switchboard:
         self._pass(frame)
 
     def _on_leaving(self, member: Member, frame: Frame) -> None:
-        """Handle the report of a neighbour that it is being stopped, and passes frames no more."""
+        """Handle the report of a neighbour gateway that is being stopped: use it no longer."""
         if member.reaches:
             member.reaches = {}
             self._announce()
 
     def _on_gone(self, member: Member, frame: Frame) -> None:
-        """Handle the report of a neighbour that a node has left. Ignored if the node is a member
-        here or behind another neighbour."""
+        """Handle the report of a neighbour gateway that a node has left. The report is ignored if
+        the node is a member here or behind another neighbour."""
         node = int(frame["about"])
         if node not in self.nodes and self._behind.get(node, member) is member:
             self._broadcast_gone(
@@ -266,7 +266,7 @@ class Switchboard:
     def _on_join(self, member: Member, frame: Frame) -> None:
         """Handle a piece of the text that rank 0 of a module gives to a meeting (see `Gathering`).
         The frame was sent by that rank itself, which has no node number, or forwarded by a
-        neighbour."""
+        neighbour gateway."""
         name = str(frame["name"])
         there = self._gatherings.setdefault(name, Gathering(name, int(frame["modules"])))
         if there.take(member.send if member.reaches is None else None, frame):
@@ -286,8 +286,8 @@ class Switchboard:
 
 
 def _remember(table: OrderedDict[int, Any], node: int, what: object) -> None:
-    """Add an entry to the table as its newest one, and remove the oldest if it has more than
-    NODES_MAX."""
+    """Add an entry to the table as its newest one, and remove the oldest entry if there are more
+    than NODES_MAX."""
     table[node] = what
     table.move_to_end(node)
     if len(table) > NODES_MAX:

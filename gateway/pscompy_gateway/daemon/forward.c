@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #define SERVE_NS                                                               \
-    100000000 /* ns of the longest wait before `stopping` is read again */
+    100000000 /* longest wait, in ns, before `stopping` is read again */
 
 static void forward_free(gw_hub_t *hub, psc_worker_t *origin,
                          psc_message_t *message)

@@ -83,7 +83,7 @@ typedef struct hub_route {
 
 struct gw_hub {
     const psc_api_t *api;
-    pthread_rwlock_t tables; /* protects the lists below */
+    pthread_rwlock_t tables; /* protects the lists below, and `early` */
     psc_list_t nodes[HUB_NODE_BUCKETS];
     psc_list_t conns[HUB_NODE_BUCKETS];
     psc_list_t routes[HUB_MODULE_BUCKETS];
@@ -160,8 +160,8 @@ void gw_hub_leave(gw_hub_t *hub, uint64_t key);
 /* Registers gateway `node` as the other end of the connection, and sends the
  * node number of this gateway, `ours`, to it. */
 void gw_hub_greet(gw_hub_t *hub, uint64_t key, uint64_t node, uint64_t ours);
-/* Adds gateway `node` to those that packets to a module may be sent to. Has no
- * effect if there is no connection to that gateway (yet). */
+/* Adds a route: packets to processes of `module` may be sent to gateway `node`.
+ * Has no effect if there is no connection to that gateway (yet). */
 void gw_hub_way(gw_hub_t *hub, uint64_t node, uint32_t module);
 void gw_hub_forget_ways(gw_hub_t *hub);
 /* Records the load that neighbouring gateway `node` has reported. */

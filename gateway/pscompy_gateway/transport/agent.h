@@ -1,11 +1,11 @@
 /* The structures of the transport `gateway`: one agent per session that uses
- * it, paths to gateways, endpoints, packets.
+ * the transport, paths to gateways, endpoints, packets.
  *
  * The agent has a session of its own to the gateways, whose fabric carries the
  * packets. All functions run in calls of the transport contract
  * (psc_transport_ops_t), with the lock of the session that the transport
- * belongs to, except gw_agent_*, which the Python half calls: they queue a
- * note, which the progress function reads. */
+ * belongs to, except gw_agent_*, which the Python half calls on its own thread:
+ * gw_agent_note and gw_agent_load queue a note for the progress function. */
 #pragma once
 
 #include <pthread.h>
@@ -80,8 +80,8 @@ typedef struct gw_packet {
 } gw_packet_t;
 
 typedef enum gw_stage {
-    GW_EP_NEW, /* created: packets that arrive wait until ep_connect names the
-                  peer */
+    GW_EP_NEW, /* the endpoint was created; packets that arrive wait until
+                  ep_connect names the peer */
     GW_EP_PROVING, /* the token proof is in progress */
     GW_EP_UP,
     GW_EP_CLOSING, /* this side has closed; its packets are sent again until
@@ -122,7 +122,8 @@ typedef struct gw_arrival {
 
 /* The acknowledgement that an endpoint is to send. */
 typedef struct gw_answer {
-    bool owed, now; /* now: the peer waits for the acknowledgement */
+    bool owed, now; /* `owed`: one is to be sent; `now`: it must not be delayed,
+                       because the peer waits for it */
     uint32_t unanswered; /* packets received since the last acknowledgement */
 } gw_answer_t;
 
@@ -138,10 +139,11 @@ struct gw_ep {
     psc_ep_t super;
     psc_link_t link, due_link; /* links in the agent's lists `eps` and `due` */
     gw_stage_t stage;
-    bool freed; /* ended, and in the agent's list `graveyard` until no caller
-                   uses it */
-    bool hello_due; /* this side connects: the next progress sends its hello
-                       (see gw_ep_greet), when all routes are known */
+    bool freed; /* the endpoint has ended, and is in the agent's list
+                   `graveyard` until the progress function has returned */
+    bool hello_due; /* this side connects, and its hello (see gw_ep_greet) is to
+                       be sent by the next call of the progress function, which
+                       first reads the notes that hold the routes */
     uint64_t id;
     gw_address_t peer;
     psc_proof_t proof; /* the token proof, which authenticates the peer;
@@ -174,8 +176,8 @@ struct gw_agent {
     gw_path_t paths[GW_PATHS_MAX];
     psc_list_t eps, due, graveyard;
     psc_list_t free_packets;
-    psc_list_t leaving; /* acknowledged packets whose send requests are in
-                           flight */
+    psc_list_t leaving; /* packets that need no acknowledgement (any more), but
+                           whose send requests are in flight */
     psc_list_t routes;
     gw_ep_t **table; /* endpoints by the low bits of their id */
     uint32_t table_size, n_eps, n_free;
@@ -221,7 +223,7 @@ PSC_OPERATIONS(gw);
 /* Returns the path for the next packet, of `len` bytes, or NULL if no path
  * leads to the peer. */
 gw_path_t *gw_path_choose(gw_ep_t *ep, size_t len);
-/* The paths that may lead to the peer, as a bit mask. */
+/* Returns a bit mask of the paths that may lead to the peer. */
 uint32_t gw_path_usable(const gw_ep_t *ep);
 /* Makes the endpoint leave its home path; the next packet chooses another. */
 void gw_path_leave(gw_ep_t *ep);
@@ -231,12 +233,12 @@ void gw_path_names(const gw_agent_t *agent, char *text, size_t room);
  * call. */
 void gw_path_settle(gw_ep_t *ep);
 
-/* ---- packets.c: their memory, and sending them ---- */
+/* ---- packets.c: memory of packets, and sending packets ---- */
 
 gw_packet_t *gw_packet_create(gw_agent_t *agent, gw_ep_t *ep, size_t room);
 void gw_packet_drop(gw_packet_t *packet);
-/* Sends the packet to a gateway. Returns NO_RESOURCE if that is not possible
- * now. */
+/* Sends the packet on this path. Returns NO_RESOURCE if the path is down or its
+ * connection is broken. */
 psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path);
 /* Sends a packet that consists of its header only, and is not acknowledged.
  * `number` is the index of the path that the packet reports about. */
@@ -284,7 +286,7 @@ void gw_in_answer(gw_agent_t *agent);
 
 void gw_probe_tick(gw_ep_t *ep);
 
-/* ---- ep.c: the table, connecting, failing ---- */
+/* ---- ep.c: the table of endpoints, connecting, failing ---- */
 
 gw_ep_t *gw_ep_find(gw_agent_t *agent, uint64_t id);
 /* Removes the endpoint from the agent's table. */

@@ -250,7 +250,7 @@ class Agent:
                 self._lose(node, bool(live))
 
     def _lose(self, node: int, known: bool) -> None:
-        """Report a node as lost. `known`: gateways are connected, and the node has left them."""
+        """Report a node as lost. If `known`, gateways are connected, but none knows the node."""
         tried = ", ".join(f"{it.address}" for it in self._gateways)
         reason = "it has left all gateways" if known else f"no gateway leads to it (tried {tried})"
         self._note(self._lib.GW_NOTE_LOST, node=node, text=reason)
@@ -331,5 +331,5 @@ class Agent:
 
 
 def node_names() -> list[str]:
-    """The names of this node that a route file may contain: host name and addresses."""
+    """Return the names by which a route file may list this node: host name and addresses."""
     return [socket.gethostname(), *addresses()]

@@ -62,8 +62,8 @@ void gw_packet_drop(gw_packet_t *packet)
     gw_op_t *op = packet->op;
 
     if (--packet->refs > 0) {
-        /* A packet in no list was acknowledged: what still refers to it are
-         * send requests in flight. */
+        /* A packet in no list needs no acknowledgement (any more): only send
+         * requests in flight refer to it. */
         if (!psc_link_listed(&packet->link))
             psc_list_push(&packet->agent->leaving, &packet->link);
         return;
@@ -73,7 +73,8 @@ void gw_packet_drop(gw_packet_t *packet)
         gw_op_release(op);
 }
 
-/* Called after the session has ended, so no request completes any more. */
+/* Called after the session to the gateways has ended, so that no send request
+ * completes any more. */
 void gw_packets_destroy(gw_agent_t *agent)
 {
     psc_list_for_each(packet, &agent->leaving, gw_packet_t, link) {
@@ -155,7 +156,7 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
     gw_packet_t *packet = gw_packet_create(agent, NULL, 0);
 
     if (!packet)
-        return; /* no memory: as if the packet were lost */
+        return; /* no memory: the effect is that of a lost packet */
     packet->head = gw_head_to_peer(ep, kind);
     packet->head.path = number;
     packet->head.ack = ep->order.expected;

@@ -47,9 +47,9 @@ static gw_path_t *path_emptiest(gw_agent_t *agent, uint32_t usable,
 }
 
 /* Whether `path` is less loaded than `than`. The number of streams decides only
- * between paths whose bytes are equal. It is reported with a delay and to all
- * processes alike, so by this number alone all processes would choose the same
- * path. */
+ * between paths that are equal in endpoints and bytes. Gateways report it with
+ * a delay and to all processes alike, so by this number alone all processes
+ * would choose the same path. */
 static bool path_calmer(const gw_path_t *path, const gw_path_t *than)
 {
     uint64_t one = path->eps + path->others / HOME_EXTRA;

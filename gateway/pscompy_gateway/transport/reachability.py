@@ -4,7 +4,6 @@ gateway does. No I/O.
 
 from __future__ import annotations
 
-# Seconds during which no gateway leads to a node before the node counts as lost.
 GRACE = 2.5  # seconds until a node counts as lost if no gateway is connected: gateways may restart
 # seconds until a node counts as lost that no connected gateway knows: it may still be connecting
 ARRIVAL = 20.0
