@@ -14,7 +14,7 @@ from pscompy import Connection, PscomError, Session, World
 from pscompy.cli import contenders, plot
 from pscompy.cli.arguments import ArgumentParser, duration, picture, positive, words
 from pscompy.cli.measure import BOTH_WAYS, LATENCY, STREAM, Job
-from pscompy.cli.perf_pair import OwnPair, serve
+from pscompy.cli.perf_pair import WINDOW_MAX, OwnPair, serve
 from pscompy.cli.report import QUANTITIES, Report
 from pscompy.cli.sampling import Pair, sample
 from pscompy.config.parsers import INF, nbytes
@@ -74,7 +74,7 @@ def _parser() -> ArgumentParser:
         metavar="TEST,...",
         help=f"some of {', '.join(QUANTITIES)}",
     )
-    parser.add_argument("--window", type=positive, default=64, help="messages in flight [64]")
+    parser.add_argument("--window", type=_window, default=64, help="messages in flight [64]")
     parser.add_argument(
         "--seconds", type=duration, default=0.5, help="for each size and test [0.5]"
     )
@@ -97,6 +97,13 @@ def _sizes(text: str) -> list[int]:
     if sizes and all(0 <= size < INF for size in sizes):
         return sizes
     raise argparse.ArgumentTypeError(f"{text!r} is no list of sizes such as 8,64k,4M")
+
+
+def _window(text: str) -> int:
+    messages = positive(text)
+    if messages > WINDOW_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {WINDOW_MAX}")
+    return messages
 
 
 def _quantities(text: str) -> tuple[str, ...]:

@@ -24,7 +24,8 @@ VALIDATE, END = "validate", "end"
 _ACCEPT_SECONDS = 60.0
 _IN_FLIGHT = 8
 _IN_FLIGHT_BYTES = 64 << 20
-_NUMBER_MAX = 1 << 60  # above any size, count and window that make sense
+_NUMBER_MAX = 1 << 60  # above any size and count that make sense
+WINDOW_MAX = 1 << 20  # most messages in flight, each of which takes memory
 
 Bytes = NDArray[np.uint8]
 
@@ -90,7 +91,7 @@ def _understood(message: bytearray) -> Job:
         raise ProtocolError(f"this is no command: {bytes(message[:80])!r}") from error
     numbers = (job.size, job.count, job.window)
     bounded = all(type(it) is int and 0 <= it < _NUMBER_MAX for it in numbers)
-    if not bounded or job.test not in (*HALVES, VALIDATE, END):
+    if not bounded or job.window > WINDOW_MAX or job.test not in (*HALVES, VALIDATE, END):
         raise ProtocolError(f"this command cannot be served: {bytes(message[:80])!r}")
     return job
 
