@@ -154,10 +154,12 @@ def test_a_command_that_cannot_be_served_is_refused(command):
 
 
 def test_the_other_process_does_not_end(monkeypatch):
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    before = children.read_text().split()
+
     def stop_the_other():
         with perf_command._own_peer({"SHUTDOWN_TIMEOUT": 1}):
-            children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
-            (child,) = children.read_text().split()
+            (child,) = {*children.read_text().split()} - {*before}
             os.kill(int(child), signal.SIGSTOP)
             monkeypatch.setattr(perf_command, "_UP_SECONDS", 0.1)
 
