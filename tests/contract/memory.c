@@ -222,6 +222,17 @@ CASE(put_am_outside_is_refused, .caps = PSC_CAP_PUT_AM)
     rma_down();
 }
 
+/* Checks that the bytes of the target, which are 7, were not written, and
+ * registers it again. */
+static void rma_unwritten(void)
+{
+    for (size_t i = 0; i < 100; i++)
+        ct_check(rma.target[i] == 7, "byte %zu was written", i);
+    ct_check(ct_ops->mem_register(rma.pair.b->iface, rma.pair.y.ep, rma.target,
+                                  REGION, &rma.target_mem) == PSC_OK,
+             "registered again");
+}
+
 /* The key of memory that is deregistered: no byte and no message arrives, and
  * an endpoint that breaks says what was refused. */
 CASE(put_am_with_a_stale_key, .caps = PSC_CAP_PUT_AM)
@@ -245,11 +256,7 @@ CASE(put_am_with_a_stale_key, .caps = PSC_CAP_PUT_AM)
     }
     ct_check(status == PSC_ERR_INVALID, "%s", psc_status_string(status));
     ct_check(rma.pair.y.received == 0, "the message came");
-    for (size_t i = 0; i < 100; i++)
-        ct_check(rma.target[i] == 7, "byte %zu was written", i);
-    ct_check(ct_ops->mem_register(rma.pair.b->iface, rma.pair.y.ep, rma.target,
-                                  REGION, &rma.target_mem) == PSC_OK,
-             "registered again");
+    rma_unwritten();
     rma_down();
 }
 
@@ -348,11 +355,7 @@ CASE(deregistered_is_refused, .caps = PSC_CAP_PUT)
     rma_stale(false);
     if (ct_side_can(rma.pair.a, PSC_CAP_GET))
         rma_stale(true);
-    for (size_t i = 0; i < 100; i++)
-        ct_check(rma.target[i] == 7, "byte %zu was written", i);
-    ct_check(ct_ops->mem_register(rma.pair.b->iface, rma.pair.y.ep, rma.target,
-                                  REGION, &rma.target_mem) == PSC_OK,
-             "registered again");
+    rma_unwritten();
     rma_stale(false); /* the old key is not valid for the new registration */
     ct_send(&rma.pair, &rma.pair.x, CT_BCOPY, 10, 1, &send);
     ct_send_finish(&rma.pair, &send);
@@ -377,11 +380,7 @@ CASE(revoked_is_refused, .caps = PSC_CAP_PUT)
     ct_check(ct_ops->mem_revoke(rma.pair.b->iface, mem) == PSC_OK, "again");
     ct_ops->mem_deregister(rma.pair.b->iface, mem);
     rma_stale(false);
-    for (size_t i = 0; i < 100; i++)
-        ct_check(rma.target[i] == 7, "byte %zu was written", i);
-    ct_check(ct_ops->mem_register(rma.pair.b->iface, rma.pair.y.ep, rma.target,
-                                  REGION, &rma.target_mem) == PSC_OK,
-             "registered again");
+    rma_unwritten();
     rma_down();
 }
 

@@ -30,3 +30,21 @@ static inline psc_request_t *expect_told(pair_t *pair, void *in, size_t room,
     settle(pair);
     return recv;
 }
+
+/* The connection has failed: the receive and the send, if there is one, end,
+ * and no byte is written into memory that the program has back. */
+static inline void expect_ends(pair_t *pair, psc_request_t *recv,
+                               psc_request_t *send, char *in, char *out,
+                               size_t len)
+{
+    until(pair, done(recv) && (!send || done(send)));
+    check(recv->result.status < 0 || filled(in, len, 8));
+    memset(in, 1, len);
+    memset(out, 2, len);
+    settle(pair);
+    for (size_t i = 0; i < len; i++)
+        check(in[i] == 1);
+    api->request_free(recv);
+    if (send)
+        api->request_free(send);
+}

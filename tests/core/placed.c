@@ -168,15 +168,7 @@ CASE(placed_ends)
             pair_progress(&pair);
         psc_conn_fail(moment % 2 ? pair.b.conn : pair.a.conn,
                       PSC_ERR_PEER_LOST);
-        until(&pair, done(recv) && (!send || done(send)));
-        check(recv->result.status < 0 || filled(in, LEN, 8));
-        memset(in, 1, LEN);
-        settle(&pair);
-        for (size_t i = 0; i < LEN; i++)
-            check(in[i] == 1);
-        api->request_free(recv);
-        if (send)
-            api->request_free(send);
+        expect_ends(&pair, recv, send, in, out, LEN);
         pair_close(&pair);
         free(in);
         free(out);

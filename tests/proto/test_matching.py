@@ -166,7 +166,7 @@ class Matching(RuleBasedStateMachine):
     # ---- expected results ----
 
     def withdraw(self, receive: Receive) -> None:
-        """Its sender is asked first if it was told of the receive and could write there."""
+        """Cancel the receive. A sender that was told of it and may write there is asked first."""
         if not receive.request.cancel():
             assert receive.wanted.source in self.asked
             self.fabric.until(receive.request.test)

@@ -160,7 +160,7 @@ def test_ranks_connect_over_the_interface_that_works(
 
 
 def test_an_address_of_one_link_only(hosts: Hosts) -> None:
-    """Its interface, by which each host has its own name, is a part of it."""
+    """A link-local address contains the interface, which each host names in its own way."""
     hosts.ip(hosts.two, "addr add fe80::2/64 dev to1 nodad")
     hosts.ip(hosts.one, "addr add fe80::1/64 dev to2 nodad")
     listening = hosts.start(hosts.two, program(listener, 4477, "fe80::2%to1"), PSP_SHM=0)
