@@ -178,8 +178,8 @@ static PyMethodDef request_methods[] = {
      "cancel($self)\n--\n\n"
      "Withdraw the request. Returns False if it has completed already, or is\n"
      "in flight and cannot be withdrawn any more, or if the peer may be\n"
-     "writing into the buffer (PSP_TUPLEQ=1 over ib, or from this rank\n"
-     "itself): then it is asked, and wait() raises Cancelled soon."},
+     "writing into the buffer (PSP_TUPLEQ=1 over a fabric that puts messages\n"
+     "there): then it is asked, and wait() raises Cancelled soon."},
     {"done", PSB_FUNCTION(psb_request_done), METH_NOARGS,
      "done($self)\n--\n\n"
      "Returns whether the request has completed, without making progress."},
