@@ -7,7 +7,9 @@
 C takes these addresses as `const psc_api_t *`, `psc_worker_t *` and `psc_conn_t *` of
 `pscompy/core/api.h`, and compares `api->abi` with `PSC_API_ABI` before anything else. A worker has
 one queue of completions: if C takes completions with `completion_poll`, Python must make no
-requests in that session. `listen` and `begin_open` of this module make no requests.
+requests in that session. `listen` and `begin_open` of this module make no requests. Such code ends
+in this order: `disconnect`, then C takes the last completions and frees its messages, then
+`session.close`, which takes each completion that is left for one of Python's.
 """
 
 from __future__ import annotations
@@ -43,6 +45,15 @@ def listen(
     """Listen like `session.listen`, but pass each connection that comes up to `on_connection`
     instead of `accept`. `on_connection` is called on the control thread, and must return soon."""
     return session._listen(host, port, on_connection)
+
+
+def disconnect(session: Session) -> bool:
+    """Close the session's sockets and connections, as `session.close` does, and keep its worker, so
+    that C can take the completions of its last requests; some of them may need `progress` calls
+    until a fabric has released their buffers. Returns False if the session's control thread is
+    stuck in a call of the core: C must not call the core then. Only `session.close` may follow."""
+    session._end_connections(session.config["SHUTDOWN_TIMEOUT"])
+    return bool(session._control_ended)
 
 
 def begin_open(connection: Connection) -> None:

@@ -140,6 +140,8 @@ class Session:
         self._alive = threading.Lock()  # held while the session is open; see `_wait_closed`
         self._alive.acquire()
         self._closing = False
+        # whether the control thread has ended; None until the session has ended its connections
+        self._control_ended: bool | None = None
         self._sockets: list[Socket] = []
         self._regions: dict[MemoryRegion | Pin, None] = {}
         self._beside = Beside()
@@ -435,20 +437,30 @@ class Session:
             for beside in self._beside:
                 ends.callback(in_time, beside._shut)
 
-    def _close_worker(self, timeout: float) -> None:
-        ended = False
+    def _end_connections(self, timeout: float) -> None:
+        """Close all sockets and connections, and end the control thread; the worker stays. A second
+        call does nothing."""
+        if self._control_ended is not None:
+            return
         for sock in list(self._sockets):
             sock.close()
         try:
             self._control.close(timeout)
         finally:
-            ended = self._control.stop()
+            self._control_ended = self._control.stop()
+
+    def _close_worker(self, timeout: float) -> None:
+        try:
+            self._end_connections(timeout)
+        finally:
             if self._config["DEBUG_STATS"]:
                 logs.notice("%s%s: %s", self.name, self._users, _figures(self._engine.counters()))
             regions = list(self._regions)
             for region in regions:
                 region._forget()
-            reached = self._binding.close(self._engine.destroy if ended else self._engine.abandon)
+            reached = self._binding.close(
+                self._engine.destroy if self._control_ended else self._engine.abandon
+            )
             for region in regions:
                 region._keep() if reached else region.close()
             self._sleeper = None

@@ -4,6 +4,7 @@ reordered; the state of nodes; and the routes of frames between gateways.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 
@@ -14,6 +15,7 @@ from pscompy_gateway.daemon.directory import Member, Switchboard
 from pscompy_gateway.transport.reachability import ARRIVAL, GRACE, Reach
 from pscompy_gateway.transport.servers import PATHS_MAX, BadRoutes
 from pscompy_gateway.transport.servers import parse as parse_servers
+from pscompy_gateway.transport.tunnels import INBOX_MAX, Tunnels
 from pscompy_gateway.trunk import BadFrame, parse
 from pscompy_gateway.tunnel import PIECE, Tunnel
 
@@ -108,7 +110,7 @@ def test_frames_take_the_shortest_way():
     members = {}
     for node, reaches in ((101, {"5": 0}), (102, {"5": 1, "6": 0}), (7, None)):
         frames = told[node] = []
-        member = members[node] = Member(frames.append, "data", "host")
+        member = members[node] = Member(frames.append, "data")
         more = {"modules": {}} if reaches is not None else {}
         board.take(member, {"kind": "hello", "node": node, "module": 1, **more})
         if reaches is not None:
@@ -135,8 +137,8 @@ def board_of(*neighbours: int) -> tuple[Switchboard, dict[int, Member], list[dic
     """A gateway with neighbours and one process, node 7, whose received frames are in the list."""
     board = Switchboard("here", 100, lambda: None, lambda: {"bytes": 0, "streams": 0})
     told: list[dict[str, object]] = []
-    members = {7: Member(told.append, "data", "host", "seven")}
-    members |= {node: Member(lambda _: None, "data", "host") for node in neighbours}
+    members = {7: Member(told.append, "data", "seven")}
+    members |= {node: Member(lambda _: None, "data") for node in neighbours}
     for node, member in members.items():
         more = {"modules": {}, "name": f"gw{node}"} if node != 7 else {}
         board.take(member, {"kind": "hello", "node": node, "module": 1, **more})
@@ -152,9 +154,9 @@ def test_nobody_takes_anothers_number() -> None:
     hello = {"kind": "hello", "node": 7, "module": 1}
     for more in ({}, {"modules": {}, "name": "gw9"}):
         with pytest.raises(ValueError, match="another session"):
-            board.take(Member(lambda _: None, "data", "host", "another"), hello | more)
+            board.take(Member(lambda _: None, "data", "another"), hello | more)
     assert board.nodes[7] is members[7]
-    again = Member(lambda _: None, "data", "host", "seven")  # the same session on a new trunk
+    again = Member(lambda _: None, "data", "seven")  # the same session on a new trunk
     board.take(again, hello)
     board.leave(members[7])
     assert board.nodes[7] is again
@@ -173,7 +175,7 @@ def test_a_gateway_tells_only_of_the_end_of_its_own_nodes() -> None:
 
 def test_who_asks_for_a_node_that_has_left_is_told_so() -> None:
     board, members, told = board_of()
-    visitor = Member(lambda _: None, "data", "host", "eight")
+    visitor = Member(lambda _: None, "data", "eight")
     board.take(visitor, {"kind": "hello", "node": 8, "module": 2})
     board.leave(visitor)
     find = {"kind": "find", "module": 2, "from_module": 1, "from_node": 7}
@@ -188,3 +190,22 @@ def test_who_asks_for_a_node_that_has_left_is_told_so() -> None:
 def test_a_frame_that_is_nested_too_deeply(data: bytes) -> None:
     with pytest.raises(BadFrame, match="nested"):
         parse(data, "somebody")
+
+
+def test_a_tunnel_whose_bytes_are_not_read_is_closed():
+    async def work() -> None:
+        sockets = []
+        tunnels = Tunnels({"from_module": 1, "from_node": 7}, {1: sockets.append}, lambda *_: None)
+        frame = {"name": "t", "from_node": 9, "from_module": 2, "listener": 1, "ack": 0}
+        data = bytes(PIECE).hex()
+        with pytest.raises(ValueError, match="not read here"):
+            for piece in range(2 * INBOX_MAX // PIECE):
+                tunnels.take({**frame, "offset": piece * PIECE, "data": data})
+        assert not tunnels.nodes
+        (sock,) = sockets
+        with sock:
+            sock.setblocking(True)
+            while sock.recv(1 << 20):
+                pass
+
+    asyncio.run(work())

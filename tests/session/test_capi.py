@@ -38,3 +38,24 @@ def test_a_connection_comes_up_without_requests():
         (other,) = came
         connection.send(b"as any other")
         assert other.recv() == b"as any other"
+
+
+def test_disconnected_a_session_keeps_the_completions_of_c(compiler, tmp_path):
+    source = Path(__file__).with_name("unfinished.c")
+    library = ctypes.CDLL(
+        str(compiler(tmp_path / "unfinished.so", [source], ["-fPIC"], link=["-shared"]))
+    )
+    library.take_completion.restype = ctypes.c_void_p
+    table, owner = ctypes.c_void_p(capi.table()), 16
+    soon = pscompy.Session(config={"SHUTDOWN_TIMEOUT": 0.2})  # nobody receives the message
+    with pscompy.Session() as there, soon as here:
+        connection = here.connect(there.listen().address)
+        connection.open()
+        worker = ctypes.c_void_p(capi.worker(here))
+        address = ctypes.c_void_p(capi.connection(connection))
+        assert library.send_unfinished(table, address, ctypes.c_void_p(owner)) > 0
+        assert library.take_completion(table, worker) is None
+        assert capi.disconnect(here)
+        assert connection.state is pscompy.ConnectionState.CLOSED
+        assert library.take_completion(table, worker) == owner
+        assert library.take_completion(table, worker) is None

@@ -50,6 +50,7 @@ static void stream_add(gw_hub_t *hub, uint64_t from, uint64_t to, uint64_t len)
 void hub_stream_count(gw_hub_t *hub, const gw_head_t *head, uint64_t len)
 {
     hub_stream_t *stream;
+    bool full;
 
     if (head->kind != GW_DATA)
         return;
@@ -59,8 +60,9 @@ void hub_stream_count(gw_hub_t *hub, const gw_head_t *head, uint64_t len)
         atomic_fetch_add(&stream->packets, 1);
         atomic_fetch_add(&stream->bytes, len);
     }
+    full = hub->n_streams >= HUB_STREAMS_MAX;
     pthread_rwlock_unlock(&hub->tables);
-    if (stream)
+    if (stream || full)
         return;
     pthread_rwlock_wrlock(&hub->tables);
     stream_add(hub, head->from_node, head->to_node, len);

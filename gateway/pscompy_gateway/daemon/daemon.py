@@ -123,6 +123,8 @@ class Daemon:
         self._lib = native.load().lib
         self._ffi = native.load().ffi
         self._hub = self._lib.gw_hub_create(capi.table(), bound, share)
+        if not self._hub:
+            raise MemoryError("no memory for the tables of the gateway")
         self._stations = [_Station(i, fabric) for i, fabric in enumerate(fabrics)]
         self._burden = burden
         self._load, self._reported = Load(burden, 0), Load(-1, -1)
@@ -219,11 +221,20 @@ class Daemon:
         for station in self._stations:
             if hasattr(station, "thread"):
                 station.thread.join()
+        self._close_sessions()
+
+    def _close_sessions(self) -> None:
+        """End the connections of all fabrics, then the hub, which frees the packets that it still
+        holds: each was received by one fabric and is sent by another. Then end the fabrics."""
+        data = [it.data for it in self._stations if hasattr(it, "data")]
         for station in self._stations:
-            for it in ("trunks", "data"):
-                if hasattr(station, it):
-                    getattr(station, it).close()
-        self._lib.gw_hub_destroy(self._hub)
+            if hasattr(station, "trunks"):
+                station.trunks.close()
+        hub, self._hub = self._hub, self._ffi.NULL
+        if all([capi.disconnect(it) for it in data]):
+            self._lib.gw_hub_destroy(hub)
+        for it in data:
+            it.close()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -233,10 +244,13 @@ class Daemon:
     # ---- data connections ----
 
     def _joined(self, station: _Station, connection: Connection) -> int:
+        """Give a connection to the hub, unless that has ended; returns the number of the
+        connection."""
         key = next(self._keys)
         self._links[key] = connection
         conn = capi.connection(connection)
-        self._lib.gw_hub_join(self._hub, station.number, conn, key)
+        if self._hub:
+            self._lib.gw_hub_join(self._hub, station.number, conn, key)
         return key
 
     async def _sweep_on(self) -> None:
@@ -268,7 +282,7 @@ class Daemon:
 
     def _member(self, station: _Station, trunk: Trunk) -> Member:
         owner = str(trunk.connection.peer)
-        member = Member(trunk.send, station.data_socket.address, station.fabric.host, owner)
+        member = Member(trunk.send, station.data_socket.address, owner)
         self._members.add(member)
         return member
 
@@ -345,9 +359,10 @@ class Daemon:
         """Direct packets for other modules to the neighbour gateways that lead there. This method
         is called every SWEEP seconds, so a later call adds a neighbour that has not registered
         yet."""
-        self._lib.gw_hub_forget_ways(self._hub)
-        for member, module in self._board.ways():
-            self._lib.gw_hub_way(self._hub, member.node, module)
+        ways = list(self._board.ways())
+        rows = self._ffi.new("gw_hub_way_t[]", [(member.node, module) for member, module in ways])
+        self._lib.gw_hub_set_ways(self._hub, rows, len(ways))
+        for member in {member for member, _ in ways}:
             self._lib.gw_hub_set_load(self._hub, member.node, member.load)
 
     # ---- status ----

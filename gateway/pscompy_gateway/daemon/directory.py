@@ -28,13 +28,10 @@ class Member:
     sends a frame to it. `owner` identifies its session: a process that reconnects has the same
     owner."""
 
-    def __init__(
-        self, send: Callable[[Frame], object], data: str, host: str, owner: str = ""
-    ) -> None:
+    def __init__(self, send: Callable[[Frame], object], data: str, owner: str = "") -> None:
         self.send = send
         self.owner = owner
         self.data = data  # this gateway's address for data connections, in the member's network
-        self.host = host  # this gateway's own host address, in the member's network
         self.node = 0
         self.module = -1
         self.name = ""

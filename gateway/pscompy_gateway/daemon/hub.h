@@ -152,6 +152,11 @@ void hub_register(gw_hub_t *hub, psc_conn_t *conn, uint64_t node,
 void hub_tables_destroy(gw_hub_t *hub);
 
 /* CDEF BEGIN */
+typedef struct gw_hub_way {
+    uint64_t node;
+    uint32_t module;
+} gw_hub_way_t;
+
 /* Adds an established connection of a fabric; later calls name the connection
  * by `key`. */
 int gw_hub_join(gw_hub_t *hub, uint32_t fabric, uintptr_t conn, uint64_t key);
@@ -160,10 +165,10 @@ void gw_hub_leave(gw_hub_t *hub, uint64_t key);
 /* Registers gateway `node` as the other end of the connection, and sends the
  * node number of this gateway, `ours`, to it. */
 void gw_hub_greet(gw_hub_t *hub, uint64_t key, uint64_t node, uint64_t ours);
-/* Adds a route: packets to processes of `module` may be sent to gateway `node`.
- * Has no effect if there is no connection to that gateway (yet). */
-void gw_hub_way(gw_hub_t *hub, uint64_t node, uint32_t module);
-void gw_hub_forget_ways(gw_hub_t *hub);
+/* Replaces all routes: packets to processes of ways[i].module may be sent to
+ * gateway ways[i].node. Ways to gateways that have no connection (yet) have no
+ * effect. */
+void gw_hub_set_ways(gw_hub_t *hub, const gw_hub_way_t *ways, uint32_t n);
 /* Records the load that neighbouring gateway `node` has reported. */
 void gw_hub_set_load(gw_hub_t *hub, uint64_t node, uint64_t bytes);
 /* CDEF END */
@@ -184,8 +189,10 @@ void gw_hub_serve(gw_hub_t *hub, uint32_t fabric);
 /* Creates a hub. api: address of the psc_api_t; bound, share: most bytes in
  * flight in all, and to one connection. */
 gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share);
-/* Destroys the hub. To be called after every thread has left gw_hub_serve,
- * while the workers still exist. */
+/* Destroys the hub. To be called after every thread has left gw_hub_serve and
+ * all connections have ended, while the workers still exist. Waits until the
+ * fabrics have released the memory of all packets; if they have not after some
+ * seconds, the hub is not freed. */
 void gw_hub_destroy(gw_hub_t *hub);
 /* Adds a fabric, given its worker. Returns the number of the fabric, or a
  * negative status. */

@@ -3,6 +3,12 @@
 
 #include <stdlib.h>
 
+#include "pscompy/transport/kit/clock.h"
+
+/* longest time, in ns, that gw_hub_destroy waits for the fabrics */
+#define RELEASE_NS 2000000000
+#define RELEASE_STEP_NS 1000000
+
 gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share)
 {
     gw_hub_t *hub = calloc(1, sizeof *hub);
@@ -45,14 +51,27 @@ void gw_hub_stop(gw_hub_t *hub)
         hub->api->wake(hub->fabrics[i].worker);
 }
 
-void gw_hub_destroy(gw_hub_t *hub)
+static void hub_finish_all(gw_hub_t *hub)
 {
     psc_request_t *request;
 
     for (uint32_t i = 0; i < hub->n_fabrics; i++) {
+        hub->api->wait(hub->fabrics[i].worker, NULL, 0, PSC_WAIT_ANY,
+                       RELEASE_STEP_NS);
         while ((request = hub->api->completion_poll(hub->fabrics[i].worker)))
             hub_finished(hub, request);
     }
+}
+
+void gw_hub_destroy(gw_hub_t *hub)
+{
+    int64_t deadline = psc_clock_deadline(RELEASE_NS);
+
+    do
+        hub_finish_all(hub);
+    while (atomic_load(&hub->held) > 0 && psc_clock_now() < deadline);
+    if (atomic_load(&hub->held) > 0)
+        return; /* a fabric may still read from the memory of a packet */
     hub_tables_destroy(hub);
     hub_streams_destroy(hub);
     pthread_rwlock_destroy(&hub->tables);

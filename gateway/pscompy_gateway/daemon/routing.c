@@ -212,20 +212,26 @@ void gw_hub_greet(gw_hub_t *hub, uint64_t key, uint64_t node, uint64_t ours)
     hub_register(hub, conn, node, 0);
 }
 
-void gw_hub_way(gw_hub_t *hub, uint64_t node, uint32_t module)
+static void table_add_route(gw_hub_t *hub, const gw_hub_way_t *way)
 {
-    hub_route_t *route = calloc(1, sizeof *route);
+    hub_peer_t *peer = table_node(hub, way->node);
+    hub_route_t *route = peer ? calloc(1, sizeof *route) : NULL;
 
+    if (!route)
+        return; /* without memory, the way is added by the next call of
+                   gw_hub_set_ways */
+    route->peer = peer;
+    route->module = way->module;
+    psc_list_push(table_routes(hub, way->module), &route->link);
+}
+
+void gw_hub_set_ways(gw_hub_t *hub, const gw_hub_way_t *ways, uint32_t n)
+{
     pthread_rwlock_wrlock(&hub->tables);
-    if (route)
-        route->peer = table_node(hub, node);
-    if (route && route->peer) {
-        route->module = module;
-        psc_list_push(table_routes(hub, module), &route->link);
-        route = NULL;
-    }
+    table_forget_routes(hub, NULL);
+    for (uint32_t i = 0; i < n; i++)
+        table_add_route(hub, &ways[i]);
     pthread_rwlock_unlock(&hub->tables);
-    free(route);
 }
 
 void gw_hub_set_load(gw_hub_t *hub, uint64_t node, uint64_t bytes)
@@ -236,13 +242,6 @@ void gw_hub_set_load(gw_hub_t *hub, uint64_t node, uint64_t bytes)
     peer = table_node(hub, node);
     if (peer)
         atomic_store(&peer->load, bytes);
-    pthread_rwlock_unlock(&hub->tables);
-}
-
-void gw_hub_forget_ways(gw_hub_t *hub)
-{
-    pthread_rwlock_wrlock(&hub->tables);
-    table_forget_routes(hub, NULL);
     pthread_rwlock_unlock(&hub->tables);
 }
 

@@ -227,6 +227,8 @@ gw_path_t *gw_path_choose(gw_ep_t *ep, size_t len);
 uint32_t gw_path_usable(const gw_ep_t *ep);
 /* Makes the endpoint leave its home path; the next packet chooses another. */
 void gw_path_leave(gw_ep_t *ep);
+/* Returns the entry of the route file for packets to this node, or NULL. */
+gw_route_t *gw_path_route(gw_agent_t *agent, uint64_t node);
 void gw_path_names(const gw_agent_t *agent, char *text, size_t room);
 /* Reports to the session that uses this transport whether packets wait to be
  * sent, so that some thread must make progress even if the program makes no
@@ -246,7 +248,9 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
                       uint8_t number, uint32_t mark);
 /* Releases packets whose requests have completed. */
 void gw_packets_finished(gw_agent_t *agent);
-void gw_packets_destroy(gw_agent_t *agent);
+/* Frees the packets. Waits until the fabric has released the memory of those in
+ * flight; returns false if it has not after some seconds. */
+bool gw_packets_destroy(gw_agent_t *agent);
 /* Completes an op (a zero-copy send) that no packet refers to. Its buffers
  * belong to the caller again. */
 void gw_op_release(gw_op_t *op);

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import socket
 import threading
 import time
@@ -23,6 +24,8 @@ from pscompy_gateway.transport import servers
 from pscompy_gateway.transport.reachability import Reach
 from pscompy_gateway.transport.tunnels import Accept, Tunnels
 from pscompy_gateway.trunk import LOAD_MAX, Frame, Trunk, keep, node_number, session
+
+logger = logging.getLogger("pscompy.gateway")
 
 TICK = 0.1  # seconds between checks for packets that are not acknowledged
 # seconds without a change of the set of connected gateways, before their reports that a node has
@@ -72,6 +75,8 @@ class Agent:
         worker = capi.worker(self._fabric)
         lib = self._lib = native.load().lib
         self._native = lib.gw_agent_create(capi.table(), worker, self.node, module)
+        if not self._native:
+            raise MemoryError("no memory or no descriptors for the connections to gateways")
         self.handle = int(native.load().ffi.cast("uintptr_t", self._native))
         self._gateways = [_Gateway(i, text) for i, text in enumerate(routes.gateways)]
         self._kept: list[Connection] = []  # connections that the C code may still use
@@ -95,9 +100,10 @@ class Agent:
         """Release everything; called after the session has closed the transport."""
         self._loop.call_soon_threadsafe(self._stop)
         self._thread.join()
+        if capi.disconnect(self._fabric):
+            self._lib.gw_agent_destroy(self._native)
         self._fabric.close()
         self._trunks.close()
-        self._lib.gw_agent_destroy(self._native)
 
     # ---- the relay; called in any thread ----
 
@@ -269,6 +275,8 @@ class Agent:
     def _tick(self) -> None:
         self._tunnels.again(waiting=True)
         live = self._live()
+        for node in self._reach.keys() - self._tunnels.nodes.keys():
+            del self._reach[node]
         for node, reach in self._reach.items():
             for index in reach.doubtful(live):
                 self._ask(self._gateways[index], node)
@@ -317,7 +325,11 @@ class Agent:
     def _on_tunnel(self, gateway: _Gateway, frame: Frame) -> None:
         node = int(frame["from_node"])
         self._route(node, frame.get("names"))  # the transport needs the route before the handshake
-        self._tunnels.take(frame)
+        try:
+            self._tunnels.take(frame)
+        except (KeyError, TypeError, ValueError) as error:
+            logger.warning("node %x sent a malformed frame of a tunnel: %.200r", node, error)
+            return
         self._lost.pop(node, None)
         self._reach_of(node).seen(gateway.index)
 

@@ -51,13 +51,16 @@ static void note_lost(gw_agent_t *agent, const gw_note_t *note)
 
 static void note_route(gw_agent_t *agent, const gw_note_t *note)
 {
-    gw_route_t *route = calloc(1, sizeof *route);
+    gw_route_t *route = gw_path_route(agent, note->node);
 
-    if (!route)
-        return; /* no memory: packets to the node take any path */
-    route->node = note->node;
+    if (!route) {
+        route = calloc(1, sizeof *route);
+        if (!route)
+            return; /* no memory: packets to the node take any path */
+        route->node = note->node;
+        psc_list_push(&agent->routes, &route->link);
+    }
     route->path = note->path % GW_PATHS_MAX;
-    psc_list_push_front(&agent->routes, &route->link);
 }
 
 /* The load that a gateway reports includes the bytes of this process, which

@@ -5,7 +5,11 @@
 #include <string.h>
 
 #include "note_queue.h"
+#include "pscompy/transport/kit/clock.h"
 
+/* longest time, in ns, that gw_packets_destroy waits for the fabric */
+#define RELEASE_NS 2000000000
+#define RELEASE_STEP_NS 1000000
 #define FREE_MAX 256u /* small packets that are kept for reuse */
 #define PIECES_MAX (GW_IOV_MAX + 2u)
 
@@ -73,16 +77,18 @@ void gw_packet_drop(gw_packet_t *packet)
         gw_op_release(op);
 }
 
-/* Called after the session to the gateways has ended, so that no send request
- * completes any more. */
-void gw_packets_destroy(gw_agent_t *agent)
+bool gw_packets_destroy(gw_agent_t *agent)
 {
-    psc_list_for_each(packet, &agent->leaving, gw_packet_t, link) {
-        packet->refs = 1;
-        gw_packet_drop(packet);
+    int64_t deadline = psc_clock_deadline(RELEASE_NS);
+
+    while (!psc_list_empty(&agent->leaving) && psc_clock_now() < deadline) {
+        agent->api->wait(agent->worker, NULL, 0, PSC_WAIT_ANY, RELEASE_STEP_NS);
+        gw_packets_finished(agent);
     }
     psc_list_for_each(packet, &agent->free_packets, gw_packet_t, link)
         free(packet);
+    psc_list_init(&agent->free_packets);
+    return psc_list_empty(&agent->leaving);
 }
 
 /* Stores in `out` the parts of the buffers `pieces` that begin at `offset` and
@@ -138,6 +144,8 @@ psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path)
         return PSC_ERR_NO_RESOURCE;
     status = agent->api->am_send(path->conn, GW_AM_ID, &packet->head,
                                  sizeof packet->head, &args, &request);
+    if (status == PSC_ERR_NO_MEMORY)
+        return PSC_ERR_NO_RESOURCE;
     /* the connection is broken; the Python half notices that later */
     if (status < 0) {
         gw_agent_note(agent, GW_NOTE_DOWN, (uint32_t)(path - agent->paths), 0,

@@ -99,12 +99,10 @@ static gw_path_t *path_of_home(gw_ep_t *ep, uint32_t usable)
     return &agent->paths[ep->way.home];
 }
 
-static const gw_route_t *path_route(const gw_ep_t *ep)
+gw_route_t *gw_path_route(gw_agent_t *agent, uint64_t node)
 {
-    gw_agent_t *agent = gw_agent_of(ep);
-
     psc_list_for_each(route, &agent->routes, gw_route_t, link) {
-        if (route->node == ep->peer.node)
+        if (route->node == node)
             return route;
     }
     return NULL;
@@ -119,7 +117,7 @@ gw_path_t *gw_path_choose(gw_ep_t *ep, size_t len)
 
     if (!usable)
         return NULL;
-    route = path_route(ep);
+    route = gw_path_route(agent, ep->peer.node);
     if (route && usable >> route->path & 1)
         return &agent->paths[route->path];
     home = path_of_home(ep, usable);

@@ -175,9 +175,10 @@ void gw_agent_destroy(gw_agent_t *agent)
     psc_link_t *link;
 
     gw_notes_destroy(agent);
-    gw_packets_destroy(agent);
+    if (!gw_packets_destroy(agent))
+        return; /* the fabric may still read from the memory of a packet */
     if (agent->sleeper)
-        agent->api->sleeper_release(NULL, agent->sleeper);
+        agent->api->sleeper_release(agent->worker, agent->sleeper);
     while ((link = psc_list_pop(&agent->routes)))
         free(psc_container_of(link, gw_route_t, link));
     free(agent->table);

@@ -10,7 +10,8 @@ uintptr_t pscompy_gateway_transport(void);
  * worker of the session to the gateways. */
 gw_agent_t *gw_agent_create(uintptr_t api, uintptr_t worker, uint64_t node,
                             uint32_t module);
-/* Destroys the agent. To be called after the transport was closed. */
+/* Destroys the agent. To be called after the transport was closed and all
+ * connections to gateways have ended, while the worker still exists. */
 void gw_agent_destroy(gw_agent_t *agent);
 /* Returns the number of endpoints with packets that are not acknowledged. */
 int gw_agent_unsettled(gw_agent_t *agent);

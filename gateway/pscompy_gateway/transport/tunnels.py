@@ -14,6 +14,9 @@ from pscompy_gateway.tunnel import Tunnel
 
 AGAIN_TICKS = 3  # calls of Tunnels.again() between retransmissions of a tunnel's frames
 CHUNK = 64 << 10  # bytes to read from a local socket at once
+# most bytes of a tunnel that wait until they can be written to the local socket; handshakes are much
+# shorter
+INBOX_MAX = 1 << 20
 
 Post = Callable[[int, list[Frame]], object]
 """post(node, frames) sends frames to a node."""
@@ -72,6 +75,9 @@ class Tunnels:
             # there is at least one frame, which acknowledges `data`
             self._post(node, end.tunnel.frames())
         end.inbox += data
+        if len(end.inbox) > INBOX_MAX:
+            self._drop(name)
+            raise ValueError(f"more than {INBOX_MAX} bytes that are not read here")
         self._to_local(name, end)
 
     def again(self, waiting: bool = False) -> None:
