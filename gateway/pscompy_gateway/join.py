@@ -184,34 +184,44 @@ def pieces(text: str) -> list[dict[str, Any]]:
 Send = Callable[[Frame], object]
 
 
+class _Module:
+    """A module in a meeting. `member` identifies its session; `send` sends to it, or is None if it
+    has no trunk to this gateway; `through` has the `send` functions of the neighbour gateways that
+    have forwarded its frames."""
+
+    def __init__(self, member: str) -> None:
+        self.member = member
+        self.send: Send | None = None
+        self.through: set[Send] = set()
+
+
 class Gathering:
-    """A gateway's record of one meeting: its modules, and the text that each module sent last. A
-    module whose frames another gateway forwards has None as its `send` function."""
+    """A gateway's record of one meeting: its modules, and the text that each module sent last."""
 
     def __init__(self, name: str, modules: int) -> None:
         self.name = name
         self.modules = modules
-        self._members: dict[int, tuple[str, Send | None]] = {}
+        self._members: dict[int, _Module] = {}
         self._given: dict[int, tuple[int, dict[int, str], int]] = {}
 
     @property
     def empty(self) -> bool:
         return not self._members
 
-    def take(self, send: Send | None, frame: Frame) -> bool:
+    def take(self, send: Send, frame: Frame, forwarded: bool) -> bool:
         """Store a piece of a module's text; once the texts of all modules are complete, send them
         to all.
 
-        `send` is None if a neighbour gateway forwarded the frame. Returns False if the piece is not
-        new.
+        `send` sends to the module, or, if the frame was `forwarded`, to the neighbour gateway that
+        did that. Returns False if the piece is not new.
         """
         module, number = int(frame["module"]), int(frame["number"])
         member, piece, text = str(frame["member"]), int(frame["piece"]), str(frame["text"])
         if reason := self._wrong(module, member, int(frame["modules"])):
-            if send is not None:
+            if not forwarded:
                 send({"kind": "refused", "reason": f"{self.name}: {reason}"})
             return False
-        self._enter(module, member, send)
+        self._enter(module, member, send, forwarded)
         given = self._given.get(module)
         if given is None or given[0] != number:
             given = self._given[module] = (number, {}, int(frame["count"]))
@@ -222,24 +232,26 @@ class Gathering:
 
     def _wrong(self, module: int, member: str, modules: int) -> str:
         known = self._members.get(module)
-        if known is not None and known[0] != member:
+        if known is not None and known.member != member:
             return f"there is a module {module} already"
         return f"has {self.modules} modules, not {modules}" if modules != self.modules else ""
 
-    def _enter(self, module: int, member: str, send: Send | None) -> None:
-        known = self._members.get(module)
-        if known is not None and (known[1] is send or send is None):
-            return
-        self._members[module] = member, send
-        for there in self._members:
-            if send is not None:
+    def _enter(self, module: int, member: str, send: Send, forwarded: bool) -> None:
+        new = module not in self._members
+        it = self._members.setdefault(module, _Module(member))
+        if forwarded:
+            it.through.add(send)
+        elif it.send is not send:
+            it.send, new = send, True
+            for there in self._members:
                 send({"kind": "here", "module": there})
-        self._broadcast({"kind": "here", "module": module})
+        if new:
+            self._broadcast({"kind": "here", "module": module})
 
     def _broadcast(self, frame: Frame) -> None:
-        for _, send in self._members.values():
-            if send is not None:
-                send(frame)
+        for it in self._members.values():
+            if it.send is not None:
+                it.send(frame)
 
     def _answer_if_complete(self, number: int) -> None:
         whole = [g for g in self._given.values() if g[0] == number and len(g[1]) == g[2]]
@@ -258,22 +270,27 @@ class Gathering:
             who = {"name": self.name, "modules": self.modules, "module": module}
             for piece, text in texts.items():
                 what = {"number": number, "piece": piece, "count": count, "text": text}
-                yield {"kind": "join", "member": self._members[module][0], **who, **what}
+                yield {"kind": "join", "member": self._members[module].member, **who, **what}
 
     def leave(self, send: Send) -> list[Frame]:
-        """Remove the modules on the trunk whose function is `send`, because the trunk has ended.
-        Returns frames that report this to the neighbour gateways."""
-        gone = [(module, it) for module, (it, theirs) in self._members.items() if theirs is send]
+        """Remove the modules on the trunk whose function is `send`, because the trunk has ended, and
+        those that only the neighbour gateway on that trunk knew. Returns frames that report the
+        former to the neighbour gateways, which notice the end of a gateway themselves."""
+        gone = [(module, it) for module, it in self._members.items() if it.send is send]
+        for module, it in list(self._members.items()):
+            it.through.discard(send)
+            if it.send is None and not it.through:
+                self.forget(module, it.member)
         return [
-            {"kind": "parted", "name": self.name, "module": module, "member": member}
-            for module, member in gone
-            if self.forget(module, member)
+            {"kind": "parted", "name": self.name, "module": module, "member": it.member}
+            for module, it in gone
+            if self.forget(module, it.member)
         ]
 
     def forget(self, module: int, member: str) -> bool:
         """Remove a module from the meeting, and notify the other modules. Returns False if the
         module is not in the meeting."""
-        if module not in self._members or self._members[module][0] != member:
+        if module not in self._members or self._members[module].member != member:
             return False
         del self._members[module]
         self._given.pop(module, None)

@@ -209,3 +209,22 @@ def test_a_tunnel_whose_bytes_are_not_read_is_closed():
                 pass
 
     asyncio.run(work())
+
+
+def test_a_meeting_forgets_the_modules_of_a_crashed_gateway():
+    told = []
+    board = Switchboard("g", 1, lambda: None, dict)
+    neighbours = [Member(lambda _: None, "data") for _ in range(2)]
+    for node, neighbour in enumerate(neighbours, 101):
+        hello = {"kind": "hello", "node": node, "module": -1, "name": f"{node}", "modules": {}}
+        board.take(neighbour, hello)
+    piece = {"number": 0, "piece": 0, "count": 1, "text": "t"}
+    join = {"kind": "join", "name": "m", "modules": 2, **piece}
+    for neighbour in neighbours:
+        board.take(neighbour, {**join, "module": 1, "member": "one"})
+    board.leave(neighbours[0])  # the other neighbour still knows module 1
+    board.take(Member(told.append, "data"), {**join, "module": 1, "member": "another"})
+    assert [it["kind"] for it in told] == ["refused"]
+    board.leave(neighbours[1])
+    board.take(Member(told.append, "data"), {**join, "module": 1, "member": "another"})
+    assert [it["kind"] for it in told] == ["refused", "here", "here"]

@@ -266,7 +266,7 @@ class Switchboard:
         neighbour gateway."""
         name = str(frame["name"])
         there = self._gatherings.setdefault(name, Gathering(name, int(frame["modules"])))
-        if there.take(member.send if member.reaches is None else None, frame):
+        if there.take(member.send, frame, forwarded=member.reaches is not None):
             self._flood(frame, member)
 
     def _part(self, member: Member) -> None:
