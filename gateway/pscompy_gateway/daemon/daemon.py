@@ -231,7 +231,8 @@ class Daemon:
             if hasattr(station, "trunks"):
                 station.trunks.close()
         hub, self._hub = self._hub, self._ffi.NULL
-        if all([capi.disconnect(it) for it in data]):
+        ended = [capi.disconnect(it) for it in data]
+        if all(ended):
             self._lib.gw_hub_destroy(hub)
         for it in data:
             it.close()
