@@ -25,7 +25,8 @@ class Tunnel:
         self._out = bytearray()
         self._acked = 0  # number of bytes that are acknowledged: the offset of _out in our stream
         self._sent = 0  # number of bytes of our stream that were sent in frames
-        self._fin: int | None = None  # length of our stream, once the local side has ended
+        # number of bytes of our whole stream; None until the local socket has ended
+        self._fin: int | None = None
         self._got = 0
         self._their_fin: int | None = None
         self._fin_acked = False

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define GW_AM_ID 0x67617465u /* id of all packets' active messages */
-#define GW_HOPS_MAX 8u /* most gateways on the way of a packet */
+#define GW_HOPS_MAX 8u /* highest number of gateways that a packet may pass */
 
 typedef enum gw_kind {
     GW_DATA = 1, /* a numbered packet of a stream */

@@ -63,6 +63,6 @@ class Beside:
 def _add(counted: Counter[str], more: Mapping[str, int]) -> None:
     """Add the counters `more` to `counted`; for those in LONGEST keep the higher value."""
     longest = {name: max(counted[name], more.get(name, 0)) for name in LONGEST}
-    counted.update(more)  # a Counter adds the values
+    counted.update(more)  # unlike that of a dict, this adds the values: `counted` is a Counter
     for name, value in longest.items():
         counted[name] = value

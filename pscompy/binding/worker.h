@@ -40,7 +40,9 @@ typedef struct psb_worker {
     /* the Status that was made last in a World, or NULL (result.c) */
     PyObject *status_kept;
     psc_result_t status_result; /* the result from which status_kept was made */
-    PyObject *rooms[PSB_ROOMS_KEPT]; /* Rooms that are free (recv_buffer.h) */
+    /* Rooms (memory for one short message each; recv_buffer.h) that no receive
+     * has taken */
+    PyObject *rooms[PSB_ROOMS_KEPT];
     unsigned n_rooms; /* number of Rooms in `rooms` */
     unsigned n_rooms_out; /* number of Rooms that receives have taken */
     psb_numbering_t *numberings;

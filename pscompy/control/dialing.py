@@ -76,7 +76,8 @@ class Dialing:
             self.next_attempt(record, *attempt.refused)
 
     def try_the_rest(self, record: Record, attempt: Attempt, why: Refusal) -> None:
-        """Try the places that are left, because another process than the peer has answered."""
+        """Try the places of the peer's address from which neither an answer nor a failure had come,
+        because the process that answered is not the peer."""
         record.link = None
         attempt.refused = attempt.refused or why
         rest, attempt.rest = attempt.rest, []

@@ -37,8 +37,8 @@ class Explanation(NamedTuple):
     candidates: tuple[str, ...] = ()
     rails: Rails = ()  # the rails with which the connection was made
     reasons: Mapping[str, str] = MappingProxyType({})
-    # transports of lower priority that are estimated to be faster: how many times as fast, and the
-    # length of the message for which they gain most
+    # name of each transport of lower priority that is estimated to be faster -> how many times as
+    # fast it is at best, and the length in bytes of the message with which it is that fast
     faster: Mapping[str, tuple[float, int]] = MappingProxyType({})
     # index in `rails` of each lane that the connection has lost -> the reason
     lost: Mapping[int, str] = MappingProxyType({})

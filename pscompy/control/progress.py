@@ -67,8 +67,9 @@ class Progress:
             self._thread.unregister(self._engine.fabric_fd)
 
     def stand_in(self, reason: object, needed: bool) -> None:
-        """Drive the transports while `reason` needs it and no other thread does: a program that
-        calls pscompy serves the reason itself."""
+        """Add `reason` to the reasons for which this thread drives the transports while no other
+        thread does (a program that calls pscompy drives them itself), or remove it if not
+        `needed`."""
         _note(self._late_reasons, reason, needed)
         if not self._late_reasons:
             self.need(_STANDING_IN, False)

@@ -15,8 +15,10 @@
 /* id, header type */
 #define PSC_WIRE_LIST(X)                                                       \
     X(EAGER, psc_wire_eager_t)     /* payload: the message */                  \
-    X(RTS, psc_wire_rts_t)         /* payload: packed keys for get */          \
-    X(RTR, psc_wire_rtr_t)         /* payload: packed keys for put */          \
+    X(RTS, psc_wire_rts_t)         /* payload: the keys, if any, by which the  \
+                                      receiver can get or map the message */   \
+    X(RTR, psc_wire_rtr_t)         /* payload: the keys, if any, by which the  \
+                                      sender can put the message */            \
     X(FRAG, psc_wire_frag_t)       /* payload: the message's bytes at          \
                                       `offset` */                              \
     X(FIN, psc_wire_fin_t)         /* payload: further request ids, 8 bytes    \
@@ -134,7 +136,8 @@ typedef struct psc_wire_fin {
     uint64_t request_id; /* id of a request of the FIN's receiver */
 } psc_wire_fin_t;
 
-/* A lent message was matched and is in use: its FIN may take long. */
+/* Answers the RTS of a message with PSC_RTS_LENT: the receiver now reads the
+ * message in the sender's memory, so that its FIN may come much later. */
 typedef struct psc_wire_taken {
     uint32_t credit;
     uint32_t reserved;

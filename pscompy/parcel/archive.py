@@ -155,12 +155,13 @@ class Head:
 
     @property
     def outside(self) -> list[int]:
-        """The number of bytes of each chunk outside of the head, in their order."""
+        """The number of bytes of each chunk outside of the head, in the order of the chunks."""
         return [nbytes for nbytes, _, _, inside in self.entries if inside is None]
 
     @property
     def offered(self) -> list[int]:
-        """The number of bytes of each chunk that is fetched by the offer, in their order."""
+        """The number of bytes of each chunk that the receiver fetches by means of `offer`, in the
+        order of the chunks; empty without an offer."""
         if not self.offer:
             return []
         return [nbytes for nbytes, place, _, _ in self.entries if place == _OFFERED]

@@ -231,9 +231,9 @@ def _is_part(part: object) -> bool:
 
 
 class Batch:
-    """The calls of one message where they were made; reports each result once: `report(results,
-    lost)`, where `lost` is true if the connection has ended. `refused(error)` is called if the peer
-    could not restore the message."""
+    """The calling side of several calls that were sent in one message. It reports the result of
+    each call at most once, by `report(results, lost)`, where `lost` is true if the connection has
+    ended, and calls `refused(error)` if the peer could not restore the message."""
 
     def __init__(
         self,

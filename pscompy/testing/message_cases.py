@@ -28,7 +28,7 @@ class Messages(Base):
             counted = link.counted()
             link.far.begin(remote_side.receive_and_answer, nbytes)
             link.c.send(payload(nbytes), timeout=BOUND)
-            # the empty answer also returns the credits for the next send
+            # the peer's empty answer also brings the credits that the next send needs
             assert link.c.recv(timeout=BOUND) == b""
             link.far.result()
             counts = counted()

@@ -154,7 +154,9 @@ static inline void psc_map_drop(psc_map_t *map)
  * value as a string; `number` is set for sizes, counts, times and flags
  * (inf: INT64_MAX, auto: -1). */
 typedef struct psc_setting {
-    const char *name; /* name without prefix, such as "BUFFER_SIZE" */
+    /* the setting's name without the prefix of its variable: "BUFFER_SIZE" of
+     * PSP_TCP_BUFFER_SIZE */
+    const char *name;
     const char *text;
     int64_t number;
 } psc_setting_t;

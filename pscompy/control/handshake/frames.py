@@ -110,9 +110,9 @@ class Welcome(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A transport that the connector can use, with the address of a new lane. Candidates become
-    lanes of one connection together if they have one transport and the group 0, or one group other
-    than 0 (PSP_RAILS)."""
+    """A transport that the connector can use, with the address of a new lane. Several candidates
+    may become lanes of one connection if they have the same group; in group 0 they must also be
+    rails of the same transport, in other groups (PSP_RAILS) they may be of different transports."""
 
     transport: str
     priority: int  # the user's priority: PSP_<TRANSPORT>

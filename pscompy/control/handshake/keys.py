@@ -32,7 +32,8 @@ RANDOM = "random:"  # begins a random key; hexadecimal digits follow
 RANDOM_BYTES = 32
 SAFE_BITS = 128  # number of random bits from which on a key cannot be guessed
 
-# OWASP's recommendation for passwords: 32 MiB, a third of a second.
+# The parameters of scrypt that OWASP recommends for passwords. Stretching a key with them takes 32
+# MiB of memory and about a third of a second.
 SCRYPT_N, SCRYPT_R, SCRYPT_P = 1 << 15, 8, 3
 SCRYPT_MEMORY = 64 << 20
 # The salt is the same everywhere, because the two sides share no other value before they have the

@@ -247,8 +247,9 @@ static void eager_begin_receive(psc_lane_t *lane, psc_req_t *req, int32_t tag,
                                 PSC_INCOMING_IOV);
 }
 
-/* Receive the payload into the message's record (psc_unexp_t). A receive that
- * has matched already gets it when the payload is complete. */
+/* Receive the payload into the message's record (psc_unexp_t). If a receive has
+ * matched the message already, it gets the payload from the record once the
+ * payload is complete. */
 static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
                                        psc_unexp_t *unexp, psc_dest_t *dest)
 {

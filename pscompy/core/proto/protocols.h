@@ -1,4 +1,6 @@
-/* The protocols as one object, for the worker that registers and ends them. */
+/* All protocols (eager, rendezvous and so on) as one table of functions, which
+ * psc_worker_create registers with the core, and the functions that begin and
+ * end their state in a worker. */
 #pragma once
 
 #include "../upward.h"

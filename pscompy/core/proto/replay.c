@@ -36,7 +36,9 @@ struct psc_replay {
     bool resume_due;
     /* ---- arriving ---- */
     uint8_t from; /* index of the lane over which messages arrive in order */
-    uint32_t at; /* number of the last message that has arrived on that lane */
+    /* number of the last ordered message that has arrived over the lane
+     * `from` */
+    uint32_t at;
     uint32_t delivered; /* number of the last message that was delivered */
     uint32_t peers_turn; /* number of the last RESUME that has arrived */
     uint32_t untold; /* bytes of delivered messages since the last SEEN */

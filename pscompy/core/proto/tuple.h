@@ -37,9 +37,9 @@
  * each modulo 2^32. */
 typedef uint64_t psc_place_t;
 
-/* Counts failures, so that a sender that finds no receive to claim looks for
- * one less often, and a receiver whose exposed receives are not claimed exposes
- * fewer. */
+/* Counts failures in a row, so that a sender that keeps finding no receive to
+ * claim looks less often, and a receiver whose exposed receives are not claimed
+ * exposes fewer. */
 typedef struct psc_tuple_pause {
     /* how often in a row no receive was found, or an exposed receive was not
      * claimed */
@@ -55,8 +55,9 @@ typedef struct psc_tuple_bucket {
     /* the place of the bucket's last message that was not sent into an exposed
      * receive */
     psc_place_t last;
-    /* sender: pauses looking for a receive after misses, that is, if the peer
-     * exposes receives, but none that this bucket's messages can claim */
+    /* sender: when to look for a receive again, after looks that have found
+     * receives that the peer exposes, but none that a message of this bucket
+     * could claim */
     psc_tuple_pause_t look;
     /* receiver: pauses exposing this bucket's receives if only short messages
      * arrive for them */

@@ -86,9 +86,10 @@ struct ib_iface {
     /* endpoints whose peer writes into the ring that it was offered (ring.c) */
     psc_list_t ringing;
     uint32_t n_rings;
-    /* Number of endpoints that found no room to send or wait for a keepalive,
-     * plus puts and gets in flight. If it is not 0, completions of sends must
-     * wake us. */
+    /* Number of endpoints of which the next completion must wake us (because a
+     * send found no room, or a keepalive is in flight), plus number of puts and
+     * gets in flight. While it is not 0, every completion of the send queue
+     * raises an event. */
     uint32_t n_starving;
     unsigned handled;     /* events handled in this call of progress */
     unsigned polls;
@@ -143,7 +144,8 @@ struct ib_ep {
     ib_post_t
         *flushed; /* puts and gets that were flushed, to be posted again */
     uint32_t n_flushed;
-    /* the last send found no room; iface->n_starving counts this endpoint */
+    /* the last send found no room, or a keepalive is in flight;
+     * iface->n_starving counts this endpoint */
     bool starving;
     bool asked; /* a keepalive (a write of no bytes) is in flight */
     ib_address_t peer;

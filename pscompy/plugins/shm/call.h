@@ -1,17 +1,22 @@
-/* The word in a ring by which two ranks agree on a connection.
+/* The word `offer` in the control page of a ring, by which two ranks agree on a
+ * connection.
  *
- * Each pair of ranks has two rings in the node file (inbox.h). To ask for a
- * connection, a rank writes an offer into the ring that it writes. The other
- * takes the offer, and writes one of its own into the other ring. Each side is
- * up once it has taken the offer of the other:
+ * Each pair of ranks has two rings in the node file (inbox.h), one for each
+ * direction. To ask for a connection, a rank makes an offer in the ring into
+ * which it writes. If the other rank wants the connection, too, it makes an
+ * offer in its own ring, and takes the first rank's offer. The first rank then
+ * takes the offer of the other one. States of an offer, and who changes them:
  *
- *   NONE -> OFFERED -> TAKEN      by the other rank, which is up
- *                   -> REFUSED    by the other rank
- *                   -> WITHDRAWN  by the rank itself, which has given up
+ *   NONE -> OFFERED               the rank that makes the offer
+ *           OFFERED -> TAKEN      the other rank, whose endpoint is up then, or
+ *                                 has failed (shm_trial_judge)
+ *           OFFERED -> REFUSED    the other rank
+ *           OFFERED -> WITHDRAWN  the rank that made the offer, and gives up
  *
- * So a rank whose offer was taken knows that the other one may be up, and if
- * both ask at once, they agree on one connection. A ring is used for one
- * connection only; after that the two ranks use a link. */
+ * So a rank whose offer was taken knows that the other one may be up. If both
+ * ranks ask at once, each takes the other's offer, and they have one
+ * connection. A ring is used for one connection only; after that the two ranks
+ * use a link. */
 #pragma once
 
 #include "shm.h"

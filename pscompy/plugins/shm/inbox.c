@@ -117,10 +117,12 @@ typedef struct shm_there {
 } shm_there_t;
 
 /* Opens a pipe of the rank's process for reading and writing: without a reader,
- * a write to it would raise SIGPIPE. `process` is a pidfd of that process, or
- * -1: duplicating the descriptor costs a fraction of opening it in /proc, but
- * needs the same permission as cross-memory attach. Returns -1 with errno,
- * which is ESRCH if the process has ended, and another one has its id. */
+ * a write to it would raise SIGPIPE. `number` and `inode` are those of the pipe
+ * in that process. `process` is a pidfd of the process, or -1: duplicating the
+ * descriptor costs a fraction of opening it in /proc, but needs the same
+ * permission as cross-memory attach. Returns -1 with errno, which is ESRCH if
+ * something else was found there, because the process has ended and its id now
+ * belongs to another process. */
 static int shm_there_pipe(const shm_there_t *there, int process, int number,
                           uint64_t inode)
 {

@@ -207,10 +207,10 @@ typedef struct shm_consumer {
 
 /* Returns false if the sizes are out of bounds. */
 bool shm_geometry_valid(const shm_geometry_t *geometry);
-/* Creates a sealed memfd of this length. */
+/* Creates a memfd of `bytes` bytes, sealed against changes of its length. */
 psc_status_t shm_file_create(const char *name, size_t bytes, int *fd_p);
-/* True if the file has this length and is sealed against shrinking, so that no
- * access to its mapping can fault. */
+/* Returns true if the file is `bytes` long and sealed against shrinking, so
+ * that no access to its mapping can fault. */
 bool shm_file_verify(int fd, size_t bytes);
 /* Creates a sealed memfd for one ring. */
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);

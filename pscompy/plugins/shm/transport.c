@@ -8,6 +8,7 @@
 
 #include "memory.h"
 #include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/kit/operations.h"
 #include "pscompy/transport/kit/page.h"
 #include "pscompy/transport/kit/settings.h"
 
@@ -42,13 +43,6 @@ static void shm_close(psc_iface_t *super)
 
     iface->closing = true;
     shm_listener_close(iface);
-}
-
-static psc_status_t shm_stop(psc_iface_t *super)
-{
-    (void)super;
-    /* nothing is left to wait for: ep_stop waits for each endpoint */
-    return PSC_OK;
 }
 
 static void shm_fini(psc_iface_t *super)
@@ -242,7 +236,7 @@ static const psc_transport_ops_t shm_ops = {
     .query = shm_query,
     .progress = shm_progress,
     .close = shm_close,
-    .stop = shm_stop,
+    .stop = psc_kit_stop,
     .fini = shm_fini,
     .ep_create = shm_ep_create,
     .ep_address = shm_ep_address,

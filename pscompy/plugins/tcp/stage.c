@@ -13,8 +13,8 @@
 
 #include "tcp.h"
 
-/* consecutive receives before the hot socket (it received last) is taken out of
- * the epoll set */
+/* A socket that has become the hot socket is taken out of the epoll set after
+ * this many more receives in a row. */
 #define TCP_HOT_STREAK 16u
 
 /* ---- stages ---- */

@@ -1,5 +1,5 @@
-/* The functions of a transport's table of operations: their declarations, and
- * some that several transports have. Header only. */
+/* Declares the functions in a transport's table of operations, and defines
+ * those that are the same in several transports. Header only. */
 #ifndef PSCOMPY_TRANSPORT_KIT_OPERATIONS_H
 #define PSCOMPY_TRANSPORT_KIT_OPERATIONS_H
 

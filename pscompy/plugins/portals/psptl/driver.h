@@ -49,7 +49,9 @@ typedef enum psptl_kind {
  * (backlog.h). */
 typedef struct psptl_op {
     psptl_kind_t kind;
-    bool fetched; /* an event of the operation's list entry is in the backlog */
+    /* an event that reports a message for the operation's list entry was taken
+     * from its queue early, and waits in the backlog (backlog.h) */
+    bool fetched;
     /* PtlMEUnlink has returned PTL_OK for the operation's list entry */
     bool unlinked;
 } psptl_op_t;
