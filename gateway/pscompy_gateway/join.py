@@ -21,7 +21,7 @@ from pscompy_gateway.transport import servers
 from pscompy_gateway.transport.config import VARIABLES
 from pscompy_gateway.trunk import Frame, Trunk, keep, session
 
-PIECE = 32 << 10  # most characters of a module's text in one frame
+PIECE = 32 << 10  # maximum number of characters of a module's text in one frame
 # seconds within which a module that left one gateway must be connected to another one
 LEFT_SECONDS = 3.0
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from pscompy import AuthError, Connection, PscomError, Session
 
-FRAME_MAX = 64 << 10  # most bytes of a frame
-DEPTH_MAX = 4  # most levels of nested lists and objects in a frame
+FRAME_MAX = 64 << 10  # maximum length of a frame, in bytes
+DEPTH_MAX = 4  # maximum number of levels of nested lists and objects in a frame
 LOAD_MAX = 1 << 31  # bytes; a larger load that a gateway reports is reduced to this
 GATEWAY_MODULE = 65535  # the module number of gateways; processes must not use it
 

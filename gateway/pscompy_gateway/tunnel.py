@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-PIECE = 16 << 10  # most data bytes of one frame
+PIECE = 16 << 10  # maximum number of data bytes in one frame
 AHEAD = 256 << 10  # unacknowledged bytes above which the local socket is not read
 
 Frame = dict[str, Any]

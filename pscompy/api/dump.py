@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
     from pscompy.api.session import Session
 
-LINES_MAX = 100  # most requests, and most messages, that a dump shows
-PLACES_MAX = 3  # most lines of the program that are named as the possible place of a wait
+LINES_MAX = 100  # a dump shows at most this many requests, and this many messages
+# maximum number of lines of the program that are named as the possible place of a wait
+PLACES_MAX = 3
 _STACK_MAX = 8  # number of innermost calls of each thread that a dump shows
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _VERBS = {

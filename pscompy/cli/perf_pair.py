@@ -25,7 +25,7 @@ _ACCEPT_SECONDS = 60.0
 _IN_FLIGHT = 8
 _IN_FLIGHT_BYTES = 64 << 20
 _NUMBER_MAX = 1 << 60  # above any size and count that make sense
-WINDOW_MAX = 1 << 20  # most messages in flight, each of which takes memory
+WINDOW_MAX = 1 << 20  # maximum number of messages in flight, each of which takes memory
 
 Bytes = NDArray[np.uint8]
 

@@ -20,7 +20,8 @@ from pscompy.transport.interfaces import Interface, addresses, interfaces
 
 SCHEME = "psp://"
 PLACES_MAX = 16
-ADVERTISED_MAX = 12  # most addresses advertised for one host; the other places are for relays
+# maximum number of addresses advertised for one host; the other places are for relays
+ADVERTISED_MAX = 12
 
 PORT_MAX = 65535
 _NOT_IN_HOST = frozenset("[]:/")

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PLACES_MAX = 1024  # most callers of one socket that have not authenticated yet
+PLACES_MAX = 1024  # maximum number of callers of one socket that have not authenticated yet
 PLACES_SHARE = 4  # callers that have not authenticated take at most 1/4 of the descriptors
 UNPROVED_SECONDS = 10.0  # seconds within which a caller must prove that it has the key
 FREE_MAX = 16  # descriptors left free for connections that come up, and for the program
 FREE_SHARE = 8  # at most 1/8 of the process's descriptors is left free
-ACCEPT_MAX = 32  # most callers that are accepted before open links are served again
+ACCEPT_MAX = 32  # maximum number of callers that are accepted before open links are served again
 PAUSE = 0.25  # seconds without accepting, if there is no memory or no descriptor at all
 REPORT_SECONDS = 10.0  # least seconds between two log lines about peers that are turned away
 
@@ -92,7 +92,7 @@ class Callers:
             del self._sources[source]
 
     def first_to_drop(self) -> Link:
-        """The oldest link of the source that has most links here."""
+        """The oldest link of the source that has the highest number of links here."""
         largest = max(self._sources.values(), key=len)
         return next(iter(largest))
 

@@ -34,7 +34,8 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 0.5  # seconds to receive the last data of a dead peer (PSC_CAP_EOF)
 DRAIN_PAUSE = 0.01  # seconds between two checks whether a dead peer's last data has arrived
-EXPLAINED_MAX = 64  # most explanations that are kept, to be shared by later connections
+# maximum number of explanations that are kept, to be shared by later connections
+EXPLAINED_MAX = 64
 
 
 class Holder(Protocol):

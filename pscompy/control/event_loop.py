@@ -29,7 +29,8 @@ READ, WRITE = select.EPOLLIN, select.EPOLLOUT
 
 RUN_SECONDS = 0.2  # seconds between two checks whether the control thread is alive
 TIMERS_MIN = 64
-EVENTS_MAX = 64  # most events that one epoll_wait returns; the default allocates room for 1,023
+# maximum number of events that one epoll_wait returns; the default allocates room for 1,023
+EVENTS_MAX = 64
 FAILURES_MAX = 256  # kinds of failures that are remembered, to log each kind once as an error
 FAILURE_PAUSE = 0.05  # seconds to pause after a failure of the loop itself
 

@@ -11,7 +11,7 @@ from pscompy.core import ffi, lib
 from pscompy.errors import PscomError, from_status
 
 ROLE_CONNECTOR, ROLE_ACCEPTOR, ROLE_SELF = 0, 1, 2  # psc_role_t
-REASON_MAX = 256  # most bytes of a reason that the core gives
+REASON_MAX = 256  # maximum length of a reason that the core gives, in bytes
 
 
 class Lane:

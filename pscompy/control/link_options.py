@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pscompy.config.config import Config
 
-KEEPALIVE_MAX = 32767  # most seconds that the kernel accepts as a keep-alive time
+KEEPALIVE_MAX = 32767  # longest keep-alive time that the kernel accepts, in seconds
 
 
 class LinkOptions(NamedTuple):

@@ -18,7 +18,7 @@ PASSES_MAX = 16  # passes of progress before the thread looks at its other descr
 STUCK_PAUSE = 1.0  # seconds between checks for stuck transports
 # seconds without progress by the program, after which this thread makes progress in its stead
 LOOK_PAUSE = 0.005
-# most seconds between looks at the program's progress, if the program gets no CPU
+# longest time in seconds between two looks at the program's progress, if the program gets no CPU
 LOOK_PAUSE_MAX = 0.08
 SHARE = 0.5  # part of LOOK_PAUSE that a program must have run to count as having had a CPU
 

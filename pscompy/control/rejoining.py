@@ -30,7 +30,8 @@ PAUSE = 1.0  # seconds before an attempt to join a rail again
 PAUSE_MAX = 30.0
 # a rail that is lost again within so many seconds after it was joined counts as a failure
 SOON = 30.0
-FAILURES_MAX = 10  # most failures in a row that are counted; more do not lengthen the pause
+# maximum number of failures in a row that are counted; more do not lengthen the pause
+FAILURES_MAX = 10
 
 
 class Rejoining:

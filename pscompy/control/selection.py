@@ -39,7 +39,8 @@ HEADER_MAX = 64  # room that a protocol's header may take in an eager message
 EAGER_LIMIT = (128 << 10) - 192  # PSC_EAGER_LIMIT of proto/credit.h
 SHOWN_MIN = 8 << 10  # length of the shortest receive that the peer sees, with PSP_TUPLEQ=1
 THRESHOLD_MAX = 1 << 30  # longest message for which the cost model looks for thresholds
-# most bytes of one fragment on a stream, where a small message may have to wait for it
+# maximum length of one fragment on a stream, in bytes: a small message may have to wait for the
+# fragment
 FRAG_MAX = 1 << 20
 STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message
 

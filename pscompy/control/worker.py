@@ -26,9 +26,9 @@ from pscompy.transport.declaration import Relay
 
 logger = logging.getLogger(__name__)
 
-EVENTS_MAX = 64  # most events that one call takes from the core
-ITEMS_MAX = 4096  # most items that `items` returns
-_COUNTED_MAX = 256  # most counters of transports that are read at once
+EVENTS_MAX = 64  # maximum number of events that one call takes from the core
+ITEMS_MAX = 4096  # maximum number of items that `items` returns
+_COUNTED_MAX = 256  # maximum number of counters of transports that are read at once
 
 
 class ControlEvents(NamedTuple):

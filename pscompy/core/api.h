@@ -147,7 +147,7 @@ static inline void psc_layout_pieces(const psc_layout_t *layout,
 }
 
 #define PSC_OFFER_PARTS_MAX 4096u
-/* the most bytes that one buffer takes in a packed offer */
+/* maximum number of bytes that one buffer takes in a packed offer */
 #define PSC_OFFER_PART_MAX 576u
 
 typedef struct psc_recv_args {

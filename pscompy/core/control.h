@@ -34,10 +34,10 @@ typedef struct psc_worker_config {
     uint64_t unexpected_max;
     /* Most bytes of eager payload that one connection may have in flight. */
     uint64_t eager_window;
-    /* most RTSs of a connection that the peer has not answered */
+    /* maximum number of RTSs of a connection that the peer has not answered */
     uint32_t rts_max;
-    /* most bytes of the pool of memory that can be lent to peers; 0: no
-     * lending */
+    /* maximum size in bytes of the pool of memory that can be lent to peers; 0:
+     * no lending */
     uint64_t pool_max;
     /* Shortest receive that peers may see and claim, and shortest message that
      * claims one (proto/tuple.h); 0: none, -1: the shortest that its connection

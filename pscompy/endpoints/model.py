@@ -24,8 +24,9 @@ TABLE_I: Mapping[str, int] = {
     "CQ": 9 * KIB,
 }
 DEVICE_UARS = 8192  # number of UARs of a ConnectX-4 device
-DYNAMIC_UARS = 512  # most UARs that thread domains (TDs) can add to a context
-INDEPENDENT_PATHS = DYNAMIC_UARS // 2  # most TDs of a context without sharing; see CONTRADICTIONS
+DYNAMIC_UARS = 512  # maximum number of UARs that thread domains (TDs) can add to a context
+# maximum number of TDs of a context without sharing; see CONTRADICTIONS
+INDEPENDENT_PATHS = DYNAMIC_UARS // 2
 
 
 @dataclass(frozen=True)

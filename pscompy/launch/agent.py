@@ -23,7 +23,7 @@ from pscompy.launch.rank import Rank, start_failure
 from pscompy.launch.signals import Signals
 from pscompy.launch.streams import PIPE_READS
 
-_READ = 32768  # most bytes of output in one record
+_READ = 32768  # maximum number of bytes of output in one record
 
 
 class Agent:

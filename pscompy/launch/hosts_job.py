@@ -31,7 +31,7 @@ from pscompy.launch.job import Job
 from pscompy.launch.streams import Stream
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer
 
-_INPUT = 32768  # most bytes of input for rank 0 that are sent in one record
+_INPUT = 32768  # maximum number of bytes of input for rank 0 that are sent in one record
 _LEAVE = 5.0  # seconds within which all agents must end after their inputs were closed
 
 _OnRecord = Callable[["_Host", list[Any]], None]

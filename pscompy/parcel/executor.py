@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-SIZE_MAX = 256  # most calls in one message
-SOME = 32  # most calls that `map` hands out at a time
+SIZE_MAX = 256  # maximum number of calls in one message
+SOME = 32  # maximum number of calls that `map` hands out at a time
 # Seconds from a message to its last result: below SHORT the next message has more calls, above LONG
 # fewer.
 SHORT, LONG = 0.002, 0.01

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 TAGS = 0x7FFFFFFF
 OBJECT, CALL, ANSWER = range(3)
 KINDS = 4
-_EAGER = 16 << 10  # most bytes of a head while the eager limit of the connection is not known
+# maximum length of a head, in bytes, while the eager limit of the connection is not known
+_EAGER = 16 << 10
 
 
 class Objects:

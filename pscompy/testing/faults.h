@@ -11,9 +11,9 @@ typedef struct faults_knobs {
     uint32_t busy; /* number of NO_RESOURCE results before each operation */
     uint32_t delay; /* calls of the progress function that do nothing, between
                        two that make progress */
-    uint32_t shuffle; /* most idle calls of the progress function beyond
-                         `delay`; their number is random, and differs
-                         between paths */
+    /* maximum number of idle calls of the progress function beyond `delay`; the
+     * actual number is random, and differs between paths */
+    uint32_t shuffle;
     uint64_t fail_at; /* number of the operation that breaks its endpoint,
                          or 0 */
     uint32_t path; /* the path, counted from 1, on which `fail_at` takes effect;

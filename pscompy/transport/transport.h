@@ -207,7 +207,8 @@ typedef struct psc_iface_attr {
      * corrects them by the times of messages */
     uint32_t measured;
     double poll_ns; /* cost of one `progress` that finds no event */
-    uint32_t max_eps; /* most endpoints of the interface; 0: no limit */
+    /* maximum number of endpoints of the interface; 0: no limit */
+    uint32_t max_eps;
     /* number of paths that can be opened, each as an interface of its own;
      * together they carry one connection */
     uint32_t paths;
@@ -288,7 +289,7 @@ typedef struct psc_tag_recv {
                  size_t len);
 } psc_tag_recv_t;
 
-/* most receives that one endpoint exposes to its peer at a time */
+/* maximum number of receives that one endpoint exposes to its peer at a time */
 #define PSC_EXPOSED_MAX 32u
 
 /* A receive that is exposed to the peer (PSC_CAP_EXPOSE): the peer can see it,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOKS = 4  # number of looks at the program's waits within PSP_DEADLOCK_WARNINGS seconds
-PAUSE_MAX = 5.0  # most seconds between two looks at the program's waits
+PAUSE_MAX = 5.0  # longest time in seconds between two looks at the program's waits
 
 
 class Cycle(NamedTuple):

@@ -105,9 +105,9 @@ class Load(NamedTuple):
 class Daemon:
     """A gateway; `run` serves until `stop` is called.
 
-    `neighbours` are the addresses HOST:PORT of other gateways. `bound` and `share` are the most
-    bytes in flight, in all and per receiver. `burden` is a number of bytes that is added to the
-    load in reports, so that processes prefer other gateways.
+    `neighbours` are the addresses HOST:PORT of other gateways. `bound` and `share` are the maximum
+    numbers of bytes in flight, in all and per receiver. `burden` is a number of bytes that is added
+    to the load in reports, so that processes prefer other gateways.
     """
 
     def __init__(

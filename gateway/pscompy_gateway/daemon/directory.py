@@ -16,9 +16,10 @@ from typing import Any
 from pscompy_gateway.join import Gathering
 from pscompy_gateway.trunk import LOAD_MAX, Frame
 
-HOPS_MAX = 8  # gateways that a frame may pass
+HOPS_MAX = 8  # highest number of gateways that a frame may pass
 MODULE_MAX = 65535
-NODES_MAX = 1 << 14  # most nodes that are remembered although they are not connected here
+# maximum number of nodes that are remembered although they are not connected here
+NODES_MAX = 1 << 14
 # Kinds of frames that a process may send, about itself only; others are sent by gateways only.
 OF_PROCESSES = frozenset(("hello", "tunnel", "find", "join"))
 

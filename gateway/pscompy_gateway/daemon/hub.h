@@ -19,7 +19,7 @@
 #define HUB_MODULE_BUCKETS 64u
 #define HUB_EARLY_MAX 256u
 #define HUB_STREAM_BUCKETS 4096u
-/* most streams (pairs of nodes) whose packets are counted */
+/* maximum number of streams (pairs of nodes) whose packets are counted */
 #define HUB_STREAMS_MAX 65536u
 
 typedef struct gw_hub gw_hub_t;
@@ -96,7 +96,8 @@ struct gw_hub {
      * yet */
     hub_early_t early[HUB_EARLY_MAX];
     uint32_t next_early;
-    uint64_t bound, share; /* most bytes in flight: in all, per connection */
+    /* maximum number of bytes in flight: in all, and to one connection */
+    uint64_t bound, share;
     atomic_ullong held, held_most, packets, bytes, dropped, unreachable;
     atomic_bool stopping;
 };
@@ -186,8 +187,8 @@ void gw_hub_serve(gw_hub_t *hub, uint32_t fabric);
 /* ---- lifetime.c: creating, stopping and destroying a hub ---- */
 
 /* CDEF BEGIN */
-/* Creates a hub. api: address of the psc_api_t; bound, share: most bytes in
- * flight in all, and to one connection. */
+/* Creates a hub. api: address of the psc_api_t; bound, share: maximum number of
+ * bytes in flight in all, and to one connection. */
 gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share);
 /* Destroys the hub. To be called after every thread has left gw_hub_serve and
  * all connections have ended, while the workers still exist. Waits until the

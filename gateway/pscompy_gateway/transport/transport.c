@@ -9,7 +9,8 @@
 
 /* The setting that holds the address of the agent; the Python half adds it. */
 #define AGENT_SETTING "agent"
-#define MESSAGES_MAX 64u /* most messages handled by one call of progress */
+/* maximum number of messages that one call of progress handles */
+#define MESSAGES_MAX 64u
 #define ZCOPY_MAX (1u << 20)
 
 static const psc_transport_ops_t gateway_ops;

@@ -14,8 +14,8 @@ from pscompy_gateway.tunnel import Tunnel
 
 AGAIN_TICKS = 3  # calls of Tunnels.again() between retransmissions of a tunnel's frames
 CHUNK = 64 << 10  # bytes to read from a local socket at once
-# most bytes of a tunnel that wait until they can be written to the local socket; a handshake is
-# much shorter
+# maximum number of bytes of a tunnel that wait until they can be written to the local socket; a
+# handshake is much shorter
 INBOX_MAX = 1 << 20
 
 Post = Callable[[int, list[Frame]], object]

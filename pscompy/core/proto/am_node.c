@@ -6,7 +6,7 @@
  * the system, and each page of the next one would cost a page fault. */
 /* the size of the first size class; each class doubles it */
 #define AM_CLASS_MIN 1024u
-/* most bytes of nodes that a worker keeps for reuse */
+/* maximum number of bytes of nodes that a worker keeps for reuse */
 #define AM_IDLE_MAX (8u << 20)
 
 static unsigned am_class(uint64_t len)

@@ -10,7 +10,8 @@
 #define BUCKET_LOAD 2u
 /* With more buckets per entry than this, buckets are removed. */
 #define BUCKET_SPARE 8u
-#define MERGES 16u /* most buckets merged when one entry is removed */
+/* maximum number of buckets that are merged when one entry is removed */
+#define MERGES 16u
 
 struct psc_match_index {
     uint64_t seed[2];

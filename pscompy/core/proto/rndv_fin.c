@@ -13,7 +13,7 @@
 #include "rail.h"
 #include "rndv.h"
 
-#define FINS_MAX 16u /* most FINs in one message */
+#define FINS_MAX 16u /* maximum number of FINs in one message */
 
 /* ---- sending ---- */
 

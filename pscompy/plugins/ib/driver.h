@@ -19,7 +19,8 @@
 #define IB_MIN_RNR_TIMER 4u
 #define IB_PIECES_MAX 2u
 #define IB_INLINE_MAX 512u
-/* most completions, or receive buffers, handled in one call */
+/* maximum number of completions, or of receive buffers, that one call
+ * handles */
 #define IB_BATCH 16u
 #define IB_PSN_MASK 0xffffffu
 #define IB_BUCKETS 256u

@@ -6,7 +6,8 @@
 
 #include "driver.h"
 
-/* most requests in a row that are posted without IBV_SEND_SIGNALED */
+/* maximum number of requests in a row that are posted without
+ * IBV_SEND_SIGNALED */
 #define IB_SILENT_MAX 8u
 
 /* ---- life ---- */

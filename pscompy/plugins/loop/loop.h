@@ -23,7 +23,7 @@
 #include "pscompy/transport/transport.h"
 
 #define LOOP_IOV_MAX 64u
-/* most messages delivered in one call of progress */
+/* maximum number of messages that one call of progress delivers */
 #define LOOP_DELIVER_MAX 64u
 /* Most bytes of one put or get. The worker's lock is held while they are
  * copied. */
@@ -61,7 +61,7 @@ typedef struct loop_place {
 
 typedef struct loop_iface {
     psc_iface_t super;
-    size_t buffer_size; /* most bytes of header plus payload of a message */
+    size_t buffer_size; /* maximum length of a message, header plus payload */
     uint32_t sendq_size; /* slots that may be in use per receiving endpoint */
     uint64_t nonce; /* random; identifies this interface's addresses and keys */
     uint64_t next_id;

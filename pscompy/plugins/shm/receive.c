@@ -3,7 +3,8 @@
 
 #include "memory.h"
 
-#define SHM_POLL_MAX 32u /* most records per endpoint and pass of progress */
+/* maximum number of records that one pass of progress handles per endpoint */
+#define SHM_POLL_MAX 32u
 
 /* Copies payload bytes of an arriving message into the pieces that am_begin()
  * has supplied; bytes beyond them are dropped. */

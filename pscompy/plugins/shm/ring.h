@@ -85,7 +85,8 @@ static inline shm_word_t shm_word_unpack(uint64_t word)
     };
 }
 
-/* most shared gets (copied by both sides, share.c) that one side has at once */
+/* maximum number of shared gets (copied by both sides, share.c) that one side
+ * has at once */
 #define SHM_SHARE_SLOTS 4u
 
 /* State of a large get that both sides share (share.c). */

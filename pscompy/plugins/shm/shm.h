@@ -61,8 +61,8 @@
 /* Messages up to this length are copied out of the ring before the upcall
  * am_recv reads them. */
 #define SHM_PRIVATE_MAX 256u
-/* most accepted links from which no hello (the packet that names the wanted
- * endpoint) has arrived */
+/* maximum number of accepted links from which no hello (the packet that names
+ * the wanted endpoint) has arrived */
 #define SHM_ANONYMOUS_MAX 64u
 /* age at which an accepted link is closed if no hello (the packet that names
  * the wanted endpoint) has arrived */

@@ -9,9 +9,11 @@
 #include "tcp.h"
 
 #define TCP_PREFIX_MAX (TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
-/* most system calls for sending, per endpoint and call of progress */
+/* maximum number of system calls for sending, per endpoint and call of
+ * progress */
 #define TCP_FLUSH_TURNS 4
-/* most contiguous pieces of the out-ring: before and after the wrap-around */
+/* maximum number of contiguous pieces of the out-ring: before and after the
+ * wrap-around */
 #define TCP_RING_IOV 2
 
 /* ---- the out-ring ---- */

@@ -20,7 +20,8 @@ from pscompy.transport.python.watches import READ, WRITE, Watch, Watches
 
 logger = logging.getLogger("pscompy.plugin")  # the logger of plug-ins
 
-CALLERS_MAX = 64  # most peers at once that have connected and not begun the token proof
+# maximum number of peers at once that have connected and not begun the token proof
+CALLERS_MAX = 64
 
 
 class Links:

@@ -11,7 +11,7 @@ VERSION = 1
 SUBVERSION = 1
 JOB_PREFIX = "pscompy-"  # begins the names of the jobs that pmi1_server serves
 LINE_MAX = 1024  # longest line in bytes that every known implementation accepts, newline included
-_BUFFER_MAX = 65536  # most bytes without a newline; more are an error
+_BUFFER_MAX = 65536  # maximum number of bytes without a newline; more are an error
 
 
 class WireError(ValueError):

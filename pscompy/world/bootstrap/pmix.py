@@ -22,7 +22,8 @@ from pscompy.world.bootstrap.long_values import join, split
 
 _REPLY_TIMEOUT = 60  # seconds to wait for a value of another rank
 _LIBRARY = "libpmix.so.2"
-_VALUE_MAX = 2048  # most bytes of a value; the library may return longer ones in compressed form
+# maximum length of a value, in bytes; the library may return longer ones in compressed form
+_VALUE_MAX = 2048
 # environment variable that holds namespace, rank and process id of the rank
 _TAKEN = "PSCOMPY_PMIX_RANK"
 

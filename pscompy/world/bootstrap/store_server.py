@@ -19,7 +19,8 @@ from pscompy.world.bootstrap.store_proof import VERSION, Fields, nonce, proof
 
 logger = logging.getLogger(__name__)
 
-# most callers without a proof, beyond the number of ranks; a newer caller replaces the oldest
+# maximum number of callers without a proof, beyond the number of ranks; a newer caller replaces the
+# oldest
 _STRANGERS = 64
 _PAUSE = 0.25  # seconds without accepting, after a caller could not be accepted
 

@@ -12,10 +12,12 @@ from urllib.parse import quote, unquote
 
 from pscompy.world.bootstrap.launcher import Bootstrap
 
-# most characters of a wait's text: the launcher stores longer values in several pieces
+# maximum length of a wait's text, in characters: the launcher stores longer values in several
+# pieces
 TEXT_MAX = 200
 RANKS_MAX = 8
-WORKER_MAX = 32  # most characters of a worker's name in a key, whose length the launcher limits
+# maximum length of a worker's name in a key, in characters: the launcher limits the length of a key
+WORKER_MAX = 32
 _NONE = "-"  # the value that a rank publishes when it waits no longer
 
 

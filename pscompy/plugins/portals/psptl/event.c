@@ -14,7 +14,8 @@
 #include "rma.h"
 #include "send.h"
 
-#define EVENT_BATCH 64u /* most events that one call of event_take handles */
+/* maximum number of events that one call of event_take handles */
+#define EVENT_BATCH 64u
 /* nanoseconds between two checks of busy regions, which were revoked or closed
  * while a put or get used them */
 #define EVENT_REGION_POLL_NS 10000000ll

@@ -25,7 +25,7 @@
 /* size in bytes of every buffer `reason`, for error messages */
 #define PSPTL_REASON_MAX 256u
 #define PSPTL_SECRET_SIZE 16u
-/* most event queues of an interface: eager, bulk and tag */
+/* maximum number of event queues of an interface: eager, bulk and tag */
 #define PSPTL_FDS 3u
 
 typedef struct psptl_device psptl_device_t;
@@ -61,10 +61,13 @@ typedef struct psptl_settings {
      * their receive is posted */
     uint32_t overflows;
     uint32_t eq_size;
-    uint32_t retries; /* most resends of a message that was dropped */
-    /* most bytes of one PtlPut or PtlGet; longer transfers take several */
+    /* how often a message that was dropped is sent again, at most */
+    uint32_t retries;
+    /* maximum number of bytes of one PtlPut or PtlGet; longer transfers take
+     * several */
     size_t fragment;
-    uint32_t regions; /* most memory regions that one channel may have open */
+    /* maximum number of memory regions that one channel may have open */
+    uint32_t regions;
     /* extra polls in each psptl_device_poll while puts or gets are in flight */
     uint32_t foster;
     /* the interface matches messages to receives; else pscompy does */

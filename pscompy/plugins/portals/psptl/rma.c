@@ -7,7 +7,8 @@
 #include "pscompy/transport/kit/clock.h"
 #include "send.h"
 
-/* most fragments (parts of puts and gets) in flight per interface */
+/* maximum number of fragments (parts of puts and gets) in flight per
+ * interface */
 #define RMA_FRAGMENTS 256u
 
 /* ---- memory ---- */

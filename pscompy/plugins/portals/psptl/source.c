@@ -5,7 +5,8 @@
 #include "receive.h"
 
 #define SOURCES 0xffffu
-/* most events that one message makes in the event queue of its receiver */
+/* maximum number of events that one message makes in the event queue of its
+ * receiver */
 #define SOURCE_EVENTS 3u
 
 static bool source_used(psptl_device_t *device, uint32_t source)

@@ -7,7 +7,8 @@
 /* After this many datagrams since a caller last prepared to sleep, more are
  * expected soon, and the caller polls instead of sleeping. */
 #define FLOWING 4u
-/* most progress passes (psni_progress) that one psni_wait_pass makes */
+/* maximum number of progress passes (psni_progress) that one psni_wait_pass
+ * makes */
 #define PASSES 64u
 
 /* A call that looks for events in queues or counters of one NI. It holds the

@@ -5,7 +5,8 @@
 
 #include "nic.h"
 
-/* most events of one message: the event of the message, and an AUTO_UNLINK */
+/* maximum number of events of one message: the event of the message, and an
+ * AUTO_UNLINK */
 #define PROMISED 2u
 #define LATE_NS 1000000
 

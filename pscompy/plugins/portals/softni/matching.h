@@ -6,7 +6,8 @@
 
 /* ---- list.c ---- */
 
-/* most classes of one list: groups of entries that ignore the same bits */
+/* maximum number of classes of one list: groups of entries that ignore the same
+ * bits */
 #define PSNI_CLASSES 8u
 
 typedef struct psni_hash {

@@ -16,10 +16,10 @@
 #include "settings.h"
 #include "wire.h"
 
-#define PSNI_NIS 8u /* most NIs of one process */
-#define PSNI_WINDOW 64u /* most frames in flight to one peer */
+#define PSNI_NIS 8u /* maximum number of NIs of one process */
+#define PSNI_WINDOW 64u /* maximum number of frames in flight to one peer */
 #define PSNI_BATCH 16u /* datagrams handed to the kernel at a time */
-#define PSNI_PIECES 64u /* most pieces of a scattered buffer */
+#define PSNI_PIECES 64u /* maximum number of pieces of a scattered buffer */
 /* longest put whose bytes are copied when PtlPut is called */
 #define PSNI_INLINE 256u
 #define PSNI_VOLATILE 8192u

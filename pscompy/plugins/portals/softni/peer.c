@@ -39,8 +39,8 @@ psni_peer_t *psni_peer_find(psni_ni_t *ni, ptl_process_t id)
     return peer;
 }
 
-/* Returns the most bytes that a datagram on the path to this address carries
- * without being fragmented. */
+/* Returns the maximum number of bytes that a datagram on the path to the
+ * address carries without being fragmented. */
 static uint32_t psni_peer_mtu(const struct sockaddr_in *to)
 {
     int mtu = 0, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

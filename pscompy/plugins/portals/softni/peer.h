@@ -64,7 +64,8 @@ struct psni_peer {
     unsigned n_answers;
     psni_frame_t frames[PSNI_WINDOW];
     uint32_t oldest, next_seq;
-    /* bytes in flight to the peer; most bytes allowed in flight */
+    /* cost: bytes in flight to the peer; window: maximum number of bytes in
+     * flight */
     uint64_t cost, window;
     /* bytes that the receive buffer of the peer's socket can hold */
     uint64_t most;

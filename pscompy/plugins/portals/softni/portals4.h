@@ -102,15 +102,17 @@ void PtlFini(void);
 #define PTL_COHERENT_ATOMICS (1u << 2)
 
 typedef struct {
-    /* most list entries of all portal table entries together */
+    /* maximum number of list entries of all portal table entries together */
     int max_entries;
     int max_unexpected_headers;
     int max_mds;
     int max_cts;
     int max_eqs;
     int max_pt_index; /* largest index of a portal table */
-    int max_iovecs; /* most pieces of memory of one descriptor or list entry */
-    int max_list_size; /* most entries of one list (priority or overflow) */
+    /* maximum number of pieces of memory of one descriptor or list entry */
+    int max_iovecs;
+    /* maximum number of entries of one list (priority or overflow) */
+    int max_list_size;
     int max_triggered_ops;
     ptl_size_t max_msg_size;
     ptl_size_t max_atomic_size;

@@ -7,8 +7,8 @@
 
 #define OWED_FRAMES 16u
 #define OWED_NS 1000000ll
-/* most bytes of stored frames (psni_stored_t), which arrived before earlier
- * ones */
+/* maximum number of bytes of stored frames (psni_stored_t), which arrived
+ * before earlier ones */
 #define STORE_MAX (64u << 20)
 
 /* Keeps a frame that arrived before an earlier one. Returns false if it is a

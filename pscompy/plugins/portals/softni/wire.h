@@ -26,7 +26,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
      (uint32_t)PTL_NI_PT_DISABLED << 16 ^ (uint32_t)PTL_NI_OP_VIOLATION << 20)
 /* the bytes "PSN1", changed by PSNI_CODES */
 #define PSNI_MAGIC (0x314e5350u ^ PSNI_CODES)
-#define PSNI_ANSWERS 8u /* most ACKs of puts in one DATA frame */
+#define PSNI_ANSWERS 8u /* maximum number of ACKs of puts in one DATA frame */
 #define PSNI_FRAME_MAX 65507u /* largest payload of a UDP datagram */
 
 typedef enum psni_frame_kind {
