@@ -20,7 +20,8 @@ from pscompy import AuthError, Connection, PscomError, Session
 
 FRAME_MAX = 64 << 10  # maximum length of a frame, in bytes
 DEPTH_MAX = 4  # maximum number of levels of nested lists and objects in a frame
-LOAD_MAX = 1 << 31  # bytes; a larger load that a gateway reports is reduced to this
+# highest load of a gateway, in bytes; a larger one that it reports is reduced to this
+LOAD_MAX = 1 << 31
 GATEWAY_MODULE = 65535  # the module number of gateways; processes must not use it
 
 PAUSE = 0.2  # seconds between attempts to reach a gateway

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 PIECE = 16 << 10  # maximum number of data bytes in one frame
-AHEAD = 256 << 10  # unacknowledged bytes above which the local socket is not read
+AHEAD = 256 << 10  # number of unacknowledged bytes above which the local socket is not read
 
 Frame = dict[str, Any]
 

@@ -21,7 +21,7 @@ from typing import Any
 from pscompy.binding._binding import Request, Worker
 from pscompy.errors import Closed
 
-PASSES = 16  # passes of progress before the loop runs its other callbacks
+PASSES = 16  # number of passes of progress before the event loop runs its other callbacks
 SETTLE_SECONDS = 1.0  # seconds to wait for the rest of a message that is given back
 
 

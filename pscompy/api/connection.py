@@ -37,7 +37,7 @@ __all__ = ["Connection", "ConnectionState"]
 class ConnectionState(Enum):
     """The states of a connection."""
 
-    LAZY = lib.PSC_CONN_LAZY  # the first use connects
+    LAZY = lib.PSC_CONN_LAZY  # not connected yet; the first use connects
     CONNECTING = lib.PSC_CONN_CONNECTING  # messages that are sent are queued
     UP = lib.PSC_CONN_UP
     CLOSING = lib.PSC_CONN_CLOSING  # close() was called; queued messages are still sent

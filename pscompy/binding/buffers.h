@@ -32,7 +32,9 @@ typedef struct psb_view_room {
  * object, and its low bits, PSB_KEPT_BY_..., tell the kind of the object. */
 typedef struct psb_buffers {
     psc_iov_t piece; /* the memory, if it is one contiguous piece */
-    uintptr_t keeper; /* 0: there are no buffers */
+    /* address of the object that keeps the memory valid, and the kind of the
+     * object; 0: there are no buffers */
+    uintptr_t keeper;
 } psb_buffers_t;
 
 #define PSB_KEPT_BY_VIEWS 0u /* keeper is the psb_views_t */

@@ -37,7 +37,9 @@ typedef struct psb_connection psb_connection_t;
 typedef struct psb_call {
     psb_kind_t kind;
     bool post; /* the method returns a Request at once */
-    bool lend; /* of a send: the receiver reads the sender's memory in place */
+    /* of a send: the message is lent, so that the receiver reads it in the
+     * sender's memory */
+    bool lend;
     /* the subclass of Request to make; NULL for Request itself */
     PyTypeObject *type;
     psb_worker_t *worker;
@@ -54,7 +56,8 @@ typedef struct psb_call {
     PyObject *timeout;
     /* of an active message: number of the handler that is to run */
     uint32_t id;
-    uint64_t offset; /* of a put or a get: where in the peer's region */
+    /* of a put or a get: offset in the peer's region of memory */
+    uint64_t offset;
     const Py_buffer *blob; /* active message: the header; put and get:
                               the remote key; fetch: the offer */
     /* of an active message: owner of the header's memory; of a fetch: the list

@@ -7,9 +7,9 @@
 #include "errors.h"
 #include "request_life.h"
 
-/* Most rounds of one psb_worker_drain(), each of which delivers a completed
- * request and a message, so that an endless stream of messages does not delay a
- * caller that waits for a request of its own. */
+/* Maximum number of rounds of one psb_worker_drain(), each of which delivers a
+ * completed request and a message, so that an endless stream of messages does
+ * not delay a caller that waits for a request of its own. */
 #define WORKER_DRAIN_MAX 256
 
 /* ---- entering a worker ---- */

@@ -1,5 +1,5 @@
 /* The type Memory: blocks of a worker's pool, and messages that their sender
- * has lent. */
+ * has lent (core/proto/lend.h). */
 #pragma once
 
 #include "worker.h"

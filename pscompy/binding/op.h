@@ -73,7 +73,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room);
 /* Looks whether the operation has completed, and returns true if it has.
  * Supplies memory to a receive without buffer that has matched a message. */
 bool psb_op_advance(psb_op_t *op);
-/* Completes, with this status, an op that the core does not know any more. */
+/* Completes, with `status`, an op that the core does not know any more. */
 void psb_op_abandon(psb_op_t *op, psc_status_t status);
 /* Withdraws an op that has not begun. Returns false if it is still in
  * flight. */

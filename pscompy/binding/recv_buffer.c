@@ -3,8 +3,9 @@
 #include "recv_buffer.h"
 
 #define ROOM_BYTES 1024
-/* Most Rooms that posted receives have at a time. Without this limit a program
- * that posts very many receives would use memory that it may not need. */
+/* Maximum number of Rooms that posted receives have at a time. Without this
+ * limit a program that posts very many receives would use memory that it may
+ * not need. */
 #define ROOMS_OUT_MAX 256u
 
 typedef struct psb_room {

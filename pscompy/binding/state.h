@@ -29,8 +29,12 @@
 #define PSB_STATE_OBJECTS 22
 
 typedef struct psb_state {
-    const psc_api_t *api;     /* NULL before the module's function bind() */
-    struct psb_lease *leases; /* of arrays that are lent to receivers */
+    /* the core's table of functions; NULL until the module's function bind() is
+     * called */
+    const psc_api_t *api;
+    /* list of the leases (readonly_lease.h) of arrays that are lent to
+     * receivers */
+    struct psb_lease *leases;
     union {
         /* all references below, in the same memory, for the garbage
          * collector */

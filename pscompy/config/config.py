@@ -135,7 +135,7 @@ class Config(Mapping[str, Any]):
         }
         self._declared: dict[str, tuple[str, Var]] = {}
         self._entries: dict[str, _Entry] = {}
-        self._settings: dict[str, tuple[Setting, ...]] = {}  # by section
+        self._settings: dict[str, tuple[Setting, ...]] = {}  # results of `settings`, by section
         for section, variables in tables.items():
             self.declare(section, variables)
 

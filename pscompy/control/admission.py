@@ -35,7 +35,8 @@ FREE_MAX = 16  # descriptors left free for connections that come up, and for the
 FREE_SHARE = 8  # at most 1/8 of the process's descriptors is left free
 ACCEPT_MAX = 32  # maximum number of callers that are accepted before open links are served again
 PAUSE = 0.25  # seconds without accepting, if there is no memory or no descriptor at all
-REPORT_SECONDS = 10.0  # least seconds between two log lines about peers that are turned away
+# shortest time in seconds between two log lines about peers that are turned away
+REPORT_SECONDS = 10.0
 
 Source = bytes
 RELAYED = b""  # the source of all callers that come through relays

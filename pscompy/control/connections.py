@@ -75,7 +75,8 @@ class Connections:
         self._adopt = adopt
         self._records: WeakValueDictionary[int, Record] = WeakValueDictionary()
         self._in_use: set[Record] = set()  # records of connections that are neither lazy nor closed
-        self._explained: dict[Hashable, Explanation] = {}  # by the arguments of `_explain`
+        # explanations that were made, by the arguments of `_explain`
+        self._explained: dict[Hashable, Explanation] = {}
 
     # ---- called on any thread ----
 

@@ -23,7 +23,7 @@ from pscompy.transport.declaration import Relay
 
 ATTEMPT_DELAY = 0.25  # seconds for a place to connect before the next one is tried too
 
-Target = tuple[int, SocketAddress]  # of a family
+Target = tuple[int, SocketAddress]  # address family, and the address of a place
 Targets = list[Target]
 Reached = Callable[[socket.socket, "Target | None"], object]
 """Gets each connected socket, with its place."""

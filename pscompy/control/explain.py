@@ -46,7 +46,8 @@ class Explanation(NamedTuple):
     # why software, not the fabric, matches messages ("" if unknown); None if the fabric does
     matching: str | None = ""
     estimates: Estimates | None = None
-    # bytes of the shortest receive that the peer can see and fill (PSP_TUPLEQ), or None
+    # length in bytes of the shortest receive that the peer can see and fill (PSP_TUPLEQ); None if
+    # it sees none
     shown_from: int | None = None
     # why no message announces long receives to the sender (PSP_TUPLEQ=1); "" if messages do
     untold: str = ""
@@ -108,8 +109,8 @@ class Explanation(NamedTuple):
 
     @property
     def lends(self) -> bool:
-        """Whether the peer reads a buffer that was lent to it in place; otherwise the buffer is
-        copied."""
+        """Whether the peer reads a buffer that was lent to it (lend=True) in place; otherwise the
+        buffer is copied."""
         return self._can(CAP_MAP)
 
     def _can(self, capability: int) -> bool:

@@ -24,7 +24,7 @@ class Lane:
     def __init__(self, lanes: dict[int, Lane], rail: Rail, lane_id: int, handle: Any) -> None:
         self.rail = rail
         self.id = lane_id
-        self.handle = handle  # psc_lane_t *
+        self.handle = handle  # address of the core's lane (psc_lane_t *)
         self.on_change: Callable[[], object] = _ignore  # called when the lane's state has changed
         self._lanes = lanes
         lanes[lane_id] = self

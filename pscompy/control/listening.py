@@ -65,7 +65,7 @@ class Listening:
         self._thread = thread
         self._relays = relays
         self._options = options
-        self._network = network  # PSP_NETWORK
+        self._network = network  # the value of PSP_NETWORK
         self._accept = accept
         self._listeners: list[Listener] = []
         self._closing = False

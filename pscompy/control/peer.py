@@ -69,7 +69,7 @@ class Record:
         resolve: Callable[[], str] | None = None,
     ) -> None:
         self.id = id
-        self.handle = handle  # psc_conn_t *
+        self.handle = handle  # address of the core's connection (psc_conn_t *)
         self.address = address  # address of the peer's socket; None if it is not known yet
         self.rank = rank
         self.name = name  # name of a World's peer, known beforehand; "" for other connections

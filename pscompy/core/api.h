@@ -86,7 +86,7 @@ static inline int psc_request_state(const psc_request_t *request)
     return __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
 }
 
-#define PSC_FLAG_TRY 0x1u /* do not wait for the lock */
+#define PSC_FLAG_TRY 0x1u /* do not wait for the worker's lock */
 /* Put the request on the completion queue when it is done or matched; see
  * completion_poll. */
 #define PSC_FLAG_NOTIFY 0x2u

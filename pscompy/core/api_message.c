@@ -221,7 +221,8 @@ psc_status_t psc_api_recv_return(psc_worker_t *worker, uint32_t context,
 
 /* ---- active messages ---- */
 
-/* Most pieces of an active message, of which its header is the first. */
+/* Maximum number of pieces of an active message, of which the message's header
+ * is the first. */
 #define API_AM_PIECES 16
 
 psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id, const void *header,

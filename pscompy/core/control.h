@@ -32,7 +32,8 @@ typedef struct psc_worker_config {
     int64_t spin_ns;
     /* Bytes of unexpected eager payload to keep before credits are withheld. */
     uint64_t unexpected_max;
-    /* Most bytes of eager payload that one connection may have in flight. */
+    /* Maximum number of bytes of eager payload that one connection may have in
+     * flight. */
     uint64_t eager_window;
     /* maximum number of RTSs of a connection that the peer has not answered */
     uint32_t rts_max;
@@ -43,8 +44,9 @@ typedef struct psc_worker_config {
      * claims one (proto/tuple.h); 0: none, -1: the shortest that its connection
      * does not send eagerly. */
     int64_t tuple_min;
-    /* If tuple_min is not 0: where the transport cannot show these receives to
-     * peers, announce the receives by messages (proto/tuple_am.h). */
+    /* Where the transport cannot show receives that peers may claim, announce
+     * the receives by messages (proto/tuple_am.h). Not used if tuple_min is
+     * 0. */
     bool tuple_am;
 } psc_worker_config_t;
 
@@ -52,9 +54,10 @@ typedef struct psc_worker_config {
 typedef struct psc_proto_params {
     /* length of the longest eager message; longer messages go by rendezvous */
     uint64_t eager_max;
-    uint64_t zcopy_min; /* shortest eager message sent without copy */
+    /* length of the shortest eager message that is sent without a copy */
+    uint64_t zcopy_min;
     psc_rndv_scheme_t scheme;
-    uint64_t fragment; /* longest FRAG, put or get */
+    uint64_t fragment; /* maximum length of one FRAG, put or get */
 } psc_proto_params_t;
 
 /* Sums over the long messages that were timed as they arrived by copies, or by

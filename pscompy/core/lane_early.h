@@ -3,9 +3,9 @@
 
 #include "types/lane.h"
 
-/* Most bytes that are kept for a lane that is not installed. A correct peer
- * sends less: before our first answer it may send only control messages, and
- * eager messages within the initial credit. */
+/* Maximum number of bytes that are kept for a lane that is not installed. A
+ * correct peer sends less: before our first answer it may send only control
+ * messages, and eager messages within the initial credit. */
 #define PSC_EARLY_MAX (1u << 20)
 
 typedef struct psc_early {

@@ -92,8 +92,8 @@ typedef struct psc_wire_rts {
     uint64_t offset;
 } psc_wire_rts_t;
 
-/* Flag of an RTS: the message is lent; its receiver may read the sender's
- * memory until the receiver sends FIN. */
+/* Flag of an RTS: the message is lent (proto/lend.h): its receiver may read it
+ * in the sender's memory until the receiver sends FIN. */
 #define PSC_RTS_LENT 0x1u
 /* Flag of an RTS: the receiver has a placeholder of this message already (see
  * tag.h); aux is the placeholder's number. */
@@ -169,15 +169,18 @@ typedef struct psc_wire_expose {
     uint32_t entry;
     uint64_t generation; /* grows with every EXPOSE of a connection */
     uint64_t match, ignore; /* as in psc_exposed_t */
-    uint64_t len; /* length of the longest message that may claim it */
-    uint64_t seen; /* psc_place_t */
+    uint64_t len; /* length of the longest message that may claim the receive */
+    /* place (psc_place_t) up to which messages of the header's receiver have
+     * arrived at the sender of the header */
+    uint64_t seen;
 } psc_wire_expose_t;
 
 typedef struct psc_wire_conceal {
     uint32_t credit;
     uint32_t entry;
     uint64_t generation;
-    uint64_t seen; /* psc_place_t; not valid in CONCEALED */
+    /* as in psc_wire_expose_t; not valid in CONCEALED */
+    uint64_t seen;
 } psc_wire_conceal_t;
 
 typedef struct psc_wire_claim {

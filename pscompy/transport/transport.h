@@ -55,9 +55,12 @@
  * mandatory */
 #define PSC_CAP_PUT_REMOTE 0x0020ull
 #define PSC_CAP_TAG 0x0040ull /* the fabric matches tags; see tag_post */
-#define PSC_CAP_EVENT 0x0080ull /* implements event_fd and arm */
-#define PSC_CAP_SELF 0x0100ull /* reaches only its own process */
-#define PSC_CAP_NODE 0x0200ull /* reaches only its own node */
+/* the transport implements event_fd and arm */
+#define PSC_CAP_EVENT 0x0080ull
+/* the transport connects a process only with itself */
+#define PSC_CAP_SELF 0x0100ull
+/* the transport connects only processes on one node */
+#define PSC_CAP_NODE 0x0200ull
 /* put and get need a registration of the local buffer, too (argument `mem`) */
 #define PSC_CAP_MEM_LOCAL 0x0400ull
 /* ep_failed reports that the peer has ended, after all messages of the peer
@@ -74,7 +77,7 @@
 #define PSC_CAP_EXPOSE 0x4000ull
 /* no put of the peer reaches a region of this process after ep_fini */
 #define PSC_CAP_PUT_ENDS 0x8000ull
-#define PSC_CAP_PUT_AM 0x10000ull /* implements put_am */
+#define PSC_CAP_PUT_AM 0x10000ull /* the transport implements put_am */
 
 /* ---- shared structures ------------------------------------------------- */
 
@@ -188,13 +191,17 @@ typedef struct psc_open_params {
  * selection. */
 typedef struct psc_iface_attr {
     uint64_t caps;
-    size_t max_short; /* header + payload of am_short, bytes */
-    size_t max_bcopy; /* header + payload of am_bcopy; at least 1 KiB */
-    size_t max_zcopy; /* payload of one am_zcopy */
-    size_t min_zcopy; /* for shorter payloads am_bcopy takes less time */
-    size_t max_iov; /* pieces in one am_bcopy or am_zcopy; at least 8 */
-    size_t max_put; /* bytes in one put */
-    size_t max_get; /* bytes in one get */
+    /* maximum length of header + payload of am_short, in bytes */
+    size_t max_short;
+    /* maximum length of header + payload of am_bcopy; at least 1 KiB */
+    size_t max_bcopy;
+    size_t max_zcopy; /* maximum length of the payload of one am_zcopy */
+    /* length of the payload below which am_bcopy takes less time */
+    size_t min_zcopy;
+    /* maximum number of pieces in one am_bcopy or am_zcopy; at least 8 */
+    size_t max_iov;
+    size_t max_put; /* maximum number of bytes in one put */
+    size_t max_get; /* maximum number of bytes in one get */
     double latency_ns; /* time of a small message, one way */
     double overhead_ns; /* processor time per operation */
     double bandwidth; /* bytes per second, put or zcopy */
@@ -202,11 +209,11 @@ typedef struct psc_iface_attr {
     /* the receiver of an am_bcopy begins to copy when this many of its bytes
      * have arrived; 0: when all have */
     size_t pipeline;
-    double reg_ns; /* cost of registering one region */
+    double reg_ns; /* time that registering one region takes */
     /* 1 if `open` has measured bandwidth, copy_bandwidth and reg_ns; the core
      * corrects them by the times of messages */
     uint32_t measured;
-    double poll_ns; /* cost of one `progress` that finds no event */
+    double poll_ns; /* time of one `progress` that finds no event */
     /* maximum number of endpoints of the interface; 0: no limit */
     uint32_t max_eps;
     /* number of paths that can be opened, each as an interface of its own;
@@ -240,8 +247,8 @@ typedef struct psc_connect_params {
 typedef struct psc_am {
     uint8_t id;
     uint8_t header_len;
-    const void *header; /* aligned to 8 */
-    const void *payload; /* contiguous */
+    const void *header; /* the message's header, aligned to 8 bytes */
+    const void *payload; /* the message's payload, in one piece */
     size_t len;
     /* NULL: the message is invalid after am_recv has returned; otherwise
      * am_recv may hold it (see psc_upcalls_t) */
@@ -303,8 +310,9 @@ struct psc_exposed {
      * or `landed` is called */
     uint32_t entry;
     /* Called from progress: the peer has taken the receive for a message with
-     * these match bits and this length, which may exceed the buffer's. All that
-     * the peer had sent before on this endpoint has been delivered. */
+     * the match bits `bits` and of `len` bytes, which may be more than the
+     * buffer has. All that the peer had sent before on this endpoint has been
+     * delivered. */
     void (*taken)(psc_exposed_t *self, uint64_t bits, uint64_t len);
     /* Called from progress, also after ep_close: the transfer into the buffer
      * has ended, and nobody accesses the buffer any more. `taken` was not

@@ -122,8 +122,9 @@ typedef struct gw_arrival {
 
 /* The acknowledgement that an endpoint is to send. */
 typedef struct gw_answer {
-    bool owed, now; /* `owed`: one is to be sent; `now`: it must not be delayed,
-                       because the peer waits for it */
+    /* `owed`: an acknowledgement is to be sent; `now`: the acknowledgement must
+     * not be delayed, because the peer waits for it */
+    bool owed, now;
     uint32_t unanswered; /* packets received since the last acknowledgement */
 } gw_answer_t;
 
@@ -141,9 +142,10 @@ struct gw_ep {
     gw_stage_t stage;
     bool freed; /* the endpoint has ended, and is in the agent's list
                    `graveyard` until the progress function has returned */
-    bool hello_due; /* this side connects, and its hello (see gw_ep_greet) is to
-                       be sent by the next call of the progress function, which
-                       first reads the notes that hold the routes */
+    /* this side connects, and its hello (see gw_ep_greet) is to be sent by the
+     * next call of the progress function, which first reads the notes
+     * (note_queue.h), some of which contain routes */
+    bool hello_due;
     uint64_t id;
     gw_address_t peer;
     psc_proof_t proof; /* the token proof, which authenticates the peer;

@@ -6,7 +6,8 @@
 #include <sys/random.h>
 
 #define SLOT_MASK (GW_ENDPOINTS_MAX - 1)
-#define LIMIT_INITIAL 4u /* packets sent before the peer reports its limit */
+/* number of packets that are sent before the peer reports its limit */
+#define LIMIT_INITIAL 4u
 
 /* ---- the table ---- */
 

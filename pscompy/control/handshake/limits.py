@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-# Versions of the whole wire: of these frames, the neighbours' datagrams, the core's messages
-# (core/wire.h) and those of the transports of pscompy. Any change of one of them that a peer of
-# another release would misunderstand takes a new number; see docs/versions.md.
+# Versions of the whole wire: of the precon protocol's frames, the neighbours' datagrams, the core's
+# messages (core/wire.h) and those of the transports of pscompy. Any change of one of them that a
+# peer of another release would misunderstand takes a new number; see docs/versions.md.
 VERSION_MIN = 5
 VERSION_MAX = 5
 
@@ -13,6 +13,6 @@ MAC_SIZE = 32
 UID_SIZE = 16
 TOKEN_SIZE = 32
 
-LANES_MAX = 4  # lanes of a connection: PSC_LANES_MAX of core/wire.h
+LANES_MAX = 4  # maximum number of lanes of a connection: PSC_LANES_MAX of core/wire.h
 ADDRESS_MAX = 1024
 NAME_MAX = 255

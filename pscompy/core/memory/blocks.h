@@ -35,8 +35,8 @@ typedef struct psc_pool {
     psc_list_t free[PSC_POOL_LARGE + 1];
 } psc_pool_t;
 
-/* Return the length of a block of this order, and the order of a block for this
- * length. */
+/* Return the length of a block of the order `order`, and the order of a block
+ * for `nbytes` bytes. */
 size_t psc_pool_order_len(unsigned order);
 unsigned psc_pool_order(size_t nbytes);
 /* Returns the offset of the block in its segment. */
@@ -48,10 +48,10 @@ void psc_pool_block_forget(psc_pool_block_t *block);
 /* Join each two free blocks of the pool that are the halves of one longer
  * block. */
 void psc_pool_join_all(psc_pool_t *pool);
-/* Find a free block for this many bytes; splits a longer one if necessary.
+/* Find a free block for `nbytes` bytes; splits a longer one if necessary.
  * Returns NULL if no block is long enough. The block stays in its free list. */
 psc_pool_block_t *psc_pool_find_free(psc_pool_t *pool, size_t nbytes);
-/* Returns the block that contains this offset of the segment, or NULL. Blocks
- * are aligned to their length. */
+/* Returns the block that contains the byte at `offset` of the segment, or NULL.
+ * Blocks are aligned to their length. */
 const psc_pool_block_t *psc_pool_block_at(const psc_segment_t *segment,
                                           size_t offset);

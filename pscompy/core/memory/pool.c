@@ -219,8 +219,8 @@ static psc_status_t pool_add_segment(psc_pool_t *pool, size_t nbytes)
                                                           : PSC_ERR_NO_MEMORY;
 }
 
-/* With the worker's lock held: make sure that the pool has a free block of this
- * length. */
+/* With the worker's lock held: make sure that the pool has a free block for
+ * `nbytes` bytes. */
 static psc_status_t pool_grow(psc_pool_t *pool, size_t nbytes)
 {
     psc_status_t status = PSC_OK;

@@ -30,7 +30,8 @@ void psc_pool_give(psc_block_t *block);
 psc_status_t psc_pool_pin(psc_pool_t *pool, void *base, size_t len,
                           psc_block_t **block_p);
 void psc_pool_unpin(psc_pool_t *pool, psc_block_t *block);
-/* Returns the segment that holds these bytes, which must lie in one used block;
- * NULL if there is none. *offset_p is their offset in the segment. */
+/* Returns the segment with the `len` bytes at `base`, which must lie in one
+ * used block; NULL if there is none. *offset_p: the offset of `base` in the
+ * segment. */
 psc_segment_t *psc_pool_find(psc_pool_t *pool, const void *base, size_t len,
                              uint64_t *offset_p);

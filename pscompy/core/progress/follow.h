@@ -6,8 +6,8 @@
 
 #include "../types/worker.h"
 
-/* Arm a follower that sleeps until one of these requests changes, and that has
- * looked at them with the lock held. */
+/* Arm a follower that sleeps until one of the `n` requests changes, and that
+ * has looked at the requests with the lock held. */
 void psc_follower_arm(psc_worker_t *worker, psc_follower_t *follower,
                       psc_request_t *const *requests, size_t n);
 /* Take a follower, which does not sleep any more, out of the worker's list,

@@ -18,7 +18,7 @@ typedef struct am_node {
     _Alignas(16) uint8_t data[];
 } am_node_t;
 
-/* Allocate a node for a message of this length, not filled in. Returns NULL if
+/* Allocate a node for a message of `len` bytes, not filled in. Returns NULL if
  * memory is short. Any thread. */
 am_node_t *psc_am_node_alloc(uint64_t len);
 /* Take a node that was kept for reuse, or allocate one. With the worker's lock,

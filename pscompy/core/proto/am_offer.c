@@ -81,7 +81,7 @@ static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)
 
 /* ---- waiting for room ---- */
 
-/* Returns true if a message of this length fits under the bound on unpolled
+/* Returns true if a message of `len` bytes fits under the bound on unpolled
  * messages. A message may exceed the whole bound if no other one is
  * unpolled. */
 static bool am_has_room(const psc_worker_t *worker, uint64_t len)

@@ -14,7 +14,8 @@
 #include "rndv.h"
 #include "rndv_keys.h"
 
-/* Most bytes of a packed part: the length of one buffer, and its keys. */
+/* Maximum length of a packed part: the length of one buffer, and the keys of
+ * the buffer. */
 #define PART_MAX (sizeof(psc_wire_part_t) + PSC_KEYS_MAX)
 
 _Static_assert(sizeof(psc_wire_offer_t) + PART_MAX <= PSC_OFFER_PART_MAX,

@@ -35,7 +35,7 @@ static inline uint32_t psc_credit_cost(uint64_t len)
 void psc_credit_start(psc_conn_t *conn);
 /* Note the limit on our eager bytes that a header from the peer reports. */
 void psc_credit_heard(psc_conn_t *conn, uint32_t limit);
-/* Allow the peer to send this many eager bytes again. */
+/* Allow the peer to send `cost` further eager bytes. */
 void psc_credit_return(psc_conn_t *conn, uint32_t cost);
 /* Send a control message on the main lane. Its header, which begins with the
  * credit, gets the limit on the peer's eager bytes that is valid now. */

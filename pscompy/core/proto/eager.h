@@ -11,7 +11,7 @@ typedef struct psc_message_head {
     uint16_t aux;
 } psc_message_head_t;
 
-/* Returns true if a message of this length may be sent eagerly. */
+/* Returns true if a message of `len` bytes may be sent eagerly. */
 bool psc_eager_fits(const psc_conn_t *conn, uint64_t len);
 /* Send an eager message. Returns PSC_INPROGRESS if the transport keeps the
  * pieces; it then completes `comp`. Returns PSC_ERR_NO_RESOURCE if nothing was
@@ -38,7 +38,7 @@ psc_status_t psc_eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
 void psc_eager_end_receive(psc_lane_t *lane);
 void psc_eager_end_record(psc_lane_t *lane);
 
-/* Finish a receive whose buffer has a message of this length; the tag in the
+/* Finish a receive whose buffer has a message of `len` bytes; the tag in the
  * receive's result is set already. */
 void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len);
 /* The payload of an unexpected message (psc_unexp_t) is complete: finish the

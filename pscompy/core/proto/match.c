@@ -15,8 +15,8 @@ static inline void match_dequeue(psc_match_list_t *list, psc_req_t *req)
 
 /* ---- arriving messages ---- */
 
-/* Returns the earliest of these receives or probes that fits this tag, or NULL.
- * Mostly that is the first one. */
+/* Returns the earliest of the receives or probes in `requests` that fits `tag`,
+ * or NULL. Mostly that is the first one. */
 static inline psc_req_t *match_request(psc_match_list_t *requests, int32_t tag)
 {
     psc_req_t *first = psc_container_of(requests->all.next, psc_req_t, link);
@@ -113,9 +113,9 @@ static void match_expose(psc_match_queue_t *queue)
 }
 
 /* A receive has left the queue. Post the receives that it has kept from being
- * posted to the fabric, as long as no other receive does. Wait with this while
- * messages that arrived before the lane was installed are still to be matched,
- * because the fabric does not know them. */
+ * posted to the fabric, unless another receive still keeps them from it. Post
+ * none while messages that arrived before the lane was installed are still to
+ * be matched, because the fabric does not know them. */
 static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
 {
     psc_req_t *req;

@@ -139,7 +139,8 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_PLACED] = {psc_giveback_placed, sizeof(psc_wire_placed_t)},
 };
 
-/* Returns NULL if no message has this id and this length of its header. */
+/* Returns the row of `arrivals` for `id`; NULL if no message has the id `id`
+ * and a header of `header_len` bytes. */
 static const arrival_t *proto_check(uint8_t id, uint8_t header_len)
 {
     if (id >= PSC_WIRE_COUNT || header_len != arrivals[id].header_len)

@@ -37,12 +37,13 @@ psc_span_t psc_rail_next(const psc_bulk_t *bulk);
 bool psc_rail_reserve(psc_bulk_t *bulk);
 /* Note that the first `len` bytes of psc_rail_next were given to the lane. */
 void psc_rail_taken(psc_req_t *req, const psc_lane_t *lane, size_t len);
-/* The lane has completed the put or get that begins at this offset. */
+/* The lane has completed the put or get that begins at `offset` of the
+ * message. */
 void psc_rail_done(psc_req_t *req, const psc_lane_t *lane, uint64_t offset);
 /* Move the lane's spans from bulk->taken to bulk->again. Returns false, and
  * moves none, if there is no memory. */
 bool psc_rail_take_back(psc_bulk_t *bulk, uint8_t lane);
-/* Move only the lane's span (a put or get) that begins at this offset from
+/* Move only the lane's span (a put or get) that begins at `offset` from
  * bulk->taken to bulk->again. Returns false if there is no memory. */
 bool psc_rail_take_back_one(psc_bulk_t *bulk, uint8_t lane, uint64_t offset);
 /* Returns true if all bytes of the message were given to lanes. */

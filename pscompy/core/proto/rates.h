@@ -7,7 +7,7 @@
 
 /* Call when the connection's lanes are known. */
 void psc_rates_start(psc_conn_t *conn);
-/* A message of this length begins to arrive. Returns the time, or -1 if the
+/* A message of `len` bytes begins to arrive. Returns the time, or -1 if the
  * message is not timed: a get is timed only if no other is in flight. */
 int64_t psc_rates_begin_copy(psc_conn_t *conn, uint64_t len);
 int64_t psc_rates_begin_get(psc_conn_t *conn, uint64_t len);

@@ -29,10 +29,10 @@ struct psc_replay {
      * lane. */
     uint8_t *buffer;
     size_t room, first, next, end;
-    uint32_t sent; /* number of the last message */
+    uint32_t sent; /* number of the last ordered message that was sent */
     uint32_t dropped; /* number of the last message that is not kept any more */
     uint32_t acked; /* number of the last message that the peer has delivered */
-    uint32_t turn; /* number of the last RESUME */
+    uint32_t turn; /* number of this side's last RESUME */
     bool resume_due;
     /* ---- arriving ---- */
     uint8_t from; /* index of the lane over which messages arrive in order */

@@ -20,7 +20,8 @@
  * have in flight. */
 #define PSC_BULK_BURST (1u << 20)
 #define PSC_BULK_INFLIGHT 16u
-/* Most RTSs of one peer that may wait on this side without a receive. */
+/* Maximum number of RTSs of one peer that may wait on this side without a
+ * receive. */
 #define PSC_RTS_LIMIT 65536u
 
 /* Returns true if the configuration permits a rendezvous by get. */

@@ -8,7 +8,8 @@
 
 /* Longest payload to put without knowing that a receive is posted. */
 #define TAG_PUT_MAX (4u << 20)
-/* Most messages that are announced by RTS after a put that met no receive. */
+/* Maximum number of messages that are announced by RTS after a put that met no
+ * receive. */
 #define TAG_PAUSE_MAX 63u
 
 static uint64_t tag_mark(const psc_req_t *req)

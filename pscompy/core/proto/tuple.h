@@ -103,7 +103,7 @@ static inline void psc_tuple_note(psc_conn_t *conn, uint32_t context,
  * receives for such messages again (psc_tuple_bucket_t.show). */
 void psc_tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag);
 
-/* Returns true if a message of this length looks for a receive that the peer
+/* Returns true if a message of `len` bytes looks for a receive that the peer
  * exposes. */
 static inline bool psc_tuple_is_long(const psc_conn_t *conn, uint64_t len)
 {

@@ -14,9 +14,10 @@
 
 /* A message that the peer may send as a claim; its index is the entry. */
 typedef struct permit {
-    uint64_t generation; /* 0: not in use */
+    /* generation of the receive; 0: the permit is not in use */
+    uint64_t generation;
     uint64_t match, ignore, len;
-    psc_exposed_t *recv; /* NULL after the receive was withdrawn */
+    psc_exposed_t *recv; /* the exposed receive; NULL after it was withdrawn */
     bool conceal_due;
     bool asked; /* `recv` waits for the answer to CONCEAL */
 } permit_t;
@@ -26,18 +27,18 @@ typedef struct sight {
     psc_sighted_t recv; /* its generation is 0 if the entry is not in use */
     uint64_t len;
     bool concealed_due; /* the peer has withdrawn the receive */
-    uint8_t key_len; /* 0: the message travels in the claim */
+    uint8_t key_len; /* length of `key`; 0: the message travels in the claim */
     uint8_t key[PSC_RKEY_MAX];
 } sight_t;
 
 struct psc_tuple_am {
     permit_t permits[PSC_EXPOSED_MAX];
-    uint64_t permitted;  /* bytes that all permits allow */
+    uint64_t permitted; /* sum of `len` of all permits that are in use */
     uint64_t generation; /* generation of the last permit */
-    uint64_t seen;       /* latest psc_place_t to report to the peer */
-    uint64_t told;       /* psc_place_t that was last reported to the peer */
+    uint64_t seen; /* latest psc_place_t to report to the peer */
+    uint64_t told; /* psc_place_t that was last reported to the peer */
     void (*answered)(psc_exposed_t *recv);
-    bool puts;           /* messages are put into receives (PSC_CAP_PUT_AM) */
+    bool puts; /* messages are put into receives (PSC_CAP_PUT_AM) */
     sight_t sights[PSC_EXPOSED_MAX];
     uint64_t peer_generation, peer_seen;
 };

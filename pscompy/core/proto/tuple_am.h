@@ -45,14 +45,14 @@
 
 /* Longest message that is sent as a claim: short messages behind it wait. */
 #define PSC_CLAIM_MAX (4u << 20)
-/* Most bytes that the peer of a connection may send as claims: they bound the
- * memory that claims for withdrawn receives need. */
+/* Maximum number of bytes that the peer of a connection may send as claims: it
+ * bounds the memory that claims for withdrawn receives need. */
 #define PSC_CLAIMS_MAX (32u << 20)
 
 /* The functions expose, conceal, exposed and claim. */
 extern const psc_transport_ops_t psc_tuple_am_ops;
 
-/* The connection's lane is known. Returns false if its receives are not shown
+/* The connection's lane is known. Returns false if its receives are not exposed
  * by messages, or if there is no memory. `answered`: called when the peer has
  * answered psc_tuple_am_ask that it puts nothing into the receive. */
 bool psc_tuple_am_begin(psc_conn_t *conn,

@@ -109,7 +109,8 @@ struct psc_conn {
     psc_rates_t rates;
     /* NULL unless the peer can see posted receives; proto/tuple.h */
     psc_tuple_t *tuple;
-    /* NULL unless posted receives are shown by messages; proto/tuple_am.h */
+    /* NULL unless posted receives are exposed to the peer by messages;
+     * proto/tuple_am.h */
     psc_tuple_am_t *tuple_am;
     psc_link_t link; /* link in the worker's list conns or ends.doomed */
     psc_notice_t notice; /* posted when the connection's state has changed */

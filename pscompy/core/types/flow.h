@@ -47,9 +47,13 @@ typedef struct psc_flow {
     uint32_t limit;    /* eager bytes that this side may have sent in total */
     uint32_t sent;
     uint32_t consumed;
-    uint32_t got; /* eager bytes received from the peer; at most `told` */
-    uint32_t told; /* the limit last reported to the peer */
-    bool due; /* the limit is to be reported by a message of its own (CREDIT) */
+    /* number of eager bytes received from the peer; at most `told` */
+    uint32_t got;
+    /* limit on the peer's eager bytes that was last reported to the peer */
+    uint32_t told;
+    /* the limit on the peer's eager bytes is to be reported by a message of its
+     * own (CREDIT) */
+    bool due;
 } psc_flow_t;
 
 static inline void psc_flow_init(psc_flow_t *flow)
@@ -113,8 +117,8 @@ static inline void psc_flow_take(psc_flow_t *flow, uint32_t cost)
     flow->consumed -= cost;
 }
 
-/* Allow the peer to send this many bytes again. Returns true if it has become
- * time to report the new limit to the peer. */
+/* Allow the peer to send `cost` further eager bytes. Returns true if it has
+ * become time to report the new limit to the peer. */
 static inline bool psc_flow_return(psc_flow_t *flow, uint32_t cost,
                                    uint32_t window)
 {

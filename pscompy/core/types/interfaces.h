@@ -9,7 +9,9 @@
 #define PSC_IFACES_MAX 16
 
 typedef struct psc_iface_slot {
-    struct psc_iface_slot *next; /* the interface that was opened after it */
+    /* the interface that was opened after this one; NULL: this is the last
+     * one */
+    struct psc_iface_slot *next;
     psc_worker_t *worker;
     psc_iface_t *iface;
     const psc_transport_ops_t *ops;

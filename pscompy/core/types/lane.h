@@ -79,9 +79,12 @@ typedef struct psc_stripe {
     /* bytes of completed pieces, and the time that they took; both weigh older
      * pieces less (DECAY in stripe.c) */
     double bytes, ns;
-    int64_t since; /* when the piece in flight began to be sent; 0: not known */
+    /* time at which the piece in flight began to be sent; 0: not known */
+    int64_t since;
     uint32_t pass; /* the progress pass in which the last piece completed */
-    bool timed; /* the first piece that completed in that pass was measured */
+    /* the first piece that completed in the progress pass `pass` was
+     * measured */
+    bool timed;
     bool late; /* the last piece took much longer than expected */
     /* when the lane's own buffers were last full (0: not known), and the bytes
      * that were copied into them since then */

@@ -257,7 +257,7 @@ static inline void psc_req_stage_set(psc_req_t *req, psc_stage_t stage)
     req->stage = stage;
 }
 
-/* Returns true if an eager message of this length fits into the receive's
+/* Returns true if an eager message of `len` bytes fits into the receive's
  * memory. If not, the receive waits for recv_supply. */
 static inline bool psc_req_has_room(const psc_req_t *req, uint64_t len)
 {

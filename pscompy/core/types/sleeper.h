@@ -69,7 +69,8 @@ typedef struct psc_wait_state {
     atomic_uint crowded;
     /* the last receive that polled with the GIL held found nothing; spin.c */
     atomic_bool vain;
-    atomic_llong moving; /* time until which a peer may be copying; spin.h */
+    /* time until which a peer may be copying (psc_spin_expect) */
+    atomic_llong moving;
     unsigned wakes_seen; /* `wakes` when the followers were last woken */
     psc_list_t followers, sleepers;
     /* Futex words of woken followers. The system calls are made when the lock

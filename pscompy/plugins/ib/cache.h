@@ -71,10 +71,10 @@ void ib_cache_open(ib_cache_t *cache, ib_device_t *device, uint32_t n_max,
                    uint64_t bytes_max);
 /* Frees the cache. Called after all endpoints have been freed. */
 void ib_cache_close(ib_cache_t *cache);
-/* Returns a registration that covers this memory: a kept one, or a new one that
- * is kept from now on. The caller gives peers access to it through a window
- * only. Returns NULL if no kept registration fits and a new one cannot be
- * kept. */
+/* Returns a registration that covers the `len` bytes at `base`: a kept one, or
+ * a new one that is kept from now on. The caller gives peers access to it
+ * through a window only. Returns NULL if no kept registration fits and a new
+ * one cannot be kept. */
 ib_reg_t *ib_cache_get(ib_cache_t *cache, const uint8_t *base, size_t len);
 /* Makes a new registration whose key any peer may use. If `region` is set,
  * ib_cache_get() finds the registration until it is given up. Returns NULL and
@@ -95,8 +95,8 @@ void ib_cache_sweep(ib_cache_t *cache);
 /* Opens /proc/self/pagemap. Returns -1 if page frames cannot be read on this
  * system. */
 int ib_proof_open(void);
-/* Reads the numbers of the page frames of the whole pages in this memory, which
- * must be pinned. Returns false if the numbers cannot be read. */
+/* Reads the numbers of the page frames of the whole pages in the `len` bytes at
+ * `base`, which must be pinned. Returns false if the numbers cannot be read. */
 bool ib_proof_take(int proof, const uint8_t *base, size_t len,
                    uint64_t *frames);
 bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
@@ -104,10 +104,10 @@ bool ib_proof_holds(int proof, const uint8_t *base, size_t len,
 
 /* ---- window.c ---- */
 
-/* Opens these bytes to peers through the registration's window, on behalf of
- * one more psc_mem_t. The request that binds the window is posted to `queue`;
- * requests that are posted to `queue` later find the window open. Returns false
- * if the window cannot show these bytes now. */
+/* Opens the `len` bytes at `base` to peers through the registration's window,
+ * on behalf of one more psc_mem_t. The request that binds the window is posted
+ * to `queue`; requests that are posted to `queue` later find the window open.
+ * Returns false if the window cannot show these bytes now. */
 bool ib_window_open(ib_cache_t *cache, ib_reg_t *reg, ib_queue_t *queue,
                     uint64_t address, uint64_t len);
 void ib_window_close(ib_reg_t *reg, ib_queue_t *queue);

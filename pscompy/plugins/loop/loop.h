@@ -25,8 +25,8 @@
 #define LOOP_IOV_MAX 64u
 /* maximum number of messages that one call of progress delivers */
 #define LOOP_DELIVER_MAX 64u
-/* Most bytes of one put or get. The worker's lock is held while they are
- * copied. */
+/* Maximum length of one put or get, in bytes. The worker's lock is held while
+ * the bytes are copied. */
 #define LOOP_RMA_MAX (1u << 20)
 /* nonce of the interface, 8 bytes; id of the endpoint, 8 bytes */
 #define LOOP_ADDRESS_SIZE 16u

@@ -143,7 +143,7 @@ void portals_ep_free(psc_kit_ep_t *kit);
  * `kit` is the member `kit` of a portals_ep_t. */
 psc_status_t portals_control_send(psc_kit_ep_t *kit, uint8_t kind,
                                   const void *body, size_t len);
-/* Returns PSC_OK if a message of this length may be sent now. */
+/* Returns PSC_OK if a message of `len` bytes may be sent now. */
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len);
 /* Notes that the peer has taken `taken` of this endpoint's messages. Returns
  * false if that is more than were sent. */

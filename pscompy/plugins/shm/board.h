@@ -27,7 +27,7 @@ _Static_assert(sizeof(shm_board_t) <= 4096, "one page");
 
 /* Creates a sealed memfd that holds a board. */
 psc_status_t shm_board_create(int *fd_p);
-/* Maps the board at the start of a file of this length. Returns
+/* Maps the board at the start of a file of `bytes` bytes. Returns
  * PSC_ERR_PROTOCOL if `fd` is not such a file. */
 psc_status_t shm_board_map(shm_board_t **board_p, int fd, size_t bytes);
 void shm_board_unmap(shm_board_t *board);

@@ -27,7 +27,8 @@ static void shm_card_prove(const shm_card_t *card, const uint8_t *key,
 
 /* ---- our own inbox ---- */
 
-/* A rank has written to `knock`; the same pass of progress handles its bit. */
+/* A rank has written to the pipe `knock`, to ask for a connection; the same
+ * pass of progress handles the rank's bit. */
 static void shm_knock_ready(shm_source_t *self, uint32_t events)
 {
     shm_iface_t *iface = psc_container_of(self, shm_iface_t, knock);

@@ -36,8 +36,8 @@ struct psc_rkey {
 /* Functions of cma.c. */
 /* True if the peer's process id still denotes the peer. */
 bool shm_cma_guarded(const shm_ep_t *ep);
-/* Returns the registration whose seal (number that its keys repeat) has this
- * address and this value, or NULL. */
+/* Returns the registration whose seal (the number that its keys repeat) is at
+ * `seal_address` and has the value `seal`, or NULL. */
 const psc_mem_t *shm_mem_find(const shm_iface_t *iface, uint64_t seal_address,
                               uint64_t seal);
 /* Reads bytes of the peer's memory. Returns PSC_ERR_INVALID if the key's seal

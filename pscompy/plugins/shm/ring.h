@@ -163,13 +163,14 @@ typedef struct shm_control {
 _Static_assert(sizeof(shm_control_t) + sizeof(shm_table_t) <= 4096, "one page");
 
 typedef struct shm_geometry {
-    uint32_t slot_size; /* bytes, a multiple of SHM_LINE */
+    uint32_t slot_size; /* length of a slot in bytes, a multiple of SHM_LINE */
     uint32_t slots;
 } shm_geometry_t;
 
 /* A ring as it is mapped in this process. */
 typedef struct shm_ring {
-    shm_control_t *control; /* NULL if the ring is not mapped */
+    /* control page of the ring; NULL if the ring is not mapped */
+    shm_control_t *control;
     uint8_t *lines;
     uint32_t n_lines;
     uint32_t slot_size;
@@ -189,7 +190,7 @@ typedef struct shm_producer {
      * sent */
     uint32_t need;
     uint64_t produced; /* lines written since the start */
-    uint64_t consumed; /* control->consumed as last read */
+    uint64_t consumed; /* value of control->consumed when it was last read */
     /* number of the line before which shm_producer_fits() allows writing */
     uint64_t limit;
     /* pages before this line have been given back to the system */
@@ -201,7 +202,7 @@ typedef struct shm_consumer {
     shm_ring_t ring;
     uint32_t at; /* next line to read */
     uint64_t consumed;
-    uint64_t published; /* control->consumed as last written */
+    uint64_t published; /* value of control->consumed that was last written */
 } shm_consumer_t;
 
 /* ---- making and mapping ---- */
@@ -220,8 +221,8 @@ size_t shm_ring_file_size(const shm_geometry_t *geometry);
 /* Bytes of address space for the lines and for their second mapping
  * (shm_ring_mirror). */
 size_t shm_ring_span(const shm_geometry_t *geometry);
-/* Fills in `ring` for a ring that is mapped at these addresses already; `lines`
- * has shm_ring_span() bytes. */
+/* Fills in `ring` for a ring whose control page, table and lines are mapped
+ * already; `lines` has shm_ring_span() bytes. */
 void shm_ring_view(shm_ring_t *ring, const shm_geometry_t *geometry,
                    shm_control_t *control, shm_table_t *table, uint8_t *lines);
 /* Maps the lines a second time behind themselves, if that was not done before.
@@ -288,9 +289,9 @@ psc_status_t shm_producer_refresh(shm_producer_t *p);
  * call. Returns true if a later call may find more. */
 bool shm_producer_release(shm_producer_t *p);
 
-/* True if this many lines may be written without reading control->consumed
- * again. One line more than needed must be free, because the word behind the
- * record is zeroed. */
+/* Returns true if `lines` lines may be written without reading
+ * control->consumed again. One line more than needed must be free, because the
+ * word behind the record is zeroed. */
 static inline bool shm_producer_fits(const shm_producer_t *p, uint32_t lines)
 {
     return p->produced + lines < p->limit;

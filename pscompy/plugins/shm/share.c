@@ -31,7 +31,7 @@ _Static_assert(sizeof(shm_control_t) <= 4096, "one page");
 
 /* A get that this process has started. */
 typedef struct shm_share {
-    psc_link_t listed; /* in ep->shares or iface->free_shares */
+    psc_link_t listed; /* link in the list ep->shares or iface->free_shares */
     uint8_t *buffer;
     psc_rkey_t key;
     uint64_t offset; /* offset of the get in the key's memory */

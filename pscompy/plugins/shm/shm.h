@@ -50,10 +50,10 @@
  * divided */
 #define SHM_NODE_BLOCKS 12u
 #define SHM_PATH_MAX sizeof(((struct sockaddr_un *)0)->sun_path)
-/* Most bytes of one put, because a put holds the worker's lock while it
- * copies. */
+/* Maximum length of one put, in bytes, because a put holds the worker's lock
+ * while it copies. */
 #define SHM_PUT_MAX (1u << 20)
-/* Most bytes of one get, which is divided into many copies. */
+/* Maximum length of one get, in bytes; a get is divided into many copies. */
 #define SHM_GET_MAX (1u << 30)
 /* Gets below this length are not shared, because asking the peer would cost
  * more than its help gains. */
@@ -80,7 +80,7 @@ typedef struct shm_inbox shm_inbox_t;
  * owns the descriptor. */
 typedef struct shm_source {
     void (*ready)(struct shm_source *self, uint32_t events);
-    int fd; /* -1: no descriptor */
+    int fd; /* the descriptor; -1: there is none */
     int set; /* the epoll set that watches `fd` */
 } shm_source_t;
 
@@ -154,7 +154,9 @@ struct shm_iface {
     shm_geometry_t geometry; /* size of the rings that this interface creates */
     int epoll;
     /* an epoll set inside `epoll`, with the listening socket, the pidfds of
-     * peers, and `knock`; its descriptor is what shm_join() stores in *fd_p */
+     * peers, and `knock` (the pipe to which ranks write to ask for a
+     * connection); the descriptor of the set is what shm_join() stores in
+     * *fd_p */
     shm_source_t peers;
     shm_source_t bell; /* pipe to which peers write to wake this process */
     shm_source_t timer; /* ticks while n_ticking > 0 or `releasing` */
@@ -276,7 +278,7 @@ struct shm_ep {
     /* Cross-memory attach works in both directions, as shown by the trial
      * (trial.c). */
     bool cma;
-    bool self; /* connected to itself */
+    bool self; /* the endpoint is connected to itself */
     /* progress has yet to report the failure (`status` and `reason`) */
     bool failing;
     /* rank of the peer if ep_call connects the endpoint, or SHM_NO_RANK */
@@ -287,7 +289,7 @@ struct shm_ep {
     /* the bit that the peer sets on this interface's board (board.h);
      * SHM_NO_BIT if all bits are taken */
     uint32_t bit;
-    uint32_t place; /* index in iface->active */
+    uint32_t place; /* index of the endpoint in iface->active */
     shm_watch_t watch;
     uint64_t seen; /* rx.consumed at the last shm_active_look() */
     shm_producer_t tx;
@@ -347,7 +349,8 @@ struct shm_link {
     shm_source_t process;
     psc_link_t listed;
     shm_iface_t *iface;
-    shm_ep_t *ep; /* NULL in stage ANONYMOUS */
+    /* the endpoint that the link connects; NULL in stage ANONYMOUS */
+    shm_ep_t *ep;
     shm_stage_t stage;
     bool dead;
     /* This side could read the peer's probe (shm_probe_t) by cross-memory
@@ -364,7 +367,7 @@ struct shm_link {
     /* This side has written its letter (its last packet, see link.c). */
     bool posted;
     pid_t pid;
-    int64_t since; /* time of accept() */
+    int64_t since; /* time at which the link was accepted */
     shm_hello_t hello;
 };
 

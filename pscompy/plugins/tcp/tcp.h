@@ -110,7 +110,7 @@ typedef struct tcp_settings {
 typedef struct tcp_caller {
     tcp_source_t source;
     tcp_iface_t *iface;
-    psc_link_t link; /* in the interface's list `callers` or `vacant` */
+    psc_link_t link; /* link in the interface's list `callers` or `vacant` */
     unsigned bucket; /* hash of the source address: index in n_from */
     int64_t deadline;
     size_t have;

@@ -27,7 +27,8 @@
 #include "pump.h"
 
 #define BRIDGE_BUCKETS 64u
-#define BRIDGE_EVENTS_MAX 32   /* events reported by one progress */
+/* maximum number of events that one call of progress reports */
+#define BRIDGE_EVENTS_MAX 32
 /* bytes of an endpoint's number, with which its address begins */
 #define BRIDGE_NUMBER_SIZE 8u
 #define BRIDGE_IOV_MAX 16u

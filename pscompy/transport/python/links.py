@@ -284,7 +284,8 @@ class Links:
         with self._shielded():
             self._transport.disconnect(channel)
         if before is Stage.UP and channel.backlog:
-            channel.reason = reason  # reported after the backlog is delivered
+            # reported after the backlog (frames that have arrived) is delivered
+            channel.reason = reason
             return
         self._forget(channel)
         if channel.number is None or before is Stage.WAITING:

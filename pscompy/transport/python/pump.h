@@ -15,10 +15,10 @@ typedef struct bridge bridge_t;
 typedef struct bridge_attr {
     double latency_ns;
     double bandwidth; /* bytes per second */
-    size_t max_frame; /* longest frame, bytes */
+    size_t max_frame; /* length of the longest frame, in bytes */
     /* frames that may be queued per endpoint and direction */
     uint32_t queue;
-    int node_only; /* reaches only its own node */
+    int node_only; /* not 0: the transport reaches only its own node */
 } bridge_attr_t;
 
 typedef enum bridge_kind {

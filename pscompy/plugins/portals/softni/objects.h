@@ -155,12 +155,12 @@ typedef struct psni_source {
 typedef struct psni_eq {
     psni_source_t source;
     ptl_event_t *ring;
-    uint64_t size; /* places that the user requested, within max_events */
-    /* additional places, for events that report disabled portal table
-     * entries */
+    /* number of events for which the user requested room, at most max_events */
+    uint64_t size;
+    /* room for further events, which report disabled portal table entries */
     uint64_t spare;
     uint64_t head, tail;
-    /* places reserved for events of messages that are still arriving */
+    /* room that is reserved for events of messages that are still arriving */
     uint64_t promised;
     bool dropped;
 } psni_eq_t;

@@ -74,7 +74,8 @@ struct psni_peer {
     int64_t deadline;
     /* resends since the peer's last frame; how many followed ECONNREFUSED */
     unsigned unanswered, refusals;
-    /* time of the first of these resends; ns for which they may go on */
+    /* silent_at: time of the first resend since the peer's last frame;
+     * patience: ns for which resends may go on */
     int64_t silent_at, patience;
     bool refused; /* ECONNREFUSED was reported since the last resend */
 
@@ -163,8 +164,8 @@ typedef struct psni_packet {
         head[sizeof(psni_head_t) + (PSNI_ANSWERS + 1) * sizeof(psni_message_t)];
 } psni_packet_t;
 
-/* Returns the bytes that a frame of this length takes of the receiver's socket
- * buffer. */
+/* Returns the number of bytes that a frame of `length` bytes takes of the
+ * receiver's socket buffer. */
 uint64_t psni_frame_cost(uint64_t length);
 psni_frame_t *psni_frame_at(psni_peer_t *peer, uint32_t seq);
 psni_head_t psni_head_for(psni_peer_t *peer, psni_frame_kind_t kind);
