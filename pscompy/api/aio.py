@@ -34,7 +34,7 @@ class Reader:
         self._sleeper = worker.sleeper()
         self._thread = threading.get_ident()
         self._futures: set[asyncio.Future[None]] = set()  # futures of suspended awaits
-        # callbacks not called yet
+        # callbacks that were not called yet
         self._callbacks: weakref.WeakSet[LoopCallback] = weakref.WeakSet()
         self._registered = False  # whether the event loop watches the descriptor of `_sleeper`
 

@@ -10,7 +10,8 @@
 
 typedef struct psb_sleeper {
     PyObject_HEAD psb_worker_t *worker;
-    /* released with this object, which may outlive the worker */
+    /* the core's sleeper, released with this object, which may outlive the
+     * worker */
     psc_sleeper_t *core;
 } psb_sleeper_t;
 

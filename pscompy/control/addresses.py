@@ -25,7 +25,7 @@ ADVERTISED_MAX = 12
 
 PORT_MAX = 65535
 _NOT_IN_HOST = frozenset("[]:/")
-# for str.translate, which removes these characters
+# table for str.translate, which then removes the characters
 _SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 

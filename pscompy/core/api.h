@@ -114,14 +114,16 @@ typedef struct psc_view {
  * bytes, the first at `base`, in the order of dims (the last one varies
  * fastest). */
 typedef struct psc_dim {
-    uint64_t n; /* at least 1 */
-    int64_t stride; /* distance of two runs in bytes; 0 only for sending */
+    uint64_t n; /* number of items of the dimension, at least 1 */
+    /* distance of two neighbouring items in bytes; 0 only for sending */
+    int64_t stride;
 } psc_dim_t;
 
 typedef struct psc_layout {
     void *base;
-    size_t run; /* bytes that are contiguous; at least 1 */
-    size_t n_dims; /* at least 1 */
+    /* number of bytes in each run, which is contiguous; at least 1 */
+    size_t run;
+    size_t n_dims; /* number of elements of `dims`, at least 1 */
     const psc_dim_t *dims;
 } psc_layout_t;
 

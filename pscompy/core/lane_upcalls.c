@@ -138,7 +138,8 @@ static void lane_tag_goes_on(psc_ep_t *ep, uint64_t bits, uint8_t id,
 {
     const psc_conn_t *conn = lane_of(ep)->conn;
     psc_wire_eager_t wire = {
-        /* leaves the known limit unchanged */
+        /* the limit on our eager bytes that is known already, so that nothing
+         * changes */
         .credit = conn ? conn->flow.limit : 0,
         .tag = (uint32_t)(bits & PSC_TAG_MASK),
         .context = (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT),

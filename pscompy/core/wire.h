@@ -12,7 +12,7 @@
 #error "the wire format is little-endian and this code does not swap yet"
 #endif
 
-/* id, header type */
+/* name of the id, type of the header */
 #define PSC_WIRE_LIST(X)                                                       \
     X(EAGER, psc_wire_eager_t)     /* payload: the message */                  \
     X(RTS, psc_wire_rts_t)         /* payload: the keys, if any, by which the  \

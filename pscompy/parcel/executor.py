@@ -104,7 +104,7 @@ class Executor(concurrent.futures.Executor):
         self._full = False  # whether no rank takes further calls until some have ended
         self._service = comm._context.service()
         self._service.start()
-        # calls that a rank may have at once even if they take long
+        # number of calls that a rank may have at once even if they take long
         self._few = self._service.threads + 1
         self._ranks = [_Rank(comm._links_of(rank)) for rank in range(1, comm.size) or (0,)]
         if comm.rank:

@@ -95,7 +95,7 @@ class Messages(Base):
             counted = link.counted()
             far.begin(remote_side.flood, count, nbytes)
             deadline = time.monotonic() + BOUND
-            # more bytes than the eager window
+            # wait until more bytes are unexpected than the eager window allows in flight
             while counted.here()["unexpected"] * nbytes < 400_000:
                 assert time.monotonic() < deadline, counted.here()
                 link.session.progress()

@@ -4,7 +4,7 @@
 #ifndef PSCOMPY_TRANSPORT_STATUS_H
 #define PSCOMPY_TRANSPORT_STATUS_H
 
-/* name, value, text for log lines */
+/* name and value of each status, and text for log lines */
 #define PSC_STATUS_LIST(X)                                                     \
     X(OK, 0, "success")                                                        \
     X(INPROGRESS, 1, "in progress")                                            \

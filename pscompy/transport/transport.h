@@ -44,9 +44,9 @@
 
 #define PSC_CAP_AM_SHORT 0x0001ull   /* the transport implements am_short */
 #define PSC_CAP_AM_ZCOPY 0x0002ull   /* the transport implements am_zcopy */
-/* implements put, and memory registration */
+/* the transport implements put, and memory registration */
 #define PSC_CAP_PUT 0x0004ull
-/* implements get, and memory registration */
+/* the transport implements get, and memory registration */
 #define PSC_CAP_GET 0x0008ull
 /* an active message after a put on the same endpoint is delivered after the put
  * is visible */
@@ -66,14 +66,15 @@
 /* ep_failed reports that the peer has ended, after all messages of the peer
  * have been delivered */
 #define PSC_CAP_EOF 0x0800ull
-/* implements mem_share and rkey_map, which map a peer's memory segment into
- * this process */
+/* the transport implements mem_share and rkey_map, which map a peer's memory
+ * segment into this process */
 #define PSC_CAP_MAP 0x1000ull
-/* reaches only processes in other modules of a modular supercomputer */
+/* the transport connects a process only with those in other modules of a
+ * modular supercomputer */
 #define PSC_CAP_MODULES 0x2000ull
-/* implements expose, conceal, exposed and claim: a sender sees the posted
- * receives of its peer, and takes one, so that its message is copied into the
- * buffer of this receive directly */
+/* the transport implements expose, conceal, exposed and claim: a sender sees
+ * the posted receives of its peer, and takes one, so that its message is copied
+ * into the buffer of this receive directly */
 #define PSC_CAP_EXPOSE 0x4000ull
 /* no put of the peer reaches a region of this process after ep_fini */
 #define PSC_CAP_PUT_ENDS 0x8000ull
@@ -284,7 +285,8 @@ typedef struct psc_tag_recv {
     /* the transport's own state of the receive, from tag_post until `done` is
      * called */
     void *posted;
-    /* identifies the message if `done` is called with UNSUPPORTED */
+    /* number that identifies the message if `done` is called with
+     * UNSUPPORTED */
     uint32_t number;
     /* Called from progress when the message is in the buffer. `bits` are its
      * match bits with those of the source, `len` its true length, which may
@@ -325,7 +327,8 @@ struct psc_exposed {
  * it. */
 typedef struct psc_sighted {
     uint32_t entry;
-    /* ascends in the order in which the peer has exposed its receives */
+    /* number that ascends in the order in which the peer has exposed its
+     * receives */
     uint64_t generation;
     uint64_t match, ignore;
 } psc_sighted_t;

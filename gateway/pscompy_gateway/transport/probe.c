@@ -6,7 +6,8 @@
 
 #define PROBE_TICKS                                                            \
     2u /* ticks without acknowledgement before the first probe */
-/* ticks without a path to the peer before it counts as lost */
+/* number of ticks (0.1 s) without a path to the peer, after which the peer
+ * counts as lost */
 #define STRANDED_TICKS 30u
 
 static void probe_send(gw_ep_t *ep)

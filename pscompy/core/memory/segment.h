@@ -9,7 +9,8 @@ typedef struct psc_segment psc_segment_t;
 struct psc_segment {
     psc_link_t link; /* in the pool's segments */
     uint8_t *base;
-    /* including the last page, which has the psc_segment_identity_t */
+    /* length of the segment in bytes, including the last page, which has the
+     * psc_segment_identity_t */
     size_t len;
     /* the memory file; -1: pinned memory, which belongs to its user */
     int fd;

@@ -69,7 +69,7 @@ typedef enum psc_stage {
     /* send by messages: all data was sent, and the FIN that confirms it is
      * missing */
     PSC_STAGE_AWAIT_FIN,
-    /* failed, but the request's memory can still be accessed */
+    /* the request has failed, but its memory can still be accessed */
     PSC_STAGE_ENDING,
     PSC_STAGE_DONE,
     PSC_STAGE_COUNT
@@ -84,7 +84,7 @@ typedef struct psc_keys {
  * proto/bundle.h. */
 typedef struct psc_part {
     uint64_t begin, end; /* the buffer's range in the bytes of all buffers */
-    /* where the buffer begins in the memory that the keys open */
+    /* offset of the buffer in the memory that the keys open */
     uint64_t offset;
     psc_mem_t *mem[PSC_LANES_MAX];
     psc_keys_t keys;

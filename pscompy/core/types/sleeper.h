@@ -44,7 +44,7 @@ typedef enum psc_sleeper_life {
 struct psc_follower {
     /* link in the worker's list of followers; the earliest is first */
     psc_link_t link;
-    /* the thread waits for any of these requests */
+    /* the requests for any of which the thread waits */
     psc_request_t *const *requests;
     size_t n;
     uint32_t wants;

@@ -62,7 +62,8 @@ typedef struct loop_place {
 typedef struct loop_iface {
     psc_iface_t super;
     size_t buffer_size; /* maximum length of a message, header plus payload */
-    uint32_t sendq_size; /* slots that may be in use per receiving endpoint */
+    /* maximum number of slots that are in use per receiving endpoint */
+    uint32_t sendq_size;
     uint64_t nonce; /* random; identifies this interface's addresses and keys */
     uint64_t next_id;
     psc_list_t eps;

@@ -36,7 +36,8 @@ typedef struct shm_card {
      * progress, and of the pipe to which a rank writes when it asks for a
      * connection */
     int32_t bell, knock;
-    /* inode numbers of these pipes, by which others recognize them */
+    /* inode numbers of the pipes `bell` and `knock`, by which other ranks
+     * recognize the pipes */
     uint64_t bell_inode, knock_inode;
     uint8_t cma; /* shm_cma_mode_t of the rank */
     uint8_t expedited; /* the process is registered for membarrier */

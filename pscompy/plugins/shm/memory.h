@@ -90,7 +90,8 @@ void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 #define SHM_CURSOR_PAGE 4096u
 /* longest copy that a cursor can divide */
 #define SHM_CURSOR_MAX (((1ull << SHM_TAKEN_BITS / 2) - 1) * SHM_CURSOR_PAGE)
-/* stored instead of a number of copied bytes if a copy has failed */
+/* value that is stored instead of a number of copied bytes if a copy has
+ * failed */
 #define SHM_HELP_FAILED UINT64_MAX
 /* The end of a copy from which a side takes its pieces. */
 typedef enum shm_side { SHM_FRONT, SHM_BACK } shm_side_t;

@@ -40,7 +40,7 @@
 #define SHM_WORD_SIZE 8u
 #define SHM_SLOT_MIN 2048u /* keeps max_bcopy at 1 KiB or more */
 #define SHM_RING_MAX (256u << 20) /* bytes of the longest ring */
-/* bytes of the records of a long message, unless slots are shorter */
+/* length in bytes of each record of a long message, unless slots are shorter */
 #define SHM_PIECE (4u << 10)
 #define SHM_COPY_STEP (2u << 10)
 /* The consumer updates `consumed` after it has freed this many lines: a quarter
@@ -193,7 +193,8 @@ typedef struct shm_producer {
     uint64_t consumed; /* value of control->consumed when it was last read */
     /* number of the line before which shm_producer_fits() allows writing */
     uint64_t limit;
-    /* pages before this line have been given back to the system */
+    /* number of the line before which all pages have been given back to the
+     * system */
     uint64_t kept;
     uint64_t mark; /* `produced` at the last call of shm_producer_release */
 } shm_producer_t;

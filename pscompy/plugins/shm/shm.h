@@ -94,7 +94,8 @@ typedef enum shm_cma_mode {
 
 typedef struct shm_listener {
     shm_source_t source;
-    /* shorter than `path`, which holds the folder and the socket's name */
+    /* the folder of the listening socket; shorter than `path`, which holds the
+     * folder and the socket's name */
     char folder[SHM_PATH_MAX - 32];
     char path[SHM_PATH_MAX];
     bool paused; /* The listener is not watched, because accept() fails. */

@@ -8,7 +8,7 @@
 #include "tcp.h"
 
 #define TCP_PACE_MS 20
-/* least time between two measurements of a stream */
+/* shortest time between two measurements of a stream */
 #define TCP_PACE_EVERY_NS 10000000
 /* A longer measurement is ignored, as nothing was sent for a part of it. */
 #define TCP_PACE_IDLE_NS 100000000

@@ -47,7 +47,8 @@
 #define TCP_IOV_MAX 16u
 /* upper bound of the bytes of header plus payload of am_short */
 #define TCP_SHORT_MAX 512u
-/* events of the epoll set handled in one call of progress */
+/* maximum number of events of the epoll set that one call of progress
+ * handles */
 #define TCP_EVENTS_MAX 16
 #define TCP_ZCOPY_MAX ((size_t)1 << 62)
 /* A payload up to this length is collected in the read buffer; a longer one is

@@ -12,7 +12,8 @@
 #include <stdint.h>
 
 typedef struct psc_reorder {
-    /* `size` places; an item is at its number modulo `size` */
+    /* array of `size` places for items that arrived early; each item is at its
+     * number modulo `size` */
     void **held;
     /* a power of two, so that consecutive numbers have consecutive places, also
      * when the number wraps around */

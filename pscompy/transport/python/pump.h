@@ -16,7 +16,7 @@ typedef struct bridge_attr {
     double latency_ns;
     double bandwidth; /* bytes per second */
     size_t max_frame; /* length of the longest frame, in bytes */
-    /* frames that may be queued per endpoint and direction */
+    /* maximum number of frames that are queued per endpoint and direction */
     uint32_t queue;
     int node_only; /* not 0: the transport reaches only its own node */
 } bridge_attr_t;

@@ -280,7 +280,7 @@ struct psptl_device {
     bool lossy; /* an event was lost, or was of an unknown type */
     psptl_backlog_t backlog;
     uint64_t bits; /* counter from which psptl_device_bits makes match bits */
-    /* puts and gets of this side whose events have not arrived */
+    /* number of puts and gets of this side whose events have not arrived */
     uint32_t flying;
     uint32_t flying_max;
     uint32_t n_bulks; /* puts and gets that have not ended */

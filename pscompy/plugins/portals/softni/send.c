@@ -7,7 +7,8 @@
 
 #include "nic.h"
 
-/* later frames that must have arrived before a missing one counts as lost */
+/* number of later frames that must have arrived before a missing frame counts
+ * as lost */
 #define LATER_ACKS 3
 #define RESENDS 8u
 #define CHOKED_NS 1000000ll
