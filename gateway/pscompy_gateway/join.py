@@ -273,8 +273,8 @@ class Gathering:
                 yield {"kind": "join", "member": self._members[module].member, **who, **what}
 
     def leave(self, send: Send) -> list[Frame]:
-        """Remove the modules whose trunk has ended (`send` is its function), and those that only the
-        neighbour gateway at its other end knew. Returns frames that report the former to the
+        """Remove the modules whose trunk has ended (`send` is its function), and those that only
+        the neighbour gateway at its other end knew. Returns frames that report the former to the
         neighbour gateways, which notice the end of a gateway themselves."""
         gone = [(module, it) for module, it in self._members.items() if it.send is send]
         for module, it in list(self._members.items()):
