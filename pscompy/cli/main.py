@@ -72,7 +72,8 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _commands() -> dict[str, Loader]:
     """All sub-commands by name, sorted; none is imported yet."""
-    from importlib import metadata  # imported late: it would add 10 ms to every `pscompy run`
+    # imported late: the import would add 10 ms to every `pscompy run`
+    from importlib import metadata
 
     found = {entry.name: partial(_load, entry) for entry in metadata.entry_points(group=GROUP)}
     own = {name: partial(_load_own, module) for name, module in BUILT_IN.items()}

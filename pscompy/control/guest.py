@@ -21,7 +21,7 @@ class Guest(ControlThread):
     def __init__(self, host: ControlThread) -> None:
         self.root = host.root
         self.spare = host.spare
-        self._left = False  # once it is True, no call-back is made any more
+        self._left = False  # True: no call-back is made any more
         self._fds: set[int] = set()
         self._own_pump: Callable[[], bool] | None = None
 

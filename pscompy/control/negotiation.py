@@ -100,7 +100,7 @@ class Negotiation(Generic[R]):
         self.established = False
         self._owner = owner
         self._factory = factory
-        self._ended = False  # once it is True, the owner is not notified any more
+        self._ended = False  # True: the owner is not notified any more
         self.link = Link(thread, sock, machine, self)
 
     @property

@@ -167,8 +167,8 @@ class Head:
         return [nbytes for nbytes, place, _, _ in self.entries if place == _OFFERED]
 
     def in_order(self, sent: Iterable[Any], fetched: Iterable[Any]) -> list[Any]:
-        """The chunks outside of the head in their order, from those that were sent in messages and
-        those that were fetched by the offer."""
+        """All chunks outside of the head, in the order of `entries`: `sent` are those that were
+        sent in messages, `fetched` those that were fetched by the offer."""
         sent, fetched = iter(sent), iter(fetched)
         return [
             next(fetched if place == _OFFERED else sent)

@@ -138,7 +138,8 @@ class Candidate(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """The connector's candidates in its order, and the reasons for the transports it lacks."""
+    """The connector's candidates in the order of its preference, and the reasons why it lacks other
+    transports."""
 
     candidates: tuple[Candidate, ...]
     absent: tuple[tuple[str, str], ...] = ()

@@ -26,7 +26,8 @@ typedef struct psc_pool {
     /* number of references: by the worker, by blocks in use, and by views */
     atomic_uint refs;
     atomic_bool forked;
-    psc_lock_t gate; /* protects `worker`: it is not freed while this is held */
+    /* protects `worker`, which is not freed while a thread holds this lock */
+    psc_lock_t gate;
     psc_worker_t *worker; /* NULL after the worker has ended */
     /* the limit on the lengths of all segments together, and their sum */
     uint64_t max, bytes;

@@ -111,7 +111,8 @@ psc_status_t psc_pool_pin(psc_pool_t *pool, void *base, size_t len,
     psc_lock_acquire(&pool->lock);
     psc_list_push(&pool->segments, &segment->link);
     atomic_fetch_add(&pool->n_segments, 1);
-    pool->bytes += segment->len; /* pool_segment_end subtracts it again */
+    /* pool_segment_end subtracts the length again */
+    pool->bytes += segment->len;
     pool->max += segment->len;
     psc_lock_release(&pool->lock);
     pool_register(segment, pool->worker);

@@ -13,8 +13,8 @@ void psc_follower_arm(psc_worker_t *worker, psc_follower_t *follower,
 /* Take a follower, which does not sleep any more, out of the worker's list,
  * unless it was woken. Returns false if it was woken. */
 bool psc_follower_disarm(psc_follower_t *follower);
-/* Wake a follower; its memory may be gone as soon as this returns. The thread
- * is awake at the latest when the lock has been released. */
+/* Wake a follower; its memory may be gone as soon as the function returns. The
+ * thread is awake at the latest when the lock has been released. */
 void psc_follower_wake(psc_worker_t *worker, psc_follower_t *follower);
 /* Wake followers for these PSC_WAKE_ reasons: the earliest one if the poller's
  * role is free, all if every wait ends. */

@@ -138,7 +138,8 @@ static void giveback_failed(psc_unexp_t *unexp, psc_status_t status)
     psc_req_t *req = giveback_drop(unexp);
 
     if (req && req->stage == PSC_STAGE_LANDING)
-        req->error = status; /* psc_message_answered finishes with it */
+        /* psc_message_answered finishes the request with this error */
+        req->error = status;
     else if (req)
         psc_req_fail(req, status);
 }

@@ -10,7 +10,8 @@
 static inline void match_dequeue(psc_match_list_t *list, psc_req_t *req)
 {
     psc_match_list_remove(list, &req->link);
-    req->conn = NULL; /* clears `bucket`, which shares its place (a union) */
+    /* clears `bucket`, which is in the same place (a union) */
+    req->conn = NULL;
 }
 
 /* ---- arriving messages ---- */
@@ -69,7 +70,8 @@ static inline void match_remove_hidden(psc_match_queue_t *queue, psc_req_t *req)
             : psc_match_lists(psc_req_worker(req), NULL, req->context, false);
 
     match_dequeue(&lists->posted, req);
-    req->unexp = NULL; /* clears `source`, which shares its place */
+    /* clears `source`, which is in the same place (a union) */
+    req->unexp = NULL;
 }
 
 static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
@@ -298,7 +300,8 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp)
         if ((tagged->head.result.tag == unexp->tag ||
              tagged->head.result.tag == PSC_ANY_TAG) &&
             match_earlier(req, tagged) == tagged && psc_tag_recall(tagged)) {
-            tagged->unexp = NULL; /* clears `source`, which shares its place */
+            /* clears `source`, which is in the same place (a union) */
+            tagged->unexp = NULL;
             return tagged;
         }
     }

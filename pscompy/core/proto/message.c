@@ -280,7 +280,8 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
 }
 
 /* Continue a receive that was given its buffer, and whose message has not
- * arrived completely. The request may even be done before this returns. */
+ * arrived completely. The request may even be done before the function
+ * returns. */
 static psc_status_t message_supply_rest(psc_req_t *req, psc_unexp_t *unexp)
 {
     psc_worker_t *worker = psc_req_worker(req);

@@ -218,7 +218,8 @@ void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
     bool missed = status == PSC_ERR_UNSUPPORTED;
 
     psc_list_remove(&req->link);
-    req->unexp = NULL; /* clears `source`, which shares its place */
+    /* clears `source`, which is in the same place (a union) */
+    req->unexp = NULL;
     req->bulk->inflight = 0;
     if (req->error || (status != PSC_OK && !missed)) {
         psc_req_finish(req, req->error ? req->error : status);

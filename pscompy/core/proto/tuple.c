@@ -214,7 +214,8 @@ void psc_tuple_detach(psc_req_t *req)
 
     conn->tuple->n_exposed--;
     tuple_shows(req)->misses = 0;
-    req->unexp = NULL; /* clears `source`, which shares its place */
+    /* clears `source`, which is in the same place (a union) */
+    req->unexp = NULL;
     /* the transport calls `landed`, unless the peer writes with a key */
     req->bulk->inflight = !req->exposed;
     psc_req_stage_set(req, PSC_STAGE_LANDING);

@@ -24,7 +24,8 @@ typedef struct permit {
 
 /* A receive of the peer; its index is the entry. */
 typedef struct sight {
-    psc_sighted_t recv; /* its generation is 0 if the entry is not in use */
+    /* the receive; its generation is 0 if the entry is not in use */
+    psc_sighted_t recv;
     uint64_t len;
     bool concealed_due; /* the peer has withdrawn the receive */
     uint8_t key_len; /* length of `key`; 0: the message travels in the claim */

@@ -333,8 +333,8 @@ bool tcp_greeting_send(int fd, const void *bytes, size_t len);
 int tcp_greeting_read(int fd, uint8_t *bytes, size_t *have, size_t size);
 void tcp_dials_begin(tcp_ep_t *ep, const uint8_t *token);
 /* Called by progress: dials the peer's next address if the one before has not
- * answered in time. Returns the time at which this must be called again for
- * this endpoint. */
+ * answered in time. Returns the time at which the function must be called again
+ * for the endpoint. */
 int64_t tcp_dials_expire(tcp_ep_t *ep, int64_t now);
 
 /* ---- ep.c ---- */

@@ -134,7 +134,7 @@ int psni_thread_start(psni_ni_t *ni)
     if (started) {
         sigfillset(&all);
         pthread_sigmask(SIG_SETMASK, &all, &before);
-        ni->thread.running = true; /* the new thread reads it */
+        ni->thread.running = true; /* the new thread reads `running` */
         started =
             pthread_create(&ni->thread.id, NULL, psni_thread_run, ni) == 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
