@@ -65,10 +65,14 @@ static bool tcp_rail_look(tcp_ep_t *ep, int64_t now)
     return true;
 }
 
-void tcp_rail_sends(const tcp_ep_t *ep)
+void tcp_rail_sends(tcp_ep_t *ep)
 {
-    if (ep->spare)
-        tcp_iface_wake_at(tcp_ep_iface(ep), psc_clock_now() + TCP_RAIL_LOOK_NS);
+    tcp_iface_t *iface = tcp_ep_iface(ep);
+
+    if (!ep->spare || iface->looks)
+        return;
+    iface->looks = true;
+    tcp_iface_wake_at(iface, psc_clock_now() + TCP_RAIL_LOOK_NS);
 }
 
 int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now)
@@ -77,5 +81,6 @@ int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now)
 
     psc_list_for_each(ep, &iface->settled, tcp_ep_t, link)
         again |= tcp_rail_look(ep, now);
+    iface->looks = again;
     return again ? now + TCP_RAIL_LOOK_NS : TCP_NEVER;
 }

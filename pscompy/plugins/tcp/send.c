@@ -310,16 +310,14 @@ psc_status_t tcp_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     return tcp_send_copied(ep, pieces, 1 + (unsigned)n_iov, prefix_len + len);
 }
 
-/* Sends a short message of a spare endpoint, whose short_max is 0. */
-static psc_status_t tcp_am_not_short(psc_ep_t *self, uint8_t id,
-                                     const void *header, uint8_t header_len,
-                                     const void *payload, size_t len)
+/* Prepares for a message that is longer than short_max, which is 0 for a spare
+ * endpoint. */
+static psc_status_t tcp_am_not_short(tcp_ep_t *ep, size_t len)
 {
-    psc_iov_t iov = {(void *)payload, len};
-
-    if (!((const tcp_ep_t *)self)->spare || header_len + len > TCP_SHORT_MAX)
+    if (!ep->spare || len > TCP_SHORT_MAX)
         return PSC_ERR_INVALID;
-    return tcp_am_bcopy(self, id, header, header_len, &iov, 1);
+    tcp_rail_sends(ep);
+    return PSC_OK;
 }
 
 psc_status_t tcp_am_short(psc_ep_t *self, uint8_t id, const void *header,
@@ -330,10 +328,10 @@ psc_status_t tcp_am_short(psc_ep_t *self, uint8_t id, const void *header,
     struct iovec piece = {.iov_base = frame};
     psc_status_t status = tcp_send_check(ep, header_len, 1);
 
+    if (status == PSC_OK && header_len + len > ep->short_max)
+        status = tcp_am_not_short(ep, header_len + len);
     if (status != PSC_OK)
         return status;
-    if (header_len + len > ep->short_max)
-        return tcp_am_not_short(self, id, header, header_len, payload, len);
     piece.iov_len = tcp_prefix_make(frame, id, header, header_len, len);
     if (len > 0)
         memcpy(frame + piece.iov_len, payload, len);

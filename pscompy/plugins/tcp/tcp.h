@@ -125,6 +125,7 @@ struct tcp_iface {
     tcp_source_t listener;
     tcp_source_t alarm; /* timer; wakes the core at the next deadline */
     int64_t alarm_at; /* time when the alarm expires; TCP_NEVER: not set */
+    bool looks; /* the alarm is set for the next check of spare endpoints */
     unsigned n_places, n_callers; /* n_places: upper bound of n_callers */
     /* `callers` has the oldest caller first. `vacant` has the structures of
      * callers that have gone; they are freed with the interface only, because
@@ -259,8 +260,8 @@ struct tcp_ep {
     uint64_t pace_acked; /* bytes that the peer had acknowledged at pace_at */
     /* the connection may go on without this lane (rail.c) */
     bool spare;
-    /* longest message that am_short sends itself; 0 for a spare endpoint, whose
-     * short messages are sent by am_bcopy */
+    /* longest message that am_short sends without another check; 0 for a spare
+     * endpoint, for whose messages the alarm may have to be set */
     size_t short_max;
     /* time since which the peer has acknowledged nothing; 0: all bytes that
      * were sent are acknowledged */
@@ -384,7 +385,7 @@ void tcp_pace(tcp_ep_t *ep);
 
 /* Called before every send. For one of several lanes of a connection, sets the
  * alarm, so that progress checks whether the peer acknowledges the bytes. */
-void tcp_rail_sends(const tcp_ep_t *ep);
+void tcp_rail_sends(tcp_ep_t *ep);
 /* Called by progress: fails endpoints of rails on which the peer acknowledges
  * nothing. Returns the time at which this must be called again. */
 int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now);
