@@ -1,4 +1,4 @@
-"""The ib transport: InfiniBand and RoCE, by libibverbs."""
+"""The transport ib: InfiniBand and RoCE, by libibverbs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ native = Native(__name__)
 
 
 def unavailable() -> str | None:
-    """Return the reason why ib cannot be used, or None if it can be used. Without a device
-    libibverbs and the libraries that it needs are not loaded."""
+    """Return the reason why ib cannot be used, or None if it can be used. If this host has no RDMA
+    device, neither libibverbs nor a library that libibverbs needs is loaded."""
     return native.unavailable() if DEVICES.exists() else "no RDMA device"
 
 

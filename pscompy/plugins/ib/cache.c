@@ -209,8 +209,8 @@ static ib_reg_t *ib_cache_add(ib_cache_t *cache, const uint8_t *base,
 }
 
 /* Finds a registration among `regions`, whose keys any peer may use. No proof
- * is needed that its memory is still mapped: the user that registered the
- * region deregisters it before unmapping the memory. */
+ * is needed that its memory is still mapped, because the user that registered
+ * the region deregisters it before unmapping the memory. */
 static ib_reg_t *ib_cache_region(ib_cache_t *cache, const uint8_t *base,
                                  size_t len)
 {

@@ -53,7 +53,8 @@ typedef struct ib_cache {
     /* registrations whose key any peer may use; the user that made such a
      * registration deregisters it */
     psc_list_t regions;
-    /* registrations to be freed when no psc_mem_t uses them */
+    /* registrations to be freed when no psc_mem_t and no bind request uses
+     * them */
     psc_list_t given_up;
     struct ibv_pd *pd;
     bool windows; /* the device supports memory windows */

@@ -35,8 +35,8 @@ static void ib_job_end(ib_iface_t *iface, const ib_job_t *job,
     comp->func(comp, status);
 }
 
-/* Completes the requests up to serial number `serial`: requests complete in
- * order, and a completion covers all earlier requests. */
+/* Completes all requests up to serial number `serial`, because requests
+ * complete in order, and a completion covers all earlier requests. */
 static void ib_queue_ended(ib_queue_t *queue, uint32_t serial,
                            psc_status_t status)
 {

@@ -69,10 +69,10 @@ typedef struct ib_device {
 } ib_device_t;
 
 /* Opens the device and port that `choice` selects. Returns false if no device
- * can be opened; `reason` then says why, and nothing stays allocated. If it
- * returns true, `reason` is empty or names the entries of choice->hca that
- * could not be opened. The queues may be shorter than `choice` asks, because
- * the device limits them. */
+ * can be opened; `reason` then says why, and nothing stays allocated. If the
+ * function returns true, `reason` is empty or names the entries of choice->hca
+ * that could not be opened. The queues may be shorter than `choice` asks,
+ * because the device limits them. */
 bool ib_device_open(ib_device_t *device, const ib_choice_t *choice,
                     char *reason);
 void ib_device_close(ib_device_t *device);
@@ -128,8 +128,8 @@ unsigned ib_device_post_recvs(ib_device_t *device, const ib_pool_t *pool,
 
 /* ---- queues ---- */
 
-/* The data by which a peer connects its queue pair to a queue pair of this
- * side: the address and the parameters of the latter. */
+/* Address and parameters of a queue pair. The peer needs these to connect one
+ * of its own queue pairs to this one. */
 typedef struct ib_place {
     union ibv_gid gid;
     uint32_t qpn, psn;
@@ -177,7 +177,8 @@ typedef struct ib_queue {
     /* posted: serial number of the next request to be posted; done: of the next
      * request to complete */
     uint32_t posted, done;
-    /* requests posted since the last one with IBV_SEND_SIGNALED */
+    /* number of requests posted since the last request with
+     * IBV_SEND_SIGNALED */
     uint32_t silent;
     uint32_t inline_max;
     uint32_t psn;

@@ -9,8 +9,9 @@
 #define IB_ADDRESS_MAGIC 0x62696370u /* the bytes "pcib" */
 #define IB_ADDRESS_VERSION 2u
 
-/* Keepalive: a write of no bytes. The peer's adapter acknowledges it as long as
- * the peer's process exists, also while the process is computing. */
+/* Posts a keepalive, a write of no bytes. The peer's adapter acknowledges this
+ * write as long as the peer's process exists, also while the process is
+ * computing. */
 void ib_ep_ask(psc_kit_ep_t *kit)
 {
     ib_ep_t *ep = ib_ep(&kit->super);
@@ -49,8 +50,8 @@ static bool ib_ep_open(ib_iface_t *iface, ib_ep_t *ep)
     return true;
 }
 
-/* Returns false if there are several rails and the port of this rail is down:
- * if it took part, the connection would fail on all rails. */
+/* Returns false if there are several rails and the port of this rail is down.
+ * If this rail took part, the connection would fail on all rails. */
 static bool ib_ep_useful(ib_iface_t *iface)
 {
     char name[PSC_REASON_MAX];

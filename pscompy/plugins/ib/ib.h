@@ -18,10 +18,11 @@
  *   driver.h     verbs, independent of the files above
  *
  * An endpoint has two queues. The first carries messages. A message arrives in
- * a buffer of the shared receive queue or, if the peer is busy, in the peer's
- * ring. A peer may have RECVQ_SIZE messages in flight before their receipt is
- * reported. The second queue ("bulk") carries puts and gets, so that a message
- * does not wait behind bulk data. */
+ * a buffer of the shared receive queue or, if the sender is busy (sends many
+ * messages), in a ring that only this sender uses. A peer may have RECVQ_SIZE
+ * messages in flight before their receipt is reported. The second queue
+ * ("bulk") carries puts and gets, so that a message does not wait behind bulk
+ * data. */
 #pragma once
 
 #include "cache.h"
@@ -31,11 +32,12 @@
 #include "pscompy/transport/kit/operations.h"
 #include "pscompy/transport/transport.h"
 
-/* Room in the send queue that is reserved for control messages (credits,
- * greetings, the goodbye) and for the marker of ib_queue_abort. */
+/* Number of requests in a send queue that are reserved for control messages
+ * (credits, greetings, the goodbye) and for the marker of ib_queue_abort. */
 #define IB_RESERVE 4u
-/* calls of progress between two polls of the epoll set, which contains the
- * clock */
+/* number of calls of progress between two polls of the epoll set, which
+ * contains the timer of the endpoints (psc_kit_eps_t.clock), unless the
+ * interface is armed for sleeping */
 #define IB_QUIET_POLLS 4096u
 
 typedef struct ib_iface ib_iface_t;
@@ -91,7 +93,8 @@ struct ib_iface {
      * gets in flight. While it is not 0, every completion of the send queue
      * raises an event. */
     uint32_t n_starving;
-    unsigned handled;     /* events handled in this call of progress */
+    /* number of events handled in this call of progress */
+    unsigned handled;
     unsigned polls;
     bool in_progress;
     bool armed;
@@ -100,8 +103,9 @@ struct ib_iface {
     /* which completions raise an event: notices[0] of the receive queue,
      * notices[1] of the send queue */
     ib_notice_t notices[2];
-    /* `early` is a completion that ib_arm() took from this queue, and that the
-     * next call of progress processes; NULL: there is none */
+    /* `early` is a completion that ib_arm() took from the queue `early_cq`, and
+     * that the next call of progress processes. early_cq is NULL if there is
+     * none. */
     struct ibv_cq *early_cq;
     struct ibv_wc early;
     int epoll;
@@ -164,8 +168,8 @@ typedef enum ib_kind {
     IB_KIND_RECOVER
 } ib_kind_t;
 
-/* bytes of a ring's slot that the message cannot use: the tail and padding for
- * alignment */
+/* maximum number of bytes of a ring's slot that a message cannot use: the tail
+ * (8 bytes), and padding for alignment */
 #define IB_TAIL_ROOM 15u
 
 static inline ib_iface_t *ib_iface(psc_iface_t *iface)
@@ -253,14 +257,14 @@ void ib_ring_poll(ib_iface_t *iface);
 
 void ib_complete_poll(ib_iface_t *iface);
 /* Takes up to IB_BATCH completions of the completion queue `cq`. If ib_arm()
- * has already taken one, this is the first. */
+ * has already taken a completion, that one is the first. */
 int ib_completions_take(ib_iface_t *iface, struct ibv_cq *cq,
                         struct ibv_wc wcs[IB_BATCH]);
 
 /* ---- ring.c ---- */
 
-/* Offers a ring to the peer of the endpoint, which sends many messages, unless
- * the limit of rings is reached. */
+/* Offers the endpoint's peer a ring, unless the limit of rings is reached.
+ * Called for a peer that sends many messages. */
 void ib_ring_offer(ib_ep_t *ep);
 /* Frees the ring of the endpoint. Called after the queue pair is destroyed, so
  * that the peer can no longer write into the ring. */

@@ -93,9 +93,9 @@ psc_status_t ib_put(psc_ep_t *self, const void *buffer, size_t len,
                         comp);
 }
 
-/* The write goes by the queue of messages, so that the message behind it, which
- * is short enough to be copied inline or has a buffer, is delivered after it.
- */
+/* The write is posted to the queue of messages, so that the message that
+ * follows is delivered after the write. This message is copied inline, or there
+ * is a free buffer for it. */
 psc_status_t ib_put_am(psc_ep_t *self, uint8_t id, const void *header,
                        uint8_t header_len, const void *buffer, size_t len,
                        psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
@@ -202,7 +202,8 @@ void ib_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
 
 /* Returns true if no other psc_mem_t uses the registration. The registration of
  * a region that any peer may access also serves messages that are sent from
- * this memory, and its key stays valid until these have completed. */
+ * this memory, and the key of the registration stays valid until these messages
+ * have completed. */
 static bool ib_mem_alone(const psc_mem_t *mem)
 {
     return mem->user.link.next == mem->user.link.prev &&

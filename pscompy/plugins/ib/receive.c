@@ -5,11 +5,11 @@
 
 #include "ib.h"
 
-/* Processes the peer's report of how many messages it has received. Each
- * message has a report, whether it arrives in the ring or in a receive buffer.
- * While one waits in the ring, later ones may arrive in receive buffers, so a
- * report older than the last one is no error. Returns false if the peer reports
- * messages that were never sent. */
+/* Processes a report of how many messages the peer has received. Each message
+ * contains a report, whether it arrives in the ring or in a receive buffer.
+ * While a message waits in the ring, later messages may arrive in receive
+ * buffers, so a report older than the last one is no error. Returns false if
+ * the peer reports messages that were never sent. */
 static bool ib_credit_take(ib_ep_t *ep, uint32_t taken)
 {
     psc_credit_verdict_t verdict = psc_credit_confirm(&ep->kit.credit, taken);
@@ -126,9 +126,10 @@ static void ib_receive_all(ib_iface_t *iface, const struct ibv_wc *wcs, int n)
                       (unsigned)n - taken);
 }
 
-/* Takes completions of the receive queue, at most as many as there are receive
- * buffers. Messages in rings are read before their completions are taken, and
- * until a completion is taken its receive buffer cannot be posted again. */
+/* Takes the completions of the receive queue, about as many as there are
+ * receive buffers at most. Among them are the completions of messages in rings,
+ * because the receive buffer that such a message consumed can be posted again
+ * only after its completion was taken. */
 void ib_receive_poll(ib_iface_t *iface)
 {
     struct ibv_wc wcs[IB_BATCH];
@@ -163,8 +164,9 @@ static void ib_ring_take(ib_ep_t *ep)
     iface->drained = false;
 }
 
-/* Reads the rings of all endpoints. The upcall of a message may end any
- * endpoint, so the list of endpoints is rotated instead of iterated. */
+/* Reads the rings of all endpoints whose peer writes into one. The upcall of a
+ * message may end any endpoint, so the list of endpoints is rotated instead of
+ * iterated. */
 void ib_ring_poll(ib_iface_t *iface)
 {
     for (uint32_t i = iface->n_rings; i > 0; i--) {

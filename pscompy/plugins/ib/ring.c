@@ -8,11 +8,11 @@
  * A slot ends with a tail, which is written last; the message lies directly
  * before the tail. The tail's serial is the number of the message, so slots
  * need not be cleared. A slot is free again when the peer learns that its
- * message was received: rings and receive buffers share their credits.
+ * message was received, because rings and receive buffers share their credits.
  *
- * Each write carries an immediate value, so that it raises a completion: a
- * receiver that sleeps on the completion channel must not miss a message, and
- * the sender cannot know whether the receiver sleeps. */
+ * Each write carries an immediate value, so that it raises a completion.
+ * Otherwise a receiver that sleeps on the completion channel would miss the
+ * message, and the sender cannot know whether the receiver sleeps. */
 #include <errno.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ void ib_ring_offer(ib_ep_t *ep)
                       "no ring for a peer: %s (ulimit -l; "
                       "PSP_IB_RDMA_PEERS)",
                       strerror(errno));
-        /* memory cannot be locked any more: offer no further rings */
+        /* offer no further rings, because no more memory can be locked */
         iface->settings.rings = iface->n_rings;
         return;
     }

@@ -4,7 +4,8 @@
 #include "driver.h"
 
 /* Writes the formatted text to `reason`, which has PSC_REASON_MAX bytes. Always
- * returns false, so that a caller can return its result. */
+ * returns false, so that a caller that fails can return the result of this
+ * call. */
 bool ib_refuse(char *reason, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

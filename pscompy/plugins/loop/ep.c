@@ -171,7 +171,8 @@ void loop_ep_close(psc_ep_t *self)
 
 psc_status_t loop_ep_stop(psc_ep_t *self)
 {
-    /* return at once: messages in flight are in slots of the interface */
+    /* return at once, because messages in flight are in slots of the
+     * interface */
     (void)self;
     return PSC_OK;
 }

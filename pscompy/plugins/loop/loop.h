@@ -1,5 +1,5 @@
-/* The declarations that this transport's files share. It connects a process to
- * itself.
+/* The declarations shared by the files of the transport loop, which connects a
+ * process to itself.
  *
  *   transport.c  the operations table; opening, polling
  *   receive.c    messages out of slots
@@ -28,7 +28,8 @@
 /* Maximum length of one put or get, in bytes. The worker's lock is held while
  * the bytes are copied. */
 #define LOOP_RMA_MAX (1u << 20)
-/* nonce of the interface, 8 bytes; id of the endpoint, 8 bytes */
+/* length of an endpoint's address: the interface's nonce, and the endpoint's
+ * id, 8 bytes each */
 #define LOOP_ADDRESS_SIZE 16u
 
 typedef struct loop_ep loop_ep_t;
@@ -89,11 +90,12 @@ struct loop_ep {
     uint8_t token[PSC_TOKEN_SIZE];
     uint64_t wanted; /* id of the peer that ep_connect named */
     loop_ep_t *peer; /* the connected peer; NULL if not connected */
-    uint32_t queued; /* slots of messages to this endpoint, delivered or not */
-    /* slots of `queued` whose messages are not delivered yet */
+    uint32_t queued; /* number of slots that hold messages to this endpoint */
+    /* number of slots whose messages to this endpoint are not delivered yet */
     uint32_t waiting;
     loop_notice_t notice;
-    /* why the endpoint fails, with `reason`; valid if notice is LOOP_FAILS */
+    /* `status` and `reason` say why the endpoint fails; valid if notice is
+     * LOOP_FAILS */
     psc_status_t status;
     const char *reason;
     /* ep_fini was called; the endpoint is freed with its last slot */

@@ -5,8 +5,8 @@
 
 #include "loop.h"
 
-/* A packed key: the interface's nonce, the region's id and length, 8 bytes
- * each */
+/* Length of a packed key: the interface's nonce, the region's id, and the
+ * region's length, 8 bytes each. */
 #define LOOP_RKEY_SIZE 24u
 
 struct psc_rkey {
@@ -117,7 +117,7 @@ psc_status_t loop_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
 
 /* ---- put and get ---- */
 
-/* *at_p becomes the address of the bytes at `offset` of the region that the key
+/* Sets *at_p to the address of the bytes at `offset` of the region that the key
  * names. Returns an error if the region does not contain them. */
 static psc_status_t loop_region(const psc_ep_t *self, const psc_rkey_t *rkey,
                                 uint64_t offset, size_t len, uint8_t **at_p)
@@ -150,7 +150,8 @@ psc_status_t loop_put(psc_ep_t *ep, const void *buffer, size_t len,
     return status;
 }
 
-/* Queues the message first, as that may fail; progress delivers it later. */
+/* Queues the message before copying the bytes of the put, because queuing may
+ * fail. Progress delivers the message later. */
 psc_status_t loop_put_am(psc_ep_t *ep, uint8_t id, const void *header,
                          uint8_t header_len, const void *buffer, size_t len,
                          psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,

@@ -1,4 +1,4 @@
-"""shm: shared memory between processes of one user on one node."""
+"""The transport shm: shared memory between processes of one user on one node."""
 
 from pscompy.plugin import Native, Transport, hookimpl
 from pscompy.plugins.shm.config import VARIABLES

@@ -8,9 +8,9 @@
  *   POLLED  active
  *   NOTED   active; the flag `sleeping` of the ring is SHM_WAKE_BOARD, by
  *           which the peer is asked to set its bit on our board (board.h)
- *   IDLE    not active; the flag is the same
+ *   IDLE    not active; the flag is SHM_WAKE_BOARD, too
  *   BELL    not active; the flag is SHM_WAKE_BOARD | SHM_WAKE_BELL, because
- *           this process has slept since
+ *           this process has gone to sleep since the endpoint became idle
  *
  * The peer publishes a record and then reads the flag `sleeping`; one look sets
  * the flag, and the next look reads the ring before it makes the endpoint idle.
@@ -149,8 +149,8 @@ bool shm_active_scan(shm_iface_t *iface)
 
 /* ---- becoming idle ---- */
 
-/* Progress may be iterating over the active endpoints: the endpoint that takes
- * the place of `ep` in the array misses one pass at most. */
+/* If progress is iterating over the active endpoints, the endpoint that takes
+ * the place of `ep` in the array misses this pass at most. */
 void shm_active_remove(shm_ep_t *ep)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
@@ -167,7 +167,7 @@ void shm_active_remove(shm_ep_t *ep)
         (ep->rank < 0 ? iface->bits : iface->ranks)[ep->bit] = NULL;
 }
 
-/* True if the endpoint has to stay active. */
+/* Returns true if the endpoint has to stay active. */
 static bool shm_active_used(shm_ep_t *ep)
 {
     bool used = ep->rx.consumed != ep->seen || ep->bit == SHM_NO_BIT ||
@@ -197,8 +197,9 @@ static void shm_active_age(shm_ep_t *ep)
     iface->n_idle++;
 }
 
-/* Makes endpoints idle that have received nothing since the last look;
- * endpoints that became active first become idle first. */
+/* If too many endpoints are active, those that have received nothing since the
+ * last look change from POLLED to NOTED, or from NOTED to IDLE. Endpoints that
+ * became active first change first. */
 void shm_active_look(shm_iface_t *iface)
 {
     uint32_t n, kept = 0, may_leave;

@@ -19,7 +19,8 @@
 #define SHM_NO_BIT SHM_BOARD_BITS
 
 typedef struct shm_board {
-    _Alignas(128) _Atomic uint64_t groups; /* bit w: words[w] is not 0 */
+    /* bit w is set if words[w] is not 0 */
+    _Alignas(128) _Atomic uint64_t groups;
     _Alignas(128) _Atomic uint64_t words[SHM_BOARD_WORDS];
 } shm_board_t;
 

@@ -1,6 +1,6 @@
 /* Calibration: how fast this process copies through a record of a ring and how
  * fast it copies by cross-memory attach, measured when the process opens its
- * first interface, in less than 100 us. One core does all of it, so the time
+ * first interface, in less than 100 us. One core makes all copies, so the time
  * that cache lines take to another core is added (SHM_NEAR_NS_PER_BYTE). */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -14,21 +14,22 @@
 #define SHM_TRIAL_LONG (32u << 10)
 #define SHM_TRIAL_SHORT (8u << 10)
 #define SHM_TRIAL_ROUNDS 16
-/* Rounds of measurement that are always made: the first cross-memory attach of
- * a process takes four times as long as later ones. */
+/* Least number of rounds of measurement. One is too few, because the first
+ * cross-memory attach of a process takes four times as long as later ones. */
 #define SHM_TRIAL_LEAST 4
 /* nanoseconds after which no further round of measurement begins, if the
  * measured times are plausible */
 #define SHM_TRIAL_NS 50000
-/* The time that a byte of a stream of cache lines takes to a near core. */
+/* Nanoseconds that each byte of a stream of cache lines takes to a near
+ * core. */
 #define SHM_NEAR_NS_PER_BYTE 0.1
 
 typedef struct shm_trial {
     uint8_t from[SHM_TRIAL_LONG], to[SHM_TRIAL_LONG], record[SHM_PIECE];
 } shm_trial_t;
 
-/* The shortest times of all rounds, in ns; an interruption lengthens single
- * rounds. */
+/* The shortest times of all rounds, in ns, because an interruption lengthens
+ * single rounds. */
 typedef struct shm_times {
     /* two copies of SHM_TRIAL_LONG bytes: into a record and out of it */
     int64_t copies;
@@ -50,7 +51,8 @@ static bool shm_trial_attach(shm_trial_t *trial, size_t len)
     return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)len;
 }
 
-/* Lowers *best_p to the time since *since_p; then *since_p becomes now. */
+/* Lowers *best_p to the time since *since_p, if that is shorter. Then sets
+ * *since_p to now. */
 static void shm_times_note(int64_t *best_p, int64_t *since_p)
 {
     int64_t now = psc_clock_now();
@@ -97,7 +99,7 @@ static bool shm_rates_set(shm_rates_t *rates, const shm_times_t *times,
     return true;
 }
 
-/* Measures the rates. They are default values if that fails. */
+/* Measures the rates, or returns default values if the measurement fails. */
 static shm_rates_t shm_rates_measure(bool cma)
 {
     shm_rates_t rates = {8e9, 14e9, 1500, false};

@@ -39,7 +39,7 @@ static inline shm_call_t shm_offer_state(const shm_ring_t *ring)
 }
 
 /* Changes an offer from OFFERED to `to`. Returns false if the offer is in
- * another state. *was_p: the offer's word before the change. */
+ * another state. Sets *was_p to the offer's word before the change. */
 static inline bool shm_offer_step(const shm_ring_t *ring, shm_call_t to,
                                   uint32_t *was_p)
 {
@@ -53,8 +53,8 @@ static inline bool shm_offer_step(const shm_ring_t *ring, shm_call_t to,
     return false;
 }
 
-/* True if the peer has taken the endpoint's offer; the peer may then be up
- * already. */
+/* Returns true if the peer has taken the endpoint's offer; the peer may then be
+ * up already. */
 static inline bool shm_call_taken(const shm_ep_t *ep)
 {
     return shm_offer_state(&ep->tx.ring) == SHM_CALL_TAKEN;

@@ -118,9 +118,9 @@ static bool shm_link_ended(const shm_link_t *link)
     return kind != 0 && kind != (SHM_LETTER | SHM_PACKET_GOODBYE);
 }
 
-/* Returns true if `pid` still denotes the peer. Process ids are reused; `pid`
- * is still the peer's as long as neither the socket nor the pidfd reports its
- * end; the poll costs little compared with the copy. */
+/* Returns true if `pid` still denotes the peer. Process ids are reused, but
+ * `pid` is the peer's as long as neither the socket nor the pidfd reports that
+ * the peer has ended. The poll costs little compared with the copy. */
 bool shm_cma_guarded(const shm_ep_t *ep)
 {
     struct pollfd guards[2] = {

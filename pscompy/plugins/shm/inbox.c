@@ -119,11 +119,11 @@ typedef struct shm_there {
 
 /* Opens a pipe of the rank's process for reading and writing: without a reader,
  * a write to it would raise SIGPIPE. `number` and `inode` are those of the pipe
- * in that process. `process` is a pidfd of the process, or -1: duplicating the
- * descriptor costs a fraction of opening it in /proc, but needs the same
- * permission as cross-memory attach. Returns -1 with errno, which is ESRCH if
- * something else was found there, because the process has ended and its id now
- * belongs to another process. */
+ * in that process. `process` is a pidfd of the process, or -1. A descriptor is
+ * duplicated by the pidfd if possible, which costs a fraction of opening it in
+ * /proc, but needs the same permission as cross-memory attach. Returns -1 with
+ * errno, which is ESRCH if something else was found there, because the process
+ * has ended and its id now belongs to another process. */
 static int shm_there_pipe(const shm_there_t *there, int process, int number,
                           uint64_t inode)
 {
@@ -173,8 +173,8 @@ static const char *shm_card_check(const shm_iface_t *iface, int rank,
 }
 
 /* Sets our bit on the board of the rank's inbox, and wakes the thread of the
- * rank that looks at the board, unless another rank has woken it since it has
- * looked. `process`: see shm_there_pipe(). */
+ * rank that looks at the board, unless another rank has woken this thread since
+ * it last looked. `process`: see shm_there_pipe(). */
 static void shm_there_knock(const shm_iface_t *iface, const shm_there_t *there,
                             int process)
 {
@@ -210,8 +210,8 @@ void shm_call_check(shm_ep_t *ep)
 }
 
 /* Refuses the offer of a rank for which this process has no endpoint: sets our
- * bit on the board of the rank's inbox, and wakes it. A bit of our own board
- * may be set although no such rank exists. */
+ * bit on the board of the rank's inbox, and wakes the rank. Does nothing if no
+ * such rank exists, because any bit of our own board may be set. */
 static void shm_call_refuse(shm_iface_t *iface, int rank)
 {
     shm_ring_t tx, rx;
@@ -228,9 +228,10 @@ static void shm_call_refuse(shm_iface_t *iface, int rank)
 
 /* ---- calling ---- */
 
-/* Watches the rank's process and opens its bell (the pipe that wakes it), in
- * this order: only the rank's process has that bell, so no other process had
- * its id when the watch began. Returns NULL, or the reason of a failure. */
+/* Watches the process of the rank that `ep` calls, and then opens that
+ * process's bell (the pipe that wakes it). No other process has this bell, so
+ * if it can be opened, no other process had the id when the watch began.
+ * Returns NULL, or the reason of a failure. */
 static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
 {
     const shm_card_t *card = &there->card;
@@ -247,8 +248,9 @@ static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
                : NULL;
 }
 
-/* Connects the endpoint to the rank: finds their rings, and opens the rank's
- * bell (the pipe that wakes it). Returns NULL, or the reason of a failure. */
+/* Prepares the endpoint for the rank that it calls: watches the rank's process,
+ * opens the bell (the pipe that wakes the rank), and tries cross-memory attach.
+ * Returns NULL, or the reason of a failure. */
 static const char *shm_call_prepare(shm_ep_t *ep, const shm_there_t *there)
 {
     shm_iface_t *iface = shm_ep_iface(ep);

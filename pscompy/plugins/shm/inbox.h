@@ -32,9 +32,9 @@ typedef struct shm_card {
     uint32_t magic;
     int32_t rank;
     int32_t pid;
-    /* numbers of descriptors in that process: of the pipe that wakes its
-     * progress, and of the pipe to which a rank writes when it asks for a
-     * connection */
+    /* Numbers of descriptors in the process `pid`. bell: the pipe that wakes
+     * the process. knock: the pipe to which a rank writes when it asks for a
+     * connection. */
     int32_t bell, knock;
     /* inode numbers of the pipes `bell` and `knock`, by which other ranks
      * recognize the pipes */
@@ -71,8 +71,9 @@ struct shm_inbox {
  * file cannot be used. */
 bool shm_node_open(shm_iface_t *iface);
 void shm_node_close(shm_iface_t *iface);
-/* Called when this rank leaves the job: the others call it no more. Removes the
- * name of the node file if this process made the file. */
+/* Called when this rank leaves the job, so that no other rank offers it a
+ * connection. Removes the name of the node file if this process made the
+ * file. */
 void shm_node_part(shm_iface_t *iface);
 shm_inbox_t *shm_node_inbox(const shm_iface_t *iface, int rank);
 /* Finds the two rings between this rank and another one: `tx`, which this one
@@ -89,7 +90,7 @@ static inline void shm_inbox_listen(shm_iface_t *iface)
         atomic_exchange(&iface->inbox->knocked, 0);
 }
 
-/* True if a rank has set a bit on the board of our inbox. */
+/* Returns true if a rank has set a bit on the board of our inbox. */
 static inline bool shm_inbox_pending(const shm_iface_t *iface)
 {
     return iface->inbox != NULL &&

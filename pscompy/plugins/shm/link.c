@@ -3,12 +3,12 @@
  * packets' meaning.
  *
  * If each side watches a pidfd of the other's process, their socket (a
- * descriptor on each side) is closed once they are up. The last packet (a
- * goodbye, a refusal, or the end of the link) is then written as a letter into
- * the control page of the ring that its sender writes, and the sender writes to
- * the peer's bell (a pipe), to wake the peer. A side writes one letter only;
- * later packets are dropped. A process that has drained its bell always checks
- * the letters, so none is missed. */
+ * descriptor on each side) is closed once both endpoints are up. The last
+ * packet (a goodbye, a refusal, or the end of the link) is then written as a
+ * letter into the control page of the ring that its sender writes, and the
+ * sender writes to the peer's bell (a pipe), to wake the peer. A side writes
+ * one letter only; later packets are dropped. A process that has drained its
+ * bell always checks the letters, so none is missed. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,14 +35,14 @@ const char *shm_link_why(int error)
 
 /* Returns true if the last packet may be written as a letter (see the head of
  * this file). Before the last packet of the trial only the socket is used;
- * after it the peer may have closed its socket. */
+ * after that packet the peer may have closed its socket. */
 static bool shm_letter_usable(const shm_link_t *link)
 {
     return link->ep != NULL && link->ep->bell >= 0 &&
            (link->stage == SHM_STAGE_VERDICT || link->stage == SHM_STAGE_OPEN);
 }
 
-/* Write the packet as a letter (into the ring's control page) too, because the
+/* Writes the packet as a letter (into the ring's control page) too, because the
  * peer may have closed its socket. */
 static void shm_letter_post(shm_link_t *link, const shm_packet_t *packet)
 {
@@ -96,7 +96,7 @@ void shm_link_part(shm_link_t *link, shm_packet_t *packet)
         shm_link_close(link);
 }
 
-/* Send the peer the reason of the refusal. The caller must not use the link
+/* Sends the peer the reason of the refusal. The caller must not use the link
  * afterwards. */
 void shm_link_refuse(shm_link_t *link, const char *reason)
 {
@@ -188,7 +188,7 @@ void shm_link_enter(shm_link_t *link, shm_stage_t stage)
 }
 
 /* Asks the kernel for the peer's user and process, then watches the socket. The
- * process id is 0 if it is not visible in our name space. */
+ * process id is 0 if the process is not visible in our name space. */
 psc_status_t shm_link_identify(shm_link_t *link, char *reason)
 {
     struct ucred peer;
@@ -214,8 +214,8 @@ psc_status_t shm_link_identify(shm_link_t *link, char *reason)
 }
 
 /* Opens a pidfd of the peer's process and watches it. If the peer answers after
- * this call, the pidfd denotes the peer: its process id was not reused
- * before. */
+ * this call, its process id had not been reused when the pidfd was opened, so
+ * the pidfd denotes the peer. */
 void shm_link_guard(shm_link_t *link)
 {
     if (link->pid <= 0 || link->process.fd >= 0)

@@ -1,8 +1,7 @@
-/* The listening socket: a Unix socket with a random name in a folder
- * that only this user can enter. (A socket in the abstract name space could be
- * reached by every user.) Folder and socket are removed when the interface
- * closes. If a process was killed, the next interface that opens removes its
- * folder. */
+/* The listening socket: a Unix socket with a random name in a folder that only
+ * this user can enter. (A socket in the abstract name space could be reached by
+ * every user.) Folder and socket are removed when the interface closes. The
+ * folder of a killed process is removed by the next interface that opens. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,8 +38,8 @@ static bool shm_folder_private(const char *path, uid_t uid)
 /* ---- folders of killed processes ---- */
 
 /* Returns true if no process listens on the socket. A socket that refuses
- * connections has no process behind it: a running process gives it this name
- * only after listen(). */
+ * connections has no process behind it, because a running process gives its
+ * socket this name only after listen(). */
 static bool shm_listener_deserted(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

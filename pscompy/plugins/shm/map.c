@@ -1,11 +1,12 @@
 /* Memory segments of a peer's buffer pool, mapped for reading.
  *
  * The segment's descriptor is opened through /proc/<pid>/fd of the peer. This
- * needs fewer rights than cross-memory attach (reading another process of the
- * same user, which kernel.yama.ptrace_scope=1 does not forbid) and no message
- * of its own. The guard (shm_cma_guarded) shows that the process is still the
- * peer. The file itself shows that the descriptor number is the one that the
- * key means: it must be a sealed memory file of this length with this id. */
+ * needs no message of its own, and fewer rights than cross-memory attach: only
+ * the right to read another process of the same user, which
+ * kernel.yama.ptrace_scope=1 does not forbid. The guard (shm_cma_guarded) shows
+ * that the process is still the peer. The file itself shows that the descriptor
+ * number is the one that the key means: it must be a sealed memory file of this
+ * length with this id. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -117,8 +118,8 @@ static void shm_map_destroy(psc_map_t *super)
     free(map);
 }
 
-/* Returns true if the process that owns the segment has ended: the segment is
- * then no longer written. */
+/* Returns true if the process that owns the segment has ended, so that nobody
+ * writes the segment any more. */
 static bool shm_map_orphaned(const shm_map_t *map)
 {
     struct pollfd process = {.fd = map->process, .events = POLLIN};
@@ -126,8 +127,9 @@ static bool shm_map_orphaned(const shm_map_t *map)
     return map->process >= 0 && poll(&process, 1, 0) > 0;
 }
 
-/* Replaces the pages that hold these bytes by a private copy in one step, so
- * that a concurrent reader sees either the old pages or the copy. */
+/* Replaces the pages that hold the `len` bytes at `offset` by a private copy in
+ * one step, so that a concurrent reader sees either the old pages or the
+ * copy. */
 static psc_status_t shm_map_keep(psc_map_t *super, uint64_t offset, size_t len)
 {
     shm_map_t *map = psc_container_of(super, shm_map_t, super);

@@ -91,9 +91,8 @@ psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
     return PSC_OK;
 }
 
-/* Returns true if a peer is writing a put with a key that has this seal. If an
- * endpoint has no link any more, its peer has stopped its puts or its process
- * has ended. */
+/* Returns true if a peer is writing a put with a key that has this seal. The
+ * peer of an endpoint without a link puts nothing any more. */
 static bool shm_mem_written(const shm_iface_t *iface, uint64_t seal)
 {
     for (uint32_t i = 0; i < iface->n_eps; i++) {
@@ -107,7 +106,7 @@ static bool shm_mem_written(const shm_iface_t *iface, uint64_t seal)
 }
 
 /* Runs the timer while a peer is writing into revoked memory, so that the core
- * asks again: a peer that has finished its put does not wake us. */
+ * asks again, because a peer that has finished its put does not wake us. */
 static void shm_mem_await(shm_iface_t *iface, psc_mem_t *mem, bool awaited)
 {
     if (mem->awaited != awaited)

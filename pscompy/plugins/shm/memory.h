@@ -34,7 +34,7 @@ struct psc_rkey {
 };
 
 /* Functions of cma.c. */
-/* True if the peer's process id still denotes the peer. */
+/* Returns true if the peer's process id still denotes the peer. */
 bool shm_cma_guarded(const shm_ep_t *ep);
 /* Returns the registration whose seal (the number that its keys repeat) is at
  * `seal_address` and has the value `seal`, or NULL. */
@@ -57,7 +57,8 @@ psc_status_t shm_cma_self(const shm_iface_t *iface, void *to, const void *from,
                           size_t len, const psc_rkey_t *rkey);
 bool shm_cma_available(void);
 /* Reads the peer's memory at address `probe`, and compares it with `nonce`.
- * `mode` is the peer's shm_cma_mode_t. True if cross-memory attach works. */
+ * `mode` is the peer's shm_cma_mode_t. Returns true if cross-memory attach
+ * works. */
 bool shm_cma_reads(const shm_ep_t *ep, uint8_t mode, uint64_t probe,
                    const uint8_t *nonce);
 /* Tries cross-memory attach: reads the peer's probe (random bytes) and writes
@@ -84,7 +85,8 @@ psc_status_t shm_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
 void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 
 /* Functions of share.c. */
-/* low bits of a cursor that count taken pages; its turn is above them */
+/* A cursor (share.c) counts taken pages in this many low bits. The bits above
+ * them hold the turn, the number of the get. */
 #define SHM_TAKEN_BITS 40u
 #define SHM_TAKEN_MASK ((1ull << SHM_TAKEN_BITS) - 1)
 #define SHM_CURSOR_PAGE 4096u
@@ -95,10 +97,10 @@ void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 #define SHM_HELP_FAILED UINT64_MAX
 /* The end of a copy from which a side takes its pieces. */
 typedef enum shm_side { SHM_FRONT, SHM_BACK } shm_side_t;
-/* Returns how many of the `len` bytes have not been taken yet. */
+/* Returns how many of the `len` bytes neither side has taken for copying. */
 uint64_t shm_cursor_left(uint64_t cursor, uint64_t len);
-/* Returns true if all pages that were taken have been copied. front, back: the
- * number of bytes that each side has copied. */
+/* Returns true if all pages that the two sides have taken for copying are
+ * copied. front, back: the number of bytes that each side has copied. */
 bool shm_cursor_copied(uint64_t cursor, uint64_t front, uint64_t back);
 /* Takes the next piece to copy, and returns its length; 0 if none is left, or
  * if the cursor belongs to another get (its turn is not `turn`). */
@@ -131,11 +133,12 @@ psc_status_t shm_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
 bool shm_show_taken(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
 
 /* Functions of place.c. */
-/* Copy a piece of a placement (a message into a receive that was taken), or
- * complete the placement. */
+/* Copies one piece of a placement (the copy of a message into an exposed
+ * receive that its sender has claimed; see place.c), or completes a placement.
+ * Returns 0 if there was nothing to do. */
 unsigned shm_show_poll(shm_ep_t *ep);
-/* True if a placement (see shm_show_poll) can continue: a piece can be copied,
- * or the placement completed. */
+/* Returns true if a placement (see shm_show_poll) can continue, because a piece
+ * can be copied or the placement can be completed. */
 bool shm_show_pending(const shm_ep_t *ep);
 /* Called when the endpoint is closed: stops its placements (see
  * shm_show_poll). */

@@ -39,14 +39,15 @@ _Static_assert(2 * sizeof(shm_control_t) <= 4096, "one page for a pair");
 
 /* ---- where things stand ---- */
 
-/* Bytes of a pair: a page with the control words of both rings, a page each for
- * the receives that they expose, their lines. */
+/* Returns the bytes of a pair of rings: one page with the control words of
+ * both, one page per ring for the receives that its producer exposes, and the
+ * lines. */
 static size_t shm_pair_span(const shm_iface_t *iface)
 {
     return 3 * psc_page_size() + 2 * shm_ring_span(&iface->geometry);
 }
 
-/* Offset of the pair (0, high) in the node file. */
+/* Returns the offset of the pair (0, high) in the node file. */
 static size_t shm_pairs_at(const shm_iface_t *iface, size_t high)
 {
     return psc_page_up((1 + SHM_INBOX_RANKS) * SHM_INBOX_SPAN) +
@@ -58,7 +59,7 @@ static size_t shm_node_size(const shm_iface_t *iface)
     return shm_pairs_at(iface, SHM_INBOX_RANKS);
 }
 
-/* Offset of a block of pairs in the node file. */
+/* Returns the offset of a block of pairs in the node file. */
 static size_t shm_block_at(const shm_iface_t *iface, unsigned block)
 {
     return shm_pairs_at(iface, (size_t)1 << block);
@@ -142,8 +143,9 @@ static void shm_head_prove(const shm_head_t *head, const uint8_t *key,
     psc_siphash(key, head, offsetof(shm_head_t, proof), proof);
 }
 
-/* Writes the node file's name, the path of a symbolic link. Processes in other
- * name spaces of process ids need other files, as the link leads into /proc. */
+/* Writes the node file's name, the path of a symbolic link. The name contains
+ * the number of our name space of process ids, because the link leads into
+ * /proc and is of no use in other name spaces. */
 static bool shm_node_name(const shm_iface_t *iface, char *name)
 {
     struct stat space = {0};

@@ -227,8 +227,9 @@ static unsigned shm_send_move(shm_ep_t *ep, uint32_t i)
     return 1;
 }
 
-/* Continues the placements (copies of messages into receives that were taken).
- * An upcall may finalise the endpoint, so at most one upcall is made. */
+/* Copies one piece of a placement, or completes a placement. Returns 0 if there
+ * was nothing to do. An upcall may finalise the endpoint, so at most one upcall
+ * is made. */
 unsigned shm_show_poll(shm_ep_t *ep)
 {
     if (ep->show == NULL)

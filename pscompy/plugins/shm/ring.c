@@ -156,8 +156,8 @@ bool shm_producer_release(shm_producer_t *p)
     if (from < to)
         madvise(p->ring.lines + from % n * SHM_LINE, (to - from) * SHM_LINE,
                 MADV_REMOVE);
-    /* True if more pages may be given back later: one page is in use, and the
-     * consumer may not have freed all of the page before. */
+    /* True if a later call may give pages back. It keeps the page in use and
+     * the page before, which the consumer may not have freed completely. */
     return p->produced >= p->kept + 2 * page;
 }
 

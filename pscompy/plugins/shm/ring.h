@@ -91,9 +91,10 @@ static inline shm_word_t shm_word_unpack(uint64_t word)
 
 /* State of a large get that both sides share (share.c). */
 typedef struct shm_share_slot {
-    /* Written by both sides: 24 bits turn (number of the get), and 20 bits for
-     * each side: the number of pages, from the end of the get and from its
-     * front, that this side has copied or is copying. */
+    /* Written by both sides. From high to low: 24 bits turn (number of the
+     * get), then the number of pages that the owner of the memory has copied or
+     * is copying from the end on (20 bits), then the number of pages that the
+     * getter has copied or is copying from the front on (20 bits). */
     _Alignas(128) _Atomic uint64_t cursor;
     /* bytes that the owner of the memory has written, to help the getter */
     _Atomic uint64_t helped;
@@ -120,7 +121,8 @@ typedef struct shm_entry {
 typedef struct shm_table {
     /* generation of the entry that was exposed last */
     _Alignas(128) _Atomic uint64_t last;
-    _Atomic uint64_t seen; /* number that expose or conceal was given last */
+    /* the number `seen` that shm_expose() or shm_conceal() was given last */
+    _Atomic uint64_t seen;
     _Atomic uint32_t mask; /* bit set of the entries that may be exposed */
     shm_entry_t entries[SHM_ENTRIES];
 } shm_table_t;
@@ -144,10 +146,12 @@ typedef struct shm_control {
     /* Written by the consumer: lines freed so far, updated once per
      * SHM_BATCH_LINES. */
     _Alignas(128) _Atomic uint64_t consumed;
-    /* Set by the consumer, SHM_WAKE_*: what the producer does after it has
-     * published a record; the producer clears it. */
+    /* The ways (SHM_WAKE_*) in which the producer is to wake the consumer after
+     * it has published a record. Set by the consumer; cleared by the producer
+     * when it wakes the consumer. */
     _Alignas(128) _Atomic uint32_t sleeping;
-    /* Set by the producer: asks to be woken when lines become free. */
+    /* Set by the producer, so that the consumer wakes it when lines become
+     * free. */
     _Alignas(128) _Atomic uint32_t starving;
     /* large gets that the producer has started (share.c) */
     shm_share_slot_t shares[SHM_SHARE_SLOTS];
@@ -217,9 +221,9 @@ psc_status_t shm_file_create(const char *name, size_t bytes, int *fd_p);
 bool shm_file_verify(int fd, size_t bytes);
 /* Creates a sealed memfd for one ring. */
 psc_status_t shm_ring_create(const shm_geometry_t *geometry, int *fd_p);
-/* Bytes of a ring with its control page, in a file of its own. */
+/* Returns the length of a file that holds one ring with its control page. */
 size_t shm_ring_file_size(const shm_geometry_t *geometry);
-/* Bytes of address space for the lines and for their second mapping
+/* Returns the bytes of address space for the lines and for their second mapping
  * (shm_ring_mirror). */
 size_t shm_ring_span(const shm_geometry_t *geometry);
 /* Fills in `ring` for a ring whose control page, table and lines are mapped
@@ -256,13 +260,15 @@ static inline uint32_t shm_ring_advance(const shm_ring_t *ring, uint32_t at,
     return next >= ring->n_lines ? next - ring->n_lines : next;
 }
 
-/* Largest number of bytes that a record may hold behind its word. */
+/* Returns the largest number of bytes that a record may hold behind its
+ * word. */
 static inline uint32_t shm_ring_room(const shm_ring_t *ring)
 {
     return ring->slot_size - SHM_WORD_SIZE;
 }
 
-/* Bytes of the records into which a sender divides a long message. */
+/* Returns the length of the records into which a sender divides a long
+ * message. */
 static inline uint32_t shm_ring_piece(const shm_ring_t *ring)
 {
     return ring->slot_size < SHM_PIECE ? ring->slot_size : SHM_PIECE;
@@ -314,7 +320,7 @@ static inline psc_status_t shm_producer_reserve(shm_producer_t *p,
     return PSC_ERR_NO_RESOURCE;
 }
 
-/* Address of the record's bytes, behind its word. */
+/* Returns the address of the bytes of the next record, behind its word. */
 static inline uint8_t *shm_producer_begin(shm_producer_t *p)
 {
     return p->ring.lines + (size_t)p->at * SHM_LINE + SHM_WORD_SIZE;
@@ -335,7 +341,7 @@ static inline void shm_producer_publish(shm_producer_t *p, uint64_t word,
 
 /* ---- consumer ---- */
 
-/* The word of the next record, or 0 if no record has arrived. */
+/* Returns the word of the next record, or 0 if no record has arrived. */
 static inline uint64_t shm_consumer_peek(const shm_consumer_t *c)
 {
     return atomic_load_explicit(shm_ring_word(&c->ring, c->at),

@@ -10,9 +10,9 @@
  * getter's buffer. If the owner is computing and makes no progress, the getter
  * copies all pieces itself.
  *
- * The buffer is not written after the get has completed: a get completes when
- * every byte that was taken has been copied, or when the owner can take no
- * more. */
+ * The buffer is not written after the get has completed, because a get
+ * completes when every byte that was taken has been copied, or when the owner
+ * can take no more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,8 +76,8 @@ static uint64_t shm_pages(uint64_t len)
     return (len + SHM_CURSOR_PAGE - 1) / SHM_CURSOR_PAGE;
 }
 
-/* Return the number of pages that were taken from the front, and from the
- * end. */
+/* These functions return the number of pages that were taken from the front and
+ * from the end. */
 static uint64_t shm_cursor_fronts(uint64_t cursor)
 {
     return cursor & SHM_PAGES_MASK;
@@ -281,7 +281,8 @@ static void shm_share_free(shm_ep_t *ep, shm_share_t *share)
     shm_share_count(ep, -1);
 }
 
-/* Copy a piece, or complete the get. Returns 1 if either was done. */
+/* Copies a piece of the get, or completes the get. Returns 1 if either was
+ * done. */
 static unsigned shm_share_move(shm_ep_t *ep, shm_share_t *share)
 {
     psc_comp_t *comp = share->comp;
@@ -329,7 +330,7 @@ static void shm_help_end(shm_ep_t *ep, shm_help_t *help)
     shm_share_count(ep, -1);
 }
 
-/* The peer asks for help with a get. The previous get of its slot has
+/* The peer asks for help with a get. The previous get in the same slot has
  * completed. If the memory is not registered any more, this side has cancelled
  * the get, and the request is ignored. */
 bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes)

@@ -122,20 +122,21 @@ struct shm_iface {
     /* endpoints in state SHM_WATCH_POLLED or SHM_WATCH_NOTED (active.c) */
     shm_ep_t **active;
     uint32_t n_active;
-    uint32_t n_noted; /* endpoints in state SHM_WATCH_NOTED */
-    uint32_t n_idle; /* endpoints in state SHM_WATCH_IDLE or SHM_WATCH_BELL */
-    uint32_t n_quiet; /* endpoints in state SHM_WATCH_IDLE */
+    uint32_t n_noted; /* number of endpoints in state SHM_WATCH_NOTED */
+    /* number of endpoints in state SHM_WATCH_IDLE or SHM_WATCH_BELL */
+    uint32_t n_idle;
+    uint32_t n_quiet; /* number of endpoints in state SHM_WATCH_IDLE */
     uint32_t looks;
     shm_board_t *board;
     int board_fd;
     /* the endpoint of each bit of `board`, or NULL if the bit is unused */
     shm_ep_t **bits;
     uint32_t n_bits;
-    /* endpoints in state NEW or CONNECTING; while there are any, progress polls
-     * the sockets more often */
+    /* number of endpoints in state NEW or CONNECTING; while there are any,
+     * progress polls the sockets more often */
     uint32_t n_connecting;
     uint32_t n_failing; /* failures that progress has yet to report */
-    /* passes of progress since the last poll of the sockets */
+    /* number of passes of progress since the last poll of the sockets */
     uint32_t idle_polls;
     bool in_progress;
     /* The flags `sleeping` are set in the peers' rings, so that the peers wake
@@ -173,9 +174,9 @@ struct shm_iface {
     /* lists of all registrations, and of those that are not in use */
     psc_mem_t *mems, *free_mems;
     uint64_t last_seal;
-    /* number of shared gets in flight, which both processes copy (share.c;
-     * ours, and those of peers), and of placements, which copy a message into a
-     * receive that was taken (place.c) */
+    /* Number of shared gets in flight (share.c), which both processes copy,
+     * ours and those of peers, plus number of placements (place.c), which copy
+     * a message into a receive that was taken. */
     uint32_t n_sharing;
     /* number of placements only (place.c), which n_sharing counts too */
     uint32_t n_showing;
@@ -248,7 +249,8 @@ typedef struct shm_probe {
     struct shm_probe *next;
 } shm_probe_t;
 
-/* A get of the peer that this process may help with by copying (share.c). */
+/* A get that the peer has begun, and of which this process may copy a part
+ * (share.c). */
 typedef struct shm_help {
     const psc_mem_t *mem; /* NULL if the slot is unused */
     uint64_t seal; /* value of mem->seal when the peer asked for help */
@@ -332,7 +334,8 @@ typedef enum shm_stage {
     SHM_STAGE_ANONYMOUS, /* acceptor: waits for the hello */
     SHM_STAGE_PARKED, /* acceptor: waits until ep_connect is called */
     SHM_STAGE_CHALLENGE, /* connector: waits for the challenge */
-    SHM_STAGE_PROOF, /* acceptor: waits for the proof and the offer */
+    /* acceptor: waits for the connector's offer, with the token proof */
+    SHM_STAGE_PROOF,
     SHM_STAGE_OFFER, /* connector: waits for the acceptor's offer */
     SHM_STAGE_VERDICT, /* waits for the verdict on cross-memory attach */
     /* both sides: connected; the link shows when the peer ends */
@@ -360,7 +363,8 @@ struct shm_link {
     /* The peer is set to SHM_CMA_FORCE: it fails the connection if cross-memory
      * attach does not work. */
     bool forced;
-    /* The peer watches our process and needs no socket to notice its end. */
+    /* The peer watches our process, so it needs no socket to notice that our
+     * process has ended. */
     bool guarded;
     /* The stage is OPEN and the socket is closed; the last packet arrives as a
      * letter, in the control page of the peer's ring. */
@@ -456,7 +460,7 @@ psc_status_t shm_ep_stop(psc_ep_t *ep);
 void shm_ep_fini(psc_ep_t *ep);
 shm_ep_t *shm_ep_find(shm_iface_t *iface, uint64_t id);
 int shm_ep_called(const psc_ep_t *ep, int *process_p);
-/* Free dead links and endpoints, unless progress iterates over them. */
+/* Frees dead links and endpoints, unless progress iterates over them. */
 void shm_iface_bury(shm_iface_t *iface);
 
 /* Functions of offer.c. */
@@ -479,8 +483,8 @@ psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines);
  * of copied bytes (place.c) was stored, for which the peer may wait. */
 void shm_ep_wake(shm_ep_t *ep);
 void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes);
-/* After a record was published: wakes the receiver in the way that its flag
- * `sleeping` asks for. */
+/* Called after a record was published: wakes the receiver in the way that its
+ * flag `sleeping` asks for. */
 void shm_ep_tell(shm_ep_t *ep);
 size_t shm_am_max(const shm_geometry_t *geometry);
 psc_status_t shm_am_short(psc_ep_t *ep, uint8_t id, const void *header,
@@ -497,7 +501,7 @@ void shm_sleep_disarm(shm_iface_t *iface);
 /* Functions of state.c. */
 psc_status_t shm_random(void *buffer, size_t len);
 bool shm_ep_enter(shm_ep_t *ep, shm_ep_state_t state);
-/* Record a failure of the endpoint; progress reports it. */
+/* Records a failure of the endpoint; progress reports the failure. */
 void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Called when the peer has closed or is lost: progress delivers the records
@@ -507,14 +511,14 @@ void shm_iface_report(shm_iface_t *iface);
 
 /* Functions of link.c. */
 #define SHM_EXHAUSTED "no descriptor is left (RLIMIT_NOFILE; see ulimit -n)"
-/* Text of an errno for log lines. */
+/* Returns the text of an errno for log lines. */
 const char *shm_link_why(int error);
 bool shm_link_exhausted(int error);
 shm_link_t *shm_link_create(shm_iface_t *iface, int fd);
 void shm_link_enter(shm_link_t *link, shm_stage_t stage);
 psc_status_t shm_link_identify(shm_link_t *link, char *reason);
-/* Opens a pidfd of the peer's process, to notice its end, if the process is
- * visible in our name space. */
+/* Opens a pidfd of the peer's process, to notice when it ends. Does nothing if
+ * that process is not visible in our name space. */
 void shm_link_guard(shm_link_t *link);
 psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
                            const int *fds, size_t n_fds);
@@ -532,8 +536,8 @@ void shm_link_close(shm_link_t *link);
 void shm_link_free(shm_link_t *link);
 
 /* Functions of active.c. */
-/* Gives the endpoint a bit of our board (board.h), which the peer sets to
- * report a record, if a bit is left. */
+/* If our board (board.h) has a bit left, gives it to the endpoint. The peer
+ * sets this bit to report a record. */
 void shm_active_enrol(shm_ep_t *ep);
 /* Called when the endpoint is up: makes it active or idle (active.c). */
 void shm_active_begin(shm_ep_t *ep);

@@ -82,9 +82,9 @@ void shm_sleep_disarm(shm_iface_t *iface)
         iface->rung |= shm_ep_disarm(iface->active[i]);
 }
 
-/* Drains the bell, the pipe to which peers write to wake us. A peer may have
- * done so for a letter (its last packet, link.c), which the next pass of
- * progress processes. */
+/* Drains the bell, the pipe to which peers write to wake us. The peer may have
+ * written because it has left a letter (its last packet, link.c), which the
+ * next pass of progress processes. */
 static void shm_bell_silence(shm_iface_t *iface)
 {
     shm_source_drain(&iface->bell);

@@ -108,7 +108,8 @@ static void shm_timer_set(const shm_iface_t *iface)
     timerfd_settime(iface->timer.fd, 0, &period, NULL);
 }
 
-/* Adds `change` (+1 or -1) to n_ticking. The timer runs while n_ticking > 0. */
+/* Adds `change` (+1 or -1) to n_ticking. While n_ticking > 0, the timer's
+ * period is SHM_TICK_NS. */
 void shm_timer_run(shm_iface_t *iface, int change)
 {
     bool was = iface->n_ticking > 0;

@@ -12,8 +12,9 @@
 #include "pscompy/transport/kit/page.h"
 #include "pscompy/transport/kit/settings.h"
 
-/* Passes of progress between two polls of the sockets, which cost a system
- * call: while connections are being established, and otherwise. */
+/* Passes of progress between two polls of the sockets, because a poll costs a
+ * system call. SHM_POLLS_CONNECTING applies while connections are being
+ * established, SHM_POLLS_QUIET at other times. */
 #define SHM_POLLS_CONNECTING 16u
 #define SHM_POLLS_QUIET 1024u
 

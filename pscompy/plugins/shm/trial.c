@@ -30,8 +30,8 @@ void shm_trial_check(shm_link_t *link, psc_status_t status)
 
 /* ---- the stages ---- */
 
-/* Pass a message of the token proof to the proof's state machine. Returns false
- * if the peer does not hold the token; the endpoint has then failed. */
+/* Passes a message of the token proof to the proof's state machine. Returns
+ * false if the peer does not hold the token; the endpoint has then failed. */
 static bool shm_trial_prove(shm_link_t *link, psc_proof_kind_t kind,
                             const uint8_t *body, size_t len,
                             psc_proof_reply_t *reply)
@@ -118,8 +118,8 @@ static void shm_stage_proof(shm_link_t *link, const shm_packet_t *packet,
 
 /* From here on a letter (in the ring's control page, see link.c) replaces the
  * last packet of a side; the peer's letter may be present already. The socket
- * stays open if either side cannot watch the other's process (name spaces); its
- * hang-up then shows that the peer has ended. */
+ * stays open if either side cannot watch the other's process (name spaces); the
+ * hang-up of the socket then shows that the peer has ended. */
 static void shm_trial_begin_letters(shm_link_t *link)
 {
     if (link->process.fd < 0 || !link->guarded)
@@ -177,9 +177,9 @@ void shm_trial_finish(shm_link_t *link, bool verdict)
         shm_trial_open(link);
 }
 
-/* The acceptor's offer has arrived at the connector. The verdict that the
- * connector sends now is the last packet: the acceptor is up when it
- * arrives. */
+/* The acceptor's offer has arrived at the connector. The connector now sends
+ * the verdict, the last packet of the trial. When the verdict arrives, the
+ * acceptor is up. */
 static void shm_stage_offer(shm_link_t *link, const shm_packet_t *packet,
                             int *fds)
 {

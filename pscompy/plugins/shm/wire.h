@@ -21,7 +21,7 @@ typedef enum shm_packet_kind {
      * board (bits, board.h), and a probe of cross-memory attach (shm_offer_t);
      * the connector adds its answer to the challenge */
     SHM_PACKET_OFFER,
-    /* from the connector: whether cross-memory attach works */
+    /* the connector reports whether cross-memory attach works */
     SHM_PACKET_VERDICT,
     SHM_PACKET_GOODBYE, /* the sender has closed; no packet follows */
     SHM_PACKET_REFUSAL /* the sender refuses; the field `refusal` says why */
@@ -42,23 +42,24 @@ typedef struct shm_offer {
     uint8_t nonce[SHM_ID_SIZE]; /* the bytes at `probe` */
     uint8_t cma; /* the sender's shm_cma_mode_t */
     uint8_t expedited; /* the sender is registered for membarrier */
-    /* The sender watches the peer's process and does not need the socket to
-     * notice its end. */
+    /* The sender watches the process of the receiver, so it needs no socket to
+     * notice that this process has ended. */
     uint8_t guards;
-    /* from the acceptor: 1 if it could read the connector's probe */
+    /* in the acceptor's offer: 1 if the acceptor could read the connector's
+     * probe */
     uint8_t verdict;
     /* number of the bit that the receiver sets on the sender's board after it
      * has published a record; or SHM_NO_BIT */
     uint32_t bit;
     uint8_t process[SHM_ID_SIZE]; /* id of the sender's process */
-    /* the connector's answer to the challenge; 0 from the acceptor */
+    /* the connector's answer to the challenge; zeros in the acceptor's offer */
     uint8_t answer[PSC_PROOF_SIZE];
 } shm_offer_t;
 
 /* All packets have one size. Both ends run on one machine, so the fields have
  * the machine's byte order. An offer, a verdict or a goodbye is used only after
  * its sender has proved that it holds the token; no third process can write to
- * the socket, so packets after the proof need none of their own. */
+ * the socket, so packets after the proof need no proof of their own. */
 typedef struct shm_packet {
     uint32_t magic;
     uint16_t version, kind;

@@ -59,8 +59,8 @@ bool tcp_address_bind(const tcp_iface_t *iface, int fd, sa_family_t family)
 
         if (from.any.sa_family != family)
             continue;
-        /* the kernel chooses the port in connect(); it must be unique only
-         * together with the peer's address */
+        /* the kernel chooses the port in connect(); the port must be unique
+         * only together with the peer's address */
         setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
         tcp_address_set_port(&from, 0);
         return bind(fd, &from.any, tcp_address_len(&from)) == 0;
@@ -183,8 +183,8 @@ psc_status_t tcp_address_unpack(tcp_ep_t *ep, const uint8_t *bytes, size_t len)
         if (used == 0)
             return PSC_ERR_PROTOCOL;
         at += used;
-        /* A loopback address of a peer on another host is left out: it would
-         * lead to this host. */
+        /* A loopback address of a peer on another host is left out, because it
+         * would lead to this host. */
         ep->n_candidates +=
             ep->same_host || !tcp_address_is_loopback(candidate);
     }

@@ -18,8 +18,8 @@ def _parse_addresses(given: str) -> str:
 
 
 def _parse_networks(given: str) -> str:
-    """Check a list of networks, addresses and names. Whether a name is that of an interface or of a
-    host is found out by the C code."""
+    """Check a list of networks, addresses and names. The C code finds out whether a name is that of
+    an interface or of a host."""
     for item in _items(given):
         if "/" in item:
             _check_network(item)

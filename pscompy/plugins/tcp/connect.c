@@ -213,8 +213,8 @@ int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now)
 
         next = due < next ? due : next;
     }
-    /* search from the start after each report: the upcall may change the list
-     * of connecting endpoints */
+    /* search from the start after each report, because the upcall may change
+     * the list of connecting endpoints */
     while ((failing = tcp_ep_find_failing(iface)))
         tcp_ep_tell_failure(failing);
     return next;

@@ -3,11 +3,11 @@
  *
  * Some of the addresses may be unreachable from here, or belong to another
  * process: the address of a network bridge may be the same on many hosts.
- * Therefore they are dialled in parallel, as in Happy Eyeballs (RFC 8305): the
- * next address is dialled when the previous one has failed or has not answered
- * for a moment. The acceptor challenges the sender of the first hello that
- * names its endpoint and closes the other streams, so exactly one dial receives
- * a challenge. */
+ * Therefore the addresses are dialled in parallel, as in Happy Eyeballs (RFC
+ * 8305): the next address is dialled when the previous one has failed or has
+ * not answered for a moment. The acceptor challenges the sender of the first
+ * hello that names its endpoint and closes the other streams, so exactly one
+ * dial receives a challenge. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

@@ -80,7 +80,7 @@ static void tcp_caller_drop(tcp_caller_t *caller, const char *why)
 }
 
 /* Takes the socket out of the caller's structure, and releases the structure.
- * Returns the socket. */
+ * Returns the socket's descriptor. */
 static int tcp_caller_detach(tcp_caller_t *caller)
 {
     int fd = caller->source.fd;
@@ -128,12 +128,12 @@ static void tcp_caller_admit(tcp_iface_t *iface, int fd, unsigned bucket)
     if (tcp_source_watch(iface, &caller->source, EPOLLIN) != PSC_OK)
         tcp_caller_drop(caller, "epoll takes no more");
     else
-        /* read at once: the hello has usually arrived already */
+        /* read at once, because the hello has usually arrived already */
         tcp_caller_ready(&caller->source, EPOLLIN);
 }
 
-/* Processes bytes that the caller has sent meanwhile, then drops the caller if
- * its hello is still incomplete. */
+/* Processes the bytes of the caller that were not read yet, then drops the
+ * caller if its hello is still incomplete. */
 static void tcp_caller_end(tcp_caller_t *caller, const char *why)
 {
     tcp_caller_ready(&caller->source, EPOLLIN);
@@ -222,9 +222,9 @@ static void tcp_listener_failed(tcp_iface_t *iface, int error)
     tcp_iface_wake_at(iface, psc_clock_deadline(TCP_ACCEPT_RETRY_NS));
 }
 
-/* Returns false for a caller that has dialled an address which is not one of
- * this rail's. Such callers arrive because a rail with several addresses
- * listens on the wildcard address. */
+/* Returns false for a caller that has dialled an address of this host that does
+ * not belong to this rail. Such callers arrive because a rail with several
+ * addresses listens on the wildcard address. */
 static bool tcp_listener_means(tcp_iface_t *iface, int fd)
 {
     if (!iface->settings.bound || tcp_address_ours(iface, fd))

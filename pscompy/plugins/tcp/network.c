@@ -1,7 +1,7 @@
 /* Selects the addresses to listen on, which are also sent to peers: those of
- * PSP_TCP_HOST, else those of the network interfaces that PSP_NETWORK selects,
- * else all addresses of this host, with loopback last. If PSP_TCP_RAILS is set,
- * selects the addresses of one rail. */
+ * PSP_TCP_HOST, else those that PSP_TCP_NETWORK (by default PSP_NETWORK)
+ * selects, else all addresses of this host, with loopback last. If
+ * PSP_TCP_RAILS is set, selects the addresses of one rail. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -236,8 +236,8 @@ static bool tcp_host_has(const struct ifaddrs *entries,
 }
 
 /* Finds the addresses of the rail that an item of PSP_TCP_RAILS names. If the
- * item is an address, it is used only if this host has it: the listener could
- * not bind to another one. */
+ * item is an address, it is used only if this host has it, because the listener
+ * could not bind to another one. */
 static void tcp_rail_find(tcp_iface_t *found, const struct ifaddrs *entries,
                           char *item)
 {
@@ -248,8 +248,8 @@ static void tcp_rail_find(tcp_iface_t *found, const struct ifaddrs *entries,
         found->n_addresses = 0;
 }
 
-/* Counts a rail of this host in iface->paths. If `iface` was opened for this
- * rail, it gets the rail's addresses. */
+/* Counts a rail in iface->paths if it has addresses on this host. If `iface`
+ * was opened for this rail, `iface` gets these addresses. */
 static void tcp_rail_add(tcp_iface_t *iface, const tcp_iface_t *found,
                          unsigned place)
 {
@@ -281,9 +281,9 @@ static void tcp_rails_named(tcp_iface_t *iface, const struct ifaddrs *entries,
     }
 }
 
-/* Adds every network interface but loopback as a rail, in the kernel's order.
- * Each network interface has exactly one entry with a link address
- * (AF_PACKET). */
+/* Adds every network interface that has a usable address, except loopback, as a
+ * rail, in the kernel's order. Each network interface has exactly one entry
+ * with a link address (AF_PACKET). */
 static void tcp_rails_all(tcp_iface_t *iface, const struct ifaddrs *entries)
 {
     for (const struct ifaddrs *e = entries; e; e = e->ifa_next) {

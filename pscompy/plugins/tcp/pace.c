@@ -24,10 +24,10 @@ static uint64_t tcp_pace_acked(int fd)
     return info.tcpi_bytes_acked;
 }
 
-/* Returns the new limit of unsent bytes, where `bytes` were acknowledged in
- * TCP_PACE_MS and `before` is the present limit. The limit at most doubles,
- * because a rail with a traffic shaper carries the first bytes faster than the
- * later ones. */
+/* Returns the new limit of unsent bytes. `bytes` is the number of bytes that
+ * the peer acknowledges in TCP_PACE_MS, `before` is the present limit. The
+ * limit at most doubles, because a rail with a traffic shaper carries the first
+ * bytes faster than the later ones. */
 static int tcp_pace_choose(uint64_t bytes, int before)
 {
     if (bytes > 2 * (uint64_t)before)

@@ -8,8 +8,8 @@
 
 /* time between two checks whether the peer acknowledges bytes */
 #define TCP_RAIL_LOOK_NS 200000000
-/* An endpoint fails only after this many retransmissions without an answer;
- * after fewer, the peer may be merely late. */
+/* An endpoint fails only after this many retransmissions or window probes
+ * without an answer; after fewer, the peer may be merely late. */
 #define TCP_RAIL_RETRIES 2
 
 /* ---- silence ---- */

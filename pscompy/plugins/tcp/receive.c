@@ -48,7 +48,7 @@ static void tcp_stream_end(tcp_ep_t *ep, ssize_t n)
 
 /* ---- a payload with a destination ---- */
 
-/* Returns the bytes of a piece of the destination that are not filled yet; 0 if
+/* Returns how many bytes of a piece of the destination are not filled yet; 0 if
  * the protocol has shortened the piece meanwhile. */
 static size_t tcp_piece_left(const psc_iov_t *piece, size_t filled)
 {
@@ -56,7 +56,7 @@ static size_t tcp_piece_left(const psc_iov_t *piece, size_t filled)
 }
 
 /* Stores in `iov` which memory of the destination is still to be filled.
- * Returns its total length. */
+ * Returns the total length of this memory. */
 static size_t tcp_dest_pieces(const tcp_in_t *in, struct iovec *iov,
                               unsigned *n_iov_p)
 {
@@ -127,8 +127,8 @@ static ssize_t tcp_body_read(tcp_ep_t *ep)
     size_t direct = tcp_dest_pieces(in, iov, &n_iov), placed;
     ssize_t n;
 
-    /* all remaining pieces of the destination are in `iov`, so that there is
-     * room for the read buffer */
+    /* if `iov` is not full, it has all remaining pieces of the destination, so
+     * the bytes behind them may go into the read buffer */
     if (n_iov < TCP_IOV_MAX)
         iov[n_iov++] = (struct iovec){in->buffer, TCP_READ_AHEAD};
     n = readv(ep->rx.fd, iov, (int)n_iov);

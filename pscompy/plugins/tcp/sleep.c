@@ -45,8 +45,8 @@ void tcp_iface_wake_at(tcp_iface_t *iface, int64_t when)
         return;
     iface->alarm_at = when;
     if (when <= 0)
-        /* a time in the past: expire at once; the value 0 would disarm the
-         * timer */
+        /* `when` has passed, so expire at once, but not by the value 0, which
+         * would disarm the timer */
         time.it_value.tv_nsec = 1;
     timerfd_settime(iface->alarm.fd, TFD_TIMER_ABSTIME, &time, NULL);
 }

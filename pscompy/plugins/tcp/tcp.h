@@ -11,6 +11,7 @@
  *   send        sending frames
  *   stage       changes of stage; watched events; the hot socket (polled first)
  *   pace        how many unsent bytes of a stream the kernel takes
+ *   rail        fails a lane whose peer is silent, if there are other lanes
  *   sleep       descriptors in the epoll set, and the alarm
  *   network     the addresses of this host that are used
  *   address     socket addresses, and endpoint addresses as bytes
@@ -125,7 +126,7 @@ struct tcp_iface {
     tcp_source_t listener;
     tcp_source_t alarm; /* timer; wakes the core at the next deadline */
     int64_t alarm_at; /* time when the alarm expires; TCP_NEVER: not set */
-    bool looks; /* the alarm is set for the next check of spare endpoints */
+    bool looks; /* the alarm is set for a check of spare endpoints (rail.c) */
     unsigned n_places, n_callers; /* n_places: upper bound of n_callers */
     /* `callers` has the oldest caller first. `vacant` has the structures of
      * callers that have gone; they are freed with the interface only, because
@@ -144,12 +145,13 @@ struct tcp_iface {
     psc_list_t connecting; /* endpoints that connect or are failing */
     psc_list_t settled; /* endpoints that are up, failed or closed */
     psc_list_t graveyard; /* endpoints to free when progress returns */
-    /* endpoints whose out-ring holds bytes of sends reported as complete */
+    /* number of endpoints whose out-ring holds bytes of sends that were
+     * reported as complete */
     unsigned n_holding;
     tcp_ep_t *hot; /* endpoint that received last; its socket is read first */
-    unsigned streak; /* receives of `hot` in a row */
+    unsigned streak; /* number of receives of `hot` in a row */
     unsigned turns;
-    unsigned handled; /* events handled in this call of progress */
+    unsigned handled; /* number of events handled in this call of progress */
     bool in_progress;
     /* The handlers of the sockets `rx` and `tx` of endpoints (connect.c). */
     void (*rx_ready)(tcp_source_t *source, uint32_t events);
@@ -178,8 +180,8 @@ typedef enum tcp_stage {
         TCP_N_STAGES
 } tcp_stage_t;
 
-/* A zero-copy send. Its pieces are sent after the bytes of the out-ring up to
- * position `after`. */
+/* A zero-copy send. Its pieces are sent after those bytes of the out-ring that
+ * stand before position `after`. */
 typedef struct tcp_send {
     uint64_t after;
     struct iovec iov[TCP_IOV_MAX];
@@ -285,7 +287,7 @@ struct tcp_ep {
     tcp_dial_t *dials;
     bool greeted; /* at least one of the dials has sent its hello */
     int64_t deadline; /* time at which the next candidate is dialled */
-    /* text: the candidates that failed, with the reasons */
+    /* text that names the candidates that failed, with the reasons */
     char tried[PSC_REASON_MAX];
     /* ---- used when the endpoint fails ---- */
     bool closed; /* ep_close was called; ep_failed is not called any more */
@@ -304,12 +306,12 @@ PSC_OPERATIONS(tcp);
 /* ---- listen.c ---- */
 
 psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason);
-/* closes the listener and drops its callers */
+/* Closes the listener and drops its callers. */
 void tcp_listener_close(tcp_iface_t *iface);
 /* Frees the structures in `vacant`. Called when all callers have gone. */
 void tcp_callers_free(tcp_iface_t *iface);
-/* Drops callers whose time-out has expired. Returns the time at which this must
- * be called again. */
+/* Drops callers whose time-out has expired. Returns the time at which the
+ * function must be called again. */
 int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now);
 
 /* ---- connect.c ---- */
@@ -318,7 +320,7 @@ int64_t tcp_listener_expire(tcp_iface_t *iface, int64_t now);
  * ownership of the socket `fd`. */
 void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello);
 /* Called by progress: checks the deadlines of connecting endpoints and reports
- * failures. Returns the time at which this must be called again. */
+ * failures. Returns the time at which the function must be called again. */
 int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now);
 /* The handlers of the sockets `rx` and `tx` of an endpoint. */
 void tcp_ep_ready(tcp_source_t *source, uint32_t events);
@@ -329,8 +331,8 @@ void tcp_ep_writable(tcp_source_t *source, uint32_t events);
 /* Sends a hello, challenge or answer, the first bytes on a stream. They always
  * fit into the socket's buffer, so false means that the stream is broken. */
 bool tcp_greeting_send(int fd, const void *bytes, size_t len);
-/* Reads bytes until *have is `size`. Returns 1 if it is, 0 if bytes are still
- * missing, and -1 if the peer has hung up. */
+/* Reads bytes until *have is `size`. Returns 1 if all bytes have arrived, 0 if
+ * bytes are still missing, and -1 if the peer has hung up. */
 int tcp_greeting_read(int fd, uint8_t *bytes, size_t *have, size_t size);
 void tcp_dials_begin(tcp_ep_t *ep, const uint8_t *token);
 /* Called by progress: dials the peer's next address if the one before has not
@@ -383,11 +385,12 @@ void tcp_pace(tcp_ep_t *ep);
 
 /* ---- rail.c ---- */
 
-/* Called before every send. For one of several lanes of a connection, sets the
- * alarm, so that progress checks whether the peer acknowledges the bytes. */
+/* Called before every send. If the endpoint is one of several lanes of a
+ * connection, sets the alarm, so that progress checks whether the peer
+ * acknowledges the bytes. */
 void tcp_rail_sends(tcp_ep_t *ep);
-/* Called by progress: fails endpoints of rails on which the peer acknowledges
- * nothing. Returns the time at which this must be called again. */
+/* Called by progress: fails spare endpoints (rail.c) whose peer acknowledges
+ * nothing. Returns the time at which the function must be called again. */
 int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now);
 
 /* ---- stage.c ---- */
@@ -401,7 +404,7 @@ void tcp_ep_break(tcp_ep_t *ep, psc_status_t status, const char *format, ...)
  * the endpoint if epoll_ctl fails. */
 void tcp_ep_watch(tcp_ep_t *ep);
 /* Makes `ep` the hot endpoint, whose socket is read first. Called after `ep`
- * has received; NULL: there is no hot endpoint any more. */
+ * has received. If `ep` is NULL, there is no hot endpoint any more. */
 void tcp_hot_set(tcp_iface_t *iface, tcp_ep_t *ep);
 /* Puts the socket of the hot endpoint (the one that received last) back into
  * the epoll set. */
@@ -431,7 +434,7 @@ socklen_t tcp_address_len(const tcp_sockaddr_t *address);
  * without a port. Returns false if the interface has no such address, or if
  * bind() fails. */
 bool tcp_address_bind(const tcp_iface_t *iface, int fd, sa_family_t family);
-/* True if the local address of the socket is one of the interface's
+/* Returns true if the local address of the socket is one of the interface's
  * addresses. */
 bool tcp_address_ours(const tcp_iface_t *iface, int fd);
 void tcp_address_print(const tcp_sockaddr_t *address, char *text, size_t room);
