@@ -1,8 +1,8 @@
 /* numpy arrays as buffers without the buffer protocol: numpy's C interface
  * takes a tenth of the time, because numpy builds a description of shape and
- * format for every Py_buffer. numpy is not imported for this: a program that
- * has an array has imported it. This file also makes arrays over memory of the
- * core, and pickles arrays. */
+ * format for every Py_buffer. numpy is not imported for this, because a program
+ * that has an array has imported numpy. This file also makes arrays over memory
+ * of the core, and pickles arrays. */
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 
 #include "array.h"
@@ -11,8 +11,8 @@
 
 #include <numpy/arrayobject.h>
 
-/* The type numpy.ndarray; a global for the whole process, as numpy's function
- * table is one, too. */
+/* The type numpy.ndarray; a global for the whole process, because numpy's
+ * function table is global, too. */
 static PyTypeObject *array_type;
 
 static int array_import(void)
@@ -30,7 +30,7 @@ static bool array_learn(PyObject *object)
     if (array_type || strcmp(Py_TYPE(object)->tp_name, "numpy.ndarray") != 0)
         return false;
     if (array_import() < 0) {
-        /* clear the error: the caller then uses the buffer protocol */
+        /* clear the error, because the caller then uses the buffer protocol */
         PyErr_Clear();
         return false;
     }
@@ -285,8 +285,9 @@ static PyObject *array_restored(PyObject *numbers, const Py_buffer *view,
     return array;
 }
 
-/* Makes an array that keeps only the object `numbers` alive, not the memoryview
- * through which its memory is found, as numpy.ndarray does. */
+/* Makes an array that keeps only the object `numbers` alive. An array of
+ * numpy.ndarray would also keep the memoryview through which the memory of
+ * `numbers` is found. */
 PyObject *psb_array_restore(PyObject *numbers, PyObject *kind, PyObject *shape,
                             PyObject *order)
 {

@@ -12,7 +12,7 @@ bool psb_array_get(psc_iov_t *piece, PyObject *object, bool writable);
 /* Returns a new array of bytes over a Memory (memory.h), which the array keeps
  * alive. Imports numpy. */
 PyObject *psb_array_view(PyObject *memory);
-/* numpy.empty() with memory from the pool of a worker. */
+/* Like numpy.empty(), but with memory from the pool of a worker. */
 PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
                           PyObject *dtype);
 /* Returns a function for pickle's dispatch table, which maps an array to
@@ -21,8 +21,8 @@ PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
  * passed as a PickleBuffer. */
 PyObject *psb_array_reducer(PyObject *restore, Py_ssize_t copied);
 /* Returns an array of this type and shape over the memory of `numbers`, in the
- * order "C" or "F"; if `order` is NULL, "C". Returns NULL with an exception
- * unless the numbers fit. */
+ * order "C" or "F", or in the order "C" if `order` is NULL. Returns NULL with
+ * an exception if the length of `numbers` does not fit. */
 PyObject *psb_array_restore(PyObject *numbers, PyObject *kind, PyObject *shape,
                             PyObject *order);
 /* Makes an array writable or read-only. Returns whether it was writable before,

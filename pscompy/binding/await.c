@@ -13,8 +13,8 @@
 
 #define AWAIT_LINGER_NS 20000
 #define AWAIT_TURN_NS 500000
-/* upper bound of psb_patience_t.backoff, the awaits in a row that skip
- * polling */
+/* upper bound of psb_patience_t.backoff, the number of awaits in a row that
+ * skip polling */
 #define AWAIT_SKIP_MAX 63u
 
 /* ---- completed requests ---- */
@@ -182,8 +182,8 @@ static bool await_linger(psb_request_t *request)
 
 /* ---- await ---- */
 
-/* Returns true if no await has suspended its task for AWAIT_TURN_NS, so that
- * the task must yield to the loop now. */
+/* Returns true if the task must yield to the loop now, because during the last
+ * AWAIT_TURN_NS no await has suspended its task and no task has yielded. */
 static bool await_turn(psb_patience_t *patience)
 {
     int64_t now = psc_clock_now();

@@ -223,10 +223,10 @@ static int buffers_get_pieces(psb_buffers_t *buffers, PyObject *tuple,
     return 0;
 }
 
-/* Gets the memory of a bytearray, and counts an export, which keeps the
- * bytearray from being resized, as PyObject_GetBuffer would, in a fraction of
- * the time. Returns false if Python was built without the GIL, because the
- * count is not atomic. */
+/* Gets the memory of a bytearray, and counts an export, so that the bytearray
+ * cannot be resized. PyObject_GetBuffer does the same, but takes several times
+ * as long. Returns false if Python was built without the GIL, because the count
+ * is not atomic. */
 static bool buffers_get_bytearray(psb_buffers_t *buffers, PyObject *object)
 {
 #ifdef Py_GIL_DISABLED
@@ -265,8 +265,8 @@ static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
     return true;
 }
 
-/* Replaces the view in the psb_view_room_t, which is not contiguous, by one on
- * the heap with its layout (shape and strides). */
+/* Replaces a view that is not contiguous, in the psb_view_room_t, by a view on
+ * the heap with a layout (shape and strides). */
 static int buffers_stride(psb_buffers_t *buffers, bool writable)
 {
     Py_buffer view = *psb_buffers_views(buffers)->view;
@@ -402,8 +402,8 @@ int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg)
 {
     const psb_views_t *views = psb_buffers_views(buffers);
 
-    /* PSB_KEPT_BY_OWNER or, because this bit is set in it, too,
-     * PSB_KEPT_BY_EXPORT */
+    /* true for PSB_KEPT_BY_OWNER, and for PSB_KEPT_BY_EXPORT, in which this bit
+     * is set, too */
     if (psb_buffers_kept_by(buffers) & PSB_KEPT_BY_OWNER)
         Py_VISIT((PyObject *)psb_buffers_keeper(buffers));
     for (uint32_t i = 0; views && i < views->n; i++)

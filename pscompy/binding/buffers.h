@@ -108,9 +108,10 @@ typedef struct psb_needs {
     bool contiguous;
 } psb_needs_t;
 
-/* Gets the buffers of an object or a list. Returns -1 with TypeError (no
- * buffer, or Python objects in it) or BufferError (the object is not as `needs`
- * says, or an object in a list of several is not C-contiguous). */
+/* Gets the buffers of an object or a list. Returns -1 with a TypeError if an
+ * object has no buffer, or has Python objects in its buffer. Returns -1 with a
+ * BufferError if the object is not as `needs` says, or if an object in a list
+ * of several is not C-contiguous. */
 int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
                     psb_view_room_t *room);
 /* Makes the array that the buffers show read-only until they are released; does

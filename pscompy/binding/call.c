@@ -68,9 +68,9 @@ static int verb_parse_names(const psb_verb_t *verb, PyObject *const *args,
     return psb_args_parse(&signature, args, n_args, kwnames, given);
 }
 
-/* Initializes the call field by field, because to clear a structure of this
- * size compilers emit a loop that costs more than the rest of the function.
- * Connection and Communicator fill in the other fields that messages use. */
+/* Initializes the call field by field, because compilers clear a structure of
+ * this size by a loop that costs more than the rest of the function. Connection
+ * and Communicator fill in the other fields that messages use. */
 static void verb_begin(const psb_verb_t *verb, psb_call_t *call)
 {
     call->kind = verb->kind;

@@ -15,7 +15,7 @@ typedef enum psb_kind {
     PSB_RECV_STATUS, /* the method returns (bytearray, Status) */
     PSB_RECV_VIEW, /* the method returns a read-only array */
     /* the method returns a Memory (memory.h), which is writable unless the
-     * message was lent */
+     * message was lent (see psb_call_t.lend) */
     PSB_RECV_MEMORY,
     PSB_PROBE, /* the method returns a Status */
     PSB_MATCH, /* the method returns a Message (message.h) */
@@ -63,8 +63,8 @@ typedef struct psb_call {
     /* of an active message: owner of the header's memory; of a fetch: the list
      * of buffers */
     PyObject *keep;
-    /* of an offer: memory for the packed offer that the peer needs, and its
-     * length */
+    /* of an offer: memory for the packed offer that the peer needs, and where
+     * the length of this packed offer is stored */
     uint8_t *offer;
     size_t *offer_len;
     /* of a PSB_RECV_VIEW: type and shape of the array; NULL: an array of
@@ -72,9 +72,9 @@ typedef struct psb_call {
     PyObject *dtype, *shape;
 } psb_call_t;
 
-/* A method of Connection or Communicator. `roles` has a letter per argument,
- * for which call.c has the name: b buffer, D or S the rank of the peer (dest,
- * source), t tag, d deadline, l lend, y dtype, s shape. */
+/* A method of Connection or Communicator. `roles` has one letter for each
+ * argument: b buffer, D or S the rank of the peer (dest, source), t tag, d
+ * deadline, l lend, y dtype, s shape. */
 typedef struct psb_verb {
     const char *name;
     const char *roles;

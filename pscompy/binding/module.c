@@ -227,8 +227,8 @@ static PyMethodDef module_methods[] = {
 static PyModuleDef_Slot module_slots[] = {
     {Py_mod_exec, module_exec},
 #ifdef Py_mod_multiple_interpreters
-    /* sub-interpreters are not supported, because the core's capsule and its
-     * threads belong to one interpreter */
+    /* sub-interpreters are not supported, because the core's capsule and the
+     * core's threads belong to one interpreter */
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif
     {0, NULL}};

@@ -47,7 +47,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     op->tag = call->tag;
     op->waiters = 0;
     op->polls = 0;
-    /* This sets `target`, in the same union, to NULL, too. */
+    /* This also sets `target`, which is in the same union, to NULL. */
     op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
     psb_buffers_init(&op->buffers);
     if (call->buf && psb_buffers_get(&op->buffers, call->buf, needs, room) < 0)

@@ -61,8 +61,8 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
 
         if (!list)
             return NULL;
-        /* The request may have finished meanwhile: making the list may run
-         * Python code. */
+        /* The request may have finished meanwhile, because making the list may
+         * run Python code. */
         if (self->op.finished) {
             Py_DECREF(list);
             return psb_request_on_done(self, fn);
@@ -76,7 +76,8 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
 
 /* Returns a call-back that runs fn in the event loop of this thread, or returns
  * fn if the thread has no event loop. asyncio is not imported for this, because
- * the import takes long: if it was not imported there is no loop. */
+ * the import takes long, and because there is no loop if asyncio was not
+ * imported. */
 static PyObject *request_callback(psb_request_t *self, PyObject *fn)
 {
     psb_state_t *state = self->op.worker->state;

@@ -47,8 +47,8 @@ static void request_begin(psb_request_t *self)
         request_refer_to_self(self);
 }
 
-/* The operation has completed: drops the reference that the request holds to
- * itself, if any. The caller has another reference. */
+/* Called when the operation has completed. Drops the reference that the request
+ * holds to itself, if any. The caller has another reference. */
 static void request_end(psb_request_t *self)
 {
     if (!self->op.in_flight)
@@ -63,10 +63,10 @@ static void request_end(psb_request_t *self)
     }
 }
 
-/* Called for a task that asyncio made of the request, if the task was cancelled
- * before its first step, so that it has not begun to await the request.
- * Withdraws the request, as a cancelled await does, unless the program has seen
- * its completion. */
+/* Called for a task that asyncio made of the request, if that task was
+ * cancelled before its first step and has therefore not begun to await the
+ * request. Withdraws the request, as a cancelled await does, unless the program
+ * has seen its completion. */
 static void request_withdraw(psb_request_t *self)
 {
     PyObject *later;

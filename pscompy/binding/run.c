@@ -62,8 +62,8 @@ static PyObject *call_finish(psb_request_t *request, const psb_call_t *call)
                                : call_give_up(request, outcome, call->timeout);
 }
 
-/* Runs a blocking call as a Request, because the attribute `request` of a
- * Timeout may have to name it. */
+/* Runs a blocking call as a Request, because a Timeout of the call may need
+ * that Request for its attribute `request`. */
 static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
 {
     PyObject *posted = psb_request_post(call, op), *value;

@@ -7,8 +7,8 @@
 typedef PyObject *(*psb_runner_t)(psb_call_t *call);
 
 /* Begins to open a lazy connection (one that is opened at its first use) and
- * delivers what has completed, before anything is handed to the core: both may
- * run Python code. */
+ * delivers what has completed, before anything is handed to the core, because
+ * both may run Python code. */
 int psb_call_enter(psb_call_t *call);
 PyObject *psb_call_run(psb_call_t *call);
 /* Receives a message as an array (PSB_RECV_VIEW). If the call names a type or

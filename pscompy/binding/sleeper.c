@@ -1,5 +1,6 @@
 /* The type Sleeper: a descriptor for a thread that sleeps outside the core, for
- * example in an event loop. core/api.h says when the core wakes it. */
+ * example in an event loop. core/api.h says when the core makes the descriptor
+ * readable. */
 #include "sleeper.h"
 
 #include "args.h"

@@ -48,9 +48,9 @@ static size_t layout_shortest(const psc_layout_t *layout, uint64_t taken)
     return found;
 }
 
-/* Returns true if elements may share memory. They do not if each stride is at
- * least as long as the memory that all shorter strides span together, as in
- * every slice of an ordinary array. */
+/* Returns true if elements may share memory. Elements share no memory if each
+ * stride is at least as long as the memory that all shorter strides span
+ * together. This holds for every slice of an ordinary array. */
 static bool layout_overlaps(const psc_layout_t *layout)
 {
     uint64_t reach = layout->run, taken = 0;

@@ -4,7 +4,7 @@
 
 #include "worker.h"
 
-/* The layout of a view that is not C-contiguous; free it with PyMem_Free.
- * Returns NULL with MemoryError, or with BufferError if `writable` and elements
- * share memory. */
+/* Returns the layout of a view that is not C-contiguous; the caller frees the
+ * layout with PyMem_Free. Returns NULL with MemoryError, or with BufferError if
+ * `writable` is set and elements share memory. */
 psc_layout_t *psb_layout_new(const Py_buffer *view, bool writable);

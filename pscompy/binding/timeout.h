@@ -7,7 +7,7 @@
  * 3": a new reference, or NULL. */
 PyObject *psb_op_operation(const psb_op_t *op);
 /* Raises the Timeout of `op` after `timeout` seconds. `request` is the Request
- * if it is still in flight, else NULL; it becomes the attribute `request` of
- * the Timeout, as None if NULL. Always returns NULL. */
+ * if it is still in flight, else NULL. It becomes the attribute `request` of
+ * the Timeout (None for NULL). Always returns NULL. */
 PyObject *psb_raise_timeout(const psb_op_t *op, PyObject *timeout,
                             PyObject *request);

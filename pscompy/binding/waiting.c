@@ -21,9 +21,8 @@ static int64_t wait_left(int64_t deadline)
 
 /* Blocks once, for a caller that has just checked the requests and keeps them
  * alive. Signals are handled first, so that a message that has arrived is
- * delivered before Ctrl-C is raised. With a sleeper, which allows one request,
- * the thread stands in for the program: it polls only while no other thread
- * does. */
+ * delivered before Ctrl-C is raised. If `sleeper` is given, there is one
+ * request, and the thread polls only while no other thread does. */
 static psb_outcome_t wait_step(psb_worker_t *worker, psc_sleeper_t *sleeper,
                                psc_request_t *const *requests, size_t n,
                                psc_wait_mode_t mode, int64_t deadline)

@@ -7,7 +7,8 @@
 #include "request_life.h"
 
 /* Completes all operations of a worker that has ended. If `reached` is set, a
- * peer may still write into their buffers, so the buffers are never freed. */
+ * peer may still write into the buffers of these operations, so the buffers are
+ * never freed. */
 static void worker_abandon_ops(psb_worker_t *self, bool reached)
 {
     while (!psc_list_empty(&self->ops)) {
@@ -24,8 +25,8 @@ static void worker_abandon_ops(psb_worker_t *self, bool reached)
     }
 }
 
-/* Advances completed operations, so that their results are not lost with the
- * core's worker. */
+/* Advances completed operations, so that their results are not lost when the
+ * core's worker is destroyed. */
 static void worker_harvest_ops(psb_worker_t *self)
 {
     psc_link_t *link = self->ops.next;
