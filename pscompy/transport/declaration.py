@@ -46,7 +46,7 @@ class Relay(Protocol):
         """Stop accepting callers at this place."""
 
     def leads(self, place: str) -> bool:
-        """Returns True if the place should be reached through the relay and not directly."""
+        """Return True if the place should be reached through the relay and not directly."""
 
     def dial(self, place: str, done: Dialed) -> Callable[[], object]:
         """Connect to a place that `listen` of the peer has returned, then call `done`. Returns a
@@ -56,9 +56,9 @@ class Relay(Protocol):
 class Carrier(NamedTuple):
     """A transport that a worker can open.
 
-    `ops` is the address of its psc_transport_ops_t, `settings` are for its `open`. `close` is
-    called when the worker has ended, or could not open the transport. `relay` carries the
-    handshake for peers that only this transport can reach. `stuck` returns the reason why the
+    `ops` is the address of its psc_transport_ops_t, `settings` are passed to its `open`.
+    `close` is called when the worker has ended, or could not open the transport. `relay` carries
+    the handshake for peers that only this transport can reach. `stuck` returns the reason why the
     transport makes no progress, or an empty text; it is called periodically, on any thread, and
     logs the reason.
     """
@@ -73,13 +73,13 @@ class Carrier(NamedTuple):
 class Transport(NamedTuple):
     """A transport as its plug-in declares it.
 
-    `priority` orders it among the others (built in: loop 100, shm 90, portals 40, ib 30,
-    gateway 10, tcp 2; 0: never). `variables` are those of PSP_<NAME>_*. A transport in C gives
-    `ops`, which returns the address of a psc_transport_ops_t that lives as long as the process; a
-    transport in Python gives `python`, its subclass of PythonTransport. Neither is used if
-    `unavailable` returns a reason. A transport with `asked` is used only if PSP_<NAME> is set, or
-    if `asked` returns True for the values of `variables`. A transport that runs `everywhere` needs
-    no device and no library; a program is warned if it cannot be used.
+    `priority` orders it among the others (built in: loop 100, shm 90, portals 40, ib 30, gateway
+    10, tcp 2; 0: never). `variables` are the environment variables PSP_<NAME>_*. A transport in C
+    gives `ops`, which returns the address of a psc_transport_ops_t that lives as long as the
+    process; a transport in Python gives `python`, its subclass of PythonTransport. Neither is used
+    if `unavailable` returns a reason. A transport with `asked` is used only if PSP_<NAME> is set,
+    or if `asked` returns True for the values of `variables`. A transport that runs `everywhere`
+    needs no device and no library; a program is warned if it cannot be used.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Transport(NamedTuple):
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
         """Prepare the transport for one worker. An exception of a transport in Python passes
-        through; it is the reason why the transport cannot be used."""
+        through. Its text is the reason why the transport cannot be used."""
         if self.python is not None:
             return self.carry_within(settings, math.inf)
         assert self.ops is not None  # the validation of the declaration has checked this

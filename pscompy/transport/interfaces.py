@@ -28,18 +28,18 @@ class Interface(NamedTuple):
 
 
 def addresses(v6: bool = True) -> list[str]:
-    """The IP addresses of this host, without those of the loopback; `v6` includes IPv6."""
+    """Return the IP addresses of this host, without those of the loopback; `v6` includes IPv6."""
     return [str(own.address) for own in interfaces(v6) if not own.address.is_loopback]
 
 
 def interfaces(v6: bool = True) -> list[Interface]:
-    """The addresses of the interfaces that are up, without IPv6's link-local ones."""
+    """Return the addresses of the interfaces that are up, without IPv6's link-local addresses."""
     found = [*_addresses_v4(), *(_addresses_v6() if v6 else ())]
     return [Interface(name, ip_address(address)) for name, address in found]
 
 
 def _addresses_v4() -> Iterator[tuple[str, bytes]]:
-    """Yields name and IPv4 address (4 bytes) of each interface that is up, by SIOCGIFCONF."""
+    """Yield name and IPv4 address (4 bytes) of each interface that is up, by SIOCGIFCONF."""
     room = array.array("B", bytes(_IFREQ * _IFREQS_MAX))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         asked = struct.pack("iP", len(room), room.buffer_info()[0])

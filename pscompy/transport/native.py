@@ -11,8 +11,8 @@ class Native:
     """The compiled half of a plug-in: the module `_native` in its package, which exports
     `uintptr_t <transport>_transport(void)`.
 
-    It is loaded at first use, so that declaring a transport costs nothing, and a fabric's library
-    that does not load is a reason, not an exception.
+    The module is loaded at first use, so that declaring a transport costs nothing. If a fabric's
+    library does not load, `unavailable` returns a reason, and no exception is raised.
     """
 
     def __init__(self, package: str) -> None:
@@ -20,12 +20,12 @@ class Native:
         self._name = package.rpartition(".")[2]
 
     def ops(self) -> int:
-        """The address of the transport's psc_transport_ops_t."""
+        """Return the address of the transport's psc_transport_ops_t."""
         function = getattr(self.load().lib, f"{self._name}_transport")
         return int(function())
 
     def unavailable(self) -> str | None:
-        """Returns why the module cannot be used, or None if it can."""
+        """Return the reason why the module cannot be used, or None if it can be used."""
         try:
             self.load()
         except ModuleNotFoundError as error:
@@ -37,12 +37,12 @@ class Native:
         return None
 
     def load(self) -> ModuleType:
-        """Returns the compiled module. Raises `ImportError` for the reasons that `unavailable`
+        """Return the compiled module. Raises `ImportError` for the reasons that `unavailable`
         returns."""
         return importlib.import_module(f"{self._package}._native")
 
     def _why_not_built(self) -> str:
-        """The reason that the build recorded beside the package, or a general remedy."""
+        """Return the reason that the build recorded beside the package, or a general remedy."""
         package = importlib.import_module(self._package)
         import json  # imported here: only plug-ins that were not built need it
 

@@ -51,8 +51,8 @@
 /* an active message after a put on the same endpoint is delivered after the put
  * is visible */
 #define PSC_CAP_PUT_THEN_AM 0x0010ull
-/* put completes when visible at the target; without this capability ep_flush is
- * mandatory */
+/* put completes when its bytes are visible at the target; without this
+ * capability ep_flush is mandatory */
 #define PSC_CAP_PUT_REMOTE 0x0020ull
 #define PSC_CAP_TAG 0x0040ull /* the fabric matches tags; see tag_post */
 /* the transport implements event_fd and arm */
@@ -205,7 +205,7 @@ typedef struct psc_iface_attr {
     size_t max_get; /* maximum number of bytes in one get */
     double latency_ns; /* time of a small message, one way */
     double overhead_ns; /* processor time per operation */
-    double bandwidth; /* bytes per second, put or zcopy */
+    double bandwidth; /* bytes per second of a put or an am_zcopy */
     double copy_bandwidth; /* bytes per second of payload sent by am_bcopy */
     /* the receiver of an am_bcopy begins to copy when this many of its bytes
      * have arrived; 0: when all have */
@@ -239,8 +239,8 @@ typedef struct psc_connect_params {
                              copied during the call; never logged */
     const uint8_t *address; /* as written by the peer's ep_address */
     size_t address_len;
-    /* 1 if the connection goes on over other lanes when this endpoint fails:
-     * then the endpoint should fail soon if its path is silent. */
+    /* 1 if the connection goes on over other lanes when this endpoint fails. In
+     * this case the endpoint should fail soon if its path is silent. */
     uint32_t spare;
 } psc_connect_params_t;
 
@@ -317,9 +317,9 @@ struct psc_exposed {
      * delivered. */
     void (*taken)(psc_exposed_t *self, uint64_t bits, uint64_t len);
     /* Called from progress, also after ep_close: the transfer into the buffer
-     * has ended, and nobody accesses the buffer any more. `taken` was not
-     * called before if the peer's report that it took the receive did not
-     * arrive. With PSC_OK the message is in the buffer. */
+     * has ended, and nobody accesses the buffer any more. If the peer's report
+     * that it took the receive has not arrived, `taken` was not called before.
+     * With PSC_OK the message is in the buffer. */
     void (*landed)(psc_exposed_t *self, psc_status_t status);
 };
 
@@ -434,11 +434,12 @@ struct psc_transport_ops {
      * (PSC_ADDRESS_MAX); out, the length. */
     psc_status_t (*ep_address)(psc_ep_t *ep, uint8_t *address, size_t *len_p);
     /* Start connecting. PSC_INPROGRESS: progress will call up->ep_up or
-     * up->ep_failed. PSC_OK: the endpoint is up. Before the transport reports
-     * up, it proves to the peer that it holds the token and demands the same
-     * proof from the peer (transport/kit/token_proof.h does that with
-     * messages). The core sends nothing before both sides are up; messages that
-     * arrive earlier are kept. */
+     * up->ep_failed. PSC_OK: the endpoint is up. Before the transport calls
+     * up->ep_up or returns PSC_OK, it proves to the peer that it holds the
+     * token and demands the same proof from the peer
+     * (transport/kit/token_proof.h does that with messages). The core sends
+     * nothing before both sides are up; messages that arrive earlier are
+     * kept. */
     psc_status_t (*ep_connect)(psc_ep_t *ep,
                                const psc_connect_params_t *params);
     void (*ep_close)(psc_ep_t *ep);
@@ -470,10 +471,10 @@ struct psc_transport_ops {
                              size_t n_iov, psc_comp_t *comp);
 
     /* PUT: write len <= max_put bytes at `offset` of the remote region. The
-     * buffer belongs to the transport until comp is called: remote completion
-     * with PUT_REMOTE, local completion otherwise. mem is the registration that
-     * covers the buffer with MEM_LOCAL, NULL without. The transport checks
-     * offset + len against the rkey. */
+     * buffer belongs to the transport until comp is called. With PUT_REMOTE
+     * comp is called at remote completion, else at local completion. With
+     * MEM_LOCAL `mem` is the registration that covers the buffer, else it is
+     * NULL. The transport checks offset + len against the rkey. */
     psc_status_t (*put)(psc_ep_t *ep, const void *buffer, size_t len,
                         psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,
                         psc_comp_t *comp);
@@ -485,9 +486,10 @@ struct psc_transport_ops {
      * this endpoint are visible at the target. */
     psc_status_t (*ep_flush)(psc_ep_t *ep, psc_comp_t *comp);
 
-    /* PUT or GET: register a region with the fabric. ep: the only peer that
-     * will use it, or NULL for all. NO_RESOURCE (no room for registrations)
-     * makes the protocol use active messages instead. */
+    /* PUT or GET: register a region with the fabric. `ep` is the only peer that
+     * will use the region; if it is NULL, all peers may use the region.
+     * NO_RESOURCE (no room for registrations) makes the protocol use active
+     * messages instead. */
     psc_status_t (*mem_register)(psc_iface_t *iface, psc_ep_t *ep, void *base,
                                  size_t len, psc_mem_t **mem_p);
     /* End the registration. Its keys are refused from now on. No peer accesses
@@ -499,10 +501,10 @@ struct psc_transport_ops {
      * function is NULL if mem_deregister alone ends every access, whatever the
      * peer is doing. PSC_OK: no byte is written with the keys after
      * mem_deregister. PSC_INPROGRESS: a peer is writing at this moment, or is
-     * about to write (it may have been stopped there); call again after
-     * progress. A peer whose process has ended writes no more. The transport
-     * then owes a wake-up (see PSC_ERR_NO_RESOURCE in the rules at the head of
-     * this file). */
+     * about to write (its process may have been stopped there). The core then
+     * calls mem_revoke again after progress, and the transport owes a wake-up
+     * (see PSC_ERR_NO_RESOURCE in the rules at the head of this file). A peer
+     * whose process has ended writes no more. */
     psc_status_t (*mem_revoke)(psc_iface_t *iface, psc_mem_t *mem);
     /* Writes the key of a registration, for the peer's rkey_unpack. *len_p: in,
      * the room (PSC_RKEY_MAX); out, the length. */
@@ -539,11 +541,12 @@ struct psc_transport_ops {
      * bytes) says why. */
     psc_status_t (*tag_ready)(psc_ep_t *ep, char *reason);
     /* Post a receive. From now on, the first message whose bits match is
-     * delivered to the first receive that matches it, without a gap: an earlier
-     * message was either passed to tag_unexpected already, or matches too. The
-     * structure and the buffer belong to the transport until done is called or
-     * tag_cancel succeeds; after ep_close, until the endpoint has stopped.
-     * NO_RESOURCE: keep the receive in software for now. */
+     * delivered to the first receive that matches it. An earlier message that
+     * was not passed to tag_unexpected is compared with the receive, too, so no
+     * message is missed. The structure and the buffer belong to the transport
+     * until done is called or tag_cancel succeeds; after ep_close, until the
+     * endpoint has stopped. NO_RESOURCE: keep the receive in software for
+     * now. */
     psc_status_t (*tag_post)(psc_ep_t *ep, psc_tag_recv_t *recv);
     /* PSC_OK: the receive is withdrawn, done is not called. PSC_ERR_INVALID:
      * the receive has matched already; done follows. */
@@ -554,12 +557,12 @@ struct psc_transport_ops {
      * matched receive is called in this order. */
     psc_status_t (*tag_send)(psc_ep_t *ep, uint64_t bits, const psc_iov_t *iov,
                              size_t n_iov);
-    /* TAG, or NULL if the transport cannot: like tag_send for one non-empty
-     * piece of up to max_put bytes, sent with PSC_TAG_MARK; the piece belongs
-     * to the transport until comp is called. PSC_OK: a receive has taken the
-     * piece. UNSUPPORTED: no receive was posted, so the peer is told the bits,
-     * the length and the number that identifies the message on both sides. If
-     * UNSUPPORTED is returned at once, the piece is too long. */
+    /* TAG; may be NULL. Like tag_send, but for one non-empty piece of up to
+     * max_put bytes, sent with PSC_TAG_MARK. The piece belongs to the transport
+     * until comp is called. PSC_OK: a receive has taken the piece. UNSUPPORTED:
+     * no receive was posted, so the peer's tag_missed gets the bits, the length
+     * and the number that identifies the message on both sides. If UNSUPPORTED
+     * is returned at once, the piece is too long. */
     psc_status_t (*tag_put)(psc_ep_t *ep, uint64_t bits, const void *buffer,
                             size_t len, uint32_t *number_p, psc_comp_t *comp);
 
@@ -600,10 +603,11 @@ struct psc_transport_ops {
      * becomes so if its process lives. A transport may let two ranks connect
      * once only; later calls fail. */
     psc_status_t (*ep_call)(psc_ep_t *ep, int rank);
-    /* For an endpoint that connects: returns true if this side must not give it
-     * up, because the peer may be up already. For the two endpoints of a
-     * connection that is up: returns true for one of them. *process_p: the id
-     * of the peer's process, or 0 if it is not known. */
+    /* Returns true for an endpoint that is connecting if this side must not
+     * give the endpoint up, because the peer may be up already. If a connection
+     * is up, returns true for one of its two endpoints, and false for the
+     * other. *process_p: the id of the peer's process, or 0 if it is not
+     * known. */
     int (*ep_called)(const psc_ep_t *ep, int *process_p);
 
     /* EXPOSE: let the peer see a receive. The peer's function `exposed` stores
@@ -618,7 +622,8 @@ struct psc_transport_ops {
     psc_status_t (*conceal)(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
     /* Stores the receives that the peer exposes, PSC_EXPOSED_MAX at most, in
      * any order, and the peer's `seen`. If a receive is stored, so are all that
-     * were exposed before it and are still exposed. Returns their number. */
+     * were exposed before it and are still exposed. Returns the number of
+     * stored receives. */
     uint32_t (*exposed)(psc_ep_t *ep, psc_sighted_t *sighted, uint64_t *seen_p);
     /* Take one of the receives that `exposed` stored, for the bytes of
      * `buffer`, which belong to the transport until comp is called; bytes for
@@ -634,8 +639,8 @@ struct psc_transport_ops {
     /* PUT_AM: like put, for len > 0, and an active message without payload
      * behind it, which is delivered when the bytes are visible. The fabric
      * moves both, whatever this process does next. On one endpoint, these
-     * messages are delivered in the order of all others. A key that the peer
-     * has revoked may break the endpoint. */
+     * messages and all others are delivered in the order in which they were
+     * sent. A key that the peer has revoked may break the endpoint. */
     psc_status_t (*put_am)(psc_ep_t *ep, uint8_t id, const void *header,
                            uint8_t header_len, const void *buffer, size_t len,
                            psc_mem_t *mem, psc_rkey_t *rkey, uint64_t offset,

@@ -14,8 +14,8 @@ static inline int64_t psc_clock_now(void)
 }
 
 /* Returns a count of processor cycles, or of something of similar rate, to
- * compare short durations without a system call, which reading the clock may
- * cost on some systems. One nanosecond is about 1 to 5 cycles. */
+ * compare short durations. Reading the clock instead may cost a system call on
+ * some systems. One nanosecond is about 1 to 5 cycles. */
 static inline uint64_t psc_clock_cycles(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

@@ -247,8 +247,9 @@ static inline unsigned psc_kit_eps_report(psc_kit_eps_t *all)
     return n;
 }
 
-/* The status of a call on an endpoint that does not work: PSC_ERR_NO_RESOURCE
- * until progress has reported the failure with its reason. */
+/* Returns the status of a call on an endpoint that does not work. The status is
+ * PSC_ERR_NO_RESOURCE until progress has reported the failure with its
+ * reason. */
 static inline psc_status_t psc_kit_ep_refuse(const psc_kit_ep_t *ep)
 {
     if (psc_kit_ep_fails(ep))

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #ifndef PSC_PAGE_SIZE
-/* sysconf() only reads a value of the C library; no system call */
+/* sysconf() reads a value of the C library here, without a system call */
 #define PSC_PAGE_SIZE sysconf(_SC_PAGESIZE)
 #endif
 

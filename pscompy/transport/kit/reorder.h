@@ -114,8 +114,8 @@ static inline void psc_reorder_undo(psc_reorder_t *order, void *item)
     }
 }
 
-/* Bit i is set if the item `expected` + 1 + i is held. Used for
- * acknowledgements. */
+/* Returns a mask in which bit i is set if the item `expected` + 1 + i is held.
+ * Used for acknowledgements. */
 static inline uint64_t psc_reorder_early(const psc_reorder_t *order)
 {
     uint32_t left = order->n_held - (psc_reorder_next(order) != NULL);

@@ -39,9 +39,9 @@ static inline uint32_t psc_setting_count(const psc_open_params_t *params,
     return (uint32_t)psc_setting_number(params, name);
 }
 
-/* Takes the next item off *list_p, a text of items between commas, semicolons
- * or blanks. Returns false if the text has no item any more; an item that does
- * not fit into `room` bytes is cut. */
+/* Takes the next item off *list_p, a text whose items are separated by commas,
+ * semicolons or blanks. Returns false if the text has no item any more; an item
+ * that does not fit into `room` bytes is cut. */
 static inline bool psc_setting_item(const char **list_p, char *item,
                                     size_t room)
 {

@@ -221,7 +221,7 @@ static inline bool psc_proof_begin(psc_proof_t *proof, psc_role_t role,
            (ssize_t)PSC_PROOF_NONCE_SIZE;
 }
 
-/* The body of the HELLO, PSC_PROOF_NONCE_SIZE bytes. */
+/* Returns the body of the HELLO, PSC_PROOF_NONCE_SIZE bytes. */
 static inline const uint8_t *psc_proof_hello(const psc_proof_t *proof)
 {
     return proof->nonces[0];

@@ -89,9 +89,10 @@ class PythonTransport:
         raise NotImplementedError
 
     def disconnect(self, link: Link) -> None:
-        """Release the resources of the link. Called exactly once for every link that was connected
-        or accepted, also if that failed or the link was lost. Bytes that were taken before are
-        still delivered to the peer, which then sees the end of the link."""
+        """Release the resources of the link. Called exactly once for every link that was passed to
+        `connect` or returned by `accepted`, even if `connect` failed or the link was lost. Bytes
+        that were taken before are still delivered to the peer, which then sees the end of the
+        link."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -114,7 +115,7 @@ class PythonTransport:
         self._caller.unwatch(fileobj)
 
     def accepted(self) -> Link:
-        """Call this when a peer has connected. Returns the link to it."""
+        """Call this when a peer has connected. Returns the link to that peer."""
         return self._caller.accepted()
 
     def received(self, link: Link, data: bytes) -> None:

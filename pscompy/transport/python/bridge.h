@@ -106,7 +106,8 @@ extern const psc_transport_ops_t bridge_template;
  * caller fills it in later. */
 bridge_item_t *bridge_item_create(int kind, uint64_t ep, const void *data,
                                   size_t len);
-/* Frees an item, which may be NULL, with the token in it. */
+/* Overwrites the token in an item with zeros, and frees the item. Does nothing
+ * if `item` is NULL. */
 void bridge_item_wipe(bridge_item_t *item);
 /* Queues an item and wakes the other side. The bridge's lock must be held. */
 void bridge_command_push(bridge_t *bridge, bridge_item_t *item);

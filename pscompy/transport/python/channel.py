@@ -70,7 +70,7 @@ class Channel(Link):
         return done
 
     def cut(self, data: bytes) -> Iterator[bytes]:
-        """Yields the frames that are complete with this piece of the received data."""
+        """Yield the frames that are complete with this piece of the received data."""
         if not self._stream:
             yield self._checked(data)
             return

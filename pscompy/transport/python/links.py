@@ -57,7 +57,8 @@ class Links:
             self._lose(channel, reason)
 
     def break_all(self, reason: str) -> None:
-        """Handle a failure of the whole transport: all links fail, and so do later ones."""
+        """Handle a failure of the whole transport: all links fail, and so do links that are begun
+        later."""
         self.broken = reason
         for number in list(self._expected):
             self._fail(number, self._lib.PSC_ERR_CONNECT, reason)
@@ -80,7 +81,7 @@ class Links:
 
     @contextmanager
     def _shielded(self) -> Iterator[None]:
-        """An exception inside this context is only logged."""
+        """Log an exception that is raised inside this context, and suppress it."""
         try:
             yield
         except Exception:
@@ -88,7 +89,8 @@ class Links:
 
     @contextmanager
     def _about(self, channel: Channel) -> Iterator[None]:
-        """An exception inside this context ends the link `channel`, and has no other effect."""
+        """End the link `channel` if an exception is raised inside this context, and suppress the
+        exception."""
         try:
             yield
         except OSError as error:
@@ -194,7 +196,7 @@ class Links:
         self.watches.remove(fileobj)
 
     def accepted(self) -> Link:
-        """Returns the link to a peer that has connected; see PythonTransport.accepted."""
+        """Return the link to a peer that has connected; see PythonTransport.accepted."""
         channel = self._channel()
         self._callers[channel] = None
         if len(self._callers) > CALLERS_MAX:

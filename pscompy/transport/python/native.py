@@ -7,5 +7,5 @@ from typing import Any
 
 
 def native() -> Any:
-    """The module that cffi has built. It is loaded with the first transport written in Python."""
+    """Return the module that cffi has built, which the first transport written in Python loads."""
     return importlib.import_module("pscompy.transport.python._native")

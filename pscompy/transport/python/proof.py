@@ -23,7 +23,7 @@ class Refused(OSError):
 
 
 def read_hello(frame: bytes) -> tuple[int, bytes]:
-    """Returns the number of the endpoint that the caller wants, and its nonce."""
+    """Return the number of the endpoint that the caller wants, and its nonce."""
     if len(frame) != _HELLO.size:
         raise Refused("a caller speaks another protocol")
     magic, number, nonce = _HELLO.unpack(frame)
@@ -37,7 +37,7 @@ class Proof:
     `peer` are the numbers of both endpoints."""
 
     first: bytes
-    _awaited: int  # the kind of the peer's frame
+    _awaited: int  # the kind of the frame that the peer must send next
 
     def __init__(self, role: int, token: bytes, own: int, peer: int) -> None:
         module = native()
@@ -48,8 +48,8 @@ class Proof:
         self._proof = self._ffi.gc(proof, self._lib.bridge_proof_destroy)
 
     def receive(self, frame: bytes) -> bytes:
-        """Returns the reply, or empty bytes if there is none; this end has then finished. Raises
-        `Refused` if the peer does not hold the token."""
+        """Process the peer's frame. Returns the reply, or empty bytes if there is none; this end
+        has then finished. Raises `Refused` if the peer does not hold the token."""
         return self._take(self._awaited, frame)
 
     def _take(self, kind: int, body: bytes) -> bytes:

@@ -77,7 +77,8 @@ static bridge_item_t *bridge_command_pop(bridge_t *bridge, bool *ended_p)
     link = psc_list_pop(&bridge->commands);
     *ended_p = !link && bridge->ended;
     if (!link && read(bridge->pump_fd, &ignored, sizeof ignored) < 0)
-        ignored = 0; /* the descriptor was not readable */
+        /* read() has failed because the descriptor was not readable */
+        ignored = 0;
     psc_lock_release(&bridge->lock);
     return link ? psc_container_of(link, bridge_item_t, link) : NULL;
 }

@@ -31,8 +31,8 @@ class Pump:
     """Opens the transport within `seconds`, and runs it until `close`.
 
     An exception of the transport's `open` passes through, and no resource stays allocated. If
-    `open` takes too long, `TimeoutError` is raised; the thread then waits for `open` to return,
-    and closes the transport.
+    `open` takes too long, `TimeoutError` is raised. The thread then waits for `open` to return, and
+    closes the transport.
     """
 
     def __init__(
@@ -132,8 +132,8 @@ class Pump:
             logger.warning("the thread of the transport %s does not end", self._name)
 
     def stuck(self) -> str:
-        """Returns which call of the transport blocks, and where, or an empty text. May be called
-        on any thread; a blocking call is logged once."""
+        """Return a text that says which call of the transport blocks, and where, or an empty text
+        if none blocks. May be called on any thread; a blocking call is logged once."""
         since = self._since
         seconds = 0.0 if since is None else time.monotonic() - since
         if seconds < STUCK_SECONDS:
@@ -146,7 +146,7 @@ class Pump:
         return why
 
     def _blocking_call(self) -> str:
-        """Returns the transport's function that the thread is executing."""
+        """Return the name of the transport's function that the thread is executing."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         found = "call"
         while frame is not None and not frame.f_globals.get("__name__", "").startswith(OURS):

@@ -55,8 +55,8 @@ static void bridge_query(psc_iface_t *iface, psc_iface_attr_t *attr_p)
 
 /* ---- progress ---- */
 
-/* Lets the pump deliver frames of this endpoint again, once half of its queue
- * is free. The bridge's lock must be held. */
+/* Lets the pump deliver frames of this endpoint again, if half of the
+ * endpoint's queue is free. The bridge's lock must be held. */
 static void bridge_resume(bridge_t *bridge, bridge_ep_t *ep)
 {
     bridge_item_t *item;
@@ -65,7 +65,7 @@ static void bridge_resume(bridge_t *bridge, bridge_ep_t *ep)
         return;
     item = bridge_item_create(BRIDGE_RESUME, ep->number, NULL, 0);
     if (!item)
-        return; /* retried when progress takes the endpoint's next frame */
+        return; /* tried again when progress takes the endpoint's next frame */
     ep->held_up = false;
     bridge_command_push(bridge, item);
 }

@@ -54,7 +54,7 @@ class Watches:
             self._serving.pop(watch.channel, None)
 
     def of(self, channel: Channel) -> Watch | None:
-        """Returns the Watch of the descriptor that serves this link only, or None."""
+        """Return the Watch of the descriptor that serves this link only, or None."""
         return self._serving.get(channel)
 
     def update(self, channel: Channel) -> None:
