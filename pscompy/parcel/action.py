@@ -59,22 +59,22 @@ def _register(function: Callable[..., Any], name: str, inline: bool) -> Callable
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The default name of a function as an action: `module:qualified name`."""
+    """Return the default name of a function as an action: `module:qualified name`."""
     return f"{function.__module__}:{function.__qualname__}"
 
 
 def _redefined(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
-    """Whether `new` is `old` again, defined once more because its module was reloaded."""
+    """Return whether `new` is `old` again, defined once more because its module was reloaded."""
     return name_of(old) == name_of(new)
 
 
 def find(name: str) -> Registered | None:
-    """The action of that name in this process, or None."""
+    """Return the action of that name in this process, or None."""
     return _by_name.get(name)
 
 
 def registered(function: Callable[..., Any]) -> Registered | None:
-    """The action that this function is registered as, or None."""
+    """Return the action that this function is registered as, or None."""
     try:
         return _by_function.get(function)
     except TypeError:  # an object that is not hashable was not registered
@@ -109,7 +109,7 @@ class Running:
 
 
 def current_action() -> Running | None:
-    """The action that the calling thread runs, or None."""
+    """Return the action that the calling thread runs, or None."""
     return getattr(_running, "action", None)
 
 
@@ -119,8 +119,8 @@ def run_as(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Call the function with `running` as the current action, and restore the previous one: an
-    inline action may run in the middle of another."""
+    """Call the function with `running` as the current action, and then restore the previous one,
+    because an inline action may run in the middle of another."""
     outer = current_action()
     _running.action = running
     try:

@@ -168,7 +168,8 @@ class Service:
         refused: Callable[[BaseException], object],
     ) -> int:
         """Call several functions on the peer of `links` by one message. The results go to `report`
-        or `refused` as `Batch` says. Returns the number for `withdraw`. Raises as `submit` does."""
+        or `refused` (see `Batch` in frame.py). Returns the number for `withdraw`. Raises as
+        `submit` does."""
         self.start()
         packed = links.calls.take_apart(
             [(_target(it, links.calls), args, kwargs) for it, args, kwargs in calls]
@@ -258,8 +259,9 @@ class Service:
     # ---- progress and deadlines ----
 
     def _move_on(self) -> None:
-        """Body of the service's thread, which waits for the next deadline. While no other thread
-        waits for something it drives progress, and runs the call-backs of arriving messages."""
+        """Run the service's thread, which waits for the next deadline. While no other thread waits
+        for something, the service's thread drives progress, and runs the call-backs of arriving
+        messages."""
         try:
             while True:
                 try:

@@ -54,7 +54,7 @@ class Alarms:
             act()
 
     def until_next(self) -> float | None:
-        """Seconds until the next deadline, or None if there is none."""
+        """Return the seconds until the next deadline, or None if there is none."""
         with self._lock:
             while self._heap and self._heap[0].over():
                 heapq.heappop(self._heap)

@@ -46,7 +46,9 @@ _ENTRY = struct.Struct("<QBB6x")
 # where a chunk is: in a message of its own, in the head, or offered for the receiver to fetch
 _OUTSIDE, _INSIDE, _OFFERED = range(3)
 _KEY = 72  # bytes that most offers need for each chunk; the head leaves room for them
-_COPIED = 16 << 10  # a chunk of more bytes is in the head only if all chunks fit
+# If a head has no room for all chunks, it contains no chunk of more bytes than this, unless the
+# chunk is shorter than `zero_copy`.
+_COPIED = 16 << 10
 _PADDING = bytes(ALIGNMENT)
 _PIECES_MAX = 8  # pieces of a head that are sent without a copy; every transport takes so many
 
@@ -74,9 +76,9 @@ class Archive:
         `ident`.
 
         `offer` is called with the chunks outside of the head that are longer than `eager` bytes. If
-        it returns bytes, the receiver fetches these chunks by means of those bytes, and the chunks
-        are not sent. The head exceeds `room` bytes only by the index, the offer and short chunks,
-        which are always in the head.
+        it returns any bytes, the receiver fetches these chunks by means of those bytes, and the
+        chunks are not sent. The head exceeds `room` bytes only by the index, the offer and short
+        chunks, which are always in the head.
         """
         table, inside, outside = self._place(room, eager)
         offered = offer([chunk for chunk in outside if chunk.nbytes > eager])
@@ -124,7 +126,7 @@ def _joined(pieces: list[Buffer]) -> list[Buffer]:
 
 
 def readonly(chunk: Any) -> bool:
-    """Whether this chunk, a memoryview or an array, is read-only."""
+    """Return whether this chunk, a memoryview or an array, is read-only."""
     return chunk.readonly if type(chunk) is memoryview else not chunk.flags.writeable
 
 
@@ -135,7 +137,7 @@ Entry: TypeAlias = "tuple[int, int, bool, memoryview | None]"
 
 class Head:
     """The result of `parse`: the fields of a head. The chunks with the place _OFFERED are fetched
-    by `offer`, unless it is empty: then they arrive in messages, as the others do."""
+    by means of `offer`. If `offer` is empty, they arrive in messages, as the others do."""
 
     __slots__ = ("entries", "ident", "index", "offer", "serialiser")
 
@@ -167,8 +169,8 @@ class Head:
         return [nbytes for nbytes, place, _, _ in self.entries if place == _OFFERED]
 
     def in_order(self, sent: Iterable[Any], fetched: Iterable[Any]) -> list[Any]:
-        """All chunks outside of the head, in the order of `entries`: `sent` are those that were
-        sent in messages, `fetched` those that were fetched by the offer."""
+        """Return all chunks outside of the head, in the order of `entries`. `sent` are the chunks
+        that were sent in messages, `fetched` those that were fetched by means of `offer`."""
         sent, fetched = iter(sent), iter(fetched)
         return [
             next(fetched if place == _OFFERED else sent)
@@ -181,8 +183,8 @@ def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
     """Divide an object into index and chunks; returns its pickle if it has no chunks.
 
     Chunks shorter than `zero_copy` bytes are copied into the head. Buffers that the receiver would
-    copy out of the head again are part of the index: so a list of many short arrays has no chunks.
-    Raises the exceptions of the serialiser and of the object's own methods.
+    copy out of the head again are part of the index, so that a list of many short arrays has no
+    chunks. Raises the exceptions of the serialiser and of the object's own methods.
     """
     if type(obj).__name__ == "ndarray" and (made := _dump_array(obj, serialiser, zero_copy)):
         return made
@@ -205,7 +207,8 @@ def dump(obj: Any, serialiser: Serialiser, zero_copy: int) -> bytes | Archive:
 def gather(
     index: bytes, left: list[PickleBuffer], serialiser: Serialiser, zero_copy: int
 ) -> Archive:
-    """The archive of an object whose serialiser wrote `index` and left out the buffers `left`."""
+    """Return the archive of an object whose serialiser wrote `index` and left out the buffers
+    `left`."""
     return Archive(index, [buffer.raw() for buffer in left], serialiser.name, zero_copy)
 
 
@@ -335,5 +338,5 @@ def restore(index: Buffer, chunks: Sequence[Buffer], serialiser: Serialiser) -> 
 
 
 def refusal(error: Exception) -> ParcelError:
-    """The `ParcelError` to raise when unpickling has failed with `error`."""
+    """Return the `ParcelError` to raise when unpickling has failed with `error`."""
     return ParcelError(f"an object cannot be reconstructed: {describe(error)}")

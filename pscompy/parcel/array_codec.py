@@ -41,8 +41,8 @@ def describe(obj: NDArray[Any]) -> tuple[bytes, NDArray[Any]] | None:
 
 
 def _order(obj: NDArray[Any]) -> str | None:
-    """The order ("C" or "F") in which the numbers are contiguous. Returns None if there are gaps or
-    the elements are no numbers."""
+    """Return the order ("C" or "F") in which the numbers are contiguous, or None if there are gaps
+    or the elements are no numbers."""
     flags = obj.flags
     if obj.dtype.kind not in _KINDS or not flags.forc:
         return None
@@ -54,8 +54,8 @@ restore.__module__ = __name__  # pickles name the function by this module
 
 
 def reduced(data: bytes) -> bool:
-    """Whether this pickle begins with arrays that `restore` reads. The answer is used to guess what
-    the next object contains."""
+    """Return whether this pickle begins with arrays that `restore` reads. The answer is used to
+    guess what the next object contains."""
     return data.find(b"pscompy.parcel.array_codec", 0, 4096) >= 0
 
 
@@ -98,7 +98,8 @@ def _kind(name: bytes) -> Any:
 
 @lru_cache
 def _numpy() -> Any:
-    """numpy, imported at its first use, because programs without arrays do not need it."""
+    """Return numpy, which is imported at its first use, because programs without arrays do not need
+    it."""
     import numpy as np
 
     return np

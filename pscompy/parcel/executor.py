@@ -167,7 +167,7 @@ class Executor(concurrent.futures.Executor):
             self._ending.join()
 
     def _end(self) -> None:
-        """Body of the thread that ends the executor; `shutdown` need not wait for it."""
+        """Run the thread that ends the executor, for which `shutdown` need not wait."""
         with self._lock:
             self._none_open.wait_for(lambda: not self._open)
         try:
@@ -278,7 +278,7 @@ class _Message:
 
     def report(self, results: list[Result], lost: bool) -> None:
         """Complete the futures of some of the calls, and hand out further calls. `lost` is true if
-        the rank itself is lost; an action may raise PeerLost about a third rank."""
+        the rank itself is lost, and false if an action has raised PeerLost about a third rank."""
         executor, rank = self._executor, self._rank
         if lost:
             executor._lose(rank)
@@ -293,7 +293,8 @@ class _Message:
         executor._hand_out()
 
     def refused(self, error: BaseException, lost: bool = False) -> None:
-        """Send each call alone, to find the one that cannot be sent or restored."""
+        """Send each call alone, to find the one that cannot be sent or restored. If the message had
+        one call only, or the rank is lost, report the error instead."""
         tasks = self._tasks
         if len(tasks) == 1 or lost:
             self.report([(index, None, error) for index in range(len(tasks))], lost)
@@ -327,7 +328,7 @@ def _items(results: Generator[Any, None, None]) -> Generator[Any, None, None]:
 
 
 def _chunks(iterables: Sequence[Iterable[Any]], size: int) -> Iterator[list[tuple[Any, ...]]]:
-    """The arguments of `size` calls at a time: one tuple for each parameter."""
+    """Yield the arguments of `size` calls at a time, as one tuple for each parameter."""
     if len(iterables) == 1:  # the faster way, without a tuple for each call
         rest = iter(iterables[0])
         while column := tuple(itertools.islice(rest, size)):

@@ -50,7 +50,7 @@ class Called(Running):
 
     def cancel(self) -> None:
         super().cancel()
-        deque(self.items, 0)  # takes all items, so that the call begins no more of them
+        deque(self.items, 0)  # exhausts the iterator, so that call_many begins no further item
 
     def prepare(self, asked: Any) -> Registered:
         """Return the function that the call `asked` names. Raises `ProtocolError` if `asked` is no
@@ -221,7 +221,7 @@ class Frame:
 
 
 def _is_part(part: object) -> bool:
-    """Whether the peer has sent the fields of a `Part`, with an index for each result."""
+    """Return whether the peer has sent the fields of a `Part`, with an index for each result."""
     if not (isinstance(part, tuple) and list(map(type, part)) == [list] * 3):
         return False
     ended, _, failed = part
@@ -278,7 +278,7 @@ class Batch:
 
 @action(name="pscompy:map")
 def call_many(target: object, columns: list[tuple[Any, ...]]) -> list[Any]:
-    """The action that runs one chunk of `Executor.map`: returns `list(map(target, *columns))`.
+    """Run one chunk of `Executor.map`, as an action. Returns `list(map(target, *columns))`.
 
     Raises `Cancelled` between two items if the call was cancelled.
     """

@@ -43,8 +43,8 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
 
     @property
     def _condition(self) -> threading.Condition:  # type: ignore[override]
-        """The Condition of the base: made when the base first asks for it, as making it takes
-        longer than a short task, which often ends before."""
+        """The Condition of the base class. It is made when the base class first asks for it,
+        because making it takes longer than a short task, and a short task often ends before."""
         with self._lock:
             if self._made is None:
                 self._made = threading.Condition(self._lock)

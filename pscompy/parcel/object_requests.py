@@ -1,5 +1,5 @@
-"""Requests for whole objects: they end with the requests for the head (the first message of an
-object) and its chunks (long buffers)."""
+"""Requests for whole objects. Each ends when the requests for the object's head (its first message)
+and for its chunks (long buffers) have ended."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class Sending(Request[None]):
 
 
 class Receiving(Request):
-    """Receives the head, then its chunks, and completes with the object."""
+    """Receives the head of an object, then the chunks that are not in the head, and completes with
+    the object."""
 
     def begin(self, head: Request, source: Callable[[Request], Objects]) -> None:
         self._head = head
@@ -127,8 +128,9 @@ class Receiving(Request):
         return not self._finished and self._head.cancel()
 
     def _give_back(self, anyway: bool = False) -> bool:
-        """Put the messages of the head and the chunks back for other receives. All are in memory of
-        the library, so there is no need to wait for those that are still in flight."""
+        """Put the messages of the head and the chunks back for other receives. All these messages
+        are in memory of the library, so there is no need to wait for those that are still in
+        flight."""
         if not self._revoke():
             return False
         with self._lock:

@@ -4,7 +4,7 @@ Heads are sent in a context of their own, so that objects match only receives of
 that do not fit into the head and are too long for eager messages are offered in the head, all
 together: the receiver fetches them into memory of its pool. Shorter chunks, a single long chunk,
 lent chunks, and chunks of a connection that is not up yet are messages of a second context; the
-head contains their tag there. The receiver maps chunks that are lent.
+head contains the tag of these messages. The receiver maps chunks that are lent.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Objects:
         return type(getattr(self._serialiser, "inner", self._serialiser)) is Pickle
 
     def send(self, obj: object, tag: int, timeout: float | None, lend: bool) -> bool:
-        """The part of `Connection.send_obj` that is in Python. `timeout` is in seconds. Returns
-        whether the object contained arrays or had chunks besides its pickle."""
+        """Send an object: the part of `Connection.send_obj` that is in Python. `timeout` is in
+        seconds. Returns whether the object contained arrays or had chunks besides its pickle."""
         packed = archive.dump(obj, self._serialiser, self._zero_copy)
         if isinstance(packed, bytes):
             self.heads.send(packed, tag, timeout)
@@ -116,7 +116,7 @@ class Objects:
             wait_or_cancel(self._sending(requests), timeout)
 
     def isend(self, obj: object, tag: int, lend: bool) -> Request[None]:
-        """Implements `Connection.isend_obj`."""
+        """Implement `Connection.isend_obj`."""
         packed = self.take_apart(obj)
         if not isinstance(packed, bytes) and not lend:
             packed.chunks = [self._own(chunk) for chunk in packed.chunks]
@@ -162,8 +162,8 @@ class Objects:
         return requests + offers
 
     def _offer(self, offers: list[Request[None]], lend: bool, chunks: list[Any]) -> bytes:
-        """Offer several chunks together for the receiver to fetch, if that is possible; adds the
-        request to `offers`."""
+        """Offer several chunks together for the receiver to fetch, and add the request to `offers`.
+        Returns the offer, or empty bytes if the chunks cannot be offered."""
         if lend or not 2 <= len(chunks) <= _binding.OFFER_MAX:
             return b""
         try:
@@ -192,7 +192,8 @@ class Objects:
     # ---- receiving ----
 
     def recv(self, tag: int, timeout: float) -> Any:
-        """The part of `Connection.recv_obj` that is in Python: a receive with a time limit."""
+        """Receive an object within a time limit: the part of `Connection.recv_obj` that is in
+        Python."""
         return wait_or_cancel(self.irecv(tag), timeout)
 
     def finish(self, data: bytearray) -> Any:
@@ -209,12 +210,12 @@ class Objects:
         raise archive.refusal(error) from error
 
     def irecv(self, tag: int) -> Request:
-        """Implements `Connection.irecv_obj`."""
+        """Implement `Connection.irecv_obj`."""
         return receive(self.heads._worker, self.heads, self.heads.irecv(None, tag), lambda _: self)
 
     def fetch(self, head: Head) -> list[Request]:
-        """Post receives for the chunks outside of the head. Those that are offered together have
-        one request, the last one."""
+        """Post receives for the chunks outside of the head. All offered chunks have one request,
+        which is the last."""
         offered = head.offered
         fetching = [self._fetch_offered(head, offered)] if head.offer else []
         sent = len(head.outside) - len(offered)
@@ -236,13 +237,13 @@ class Objects:
             raise
 
     def keep(self, ident: int, fetching: Request) -> None:
-        """Keep the request for chunks that were offered for the next receive of their head, because
-        they can be fetched only once."""
+        """Keep the request for offered chunks until their head is received again, because the
+        chunks can be fetched only once."""
         self._kept[ident] = fetching
 
     def _fetched(self, head: Head) -> Sequence[Any]:
         """Receive the chunks outside of the head. If the wait is interrupted, a receive stays
-        posted for each of them, because their sender waits until they are fetched."""
+        posted for each of these chunks, because the sender waits until they are fetched."""
         if len(head.entries) > 1 or head.offer or not head.outside:
             return wait_all(self.fetch(head))
         try:
@@ -270,7 +271,7 @@ class Objects:
 def receive(
     worker: _binding.Worker, origin: object, head: Request, source: Callable[[Request], Objects]
 ) -> Request:
-    """A request for the object whose first message the request `head` receives.
+    """Return a request for the object whose first message the request `head` receives.
 
     `source(head)` returns the Objects of the sender.
     """
@@ -282,7 +283,7 @@ def receive(
 def wait_or_cancel(request: Request, timeout: float) -> Any:
     """Wait up to `timeout` seconds for a request, and cancel it if it does not complete.
 
-    Raises `Timeout`. Its `request` is None if the request was cancelled without effect.
+    Raises `Timeout`, whose attribute `request` is None if `request` could be cancelled.
     """
     try:
         return request.wait(timeout)
@@ -293,8 +294,8 @@ def wait_or_cancel(request: Request, timeout: float) -> Any:
 
 
 def _owner(chunk: Any) -> Any:
-    """The array that `chunk` covers entirely, so that the array is made read-only while it is lent;
-    `chunk` itself if there is none."""
+    """Return the array that `chunk` covers entirely, so that the array is made read-only while it
+    is lent, or `chunk` itself if there is no such array."""
     owner = chunk.obj if type(chunk) is memoryview else chunk
     return owner if getattr(owner, "nbytes", -1) == chunk.nbytes else chunk
 
@@ -303,8 +304,8 @@ def _owner(chunk: Any) -> Any:
 
 
 def anybody(worker: _binding.Worker, size: int, context: int) -> _binding.Communicator:
-    """A communicator that receives from all peers in `context`: from `size` ranks, or from all
-    connections if `size` is 0."""
+    """Return a communicator that receives from all peers in `context`: from `size` ranks, or from
+    all connections if `size` is 0."""
     made = _binding.Communicator()
     made._bind(worker, size, context)
     return made

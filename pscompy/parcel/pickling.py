@@ -107,8 +107,8 @@ class _Dispatch:
 
 
 def whole_pickle(obj: object) -> bytes | None:
-    """The pickle of an object, made by the pickle module alone. Returns None if the object is or
-    has buffers that are better left out, or the pickle module does not support it."""
+    """Return the pickle of an object, made by the pickle module alone. Returns None if the object
+    is or has buffers that are better left out, or the pickle module does not support it."""
     if type(obj) in _WHOLE or type(obj).__name__ == "ndarray":
         return None
     left: list[PickleBuffer] = []

@@ -80,7 +80,7 @@ class Keys:
 
 
 def _weight(items: Any) -> int:
-    """The weight of hashing `items`, without the weight of tuples within them."""
+    """Return the weight of hashing `items`, without the weight of tuples within them."""
     return 1 + len(items) + sum(item.bit_length() >> 6 for item in items if type(item) is int)
 
 
@@ -274,7 +274,7 @@ def _array(budget: Budget, code: Any, data: Any) -> array.array[Any]:
 
 
 def _array_elsewhere(budget: Budget, kind: Any, code: Any, form: Any, data: Any) -> Any:
-    """An array from numbers in another machine's format `form`, as pickle restores it."""
+    """Return an array from numbers in another machine's format `form`, as pickle does."""
     check(kind is array.array and type(code) is str and code in array.typecodes, "array")
     check(type(form) is int and 0 <= form <= 21 and type(data) is bytes, "array")
     budget.spend(len(data))
@@ -297,7 +297,7 @@ def _exception(name: str) -> Callable[..., Any]:
 def _fill_exception(budget: Budget, made: Any, state: Any) -> Any:
     check(type(state) is dict, "an exception")
     for name, value in state.items():
-        if name == "args":  # the exception makes a tuple of any other object
+        if name == "args":  # the exception would convert any other object to a tuple
             check(type(value) is tuple, "an exception")
         elif name == "__notes__":
             check(type(value) is list and all(type(note) is str for note in value), "notes")

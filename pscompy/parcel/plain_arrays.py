@@ -116,7 +116,7 @@ def _depth(kind: np.dtype[Any]) -> int:
 
 
 def _length(kind: Any, shape: Any) -> int:
-    """The length in bytes of an array of numbers."""
+    """Return the length in bytes of an array of numbers."""
     check(isinstance(kind, np.dtype) and not kind.hasobject and is_shape(shape), "an array")
     nbytes: int = prod(shape) * kind.itemsize
     check(nbytes > 0 or prod(shape) == 0, "an array")
@@ -124,7 +124,7 @@ def _length(kind: Any, shape: Any) -> int:
 
 
 def _checked(made: Any) -> Any:
-    """Return `made`; `UnpicklingError` if texts in an array hold invalid characters."""
+    """Return the array `made`. Raises `UnpicklingError` if a text in it has invalid characters."""
     for name in made.dtype.names or ():
         _checked(made[name])
     if made.dtype.kind == "U" and made.size and made.dtype.itemsize:
@@ -136,7 +136,7 @@ def _checked(made: Any) -> Any:
 def _over(
     budget: Budget, data: Any, kind: Any, shape: Any, order: Any = "C", axes: Any = None
 ) -> Any:
-    """An array over a buffer that has arrived."""
+    """Return an array over a buffer that has arrived."""
     check(type(order) is str and order in ("C", "F", "K"), "an array")
     view = buffer(data)
     check(view.nbytes == _length(kind, shape), "an array")
@@ -174,8 +174,8 @@ def _fill(budget: Budget, made: Any, state: Any) -> Any:
 
 
 def _holds_objects(item: Any) -> bool:
-    """Whether `item` is an array that holds objects, or may do so once it has its state. Such
-    arrays are refused within arrays, because numpy frees them by recursion."""
+    """Return whether `item` is an array that holds objects, or may do so once it has its state.
+    Such arrays are refused within arrays, because numpy frees them by recursion."""
     return type(item) is np.ndarray and (item.dtype.hasobject or item.dtype == _BEGUN)
 
 

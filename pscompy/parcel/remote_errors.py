@@ -1,4 +1,4 @@
-"""Sending exceptions: the pickle if the exception has one, and always the traceback as text."""
+"""Sends exceptions, as a pickle if the exception has one, and always with the traceback as text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class _Remote(Exception):
 
 
 def take_apart(error: BaseException, objects: Objects) -> tuple[bytes | None, str]:
-    """The pickle of an exception (None if it cannot be pickled), and its traceback as text."""
+    """Return the pickle of an exception (None if it cannot be pickled), and its traceback as
+    text."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     try:
         return bytes(objects.serialise(error)), text

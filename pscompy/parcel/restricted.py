@@ -166,7 +166,8 @@ class Reader:
     # ---- names ----
 
     def name(self, module: Any, name: Any) -> None:
-        """Push the object that a name stands for, or its maker if that hides the object."""
+        """Push the object that a name stands for, or its Maker (plain.py) if the Maker `hides` the
+        object."""
         if type(module) is not str or type(name) is not str:
             raise UnpicklingError("a name is no text")
         full = f"{module}:{name}"
@@ -184,7 +185,7 @@ class Reader:
         self._stack.append(value)
 
     def _is_own(self, obj: Any) -> bool:
-        """Whether `obj` is an instance of a class that the program has allowed."""
+        """Return whether `obj` is an instance of a class that the program has allowed."""
         return id(type(obj)) in self._own and not isinstance(obj, type)
 
     # ---- objects ----
@@ -221,7 +222,7 @@ class Reader:
 
 @lru_cache(256)
 def _maker(name: str) -> plain.Maker | None:
-    """The maker for the name `module:name`; None if the name is not plain data."""
+    """Return the maker for the name `module:name`, or None if the name is not plain data."""
     known = plain.MAKERS.get(name)
     if known is None and name.startswith(("numpy", "pscompy.parcel.array_codec:")):
         from pscompy.parcel import plain_arrays

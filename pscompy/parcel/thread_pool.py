@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 class Threads:
     """Begins pieces of work in order, in up to `most` threads that are started when needed. A
-    thread in `help_until` is one of them, and gets work first: often it has received the work."""
+    thread in `help_until` is one of them, and gets work first, because it has often received the
+    work."""
 
     def __init__(self, most: int, name: str) -> None:
         self.most = most
@@ -37,8 +38,8 @@ class Threads:
         self._offer: Request | None = None
 
     def put(self, work: Callable[[], object]) -> None:
-        """Run work() as soon as a thread is free, and again while it returns something true: then
-        it has more to do. work() must not raise."""
+        """Run work() as soon as a thread is free, and run it again as long as it returns something
+        true, which means that it has more to do. work() must not raise."""
         with self._lock:
             offer, self._offer = self._offer, None
             if offer is not None:
@@ -54,8 +55,9 @@ class Threads:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def help_until(self, request: Request, event: Callable[[], Request]) -> None:
-        """Run work in the calling thread, unless enough threads do, until a request has completed.
-        `event()` makes an event of the worker that drives the request."""
+        """Run work in the calling thread until a request has completed. Does nothing if `most`
+        threads exist, another thread is in this method, or `end` was called. `event()` makes an
+        event of the worker that drives the request."""
         with self._lock:
             if self._started + self._helped == self.most or self._helped or self._ended:
                 return
@@ -82,8 +84,8 @@ class Threads:
                 self.put(work)
 
     def _next_work(self, request: Request, event: Callable[[], Request]) -> Callable[[], Any]:
-        """The next piece of work for the thread in help_until, or _nothing once the request has
-        completed."""
+        """Return the next piece of work for the thread in help_until, or _nothing once the request
+        has completed."""
         with suppress(Empty):
             return self._work.get_nowait()
         offer = event()  # making the event may run call-backs, which put work
@@ -130,5 +132,5 @@ def _nothing() -> None:
 
 
 def processors() -> int:
-    """The number of processors that this process may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0))
