@@ -111,9 +111,9 @@ bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node)
     return true;
 }
 
-/* Return the credit of an eager message now, if a handler has taken the message
- * or the bound on unexpected messages allows it; else when the message is
- * polled. */
+/* Return the credit of an eager message now if the message was not queued, or
+ * if the bound on unexpected messages allows it. Otherwise the credit is
+ * returned when the message is polled. */
 static void am_taken(psc_conn_t *conn, am_node_t *node, bool queued,
                      uint32_t cost)
 {

@@ -3,8 +3,9 @@
  * the payload is the user's header followed by the user's payload. They are not
  * matched but passed to a handler or queued for Python. Messages that have not
  * been polled count against the bound of unexpected messages. Beyond the bound
- * credit is withheld, and an announced message is fetched later (am_offer.h),
- * unless no message is unpolled. */
+ * credit is withheld, and an announced message is fetched only when enough
+ * messages have been polled (am_offer.h). If all messages have been polled, an
+ * announced message is fetched even if it exceeds the bound by itself. */
 #pragma once
 
 #include "am_node.h"
@@ -32,8 +33,8 @@ bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node);
  * here, or when the message is polled. */
 psc_status_t psc_am_deliver(psc_conn_t *conn, uint32_t id, uint16_t header_len,
                             const void *data, uint64_t len);
-/* Receive a message whose payload is still arriving into memory of its own;
- * psc_am_end or psc_am_abort follows. */
+/* A message whose payload is still arriving: have the payload received into the
+ * memory of a new node. psc_am_end or psc_am_abort follows. */
 psc_status_t psc_am_begin(psc_lane_t *lane, uint32_t id, uint16_t header_len,
                           uint64_t len, psc_dest_t *dest);
 void psc_am_end(psc_lane_t *lane);

@@ -2,8 +2,9 @@
 
 #include <stdlib.h>
 
-/* Nodes of the usual sizes are kept for reuse: malloc gives long pieces back to
- * the system, and each page of the next one would cost a page fault. */
+/* Nodes of the usual sizes are kept for reuse, because malloc gives long pieces
+ * of memory back to the system, so that each page of the next piece would cost
+ * a page fault. */
 /* the size of the first size class; each class doubles it */
 #define AM_CLASS_MIN 1024u
 /* maximum number of bytes of nodes that a worker keeps for reuse */

@@ -19,15 +19,16 @@ typedef struct am_node {
 } am_node_t;
 
 /* Allocate a node for a message of `len` bytes, not filled in. Returns NULL if
- * memory is short. Any thread. */
+ * memory is short. May be called by any thread. */
 am_node_t *psc_am_node_alloc(uint64_t len);
-/* Take a node that was kept for reuse, or allocate one. With the worker's lock,
- * as psc_am_node_free. */
+/* Take a node that was kept for reuse, or allocate one. Call this function and
+ * psc_am_node_free with the worker's lock held. */
 am_node_t *psc_am_node_reuse(psc_am_idle_t *idle, uint64_t len);
 void psc_am_node_free(psc_am_idle_t *idle, am_node_t *node);
 /* Fill in a node's message; the caller copies the data. Returns NULL if node is
  * NULL. */
 am_node_t *psc_am_node_fill(am_node_t *node, psc_conn_t *conn, uint32_t id,
                             size_t header_len, uint64_t len);
-/* Free the nodes kept for reuse; later ones are not kept any more. */
+/* Free the nodes kept for reuse; nodes that are freed later are not kept any
+ * more. */
 void psc_am_idle_destroy(psc_am_idle_t *idle);

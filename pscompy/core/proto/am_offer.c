@@ -81,9 +81,9 @@ static psc_status_t am_fetch(const psc_offer_t *offer, uint16_t header_len)
 
 /* ---- waiting for room ---- */
 
-/* Returns true if a message of `len` bytes fits under the bound on unpolled
- * messages. A message may exceed the whole bound if no other one is
- * unpolled. */
+/* Returns true if a message of `len` bytes fits under the bound on unpolled and
+ * unexpected messages (psc_room_t). A message may exceed the bound if all
+ * others have been polled. */
 static bool am_has_room(const psc_worker_t *worker, uint64_t len)
 {
     const psc_room_t *room = &worker->room;
@@ -92,8 +92,8 @@ static bool am_has_room(const psc_worker_t *worker, uint64_t len)
            (psc_room_left(room) && len <= room->max - room->kept);
 }
 
-/* Fetch announced messages that have waited, as long as am_has_room. Returns
- * true if a fetch was started. */
+/* Fetch announced messages that have waited, as long as there is room
+ * (am_has_room). Returns true if a fetch was started. */
 static bool am_offers_start(psc_worker_t *worker)
 {
     bool started = false;

@@ -1,5 +1,5 @@
-/* Active messages from handlers and other threads: posted without the lock,
- * sent by the thread that holds it next. */
+/* Active messages from handlers and other threads. They are posted without the
+ * worker's lock, and sent by the thread that holds the lock next. */
 #include "am_post.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Active messages from handlers and other threads. */
+/* Active messages that are sent by a handler, or by a thread that does not hold
+ * the worker's lock. */
 #pragma once
 
 #include "am.h"
@@ -7,5 +8,6 @@
  * handlers of all workers. */
 psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
                          size_t header_len, const void *payload, size_t len);
-/* Send the messages that am_post has queued. With the lock held. */
+/* Send the messages that am_post has queued. Call with the worker's lock
+ * held. */
 void psc_am_inbox_drain(psc_worker_t *worker);

@@ -65,8 +65,8 @@ static psc_keyed_t part_keyed(psc_req_t *req, uint32_t i)
 
 /* ---- the sending side ---- */
 
-/* Pack a part: the length of one buffer, and its keys. Returns false if it
- * needs keys and cannot have them. */
+/* Pack a part: the length of one buffer, and its keys. Returns false if
+ * `with_keys` is set, but no lane can make a key for the buffer. */
 static bool part_pack(psc_req_t *req, uint32_t i, uint8_t *packed,
                       size_t *len_p, bool with_keys)
 {
@@ -88,7 +88,7 @@ static bool part_pack(psc_req_t *req, uint32_t i, uint8_t *packed,
 }
 
 /* Pack an offer of the request's buffers. Returns false if a buffer cannot have
- * keys; the caller then packs all without keys. */
+ * keys; the caller then packs the whole offer without keys. */
 static bool bundle_pack(psc_req_t *req, uint8_t *packed, size_t *len_p,
                         bool with_keys)
 {

@@ -5,9 +5,9 @@
  *   message(offer) ->   <- RTR          FRAG ->    <- FIN   if no lane can get
  *
  * The sender's request waits in stage OFFERED for the FIN. The receiver's
- * request gets one buffer after the other; without keys, or if a key cannot be
- * used here, it asks for fragments of all buffers as if they were one
- * message. */
+ * request gets one buffer after the other; if the offer has no keys, or a key
+ * cannot be used on this side, the request asks for fragments of all buffers as
+ * if they were one message. */
 #pragma once
 
 #include "../types/conn.h"

@@ -11,9 +11,9 @@
  * messages is therefore at most PSP_UNEXPECTED_MAX plus all windows, which take
  * as much again, or 256 KiB per connection. Active messages that have not been
  * polled count as unexpected; see am.h. A message that was sent without credit,
- * because its receive was known (tuple_am.h), counts if that receive was
- * withdrawn meanwhile: PSC_CLAIMS_MAX per connection at most.
- * Control messages need no credit. */
+ * because its receive was known (tuple_am.h), needs memory, too, if that
+ * receive was withdrawn meanwhile; such messages take at most PSC_CLAIMS_MAX
+ * per connection. Control messages need no credit. */
 #pragma once
 
 #include "../types/conn.h"
@@ -33,7 +33,8 @@ static inline uint32_t psc_credit_cost(uint64_t len)
 /* Call when the connection is up: report a window that is larger than the
  * initial one. */
 void psc_credit_start(psc_conn_t *conn);
-/* Note the limit on our eager bytes that a header from the peer reports. */
+/* Store the limit on this side's eager bytes that a header from the peer
+ * reports. */
 void psc_credit_heard(psc_conn_t *conn, uint32_t limit);
 /* Allow the peer to send `cost` further eager bytes. */
 void psc_credit_return(psc_conn_t *conn, uint32_t cost);

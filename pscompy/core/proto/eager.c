@@ -34,7 +34,7 @@ static psc_counter_t eager_issue(psc_conn_t *conn, const psc_wire_eager_t *wire,
                                   n_iov ? iov->base : NULL, len);
         return PSC_COUNTER_eager_short;
     }
-    /* `replay` copies each message */
+    /* replay.c copies each message */
     zcopy = comp && attr->caps & PSC_CAP_AM_ZCOPY && !conn->replay;
     if (len + sizeof *wire <= conn->max_bcopy && n_iov <= attr->max_iov &&
         (len < conn->params.zcopy_min || !zcopy)) {
@@ -191,7 +191,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     const psc_wire_eager_t *wire = am->header;
     psc_conn_t *conn = lane->conn;
     int32_t tag = (int32_t)wire->tag;
-    /* with `replay`, the lane may be freed before the message */
+    /* with conn->replay the lane may be freed before the message */
     bool hold = am->desc && !lane->held && !conn->replay;
     psc_unexp_t *unexp;
     psc_req_t *req;

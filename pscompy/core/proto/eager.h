@@ -14,8 +14,8 @@ typedef struct psc_message_head {
 /* Returns true if a message of `len` bytes may be sent eagerly. */
 bool psc_eager_fits(const psc_conn_t *conn, uint64_t len);
 /* Send an eager message. Returns PSC_INPROGRESS if the transport keeps the
- * pieces; it then completes `comp`. Returns PSC_ERR_NO_RESOURCE if nothing was
- * sent. */
+ * pieces; the transport then completes `comp`. Returns PSC_ERR_NO_RESOURCE if
+ * nothing was sent. */
 psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
                             const psc_iov_t *iov, size_t n_iov, uint64_t len,
                             psc_comp_t *comp);
@@ -30,11 +30,12 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest);
 /* Find the receive for a message whose payload begins to arrive, or make a
- * record for it. The caller has accounted for the message's credit. */
+ * record for the message. The caller has accounted for the message's credit. */
 psc_status_t psc_eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
                             uint64_t len, psc_dest_t *dest);
-/* The payload has arrived completely: in the memory of its receive, or in the
- * record of an unexpected message (psc_unexp_t). */
+/* The payload has arrived completely. Call psc_eager_end_receive if it is in
+ * the memory of its receive, psc_eager_end_record if it is in the record of an
+ * unexpected message (psc_unexp_t). */
 void psc_eager_end_receive(psc_lane_t *lane);
 void psc_eager_end_record(psc_lane_t *lane);
 

@@ -144,8 +144,8 @@ static void giveback_failed(psc_unexp_t *unexp, psc_status_t status)
         psc_req_fail(req, status);
 }
 
-/* Called when a receive ends whose message was given back while it arrived: its
- * buffer has the message now, or the message has failed. */
+/* Called when a receive ends whose message was given back while it arrived. The
+ * receive's buffer has the message now, or the message has failed. */
 static void giveback_settled(psc_req_t *req)
 {
     psc_unexp_t *unexp = req->unexp;

@@ -18,9 +18,9 @@
 #include "match.h"
 
 /* Give back a receive that has not ended: its message returns to the queue of
- * unexpected messages. Returns PSC_OK if the receive is done, with
- * PSC_ERR_CANCELLED; PSC_INPROGRESS if it will be; PSC_ERR_INVALID if it has
- * ended or cannot be given back. */
+ * unexpected messages. Returns PSC_OK if the receive has ended with
+ * PSC_ERR_CANCELLED, PSC_INPROGRESS if it will end so later, and
+ * PSC_ERR_INVALID if it had ended before or cannot be given back. */
 psc_status_t psc_giveback_request(psc_req_t *req);
 /* Give back the message of a receive that has ended, copied from the memory
  * that it was received into. */

@@ -151,8 +151,9 @@ static psc_map_t *lend_map_find(psc_conn_t *conn, const uint8_t *key,
     return entry ? entry->map : NULL;
 }
 
-/* Returns the mapped segment that holds the message. Returns NULL if it cannot
- * be mapped, if the message is not lent, or if it exceeds the segment. */
+/* Returns the mapped segment that holds the message. Returns NULL if the
+ * message is not lent, if its segment cannot be mapped, or if the message
+ * exceeds the segment. */
 static psc_map_t *lend_locate(const psc_unexp_t *unexp)
 {
     psc_wire_key_t head;
@@ -268,8 +269,9 @@ psc_status_t psc_lend_send_taken(psc_req_t *req)
 
 /* ---- released views ---- */
 
-/* Pass the loan of a released view to its worker. The pool's gate keeps the
- * worker from being freed meanwhile. Returns false if the worker has ended. */
+/* Pass the loan of a released view to its worker. The pool's lock `gate` keeps
+ * the worker from being freed meanwhile. Returns false if the worker has
+ * ended. */
 static bool lend_give_back(psc_loan_t *loan)
 {
     psc_pool_t *pool = loan->pool;

@@ -15,8 +15,8 @@
 
 #include "match.h"
 
-/* Shorter messages are copied: that is cheaper than the three control messages
- * RTS, TAKEN and FIN. */
+/* Shorter messages are copied, because a copy is cheaper than the three control
+ * messages RTS, TAKEN and FIN. */
 #define PSC_LEND_MIN 4096u
 
 /* ---- the sender ---- */
@@ -24,15 +24,16 @@
  * PSC_FLAG_LEND, so that it becomes an ordinary send. */
 bool psc_lend_begin(psc_req_t *req);
 psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am);
-/* The result of a send when its connection ends with `status`: PSC_OK for a
- * lent message that was announced, because that counts as sent. */
+/* Returns the result of a send when its connection ends with `status`: PSC_OK
+ * for a lent message that was announced, because that counts as sent. */
 psc_status_t psc_lend_outcome(const psc_req_t *req, psc_status_t status);
 
 /* ---- the receiver ---- */
 psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p);
 /* Runs stage SEND_TAKEN: notifies the sender that its message is in use. */
 psc_status_t psc_lend_send_taken(psc_req_t *req);
-/* Release a view. Any thread; the worker may have ended. */
+/* Release a view. May be called by any thread, even after the worker has
+ * ended. */
 void psc_lend_return(psc_view_t *view);
 /* Send a FIN to the sender of each message whose view was released. */
 void psc_lend_drain(psc_worker_t *worker);

@@ -100,8 +100,9 @@ static bool match_first_of_all(psc_match_queue_t *queue, const psc_req_t *req)
                            req->head.result.order);
 }
 
-/* A receive has left the queue. Expose the receives that it has kept from being
- * exposed, as long as no other receive does. */
+/* Call when a receive has left the queue, or when the connection is up. Expose
+ * the posted receives, in their order, up to the first that may not be
+ * exposed. */
 static void match_expose(psc_match_queue_t *queue)
 {
     psc_req_t *req;
@@ -115,9 +116,9 @@ static void match_expose(psc_match_queue_t *queue)
 }
 
 /* A receive has left the queue. Post the receives that it has kept from being
- * posted to the fabric, unless another receive still keeps them from it. Post
- * none while messages that arrived before the lane was installed are still to
- * be matched, because the fabric does not know them. */
+ * posted to the fabric, up to the first that may still not be posted. Post none
+ * while messages that arrived before the lane was installed are still to be
+ * matched, because the fabric does not know these messages. */
 static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
 {
     psc_req_t *req;
@@ -270,8 +271,8 @@ static void match_end_exposed(psc_match_queue_t *queue, psc_status_t status)
 /* ---- messages that are put back ---- */
 
 /* Returns the receive for a message that was put back. Exposed receives that
- * the peer has claimed meanwhile leave the queue. If the peer has to be asked
- * for the receive, that leaves the queue, too. */
+ * the peer has claimed meanwhile leave the queue. A receive for which the peer
+ * has to be asked leaves the queue, too. */
 static psc_req_t *match_first_left(const psc_unexp_t *unexp,
                                    psc_match_queue_t *queue)
 {

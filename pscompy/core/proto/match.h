@@ -2,9 +2,9 @@
  *
  * A message has (context, source, tag). A receive names a source or any, and a
  * tag or any. MPI's rules hold: of the receives that fit a message the earliest
- * posted gets it; of the messages that fit a receive the earliest arrived of
- * each source is taken, so that messages of one source never overtake each
- * other.
+ * posted gets it; of the messages of one source that fit a receive, the
+ * earliest arrived gets the receive, so that messages of one source never
+ * overtake each other.
  *
  * Receives with a source are queued per connection and context, receives from
  * any source per context. Both have an `order`, which decides between two
@@ -16,12 +16,13 @@
 #include "match_queue.h"
 #include "unexpected.h"
 
-/* Find the receive for this message and take it out of its queue. The receive's
- * result gets the order of arrival. Returns NULL if no receive matches. */
+/* Find the receive for this message and take the receive out of its queue. The
+ * receive's result gets the order of arrival. Returns NULL if no receive
+ * matches. */
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
-/* Find the receive for a message that was put back into its lists, and take it
- * out of its queue. A receive that was posted to the fabric meanwhile is
- * recalled for it; a receive in stage LANDING gets the message when the peer
+/* Find the receive for a message that was put back into its lists, and take the
+ * receive out of its queue. A receive that was posted to the fabric meanwhile
+ * is recalled for it; a receive in stage LANDING gets the message when the peer
  * has answered (psc_message_answered). Returns NULL if no receive matches. */
 psc_req_t *psc_match_return(const psc_unexp_t *unexp);
 /* Queue a message that matches no receive as unexpected; probes that fit it are
@@ -33,14 +34,14 @@ psc_status_t psc_match_put_back(psc_unexp_t *unexp);
 psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists);
 /* Take a posted receive or probe out of its queue. */
 void psc_match_leave(psc_req_t *req);
-/* Returns the queue of a receive that shares no message with an earlier posted
- * receive, so that the fabric may match it; NULL if it shares one, or if memory
- * is short. */
+/* Returns the queue of a receive that may be exposed or posted to the fabric,
+ * because no receive that waits only in match.c could get the same message.
+ * Returns NULL if there is such a receive, or if memory is short. */
 psc_match_queue_t *psc_match_alone(const psc_req_t *req);
 /* Expose the receive: its source can then see and claim it (tuple.h). Takes the
  * place of psc_match_post. Returns false if it may not be exposed. */
 bool psc_match_expose(psc_req_t *req);
-/* The connection is up: expose receives that were posted before to the peer
+/* The connection is up: expose to the peer the receives that were posted before
  * (tuple.h). */
 void psc_match_expose_all(psc_conn_t *conn);
 /* Take a receive that is exposed to the peer (tuple.h) out of its queue.

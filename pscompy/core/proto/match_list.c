@@ -202,7 +202,8 @@ static void index_grow(psc_match_list_t *list, int32_t tag)
         index_split(list);
 }
 
-/* The index of a list that has had few entries since it was empty is freed. */
+/* The list is empty: free its index, if the list has had few entries since it
+ * was empty before. */
 static void index_settle(psc_match_list_t *list)
 {
     if (list->index->peak <= SEARCH_STEPS)
@@ -297,9 +298,9 @@ psc_link_t *psc_match_list_search(psc_match_list_t *list, int32_t tag)
     return list->index ? index_search(list, tag) : NULL;
 }
 
-/* Insert `link` before the first later element, searching from both ends:
- * messages that are given back are mostly near the head. shift: the distance of
- * the elements from the `link` members of their entries. */
+/* Insert `link` before the first later element, searching from both ends,
+ * because messages that are given back belong mostly near the head. shift: the
+ * distance of the elements from the `link` members of their entries. */
 static void list_insert(const psc_match_list_t *list, psc_list_t *head,
                         psc_link_t *link, ptrdiff_t shift)
 {

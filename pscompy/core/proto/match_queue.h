@@ -1,5 +1,6 @@
-/* The queues that matching works on, and the records of messages in them: per
- * context, and per connection and context. match.h has the rules. */
+/* The queues that matching works on, and the records of the messages in the
+ * queues. Each context has queues, and each connection has queues per context.
+ * match.h has the rules. */
 #pragma once
 
 #include "../types/conn.h"
@@ -27,14 +28,15 @@ typedef struct psc_match_queue {
     psc_link_t link; /* link in the connection's list `queues` */
     psc_match_lists_t lists;
     psc_list_t tagged; /* receives that the fabric matches; see tag.h */
-    /* receives that the peer can see and may claim; tuple.h */
+    /* receives that the peer can see and may claim (tuple.h) */
     psc_match_list_t exposed;
 } psc_match_queue_t;
 
 /* A message without a receive. */
 struct psc_unexp {
     psc_link_t link, any_link;
-    /* links in buckets of the indexes of the two lists; see match_list.h */
+    /* The links in buckets (match_list.h) of the two lists: `bucket` in the
+     * list of `link`, `any_bucket` in the list of `any_link`. */
     psc_link_t bucket, any_bucket;
     psc_conn_t *conn;
     uint32_t context;

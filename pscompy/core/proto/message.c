@@ -131,9 +131,8 @@ psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
     return message_send_eager(conn, &head, args->iov, args->n_iov, len, NULL);
 }
 
-/* Begin a send. A request whose message has left is recycled, because the
- * consumer does not have it yet; only a request that must be queued wakes
- * sleeping threads. */
+/* Begin a send. A request whose message was sent at once is recycled, and wakes
+ * no sleeping threads, because the consumer does not have the request yet. */
 static psc_status_t message_start(psc_req_t *req, psc_request_t **request_p)
 {
     psc_conn_t *conn = req->conn;
@@ -373,8 +372,9 @@ static void message_meet(psc_req_t *req, psc_unexp_t *unexp)
 }
 
 /* Puts a message back into its queue. A receive that was posted while the
- * message was out of the queue gets it at once, or, if the receive is exposed,
- * when the peer has answered that it does not write into it. */
+ * message was out of the queue gets the message at once. If the peer may be
+ * writing into the receive's memory (tuple_am.h), the receive gets the message
+ * when the peer has answered CONCEAL. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp)
 {
     psc_status_t status = psc_match_put_back(unexp);

@@ -90,7 +90,8 @@ static psc_status_t proto_claim_begin(psc_lane_t *lane,
     return psc_eager_meet(lane, &wire->eager, len, dest);
 }
 
-/* A claim that arrives whole is handled as one whose payload follows. */
+/* A claim that arrives whole is handled like one whose payload arrives after
+ * its header. */
 static psc_status_t proto_claim(psc_lane_t *lane, const psc_am_t *am)
 {
     psc_dest_t dest = {.iov = NULL};

@@ -1,5 +1,5 @@
-/* The protocols' part when a connection or a worker begins or ends, and their
- * control messages. */
+/* What the protocols do when a connection or a worker begins or ends, and the
+ * control messages that they send. */
 #include "protocols.h"
 
 #include "../finish.h"

@@ -237,7 +237,7 @@ psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_PROTOCOL;
     lost->told |= bit;
     if (lost->joining & ~lost->joined & bit)
-        return PSC_OK; /* psc_lane_join or psc_conn_join_fail will act on it */
+        return PSC_OK; /* psc_lane_join or psc_conn_join_fail acts on `told` */
     if (lost->sealed & bit)
         return rail_move_again(conn, named->index);
     psc_lane_useless(named);

@@ -1,7 +1,8 @@
 /* The loss of a rail: a lane may fail, and its connection goes on over the
- * others, if it carries only pieces of long messages, which are fragments, puts
- * or gets. rail.c moves these pieces again. All other messages travel on the
- * main lane, in order; replay.h describes the loss of that lane.
+ * other lanes, if the failed lane carries only pieces of long messages, which
+ * are fragments, puts or gets. rail.c moves these pieces again. All other
+ * messages travel on the main lane, in order; replay.h describes the loss of
+ * that lane.
  *
  * Either side may notice the loss first. Each side then
  *   1. delivers nothing from the lane any more, and uncounts the bytes of
@@ -9,9 +10,9 @@
  *   2. waits until the fabric has released the lane, so that no late write can
  *      reach memory that the program has back, and sends LANE_DOWN.
  *      If the peer's LANE_DOWN has arrived before, there is nothing to wait
- *      for: the endpoint delivers nothing after ep_close, and the peer does not
- *      read what it has not sent yet. But puts and gets in flight, which use
- *      the program's memory, are waited for in any case;
+ *      for, because the endpoint delivers nothing after ep_close, and the peer
+ *      does not read what the endpoint has not sent yet. But puts and gets in
+ *      flight, which use the program's memory, are waited for in any case;
  *   3. once the peer's LANE_DOWN has arrived too, moves again, over the other
  *      lanes, what the lane had taken: fragments of messages that their
  *      receiver has not confirmed, and puts and gets that are not complete.

@@ -32,15 +32,15 @@ typedef struct psc_region_packed_key {
 
 psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
                                psc_region_t **region_p);
-/* Take the memory back. Returns PSC_OK if no peer accesses it any more; the
- * region is freed. Returns PSC_INPROGRESS if new accesses are refused but one
- * is still in flight; call again after progress. */
+/* Take the memory back. Returns PSC_OK if no peer accesses it any more; then
+ * the region is freed. Returns PSC_INPROGRESS if an access is still in flight,
+ * while new ones are refused; call again after progress. */
 psc_status_t psc_region_close(psc_region_t *region);
 psc_status_t psc_region_pack(psc_region_t *region, uint8_t *packed,
                              size_t *len_p);
 
-/* Length of the region according to its packed key; 0 if the key is too short.
- * The key is not authenticated here. */
+/* Returns the length of the region according to its packed key, or 0 if the key
+ * is too short. The key is not authenticated here. */
 uint64_t psc_region_size(const uint8_t *packed, size_t len);
 /* Check a packed key, and the bounds of an access. No field is used before the
  * key's authentication code was verified. */

@@ -217,7 +217,8 @@ static bool replay_possible(const psc_conn_t *conn)
     return conn->n_lanes > 1;
 }
 
-/* Limit messages to what each lane takes: any lane may have to send them. */
+/* Limit the length of messages to what each lane takes, because any lane may
+ * have to send them. */
 static void replay_limit(psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {

@@ -3,13 +3,14 @@
  * Of several lanes any may fail, if all are replaceable (psc_lane_replaceable).
  * One of them, the main lane, carries all messages that are matched or must
  * stay in order: all but CREDIT, SEEN, RESUME and the pieces that are spread
- * over the lanes (rail.h is for those). They are counted, modulo 2^32, on both
- * sides; a lane keeps the order, so the number of a message does not travel
- * with it. Their sender keeps a copy of each until the receiver acknowledges
- * it: SEEN has the number of the last one that was delivered, and is sent for
- * every PSC_REPLAY_TELL bytes of them, and in place of CREDIT.
+ * over the lanes (rail.h is for those). Both sides count these ordered
+ * messages, modulo 2^32; a lane keeps their order, so that a message need not
+ * carry its number. The sender keeps a copy of each until the receiver
+ * acknowledges it by SEEN. SEEN has the number of the last ordered message that
+ * was delivered, and is sent for every PSC_REPLAY_TELL bytes of ordered
+ * messages, and in place of CREDIT.
  *
- * When the main lane is lost, its sender chooses another lane, the first that
+ * When the main lane is lost, the sender chooses another lane, the first that
  * is up, and sends over that one
  *   1. RESUME, with the number of the first message that it still has;
  *   2. the kept messages from that one on;
@@ -23,11 +24,11 @@
  * used before is lost on the other side, so it is given up on this side, too.
  *
  * The FIN of a put or get waits until none of its pieces is in flight, and none
- * was given to a lane that is lost but not sealed on both sides yet; so a FIN
- * that is sent again says what it said before. An RTS or RTR that is sent again
- * may have keys of the lost lane, which the receiver leaves out. A message for
- * which no lane has a key any more is moved as a whole in another way
- * (rndv_direct.c).
+ * was given to a lost lane whose pieces may not be moved again yet (step 3 in
+ * rail.h). So a FIN that is sent again says what it said before. An RTS or RTR
+ * that is sent again may have keys of the lost lane, which the receiver leaves
+ * out. A message for which no lane has a key any more is moved as a whole in
+ * another way (rndv_direct.c).
  *
  * A message is delivered when all of it has arrived, so that no message is
  * delivered in part: on such a connection only the FRAGs that are spread over
@@ -35,8 +36,9 @@
  *
  * Kept messages are at most PSC_REPLAY_MAX bytes, headers included; a message
  * that does not fit waits as if its lane were full. Eager messages reach this
- * bound only if PSP_EAGER_WINDOW is increased. The memory for them grows to
- * twice the bound at most, and shrinks when most are acknowledged. */
+ * bound only if PSP_EAGER_WINDOW is increased. The memory for kept messages
+ * grows to twice PSC_REPLAY_MAX at most, and shrinks when most of them are
+ * acknowledged. */
 #pragma once
 
 #include "../types/conn.h"
@@ -45,7 +47,8 @@
 #define PSC_REPLAY_TELL (128u << 10)
 
 /* The lanes are known: from now on messages are counted, if there are several
- * and all are replaceable. Returns false if there is no memory. */
+ * lanes and all are replaceable (psc_lane_replaceable). Returns false if there
+ * is no memory. */
 bool psc_replay_begin(psc_conn_t *conn);
 void psc_replay_end(psc_conn_t *conn);
 

@@ -25,7 +25,8 @@ static bool rma_key_fits(const psc_region_packed_key_t *key,
 
 /* Returns true if the lane may carry the access: the main lane, or, if lanes
  * may fail, any that works. A put that was in flight on a lost lane is made
- * again over another one, so it must not reach the region any more. */
+ * again over another lane, so the first attempt must not reach the region any
+ * more. */
 static bool rma_may_use(psc_conn_t *conn, const psc_lane_t *lane, bool is_put)
 {
     uint64_t caps = lane->slot->attr.caps;
@@ -38,7 +39,8 @@ static bool rma_may_use(psc_conn_t *conn, const psc_lane_t *lane, bool is_put)
 }
 
 /* Unpack one key of the region for the lanes that it fits; a lane whose
- * transport cannot use the key gets none. Returns false if it is invalid. */
+ * transport cannot use the key gets none. Returns false if the key is
+ * invalid. */
 static bool rma_unpack_key(psc_req_t *req, const psc_region_packed_key_t *key,
                            const uint8_t *at)
 {
@@ -158,8 +160,8 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
     return PSC_INPROGRESS;
 }
 
-/* Puts over one lane are flushed. Lanes that may fail complete a put when the
- * target has its bytes (psc_lane_replaceable). */
+/* Puts are flushed, unless they are spread over lanes that may fail: such lanes
+ * complete a put only when the target has its bytes (psc_lane_replaceable). */
 psc_status_t psc_rma_direct(psc_req_t *req)
 {
     bool is_put = req->kind == PSC_REQ_SEND;

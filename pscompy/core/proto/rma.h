@@ -1,7 +1,8 @@
 /* One-sided access to registered regions: by the fabric where it can, by
- * messages otherwise. A connection that survives the loss of a lane makes the
- * lane's puts again over another one, while the region stays open; so it puts
- * only over lanes whose late puts cannot reach the region (PSC_CAP_PUT_ENDS).
+ * messages otherwise. A connection that survives the loss of a lane makes that
+ * lane's puts again over another lane. The region stays open meanwhile, so such
+ * a connection puts only over lanes whose late puts cannot reach the region
+ * (PSC_CAP_PUT_ENDS).
  *
  * A put by messages is a rendezvous without matching: RMA_PUT is answered by
  * RTR, and the target confirms with FIN when the data is in place. A get by

@@ -7,8 +7,8 @@
  *
  * Fragments over several lanes end with a FIN of the receiver.
  *
- * The receiver chooses the scheme: when the RTS has arrived it knows the
- * abilities of both sides. Each file advances the stages of its own scheme.
+ * The receiver chooses the scheme, because it knows the abilities of both sides
+ * when the RTS has arrived. Each file advances the stages of its own scheme.
  * Shared functions are here, the keys in rndv_keys.c, the RTS in rndv_rts.c,
  * the FIN in rndv_fin.c. */
 #pragma once
@@ -16,9 +16,10 @@
 #include "match.h"
 
 /* Bytes that one call for a request in the stage PUT, GET or FRAG issues before
- * other requests are served, and the number of operations that the request may
- * have in flight. */
+ * other requests are served. */
 #define PSC_BULK_BURST (1u << 20)
+/* Maximum number of operations that a request in one of these stages may have
+ * in flight, unless it is spread over several lanes (stripe.h). */
 #define PSC_BULK_INFLIGHT 16u
 /* Maximum number of RTSs of one peer that may wait on this side without a
  * receive. */
@@ -49,8 +50,8 @@ typedef struct psc_offer {
 } psc_offer_t;
 
 /* Start the transfer: the receive has a buffer and the RTS has arrived. Returns
- * PSC_ERR_NO_MEMORY if memory is short: the receive has ended, and the caller
- * ends the connection, because the sender would wait forever. */
+ * PSC_ERR_NO_MEMORY if memory is short. Then the receive has ended, and the
+ * caller must end the connection, because the sender would wait forever. */
 psc_status_t psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer);
 void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp);
 /* Finish a receive whose message is in the buffer already. */

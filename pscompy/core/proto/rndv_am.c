@@ -15,7 +15,7 @@
 /* ---- sending ---- */
 
 /* Returns true if the fragment is sent without a copy. Fragments that are not
- * spread over the lanes are ordered messages, which `replay` copies. */
+ * spread over the lanes are ordered messages, which replay.c copies. */
 static bool frag_zcopy(const psc_req_t *req, const psc_lane_t *lane, size_t len)
 {
     const psc_iface_attr_t *attr = &lane->slot->attr;

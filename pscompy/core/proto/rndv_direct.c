@@ -54,8 +54,9 @@ static void rndv_refused(psc_piece_t *piece)
     psc_stripe_refused(piece);
 }
 
-/* Returns true if the status says that the key was refused. Once the lane is
- * lost the piece may be moved again only after both sides have sealed it. */
+/* Returns true if the status says that the key was refused. Returns false once
+ * the lane is lost, because the piece may then be moved again only after the
+ * peer has lost the lane, too (step 3 in rail.h). */
 static bool rndv_key_refused(const psc_lane_t *lane, psc_status_t status)
 {
     return status == PSC_ERR_INVALID && psc_lane_spare(lane) &&

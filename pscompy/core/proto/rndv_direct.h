@@ -3,7 +3,9 @@
 
 #include "../types/conn.h"
 
-/* Issue the next pieces by put or get until all are complete. */
+/* Issue the next pieces by put or get. Returns PSC_OK once all pieces are
+ * complete, or nothing is in flight after an error (req->error);
+ * PSC_ERR_UNSUPPORTED if no lane can move the rest. */
 psc_status_t psc_rndv_move(psc_req_t *req, bool is_put);
 /* No lane can move the rest, and nothing is in flight: forget what was moved,
  * so that the whole message can be moved in another way. */

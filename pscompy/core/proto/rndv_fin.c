@@ -1,7 +1,8 @@
 /* FIN: the data is in place, so the peer may reuse its buffer, or read it. A
  * small message that wakes the peer costs as much as about 100 KiB of data. So
- * if the fabric has completed several puts or gets by the time of a pass, their
- * FINs are sent as one message, in the flush of that pass. */
+ * if the fabric has completed several puts or gets by the time of a progress
+ * pass, their FINs are sent as one message when that pass flushes the
+ * connection. */
 #include "rndv_fin.h"
 
 #include <string.h>

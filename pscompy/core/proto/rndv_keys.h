@@ -15,8 +15,8 @@ typedef struct psc_keyed {
     psc_rkey_t **keys;
 } psc_keyed_t;
 
-/* Returns the buffer of a request, with its registrations and keys; of length 0
- * if the request has several pieces. */
+/* Returns the buffer of a request, with its registrations and keys. The length
+ * of the buffer is 0 if the request has several pieces. */
 static inline psc_keyed_t psc_rndv_keyed(psc_req_t *req)
 {
     psc_iov_t none = {NULL, 0};
@@ -28,10 +28,10 @@ static inline psc_keyed_t psc_rndv_keyed(psc_req_t *req)
 /* Returns the number of lanes for which psc_rndv_pack_keys packs a key: those
  * that have all of `caps` and are not lost. */
 uint32_t psc_rndv_lanes_able(const psc_conn_t *conn, uint64_t caps);
-/* Register the buffer with these lanes and pack the keys. Returns the number of
- * keys; 0 if that fails (the caller continues without keys). segment: the
- * pool's segment that holds the buffer, whose keys are used instead, or
- * NULL. */
+/* Register the buffer with the lanes that psc_rndv_lanes_able counts, and pack
+ * a key for each. Returns the number of keys, or 0 if that fails; the caller
+ * then continues without keys. segment: the pool's segment that holds the
+ * buffer, or NULL; a segment's own keys are used instead of new ones. */
 uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
                             psc_segment_t *segment, uint8_t *packed,
                             size_t *len_p);

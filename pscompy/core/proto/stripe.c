@@ -123,8 +123,8 @@ static void stripe_tried(psc_stripe_t *stripe)
     stripe->tries = 0;
 }
 
-/* Count the lane's next measurement: it has carried `len` bytes in `taken`
- * ns. */
+/* Add to the lane's rate the measurement that the lane has carried `len` bytes
+ * in `taken` ns. */
 static void stripe_carried(psc_stripe_t *stripe, uint64_t len, int64_t taken)
 {
     double ns;
@@ -139,8 +139,8 @@ static void stripe_carried(psc_stripe_t *stripe, uint64_t len, int64_t taken)
 
 /* Measure the lane's rate by a completed piece. The first of several pieces in
  * flight only fills the lane's buffers and is not measured; nor is a piece that
- * was not carried, nor the one after that. The bytes of all pieces that
- * complete in one pass count as one measurement. */
+ * was refused or has failed (not `carried`), nor the one after that. The bytes
+ * of all pieces that complete in one pass count as one measurement. */
 static void stripe_measure(psc_stripe_t *stripe, size_t len, uint32_t pass,
                            bool carried)
 {
@@ -158,8 +158,8 @@ static void stripe_measure(psc_stripe_t *stripe, size_t len, uint32_t pass,
     stripe->pass = pass;
 }
 
-/* The lane gets a piece. If it had none in flight, it is not known how long its
- * buffers have been empty, unless its last piece has completed just now. */
+/* The lane gets a piece. If no other is in flight, and the last one did not
+ * complete in this pass, the lane was idle, so the piece is not timed. */
 static void stripe_begin(psc_stripe_t *stripe, uint32_t pass)
 {
     if (stripe->queued == 0 && stripe->pass != pass)
@@ -168,8 +168,8 @@ static void stripe_begin(psc_stripe_t *stripe, uint32_t pass)
 }
 
 /* The lane copies pieces into buffers of its own, and these are full. If they
- * were full before, the lane has carried since then what it has copied since
- * then. */
+ * were full before, the lane has carried since that moment as many bytes as it
+ * has copied since then. */
 static void stripe_full(psc_stripe_t *stripe)
 {
     int64_t now = psc_clock_now();
@@ -269,8 +269,8 @@ psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
     return NULL;
 }
 
-/* A message begins: how long the lanes were idle before it tells nothing of
- * their rates. */
+/* A message begins: forget since when the idle lanes have waited, because that
+ * time tells nothing of their rates. */
 static void stripe_rested(psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {

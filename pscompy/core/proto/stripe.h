@@ -7,7 +7,7 @@
  * it copies between two moments at which the buffers are full. By their rates,
  * lanes that would finish later than the others get none of the last pieces of
  * a message, and a lane that is ten times slower than another gets no pieces at
- * all. A lane that was not measured for long is tried again. */
+ * all. A lane that was not measured for a long time is tried again. */
 #pragma once
 
 #include "../types/conn.h"
@@ -19,9 +19,9 @@ typedef psc_status_t (*psc_stripe_move_t)(psc_req_t *req, psc_lane_t *lane,
 
 /* Returns true if the request's bytes are spread over all lanes. */
 bool psc_striped(const psc_req_t *req);
-/* Calls `move` with the lane that gets the next piece, or, if that one is full,
- * with others. left: the bytes of the message that have not been moved. Returns
- * PSC_ERR_NO_RESOURCE if the piece has to wait for a lane. */
+/* Calls `move` with the lane that gets the next piece, or, if that lane is
+ * full, with other lanes. left: the bytes of the message that have not been
+ * moved. Returns PSC_ERR_NO_RESOURCE if the piece has to wait for a lane. */
 psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
                              psc_stripe_move_t move, size_t *moved_p);
 /* Returns true if a lane can move pieces of the message, now or later. */
@@ -30,9 +30,10 @@ bool psc_stripe_possible(const psc_req_t *req);
  * cut. */
 size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len);
 /* Returns the lane for the next piece, of `len` bytes, of a message of which
- * `left` bytes are left; or NULL if it is to wait until a lane has completed a
- * piece. barred: the lanes that cannot move the message, full: those that have
- * refused the piece for now, both as bits by their indices. */
+ * `left` bytes are left; or NULL if the piece is to wait until a lane has
+ * completed another one. barred: the lanes that cannot move the message; full:
+ * the lanes that have refused the piece for now. Both are bits by the indices
+ * of the lanes. */
 psc_lane_t *psc_stripe_lane(psc_conn_t *conn, uint64_t left, size_t len,
                             uint32_t barred, uint32_t full);
 /* Returns true if the lane may get pieces: it is neither lost nor about to take
@@ -50,6 +51,6 @@ void psc_stripe_sent(psc_lane_t *lane, psc_piece_t *piece, psc_req_t *req,
 void psc_stripe_refused(psc_piece_t *piece);
 /* The lane has ended: complete the pieces that it had in flight. */
 void psc_stripe_drop(psc_lane_t *lane);
-/* Completion function of pieces. The pieces of a lost spare lane are completed
- * without an error. */
+/* Completion function of pieces. The pieces of a lost spare lane
+ * (psc_lane_spare) are completed without an error. */
 void psc_stripe_comp(psc_comp_t *comp, psc_status_t status);

@@ -23,8 +23,8 @@ void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp)
     psc_list_push(&lane->announced, &unexp->link);
 }
 
-/* Take the RTS that an arrived mark (the tagged message in its place) belongs
- * to. Returns NULL if the RTS has not arrived, so that the peer violates the
+/* A mark (the tagged message that stands for an RTS) has arrived: take its RTS.
+ * Returns NULL if that RTS has not arrived; the peer then violates the
  * protocol. */
 static psc_unexp_t *tag_marked(psc_lane_t *lane, uint32_t context, int32_t tag)
 {
@@ -76,9 +76,9 @@ static psc_unexp_t *tag_promised(psc_lane_t *lane, uint16_t number)
     return unexp;
 }
 
-/* Drop a placeholder (the record of a mark whose RTS follows) if its RTS will
- * not arrive. A placeholder that no receive has claimed is in a match queue and
- * is freed by psc_unexp_conn_failed. */
+/* The RTS of a placeholder (the record of a mark without RTS) will not arrive:
+ * free the placeholder if a receive has claimed it. Any other placeholder is in
+ * a match queue, and psc_unexp_conn_failed frees it. */
 static void tag_promise_broken(psc_unexp_t *unexp)
 {
     if (!unexp->req)

@@ -1,7 +1,7 @@
 /* Matching in the fabric, used if the connection's only lane has PSC_CAP_TAG
  * and both sides announce it. With several lanes the ordered messages may move
- * to another one (replay.h), for which the receives that a fabric holds would
- * have to be taken back from it while messages land in them.
+ * to another lane (replay.h). The receives that the fabric holds would then
+ * have to be taken back from the fabric while messages land in them.
  *
  * All messages that are to be matched are then sent with match bits. A receive
  * is posted to the fabric if it names its source, has one buffer, and shares no

@@ -241,15 +241,16 @@ void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len)
 
 /* Returns true if a receiver that has matched all messages up to the place
  * `seen` (psc_place_t) has matched those up to `place`, too. If a place is so
- * old that the counts have wrapped around, the answer may be no. */
+ * old that the counts have wrapped around, the function may return false
+ * although they were matched. */
 static bool tuple_covers(psc_place_t seen, psc_place_t place)
 {
     return (int32_t)((uint32_t)seen - (uint32_t)place) >= 0 &&
            (int32_t)((uint32_t)(seen >> 32) - (uint32_t)(place >> 32)) >= 0;
 }
 
-/* Returns the place (psc_place_t) of the last message that fits this
- * receive. */
+/* Returns a place (psc_place_t) that is not before the last message which fits
+ * this receive and was not sent into an exposed receive. */
 static psc_place_t tuple_need(const psc_req_t *req, const psc_sighted_t *recv)
 {
     psc_tuple_t *tuple = req->conn->tuple;
@@ -327,7 +328,7 @@ static psc_status_t tuple_look(psc_req_t *req, psc_tuple_bucket_t *bucket)
         status = tuple_claim(req, recv, bits);
         if (status != PSC_ERR_UNSUPPORTED)
             return status;
-        recv = NULL; /* the peer has withdrawn the receive meanwhile */
+        recv = NULL; /* the receive cannot be claimed for this message */
     }
     if (n > 0) /* looking at a peer that exposes nothing costs no time */
         pause_missed(&bucket->look);

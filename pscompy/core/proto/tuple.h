@@ -20,9 +20,10 @@
  *     withdraws (psc_tuple_conceal), so none of those messages has matched a
  *     receive that is still exposed after that.
  *  3. A message that matches an exposed receive, also one that comes back
- *     after a cancelled probe, takes it only after it was withdrawn. A claim
- *     counts as the arrival of its message: a message that comes back after the
- *     claim finds the receive taken, as it would after an arrival.
+ *     after a cancelled probe, gets the receive only after the receive was
+ *     withdrawn. A claim counts as the arrival of its message: a message that
+ *     comes back after the claim finds the receive taken, as it would after an
+ *     arrival.
  *
  * tests/proto/test_tuple_model.py tries these rules, and what happens without
  * each of them. */
@@ -44,8 +45,8 @@ typedef struct psc_tuple_pause {
     /* how often in a row no receive was found, or an exposed receive was not
      * claimed */
     uint8_t misses;
-    /* how many more messages do not look for a receive, or receives are not
-     * exposed, before it is tried again */
+    /* how many more messages do not look for a receive, or how many more
+     * receives are not exposed, until the next attempt */
     uint8_t skips;
 } psc_tuple_pause_t;
 
@@ -55,9 +56,8 @@ typedef struct psc_tuple_bucket {
     /* the place of the bucket's last message that was not sent into an exposed
      * receive */
     psc_place_t last;
-    /* sender: when to look for a receive again, after looks that have found
-     * receives that the peer exposes, but none that a message of this bucket
-     * could claim */
+    /* sender: pauses looking for receives if the peer exposes some, but the
+     * bucket's messages can claim none of them */
     psc_tuple_pause_t look;
     /* receiver: pauses exposing this bucket's receives if only short messages
      * arrive for them */
@@ -115,8 +115,8 @@ static inline bool psc_tuple_is_long(const psc_conn_t *conn, uint64_t len)
  * psc_message_send, which looks for an exposed receive first. */
 void psc_tuple_limit(psc_conn_t *conn);
 /* The connection's lanes are known: decide whether receives are exposed.
- * `answered`: called when the peer was asked for a receive
- * (psc_tuple_withdraw) and puts nothing there. */
+ * `answered`: called when the peer was asked for a receive (psc_tuple_withdraw)
+ * and puts no message into it. */
 void psc_tuple_begin(psc_conn_t *conn,
                      void (*taken)(psc_exposed_t *shown, uint64_t bits,
                                    uint64_t len),
@@ -128,10 +128,10 @@ void psc_tuple_end(psc_conn_t *conn);
 /* Returns true if the receive could be exposed, regardless of other
  * receives. */
 bool psc_tuple_may(const psc_req_t *req);
-/* Returns true if the receive is not to be exposed: PSC_EXPOSED_MAX receives
- * are exposed, or its bucket pauses (psc_tuple_bucket_t.show). Each call counts
- * towards the end of the pause: call it once for each attempt to expose a
- * receive. */
+/* Returns true if the receive is not to be exposed, because PSC_EXPOSED_MAX
+ * receives are exposed, or because its bucket pauses (psc_tuple_bucket_t.show).
+ * Each call counts towards the end of the pause, so call the function once for
+ * each attempt to expose a receive. */
 bool psc_tuple_pauses(const psc_req_t *req);
 /* Let the peer see and claim the receive. Returns false if the transport
  * refuses it. */

@@ -12,7 +12,8 @@
 /* psc_exposed_t.entry of a receive that has no entry any more */
 #define NO_ENTRY UINT32_MAX
 
-/* A message that the peer may send as a claim; its index is the entry. */
+/* The permission for the peer to send a message as a claim. Its index in
+ * `permits` is the entry by which EXPOSE names the receive. */
 typedef struct permit {
     /* generation of the receive; 0: the permit is not in use */
     uint64_t generation;
@@ -22,12 +23,13 @@ typedef struct permit {
     bool asked; /* `recv` waits for the answer to CONCEAL */
 } permit_t;
 
-/* A receive of the peer; its index is the entry. */
+/* A receive that the peer exposes. Its index in `sights` is the entry by which
+ * EXPOSE names the receive. */
 typedef struct sight {
     /* the receive; its generation is 0 if the entry is not in use */
     psc_sighted_t recv;
     uint64_t len;
-    bool concealed_due; /* the peer has withdrawn the receive */
+    bool concealed_due; /* the answer CONCEALED is to be sent */
     uint8_t key_len; /* length of `key`; 0: the message travels in the claim */
     uint8_t key[PSC_RKEY_MAX];
 } sight_t;
@@ -85,8 +87,9 @@ void psc_tuple_am_end(psc_conn_t *conn)
 
 /* ---- receiving ---- */
 
-/* Returns a permit for `len` bytes; NULL if there is none, or if the messages
- * that wait for a receive leave no room for them. */
+/* Returns a permit for `len` bytes; NULL if all are in use, if the peer could
+ * send more than PSC_CLAIMS_MAX bytes, or if the messages that wait for a
+ * receive fill their bound. */
 static permit_t *permit_unused(psc_conn_t *conn, uint64_t len)
 {
     psc_tuple_am_t *am = conn->tuple_am;
@@ -292,9 +295,10 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
 
 /* ---- sending ---- */
 
-/* A side that claims no receives ignores EXPOSE and CONCEAL without keys; its
- * peer then has no entries left soon. A CONCEAL of a receive with a key is
- * answered in any case, because the receive does not end before. */
+/* A side that claims no receives ignores EXPOSE and CONCEAL without keys; the
+ * entries of its peer are soon used up, so that the peer exposes no more. A
+ * CONCEAL of a receive with a key is answered in any case, because the receive
+ * does not end before the answer. */
 psc_status_t psc_tuple_am_expose_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_expose_t *wire = am->header;

@@ -6,7 +6,7 @@
  *              may be sent as a claim
  *   CLAIM      sender: the message; the receive cannot be claimed again
  *   CONCEAL    receiver: the receive was used otherwise or cancelled
- *   CONCEALED  sender: it was not claimed, and will not be
+ *   CONCEALED  sender: the receive was not claimed, and will not be
  *
  * A claim is matched by match.c when it arrives, as every message, and lands in
  * the receive that it finds. This is the receive that was exposed, unless that
@@ -30,14 +30,15 @@
  *   PLACED     sender: the message is in the receive
  *
  * So a receive that is cancelled, or is to get a message that was put back,
- * leaves its queue at once, but the sender may write into its memory until it
- * has answered CONCEAL: by CONCEALED, or by PLACED if it had claimed the
+ * leaves its queue at once, but the sender may write into its memory until the
+ * sender has answered CONCEAL, by CONCEALED, or by PLACED if it had claimed the
  * receive before. The message of that PLACED is given back (giveback.h), and
  * matched as if it arrived now, so that the order of messages does not depend
  * on what the sender knows. The memory is revoked if the connection ends. Only
- * an arriving message gets the receive at once, without an answer: the sender
- * claims no receive that an earlier message of its own fits before it is told
- * (`seen`) that this message has matched, and CONCEAL is sent before that.
+ * an arriving message gets the receive at once, without an answer. This is
+ * safe, because the sender does not claim a receive that fits one of its
+ * earlier messages until it is told (`seen`) that the earlier message has
+ * matched; and CONCEAL is sent before the sender is told.
  *
  * A side that cannot put answers CONCEAL all the same, and announces its
  * messages by RTS; so does a side to which the peer sends no keys.

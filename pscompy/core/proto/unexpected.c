@@ -83,8 +83,8 @@ void psc_unexp_conn_failed(psc_conn_t *conn)
 /* ---- receives that get these messages ---- */
 
 /* Give a receive and its message the same order of arrival: a message that was
- * kept has one; for a message that met a posted receive, the receive's result
- * has it. */
+ * kept has an order, which the receive gets; a message that met a posted
+ * receive gets the order in the receive's result. */
 static void match_order(psc_req_t *req, psc_unexp_t *unexp)
 {
     if (unexp->order)

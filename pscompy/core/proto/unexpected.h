@@ -1,6 +1,6 @@
-/* Messages that arrived before their receives: their records, and the receives
- * that get them while they are arriving. match.h decides which receive that
- * is. */
+/* The records of messages that arrived before their receives, and the receives
+ * that get a message while it is still arriving. match.h says which receive
+ * gets a message. */
 #pragma once
 
 #include "match_queue.h"
@@ -10,8 +10,8 @@
 psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
                               uint64_t len, size_t room);
 /* Returns the message that a receive with these arguments would get, or NULL.
- * *lists_p: the lists in which the receive would wait, or NULL if they do not
- * exist yet. */
+ * Sets *lists_p to the lists in which the receive would wait, or to NULL if
+ * these lists do not exist yet. */
 psc_unexp_t *psc_unexp_find(psc_worker_t *worker, const psc_recv_args_t *args,
                             psc_match_lists_t **lists_p);
 /* Take a message out of the lists of unexpected messages, if it is in them. */
