@@ -1,5 +1,5 @@
-"""The binding layer: the only importer of the C core, and where its statuses
-become exceptions."""
+"""The binding layer: the only module that imports the C core. It turns the
+core's statuses into exceptions."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ __all__ = ["check", "ffi", "lib"]
 
 
 def check(status: int, what: str) -> int:
-    """Returns the status; raises the exception that it stands for if it is an error."""
+    """Return the status. If it is an error, raise the exception that stands for it."""
     if status < 0:
         raise from_status(status, what)
     return status

@@ -1,5 +1,5 @@
-/* psc_api_t: the one table through which C code outside the core uses it: the
- * binding, the gateway's data path, C programs.
+/* psc_api_t: the table of functions by which C code outside the core (the
+ * binding, the gateway's data path, C programs) uses the core.
  *
  * Unless a comment says otherwise a function takes the worker's lock itself,
  * never blocks for the network, and may be called from any thread, with or
@@ -19,15 +19,18 @@
 
 #define PSC_ANY_TAG (-1)
 #define PSC_TAG_MAX INT32_MAX
-#define PSC_FOREVER INT64_MAX /* a timeout in ns; 0: poll once */
+/* The timeout in ns that never ends. A timeout of 0 lets a function poll
+ * once. */
+#define PSC_FOREVER INT64_MAX
 
 /* Contexts separate traffic that must never match. */
 #define PSC_CONTEXT_PLAIN 1u     /* connections outside a World */
 #define PSC_CONTEXT_USER 4u      /* first context that Worlds allocate */
 #define PSC_CONTEXT_END 0x3ffeu /* end of the contexts that Worlds allocate */
-/* Offsets that are added to PSC_CONTEXT_PLAIN or to a context of a World:
- * objects, their long buffers, calls of actions. Each such context also owns
- * the next number: answers to its actions travel as objects of that number. */
+/* Offsets that are added to PSC_CONTEXT_PLAIN or to a context of a World: for
+ * objects, for the long buffers of objects, and for calls of actions. Each of
+ * these contexts also owns the next number, in which the answers to its actions
+ * travel as objects. */
 #define PSC_CONTEXT_OBJECTS 0x4000u
 #define PSC_CONTEXT_CHUNKS 0x8000u
 #define PSC_CONTEXT_ACTIONS 0xc000u
@@ -63,12 +66,12 @@ typedef struct psc_result {
     psc_status_t status;
     int32_t tag;
     uint64_t nbytes; /* length of the message before truncation */
-    /* Receives and probes: the connection's id, which identifies the source
-     * even after the connection was destroyed; else 0. */
+    /* In receives and probes: the id of the connection to the source, which
+     * identifies the source even after the connection was destroyed. Else 0. */
     uint64_t source;
     int32_t rank; /* rank of the source, -1 outside a World */
-    /* Receives: the message's place in the order of all arrivals, for
-     * recv_return. */
+    /* In receives: the message's place in the order of all arrivals, which
+     * recv_return needs. */
     uint64_t order;
 } psc_result_t;
 
@@ -90,11 +93,12 @@ static inline int psc_request_state(const psc_request_t *request)
 /* Put the request on the completion queue when it is done or matched; see
  * completion_poll. */
 #define PSC_FLAG_NOTIFY 0x2u
-/* Receive: when a message matches, become MATCHED first, so that the caller
- * learns the length, unless the message is eager and fits into iov. */
+/* When a message matches this receive, the request becomes MATCHED first, so
+ * that the caller learns the length. The request completes at once if the
+ * message is eager and fits into iov. */
 #define PSC_FLAG_NO_BUFFER 0x4u
-/* Send: lend the pages themselves, if they belong to the pool; the request is
- * done when no view of them is left. */
+/* Lend the pages of this send's message, if they belong to the pool: the
+ * request is done when no view of the pages is left. */
 #define PSC_FLAG_LEND 0x8u
 
 /* A block of memory of a worker's pool; see block_alloc. */
@@ -110,15 +114,16 @@ typedef struct psc_view {
     size_t nbytes;
 } psc_view_t;
 
-/* Memory that is not contiguous, as an array of numpy has it: runs of `run`
- * bytes, the first at `base`, in the order of dims (the last one varies
- * fastest). */
+/* One dimension of a psc_layout_t. */
 typedef struct psc_dim {
     uint64_t n; /* number of items of the dimension, at least 1 */
     /* distance of two neighbouring items in bytes; 0 only for sending */
     int64_t stride;
 } psc_dim_t;
 
+/* Memory that is not contiguous, as a strided array of numpy: runs of `run`
+ * bytes, the first at `base`. The index of the last dimension varies
+ * fastest. */
 typedef struct psc_layout {
     void *base;
     /* number of bytes in each run, which is contiguous; at least 1 */
@@ -139,8 +144,8 @@ static inline uint64_t psc_layout_nbytes(const psc_layout_t *layout)
 }
 
 /* Fill the iov that stands for a layout: for send_strided, and for recv,
- * recv_supply and recv_return. The layout, too, belongs to the library until
- * the request is done. */
+ * recv_supply and recv_return. The layout of a receive, too, belongs to the
+ * library until the request is done. */
 static inline void psc_layout_pieces(const psc_layout_t *layout,
                                      psc_iov_t pieces[2])
 {
@@ -174,8 +179,8 @@ typedef struct psc_send_args {
     void *owner;
 } psc_send_args_t;
 
-/* A user's active message. A handler may use it until it returns; a queued
- * message is valid, and keeps its source, until message_free. */
+/* A user's active message. It is valid until the handler returns or, if it was
+ * queued for message_poll, until message_free. `source` exists as long. */
 typedef struct psc_message {
     psc_conn_t *source;
     uint32_t id;
@@ -206,9 +211,10 @@ typedef struct psc_api {
      * was given. */
     psc_status_t (*send)(psc_conn_t *conn, const psc_send_args_t *args,
                          psc_request_t **request_p);
-    /* PSC_OK and PSC_ERR_TRUNCATED fill *result_p and create no request. With
-     * args->polls it makes up to that many passes until the message has
-     * arrived; it stops earlier if another thread waits for the lock. */
+    /* PSC_OK and PSC_ERR_TRUNCATED fill *result_p and create no request. recv
+     * makes up to args->polls passes until the message has arrived, fewer if
+     * another thread waits for the lock, or if polling does not pay any more
+     * (progress/spin.h). */
     psc_status_t (*recv)(psc_worker_t *worker, const psc_recv_args_t *args,
                          psc_result_t *result_p, psc_request_t **request_p);
     /* Give a MATCHED receive its buffer. Returns PSC_OK if the request is done
@@ -219,7 +225,7 @@ typedef struct psc_api {
                                 size_t n_iov);
     /* Complete with the tag, length and source of a message that a receive with
      * these arguments would get; the message stays in its queue. Returns PSC_OK
-     * if there is one already. */
+     * if such a message has arrived already. */
     psc_status_t (*probe)(psc_worker_t *worker, const psc_recv_args_t *args,
                           psc_result_t *result_p, psc_request_t **request_p);
     /* Probe once. Returns PSC_OK, or PSC_INPROGRESS if there is no message. */
@@ -235,17 +241,17 @@ typedef struct psc_api {
      */
     psc_status_t (*cancel)(psc_request_t *request);
     /* Cancel a receive, even while its message is being received into the
-     * buffer. Returns what cancel returns, or PSC_INPROGRESS: the message is
-     * back at its old place in the queue, where it completes later; the buffer
-     * belongs to the library until the request is done, with CANCELLED. Returns
-     * PSC_ERR_INVALID if the request has ended (see recv_return), is not a
-     * receive, or was matched by a fabric that has not reported its message
-     * yet. */
+     * buffer. Returns what cancel returns. PSC_INPROGRESS may also mean that
+     * the message is back at its old place in the queue, where it completes
+     * later: the buffer belongs to the library until the request is done, with
+     * CANCELLED. Returns PSC_ERR_INVALID if the request has ended (see
+     * recv_return), is not a receive, or was matched by a fabric that has not
+     * reported the message yet. */
     psc_status_t (*recv_give_up)(psc_request_t *request);
     /* Put the message of a receive that has ended back to its old place in the
      * queue of unexpected messages, as a copy of the bytes in iov. result and
-     * context are the receive's. Returns PSC_ERR_CLOSED if its connection was
-     * destroyed, with all its messages. */
+     * context are the receive's. Returns PSC_ERR_CLOSED if the connection to
+     * the message's source was destroyed, with all its messages. */
     psc_status_t (*recv_return)(psc_worker_t *worker, uint32_t context,
                                 const psc_result_t *result,
                                 const psc_iov_t *iov, size_t n_iov);
@@ -275,17 +281,19 @@ typedef struct psc_api {
     /* Make one pass over all interfaces. Returns the number of events; with
      * PSC_FLAG_TRY 0 if another thread holds the lock. */
     unsigned (*progress)(psc_worker_t *worker, uint32_t flags);
-    /* Poll until the request is not ACTIVE, for at most `polls` passes. For a
-     * caller that holds the GIL: never sleeps. */
+    /* Poll until the request is not ACTIVE, for at most `polls` passes. Never
+     * sleeps, because the caller holds the GIL. Returns true if the request is
+     * not ACTIVE. */
     bool (*spin)(psc_worker_t *worker, psc_request_t *request, unsigned polls);
     /* Poll (without the GIL) for at most `ns`, as long as spinning pays and no
      * other thread polls; never sleeps. Returns true if the request is not
      * ACTIVE. Ends early if completion_poll or message_poll has something. */
     bool (*linger)(psc_worker_t *worker, psc_request_t *request, int64_t ns);
-    /* For the thread that sleeps on `descriptor`, or on a set that contains it.
-     * Returns PSC_OK if it is armed, PSC_ERR_NO_RESOURCE if an event is pending
-     * or has happened since the thread last looked: call progress, and check
-     * the requests. */
+    /* Arm `descriptor` for the thread that sleeps on it, or on an epoll set
+     * that contains it. Returns PSC_OK if the descriptor is armed. Returns
+     * PSC_ERR_NO_RESOURCE if an event is pending or has happened since the
+     * thread last looked: the thread must call progress and check its
+     * requests. */
     psc_status_t (*arm)(psc_worker_t *worker);
     /* Block (without the GIL) until all or any of the requests are not ACTIVE.
      * Spins, then sleeps. Returns PSC_OK, PSC_ERR_TIMEOUT, PSC_ERR_INTERRUPTED
@@ -308,16 +316,16 @@ typedef struct psc_api {
     psc_status_t (*am_send)(psc_conn_t *conn, uint32_t id, const void *header,
                             size_t header_len, const psc_send_args_t *args,
                             psc_request_t **request_p);
-    /* am_send for handlers: copies the message, creates no request, and never
-     * waits for a lock; if the lock is held, its holder sends the message.
-     * Returns PSC_ERR_NO_RESOURCE if the connection is lazy. A message that was
-     * accepted but cannot be sent, because the connection has ended meanwhile,
-     * is counted (am_unsent). */
+    /* Send an active message; handlers, too, may call am_post. It copies the
+     * message, creates no request, and never waits for a lock: if the lock is
+     * held, its holder sends the message. Returns PSC_ERR_NO_RESOURCE if the
+     * connection is lazy. A message that was accepted but cannot be sent,
+     * because the connection has ended meanwhile, is counted (am_unsent). */
     psc_status_t (*am_post)(psc_conn_t *conn, uint32_t id, const void *header,
                             size_t header_len, const void *payload, size_t len);
-    /* Set the handler of an id. handler and arg NULL: no handler; messages
-     * without handler are counted and dropped. handler NULL and arg not NULL:
-     * queue the messages for message_poll. */
+    /* Set the handler of an id. If handler and arg are NULL, the messages with
+     * this id are counted (am_dropped) and dropped. If only handler is NULL,
+     * the messages are queued for message_poll. */
     psc_status_t (*am_handler)(psc_worker_t *worker, uint32_t id,
                                psc_am_handler_t handler, void *arg);
     /* Returns the next queued active message, or NULL; free it with
@@ -350,10 +358,10 @@ typedef struct psc_api {
 
     /* ---- connections ---- */
     int (*conn_state)(const psc_conn_t *conn); /* psc_conn_state_t */
-    /* Begins to connect a LAZY connection to a rank on this node; the control
-     * plane has nothing to do for it. Returns PSC_OK also if such connecting
-     * has begun or the connection is up, an error if the control plane has to
-     * connect. With PSC_FLAG_TRY it never waits. */
+    /* Begin to connect a LAZY connection to a rank on this node, without the
+     * control plane. Returns PSC_OK also if conn_call has begun to connect
+     * before, or the connection is up. Returns an error if the control plane
+     * has to connect. With PSC_FLAG_TRY conn_call never waits. */
     int (*conn_call)(psc_conn_t *conn, uint32_t flags);
     /* Returns the id that the connection's creator has chosen. */
     uint64_t (*conn_id)(const psc_conn_t *conn);
@@ -368,8 +376,8 @@ typedef struct psc_api {
      * Blocks and views may outlive the worker, and any thread may free them. In
      * a forked child freeing them does nothing. */
     /* Allocate a block of whole pages. Returns PSC_ERR_NO_RESOURCE if the pool
-     * is exhausted (counted), or if it would have to wait for the lock and
-     * PSC_FLAG_TRY was given. */
+     * is exhausted (counted as pool_exhausted), or if another thread holds the
+     * lock and PSC_FLAG_TRY was given. */
     psc_status_t (*block_alloc)(psc_worker_t *worker, size_t nbytes,
                                 uint32_t flags, psc_block_t **block_p);
     void (*block_free)(psc_block_t *block);
@@ -382,22 +390,24 @@ typedef struct psc_api {
 
     /* ---- other event loops ---- */
     /* Returns the worker's pollable descriptor, which stays the same until the
-     * worker ends, or -1 if the process has no descriptors left. For one
-     * thread, which calls `arm` before it sleeps. */
+     * worker ends, or -1 if the descriptor could not be created. Only one
+     * thread may sleep on the descriptor; that thread calls `arm` before. */
     int (*descriptor)(psc_worker_t *worker);
-    /* For several threads: each sleeper has a descriptor of its own. The
-     * descriptor exists until the sleeper is released, and is readable for ever
-     * once the worker has ended; then only sleeper_release may be called. */
+    /* Creates a sleeper, by which one of several threads sleeps on a descriptor
+     * of its own. The descriptor exists until the sleeper is released, and is
+     * readable for ever once the worker has ended; then only sleeper_release
+     * may be called. */
     psc_status_t (*sleeper_create)(psc_worker_t *worker,
                                    psc_sleeper_t **sleeper_p);
-    /* worker: the sleeper's worker, or NULL while it ends or after it has
-     * ended. */
+    /* worker: the sleeper's worker, or NULL while the worker ends or after it
+     * has ended. */
     void (*sleeper_release)(psc_worker_t *worker, psc_sleeper_t *sleeper);
     int (*sleeper_descriptor)(const psc_sleeper_t *sleeper);
     /* Like `arm`, for the descriptor of this sleeper. */
     psc_status_t (*sleeper_arm)(psc_sleeper_t *sleeper);
-    /* Like progress, for the sleeper's own thread: the thread checks its
-     * requests afterwards, and this pass does not wake it. */
+    /* Like progress, for the thread that sleeps on this sleeper. The pass does
+     * not wake the sleeper, because the thread checks its requests
+     * afterwards. */
     unsigned (*sleeper_progress)(psc_sleeper_t *sleeper);
 
     /* Returns the length of a region according to its packed key, which is not
@@ -415,24 +425,24 @@ typedef struct psc_api {
 
     /* Like send, for an iov of psc_layout_pieces. The message is copied once,
      * into memory of the core (counted in copied_bytes), and sent from there:
-     * the layout may be changed at once. It is never lent. */
+     * the layout may be changed at once. The message is never lent. */
     psc_status_t (*send_strided)(psc_conn_t *conn, const psc_send_args_t *args,
                                  psc_request_t **request_p);
 
     /* ---- several buffers in one transfer ---- */
     /* Offer the pieces of args->iov. Fills `packed`, which the caller sends to
-     * the peer in a message of its own. *len_p: on entry the room,
-     * PSC_OFFER_PART_MAX for each piece; on return the length. The request is
-     * done when the peer has fetched the pieces; only an offer that was not
-     * sent may be cancelled. Returns PSC_ERR_UNSUPPORTED if the connection is
-     * not up yet, or for more than PSC_OFFER_PARTS_MAX pieces. */
+     * the peer in a message of its own. *len_p: on entry the room in `packed`,
+     * PSC_OFFER_PART_MAX for each piece; on return the offer's length. The
+     * request is done when the peer has fetched the pieces; only an offer that
+     * was not sent may be cancelled. Returns PSC_ERR_UNSUPPORTED if the
+     * connection is not up yet, or for more than PSC_OFFER_PARTS_MAX pieces. */
     psc_status_t (*offer)(psc_conn_t *conn, const psc_send_args_t *args,
                           uint8_t *packed, size_t *len_p,
                           psc_request_t **request_p);
-    /* Fetch the pieces that the peer has offered, once, into those of
-     * args->iov. Returns PSC_ERR_PROTOCOL if `packed` is no offer of pieces of
-     * these lengths. If args->iov has no piece, the offer is refused: the
-     * requests on both sides end with PSC_ERR_NO_MEMORY. */
+    /* Fetch the pieces that the peer has offered into those of args->iov. An
+     * offer can be fetched once. Returns PSC_ERR_PROTOCOL if `packed` is no
+     * offer of pieces of these lengths. If args->iov has no piece, the offer is
+     * refused: the requests on both sides end with PSC_ERR_NO_MEMORY. */
     psc_status_t (*fetch)(psc_conn_t *conn, const psc_send_args_t *args,
                           const uint8_t *packed, size_t len,
                           psc_request_t **request_p);

@@ -24,7 +24,7 @@ def declarations() -> str:
 
 
 def constants() -> str:
-    """The declarations of the macros and statuses that Python needs, for cffi."""
+    """Return, for cffi, the declarations of the macros and statuses that Python needs."""
     transport = Path(CONTRACT, "transport.h").read_text()
     names = re.findall(
         r"^#define (PSC_(?:CAP_\w+|TOKEN_SIZE|ADDRESS_MAX|REASON_MAX))\b", transport, re.M

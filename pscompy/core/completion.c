@@ -88,7 +88,8 @@ psc_req_t *psc_completion_poll(psc_completions_t *queue)
 {
     psc_req_t *req;
 
-    /* go on if only freed requests are queued: those in `taken` leave here */
+    /* Even if all queued requests have been freed, go on: the freed requests in
+     * `taken` are removed only by this function, not by psc_completion_sift. */
     if (atomic_load(&queue->n) == 0 && atomic_load(&queue->n_freed) == 0)
         return NULL;
     do {
@@ -103,8 +104,8 @@ psc_req_t *psc_completion_poll(psc_completions_t *queue)
     return req;
 }
 
-/* Take the requests that were freed out of the queue. Needed for a consumer
- * that never polls, because otherwise only polling removes requests. */
+/* Remove the freed requests from `added`. Needed for a consumer that never
+ * polls, because otherwise only polling removes requests. */
 void psc_completion_sift(psc_completions_t *queue)
 {
     psc_req_t *req, *next;

@@ -221,7 +221,8 @@ void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane)
     psc_worker_leave(conn->worker);
 }
 
-/* Passes that are made to receive a dead peer's last messages. */
+/* Maximum number of passes that are made to receive a dead peer's last
+ * messages. */
 #define CONN_DRAIN_PASSES 10000
 
 /* Returns true if the main lane reports the peer's end itself, after the peer's
@@ -307,7 +308,9 @@ void psc_conn_counters(psc_conn_t *conn, uint64_t *values)
     psc_worker_leave(conn->worker);
 }
 
-/* The bytes of long messages that each of several lanes has carried. */
+/* If the connection has several lanes, fill in a counter for each of them: the
+ * bytes of long messages that the lane has carried. Returns the number of
+ * counters. */
 static uint32_t conn_lane_counters(const psc_conn_t *conn,
                                    psc_counted_t *counters, uint32_t room)
 {

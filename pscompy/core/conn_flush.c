@@ -3,8 +3,8 @@
 #include "conn.h"
 #include "upward.h"
 
-/* Advance each request of a queue once, until one of them finds its lane full:
- * the others would find it full, too. */
+/* Advance each request of a queue once, until one of them finds its lane full,
+ * because the others would find the lane full, too. */
 static bool conn_flush_queue(psc_conn_t *conn, psc_work_kind_t kind)
 {
     psc_list_t *queue = &conn->work.queues[kind];

@@ -40,13 +40,14 @@ typedef struct psc_worker_config {
     /* maximum size in bytes of the pool of memory that can be lent to peers; 0:
      * no lending */
     uint64_t pool_max;
-    /* Shortest receive that peers may see and claim, and shortest message that
-     * claims one (proto/tuple.h); 0: none, -1: the shortest that its connection
-     * does not send eagerly. */
+    /* Length of the shortest receive that peers may see and claim, and of the
+     * shortest message that claims a receive (proto/tuple.h). 0: no receive is
+     * claimed. -1: the shortest length that the connection does not send
+     * eagerly. */
     int64_t tuple_min;
-    /* Where the transport cannot show receives that peers may claim, announce
-     * the receives by messages (proto/tuple_am.h). Not used if tuple_min is
-     * 0. */
+    /* If the transport cannot show peers the receives that they may claim, the
+     * core announces these receives by messages (proto/tuple_am.h). Not used if
+     * tuple_min is 0. */
     bool tuple_am;
 } psc_worker_config_t;
 
@@ -144,8 +145,9 @@ void psc_worker_query(psc_worker_t *worker, int iface,
 /* The function `descriptor` of psc_api_t. */
 int psc_worker_fd(psc_worker_t *worker);
 /* The control thread's sleeper (progress/sleep.h), which drives the fabrics
- * while lanes are created and retired. It is woken only for arriving messages
- * and for other threads' passes, not for posted or finished requests.
+ * while lanes are created and retired. It is woken for arriving messages, for
+ * queued work, and if a pass of another thread leaves more to do, but not for
+ * finished requests.
  * psc_worker_progress is its progress function, for the control thread only. */
 int psc_worker_fabric_fd(psc_worker_t *worker);
 int psc_worker_arm_fabric(psc_worker_t *worker);
@@ -157,11 +159,11 @@ void psc_worker_wake(psc_worker_t *worker);
  * becomes readable when a lane begins to retire. */
 int psc_worker_retiring(psc_worker_t *worker);
 /* Returns true while transports hold sent messages for want of room, calls are
- * in flight, or psc_worker_callers_poll has events. These go on only in
- * progress; *passes_p counts the passes, so that the caller can see whether any
- * thread makes them, and *attended_p is true if a thread waits that will make
- * them. control_fd becomes readable when holding begins, and again only after
- * this function has returned 0. */
+ * in flight, or psc_worker_callers_poll has events. Such messages and calls go
+ * on only in progress. *passes_p: the number of passes until now, so that the
+ * caller can see whether any thread makes passes. *attended_p: true if a thread
+ * waits that will make passes. control_fd becomes readable when the result
+ * becomes true, and again only after this function has returned 0. */
 int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p,
                        int *attended_p);
 /* Returns a descriptor that is readable while psc_worker_control_poll has
@@ -177,9 +179,10 @@ int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
 int psc_worker_calls_poll(psc_worker_t *worker, psc_control_event_t *events,
                           int max);
 /* As psc_worker_control_poll, for ranks that call this rank and to which there
- * is no connection: the control plane creates one and calls that rank, too. It
- * polls them a moment after control_fd has become readable, because most
- * programs are about to use these connections themselves. */
+ * is no connection: the control plane creates a connection and calls that rank,
+ * too. It calls this function only a moment after control_fd has become
+ * readable, because most programs are about to create the connection
+ * themselves. */
 int psc_worker_callers_poll(psc_worker_t *worker, psc_control_event_t *events,
                             int max);
 /* Counters: their names, and their values for a worker or one connection. */
@@ -240,7 +243,8 @@ void psc_worker_part(psc_worker_t *worker);
  * When its lane is up, the connection becomes UP without the control plane.
  * Does nothing if the rank is being called, or the connection is UP. Returns an
  * error, and changes nothing, if the rank cannot be called, or the connection
- * was begun before: then it needs a link. With PSC_FLAG_TRY it never waits. */
+ * has begun to connect before; then the connection needs a link of the control
+ * plane. With PSC_FLAG_TRY psc_conn_call never waits. */
 int psc_conn_call(psc_conn_t *conn, uint32_t flags);
 /* Returns a psc_call_state_t. *process_p: the id of the peer's process, or 0 if
  * it is not known. */
@@ -250,8 +254,9 @@ int psc_conn_call_state(psc_conn_t *conn, int *process_p);
 void psc_conn_hang_up(psc_conn_t *conn);
 
 /* ---- connections ---- */
-/* Create a LAZY connection. `linked`: it needs a link, and its rank is never
- * called (psc_conn_call). Returns NULL if no memory is left. */
+/* Create a LAZY connection. `linked`: the connection needs a link of the
+ * control plane, and its rank is never called (psc_conn_call). Returns NULL if
+ * no memory is left. */
 psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
                             bool linked);
 int psc_conn_state(const psc_conn_t *conn);
@@ -263,10 +268,10 @@ int psc_conn_connecting(psc_conn_t *conn);
  * data. */
 int psc_conn_install(psc_conn_t *conn, psc_lane_t **lanes, uint32_t n_lanes,
                      const psc_proto_params_t *params);
-/* Take the sums over the messages that were timed since the last call: those
- * that arrived by copies, and those that this side received by get. After that,
- * twice as many messages are timed before the control plane is notified
- * again. */
+/* Take the sums over the timed messages: those that arrived by copies, and
+ * those that this side received by get. Both are 0 until so many messages were
+ * timed that the control plane was notified. Then twice as many messages are
+ * timed before it is notified again. */
 void psc_conn_rates(psc_conn_t *conn, psc_moved_t *copies, psc_moved_t *gets);
 /* Use these protocol parameters for the messages that are sent from now on. */
 void psc_conn_adapt(psc_conn_t *conn, const psc_proto_params_t *params);
@@ -275,9 +280,10 @@ void psc_conn_adapt(psc_conn_t *conn, const psc_proto_params_t *params);
 void psc_conn_fail(psc_conn_t *conn, int status);
 /* The precon link (between the control planes) has reported the end of the
  * peer's process: deliver what has arrived, then fail the connection with
- * PEER_LOST. Returns PSC_INPROGRESS if more may be in flight and the lane will
- * report its end itself; call again, with `last` after the grace period (a
- * child of the peer may keep its stream open). */
+ * PEER_LOST, or with CLOSED if its CLOSE was sent. Returns PSC_INPROGRESS if
+ * more may be in flight, and the main lane will report the peer's end: call
+ * again, with `last` true after the grace period, because a child of the peer
+ * may keep the peer's stream open. */
 int psc_conn_peer_ended(psc_conn_t *conn, int last);
 /* Returns 1 if one of the lanes has failed, and the connection is going to
  * fail. */
@@ -296,11 +302,12 @@ int psc_conn_join(psc_conn_t *conn, uint32_t lane, psc_lane_t *joined);
 /* Call if the new lane of psc_conn_join_begin has not come up;
  * psc_conn_join_begin may be called again. */
 void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane);
-/* Copies the transport's reason why the connection failed into `text`
- * (PSC_REASON_MAX bytes); empty if it has given none. */
+/* Copy the transport's reason why the connection failed into `text`
+ * (PSC_REASON_MAX bytes). The text is empty if the transport gave no reason. */
 void psc_conn_reason(psc_conn_t *conn, char *text);
 /* UP -> CLOSING: refuse new sends, send the queued ones, then notify the peer;
- * CLOSED when the peer has acknowledged. LAZY -> CLOSED at once. */
+ * CLOSED when the peer has acknowledged. LAZY or CONNECTING -> CLOSED at
+ * once. */
 void psc_conn_close(psc_conn_t *conn);
 /* Destroy a connection with its unreceived messages; neither the connection nor
  * its id may be used afterwards. Its memory is freed when its lanes, its

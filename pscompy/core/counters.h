@@ -48,8 +48,8 @@
     X(tuple_placed)        /* long messages copied into exposed receives */    \
     X(tuple_taken)         /* exposed receives that the peer claimed */        \
     X(tuple_unseen)        /* long messages that fitted an exposed receive,    \
-                              but did not claim it: an earlier message may not \
-                              have been matched yet */                         \
+                              but did not claim it, because an earlier message \
+                              may not have been matched yet */                 \
     X(tuple_none)          /* long messages for which no exposed receive       \
                               fitted */                                        \
     X(tuple_skipped)       /* long messages for which no exposed receive was   \

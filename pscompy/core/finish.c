@@ -64,8 +64,8 @@ static inline void req_state_set(psc_req_t *req, psc_request_state_t state)
         psc_follower_wake(psc_req_worker(req), req->follower);
 }
 
-/* Release the core's hold on the request. As soon as the state has changed, the
- * consumer may free it. */
+/* Release the core's hold on the request. The consumer may free the request as
+ * soon as its state has changed. */
 static void req_drop(psc_req_t *req, bool notify)
 {
     psc_worker_t *worker = psc_req_worker(req);
@@ -119,8 +119,9 @@ void psc_req_returned(psc_req_t *req)
 
 void psc_req_matched(psc_req_t *req)
 {
-    /* the call that has set `inside` returns an unfinished request, so the
-     * consumer is notified when it ends */
+    /* The call that has set `inside` cannot return the result, because the
+     * request is matched but not finished. So the consumer must be notified
+     * when the request finishes. */
     req->inside = false;
     req_state_set(req, PSC_REQUEST_MATCHED);
     if (req->head.flags & PSC_FLAG_NOTIFY)

@@ -8,12 +8,12 @@
 void psc_req_finish(psc_req_t *req, psc_status_t status);
 /* End with an error a request that no caller has yet. Returns the error. */
 psc_status_t psc_req_abandon(psc_req_t *req, psc_status_t status);
-/* Release the core's hold on a request that has ended during a call with
- * req->inside set, so that its consumer was not notified, and notify the
- * consumer now, because the call does not return the result. */
+/* Notify the consumer of a request that has ended, and release the core's hold
+ * on the request. Needed if the request ended during a call with req->inside
+ * set (types/request.h), and that call does not return the result. */
 void psc_req_notify(psc_req_t *req);
 /* Release the core's hold on a request that has ended during a call with
- * req->inside set: the call returns the result itself. */
+ * req->inside set (types/request.h), if the call returns the result itself. */
 void psc_req_returned(psc_req_t *req);
 /* A receive without buffer has matched a message: notify its consumer. */
 void psc_req_matched(psc_req_t *req);

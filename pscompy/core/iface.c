@@ -19,7 +19,7 @@ static psc_status_t iface_adopt(psc_iface_slot_t *slot, char *reason)
     status = psc_iface_check_attr(slot->ops, &slot->attr, reason);
     if (status != PSC_OK)
         return status;
-    /* sleepers that are armed do not watch this interface yet */
+    /* armed sleepers do not watch this interface yet, so wake them */
     psc_wake(slot->worker, PSC_WAKE_SPENT);
     if (psc_sleepers_watch(slot->worker, slot) < 0) {
         snprintf(reason, PSC_REASON_MAX, "its event descriptor: %s",
@@ -29,7 +29,8 @@ static psc_status_t iface_adopt(psc_iface_slot_t *slot, char *reason)
     return PSC_OK;
 }
 
-/* Close an interface. The fabric gets a limited time to release its memory. */
+/* Close an interface. The fabric gets a limited number of progress calls to
+ * release its memory. */
 static void iface_close(psc_iface_slot_t *slot)
 {
     slot->ops->close(slot->iface);
@@ -59,7 +60,7 @@ static psc_status_t iface_open(psc_iface_slot_t *slot,
     return status;
 }
 
-/* Returns the interface's index. */
+/* Append an interface to the worker's list. Returns the interface's index. */
 static int iface_append(psc_interfaces_t *interfaces, psc_iface_slot_t *slot)
 {
     psc_iface_slot_t **end = &interfaces->first;

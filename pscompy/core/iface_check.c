@@ -51,7 +51,8 @@ static const iface_need_t by_capability[] = {
     NEED(PUT_AM, put),
 };
 
-/* All members that are checked are pointers of one size, including the name. */
+/* Returns true if the member at this offset is not NULL. All members that are
+ * checked, including the name, are pointers of one size. */
 static bool iface_has(const psc_transport_ops_t *ops, size_t offset)
 {
     void (*call)(void);
@@ -60,7 +61,8 @@ static bool iface_has(const psc_transport_ops_t *ops, size_t offset)
     return call != NULL;
 }
 
-/* Reject a capability without its calls, which would crash later. */
+/* Reject a transport that has a capability but lacks a function for it: a call
+ * of that function would crash later. */
 static psc_status_t iface_check(const psc_transport_ops_t *ops,
                                 const iface_need_t *needs, size_t n,
                                 uint64_t caps, char *reason)

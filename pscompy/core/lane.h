@@ -21,8 +21,8 @@ void psc_lane_lose(psc_lane_t *lane);
 /* The peer has lost this spare lane, and reads nothing from it any more: lose
  * it here, too. */
 void psc_lane_useless(psc_lane_t *lane);
-/* Note whether the lane is one that carries no ordered messages: an interface
- * that has no other lanes is polled rarely (progress/pace.c). */
+/* Set whether the lane carries no ordered messages (psc_lane_t.further). An
+ * interface that has only such lanes may be polled rarely (progress/pace.c). */
 void psc_lane_further(psc_lane_t *lane, bool further);
 /* Begin to use a lane that has replaced a lost one, once it is in place on both
  * sides. */
@@ -35,8 +35,8 @@ void psc_lane_progress_retiring(psc_worker_t *worker, bool force);
 /* Returns true if the fabric matches the lane's messages. reason:
  * PSC_REASON_MAX bytes. */
 bool psc_lane_tagged(const psc_lane_t *lane, char *reason);
-/* Send one small active message, by am_short or am_bcopy. attr: the properties
- * of the lane that carries it. */
+/* Send one small active message, by am_short or am_bcopy. attr: the attributes
+ * of the interface that carries the message. */
 psc_status_t psc_outlet_send(const psc_outlet_t *out,
                              const psc_iface_attr_t *attr, uint8_t id,
                              const void *header, uint8_t header_len,

@@ -131,8 +131,8 @@ static psc_status_t lane_am_recv(psc_ep_t *ep, const psc_am_t *am)
     return PSC_OK;
 }
 
-/* Deliver a message that the fabric could not match as the active message that
- * corresponds to it. */
+/* Turn a tagged message that the fabric could not match into the corresponding
+ * active message, and deliver this active message. */
 static void lane_tag_goes_on(psc_ep_t *ep, uint64_t bits, uint8_t id,
                              const void *payload, size_t len)
 {

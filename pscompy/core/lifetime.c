@@ -67,8 +67,8 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config)
  * lanes. */
 #define WORKER_STOP_NS 2000000000
 
-/* Sleep until a fabric has something to do, at most a millisecond, because not
- * each fabric has an event descriptor. A fabric that was armed checks
+/* Sleep until a fabric has something to do, for at most a millisecond. If the
+ * fabrics cannot be armed, do not sleep. A fabric that was armed checks
  * everything when it is polled next. */
 static void worker_rest(psc_worker_t *worker)
 {

@@ -1,6 +1,6 @@
 /* Reports of the core for the control thread: notices of lanes and connections
  * that have changed, whether interfaces hold sent messages back, and lines for
- * its log. With the worker's lock held; control.h has the functions by which
+ * the log. With the worker's lock held; control.h has the functions by which
  * the control thread reads notices. */
 #pragma once
 
@@ -45,8 +45,8 @@ void psc_notice_init(psc_notice_t *notice, psc_control_kind_t kind,
                      uint64_t id);
 void psc_notice_post(psc_notices_t *notices, psc_notice_t *notice);
 /* Add a rank that calls this rank, and to which there is no connection, to
- * `callers`. Most programs soon make and use this connection, which answers
- * the call. */
+ * `callers`. The control thread does not act at once, because most programs
+ * soon make and use this connection, which answers the call. */
 psc_status_t psc_notice_caller(psc_notices_t *notices, int rank);
 int psc_notices_take_callers(psc_notices_t *notices,
                              psc_control_event_t *events, int max);

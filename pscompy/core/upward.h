@@ -1,6 +1,7 @@
-/* The core's calls to the protocols above it; there are no others. The
- * protocols fill in the table (proto/protocols.c), psc_worker_create registers
- * it, and the core calls it as worker->up. With the worker's lock held. */
+/* The core's calls to the protocols above it; the core makes no other calls to
+ * them. The protocols fill in the table (proto/protocols.c), psc_worker_create
+ * registers it, and the core calls it as worker->up. With the worker's lock
+ * held. */
 #pragma once
 
 #include "types/conn.h"

@@ -12,7 +12,7 @@
 #error "the wire format is little-endian and this code does not swap yet"
 #endif
 
-/* name of the id, type of the header */
+/* For each id: its name, and the type of its header. */
 #define PSC_WIRE_LIST(X)                                                       \
     X(EAGER, psc_wire_eager_t)     /* payload: the message */                  \
     X(RTS, psc_wire_rts_t)         /* payload: the keys, if any, by which the  \
@@ -92,8 +92,8 @@ typedef struct psc_wire_rts {
     uint64_t offset;
 } psc_wire_rts_t;
 
-/* Flag of an RTS: the message is lent (proto/lend.h): its receiver may read it
- * in the sender's memory until the receiver sends FIN. */
+/* Flag of an RTS: the message is lent (proto/lend.h). Its receiver may read the
+ * message in the sender's memory until the receiver sends FIN. */
 #define PSC_RTS_LENT 0x1u
 /* Flag of an RTS: the receiver has a placeholder of this message already (see
  * tag.h); aux is the placeholder's number. */
@@ -104,7 +104,7 @@ typedef struct psc_wire_rts {
 typedef struct psc_wire_offer {
     uint64_t send_id;
     uint32_t n_parts;
-    /* keys of each buffer; 0: the receiver asks for fragments */
+    /* number of keys of each buffer; 0: the receiver asks for fragments */
     uint32_t n_keys;
 } psc_wire_offer_t;
 

@@ -19,8 +19,9 @@ static inline psc_status_t psc_worker_left(psc_worker_t *worker,
 /* Have the thread that holds the lock do the work that other threads have
  * queued (PSC_MAIL_OUTSIDE), or do it here if the lock is free. Never waits. */
 void psc_worker_mail(psc_worker_t *worker);
-/* Takes the lock, evaluates `call`, and releases the lock. Its value is that of
- * `call`, or the status of psc_worker_enter if the lock was not taken. */
+/* Take the lock, evaluate `call`, and release the lock. The macro's value is
+ * that of `call`, or the status of psc_worker_enter if the lock was not
+ * taken. */
 #define psc_worker_locked(worker, flags, call)                                 \
     ({                                                                         \
         psc_status_t entered_ = psc_worker_enter(worker, flags);               \

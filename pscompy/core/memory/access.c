@@ -56,7 +56,7 @@ void psc_target_leave(psc_req_t *req)
 }
 
 /* Discard the rest of the request's payload on each lane where it is arriving,
- * and take its memory away. */
+ * and take the memory away from the request. */
 static void access_cut(psc_req_t *req)
 {
     for (uint32_t i = 0; i < req->conn->n_lanes; i++) {

@@ -5,14 +5,14 @@
 
 #include "segment.h"
 
-/* Highest order of a segment that is split into blocks: it has up to 4 KiB <<
- * 14 bytes. */
+/* Highest order of a segment that is split into blocks, which together have up
+ * to psc_page_size() << 14 bytes. */
 #define PSC_POOL_TOP 14u
 /* Order of a large block, which has a segment of its own. */
 #define PSC_POOL_LARGE (PSC_POOL_TOP + 1)
 
 typedef struct psc_pool_block {
-    psc_block_t head; /* first: the part that consumers see */
+    psc_block_t head; /* the first member: the part that consumers see */
     psc_link_t link;  /* link in a free list of the pool (psc_pool_t.free) */
     struct psc_pool *pool;
     psc_segment_t *segment;
@@ -29,7 +29,8 @@ typedef struct psc_pool {
     /* protects `worker`, which is not freed while a thread holds this lock */
     psc_lock_t gate;
     psc_worker_t *worker; /* NULL after the worker has ended */
-    /* the limit on the lengths of all segments together, and their sum */
+    /* bytes: the sum of the lengths of all segments; max: the limit on this
+     * sum */
     uint64_t max, bytes;
     atomic_uint n_segments;
     psc_list_t segments;

@@ -181,8 +181,9 @@ static void pool_make_room(psc_pool_t *pool, size_t len)
     }
 }
 
-/* Returns the order of a new segment for many blocks: the longest that fits
- * under pool->max. */
+/* Returns the order of a new segment that is split into blocks: the highest
+ * order (at most PSC_POOL_TOP) with which the pool stays below pool->max, but
+ * not less than `order`. */
 static unsigned pool_choose_top(psc_pool_t *pool, unsigned order)
 {
     unsigned top = PSC_POOL_TOP;

@@ -7,7 +7,7 @@
 typedef struct psc_segment psc_segment_t;
 
 struct psc_segment {
-    psc_link_t link; /* in the pool's segments */
+    psc_link_t link; /* link in the pool's list `segments` */
     uint8_t *base;
     /* length of the segment in bytes, including the last page, which has the
      * psc_segment_identity_t */

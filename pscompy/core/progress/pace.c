@@ -6,10 +6,11 @@
 #define PACE_CHEAP_NS 100
 #define PACE_RARELY 16u
 
-/* An interface that has only lanes without ordered messages (proto/replay.h),
- * which carry pieces of long messages, is polled on every PACE_FURTHER-th pass.
- * After a poll that found something, or after it was given a piece, it is
- * polled on each of the next PACE_LINGER passes. */
+/* An interface whose poll takes longer than PACE_CHEAP_NS, and that has only
+ * lanes without ordered messages (proto/replay.h), which carry pieces of long
+ * messages, is polled on every PACE_FURTHER-th pass. After a poll that found
+ * something, or after a lane was given a piece, it is polled on each of the
+ * next PACE_LINGER passes. */
 #define PACE_FURTHER 64u
 #define PACE_LINGER 1024u
 

@@ -18,8 +18,8 @@
  *     return.
  *  4. Work that is queued after arming rings the sleepers, too.
  *
- * Threads that wait while another thread polls are followers (follow.h). They
- * sleep each on a word of its own:
+ * Threads that wait while another thread holds the poller's role (polls for
+ * all) are followers (follow.h). Each sleeps on a futex word of its own:
  *  5. A request that changes wakes the follower that waits for it. A follower
  *     arms with the lock held, after it has looked at its requests; then it
  *     looks at the role. Before arming it may watch both without the lock.

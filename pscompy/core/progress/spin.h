@@ -10,7 +10,8 @@ typedef struct psc_spin {
     int64_t deadline; /* time at which the wait times out */
     unsigned passes;  /* passes left until the next clock read */
     uint64_t away;    /* cycles spent in sched_yield */
-    unsigned taken;   /* calls of sched_yield in which another thread ran */
+    /* number of calls of sched_yield in which another thread ran */
+    unsigned taken;
 } psc_spin_t;
 
 /* Let waiting threads spin for `ns` nanoseconds from now, because a peer is

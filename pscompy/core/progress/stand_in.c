@@ -12,7 +12,7 @@
  * to arm its sleeper in a row, each followed by a pass that finds nothing. One
  * failure is usual after a pass that found something. */
 #define STAND_IN_VAIN 2u
-/* the longest sleep, if there is a deadline */
+/* longest sleep in ns, if there is a deadline */
 #define STAND_IN_NS_MAX 1000000000000
 
 static psc_worker_t *stand_in_worker(const psc_stand_in_t *self)
@@ -32,8 +32,8 @@ static int64_t stand_in_time(const psc_stand_in_t *self, int64_t most)
     return left > 0 ? left : 0;
 }
 
-/* Milliseconds until the deadline for epoll_wait, rounded up; -1 if there is no
- * deadline. */
+/* Returns the milliseconds until the deadline for epoll_wait, rounded up; -1 if
+ * there is no deadline. */
 static int stand_in_milliseconds(const psc_stand_in_t *self)
 {
     return self->deadline == INT64_MAX
@@ -67,8 +67,8 @@ static uint32_t stand_in_passes(psc_worker_t *worker)
 
 /* Arm the sleeper's bell for the moment at which the poller's role becomes free
  * or, with PSC_WAKE_EVENT, at which a request or a queue of the worker changes.
- * Returns false, without arming, unless the thread that holds the role
- * sleeps. */
+ * If no thread holds the role, or its holder is awake, arms nothing and
+ * returns false. */
 static bool stand_in_by(psc_stand_in_t *self)
 {
     psc_worker_t *worker = stand_in_worker(self);

@@ -5,8 +5,8 @@
  * sleeps until its request is done, or until it is the one that may take the
  * role. The lock is held for one progress pass at a time, never while
  * sleeping. The rule by which no wake-up is lost is in sleep.h: the poller is a
- * sleeper that looks at its requests after arming; a follower looks at its own
- * with the lock held and arms before it releases the lock. */
+ * sleeper that looks at its requests after arming; a follower looks at its
+ * requests with the lock held and arms before it releases the lock. */
 #include "wait.h"
 
 #include <sys/epoll.h>
@@ -82,7 +82,7 @@ static psc_status_t wait_spin(psc_worker_t *worker, wait_goal_t *goal,
     bool moved = true;
 
     do {
-        if (moved) /* a pass that finds something starts the time anew */
+        if (moved) /* a pass that finds something restarts the spin time */
             psc_spin_begin(worker, &spin, goal->deadline);
         if (wait_look(worker, goal, result_p) == PSC_OK)
             return PSC_OK;
@@ -318,8 +318,8 @@ static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
     return asleep ? PSC_INPROGRESS : PSC_OK;
 }
 
-/* Wake another follower if the poller's role is free: this thread, which
- * returns, may have been woken to take it. */
+/* Wake another follower if the poller's role is free, because this thread may
+ * have been woken to take the role, but returns. */
 static void wait_pass_role(psc_worker_t *worker)
 {
     if (atomic_load(&worker->wait.polling) ||

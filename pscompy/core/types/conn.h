@@ -4,8 +4,8 @@
 #include "lane.h"
 #include "work.h"
 
-/* The messages by which both sides end a connection normally: each sends CLOSE
- * or acknowledges the other's. */
+/* The messages by which both sides end a connection normally: each side sends
+ * CLOSE, or acknowledges the CLOSE of the other side. */
 typedef struct psc_closing {
     bool sent, received; /* CLOSE was sent; CLOSE has arrived */
     bool ack_due;        /* CLOSE_ACK is to be sent */
@@ -29,10 +29,12 @@ typedef struct psc_rates {
     /* true if messages are timed, to correct cost estimates that the interface
      * has measured (psc_iface_attr_t.measured) */
     bool on;
-    uint32_t passed; /* messages so far of a length that is timed */
+    /* number of messages until now that could have been timed; one of
+     * RATES_EVERY (proto/rates.c) is timed */
+    uint32_t passed;
     /* the control plane is notified when this many messages were timed */
     uint32_t due;
-    uint32_t getting; /* messages that are being received by get */
+    uint32_t getting; /* number of messages being received by get */
     psc_moved_t copies, gets;
 } psc_rates_t;
 typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
@@ -58,8 +60,8 @@ typedef struct psc_lost {
     bool replay_due;
 } psc_lost_t;
 
-/* Clear the lane's bit in all members of psc_lost_t except down_due and up_due:
- * those two messages are still to be sent. */
+/* Clear the lane's bit in all members of psc_lost_t except down_due and up_due,
+ * because those two messages are still to be sent. */
 static inline void psc_lost_forget(psc_lost_t *lost, uint8_t bit)
 {
     lost->sealed &= (uint8_t)~bit;
@@ -75,16 +77,16 @@ struct psc_conn {
     uint64_t id;
     int rank;
     int state; /* psc_conn_state_t; also read without the lock, atomically */
-    psc_status_t status; /* why the connection ended */
+    psc_status_t status; /* why the connection ends or has ended, else PSC_OK */
     uint32_t n_lanes;
     psc_lane_t *lanes[PSC_LANES_MAX];
     /* the lane that carries everything that is matched or must stay in order;
-     * lane 0, until that is lost */
+     * lane 0, until lane 0 is lost */
     psc_lane_t *main;
     /* how ordered messages leave: over `main`, directly or by `replay` */
     psc_outlet_t out;
-    /* longest message, header included, that am_bcopy takes on every lane that
-     * may become `main` */
+    /* length of the longest message, header included, that am_bcopy takes on
+     * every lane that may become `main` */
     size_t max_bcopy;
     /* NULL unless the connection survives the loss of `main`;
      * proto/replay.h */
@@ -92,7 +94,9 @@ struct psc_conn {
     /* the lane by which the peer is being connected without the control plane
      * (psc_conn_call); NULL once that lane is installed */
     psc_lane_t *call;
-    /* psc_conn_call is refused: a link is needed, or connecting has begun */
+    /* psc_conn_call is refused, because the connection needs a link of the
+     * control plane (see psc_conn_create), or because it has begun to
+     * connect */
     bool linked;
     psc_proto_params_t params;
     psc_flow_t flow;
@@ -100,8 +104,9 @@ struct psc_conn {
     psc_list_t queues; /* match queues, one per context */
     psc_list_t active; /* outstanding requests of the connection */
     psc_list_t maps; /* mapped segments of the peer's pool: lend.c */
-    uint32_t rts_out; /* RTSs to the peer that it has not answered yet */
-    /* RTSs from the peer that no receive here has matched yet */
+    /* number of RTSs to the peer that the peer has not answered yet */
+    uint32_t rts_out;
+    /* number of RTSs from the peer that no receive here has matched yet */
     uint32_t rts_in;
     psc_closing_t closing;
     psc_lost_t lost;
@@ -114,7 +119,8 @@ struct psc_conn {
     psc_tuple_am_t *tuple_am;
     psc_link_t link; /* link in the worker's list conns or ends.doomed */
     psc_notice_t notice; /* posted when the connection's state has changed */
-    /* active messages from this peer, queued or polled and not yet released */
+    /* number of active messages from this peer that are queued, or polled and
+     * not yet released */
     atomic_uint messages;
     /* the connection's own counters once it is up; until then it points to
      * worker->unowned */

@@ -5,7 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Eager bytes that each side may send before it knows the other's window. */
+/* Number of eager bytes that each side may send before it knows the window of
+ * the other side. */
 #define PSC_CREDIT_INITIAL (256u << 10)
 
 /* ---- a worker: memory for messages that no receive has taken ---- */

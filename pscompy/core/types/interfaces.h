@@ -17,16 +17,16 @@ typedef struct psc_iface_slot {
     const psc_transport_ops_t *ops;
     psc_iface_attr_t attr;
     uint32_t index;
-    /* n: the interface is polled on every n-th pass; a power of two */
+    /* the interface is polled on one of this many passes; a power of two */
     unsigned every;
-    /* linger: number of passes on each of which the interface is polled after a
-     * poll of it has found something */
+    /* number of passes on each of which the interface is polled after a poll of
+     * it has found something, or a lane was given a piece of a message */
     unsigned linger;
     /* passes left on which the interface is polled because of `linger` */
     unsigned awake;
-    uint32_t lanes; /* lanes that use the interface */
-    /* lanes that use the interface and do not carry the ordered messages of
-     * their connections */
+    uint32_t lanes; /* number of lanes that use the interface */
+    /* number of lanes that use the interface and do not carry the ordered
+     * messages of their connections (psc_lane_t.further) */
     uint32_t further;
 } psc_iface_slot_t;
 
@@ -36,7 +36,8 @@ typedef struct psc_interfaces {
     /* the interface over which ranks of the job connect by calls (without the
      * control plane; see control.h), or NULL */
     psc_iface_slot_t *calls;
-    /* parameters of connections that come up over `calls` */
+    /* protocol parameters of the connections that come up by calls over the
+     * interface `calls` */
     psc_proto_params_t call_params;
     /* passes that a spinning thread makes between two clock reads; see
      * spin.c */

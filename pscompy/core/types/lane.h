@@ -86,12 +86,13 @@ typedef struct psc_stripe {
      * measured */
     bool timed;
     bool late; /* the last piece took much longer than expected */
-    /* when the lane's own buffers were last full (0: not known), and the bytes
-     * that were copied into them since then */
+    /* full_at: when the lane's own buffers were last full; 0: not known.
+     * copied: bytes that were copied into these buffers since then. */
     int64_t full_at;
     uint64_t copied;
-    /* bytes given to all lanes of the connection since the last measurement of
-     * this lane or attempt at one; pieces given to it in the present attempt */
+    /* without: bytes given to all lanes of the connection since this lane was
+     * last measured, or the last attempt to measure it. tries: number of pieces
+     * given to this lane in the present attempt. */
     uint64_t without;
     uint32_t tries;
 } psc_stripe_t;
@@ -111,7 +112,7 @@ struct psc_lane {
      * (psc_conn_call); NULL once the lane is installed, and for other lanes */
     psc_conn_t *caller;
     uint8_t index; /* index of the lane in its connection */
-    bool among; /* one of several lanes of its connection */
+    bool among; /* the connection has several lanes */
     /* does not carry the connection's ordered messages; counted in the slot's
      * `further` */
     bool further;
@@ -124,8 +125,8 @@ struct psc_lane {
      * puts and gets in flight have completed. */
     bool useless;
     /* An unexpected message keeps one of the transport's buffers. At most one
-     * may, because messages that wait for a receive must not starve those that
-     * do not. */
+     * message of a lane may, because the messages that arrive next need
+     * buffers, too. */
     bool held;
     psc_stripe_t stripe;
     psc_link_t link; /* link in the worker's list ends.retiring */

@@ -29,8 +29,9 @@ typedef enum psc_stage {
     /* recv: in a match queue, and visible to the peer, which may claim it
      * (proto/tuple.h) */
     PSC_STAGE_EXPOSED,
-    /* recv: claimed by the peer, whose message is being copied into it; or the
-     * peer, asked not to claim it, has yet to answer (psc_tuple_withdraw) */
+    /* recv: the peer has claimed it, and the message is being copied into its
+     * buffer; or the peer was asked not to claim it (psc_tuple_withdraw), and
+     * has not answered yet */
     PSC_STAGE_LANDING,
     /* recv: matched; the message's payload or RTS is still arriving */
     PSC_STAGE_CLAIMED,
@@ -40,13 +41,15 @@ typedef enum psc_stage {
     /* send: eager, without copy; the fabric still reads the buffer */
     PSC_STAGE_SEND_FLIGHT,
     PSC_STAGE_SEND_MARK, /* send: RTS is sent, its mark (proto/tag.h) is not */
-    /* send: the payload was sent with the mark (tag_put), without an RTS */
+    /* send: the payload was sent with the match bits of the mark, in place of
+     * mark and RTS (tag_put, proto/tag.h); the fabric has not reported yet
+     * whether the payload met a posted receive */
     PSC_STAGE_TAG_PUT,
     /* send: has claimed a receive that the peer exposed, and the payload is
      * being copied into it (proto/tuple.h) */
     PSC_STAGE_PLACING,
-    /* send: the payload that was sent with the mark met no receive; the RTS is
-     * to be sent */
+    /* send: the payload of a TAG_PUT met no posted receive; the RTS is to be
+     * sent */
     PSC_STAGE_SEND_LATE,
     /* send: RTS is sent, and the peer has not answered yet */
     PSC_STAGE_AWAIT_RTR,
@@ -66,8 +69,8 @@ typedef enum psc_stage {
     PSC_STAGE_HELD, /* loan (PSC_REQ_LOAN): the program uses the view */
     PSC_STAGE_RMA_REQUEST, /* origin: RMA_PUT or RMA_GET to be sent */
     PSC_STAGE_RMA_DIRECT, /* origin: the fabric executes the put or get */
-    /* send by messages: all data was sent, and the FIN that confirms it is
-     * missing */
+    /* send: all data was sent as FRAGs, and the FIN that confirms it has not
+     * arrived */
     PSC_STAGE_AWAIT_FIN,
     /* the request has failed, but its memory can still be accessed */
     PSC_STAGE_ENDING,
@@ -101,9 +104,8 @@ typedef struct psc_spans {
     uint32_t n, room;
 } psc_spans_t;
 
-/* The state of a long transfer, the same for put, get and FRAG, and of other
- * operations that are more than an eager message into the buffer of a posted
- * receive. */
+/* The state of a long transfer, by put, get or FRAGs. Other operations that
+ * need more state than an eager message into a posted receive use it, too. */
 typedef struct psc_bulk {
     psc_req_t *req;
     psc_comp_t comp;
@@ -113,9 +115,9 @@ typedef struct psc_bulk {
     uint64_t arrived; /* receiving: bytes that have arrived */
     /* bytes that FRAGs have brought, by lane */
     uint64_t arrived_by[PSC_LANES_MAX];
-    /* the bytes that were given to spare lanes (psc_lane_spare), as FRAGs or as
-     * puts and gets that are in flight, and those of them that are to be moved
-     * again; see proto/rail.h */
+    /* taken: the bytes that were given to spare lanes (psc_lane_spare), as
+     * FRAGs or as puts and gets that are in flight. again: the bytes that are
+     * to be moved again, because their lane was lost. See proto/rail.h. */
     psc_spans_t taken, again;
     /* in the stage GET: when the first get was issued; see proto/rates.h */
     int64_t began;
@@ -130,8 +132,9 @@ typedef struct psc_bulk {
     uint8_t refused;
     psc_mem_t *mem[PSC_LANES_MAX];
     psc_keys_t keys;
-    /* NULL, or for a list of buffers one part for each, which then has the
-     * registrations and keys instead of `mem` and `keys` */
+    /* For a list of buffers: an array with one part for each, which has the
+     * buffer's registrations and keys in place of `mem` and `keys`. Else
+     * NULL. */
     psc_part_t *parts;
     uint32_t part; /* index of the part that the next byte to move belongs to */
     /* link in a work queue of the connection, or in the worker's
@@ -158,12 +161,12 @@ typedef struct psc_bulk {
     };
 } psc_bulk_t;
 
-/* A request. Small, because a program may have very many posted receives: state
- * that they do not need belongs to psc_bulk_t, and members that are never
- * needed together share their place. */
+/* A request. It is small, because a program may have very many posted receives.
+ * State that posted receives do not need belongs to psc_bulk_t, and members
+ * that are never needed together share their place. */
 struct psc_req {
-    /* first: the part that consumers see. Until the request matches a message,
-     * result.tag is the tag that the operation names. */
+    /* The first member: the part that consumers see. Until the request matches
+     * a message, result.tag is the tag that the operation names. */
     psc_request_t head;
     union {
         /* In the stages POSTED, TAGGED and EXPOSED: the connection that the
@@ -216,7 +219,7 @@ struct psc_req {
     int8_t error;
     bool in_use : 1;
     /* The consumer is inside a call that will return the result if the request
-     * ends in time: no notification is needed. */
+     * ends in time, so that no notification is needed. */
     bool inside : 1;
     /* the receiver of the transfer confirms it by a FIN, for which the sender
      * waits */

@@ -4,8 +4,8 @@
 
 #include "request.h"
 
-/* Requests that wait for the same resource of a lane: if the first of them
- * cannot go on, the others are not tried. */
+/* The kinds of queued work. Requests of one kind wait for the same resource of
+ * a lane, so if the first of them cannot go on, the others are not tried. */
 typedef enum psc_work_kind {
     PSC_WORK_CONTROL, /* a control message is to be sent */
     PSC_WORK_FRAGS,   /* FRAGs are to be sent */

@@ -17,15 +17,15 @@ typedef struct psc_thread psc_thread_t;
 typedef struct psc_upward psc_upward_t; /* defined in upward.h */
 
 /* Bits of psc_worker_t.mail. PSC_MAIL_OUTSIDE: other threads have put something
- * into am.inbox or memory.returned, or want all waiting threads to check their
- * requests. */
+ * into am.inbox or memory.returned, have released a sleeper, or want all
+ * waiting threads to check their requests. */
 #define PSC_MAIL_OUTSIDE 1u
 #define PSC_MAIL_WOKEN 2u /* psc_wait_state_t.woken is not empty */
 
 struct psc_worker {
     psc_lock_t lock;
-    const psc_upward_t
-        *up; /* the functions of the protocols for the layers below */
+    /* the functions by which the core calls the protocols; upward.h */
+    const psc_upward_t *up;
     psc_worker_config_t config;
     atomic_bool forked;
     uint32_t pass; /* counts progress passes */
