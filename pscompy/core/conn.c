@@ -54,6 +54,7 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
     psc_list_init(&conn->queues);
     psc_list_init(&conn->active);
     psc_list_init(&conn->maps);
+    psc_list_init(&conn->emulated.waiting);
     if (psc_worker_enter(worker, 0) != PSC_OK) {
         free(conn);
         return NULL;

@@ -1,6 +1,7 @@
 /* Operations without a receive: active messages, and remote memory. */
-#include "harness.h"
+#include "hostile.h"
 #include "pscompy/core/conn.h"
+#include "pscompy/core/proto/region.h"
 
 static void forward(void *arg, const psc_message_t *message)
 {
@@ -239,4 +240,80 @@ CASE(remote_memory)
     pair_close(&pair);
     free(region);
     free(local);
+}
+
+/* Many more puts and gets by messages than may be under way at once. */
+CASE(remote_memory_by_many)
+{
+    enum { N = 3000, LENGTH = 16 };
+    static char region[2 * N * LENGTH], local[N * LENGTH], back[N * LENGTH];
+    static psc_request_t *puts[N], *gets[N];
+    psc_conn_t *here, *there;
+    size_t packed_len = 2048;
+    psc_region_t *handle;
+    uint8_t packed[2048];
+    pair_t pair;
+
+    options.unlike = 1;
+    pair_open(&pair);
+    pair_join_by(&pair, 1, &here, &there);
+    check(api->region_create(pair.b.worker, region, sizeof region, &handle) ==
+          PSC_OK);
+    check(api->region_pack(handle, packed, &packed_len) == PSC_OK);
+    fill(local, sizeof local, 6);
+    fill(region + sizeof back, sizeof back, 7);
+    for (int i = 0; i < N; i++) {
+        psc_iov_t from = {local + i * LENGTH, LENGTH};
+        psc_iov_t into = {back + i * LENGTH, LENGTH};
+        psc_send_args_t put = {.iov = &from, .n_iov = 1};
+        psc_send_args_t get = {.iov = &into, .n_iov = 1};
+        uint64_t offset = (uint64_t)i * LENGTH;
+
+        check(api->put(here, &put, packed, packed_len, offset, &puts[i]) ==
+              PSC_INPROGRESS);
+        check(api->get(here, &get, packed, packed_len, sizeof back + offset,
+                       &gets[i]) == PSC_INPROGRESS);
+    }
+    check(there->emulated.in <= 1024 && here->emulated.out <= 1024);
+    for (int i = 0; i < N; i++) {
+        check(finish(&pair, puts[i]).status == PSC_OK);
+        check(finish(&pair, gets[i]).status == PSC_OK);
+    }
+    check(count(pair.a.worker, PSC_COUNTER_rma_emulated) == 2 * N);
+    check(filled(region, sizeof local, 6) && filled(back, sizeof back, 7));
+    check(here->emulated.out == 0);
+    until(&pair, there->emulated.in == 0);
+    api->region_destroy(handle);
+    pair_close(&pair);
+}
+
+/* A flood of puts that are never carried out: a peer that exceeds the bound
+ * loses its connection. unsaid: the peer's fabric refuses to send. */
+CASE(hostile_puts)
+{
+    static char memory[100];
+    psc_region_t *region;
+    unsigned unsaid = 0;
+    pair_t pair;
+
+    pair_open(&pair);
+    psc_worker_log_to(pair.a.worker, -1, 0);
+    psc_worker_log_to(pair.b.worker, -1, 0);
+    check(api->region_create(pair.a.worker, memory, sizeof memory, &region) ==
+          PSC_OK);
+    for (unsigned n = 0; n < 80000 && unsaid <= 1000 &&
+                         psc_conn_state(pair.a.conn) != PSC_CONN_FAILED;
+         n++) {
+        psc_wire_rma_t wire = {.request_id = n,
+                               .region = region->id,
+                               .nonce = region->nonce,
+                               .len = sizeof memory};
+
+        unsaid += !hostile_speak(pair.b.conn, PSC_WIRE_RMA_PUT, &wire,
+                                 sizeof wire, NULL, 0);
+        api->progress(pair.a.worker, 0);
+    }
+    check(psc_conn_state(pair.a.conn) == PSC_CONN_FAILED || unsaid > 1000);
+    api->region_destroy(region);
+    hostile_part(&pair);
 }

@@ -14,6 +14,13 @@
 #include "rndv_keys.h"
 #include "stripe.h"
 
+/* Most puts and gets by messages that a side has under way at its peer; its
+ * others wait. */
+#define RMA_OUT_MAX 1024u
+/* Most of them that a peer may have under way here: some more, because a
+ * request may end here after it has ended at the peer. */
+#define RMA_IN_MAX (16 * RMA_OUT_MAX)
+
 /* ---- the origin ---- */
 
 static bool rma_key_fits(const psc_region_packed_key_t *key,
@@ -182,20 +189,43 @@ psc_status_t psc_rma_direct(psc_req_t *req)
     return PSC_INPROGRESS;
 }
 
+/* A request of this side has ended: send one that waits. */
+static void rma_ended(psc_req_t *req)
+{
+    psc_conn_t *conn = req->conn;
+    psc_link_t *link;
+
+    req->bulk->on_done = NULL;
+    conn->emulated.out--;
+    if (psc_conn_ended(conn) || !(link = psc_list_pop(&conn->emulated.waiting)))
+        return;
+    psc_conn_queue(conn, psc_container_of(link, psc_bulk_t, work_link)->req);
+}
+
+/* A request that has to wait does so outside of the queue of control messages,
+ * because the peer needs those to end the requests before it. */
 psc_status_t psc_rma_send_request(psc_req_t *req)
 {
+    psc_emulated_t *emulated = &req->conn->emulated;
     bool is_put = req->kind == PSC_REQ_SEND;
     psc_wire_rma_t wire = {.request_id = psc_req_id(req),
                            .region = req->bulk->rma.region,
                            .nonce = req->bulk->rma.nonce,
                            .offset = req->bulk->rma.offset,
                            .len = req->total};
-    psc_status_t status =
+    psc_status_t status;
+
+    if (emulated->out >= RMA_OUT_MAX) {
+        psc_list_push(&emulated->waiting, &req->bulk->work_link);
+        return PSC_INPROGRESS;
+    }
+    status =
         psc_credit_send(req->conn, is_put ? PSC_WIRE_RMA_PUT : PSC_WIRE_RMA_GET,
                         &wire, sizeof wire, NULL, 0);
-
     if (status != PSC_OK)
         return status;
+    emulated->out++;
+    req->bulk->on_done = rma_ended;
     psc_req_stage_set(req, is_put ? PSC_STAGE_AWAIT_RTR : PSC_STAGE_AWAIT_DATA);
     return PSC_INPROGRESS;
 }
@@ -205,6 +235,7 @@ psc_status_t psc_rma_send_request(psc_req_t *req)
 static void rma_served(psc_req_t *req)
 {
     psc_target_leave(req);
+    req->conn->emulated.in--;
 }
 
 /* Create the target's request that serves the origin's. */
@@ -215,6 +246,7 @@ static psc_req_t *rma_answer(psc_lane_t *lane, const psc_wire_rma_t *wire,
 
     if (!req)
         return NULL;
+    lane->conn->emulated.in++;
     req->bulk->on_done = rma_served;
     req->bulk->one_lane = true;
     req->confirm = stage == PSC_STAGE_SEND_RTR;
@@ -244,6 +276,8 @@ psc_status_t psc_rma_arrived(psc_lane_t *lane, const psc_am_t *am)
     bool is_put = am->id == PSC_WIRE_RMA_PUT;
     psc_req_t *req;
 
+    if (lane->conn->emulated.in >= RMA_IN_MAX)
+        return PSC_ERR_PROTOCOL;
     if (!region)
         return rma_refuse(lane, wire);
     req = rma_answer(lane, wire, is_put ? PSC_REQ_RECV : PSC_REQ_SEND,

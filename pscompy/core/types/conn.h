@@ -37,6 +37,15 @@ typedef struct psc_rates {
     uint32_t getting; /* number of messages being received by get */
     psc_moved_t copies, gets;
 } psc_rates_t;
+
+/* Puts and gets that are done by messages; see proto/rma.c. */
+typedef struct psc_emulated {
+    uint32_t out; /* requests to the peer that have not ended */
+    uint32_t in; /* requests of the peer that have not ended here */
+    /* requests of this side that are sent when others have ended */
+    psc_list_t waiting;
+} psc_emulated_t;
+
 typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
 typedef struct psc_tuple_am psc_tuple_am_t; /* defined in proto/tuple_am.c */
 typedef struct psc_replay psc_replay_t; /* defined in proto/replay.c */
@@ -108,6 +117,7 @@ struct psc_conn {
     uint32_t rts_out;
     /* number of RTSs from the peer that no receive here has matched yet */
     uint32_t rts_in;
+    psc_emulated_t emulated;
     psc_closing_t closing;
     psc_lost_t lost;
     psc_tagging_t tagging;
