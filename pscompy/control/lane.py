@@ -61,8 +61,9 @@ class Lane:
     @property
     def reason(self) -> str:
         """Why the lane failed, as its transport says, or ""."""
-        pointer = lib.psc_lane_reason(self.handle)
-        return text(pointer) if pointer else ""
+        room = ffi.new("char[]", REASON_MAX)
+        lib.psc_lane_reason(self.handle, room)
+        return text(room)
 
     def matching(self) -> str | None:
         """Return None if the fabric matches messages of this lane, which is up; otherwise the

@@ -220,9 +220,8 @@ int psc_lane_state(psc_lane_t *lane);
  * Otherwise returns PSC_ERR_UNSUPPORTED; reason (PSC_REASON_MAX bytes) may have
  * an explanation. */
 int psc_lane_matching(psc_lane_t *lane, char *reason);
-/* Returns why the lane failed; the text is valid until the lane is
- * destroyed. */
-const char *psc_lane_reason(psc_lane_t *lane);
+/* Copy into reason (PSC_REASON_MAX bytes) why the lane failed. */
+void psc_lane_reason(psc_lane_t *lane, char *reason);
 /* Destroy a lane that was not installed; an installed lane is destroyed with
  * its connection. */
 void psc_lane_destroy(psc_lane_t *lane);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lane_early.h"
 #include "memory/access.h"
@@ -109,9 +110,13 @@ int psc_lane_state(psc_lane_t *lane)
     return state;
 }
 
-const char *psc_lane_reason(psc_lane_t *lane)
+void psc_lane_reason(psc_lane_t *lane, char *reason)
 {
-    return lane->reason;
+    reason[0] = '\0';
+    if (psc_worker_enter(lane->worker, 0) != PSC_OK)
+        return;
+    memcpy(reason, lane->reason, PSC_REASON_MAX);
+    psc_worker_leave(lane->worker);
 }
 
 bool psc_lane_tagged(const psc_lane_t *lane, char *reason)

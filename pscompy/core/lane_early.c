@@ -3,16 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool psc_early_keep(psc_lane_t *lane, const psc_am_t *am)
+psc_status_t psc_early_keep(psc_lane_t *lane, const psc_am_t *am)
 {
     psc_early_t *early;
 
     lane->early_bytes += am->len + sizeof *early;
-    early = lane->early_bytes > PSC_EARLY_MAX
-                ? NULL
-                : malloc(sizeof *early + PSC_AM_HEADER_MAX + am->len);
+    if (lane->early_bytes > PSC_EARLY_MAX)
+        return PSC_ERR_PROTOCOL;
+    early = malloc(sizeof *early + PSC_AM_HEADER_MAX + am->len);
     if (!early)
-        return false;
+        return PSC_ERR_NO_MEMORY;
     memcpy(early->data, am->header, am->header_len);
     if (am->len)
         memcpy(early->data + PSC_AM_HEADER_MAX, am->payload, am->len);
@@ -21,7 +21,7 @@ bool psc_early_keep(psc_lane_t *lane, const psc_am_t *am)
     early->am.payload = early->data + PSC_AM_HEADER_MAX;
     early->am.desc = NULL;
     psc_list_push(&lane->early, &early->link);
-    return true;
+    return PSC_OK;
 }
 
 psc_early_t *psc_early_pop(psc_lane_t *lane)

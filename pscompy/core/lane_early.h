@@ -14,9 +14,9 @@ typedef struct psc_early {
     _Alignas(8) uint8_t data[];
 } psc_early_t;
 
-/* Keep a copy of a message until the lane is installed. Returns false if there
- * are too many bytes, or memory is short. */
-bool psc_early_keep(psc_lane_t *lane, const psc_am_t *am);
+/* Keep a copy of a message until the lane is installed. Returns
+ * PSC_ERR_PROTOCOL if the bytes that are kept exceed PSC_EARLY_MAX. */
+psc_status_t psc_early_keep(psc_lane_t *lane, const psc_am_t *am);
 /* Take out the earliest message that was kept; the caller frees it. Returns
  * NULL if none is left. */
 psc_early_t *psc_early_pop(psc_lane_t *lane);

@@ -29,10 +29,14 @@ void psc_lane_break(psc_lane_t *lane, psc_status_t status)
              "%s: a message of the peer was refused (%s); the connection ends",
              lane->slot->ops->name, psc_status_string(status));
     psc_notices_log(&lane->worker->notices, 1, line);
-    if (lane->conn)
+    if (lane->conn) {
         psc_conn_fail_locked(lane->conn, status);
-    else
-        psc_lane_fail(lane, status);
+        return;
+    }
+    snprintf(lane->reason, sizeof lane->reason,
+             "%s: a message of the peer was refused (%s)",
+             lane->slot->ops->name, psc_status_string(status));
+    psc_lane_fail(lane, status);
 }
 
 /* Returns true if this lane is not the main lane, and the main lane is up and
@@ -81,10 +85,30 @@ static bool lane_deaf(const psc_lane_t *lane)
     return lane->closing || (lane->conn && psc_conn_ended(lane->conn));
 }
 
+/* End a lane that is not installed, because a message of it cannot be kept. */
+static void lane_early_fails(psc_lane_t *lane, psc_status_t status)
+{
+    if (lane->state == PSC_LANE_FAILED)
+        return;
+    if (status == PSC_ERR_PROTOCOL)
+        snprintf(lane->reason, sizeof lane->reason,
+                 "%s: the peer has sent more than %u bytes before the "
+                 "connection was up",
+                 lane->slot->ops->name, PSC_EARLY_MAX);
+    else
+        snprintf(lane->reason, sizeof lane->reason,
+                 "%s: there is no memory for a message that the peer has sent "
+                 "before the connection was up",
+                 lane->slot->ops->name);
+    psc_lane_fail(lane, status);
+}
+
 static void lane_keep_early(psc_lane_t *lane, const psc_am_t *am)
 {
-    if (!psc_early_keep(lane, am))
-        psc_lane_fail(lane, PSC_ERR_NO_MEMORY);
+    psc_status_t status = psc_early_keep(lane, am);
+
+    if (status != PSC_OK)
+        lane_early_fails(lane, status);
 }
 
 static void lane_replay(psc_lane_t *lane)
@@ -189,7 +213,9 @@ static void lane_am_begin(psc_ep_t *ep, uint8_t id, const void *header,
         lane->worker->up->begin(lane, header, dest_p);
     else if (id >= PSC_WIRE_MATCHED)
         psc_lane_break(lane, PSC_ERR_PROTOCOL);
-    else if (len <= PSC_EARLY_MAX)
+    else if (len > PSC_EARLY_MAX)
+        lane_early_fails(lane, PSC_ERR_PROTOCOL);
+    else
         psc_landing_bounce(&lane->incoming, header, dest_p);
     dest_p->cookie = lane->conn;
 }
@@ -202,8 +228,12 @@ static psc_status_t lane_end_early(psc_lane_t *lane)
     psc_am_t am = psc_incoming_bounced(in);
     psc_status_t status = PSC_OK;
 
-    if (in->kind != PSC_INCOMING_BOUNCE)
+    if (in->kind != PSC_INCOMING_BOUNCE) {
+        if (lane->conn)
+            return PSC_ERR_NO_MEMORY;
+        lane_early_fails(lane, PSC_ERR_NO_MEMORY);
         return PSC_OK;
+    }
     in->kind = PSC_INCOMING_NONE;
     if (lane->conn)
         status = lane->worker->up->arrived(lane, &am);

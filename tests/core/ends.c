@@ -166,6 +166,56 @@ CASE(forged_before_installed)
     forge_early(false);
 }
 
+static void early_delivered(psc_lane_t *lane, size_t len, bool whole)
+{
+    static const psc_wire_credit_t wire;
+    static char payload[100000];
+    psc_am_t am = {.id = PSC_WIRE_CREDIT,
+                   .header_len = sizeof wire,
+                   .header = &wire,
+                   .payload = payload,
+                   .len = len};
+    psc_dest_t dest;
+
+    psc_lock_acquire(&lane->worker->lock);
+    if (whole) {
+        check(psc_lane_upcalls.am_recv(lane->ep, &am) == PSC_OK);
+    } else {
+        psc_lane_upcalls.am_begin(lane->ep, PSC_WIRE_CREDIT, &wire, sizeof wire,
+                                  len, &dest);
+        psc_lane_upcalls.am_end(lane->ep, dest.cookie);
+    }
+    psc_lock_release(&lane->worker->lock);
+}
+
+/* A peer sends too much before psc_conn_install: in many messages, or in one
+ * whose header says so. */
+static void flood_early(size_t len, bool whole)
+{
+    char reason[PSC_REASON_MAX];
+    psc_lane_t *lane_a, *lane_b;
+    pair_t pair;
+
+    pair_open(&pair);
+    pair_lanes(&pair, &lane_a, &lane_b);
+    for (size_t n = 0; n <= 1 << 20; n += len)
+        early_delivered(lane_a, len, whole);
+    check(psc_lane_state(lane_a) == PSC_LANE_FAILED);
+    check(lane_a->status == PSC_ERR_PROTOCOL);
+    psc_lane_reason(lane_a, reason);
+    check(strstr(reason, "before the connection was up"));
+    psc_lane_destroy(lane_a);
+    psc_lane_destroy(lane_b);
+    pair_close(&pair);
+}
+
+CASE(flooded_before_installed)
+{
+    flood_early(100000, true);
+    flood_early(100000, false);
+    flood_early((1 << 20) + 1, false);
+}
+
 /* The lane of a peer that has sent a message is closed before psc_conn_install;
  * the message is not lost. */
 CASE(sent_and_gone_before_installed)
