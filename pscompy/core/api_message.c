@@ -254,6 +254,8 @@ psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id, const void *header,
 psc_status_t psc_api_am_handler(psc_worker_t *worker, uint32_t id,
                                 psc_am_handler_t handler, void *arg)
 {
+    if (id > PSC_TAG_MAX)
+        return PSC_ERR_INVALID;
     return psc_worker_locked(worker, 0,
                              psc_am_set_handler(worker, id, handler, arg));
 }

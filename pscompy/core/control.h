@@ -129,7 +129,8 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config);
 unsigned psc_worker_destroy(psc_worker_t *worker);
 /* Start the core's progress thread, which moves messages when the program has
  * made no call for `patience_ns`. Call it after all transports are open. The
- * thread ends with the worker, and does not exist after fork. */
+ * thread ends with the worker, and does not exist after fork. A worker that has
+ * one refuses a second (PSC_ERR_INVALID). */
 int psc_worker_thread_start(psc_worker_t *worker, int64_t patience_ns);
 /* Call in the child after fork: all later calls return PSC_ERR_FORKED and
  * change nothing. */

@@ -11,6 +11,8 @@ static void pair_open_driven(pair_t *pair)
 {
     pair_open(pair);
     check(psc_worker_thread_start(pair->a.worker, PATIENT_NS) == PSC_OK);
+    check(psc_worker_thread_start(pair->a.worker, PATIENT_NS) ==
+          PSC_ERR_INVALID);
     if (pair->b.worker != pair->a.worker)
         check(psc_worker_thread_start(pair->b.worker, PATIENT_NS) == PSC_OK);
 }

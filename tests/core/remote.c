@@ -19,6 +19,8 @@ CASE(active_messages)
     pair_open(&pair);
     check(api->am_handler(pair.b.worker, 20, forward, pair.b.conn) == PSC_OK);
     check(api->am_handler(pair.a.worker, 21, NULL, &pair) == PSC_OK);
+    check(api->am_handler(pair.a.worker, PSC_TAG_MAX + 1u, NULL, &pair) ==
+          PSC_ERR_INVALID);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         psc_iov_t iov = {out, lengths[i]};
         psc_send_args_t args = {.iov = &iov, .n_iov = 1};

@@ -75,8 +75,11 @@ static int thread_open(psc_worker_t *worker, psc_thread_t *thread)
 
 int psc_worker_thread_start(psc_worker_t *worker, int64_t patience_ns)
 {
-    psc_thread_t *thread = calloc(1, sizeof *thread);
+    psc_thread_t *thread;
 
+    if (worker->thread)
+        return PSC_ERR_INVALID;
+    thread = calloc(1, sizeof *thread);
     if (!thread)
         return PSC_ERR_NO_MEMORY;
     thread->patience_ns = patience_ns;
