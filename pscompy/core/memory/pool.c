@@ -217,8 +217,10 @@ static psc_status_t pool_add_segment(psc_pool_t *pool, size_t nbytes)
     psc_list_push(&pool->segments, &segment->link);
     atomic_fetch_add(&pool->n_segments, 1);
     pool->bytes += segment->len;
-    return psc_pool_block_add(pool, segment, 0, top, len) ? PSC_OK
-                                                          : PSC_ERR_NO_MEMORY;
+    if (psc_pool_block_add(pool, segment, 0, top, len))
+        return PSC_OK;
+    pool_segment_end(pool, segment);
+    return PSC_ERR_NO_MEMORY;
 }
 
 /* With the worker's lock held: make sure that the pool has a free block for

@@ -7,6 +7,7 @@
 
 #include "../conn_flush.h"
 #include "../conn_queue.h"
+#include "../lane_upcalls.h"
 #include "../request.h"
 #include "am.h"
 #include "am_node.h"
@@ -93,7 +94,9 @@ static bool am_has_room(const psc_worker_t *worker, uint64_t len)
 }
 
 /* Fetch announced messages that have waited, as long as there is room
- * (am_has_room). Returns true if a fetch was started. */
+ * (am_has_room). Without memory for the fetch of a message its connection ends,
+ * because the sender would wait forever. Returns true if a fetch was
+ * started. */
 static bool am_offers_start(psc_worker_t *worker)
 {
     bool started = false;
@@ -101,16 +104,17 @@ static bool am_offers_start(psc_worker_t *worker)
     while (!psc_list_empty(&worker->am.offers)) {
         am_offer_t *waiting =
             psc_container_of(worker->am.offers.next, am_offer_t, link);
+        psc_status_t status;
 
         if (!am_has_room(worker, waiting->offer.len))
             break;
         psc_list_remove(&waiting->link);
-        if (am_fetch(&waiting->offer, waiting->header_len) != PSC_OK) {
-            psc_list_push_front(&worker->am.offers, &waiting->link);
-            break;
-        }
+        status = am_fetch(&waiting->offer, waiting->header_len);
+        if (status == PSC_OK)
+            started = true;
+        else
+            psc_lane_break(psc_conn_main_lane(waiting->offer.conn), status);
         free(waiting);
-        started = true;
     }
     return started;
 }

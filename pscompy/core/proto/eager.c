@@ -214,9 +214,9 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
         psc_unexp_create(conn, wire->context, tag, am->len, hold ? 0 : am->len);
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
-    eager_hold_or_copy(unexp, lane, am, hold);
     if (eager_keep(unexp, req) != PSC_OK)
         return PSC_ERR_NO_MEMORY;
+    eager_hold_or_copy(unexp, lane, am, hold);
     return hold ? PSC_INPROGRESS : PSC_OK;
 }
 
@@ -256,17 +256,20 @@ static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
     psc_incoming_t *in = &lane->incoming;
 
     unexp->arriving = true;
+    if (!req || req->head.flags & PSC_FLAG_NO_BUFFER) {
+        if (eager_keep(unexp, req) != PSC_OK)
+            return PSC_ERR_NO_MEMORY;
+    } else {
+        psc_unexp_claim(req, unexp);
+        unexp->kept = unexp->owed = psc_credit_cost(unexp->len);
+        lane->worker->room.kept += unexp->kept;
+    }
     in->kind = PSC_INCOMING_UNEXP;
     in->unexp = unexp;
     in->iov[0] = (psc_iov_t){unexp->room, unexp->len};
     dest->iov = in->iov;
     dest->n_iov = 1;
     eager_copied_out(lane->conn, unexp->len);
-    if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
-        return eager_keep(unexp, req);
-    psc_unexp_claim(req, unexp);
-    unexp->kept = unexp->owed = psc_credit_cost(unexp->len);
-    lane->worker->room.kept += unexp->kept;
     return PSC_OK;
 }
 

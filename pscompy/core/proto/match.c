@@ -347,6 +347,8 @@ psc_status_t psc_match_keep(psc_unexp_t *unexp)
     status = psc_match_put_back(unexp);
     if (status == PSC_OK)
         psc_count(unexp->conn, PSC_COUNTER_unexpected, 1);
+    else
+        psc_unexp_free(unexp);
     return status;
 }
 

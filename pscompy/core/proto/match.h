@@ -26,7 +26,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
  * has answered (psc_message_answered). Returns NULL if no receive matches. */
 psc_req_t *psc_match_return(const psc_unexp_t *unexp);
 /* Queue a message that matches no receive as unexpected; probes that fit it are
- * done. */
+ * done. If memory is short, the message is freed. */
 psc_status_t psc_match_keep(psc_unexp_t *unexp);
 /* Put a message back to its old place among the unexpected messages. */
 psc_status_t psc_match_put_back(psc_unexp_t *unexp);

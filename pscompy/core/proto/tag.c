@@ -140,6 +140,10 @@ psc_status_t psc_tag_missed_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (am->len != sizeof missed)
         return PSC_ERR_PROTOCOL;
     memcpy(&missed, am->payload, sizeof missed);
+    /* with a queue, psc_match_keep cannot fail and free a placeholder that is
+     * in lane->promised */
+    if (!psc_match_queue(lane->conn, wire->context, true))
+        return PSC_ERR_NO_MEMORY;
     return tag_arrived(tag_promise(lane, wire->context, (int32_t)wire->tag,
                                    missed.len, missed.number));
 }
