@@ -171,12 +171,12 @@ static void open_refused(const char *word)
 CASE(bad_settings_are_named)
 {
     ct_set("NETWORK", 0, "203.0.113.0/24");
-    open_refused("PSP_NETWORK");
+    open_refused("PSP_TCP_NETWORK");
     ct_set("NETWORK", 0, "no-such-interface");
-    open_refused("PSP_NETWORK");
+    open_refused("PSP_TCP_NETWORK");
     /* matches in all bits but the ninth */
     ct_set("NETWORK", 0, "127.128.0.0/9");
-    open_refused("PSP_NETWORK");
+    open_refused("PSP_TCP_NETWORK");
     ct_set("NETWORK", 0, "");
     ct_set("HOST", 0, "203.0.113.7");
     open_refused("PSP_TCP_HOST");

@@ -74,6 +74,8 @@ CASE(absurd_frames_break)
 {
     absurd(&(tcp_frame_t){TCP_KIND_AM, 1, 0, 0}, 0x12345678, "mark");
     absurd(&(tcp_frame_t){77, 1, 0, 0}, TCP_FRAME_MAGIC, "kind");
+    absurd(&(tcp_frame_t){TCP_KIND_GOODBYE, 0, 0, 8}, TCP_FRAME_MAGIC,
+           "goodbye");
     absurd(&(tcp_frame_t){TCP_KIND_AM, 1, PSC_AM_HEADER_MAX + 1, 0},
            TCP_FRAME_MAGIC, "header");
     absurd(&(tcp_frame_t){TCP_KIND_AM, 1, 255, 10}, TCP_FRAME_MAGIC, "header");

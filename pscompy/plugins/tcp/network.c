@@ -97,7 +97,7 @@ static void tcp_address_add_all(tcp_iface_t *iface,
     }
 }
 
-/* ---- PSP_NETWORK ---- */
+/* ---- PSP_TCP_NETWORK ---- */
 
 static bool tcp_net_parse(char *text, tcp_net_t *net_p, bool *exact_p)
 {
@@ -130,8 +130,8 @@ static void tcp_network_add_name(tcp_iface_t *iface,
     }
 }
 
-/* Adds the addresses of this host that an item of PSP_NETWORK selects. If the
- * item is a network, these are the addresses inside it; if it is a host
+/* Adds the addresses of this host that an item of PSP_TCP_NETWORK selects. If
+ * the item is a network, these are the addresses inside it; if it is a host
  * (`exact`), the addresses whose network contains that host. */
 static void tcp_network_add_net(tcp_iface_t *iface,
                                 const struct ifaddrs *entries, tcp_net_t net,
@@ -333,7 +333,8 @@ static psc_status_t tcp_address_none(const tcp_settings_t *settings,
                  "PSP_TCP_HOST=%.120s holds no IP address", settings->host);
     else if (*settings->network)
         snprintf(reason, PSC_REASON_MAX,
-                 "PSP_NETWORK=%.120s: no interface of this host matches it",
+                 "PSP_TCP_NETWORK=%.120s: no interface of this host matches it "
+                 "(PSP_NETWORK is its default)",
                  settings->network);
     else
         snprintf(reason, PSC_REASON_MAX,

@@ -79,6 +79,8 @@ static inline const char *tcp_frame_unpack(const uint8_t *p, uint64_t max_len,
         return "a frame of unknown kind";
     if (frame_p->header_len > PSC_AM_HEADER_MAX)
         return "a frame with too long a header";
+    if (frame_p->kind == TCP_KIND_GOODBYE && frame_p->len > 0)
+        return "a goodbye with a payload";
     if (frame_p->len > max_len)
         return "a frame with an absurd length";
     return NULL;
