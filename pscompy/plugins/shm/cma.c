@@ -49,8 +49,10 @@ static psc_status_t shm_cma_move(shm_cma_fn_t move, pid_t pid,
             moved = move(pid, local, n, remote, n, 0);
             if (moved < 0 && errno == EINTR)
                 continue;
+            if (moved == 0)
+                errno = EFAULT;
             if (moved <= 0)
-                return shm_cma_error(moved < 0 ? errno : EFAULT);
+                return shm_cma_error(errno);
         }
         while (n > 0 && (size_t)moved >= local->iov_len) {
             moved -= (ssize_t)local->iov_len;

@@ -282,6 +282,8 @@ psc_status_t shm_listener_open(shm_iface_t *iface, const char *base,
     listener->source.ready = shm_listener_ready;
     if (shm_folder_private(listener->folder, iface->uid))
         listener->source.fd = shm_listener_listen(listener, temporary);
+    else
+        errno = EACCES;
     if (listener->source.fd >= 0 &&
         shm_source_watch(iface->peers.fd, &listener->source) == PSC_OK)
         return PSC_OK;
