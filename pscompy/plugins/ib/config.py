@@ -45,7 +45,7 @@ VARIABLES = (
     Var(
         "GID_INDEX",
         "-1",
-        integer(-1, 65535),
+        integer(-1, 255),
         "Entry of the port's GID table; -1: on Ethernet the best RoCE one, else the first.",
         selects=True,
     ),
@@ -60,7 +60,12 @@ VARIABLES = (
     ),
     Var("CONNECT_TIMEOUT", "10", seconds, "Seconds within which a peer must answer."),
     Var("KEEPALIVE", "5", seconds, "Seconds between two checks whether a silent peer is alive."),
-    Var("BUFFER_SIZE", "16k", size(2048, 1 << 22), "Bytes of one buffer; the same on both sides."),
+    Var(
+        "BUFFER_SIZE",
+        "16k",
+        size(2048, 1 << 22),
+        "Bytes of one buffer, rounded down to a multiple of 8; the same on both sides.",
+    ),
     Var(
         "BUFFER_BYTES",
         "64M",

@@ -131,14 +131,15 @@ void ib_device_close(ib_device_t *device)
 
 bool ib_device_reserve(ib_device_t *device, unsigned comps)
 {
+    unsigned more = ib_device_at_most(comps + comps / 2, device->attr.max_cqe);
+
     if (comps <= device->comps)
         return true;
-    comps += comps / 2;
-    if (comps > (unsigned)device->attr.max_cqe)
-        comps = (unsigned)device->attr.max_cqe;
-    if (ibv_resize_cq(device->send_cq, (int)comps) != 0)
+    if (more < comps)
+        errno = ENOSPC;
+    if (more < comps || ibv_resize_cq(device->send_cq, (int)more) != 0)
         return false;
-    device->comps = comps;
+    device->comps = more;
     return true;
 }
 

@@ -14,9 +14,12 @@
  * an earlier epoch are not accepted. */
 #define IB_EPOCH_PSNS 0x10000u
 
+/* Flushed requests go first: if the queue breaks again, `flushed` has room for
+ * all of a queue, but not for others as well. */
 bool ib_bulk_usable(const ib_ep_t *ep)
 {
-    return !ep->bulk.broken && ep->epoch == ep->peer_epoch;
+    return !ep->bulk.broken && ep->epoch == ep->peer_epoch &&
+           ep->n_flushed == 0;
 }
 
 void ib_recover_start(ib_ep_t *ep)
@@ -111,7 +114,7 @@ static void ib_recover_step(ib_ep_t *ep)
         return;
     } else if (ep->bulk.broken) {
         ib_recover_anew(ep);
-    } else if (ib_bulk_usable(ep)) {
+    } else if (ep->epoch == ep->peer_epoch) {
         ib_recover_repost(ep);
         if (ep->n_flushed == 0)
             psc_list_remove(&ep->recovering);

@@ -67,7 +67,8 @@ static bool ib_gid_best(ib_device_t *device, struct ibv_gid_entry *best_p)
 {
     int best = -1;
 
-    for (int i = 0; i < device->port_attr.gid_tbl_len; i++) {
+    /* a path names its GID by 8 bits */
+    for (int i = 0; i < device->port_attr.gid_tbl_len && i <= UINT8_MAX; i++) {
         struct ibv_gid_entry entry;
 
         if (ibv_query_gid_ex(device->context, device->port, (uint32_t)i, &entry,
