@@ -123,3 +123,52 @@ CASE(dropped_fragments_are_sent_again)
              "no fragment was sent again");
     bulk_down();
 }
+
+/* ---- a channel that fails ---- */
+
+static int put_not_from_local(ptl_handle_md_t md, ptl_size_t local,
+                              ptl_size_t len, ptl_ack_req_t ack,
+                              ptl_process_t target, ptl_pt_index_t pt,
+                              ptl_match_bits_t bits, ptl_size_t remote,
+                              void *user, ptl_hdr_data_t data)
+{
+    if (local - (uintptr_t)bulk.local < REGION)
+        return PTL_FAIL;
+    return real_ni->PtlPut(md, local, len, ack, target, pt, bits, remote, user,
+                           data);
+}
+
+static psc_status_t put_from(ct_end_t *end, const char *local, ct_send_t *send)
+{
+    ct_send_make(send);
+    return ct_ops->put(end->ep, local, REGION, NULL, bulk.rkey, 0, &send->comp);
+}
+
+/* The interface takes no put of one channel. The puts of another do not wait
+ * until the first is destroyed. */
+CASE(a_put_that_fails_holds_up_no_other)
+{
+    static char other[REGION];
+    ct_send_t failing, send;
+    ct_end_t x, y;
+
+    bulk_up();
+    ct_end_create(&x, bulk.pair.a);
+    ct_end_create(&y, bulk.pair.b);
+    ct_end_join(&y, &x, PSC_ROLE_ACCEPTOR);
+    ct_end_join(&x, &y, PSC_ROLE_CONNECTOR);
+    ct_until(&bulk.pair, x.up && y.up);
+    ct_pattern_fill(other, REGION, 6);
+    ni_wrap(bulk.pair.a)->PtlPut = put_not_from_local;
+    ct_check(put_from(&bulk.pair.x, bulk.local, &failing) == PSC_INPROGRESS,
+             "a put");
+    ct_check(put_from(&x, other, &send) == PSC_INPROGRESS, "another put");
+    ct_until(&bulk.pair, send.done && bulk.pair.x.failed);
+    ct_check(send.status == PSC_OK && ct_pattern_check(bulk.target, REGION, 6),
+             "%s", psc_status_string(send.status));
+    ct_check(strstr(bulk.pair.x.reason, "takes no put"), "%s",
+             bulk.pair.x.reason);
+    ct_end_destroy(&x, bulk.pair.b);
+    ct_end_destroy(&y, bulk.pair.a);
+    bulk_down();
+}

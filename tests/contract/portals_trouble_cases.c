@@ -26,6 +26,14 @@ static int take_unknown(const ptl_handle_eq_t *queues, unsigned n,
     return status;
 }
 
+static int take_nothing(const ptl_handle_eq_t *queues, unsigned n,
+                        ptl_time_t timeout, ptl_event_t *event, unsigned *which)
+{
+    (void)queues, (void)n, (void)timeout, (void)event, (void)which;
+    wrapped_done = true;
+    return PTL_ARG_INVALID;
+}
+
 static int take_once(const ptl_handle_eq_t *queues, unsigned n,
                      ptl_time_t timeout, ptl_event_t *event, unsigned *which)
 {
@@ -82,6 +90,12 @@ CASE(unknown_events_are_an_error)
 {
     take_event = take_unknown;
     broken_end(take_once, NULL, "an event 99");
+}
+
+CASE(queues_that_cannot_be_read_are_an_error)
+{
+    take_event = take_nothing;
+    broken_end(take_once, NULL, "event queues cannot be read");
 }
 
 CASE(puts_that_are_refused_are_an_error)

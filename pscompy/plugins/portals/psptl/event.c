@@ -58,6 +58,16 @@ static void event_unknown(psptl_device_t *device, const ptl_event_t *event)
     event_fail_all(device, reason);
 }
 
+/* Without a working queue no operation is known to end. */
+static void event_unreadable(psptl_device_t *device, int status)
+{
+    char reason[PSPTL_REASON_MAX];
+
+    snprintf(reason, sizeof(reason),
+             "the interface's event queues cannot be read (error %d)", status);
+    event_fail_all(device, reason);
+}
+
 static void event_handle(psptl_device_t *device, psptl_entry_t *entry,
                          const ptl_event_t *event)
 {
@@ -165,10 +175,12 @@ static unsigned event_take(psptl_device_t *device)
         psptl_entry_t *entry;
         int status = event_next(device, &entry, &event);
 
-        if (status != PTL_OK && status != PTL_EQ_DROPPED) {
+        if (status == PTL_EQ_EMPTY)
             event_drained(device);
+        else if (status != PTL_OK && status != PTL_EQ_DROPPED)
+            event_unreadable(device, status);
+        if (status != PTL_OK && status != PTL_EQ_DROPPED)
             break;
-        }
         event_handle(device, entry, &event);
         if (status == PTL_EQ_DROPPED)
             event_fail_all(device, "the event queue was full and events are "

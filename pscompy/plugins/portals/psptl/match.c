@@ -55,8 +55,13 @@ bool psptl_tag_cancel(psptl_tag_t *tag)
         if (!psptl_backlog_fetch(device, &device->tag))
             return false;
         psptl_tag_unlink(tag);
-        if (!psptl_backlog_fetch(device, &device->tag))
+        if (!psptl_backlog_fetch(device, &device->tag)) {
+            /* the receive is unlinked, or has matched a message: nobody knows
+             */
+            psptl_channel_fail(tag->channel, PSPTL_BROKEN,
+                               "no memory for the events of receives");
             return false;
+        }
     }
     if (!psptl_tag_back(tag))
         return false;

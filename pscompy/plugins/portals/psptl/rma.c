@@ -197,24 +197,27 @@ static void bulk_late(psptl_device_t *device)
     psc_list_for_each(late, &device->late_fragments, psptl_fragment_t, link) {
         if (late->retry_at > now)
             continue;
-        if (!bulk_fly(late))
+        if (bulk_fly(late)) {
+            psc_list_remove(&late->link);
+            psptl_count(late->bulk->channel, PSPTL_COUNTER_fragment_resends);
+        } else if (!late->bulk->channel->failed) {
             return;
-        psc_list_remove(&late->link);
-        psptl_count(late->bulk->channel, PSPTL_COUNTER_fragment_resends);
+        }
     }
 }
 
+/* The puts and gets of a channel that has failed stay until it is destroyed;
+ * those of other channels pass them. */
 void psptl_bulk_go_on(psptl_device_t *device)
 {
     bulk_late(device);
-    while (!psc_list_empty(&device->bulks)) {
-        psptl_bulk_t *bulk =
-            psc_container_of(device->bulks.next, psptl_bulk_t, link);
-
-        if (!bulk_next(bulk))
+    psc_list_for_each(first, &device->bulks, psptl_bulk_t, link) {
+        while (first->issued < first->order.len && bulk_next(first))
+            ;
+        if (first->issued == first->order.len)
+            psc_list_remove(&first->link);
+        else if (!first->channel->failed)
             return;
-        if (bulk->issued == bulk->order.len)
-            psc_list_remove(&bulk->link);
     }
 }
 
