@@ -74,6 +74,9 @@ typedef struct psni_pool {
 int psni_pool_open(psni_pool_t *pool, psni_ni_t *ni, psni_kind_t kind,
                    size_t size, uint32_t limit);
 void psni_pool_close(psni_pool_t *pool);
+/* Makes sure that the next psni_pool_take succeeds. Returns false if it would
+ * not. */
+bool psni_pool_reserve(psni_pool_t *pool);
 /* Returns a new object, zeroed behind its psni_object_t, or NULL if the limit
  * is reached or memory is short. */
 void *psni_pool_take(psni_pool_t *pool);

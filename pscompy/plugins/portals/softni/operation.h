@@ -73,7 +73,7 @@ typedef struct psni_incoming {
 } psni_incoming_t;
 
 /* Handles the body of the frame that is next in order. Returns false if there
- * is no room for an answer to it; then the peer resends the frame. */
+ * is no room or memory for an answer to it; then the peer resends the frame. */
 bool psni_target_take(psni_peer_t *peer, unsigned answers, const uint8_t *body,
                       size_t length);
 void psni_target_abort(psni_peer_t *peer);

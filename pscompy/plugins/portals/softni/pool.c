@@ -94,11 +94,16 @@ static bool psni_pool_grow(psni_pool_t *pool)
     return true;
 }
 
+bool psni_pool_reserve(psni_pool_t *pool)
+{
+    return pool->free != NULL || psni_pool_grow(pool);
+}
+
 void *psni_pool_take(psni_pool_t *pool)
 {
     psni_object_t *object;
 
-    if (pool->free == NULL && !psni_pool_grow(pool))
+    if (!psni_pool_reserve(pool))
         return NULL;
     object = pool->free;
     pool->free = object->next;

@@ -19,13 +19,6 @@ static psni_arrival_t psni_arrival_of(const psni_peer_t *peer,
 
 /* ---- answers ---- */
 
-static bool psni_target_can_answer(const psni_ni_t *ni)
-{
-    const psni_pool_t *pool = &ni->pools[PSNI_KIND_ANSWER];
-
-    return pool->free != NULL || pool->made < pool->limit;
-}
-
 static void psni_target_ack(psni_peer_t *peer, const psni_incoming_t *in,
                             bool silent)
 {
@@ -43,9 +36,7 @@ static void psni_target_ack(psni_peer_t *peer, const psni_incoming_t *in,
     if (in->message.ack_req == PTL_NO_ACK_REQ)
         return;
     op = psni_op_make(peer, PSNI_KIND_ANSWER, &message);
-    /* if memory is short, the ACK is not sent, so the initiator gets no event
-     * for its put */
-    if (op != NULL)
+    if (op != NULL) /* psni_target_take has reserved its memory */
         psni_send_answer(op);
 }
 
@@ -228,7 +219,7 @@ bool psni_target_take(psni_peer_t *peer, unsigned answers, const uint8_t *body,
         return true;
     }
     if ((verb == PSNI_PUT || verb == PSNI_GET || verb == PSNI_MORE) &&
-        !psni_target_can_answer(peer->ni))
+        !psni_pool_reserve(&peer->ni->pools[PSNI_KIND_ANSWER]))
         return false;
     psni_target_answers(peer, answers, body);
     body += before;
