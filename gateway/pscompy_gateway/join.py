@@ -185,9 +185,9 @@ Send = Callable[[Frame], object]
 
 
 class _Module:
-    """A module in a meeting. `member` identifies its session; `send` sends to it, or is None if it
-    has no trunk to this gateway; `through` has the `send` functions of the neighbour gateways that
-    have forwarded its frames."""
+    """A module in a meeting. `member` identifies its session. `send` sends a frame to the module,
+    or is None if the module has no trunk to this gateway. `through` has the `send` functions of the
+    neighbour gateways that have forwarded frames of the module."""
 
     def __init__(self, member: str) -> None:
         self.member = member
@@ -209,11 +209,11 @@ class Gathering:
         return not self._members
 
     def take(self, send: Send, frame: Frame, forwarded: bool) -> bool:
-        """Store a piece of a module's text; once the texts of all modules are complete, send them
-        to all.
+        """Store a piece of a module's text. Once the texts of all modules are complete, send all of
+        them to all modules.
 
         `send` sends to the module, or, if the frame was `forwarded`, to the neighbour gateway that
-        did that. Returns False if the piece is not new.
+        forwarded the frame. Returns False if the piece is not new.
         """
         module, number = int(frame["module"]), int(frame["number"])
         member, piece, text = str(frame["member"]), int(frame["piece"]), str(frame["text"])
@@ -264,8 +264,8 @@ class Gathering:
                 self._broadcast({"kind": "joined", "of": of, **fields})
 
     def frames(self) -> Iterator[Frame]:
-        """All pieces of texts that this gateway has received, as frames for a neighbour gateway
-        that has just connected."""
+        """Yield all pieces of texts that this gateway has received, as frames for a neighbour
+        gateway that has just connected."""
         for module, (number, texts, count) in self._given.items():
             who = {"name": self.name, "modules": self.modules, "module": module}
             for piece, text in texts.items():
@@ -273,9 +273,10 @@ class Gathering:
                 yield {"kind": "join", "member": self._members[module].member, **who, **what}
 
     def leave(self, send: Send) -> list[Frame]:
-        """Remove the modules whose trunk has ended (`send` is its function), and those that only
-        the neighbour gateway at its other end knew. Returns frames that report the former to the
-        neighbour gateways, which notice the end of a gateway themselves."""
+        """Handle the end of the trunk whose function is `send`. A module at its other end is
+        removed, and the returned frames report this to the neighbour gateways. If a gateway was at
+        its other end, the modules that only that gateway knew are removed without a report, because
+        the other gateways notice the end of a gateway themselves."""
         gone = [(module, it) for module, it in self._members.items() if it.send is send]
         for module, it in list(self._members.items()):
             it.through.discard(send)

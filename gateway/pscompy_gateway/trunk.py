@@ -20,13 +20,13 @@ from pscompy import AuthError, Connection, PscomError, Session
 
 FRAME_MAX = 64 << 10  # maximum length of a frame, in bytes
 DEPTH_MAX = 4  # maximum number of levels of nested lists and objects in a frame
-# highest load of a gateway, in bytes; a larger one that it reports is reduced to this
+# highest load of a gateway, in bytes; a larger load that it reports is reduced to this
 LOAD_MAX = 1 << 31
 GATEWAY_MODULE = 65535  # the module number of gateways; processes must not use it
 
 PAUSE = 0.2  # seconds between attempts to reach a gateway
-# seconds between attempts to reach a gateway that holds another key; long, because it logs each
-# refusal
+# seconds between attempts to reach a gateway that holds another key; long, because the gateway logs
+# each refusal
 REFUSED_PAUSE = 10.0
 
 logger = logging.getLogger("pscompy.gateway")
@@ -39,7 +39,8 @@ class BadFrame(PscomError):
 
 
 def session(settings: Mapping[str, object]) -> Session:
-    """A session for connections to gateways, which uses neither gateways nor PSP_RAILS itself.
+    """Return a session for connections to gateways, which uses neither gateways nor PSP_RAILS
+    itself.
 
     `settings` are its configuration variables, without the prefix PSP_. Raises `PscomError` if a
     variable is malformed.
@@ -70,7 +71,7 @@ def _deeper(value: Any, most: int) -> bool:
 
 
 def node_number() -> int:
-    """A random 64-bit number, not 0, that identifies a process or gateway."""
+    """Return a random 64-bit number, not 0, that identifies a process or gateway."""
     return int.from_bytes(os.urandom(8), "little") | 1
 
 
@@ -88,7 +89,8 @@ class Trunk:
             self.connection.isend(json.dumps(frame).encode())
 
     async def receive(self) -> Frame:
-        """The next frame. Raises `PscomError` if the trunk has ended or the frame is malformed."""
+        """Return the next frame. Raises `PscomError` if the trunk has ended or the frame is
+        malformed."""
         status = await self.connection.irecv(self._room)
         return parse(self._room[: status.nbytes], self.connection.peer)
 

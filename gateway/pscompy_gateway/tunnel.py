@@ -48,7 +48,7 @@ class Tunnel:
 
     @property
     def open(self) -> bool:
-        """Whether the local side has not ended its stream yet."""
+        """Whether the local side may still add bytes to its stream."""
         return self._fin is None
 
     @property

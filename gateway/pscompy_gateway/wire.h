@@ -4,9 +4,9 @@
  * acknowledgements and limits concern only the two endpoints.
  *
  * A stream of numbered packets goes each way between two endpoints. Packets may
- * take different gateways, get lost with a gateway, or be duplicated: the
- * receiver puts them in order and drops duplicates, the sender keeps packets
- * until they are acknowledged. Little-endian, naturally aligned. */
+ * take different gateways, get lost with a gateway, or be duplicated. The
+ * receiver puts packets in order and drops duplicates; the sender keeps packets
+ * until they are acknowledged. Fields are little-endian, naturally aligned. */
 #pragma once
 
 #include <stdint.h>

@@ -10,7 +10,7 @@ Status = dict[str, Any]
 
 
 def table(status: Status) -> Iterator[str]:
-    """The lines of a table of one gateway's status."""
+    """Yield the lines of a table of one gateway's status."""
     counters = status["counters"]
     fabrics = ", ".join("+".join(it["transports"]) for it in status["fabrics"])
     yield f"gateway {status['name']}, pid {status['pid']}, for {status['seconds']:.0f} s"
@@ -35,8 +35,8 @@ def table(status: Status) -> Iterator[str]:
 
 
 def _end(node: int, status: Status) -> str:
-    """The name of a node, MODULE:NODE. The module is `?` for a node behind another gateway, whose
-    module is not known here."""
+    """Return the name of a node, MODULE:NODE. For a node behind another gateway the module is not
+    known here, so `?` stands for it."""
     known = {it["node"]: it["module"] for it in status["peers"]}
     return f"{known.get(node, '?')}:{node:x}"
 

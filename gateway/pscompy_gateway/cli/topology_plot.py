@@ -51,7 +51,8 @@ def _height(number: int, count: int) -> float:
 
 
 def places_of(modules: Mapping[int, int]) -> dict[int, Place]:
-    """The position (x, y) of each node, from 0 to 1; modules alternate between left and right."""
+    """Return the position (x, y) of each node, from 0 to 1; modules alternate between left and
+    right."""
     sides: dict[int, list[int]] = {0: [], 1: []}
     for number, module in enumerate(sorted(set(modules.values()))):
         sides[number % 2] += sorted(node for node, it in modules.items() if it == module)
@@ -96,8 +97,9 @@ def _draw_pairs(
 def _way(
     pair: Pair, middle: Place, places: Mapping[int, Place], rank: int
 ) -> tuple[list[float], list[float]]:
-    """The x and y of a line from one node through a gateway to the other, shifted by `rank` so that
-    lines do not hide each other. A node behind another gateway is left out."""
+    """Return the x and the y values of a line from one node through a gateway to the other node.
+    The line passes the gateway at a height that depends on `rank`, so that lines do not hide each
+    other. A node behind another gateway is left out."""
     beside = (rank % 10 - 4.5) * 0.006
     points = [(middle[0], middle[1] + beside)]
     if pair[0] in places:

@@ -28,7 +28,7 @@ from pscompy_gateway.trunk import GATEWAY_MODULE, BadFrame, Frame, Trunk, keep, 
 logger = logging.getLogger("pscompy.gateway")
 
 SWEEP = 0.1  # seconds between checks whether data connections are still up
-LOAD_STEP = 256 << 10  # least change of the gateway's load, in bytes, that it reports
+LOAD_STEP = 256 << 10  # least change of the gateway's load, in bytes, that is reported
 DRAIN_SECONDS = 5.0  # longest wait until all packets have been sent, when the gateway stops
 PORT = 4470  # default port of a fabric
 
@@ -89,15 +89,16 @@ class Load(NamedTuple):
     streams: int
 
     def fields(self) -> dict[str, int]:
-        """The fields of the load in a frame."""
+        """Return the load as fields of a frame."""
         return {"bytes": self.bytes, "streams": self.streams}
 
     def toward(self, now: Load) -> Load:
-        """The mean of this load and the current load `now`, so that short peaks are smoothed."""
+        """Return the mean of this load and the current load `now`, which smooths short peaks."""
         return Load((self.bytes + now.bytes) // 2, now.streams)
 
     def differs(self, old: Load) -> bool:
-        """Whether the load differs enough from `old`, reported last, to be reported again."""
+        """Whether the load must be reported again, because it differs enough from `old`, the load
+        that was reported last."""
         nbytes, streams = max(LOAD_STEP, old.bytes // 4), max(1, old.streams // 4)
         return abs(self.bytes - old.bytes) > nbytes or abs(self.streams - old.streams) > streams
 
@@ -105,9 +106,9 @@ class Load(NamedTuple):
 class Daemon:
     """A gateway; `run` serves until `stop` is called.
 
-    `neighbours` are the addresses HOST:PORT of other gateways. `bound` and `share` are the maximum
-    numbers of bytes in flight, in all and per receiver. `burden` is a number of bytes that is added
-    to the load in reports, so that processes prefer other gateways.
+    `neighbours` are the addresses HOST:PORT of other gateways. `bound` is the maximum number of
+    bytes in flight to all receivers, `share` to one receiver. `burden` is a number of bytes that is
+    added to the load in reports, so that processes prefer other gateways.
     """
 
     def __init__(
@@ -224,8 +225,9 @@ class Daemon:
         self._close_sessions()
 
     def _close_sessions(self) -> None:
-        """End the connections of all fabrics, then the hub, which frees the packets that it still
-        holds: each was received by one fabric and is sent by another. Then end the fabrics."""
+        """End the connections of all fabrics, then the hub, then the fabrics. The hub still holds
+        packets, each received by one fabric and sent by another, so it frees them before any fabric
+        ends."""
         data = [it.data for it in self._stations if hasattr(it, "data")]
         for station in self._stations:
             if hasattr(station, "trunks"):
@@ -245,7 +247,7 @@ class Daemon:
     # ---- data connections ----
 
     def _joined(self, station: _Station, connection: Connection) -> int:
-        """Give a connection to the hub, unless that has ended; returns the number of the
+        """Give a connection to the hub, unless the hub has ended. Returns the number of the
         connection."""
         key = next(self._keys)
         self._links[key] = connection

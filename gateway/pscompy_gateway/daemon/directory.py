@@ -110,7 +110,7 @@ class Switchboard:
         handler(self, member, frame)
 
     def hello(self) -> Frame:
-        """The first frame on a trunk between gateways."""
+        """Return the first frame on a trunk between gateways."""
         return {"kind": "hello", "node": self.node, "module": -1, "name": self.name, "modules": {}}
 
     def greet(self, member: Member, frame: Frame) -> None:
@@ -199,16 +199,16 @@ class Switchboard:
         return True
 
     def _answer(self, kind: str, frame: Frame) -> None:
-        """Send an answer of this kind to the process that sent `frame`; it concerns the node that
-        `frame` was addressed to."""
+        """Send an answer of this kind to the process that sent `frame`. The answer concerns the
+        node that `frame` was addressed to."""
         back = {"module": frame["from_module"], "node": frame["from_node"]}
         left = frame["node"] in self._left
         self._pass({"kind": kind, "about": frame["node"], "left": left, **back})
 
     def _check_source(self, member: Member, frame: Frame) -> None:
-        """Check the source of a frame that arrived on the trunk of `member`: raises `ValueError` if
-        a process names another process as the source; remembers which neighbour gateway leads to
-        the source."""
+        """Check the source of a frame that arrived on the trunk of `member`, and remember which
+        neighbour gateway leads to the source. Raises `ValueError` if a process names another
+        process as the source."""
         node = int(frame["from_node"])
         if member.reaches is None and (node, frame["from_module"]) != (member.node, member.module):
             raise ValueError("a process may send frames about itself only")
@@ -231,7 +231,8 @@ class Switchboard:
         self._pass(frame)
 
     def _on_leaving(self, member: Member, frame: Frame) -> None:
-        """Handle the report of a neighbour gateway that is being stopped: use it no longer."""
+        """Handle the report of a neighbour gateway that it is being stopped, and use it no
+        longer."""
         if member.reaches:
             member.reaches = {}
             self._announce()
@@ -253,7 +254,7 @@ class Switchboard:
         self._flood(frame, member)
 
     def _flood(self, frame: Frame, source: Member) -> None:
-        """Send a frame to all neighbour gateways except `source`, which sent it to this one."""
+        """Send a frame to all neighbour gateways except `source`, from which the frame came."""
         hops = int(frame.get("hops", 0)) + 1
         for member in self.gateways:
             if member is not source and hops <= HOPS_MAX:

@@ -1,5 +1,5 @@
 /* Forwards packets without a copy: a packet is sent from the memory that it was
- * received into, which is freed once it has left. */
+ * received into. That memory is freed once the packet was sent. */
 #include "hub.h"
 
 #include <stdlib.h>

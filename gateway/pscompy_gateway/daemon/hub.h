@@ -1,9 +1,9 @@
 /* The hub, which is the gateway's data path: a packet that arrives on one
- * connection leaves on another. One thread per fabric, without the GIL. The
- * gateway may drop any packet, for example when it has no room for it; the
- * sending process retransmits it. This header has the structures of the hub,
- * and the functions of each file in this folder. Python calls the functions
- * between CDEF BEGIN and CDEF END. */
+ * connection leaves on another. Each fabric has one thread, which does not hold
+ * the GIL. The gateway may drop any packet, for example when it has no room for
+ * it; the sending process retransmits it. This header has the structures of the
+ * hub, and the functions of each file in this folder. Python calls the
+ * functions between CDEF BEGIN and CDEF END. */
 #pragma once
 
 #include <pthread.h>
@@ -96,7 +96,8 @@ struct gw_hub {
      * yet */
     hub_early_t early[HUB_EARLY_MAX];
     uint32_t next_early;
-    /* maximum number of bytes in flight: in all, and to one connection */
+    /* maximum number of bytes in flight: to all connections (`bound`), and to
+     * one connection (`share`) */
     uint64_t bound, share;
     atomic_ullong held, held_most, packets, bytes, dropped, unreachable;
     atomic_bool stopping;
@@ -187,13 +188,13 @@ void gw_hub_serve(gw_hub_t *hub, uint32_t fabric);
 /* ---- lifetime.c: creating, stopping and destroying a hub ---- */
 
 /* CDEF BEGIN */
-/* Creates a hub. api: address of the psc_api_t; bound, share: maximum number of
- * bytes in flight in all, and to one connection. */
+/* Creates a hub. api: address of the psc_api_t; bound: maximum number of bytes
+ * in flight to all connections; share: maximum number to one connection. */
 gw_hub_t *gw_hub_create(uintptr_t api, uint64_t bound, uint64_t share);
 /* Destroys the hub. To be called after every thread has left gw_hub_serve and
  * all connections have ended, while the workers still exist. Waits until the
- * fabrics have released the memory of all packets; if they have not after some
- * seconds, the hub is not freed. */
+ * fabrics have released the memory of all packets; if this takes longer than
+ * two seconds, the hub is not freed. */
 void gw_hub_destroy(gw_hub_t *hub);
 /* Adds a fabric, given its worker. Returns the number of the fabric, or a
  * negative status. */

@@ -101,8 +101,8 @@ static hub_peer_t *table_key(gw_hub_t *hub, uint64_t key)
     return NULL;
 }
 
-/* Puts the connection in front of older connections to the same node, which are
- * about to end: table_node finds the first one. */
+/* Registers the connection in front of older connections to the same node,
+ * which are about to end, so that table_node finds the new connection. */
 static void table_register(gw_hub_t *hub, hub_peer_t *peer, uint64_t node,
                            uint32_t module)
 {
@@ -218,8 +218,8 @@ static void table_add_route(gw_hub_t *hub, const gw_hub_way_t *way)
     hub_route_t *route = peer ? calloc(1, sizeof *route) : NULL;
 
     if (!route)
-        return; /* without memory, the way is added by the next call of
-                   gw_hub_set_ways */
+        return; /* memory is short: the next call of gw_hub_set_ways adds the
+                   route */
     route->peer = peer;
     route->module = way->module;
     psc_list_push(table_routes(hub, way->module), &route->link);

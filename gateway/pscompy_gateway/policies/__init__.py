@@ -23,7 +23,8 @@ Policy = Callable[[Sequence[str], Sequence[str], Sequence[str], int, int], str]
 
 
 class NoRoute(ValueError):
-    """A policy found no gateway for a pair, or is not a policy."""
+    """A policy does not exist, has no function of a policy, or found no gateway for a pair of
+    nodes."""
 
 
 def load(name: str) -> Policy:
@@ -58,7 +59,7 @@ def load(name: str) -> Policy:
 def route_file(
     policy: Policy, a: Sequence[str], b: Sequence[str], gateways: Sequence[str]
 ) -> Iterator[str]:
-    """The lines of a route file for PSP_GW_SERVER. Raises `NoRoute`."""
+    """Yield the lines of a route file for PSP_GW_SERVER. Raises `NoRoute`."""
     for i, node in enumerate(a):
         for j, other in enumerate(b):
             yield f"{policy(a, b, gateways, i, j)} {node} {other}"

@@ -1,5 +1,5 @@
-"""Policy plugin02: the pair (i, i) uses gateway i modulo numGw, and each next pair (i, j) the next
-gateway."""
+"""Policy plugin02: the pair (i, i) uses gateway i modulo numGw, and the pairs (i, i + 1), (i, i +
+2), ... use the gateways after it in turn."""
 
 from __future__ import annotations
 

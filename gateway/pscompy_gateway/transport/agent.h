@@ -64,8 +64,8 @@ typedef struct gw_packet {
                         list `leaving` or `free_packets` */
     gw_head_t head;
     gw_agent_t *agent;
-    gw_ep_t *ep; /* the endpoint that sends the packet; NULL if the peer does
-                    not acknowledge it */
+    gw_ep_t *ep; /* the endpoint that sends the packet; NULL for a packet that
+                    the peer does not acknowledge */
     gw_op_t *op; /* the zero-copy send whose bytes from `offset` on are the
                     payload; NULL if the payload is in `data` */
     uint64_t offset;
@@ -117,7 +117,8 @@ typedef struct gw_outgoing {
 typedef struct gw_arrival {
     bool active;
     psc_dest_t dest;
-    uint64_t begun, left; /* bytes that have arrived, bytes still missing */
+    uint64_t begun, left; /* `begun`: bytes that have arrived; `left`: bytes
+                             that are still missing */
 } gw_arrival_t;
 
 /* The acknowledgement that an endpoint is to send. */
@@ -250,8 +251,8 @@ void gw_packet_signal(gw_ep_t *ep, gw_path_t *path, gw_kind_t kind,
                       uint8_t number, uint32_t mark);
 /* Releases packets whose requests have completed. */
 void gw_packets_finished(gw_agent_t *agent);
-/* Frees the packets. Waits until the fabric has released the memory of those in
- * flight; returns false if it has not after some seconds. */
+/* Frees the packets. Waits until the fabric has released the memory of packets
+ * in flight. Returns false if this takes longer than two seconds. */
 bool gw_packets_destroy(gw_agent_t *agent);
 /* Completes an op (a zero-copy send) that no packet refers to. Its buffers
  * belong to the caller again. */
@@ -269,8 +270,8 @@ void gw_out_acknowledged(gw_ep_t *ep, uint32_t ack, uint32_t limit);
 /* Sends the packets of the endpoint that wait to be sent. */
 void gw_out_flush(gw_ep_t *ep);
 /* Sends all unacknowledged packets again that were sent on these paths (a bit
- * mask). With `some`, only the packets that were sent when out.clock was at
- * most `clock`, and whose send requests have completed. */
+ * mask). If `some` is set, sends only those again that were sent when out.clock
+ * was at most `clock`, and whose send requests have completed. */
 void gw_out_again(gw_ep_t *ep, uint32_t paths, bool some, uint32_t clock);
 /* Drops all packets that are not acknowledged; their ops fail with
  * PEER_LOST. */

@@ -231,8 +231,8 @@ class Agent:
             self._reach_of(int(frame["about"])).seen(gateway.index)
 
     def _on_missing(self, gateway: _Gateway, node: int, left: bool) -> None:
-        """Handle the report of a gateway that it does not know a node, or that the node has left
-        it (`left`). Asks the other gateways for the node."""
+        """Handle a gateway's report that it does not know a node, or, if `left`, that the node has
+        left the gateway. Asks the other gateways for the node."""
         if node not in self._tunnels.nodes:
             return
         reach = self._reach_of(node)

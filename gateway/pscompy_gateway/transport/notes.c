@@ -1,4 +1,5 @@
-/* Applies the notes of the Python half to paths, routes and endpoints. */
+/* Applies notes, the events that the Python half queues (note_queue.h), to
+ * paths, routes and endpoints. */
 #include "agent.h"
 
 #include <stdlib.h>

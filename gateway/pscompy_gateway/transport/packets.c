@@ -146,7 +146,7 @@ psc_status_t gw_packet_send(gw_packet_t *packet, gw_path_t *path)
                                  sizeof packet->head, &args, &request);
     if (status == PSC_ERR_NO_MEMORY)
         return PSC_ERR_NO_RESOURCE;
-    /* the connection is broken; the Python half notices that later */
+    /* the connection is broken, which the Python half notices only later */
     if (status < 0) {
         gw_agent_note(agent, GW_NOTE_DOWN, (uint32_t)(path - agent->paths), 0,
                       0, NULL);

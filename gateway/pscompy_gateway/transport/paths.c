@@ -24,8 +24,8 @@ uint32_t gw_path_usable(const gw_ep_t *ep)
     return up & ~ep->way.unreachable;
 }
 
-/* Bytes in flight on this path: those of this process, and those of other
- * processes that the gateway has reported. */
+/* Returns the bytes in flight on this path: the bytes of this process, and the
+ * bytes of other processes that the gateway has reported. */
 static uint64_t path_load(const gw_path_t *path)
 {
     return path->inflight + path->others;
@@ -46,10 +46,10 @@ static gw_path_t *path_emptiest(gw_agent_t *agent, uint32_t usable,
     return best;
 }
 
-/* Whether `path` is less loaded than `than`. The number of streams decides only
- * between paths that are equal in endpoints and bytes. Gateways report it with
- * a delay and to all processes alike, so by this number alone all processes
- * would choose the same path. */
+/* Returns true if `path` has less load than `than`. The number of streams
+ * decides only between paths that are equal in endpoints and bytes. Gateways
+ * report this number with a delay and to all processes alike; if it alone
+ * decided, all processes would choose the same path. */
 static bool path_calmer(const gw_path_t *path, const gw_path_t *than)
 {
     uint64_t one = path->eps + path->others / HOME_EXTRA;
@@ -58,9 +58,9 @@ static bool path_calmer(const gw_path_t *path, const gw_path_t *than)
     return one != other ? one < other : path->streams < than->streams;
 }
 
-/* Returns the index of the path with the least load; among equal paths, the
- * choice depends on the node number of this process, so that processes
- * spread. */
+/* Returns the index of the path with the least load. Among equal paths the
+ * choice depends on the node number of this process, so that processes spread
+ * over the paths. */
 static uint32_t path_home(gw_agent_t *agent, uint32_t usable)
 {
     uint32_t best = GW_PATHS_MAX, count = 0, turn;

@@ -4,8 +4,9 @@ gateway does. No I/O.
 
 from __future__ import annotations
 
-GRACE = 2.5  # seconds until a node counts as lost if no gateway is connected: gateways may restart
-# seconds until a node counts as lost that no connected gateway knows: it may still be connecting
+GRACE = 2.5  # seconds without any connected gateway, which may restart, until nodes count as lost
+# seconds until a node that no connected gateway knows counts as lost, because it may still be
+# connecting
 ARRIVAL = 20.0
 
 
@@ -20,7 +21,7 @@ class Reach:
         self._since: float | None = None  # monotonic time since which no gateway leads to the node
 
     def missing(self, gateway: int, left: bool = False) -> bool:
-        """Note that a gateway does not know the node: because the node has left it (`left`), or has
+        """Note that a gateway does not know the node, which has left the gateway (`left`), or has
         not connected to it yet. Returns True if this was not noted before."""
         new = gateway not in self._missing
         self._missing.add(gateway)
@@ -32,7 +33,7 @@ class Reach:
         self._left = False
 
     def doubtful(self, live: set[int]) -> set[int]:
-        """The connected gateways that did not know the node; they should be asked again."""
+        """Return the connected gateways that did not know the node; they should be asked again."""
         return self._missing & live
 
     def lost(self, live: set[int], steady: bool, now: float) -> bool:

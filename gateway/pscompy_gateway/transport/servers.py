@@ -24,8 +24,8 @@ class Routes(NamedTuple):
     pairs: Mapping[frozenset[str], int]
 
     def between(self, here: set[str], there: set[str]) -> int | None:
-        """The index of the gateway for two processes, given all names of their nodes; None if the
-        route file does not name one."""
+        """Return the index of the gateway for two processes, given all names of their nodes; None
+        if the route file names no gateway for them."""
         for mine in here:
             for other in there:
                 index = self.pairs.get(frozenset((mine, other)))
@@ -62,7 +62,8 @@ def _check_addresses(words: list[str]) -> None:
 
 
 def is_address(word: str) -> bool:
-    """Whether the word names one gateway: HOST:PORT, or several of them with commas between."""
+    """Whether the word names one gateway: one address HOST:PORT, or several with commas between
+    them."""
     places = [place.rpartition(":") for place in word.split(",")]
     return all(host and port.isdigit() for host, _, port in places)
 

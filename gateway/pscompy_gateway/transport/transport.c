@@ -82,11 +82,11 @@ static unsigned gateway_progress(psc_iface_t *iface)
     return agent->handled;
 }
 
-/* Returns the descriptor of a sleeper of the session to the gateways, and not
- * an epoll set of its own: epoll sets may be nested five deep only, and both
- * sessions have some. Any progress on the session to the gateways makes the
- * descriptor readable, which wakes a thread that sleeps on the session that
- * uses this transport. */
+/* Returns the descriptor of a sleeper of the session to the gateways. The
+ * transport has no epoll set of its own, because epoll sets may be nested five
+ * deep only, and both sessions have some. Any progress on the session to the
+ * gateways makes the descriptor readable, which wakes a thread that sleeps on
+ * the session that uses this transport. */
 static int gateway_event_fd(psc_iface_t *iface)
 {
     gw_agent_t *agent = (gw_agent_t *)iface;
@@ -100,8 +100,8 @@ static psc_status_t gateway_arm(psc_iface_t *iface)
     psc_status_t status = agent->api->sleeper_arm(agent->sleeper);
 
     if (atomic_load(&agent->notes) || !psc_list_empty(&agent->due))
-        /* there is work to do; notes (events from Python) that are queued later
-         * wake the sleeper */
+        /* the thread must not sleep, because there is work to do; notes (events
+         * from Python) that are queued later wake it */
         return PSC_ERR_NO_RESOURCE;
     return status;
 }

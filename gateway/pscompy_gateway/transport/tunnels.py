@@ -81,8 +81,8 @@ class Tunnels:
         self._to_local(name, end)
 
     def again(self, waiting: bool = False) -> None:
-        """Send all unacknowledged data again. With `waiting`, only in tunnels that wait for an
-        acknowledgement, and only at every AGAIN_TICKS-th call."""
+        """Send all unacknowledged data again. If `waiting`, data is sent only in tunnels that wait
+        for an acknowledgement, and only at every AGAIN_TICKS-th call."""
         for end in list(self._ends.values()):
             end.ticks += 1
             if not waiting or (end.tunnel.waiting and end.ticks % AGAIN_TICKS == 0):
