@@ -1,5 +1,6 @@
 """The portals transport: Portals 4, over a library of the machine or over the software NI (network
-interface) of this package. A library is used wherever there is one, the software NI on request."""
+interface) of this package. A library is used wherever there is one; the software NI is used on
+request."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ native = Native(__name__)
 
 
 def asked(values: Mapping[str, object]) -> bool:
-    """Returns whether to enable this transport if PSP_PORTALS is not set: true if
-    PSP_PORTALS_PROVIDER selects a Portals 4 library, or if the machine has one of its own."""
+    """Return whether to enable this transport if PSP_PORTALS is not set: true if
+    PSP_PORTALS_PROVIDER selects a Portals 4 library, or if the machine has a library of its own."""
     return values["PROVIDER"] != "auto" or has_library()
 
 

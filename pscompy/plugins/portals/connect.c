@@ -6,10 +6,10 @@
 #include "portals.h"
 #include "pscompy/transport/kit/clock.h"
 
-/* Returns the patience_ns of a channel. If the connection has other rails
- * (`spare`), this is PSP_PORTALS_RAIL_TIMEOUT, plus half of it for each earlier
- * path, so that the rails to a stopped peer fail one after the other: the last
- * one then has no other rails, and waits without this limit. */
+/* Returns the patience_ns (psptl.h) of a channel. If the connection has other
+ * rails (`spare`), this is PSP_PORTALS_RAIL_TIMEOUT, plus half of it for each
+ * earlier path. So the rails to a stopped peer fail one after the other, and
+ * the last one, which has no other rails then, waits without this limit. */
 static uint64_t portals_patience(const portals_ep_t *ep, uint32_t spare)
 {
     const portals_settings_t *settings = &portals_ep_iface(ep)->settings;

@@ -14,13 +14,14 @@
  *   softni/      a library of Portals 4 in software
  *
  * An endpoint is a channel of the driver. A peer may have RECVQ_SIZE messages
- * in flight that this side has not reported as taken. Every message carries the
- * number of messages that its sender has taken; if no message goes back, a
- * credit message does. RECVQ_SIZE does not count credit messages and the
- * goodbye (the last message). At most two credit messages can be unread,
- * because each reports half of RECVQ_SIZE. So the receive ring has six more
- * buffers: for two credit messages, the goodbye, the message that is being
- * read, and a fence of the driver and its answer (psptl/deferred.h). */
+ * in flight that this side has not reported as taken (received). Every message
+ * carries the number of messages that its sender has taken; if there is no
+ * other message to send, a credit message carries it. RECVQ_SIZE does not count
+ * credit messages and the goodbye (the last message). At most two credit
+ * messages can be unread, because each reports half of RECVQ_SIZE. So the
+ * receive ring has six more buffers: for two credit messages, the goodbye, the
+ * message that is being read, and a fence of the driver and its answer
+ * (psptl/deferred.h). */
 #pragma once
 
 #include "psptl/psptl.h"
@@ -45,8 +46,8 @@ typedef struct portals_settings {
     psptl_settings_t driver;
     /* name of the network interface that this path uses */
     char interface[PORTALS_NAME_MAX];
-    /* index of this path among the paths, and number of paths (one for each
-     * interface in PSP_PORTALS_INTERFACE) */
+    /* `path`: index of this path; `paths`: number of paths, one for each
+     * interface in PSP_PORTALS_INTERFACE */
     unsigned path, paths;
     int64_t connect_ns, keepalive_ns, rail_ns;
 } portals_settings_t;
@@ -139,14 +140,15 @@ void portals_ep_free(psc_kit_ep_t *kit);
 
 /* ---- send.c ---- */
 
-/* Sends a control message of this `kind`, such as a report of taken messages.
- * `kit` is the member `kit` of a portals_ep_t. */
+/* Sends a control message of this `kind`, such as a credit message (see the
+ * head of this file). `kit` is the member `kit` of a portals_ep_t. */
 psc_status_t portals_control_send(psc_kit_ep_t *kit, uint8_t kind,
                                   const void *body, size_t len);
 /* Returns PSC_OK if a message of `len` bytes may be sent now. */
 psc_status_t portals_am_may(portals_ep_t *ep, size_t len);
-/* Notes that the peer has taken `taken` of this endpoint's messages. Returns
- * false if that is more than were sent. */
+/* Handles the peer's report that it has taken `taken` of this endpoint's
+ * messages (see the head of this file). Returns false if `taken` is more than
+ * were sent. */
 bool portals_credit_take(portals_ep_t *ep, uint32_t taken);
 
 /* ---- receive.c ---- */

@@ -209,8 +209,8 @@ void psptl_channel_part(psptl_channel_t *channel)
 }
 
 /* Unlinks the list entry for the peer's pings. Returns false if a ping is using
- * it. The entry makes no events, so after PTL_OK or another error the interface
- * has given it back. */
+ * the entry (PTL_IN_USE). After any other result the interface has given back
+ * the entry, because the entry makes no events. */
 static bool channel_ping_back(psptl_channel_t *channel)
 {
     if (channel->ping.me != PTL_INVALID_HANDLE &&

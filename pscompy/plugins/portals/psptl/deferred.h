@@ -48,12 +48,11 @@ void psptl_hold_ask(psptl_device_t *device);
  * order. Returns false while receives are still being withdrawn from the
  * interface; the next psptl_device_poll tries again. */
 bool psptl_hold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op);
-/* Moves a message from the memory of its receive into a buffer of its own, and
- * holds the receive. Returns NULL if memory is short; the channel has failed
- * then. */
+/* Moves a message from the memory of its receive into a new buffer, and holds
+ * the receive. Returns NULL if memory is short; the channel has failed then. */
 psptl_buffer_t *psptl_hold_aside(psptl_tag_t *tag);
-/* Moves a message from an overflow buffer, which is posted again, into a buffer
- * of its own. Returns NULL like psptl_hold_aside. */
+/* Moves a message from an overflow buffer, which is posted again, into a new
+ * buffer. Returns NULL if memory is short; the channel has failed then. */
 psptl_buffer_t *psptl_hold_buffer(psptl_buffer_t *buffer);
 /* Handles `word`, the upper half of a message's header data: a fence of the
  * peer's driver, or its answer to a fence. */

@@ -309,8 +309,8 @@ struct psptl_device {
     /* regions that were revoked or closed while a put or get of a peer used
      * them */
     psc_list_t busy_regions;
-    /* number of sources (numbers of channels in match bits, source.h) in use;
-     * the source that was assigned last */
+    /* `n_sources`: number of sources (numbers of channels in match bits,
+     * source.h) in use; `last_source`: the source that was assigned last */
     uint32_t n_sources, last_source;
     uint64_t counters[PSPTL_N_COUNTERS];
 };

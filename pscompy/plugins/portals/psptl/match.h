@@ -4,9 +4,10 @@
  * its event arrives, by its exact bits, and delivered in its turn. A receive
  * that is posted before that finds the message in the list. From the search
  * until it is delivered a message is in no list; while there is such a message,
- * receives are held, because they might miss it. With fewer overflow buffers
- * than messages in flight, a message must not keep one until its turn, because
- * the message before it may need one: it waits in a buffer of its own. */
+ * receives are held, because they might miss it. If there are fewer overflow
+ * buffers than messages in flight, a message must not keep an overflow buffer
+ * until its turn, because an earlier message may need the buffer. So the
+ * message is moved to a new buffer. */
 #pragma once
 
 #include "driver.h"

@@ -54,8 +54,8 @@ typedef struct psptl_settings {
      * interface of the software NI; "": the default interface */
     const char *interface;
     size_t buffer_size;
-    /* number of buffers of a channel's send ring; number of buffers of its
-     * receive ring, without PSPTL_EXTRA_BUFFERS */
+    /* `sendq`: number of buffers of a channel's send ring; `recvq`: number of
+     * buffers of its receive ring, without PSPTL_EXTRA_BUFFERS */
     uint32_t sendq, recvq;
     /* number of a channel's overflow buffers, for messages that arrive before
      * their receive is posted */
@@ -182,8 +182,8 @@ typedef struct psptl_region {
 /* A receive that the interface is to match. */
 typedef struct psptl_receive {
     void *cookie;
-    /* bits that a message must have, and bits that are not compared; the driver
-     * adds the bits that name the channel */
+    /* `match`: bits that a message must have; `ignore`: bits that are not
+     * compared. The driver adds the bits that name the channel. */
     uint64_t match, ignore;
     void *base;
     size_t len;
@@ -196,11 +196,12 @@ typedef struct psptl_order {
     void *cookie;
     uint8_t *local;
     size_t len;
-    /* match bits of the peer's region or of the message; offset in the
-     * region */
+    /* `bits`: match bits of the peer's region or of the message; `offset`:
+     * offset in the region */
     uint64_t bits, offset;
-    /* for a message only: the number of messages that the sender has received,
-     * and the message's own number, which psptl_tag_put sets */
+    /* These are used for a message only. `word`: number of messages that the
+     * sender has received; `number`: the message's own number, which
+     * psptl_tag_put sets */
     uint32_t word, number;
     bool get;
 } psptl_order_t;
@@ -261,8 +262,9 @@ void psptl_channel_place(const psptl_channel_t *channel,
                          psptl_place_t *place_p);
 /* Sets the peer of the channel. Messages that arrived earlier are delivered by
  * the next poll. If `patience_ns` is not 0, the owner can do without the
- * channel: the software NI waits so many nanoseconds for a silent peer, and the
- * channel fails as soon as the interface reports the peer as unreachable. */
+ * channel. Then the software NI waits only so many nanoseconds for a silent
+ * peer, and the channel fails as soon as the interface reports the peer as
+ * unreachable. */
 void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
                            uint64_t patience_ns);
 /* Changes the patience_ns of a connected channel (psptl_channel_connect). */
@@ -303,8 +305,9 @@ void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
                     uint32_t word);
 /* Sends a long message from the caller's memory, without a copy; its bits
  * contain PSPTL_TAG_DIRECT. `done` reports UNCLAIMED if the peer had no receive
- * for the message. Returns REFUSED if the message cannot be put now, UNCLAIMED
- * if it cannot be sent in this way, such as one too long for one put. */
+ * for the message. Returns REFUSED if the message cannot be put now, and
+ * UNCLAIMED if it can never be sent in this way, for example because it is too
+ * long for one put. */
 psptl_verdict_t psptl_tag_put(psptl_channel_t *channel, psptl_order_t *order);
 /* Posts a receive. Returns NULL if the interface does not take the receive now;
  * else the upcall `tagged` reports the message that matches it, unless the

@@ -1,9 +1,9 @@
 /* Buffers for messages, as list entries of the interface: those of the receive
  * ring, and overflow buffers, for messages without a receive, in the overflow
- * list of the portal table entry `tag`. A channel has as many overflow buffers
- * as its peer may have messages in flight, so one is always free; with fewer
- * (PSP_PORTALS_OVERFLOW_SIZE) the interface disables the portal table entry
- * when none is left. */
+ * list of the portal table entry `tag`. By default a channel has as many
+ * overflow buffers as its peer may have messages in flight, so that one is
+ * always free. If PSP_PORTALS_OVERFLOW_SIZE sets a smaller number, the
+ * interface disables the portal table entry when no buffer is left. */
 #pragma once
 
 #include "driver.h"

@@ -163,8 +163,8 @@ static bool bulk_next(psptl_bulk_t *bulk)
     return true;
 }
 
-/* Queues a put or get that has ended in `ended_bulks`. Only the next poll
- * reports it, because bulk_end may run inside a call that the owner has
+/* Appends a put or get that has ended to `ended_bulks`. Only the next poll
+ * reports its end, because bulk_end may run inside a call that the owner has
  * made. */
 static void bulk_end(psptl_bulk_t *bulk)
 {
@@ -318,7 +318,8 @@ static void bulk_fragment_end(psptl_fragment_t *fragment,
 
 /* Returns the verdict of a fragment. A message of psptl_tag_put has arrived
  * even if its receive was too short. On a failed channel the verdict is LOST,
- * not REFUSED: no fragment is tried again, so the region may exist. */
+ * not REFUSED: a fragment is not tried again there, so it is not known whether
+ * the region exists. */
 static psptl_verdict_t bulk_verdict(const psptl_fragment_t *fragment,
                                     const ptl_event_t *event)
 {

@@ -9,8 +9,8 @@
  * `matching.flaw`. */
 void psptl_source_take(psptl_channel_t *channel);
 /* Called when the channel expects no more events: its source no longer counts
- * against the limit. No other channel gets the source until the channel is
- * freed. */
+ * in the device's n_sources. No other channel gets the source until the channel
+ * is freed. */
 void psptl_source_leave(psptl_channel_t *channel);
 /* Called when the peer is known: the interface matches messages of the channel
  * if both sides have given it a source. Returns false if memory or list entries

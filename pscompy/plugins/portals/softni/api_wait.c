@@ -52,8 +52,8 @@ static int psni_wait_look(psni_wait_t *wait)
     return rc;
 }
 
-/* Looks for an event, first and after each datagram that it handles, so that an
- * event is returned at once. */
+/* Looks for an event at first and after each datagram that was handled, so that
+ * an event is returned at once. */
 static int psni_wait_pass(psni_wait_t *wait)
 {
     int rc = psni_wait_look(wait);

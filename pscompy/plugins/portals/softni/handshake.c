@@ -4,13 +4,13 @@
  * only a host that can observe the traffic can inject frames.
  *
  * A HELLO is signed with the cookie of the receiver, or with that of the sender
- * if it does not know the receiver's. A HELLO that is not signed properly gets
- * no answer.
+ * if the sender does not know the receiver's cookie. A HELLO that is not signed
+ * properly gets no answer.
  *
  * A process that opens the address of an earlier one sends HELLO with a token
- * that its peers do not know. They offer it a token that is new, too. Only when
- * that is echoed (an old HELLO that was late cannot do so) the operations to
- * the earlier process fail. */
+ * that its peers do not know. They offer the new process a new token. The
+ * operations to the earlier process fail only when that token is echoed. An old
+ * HELLO that arrives late cannot contain the new token. */
 #include <string.h>
 
 #include "nic.h"
@@ -34,8 +34,9 @@ static void psni_handshake_note(psni_peer_t *peer, const psni_hello_t *hello)
         hello->window < PSNI_LEAST_WINDOW ? PSNI_LEAST_WINDOW : hello->window;
 }
 
-/* Fails the operations to a process whose address another process has opened
- * since, and connects to the latter. */
+/* Fails the operations to an earlier process of the peer's address, and
+ * completes the handshake with the process that has opened the address
+ * since. */
 static void psni_handshake_replace(psni_peer_t *peer, uint64_t its_token)
 {
     uint64_t token = peer->next_token;
@@ -75,8 +76,8 @@ static void psni_handshake_receive(psni_peer_t *peer, const psni_hello_t *hello)
         psni_handshake_send(peer, peer->token, peer->its_token);
 }
 
-/* Handles a frame of a peer whose handshake is not complete. Returns true if it
- * carries the token that this NI has offered; then the handshake is
+/* Handles a frame of a peer whose handshake is not complete. Returns true if
+ * the frame carries the token that this NI has offered; then the handshake is
  * complete. */
 bool psni_handshake_proves(psni_peer_t *peer, uint64_t token)
 {

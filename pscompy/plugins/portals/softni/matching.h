@@ -54,7 +54,8 @@ typedef struct psni_pt {
 
 struct psni_entry {
     psni_object_t object;
-    /* link in the list `entries`; link in a bucket of the class's hash */
+    /* `link`: link in the list `entries`; `bucket`: link in a bucket of the
+     * class's hash */
     psc_link_t link, bucket;
     psni_class_t *class;
     /* number of the entry in the order in which entries were added to the
@@ -73,8 +74,8 @@ struct psni_entry {
     bool linked, unlink_reported;
 };
 
-/* The search or the appended list entry that has taken an unexpected message,
- * one that arrived before it. */
+/* The search or the appended list entry that has taken an unexpected message
+ * (one that arrived before the search or the entry). */
 typedef struct psni_claim {
     bool made, search;
     unsigned options; /* options of the appended list entry, or of the search */
@@ -91,8 +92,8 @@ typedef struct psni_arrival {
     ptl_match_bits_t match_bits;
     ptl_hdr_data_t hdr_data;
     uint64_t rlength, mlength;
-    /* offset that the initiator requested; offset in the entry at which the
-     * bytes are */
+    /* `remote_offset`: offset that the initiator requested; `offset`: offset in
+     * the entry at which the bytes are */
     uint64_t remote_offset, offset;
     ptl_ni_fail_t fail;
 } psni_arrival_t;

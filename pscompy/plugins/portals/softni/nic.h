@@ -136,7 +136,8 @@ struct psni_ni {
     /* list of psni_peer_t for which ACKs of puts wait to be sent */
     psc_list_t answering;
     int64_t answers_by;
-    /* progress passes without a datagram since `answering` is not empty */
+    /* progress passes without a datagram since the first peer was added to the
+     * empty list `answering` */
     unsigned idle;
     psc_list_t busy;
     int64_t deadline; /* time of the earliest timer of the NI (psni_timer) */

@@ -55,8 +55,8 @@ typedef struct psni_object {
     psni_ni_t *ni;
     struct psni_object *next; /* next free object of the pool */
     uint32_t index, generation;
-    /* number of objects that refer to this one, which cannot be closed before
-     * them */
+    /* number of objects that refer to this one; it cannot be closed until the
+     * number is 0 */
     uint32_t users;
     uint8_t kind;
     bool live;
@@ -141,7 +141,7 @@ typedef struct psni_bell {
 int psni_bell_open(psni_bell_t *bell);
 void psni_bell_close(psni_bell_t *bell, psni_ni_t *ni);
 void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni);
-/* Wakes the caller that sleeps on the bell, if the bell is armed. */
+/* Wakes the caller that sleeps on the bell (wakeup.c), if the bell is armed. */
 void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni);
 /* Counts a progress pass of a caller. After many passes during which no caller
  * slept, the bells stop watching the socket. */

@@ -18,7 +18,8 @@ typedef struct psni_md {
  * answer to the peer. */
 struct psni_op {
     psni_object_t object;
-    /* links in the peer's list `ops`, and in its list `queue` or `answers` */
+    /* `all`: link in the peer's list `ops`; `queue`: link in the peer's list
+     * `queue` or `answers` */
     psc_link_t all, queue;
     psni_peer_t *peer;
     psni_message_t message;
@@ -26,8 +27,8 @@ struct psni_op {
     uint64_t offset, length; /* offset in `region`; number of bytes to send */
     uint64_t sent; /* number of bytes that were put into frames */
     uint32_t frames; /* frames of the operation that are not acknowledged yet */
-    /* whether the first frame of the operation was made; whether the last one
-     * was made */
+    /* `begun`: the first frame of the operation was made; `done`: the last
+     * frame was made */
     bool begun, done;
     /* the SEND event was reported, because all bytes are sent or were copied */
     bool send_reported;

@@ -48,11 +48,11 @@ struct psni_peer {
     bool is_self; /* the peer is this NI: no acknowledgements are needed */
     bool admitted; /* the peer's cookie is known */
     uint8_t cookie[SOFTNI_COOKIE_BYTES];
-    /* token that frames of the peer must carry; token that frames to the peer
-     * carry; 0 if unknown */
+    /* `token`: token that frames of the peer must carry; `its_token`: token
+     * that frames to the peer carry; 0 if unknown */
     uint64_t token, its_token;
-    /* tokens offered to, and by, a new process that has opened the peer's
-     * address; 0: none */
+    /* tokens for a new process that has opened the peer's address; 0: none.
+     * `next_token` is offered to that process, `its_next` is offered by it. */
     uint64_t next_token, its_next;
     ptl_uid_t uid;
 
@@ -72,7 +72,8 @@ struct psni_peer {
     uint32_t frame_size; /* payload bytes of one frame */
     int64_t trip, spread; /* mean round-trip time and its deviation, ns */
     int64_t deadline;
-    /* resends since the peer's last frame; how many followed ECONNREFUSED */
+    /* `unanswered`: resends since the peer's last frame; `refusals`: number of
+     * these that followed ECONNREFUSED */
     unsigned unanswered, refusals;
     /* silent_at: time of the first resend since the peer's last frame;
      * patience: ns for which resends may go on */
@@ -138,8 +139,8 @@ void psni_handshake_take(psni_ni_t *ni, const struct sockaddr_in *from,
  * allows. */
 void psni_send_queue(psni_op_t *op);
 void psni_send_pump(psni_peer_t *peer);
-/* Queues an ACK. The ACK waits a moment for a message to the same peer, with
- * which it can share a frame. */
+/* Queues an ACK. The ACK may wait a moment for a message to the same peer, with
+ * which it can share a frame; an ACK that reports a failure is sent at once. */
 void psni_send_answer(psni_op_t *op);
 /* Sends the ACKs that wait, for all peers. */
 void psni_send_answers(psni_ni_t *ni);

@@ -3,7 +3,8 @@
  * public specification (4.x). The build uses this header only if the machine
  * has no <portals4.h> (api.h); both have the same guard.
  *
- * Left out: atomics, triggered operations, bundles, logical addressing. */
+ * Atomics, triggered operations, bundles and logical addressing are left
+ * out. */
 #ifndef PORTALS4_H
 #define PORTALS4_H
 

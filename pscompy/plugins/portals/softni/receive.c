@@ -11,8 +11,9 @@
  * before earlier ones */
 #define STORE_MAX (64u << 20)
 
-/* Keeps a frame that arrived before an earlier one. Returns false if it is a
- * duplicate, is beyond the window, or if memory for such frames is short. */
+/* Keeps a frame that arrived before an earlier one. Returns false if the frame
+ * is a duplicate or beyond the window, or if memory for such frames is
+ * short. */
 static bool psni_arrive_store(psni_peer_t *peer, const psni_head_t *head,
                               const uint8_t *body, size_t length)
 {

@@ -193,8 +193,9 @@ static void psni_frame_end(psni_peer_t *peer, int64_t now)
         psni_op_sent(op);
 }
 
-/* Marks the frames that arrived although earlier ones are missing, and sets
- * *end_p: frames before it were overtaken by LATER_ACKS later ones. */
+/* Marks the frames that arrived although earlier ones are missing. Sets *end_p
+ * to a frame number: each missing frame before it was overtaken by at least
+ * LATER_ACKS later frames. */
 static void psni_send_mark(psni_peer_t *peer, uint64_t sack, uint32_t *end_p)
 {
     uint32_t under_way = peer->next_seq - peer->oldest;
