@@ -8,8 +8,8 @@ C takes these addresses as `const psc_api_t *`, `psc_worker_t *` and `psc_conn_t
 `pscompy/core/api.h`, and compares `api->abi` with `PSC_API_ABI` before anything else. A worker has
 one queue of completions: if C takes completions with `completion_poll`, Python must make no
 requests in that session. `listen` and `begin_open` of this module make no requests. Such code ends
-in this order: `disconnect`, then C takes the last completions and frees its messages, then
-`session.close`, which takes each completion that is left for one of Python's.
+in this order: Python calls `disconnect`, C takes the last completions and frees its messages, and
+Python calls `session.close`, which treats each completion that is left as one of a Python request.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def positive(text: str) -> int:
 
 
 def duration(text: str) -> float:
-    """A positive time in seconds, written as in variables: 0.5, 200ms."""
+    """Parse a positive time in seconds, written as in variables: 0.5, 200ms."""
     with suppress(ValueError):
         value: float = seconds(text)
         if 0 < value < inf:

@@ -51,7 +51,7 @@ class Probe:
             carrier.close()
 
     def open(self, found: Found) -> tuple[str | None, dict[str, Any] | None]:
-        """Returns the reason why the transport does not open, or its capabilities."""
+        """Return the reason why the transport does not open, or its capabilities."""
         if self._unusable:
             return self._unusable, None
         assert found.transport is not None
@@ -75,7 +75,8 @@ class Probe:
         return None, {"said": self._logged(), **_as_document(attr)}
 
     def _logged(self) -> list[str]:
-        """The lines that transports have logged since the last call, without their levels."""
+        """Return the lines that transports have logged since the last call, without their
+        levels."""
         try:
             text = os.read(self._pipe[0], 1 << 16).decode(errors="replace")
         except BlockingIOError:
@@ -84,7 +85,8 @@ class Probe:
 
 
 def capability_words(caps: int) -> list[str]:
-    """The words of psc_iface_attr_t.caps: the names of its bits in transport.h."""
+    """Return the names of the bits that are set in `caps`, a psc_iface_attr_t.caps
+    (transport.h)."""
     from pscompy.core import lib
 
     names = [name for name in dir(lib) if name.startswith("PSC_CAP_")]
@@ -99,7 +101,7 @@ def _as_document(attr: Any) -> dict[str, Any]:
 
 
 def describe(capabilities: dict[str, Any]) -> list[str]:
-    """The capabilities as lines of text."""
+    """Return the capabilities as lines of text."""
     sizes = {name: capabilities[name] for name in _SIZES if capabilities[name]}
     estimates = (
         f"latency {capabilities['latency_ns'] / 1e3:.2f} us",

@@ -124,7 +124,7 @@ def _plain(name: str) -> str:
 
 
 def _categories(text: str) -> list[Category]:
-    """Names of categories, separated by commas; case and punctuation are ignored."""
+    """Parse names of categories, separated by commas; case and punctuation are ignored."""
     known = {_plain(category.name): category for category in CATEGORIES}
     words = text.split(",")
     for word in words:
@@ -156,7 +156,7 @@ def _number(count: int, noun: str) -> str:
 
 
 def _table(rows: Sequence[Usage]) -> Iterator[str]:
-    """The lines of the table; each column is as wide as its longest cell."""
+    """Yield the lines of the table; each column is as wide as its longest cell."""
     cells = [_HEADS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for name, *others in cells:
@@ -176,7 +176,8 @@ def _cells(row: Usage) -> tuple[str, ...]:
 
 
 def _table_i() -> str:
-    """The sizes in table I of the paper, and their sum; sizes of at least 1 KiB in K."""
+    """Return as text the sizes in table I of the paper (pscompy.endpoints), and their sum; sizes of
+    at least 1 KiB are in K."""
     sizes = {**TABLE_I, "together": sum(TABLE_I.values())}
     return ", ".join(
         f"{name} {size // KIB}K" if size >= KIB else f"{name} {size}"

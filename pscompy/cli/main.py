@@ -71,7 +71,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _commands() -> dict[str, Loader]:
-    """All sub-commands by name, sorted; none is imported yet."""
+    """Return all sub-commands by name, sorted; none is imported yet."""
     # imported late: the import would add 10 ms to every `pscompy run`
     from importlib import metadata
 

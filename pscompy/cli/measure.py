@@ -28,7 +28,8 @@ class Job:
 
     @property
     def messages(self) -> int:
-        """The messages by which the time is divided: of both sides, without acknowledgements."""
+        """The number of messages by which the time is divided: those of both sides, without
+        acknowledgements."""
         ways = 1 if self.test == STREAM else 2
         return self.count * ways * (1 if self.test == LATENCY else self.window)
 

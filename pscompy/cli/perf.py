@@ -115,7 +115,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _only(transport: str, parser: ArgumentParser) -> dict[str, int]:
-    """Variables that disable all other transports."""
+    """Return variables that disable all transports except this one."""
     names = registry.transport_names()
     if transport not in names:
         parser.error(f"no transport {transport!r} (there are {', '.join(names)})")

@@ -84,7 +84,7 @@ def serve(connection: Connection) -> None:
 
 
 def _understood(message: bytearray) -> Job:
-    """The job, or the test VALIDATE or END as a job, that the active side asks for."""
+    """Return the job that the active side asks for. Its test may also be VALIDATE or END."""
     try:
         job = Job(**{"size": 0, "count": 0, "window": 0, **json.loads(message)})
     except (RecursionError, TypeError, ValueError) as error:
@@ -129,7 +129,7 @@ def _in_flight(size: int) -> int:
 
 
 def _content(size: int, number: int) -> Bytes:
-    """Bytes that differ from those of every other size and number."""
+    """Return bytes that differ from those of every other size and number."""
     return np.random.default_rng([size, number]).integers(0, 256, size, dtype=np.uint8)
 
 

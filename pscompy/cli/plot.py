@@ -21,8 +21,8 @@ _COLUMNS = 2
 @dataclass(frozen=True)
 class Panel:
     """One plot with a line for each name. `over` labels the horizontal axis, usually the message
-    size. The lines of the names in `dashed` are limits, and dashed. With `linear` both axes are
-    linear, with `share` only the vertical axis."""
+    size. The lines of the names in `dashed` are limits, and dashed. If `linear` is set, both axes
+    are linear; if `share` is set, only the vertical axis is."""
 
     label: str
     lines: Mapping[str, Mapping[int, float]]
@@ -33,7 +33,7 @@ class Panel:
 
 
 def check() -> None:
-    """Raises `Unsupported` if matplotlib is not installed."""
+    """Raise `Unsupported` if matplotlib is not installed."""
     if find_spec("matplotlib") is None:
         raise Unsupported("matplotlib is not installed: pip install matplotlib")
 

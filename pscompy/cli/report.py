@@ -96,7 +96,7 @@ class Report:
         return [" " * 8 + "".join(titles), f"{'size':>8}" + group * len(self.quantities)]
 
     def _width(self, quantity: str) -> int:
-        """The width in characters of all columns of a quantity together."""
+        """Return the width in characters of all columns of a quantity together."""
         if len(self.names) == 1:
             return max(_WIDTH, len(QUANTITIES[quantity].heading) + 2)
         return _WIDTH * len(self.names) + 6 * (len(self.names) - 1)

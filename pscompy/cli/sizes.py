@@ -6,13 +6,13 @@ _SHIFTS = {30: "G", 20: "M", 10: "k"}
 
 
 def short(size: int) -> str:
-    """A size such as 64k, for 65536."""
+    """Return a size as a short text, such as 64k for 65536."""
     number, letter = _scaled(size)
     return f"{number}{letter}"
 
 
 def with_unit(size: int) -> str:
-    """A size such as 64 KiB, for 65536, or 8 B, for 8."""
+    """Return a size with its unit, such as 64 KiB for 65536, or 8 B for 8."""
     number, letter = _scaled(size)
     return f"{number} {letter.upper()}iB" if letter else f"{number} B"
 

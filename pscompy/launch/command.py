@@ -40,7 +40,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> _Parser:
-    """The parser of the options that stand before the program."""
+    """Return the parser of the options that stand before the program."""
     result = _Parser(
         prog="pscompy run",
         usage="pscompy run [option ...] app.py [argument ...]",
@@ -135,7 +135,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _command(program: list[str], parser: _Parser) -> list[str]:
-    """The whole command that each rank runs."""
+    """Return the whole command that each rank runs."""
     if not program or program == ["--"]:
         parser.error("no program is given for the ranks to run (pscompy run --help)")
     first = program[0]

@@ -27,7 +27,8 @@ _KEEPS_THE_KEY = (
 
 
 def job_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The variables that all ranks share: the launcher's own and `extra`, which takes precedence.
+    """Return the variables that all ranks share: those of this process, except variables of another
+    launcher, and `extra`, which takes precedence.
 
     Adds a new job key as PSP_KEY unless a key or a key file is given, or the ranks meet processes
     outside of the job (PSP_JOIN, a gateway), which know the user's key only.
@@ -49,13 +50,13 @@ def on_this_host(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def batch_environment() -> Mapping[str, str]:
-    """The variables of a batch system's allocation."""
+    """Return the variables among which a batch system describes its allocation."""
     return os.environ
 
 
 def rank_variables(rank: int, size: int, local: int, on_host: int) -> dict[str, str]:
-    """The variables of one rank, except PMI_FD, which `Rank.start` adds. The rank is number `local`
-    of the `on_host` ranks on its host."""
+    """Return the variables of one rank, except PMI_FD, which `Rank.start` adds. The rank is number
+    `local` of the `on_host` ranks on its host."""
     return {
         "PMI_RANK": str(rank),
         "PMI_SIZE": str(size),

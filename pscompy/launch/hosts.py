@@ -25,8 +25,8 @@ class Share(NamedTuple):
 
 
 def from_words(words: list[str]) -> Slots:
-    """The hosts in a list of words such as "a" or "a:2". A host that is named again gets more
-    slots."""
+    """Return the hosts in a list of words such as "a" or "a:2". A host that is named again gets
+    more slots."""
     slots: Counter[str] = Counter()
     for word in words:
         # PSP_RSH would take a name that begins with - for an option.
@@ -38,8 +38,8 @@ def from_words(words: list[str]) -> Slots:
 
 
 def from_file(path: Path, name: str = "--hostfile") -> Slots:
-    """The hosts of a file with a line "a", "a:2" or "a slots=2" for each; # begins a comment.
-    `name` is the option or variable that names the file, for errors."""
+    """Return the hosts in a file, which has a line "a", "a:2" or "a slots=2" for each host; #
+    begins a comment. `name` is the option or variable that names the file, for errors."""
     try:
         lines = [line.partition("#")[0] for line in path.read_text().splitlines()]
     except OSError as error:
@@ -54,7 +54,8 @@ def from_file(path: Path, name: str = "--hostfile") -> Slots:
 
 
 def of_allocation(environ: Mapping[str, str]) -> Slots:
-    """The hosts of the Slurm or PBS job that this process is in; empty outside of one."""
+    """Return the hosts of the Slurm or PBS job that this process is in; none outside of such a
+    job."""
     if "PBS_NODEFILE" in environ:
         return from_file(Path(environ["PBS_NODEFILE"]), "PBS_NODEFILE")
     names = _slurm_names(environ.get("SLURM_JOB_NODELIST", ""))
@@ -68,7 +69,7 @@ def of_allocation(environ: Mapping[str, str]) -> Slots:
 
 
 def _slurm_names(text: str) -> list[str]:
-    """The names of Slurm's list: "n[01-03,7],x" is n01, n02, n03, n7 and x."""
+    """Return the names in a list of Slurm: "n[01-03,7],x" is n01, n02, n03, n7 and x."""
     words = re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text)
     return [name for word in words for name in _expanded(word)]
 

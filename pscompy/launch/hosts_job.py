@@ -214,7 +214,7 @@ class HostsJob(Job):
             self._judge(number, fields[0])
 
     def _take_away(self, number: int) -> None:
-        """Forget a rank that has ended; its last output is passed on."""
+        """Forget a rank that has ended, and pass on its last output."""
         rank = self._remote.pop(number)
         rank.host.ranks.discard(number)
         for stream in rank.streams:
@@ -229,7 +229,7 @@ class HostsJob(Job):
         host.channel.send("in", pack(data))
 
     def _on_lost(self, host: _Host) -> None:
-        """The agent has ended; its ranks ended with it, or cannot be reached."""
+        """Handle the end of an agent, whose ranks ended with it or cannot be reached."""
         if host.ranks:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 host.process.wait(job.GRACE)
@@ -247,7 +247,7 @@ class HostsJob(Job):
 
 
 def _agent_command() -> str:
-    """The command line of an agent, for a shell of its host."""
+    """Return the command line of an agent, for a shell of its host."""
     import pscompy
 
     source = str(Path(pscompy.__file__).parents[1])

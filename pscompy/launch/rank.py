@@ -67,7 +67,8 @@ class Rank:
         return os.waitstatus_to_exitcode(status) if pid else None
 
     def read_pmi(self) -> bytes | None:
-        """The bytes that the PMI socket holds; empty after its end, None if there are none yet."""
+        """Return the bytes that have arrived at the PMI socket: empty after its end, None if none
+        have arrived yet."""
         try:
             return self.pmi.recv(65536, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -77,6 +78,7 @@ class Rank:
 
 
 def start_failure(argv: list[str], error: OSError) -> tuple[int, str]:
-    """The exit code, as a shell has it, and the text for a program that cannot be started."""
+    """Return the exit code that a shell would return for a program that cannot be started, and an
+    error text."""
     code = 127 if isinstance(error, FileNotFoundError) else 126
     return code, f"cannot start {error.filename or argv[0]}: {error.strerror}"

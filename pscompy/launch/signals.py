@@ -34,7 +34,7 @@ class Signals:
         return self._receiver.fileno()
 
     def read(self) -> list[int]:
-        """The numbers of the signals that have arrived since the last call."""
+        """Return the numbers of the signals that have arrived since the last call."""
         try:
             return list(self._receiver.recv(4096))
         except BlockingIOError:
@@ -49,4 +49,4 @@ class Signals:
 
 
 def _note(number: int, frame: object) -> None:
-    """Does nothing: Python has written the number to the wake-up descriptor already."""
+    """Do nothing, because Python has written the number to the wake-up descriptor already."""

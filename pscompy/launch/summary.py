@@ -22,8 +22,9 @@ class Summary:
         self._ends[rank] = end_of(status), wait if status < 0 else ""
 
     def lines(self) -> Iterator[str]:
-        """Yield one line for all ranks that ended alike, in the order of the lowest rank of each
-        line. A job of one rank that did not wait has no line: its end was reported already."""
+        """Yield one line for each group of ranks that ended alike, in the order of the lowest rank
+        of each group. If the job has only one rank, and it did not wait, there is no line, because
+        its end was reported already."""
         if self._size == 1 and not any(wait for _, wait in self._ends.values()):
             return
         alike: dict[tuple[str, str], list[int]] = {}
@@ -35,7 +36,7 @@ class Summary:
 
 
 def end_of(status: int) -> str:
-    """How a process ended, in words."""
+    """Return in words how a process ended."""
     return f"exited with code {status}" if status >= 0 else f"was ended by {_signal_name(-status)}"
 
 
@@ -47,7 +48,7 @@ def _signal_name(number: int) -> str:
 
 
 def _names(ranks: list[int]) -> str:
-    """Ascending ranks in words, such as "ranks 0-2, 5"."""
+    """Return ascending ranks in words, such as "ranks 0-2, 5"."""
     runs = [
         [rank for _, rank in run]
         for _, run in groupby(enumerate(ranks), lambda pair: pair[1] - pair[0])

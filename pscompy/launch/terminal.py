@@ -25,8 +25,8 @@ class Terminal:
         self._typed: Typed | None = None
 
     def stdin(self) -> int:
-        """A new descriptor for rank 0's stdin: a duplicate of the launcher's stdin, or a pipe if
-        that is a terminal."""
+        """Return a new descriptor for rank 0's stdin: a duplicate of the launcher's stdin, or a
+        pipe if the launcher's stdin is a terminal."""
         if not os.isatty(0):
             return os.dup(0)
         reader, writer = os.pipe()
@@ -44,8 +44,8 @@ class Terminal:
         self._streams[fd] = Stream(fd, self._sinks[1], b"")
 
     def fed(self, label: bytes) -> tuple[Stream, Stream]:
-        """Return the streams for stdout and stderr of a rank on another host; `feed` gives them the
-        output."""
+        """Return the streams for stdout and stderr of a rank on another host. They get the output
+        by `Stream.feed`."""
         out, err = self._sinks
         return Stream(-1, out, label), Stream(-1, err, label)
 

@@ -45,7 +45,8 @@ class Link:
         return str(self.c.explain().as_dict()["rendezvous"])
 
     def sizes(self) -> list[int]:
-        """Sizes in bytes around every threshold between two protocols, and some others."""
+        """Return sizes in bytes around every threshold between two protocols, and some other
+        sizes."""
         known = self.c.explain().as_dict()
         estimates = self.c.explain().estimates
         assert estimates is not None
@@ -56,7 +57,8 @@ class Link:
         return sorted({0, 1, 7, 1000, 100_003, LARGE} | {size for size in around if size >= 0})
 
     def counted(self) -> Counted:
-        """The changes of the counters of both sides from now on."""
+        """Return an object that, when called, returns the changes of the counters of both sides
+        from now on."""
         return Counted(self, self.c.stats, self.far(remote_side.stats))
 
 
@@ -113,7 +115,7 @@ class Base:
     def joined(
         self, far: Far, here: Mapping[str, Any] = {}, there: Mapping[str, Any] = {}
     ) -> Joined:
-        """A context with a connection; `here` and `there` are further variables of this side
+        """Return a context with a connection; `here` and `there` are further variables of this side
         and of the far side."""
         common = self.settings()
         return Joined(self.transport, far, {**common, **here}, {**common, **there})

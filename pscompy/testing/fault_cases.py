@@ -24,8 +24,9 @@ class Faults(Base):
     def faulty(
         self, folder: Path, far: Far, here: Mapping[str, Any] = {}, there: Mapping[str, Any] = {}
     ) -> Joined:
-        """Like `joined`, with the wrapped transport; `here` and `there` set the faults of each
-        side: the variables KNOBS of faults.py, without their prefix."""
+        """Return a context like that of `joined`, but with the wrapped transport. `here` and
+        `there` set the faults of each side by the variables KNOBS of faults.py, without their
+        prefix."""
         own = f"{self.transport.upper()}_{faults.PREFIX}"
         plugindir = self.settings().get("PLUGINDIR", "")
         wrapped = {"PLUGINDIR": faults.make_folder(folder, self.transport, plugindir)}

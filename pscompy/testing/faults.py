@@ -45,7 +45,7 @@ def make_folder(folder: Path, name: str, plugindir: str) -> str:
 
 
 def wrapped(name: str, plugindir: str) -> Transport:
-    """The transport `name` in a wrapper. The transport is looked for in `plugindir`, too."""
+    """Return the transport `name` in a wrapper. The transport is looked for in `plugindir`, too."""
     _, found = registry.load({"PLUGINDIR": plugindir})
     (inner,) = (it.transport for it in found if it.name == name)
     assert inner is not None

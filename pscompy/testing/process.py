@@ -41,8 +41,8 @@ class Far:
     """The far process, which the constructor starts.
 
     `far(function, ...)` calls `function(here, ...)` there, with the `Here` of that process. The
-    function is one that `dumps` can pickle; `environ` are variables of the process, which `begun`
-    starts.
+    function is one that `dumps` can pickle. `environ` are variables of the process. `begun` is the
+    function that starts the process.
     """
 
     dumps: ClassVar[Callable[[object], bytes]] = pickle.dumps

@@ -31,8 +31,8 @@ class Here:
 
 
 def payload(nbytes: int, seed: int = 0) -> bytes:
-    """Bytes that both sides compute alike from length and seed: random bytes, which repeat after a
-    prime number of bytes, so that no two fragments of a message are alike."""
+    """Return bytes that both sides compute alike from length and seed: random bytes, which repeat
+    after a prime number of bytes, so that no two fragments of a message are alike."""
     start = (nbytes + 7919 * seed) % len(_RANDOM)
     turned = _RANDOM[start:] + _RANDOM[:start]
     count, rest = divmod(nbytes, len(turned))
@@ -165,7 +165,7 @@ def handle_messages(here: Here, number: int) -> None:
 
 
 def handled(here: Here, count: int) -> list[tuple[int, bytes, bytes]]:
-    """The active messages that have arrived, once there are `count` of them."""
+    """Wait until `count` active messages have arrived, and return the messages."""
     assert here.session is not None
     deadline = time.monotonic() + BOUND
     while len(here.messages) < count:
