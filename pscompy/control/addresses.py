@@ -20,12 +20,13 @@ from pscompy.transport.interfaces import Interface, addresses, interfaces
 
 SCHEME = "psp://"
 PLACES_MAX = 16
-# maximum number of addresses advertised for one host; the other places are for relays
+# maximum number of addresses advertised for one host; the rest of PLACES_MAX is left for relays
 ADVERTISED_MAX = 12
 
 PORT_MAX = 65535
 _NOT_IN_HOST = frozenset("[]:/")
-# table for str.translate, which then removes the characters
+# table by which str.translate removes the characters of an IPv6 address that are neither letters
+# nor digits
 _SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
@@ -89,12 +90,13 @@ def _place(piece: str, text: str) -> Place:
 
 
 def _is_host(text: str) -> bool:
-    """Whether the text may be a name or an IPv4 address; the resolver knows which names exist."""
+    """Return whether the text may be a name or an IPv4 address; the resolver knows which names
+    exist."""
     return text.split() == [text] and _NOT_IN_HOST.isdisjoint(text)
 
 
 def _is_numeric(text: str) -> bool:
-    """Whether the text has only characters of an IPv6 address with its scope."""
+    """Return whether the text has only characters of an IPv6 address with its scope."""
     rest = text.translate(_SIGNS_OF_IPV6)
     return bool(text) and (not rest or rest.isalnum())
 
@@ -111,7 +113,7 @@ def _no_address(text: str) -> ConnectError:
 
 
 def advertised(network: str, v6: bool = True) -> list[str]:
-    """The addresses to advertise for a socket on all interfaces, best first.
+    """Return the addresses to advertise for a socket on all interfaces, best first.
 
     `network` is PSP_NETWORK: networks, addresses or interfaces, in order of preference. If it is
     empty, the source address of packets to the internet comes first, then all others, because only
@@ -143,14 +145,16 @@ def _matches(own: Interface, word: str) -> bool:
 
 
 def _reachable(v6: bool) -> list[str]:
-    """All addresses but the loopback's; the source address of packets to the internet is first."""
+    """Return all addresses but the loopback's; the source address of packets to the internet is
+    first."""
     outside = addresses(v6)
     first = [address for address in _primary() if address in outside]
     return list(dict.fromkeys(first + outside)) or ["127.0.0.1"]
 
 
 def _primary() -> Iterator[str]:
-    """The source addresses of packets to the internet, by the routing table; nothing is sent."""
+    """Yield the source addresses of packets to the internet, by the routing table. Sends
+    nothing."""
     for target, family in _SOMEWHERE:
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect((target, 9))
@@ -160,10 +164,11 @@ def _primary() -> Iterator[str]:
 def listening_socket(
     host: str | None, port: int, prepare: Callable[[socket.socket], object]
 ) -> socket.socket:
-    """Return a non-blocking listening socket; at all addresses, IPv4 and IPv6, if `host` is None.
-    prepare(socket) is called before a peer can connect; accepted sockets inherit its options.
+    """Return a non-blocking listening socket. If `host` is None, it listens at all addresses, IPv4
+    and IPv6. prepare(socket) is called before a peer can connect; accepted sockets inherit its
+    options.
 
-    Raises `OSError` if it cannot be bound, `OverflowError` if there is no such port.
+    Raises `OSError` if the socket cannot be bound, `OverflowError` if there is no such port.
     """
     if not 0 <= port <= PORT_MAX:
         raise OverflowError(f"a port is a number from 0 to {PORT_MAX}")
@@ -188,7 +193,8 @@ def _in_use(port: int) -> bool:
 
 
 def numeric_host(where: SocketAddress) -> str:
-    """The host of a socket address; that of a link-local one has its interface, as fe80::1%eth0."""
+    """Return the host of a socket address. The host of a link-local address includes the interface,
+    as in fe80::1%eth0."""
     return socket.getnameinfo(where, socket.NI_NUMERICHOST | socket.NI_NUMERICSERV)[0]
 
 

@@ -1,11 +1,11 @@
 """Admission to a listening socket: how many callers may wait there that have not proved the key.
 
 Anybody can connect. A caller costs a place and a descriptor until it has proved the key, and is
-dropped if it takes too long. If all places are taken, or descriptors get few, the newest caller is
-admitted and the oldest one is dropped, of the source that holds most places: a peer that has the
-key proves it within milliseconds, so it is not the oldest, and a source that floods the socket
-drops its own callers. Only if descriptors are few without any such caller is a peer turned away,
-with a greeting that says so.
+dropped if the proof takes too long. If all places are taken, or few descriptors are left, the
+newest caller is admitted, and the oldest caller of the source that holds most places is dropped. A
+peer that has the key proves it within milliseconds, so it is not the oldest; and a source that
+floods the socket loses its own callers. If few descriptors are left and no caller can be dropped,
+the new peer is turned away, with a greeting that says so.
 """
 
 from __future__ import annotations
@@ -46,12 +46,13 @@ _MAPPED = bytes(10) + b"\xff\xff"  # first 12 bytes of an IPv6 address that stan
 
 
 def places() -> int:
-    """How many callers of one socket may wait that have not proved yet that they have the key."""
+    """Return how many callers of one socket may wait without having proved that they have the
+    key."""
     return max(1, min(PLACES_MAX, descriptors.limit() // PLACES_SHARE))
 
 
 def to_leave() -> int:
-    """How many file descriptors must stay free when callers are accepted."""
+    """Return how many file descriptors must stay free when callers are accepted."""
     return max(descriptors.CONNECTION, min(FREE_MAX, descriptors.limit() // FREE_SHARE))
 
 
@@ -93,7 +94,7 @@ class Callers:
             del self._sources[source]
 
     def first_to_drop(self) -> Link:
-        """The oldest link of the source that has the highest number of links here."""
+        """Return the oldest link of the source that has the highest number of links here."""
         largest = max(self._sources.values(), key=len)
         return next(iter(largest))
 

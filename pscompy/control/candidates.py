@@ -6,8 +6,8 @@ link, collect the reason for every rejected candidate, and destroy every lane bu
 returns.
 
 A candidate has a limited time to come up. Each side counts only the time in which its control
-thread ran: a call that keeps the GIL for long costs one of the TICKS at most. A candidate is
-rejected when its time has passed on both sides.
+thread ran, so that a call that keeps the GIL for long costs the candidate at most one of its TICKS.
+A candidate is rejected when its time has passed on both sides.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Candidates:
         self._drive(self, False)
 
     def trial_failed(self, event: TrialFailed) -> None:
-        """The attempt failed on both sides: destroy its lanes and keep the reason."""
+        """Destroy the attempt's lanes and keep the reason, because the attempt failed on both
+        sides."""
         transports = {lane.option.name for lane in self._lanes}
         for name in self._noted:
             del self.reasons[name]
@@ -152,8 +153,8 @@ class Candidates:
     # ---- creating and watching lanes ----
 
     def _create_lanes(self, rails: Iterable[Rail]) -> tuple[list[tuple[Lane, bytes]], str]:
-        """Create a lane for each of these rails. Returns (lane, its address) for each rail that
-        works here, and the reason of the last one that does not."""
+        """Create a lane for each of these rails. Returns each lane that works here with its
+        address, and why the last of the other rails does not work ("" if all do)."""
         made, reason = [], ""
         for option, number in rails:
             try:
@@ -202,8 +203,9 @@ class Offering(Candidates):
         self._offer = Offer(())
 
     def offer(self) -> None:
-        """Send the candidates that this side has, and why it lacks the other transports. Candidates
-        of the transports that PSP_RAILS joins are a group, in front of the first one alone."""
+        """Send the candidates that this side has, and why it lacks the other transports. The
+        transports that PSP_RAILS joins are offered as a group, which precedes the first of them
+        alone."""
         usable, absent = selection.candidates(self._engine.options, self._here, self._there)
         alone: dict[str, list[_Made]] = {}
         for option in usable:
@@ -226,8 +228,8 @@ class Offering(Candidates):
         self._send(ordered, absent)
 
     def _create_group(self, usable: list[Option], room: int) -> list[_Made]:
-        """Create the lanes of the transports that go together (PSP_RAILS), if they are not more
-        than `room`. Notes which transports are left out."""
+        """Create the lanes of the transports that go together (PSP_RAILS), unless there would be
+        more than `room` lanes. Writes into `reasons` which transports are left out."""
         names = self._engine.joined
         if missing := [it for it in names if it not in {option.name for option in usable}]:
             reasons = (
@@ -256,8 +258,8 @@ class Offering(Candidates):
     def _create_candidates(
         self, options: Iterable[Option], only: int | None = None, group: int = 0
     ) -> tuple[list[_Made], str]:
-        """Create a lane for each rail of these transports, or one for the rail `only`. Returns them
-        as candidates, and the reason of the last one that could not be created."""
+        """Create a lane for each rail of these transports, or one for the rail `only`. Returns the
+        lanes as candidates, and why the last lane that failed could not be created."""
         rails = (Rail(option, number) for option in options for number in option.rails)
         made, reason = self._create_lanes(it for it in rails if only in (None, it.number))
         candidates = []
@@ -346,5 +348,5 @@ class Answering(Candidates):
 
 
 def _transports(candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    """The transports that are offered, in the connector's order."""
+    """Return the transports that are offered, in the connector's order."""
     return tuple(dict.fromkeys(it.transport for it in candidates if it.group == 0))

@@ -46,8 +46,9 @@ def choices(
     names: tuple[str, ...] = (),
 ) -> Iterator[Chosen]:
     """Yield the acceptor's choices in the connector's order. Several candidates of one transport
-    are its rails, and the rails that both sides have become lanes of one connection. So do the
-    rails of several transports, if PSP_RAILS (here: `names`) names them on both sides."""
+    are its rails, and the rails that both sides have become lanes of one connection. The rails of
+    several transports become lanes of one connection, too, if PSP_RAILS (here: `names`) names these
+    transports on both sides."""
     mine = {option.name: option for option in options}
     numbered = enumerate(offer.candidates)
     for (group, transport), rails in groupby(numbered, lambda it: it[1].company):

@@ -154,7 +154,8 @@ class Connections:
             record.parked = None
 
     def give_up(self, record: Record, error: PscomError) -> None:
-        """Connecting has failed: fail the queued messages. The next use tries again."""
+        """Fail the queued messages, because connecting has failed. The next use of the connection
+        tries again."""
         self.cancel_attempts(record)
         candidates = error.candidates if isinstance(error, ConnectError) else {}
         record.report = explain(
@@ -205,7 +206,7 @@ class Connections:
         offered: tuple[str, ...],
         reasons: dict[str, str],
     ) -> None:
-        """The connection carries messages over these rails: notify all that wait for it."""
+        """Notify all that wait for the connection, which carries messages over these rails now."""
         record.transport = rails[0][0]
         report = self._explain(rails, matching, offered, tuple(reasons.items()))
         record.report = report._replace(peer=record.label)
@@ -379,16 +380,17 @@ class Connections:
         self._drain(record, time.monotonic() + DRAIN_SECONDS)
 
     def guard_lost(self, record: Record, outage: str) -> None:
-        """Go on without the guard, which has ended. Without an `outage` of the network the peer
-        may have ended, too, and with it all lanes: check that for DRAIN_SECONDS. This thread makes
-        progress while the program makes none, so that the peer's end is noticed in any case."""
+        """Go on without the guard, which has ended. If the network had no `outage`, the peer may
+        have ended, too, and so all lanes: look for the peer's end for DRAIN_SECONDS. This thread
+        makes progress while the program makes none, so that the peer's end is noticed in any
+        case."""
         logger.debug("the link with %s has ended: %s", record.label, outage or "by the other side")
         self._progress.stand_in(record, True)
         if not outage:
             self._look_for_end(record, time.monotonic() + DRAIN_SECONDS)
 
     def guard_renewed(self, record: Record) -> None:
-        """Another link guards the connection, and lost rails are joined again over it."""
+        """Go on with another link as the guard, over which lost rails are joined again."""
         logger.debug("another link guards the connection with %s", record.label)
         self._progress.stand_in(record, False)
         self._note_lost_rails(record)

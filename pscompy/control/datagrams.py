@@ -63,7 +63,8 @@ class Datagrams:
         return self._keyed(b"seal", _packed(receiver) + content)
 
     def _keyed(self, purpose: bytes, content: bytes) -> bytes:
-        """A keyed hash of `content`; `purpose`, at most 16 bytes, separates uses of the key."""
+        """Return a keyed hash of `content`; `purpose`, at most 16 bytes, separates uses of the
+        key."""
         return hashlib.blake2b(
             content, digest_size=_SEAL_SIZE, key=self._key, person=purpose
         ).digest()

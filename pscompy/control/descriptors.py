@@ -96,8 +96,8 @@ class Spare:
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[None]:
-        """Free the descriptor inside `with`, for a call that needs one; another thread may take
-        it first."""
+        """Free the reserved descriptor inside `with`, so that a call can open one. Another thread
+        may open one first."""
         self.close()
         try:
             yield

@@ -259,7 +259,7 @@ def _look_up(places: tuple[Place, ...], flags: int) -> tuple[Targets, list[str]]
 
 
 def _jitter() -> float:
-    """A random number of at least 0, below 1."""
+    """Return a random number of at least 0, below 1."""
     return os.urandom(1)[0] / 256
 
 

@@ -182,7 +182,7 @@ class Dialing:
     def _on_answer(
         self, record: Record, attempt: Attempt, negotiation: Negotiation[Record]
     ) -> None:
-        """The first link on which the peer answers is used."""
+        """Use this link if it is the first one on which the peer answers."""
         if negotiation in attempt.rivals:
             attempt.settle(negotiation)
             record.link = negotiation

@@ -40,7 +40,7 @@ Source = tuple[Callable[[int], object], int]
 
 
 class Timer:
-    """A later call, which may be cancelled."""
+    """A call of a function at a later time. It may be cancelled until then."""
 
     def __init__(self, due: float, function: Callback, args: tuple[Any, ...]) -> None:
         self.due = due
@@ -59,7 +59,8 @@ def _nothing() -> None:
 
 
 class ControlThread:
-    """Runs call-backs one at a time. Others may use only `call`, `run`, `start` and `stop`."""
+    """Runs call-backs one at a time. Other threads may use only `call`, `run`, `start` and
+    `stop`."""
 
     def __init__(self, name: str) -> None:
         self._epoll = select.epoll()
@@ -67,7 +68,7 @@ class ControlThread:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self.spare = Spare()
         self._failures: set[str] = set()  # kinds of failures that were logged
-        self._woken = False  # `_wake` is readable, or will be: `call` need not write to it
+        self._woken = False  # `_wake` is readable, or will be, so that `call` need not write to it
         self._commands: deque[tuple[Callback, tuple[Any, ...]]] = deque()
         self._timers: list[tuple[float, int, Timer]] = []
         self._numbers = itertools.count()

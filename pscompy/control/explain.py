@@ -72,7 +72,7 @@ class Explanation(NamedTuple):
         return "+".join(dict(self.rails))
 
     def rail(self, lane: int) -> str:
-        """The rail of this lane, for people."""
+        """Return the rail of this lane, for people."""
         name, number = self.rails[lane]
         return f"rail {number} of {name}"
 
@@ -117,8 +117,8 @@ class Explanation(NamedTuple):
         return self.estimates is not None and bool(self.estimates.caps & capability)
 
     def variables(self) -> dict[str, str]:
-        """The configuration variables that would change the choice of transport, each with its
-        effect."""
+        """Return the configuration variables that would change the choice of transport, each with
+        its effect."""
         changes = {
             f"PSP_{name.upper()}": f"priority of {name}, 0: never"
             for name in self.candidates
@@ -134,7 +134,7 @@ class Explanation(NamedTuple):
         return changes
 
     def table(self) -> list[Cost]:
-        """The estimated times of messages of 1 KiB to 64 MiB, and at the thresholds, by each
+        """Return the estimated times of messages of 1 KiB to 64 MiB, and at the thresholds, by each
         protocol, and the one that is used; empty before the connection is up."""
         if self.params is None or self.estimates is None:
             return []
@@ -166,7 +166,7 @@ class Explanation(NamedTuple):
         return "\n".join(lines)
 
     def _overlap(self) -> str:
-        """Which messages arrive while their receiver computes."""
+        """Return which messages arrive while their receiver computes."""
         if self.thread:
             return "all (by the progress thread)"
         if self.matching is None:
@@ -208,7 +208,8 @@ def _threshold_lines(params: Params) -> list[str]:
 
 
 def _cost_lines(table: list[Cost]) -> list[str]:
-    """The estimates in µs, a column for each protocol; the protocol that is used has a star."""
+    """Return the estimates in µs, a column for each protocol; the protocol that is used has a
+    star."""
     if not table:
         return []
     rows = [(it.nbytes, it.protocol, {it.protocol: it.ns, **it.others}) for it in table]
@@ -221,7 +222,7 @@ def _cost_lines(table: list[Cost]) -> list[str]:
 
 
 def _source_lines(estimates: Estimates | None) -> list[str]:
-    """The lines that show the transport's estimates, and where each of them comes from."""
+    """Return the lines that show the transport's estimates, and where each of them comes from."""
     if estimates is None:
         return []
     return [
@@ -247,7 +248,8 @@ def explain(
     reasons: dict[str, str],
     **known: Any,
 ) -> Explanation:
-    """Explain a connection whose candidates are those offered, then all others of this side."""
+    """Explain a connection. Its candidates are the transports in `offered`, then all others of this
+    side, then those of which only a reason is known."""
     others = [option.name for option in ordered(options) if option.name not in offered]
     rest = [name for name in reasons if name not in offered and name not in others]
     return Explanation((*offered, *others, *rest), reasons=dict(reasons), **known)

@@ -45,8 +45,8 @@ class LinkOptions(NamedTuple):
             sock.setsockopt(level, name, value)
 
     def _keepalive(self) -> Iterator[tuple[int, int, int]]:
-        """Options by which the kernel probes an idle peer after a third of `silence_seconds`, then
-        every sixth. The first probe after the whole time ends the link."""
+        """Yield options by which the kernel probes an idle peer after a third of `silence_seconds`,
+        then every sixth. The first probe after the whole time ends the link."""
         if not math.isfinite(self.silence_seconds):
             return
         idle, interval = (

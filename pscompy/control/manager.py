@@ -116,7 +116,8 @@ class Control:
         self._start()
         if record.phase is Phase.LAZY:
             self._connections.retain(connection)
-        # a rank on this node is called, without a link, if it can be; _note_calls notes its record
+        # If possible, a rank on this node is called (connected without a link); then _note_calls
+        # registers the record.
         if record.resolve is not None and record.address is None:
             if self._neighbours.call(record):
                 return

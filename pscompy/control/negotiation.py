@@ -56,26 +56,28 @@ class Owner(Protocol[R]):
     """The decisions that a negotiation leaves to its owner. Called on the control thread."""
 
     def introduced(self, negotiation: Negotiation[R], event: Introduced) -> None:
-        """A peer has dialed and proved that it has the key: call `welcome`, `cross` or `refuse`."""
+        """A peer has dialed and proved that it has the key. The owner calls `welcome`, `cross` or
+        `refuse`."""
 
     def welcomed(self, negotiation: Negotiation[R], event: Welcomed) -> None:
-        """The listener agrees to the link: call `proceed`, unless the link is crossed (the listener
-        has parked it), or `refuse`."""
+        """The listener agrees to the link. The owner calls `refuse`; or `proceed`, but not yet if
+        the link is crossed (the listener has parked it)."""
 
     def resumed(self, negotiation: Negotiation[R]) -> None:
         """The peer uses, after all, the link that this process dialed and the peer had parked."""
 
     def established(self, negotiation: Negotiation[R]) -> None:
-        """The lanes are up on both sides: install what `take_lanes` returns."""
+        """The lanes are up on both sides. The owner installs what `take_lanes` returns."""
 
     def failed(self, negotiation: Negotiation[R], error: PscomError, again: bool) -> None:
-        """The link has ended without lanes. `again`: another attempt may succeed."""
+        """The link has ended without lanes. `again` says whether another attempt may succeed."""
 
     def peer_closing(self, negotiation: Negotiation[R]) -> None:
         """The peer's last message is in flight on the lanes."""
 
     def guard_ended(self, negotiation: Negotiation[R], bye: bool) -> None:
-        """The link of an established connection has ended; `bye`: the peer ended it on purpose."""
+        """The link of an established connection has ended; `bye` says whether the peer ended the
+        link on purpose."""
 
 
 class Negotiation(Generic[R]):
@@ -295,7 +297,7 @@ class Negotiation(Generic[R]):
     def _on_established(self, event: Established) -> None:
         self.established = True
         self._owner.established(self)
-        self.lanes = None  # the candidates would otherwise last as long as the link
+        self.lanes = None  # frees the candidates, which would otherwise last as long as the link
 
     def _on_peer_closing(self, event: PeerClosing) -> None:
         self._owner.peer_closing(self)

@@ -2,10 +2,10 @@
 
 The core calls a rank at the first use of its connection, and answers the calls of other ranks; the
 connection is up as soon as both endpoints are, and the transport watches the peer's process. So
-this module notes calls only when the connections are asked for. It makes progress if the program
-does not, and connects over a precon link, where all transports are negotiated, if a call fails or
-its time has passed. A datagram says that the last message of a connection is in flight
-(datagrams.py).
+this module takes note of calls only when the program asks about connections. If the program makes
+no progress, this module does. If a call fails or takes too long, this module connects over a precon
+link, where all transports are negotiated. A datagram says that the last message of a connection is
+in flight (datagrams.py).
 
 Ranks find each other if they have the same key, which is derived from that of the job and
 from everything that the identities of neighbours have in common.
@@ -39,13 +39,14 @@ logger = logging.getLogger(__name__)
 # seconds in which the program may answer another rank's call (a request for a connection) by making
 # progress, before this thread answers it
 ANSWER_PAUSE = 0.005
-# seconds instead if a thread of the program waits, and so makes progress, or if this thread answers
+# seconds in place of ANSWER_PAUSE if a thread of the program waits, and so makes progress, or if
+# this thread answers
 CALLERS_PAUSE = 0.02
 
 
 class Introduction:
     """One call of or to a rank on this node (a connection made without a precon link), and
-    afterwards the way to notify that rank. It is the link of the connection's record; see
+    afterwards the means to notify that rank. It is the link of the connection's record; see
     `peer.PeerLink`."""
 
     def __init__(self, neighbours: Neighbours, record: Record) -> None:
@@ -57,7 +58,7 @@ class Introduction:
         self._neighbours.announce_close(self)
 
     def leave(self) -> None:
-        """End the call, or forget the connection, which has ended."""
+        """End the call if it is not up yet; otherwise forget the connection, which has ended."""
         self._neighbours.drop(self)
 
     break_off = leave
@@ -130,7 +131,8 @@ class Neighbours:
         return self._option is not None and self._engine.call(record.handle)
 
     def end_calls(self) -> None:
-        """Call no more ranks, and refuse the calls of ranks. Notes the calls that have come up."""
+        """Stop calling other ranks, refuse calls from them, and note (see `note_calls`) the calls
+        that have come up until now."""
         if self._option is not None:
             self._engine.part()
             self.note_calls()
@@ -153,8 +155,8 @@ class Neighbours:
             self._on_call(rank)
 
     def _on_call(self, rank: int) -> None:
-        """A call between this process and `rank`, made by either of them, has begun, come up, or
-        failed."""
+        """Bring the record up to date: a call between this process and `rank`, made by either of
+        the two, has begun, come up, or failed."""
         record = self._find(rank)
         if record is None:
             return
@@ -182,14 +184,14 @@ class Neighbours:
             self._thread.later(self._seconds / 2, self._look_for_late)
 
     def _look_for_late(self) -> None:
-        """Fail the calls that this method has already found in flight twice before: their time is
+        """Fail the calls that this method has found in flight twice before, because their time is
         over."""
         self._looking = False
         self.note_calls()
         for introduction in list(self._in_flight):
             introduction.looks += 1
             state, _ = self._engine.call_state(introduction.record.handle)
-            # If the peer has called, the call may be up on its side.
+            # A call in state CALLED, made by the peer, may be up on the side of the peer already.
             if introduction.looks > 2 and state not in (CallState.CALLED, CallState.UP):
                 self._fail(introduction, "did not answer in time (PSP_CANDIDATE_TIMEOUT)")
         if self._in_flight:
@@ -213,7 +215,7 @@ class Neighbours:
         return tuple(option.name for option in usable), reasons
 
     def _fail(self, introduction: Introduction, reason: str) -> None:
-        """The call has failed: connect over a precon link."""
+        """Connect over a precon link, because the call has failed."""
         record = introduction.record
         logger.info("%s: %s", record.label, reason)
         self.drop(introduction)
@@ -238,8 +240,8 @@ class Neighbours:
         self._connections.peer_closing(self._find(rank))
 
     def _watch_callers(self) -> None:
-        """Make progress while the program has not made any since a rank called; else wake when the
-        next one calls."""
+        """Make progress if a rank has called and the program has made no progress since; otherwise
+        wait for the next call."""
         unseen = select.poll()
         unseen.register(self._callers, select.POLLIN)
         late = bool(unseen.poll(0))
@@ -250,8 +252,8 @@ class Neighbours:
             self._thread.register(self._callers, READ, self._on_callers)
 
     def _on_callers(self, _events: int) -> None:
-        """A rank calls or has ended. This thread looks again only after a pause, because most
-        programs make progress themselves."""
+        """Wait before looking whether a rank still calls, because most programs make progress
+        themselves during the pause."""
         self._thread.unregister(self._callers)
         _, _, attended = self._engine.holding()
         pause = CALLERS_PAUSE if attended else ANSWER_PAUSE

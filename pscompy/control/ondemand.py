@@ -1,9 +1,9 @@
 """Connecting on demand: which side dials, whose link is used, and who is refused.
 
 In a World both sides have a connection before either uses it. The side with the lower name is
-always the connector; the other one asks it to be (a CALL), on a link that the lower side then
-uses. If both begin at once the call is crossed: it is parked until the other link has come up, and
-used if that one fails. Everything here runs on the control thread.
+always the connector. The other side makes a link (a CALL) that asks for this; the connector then
+uses the link. If both sides make a link at once, the CALL is crossed: its link is parked until the
+other link has come up, and used if the other one fails. Everything here runs on the control thread.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class OnDemand:
         return self._negotiate(sock, machine, record)
 
     def _own_kind(self, record: Record) -> Kind:
-        """The kind of link by which this side connects to the peer."""
+        """Return the kind of link by which this side connects to the peer."""
         if not record.name:
             return Kind.PLAIN
         return Kind.PEER if self._here.name < record.name else Kind.CALL
@@ -210,8 +210,8 @@ class OnDemand:
         return same and hmac.compare_digest(guarded.token, event.token)
 
     def _renew(self, record: Record, negotiation: Negotiation[Record], guarded: Guarded) -> None:
-        """Let this link guard the connection. A link that it replaces may have ended on the other
-        side only."""
+        """Let this link guard the connection. The guard before may still be open on this side, if
+        only the other side has seen its end."""
         negotiation.record = record
         before, record.link = record.link, negotiation
         if isinstance(before, Renewal):
@@ -223,7 +223,8 @@ class OnDemand:
         self._connections.guard_renewed(record)
 
     def _find(self, event: Introduced) -> Record | None:
-        """Return the record of a World's peer, or None if its name demands another kind of link."""
+        """Return the record of a World's peer, or None if the peer's name demands another kind of
+        link, or no such rank is known."""
         there = event.identity
         lower = there.name < self._here.name
         if there.job != self._here.job or lower is not (event.kind is Kind.PEER):

@@ -89,7 +89,7 @@ class Record:
         self.phase = step(PHASE, self.phase, event)
 
     def find_address(self) -> None:
-        """Ask for the peer's address; if that fails, dialing it fails, too."""
+        """Ask for the peer's address. If no address is found, dialing the peer fails later."""
         try:
             self.address = self.resolve() if self.resolve is not None else None
         except PscomError as error:

@@ -97,8 +97,8 @@ class Progress:
 
     def _look_at_others(self) -> None:
         """Have this thread make progress unless another thread waits in a call, or has made
-        progress since the last look. If one does, `on_held` is called only from the second look on,
-        because the program may be about to do that work itself."""
+        progress since the last look. If another thread does either, the first look does not call
+        `on_held`, because the program may be about to do the work itself."""
         first, self._look = self._look is None, None
         if self._starved(first):
             self._pause = min(2 * self._pause, LOOK_PAUSE_MAX)
@@ -118,9 +118,9 @@ class Progress:
             self.on_held()
 
     def _starved(self, first: bool) -> bool:
-        """Whether the program wants to run, but other processes have had the cores since the last
-        look: then a time without progress does not mean that the program computes. `first`: there
-        was no look before."""
+        """Return whether the program wants to run, but other processes have had the cores since the
+        last look. Then a time without progress does not mean that the program computes. `first` is
+        True if there was no look before."""
         ran = time.process_time() - time.thread_time()
         if not first and ran - self._ran < SHARE * LOOK_PAUSE and _runnable():
             return True
@@ -142,7 +142,7 @@ def _note(reasons: dict[object, None], reason: object, needed: bool) -> None:
 
 
 def _runnable() -> bool:
-    """Whether the main thread runs or waits for a core, if that can be told."""
+    """Return whether the main thread runs or waits for a core, if that can be told."""
     try:
         file = os.open(_STATE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # no descriptor is left

@@ -26,9 +26,9 @@ NewLink = Callable[[socket.socket, Guarded], Negotiation[Any]]
 
 
 def possible(guarded: Guarded | None, outage: str) -> bool:
-    """Whether the connection can go on without a guard: any of its lanes may fail, and they notice
-    the peer's end, at once (CAP_EOF) or by asking a silent peer. In the latter case an end of the
-    link that is no outage of the network is the peer's end."""
+    """Return whether the connection can go on without a guard. The connection must survive the loss
+    of any lane. If the guard has ended without an `outage` of the network, the peer may have ended,
+    so all lanes must notice the peer's end at once (CAP_EOF)."""
     if guarded is None or not selection.spare(guarded.rails):
         return False
     known = [rail.option.estimates for rail in guarded.rails if rail.option.estimates]
@@ -124,4 +124,4 @@ class Renewal:
         self.settle()
 
     def lose(self, lanes: dict[int, str]) -> None:
-        """Does nothing: lost rails are joined again over the next link."""
+        """Do nothing: the next link that guards the connection joins the lost rails again."""

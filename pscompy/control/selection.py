@@ -39,8 +39,8 @@ HEADER_MAX = 64  # room that a protocol's header may take in an eager message
 EAGER_LIMIT = (128 << 10) - 192  # PSC_EAGER_LIMIT of proto/credit.h
 SHOWN_MIN = 8 << 10  # length of the shortest receive that the peer sees, with PSP_TUPLEQ=1
 THRESHOLD_MAX = 1 << 30  # longest message for which the cost model looks for thresholds
-# maximum length of one fragment on a stream, in bytes: a small message may have to wait for the
-# fragment
+# maximum length of one fragment on a stream, in bytes, because a small message may have to wait for
+# the fragment
 FRAG_MAX = 1 << 20
 STRIPE_MAX = 256 << 10  # bytes of one piece where several lanes share a message
 
@@ -208,35 +208,35 @@ class Params(NamedTuple):
 
 
 def eager_ns(estimates: Estimates, nbytes: int) -> float:
-    """The cost of an eager message: one copy into the ring and one out of it, which begins when
-    the first piece has arrived."""
+    """Return the cost of an eager message: one copy into the ring and one out of it, which begins
+    when the first piece has arrived."""
     alone = min(nbytes, estimates.pipeline or nbytes)
     copies = (nbytes + alone) / estimates.copy_bandwidth * 1e9
     return estimates.latency_ns + 2 * estimates.overhead_ns + copies
 
 
 def replaceable(caps: int) -> bool:
-    """Whether any of several lanes with these capabilities may fail: psc_lane_replaceable of
+    """Return whether any of several lanes with these capabilities may fail: psc_lane_replaceable of
     core/types/lane.h."""
     known = caps & CAP_PUT_REMOTE or not caps & CAP_PUT
     return bool(known and not caps & (CAP_MAP | CAP_EXPOSE))
 
 
 def spare(rails: Sequence[Rail]) -> bool:
-    """Whether a connection over these rails goes on if it loses any of them."""
+    """Return whether a connection over these rails goes on if any one rail is lost."""
     known = [rail.option.estimates.caps for rail in rails if rail.option.estimates]
     return len(rails) > 1 and all(map(replaceable, known))
 
 
 def zcopy_ns(estimates: Estimates, nbytes: int) -> float:
-    """The cost of an eager message without a copy: the receiver's transport asks for the payload's
-    place as soon as it has the header."""
+    """Return the cost of an eager message without a copy: the receiver's transport asks for the
+    payload's place as soon as it has the header."""
     wire = nbytes / estimates.bandwidth * 1e9
     return estimates.latency_ns + 2 * estimates.overhead_ns + estimates.reg_ns + wire
 
 
 def rendezvous_ns(estimates: Estimates, nbytes: int, scheme: str) -> float:
-    """The cost of a rendezvous: three control messages, registration at both ends, the data.
+    """Return the cost of a rendezvous: three control messages, registration at both ends, the data.
     Fragments that the transport cannot send from where they lie are copied like eager messages."""
     control = 3 * (estimates.latency_ns + estimates.overhead_ns)
     wire = estimates.latency_ns + nbytes / estimates.bandwidth * 1e9
@@ -257,14 +257,14 @@ def parameters(
     fragment = max(_fragment(lane, rendezvous) for lane in lanes if able(lane.caps, rendezvous))
     eager = estimates
     if others and all(replaceable(lane.caps) for lane in lanes):
-        # copies of all short messages are kept until they are acknowledged, and each lane can send
-        # them (core/proto/replay.h)
+        # Every short message is copied until it is acknowledged, so that any lane can send it again
+        # (core/proto/replay.h).
         room = min(lane.max_bcopy for lane in lanes)
         eager = estimates._replace(caps=estimates.caps & ~CAP_AM_ZCOPY, max_bcopy=room)
     return Params(
         eager_max=_eager_max(eager, settings.rendezvous, rendezvous),
         zcopy_min=_zcopy_min(estimates),
-        # the core puts and gets over the lanes that can, unless it is told to use messages
+        # "auto" lets the core put or get over the lanes that can.
         scheme="auto" if settings.scheme == "auto" and _able_alike(lanes) else rendezvous,
         fragment=min(fragment, STRIPE_MAX) if others else fragment,
         rendezvous=rendezvous,
@@ -272,7 +272,8 @@ def parameters(
 
 
 def able(caps: int, scheme: str) -> bool:
-    """Whether a lane with these capabilities can move the bytes of a rendezvous by this scheme."""
+    """Return whether a lane with these capabilities can move the bytes of a rendezvous by this
+    scheme."""
     return scheme == "am" or bool(caps & {"put": CAP_PUT, "get": CAP_GET}[scheme])
 
 
@@ -281,8 +282,8 @@ def _able_alike(lanes: tuple[Estimates, ...]) -> bool:
 
 
 def _scheme(lanes: tuple[Estimates, ...], wish: str) -> str:
-    """Return the scheme of the connection's rendezvous. If only some lanes can put or get, it is
-    the faster of two by estimate: puts or gets over these lanes, or messages over all lanes."""
+    """Return the scheme of the connection's rendezvous. If only some lanes can put or get, the
+    estimates decide which is faster: puts or gets over these lanes, or messages over all lanes."""
     if wish != "auto":
         return wish if any(able(lane.caps, wish) for lane in lanes) else "am"
     direct = next((way for way in DIRECT if any(able(it.caps, way) for it in lanes)), "am")
@@ -291,7 +292,7 @@ def _scheme(lanes: tuple[Estimates, ...], wish: str) -> str:
 
 
 def _rate(lanes: tuple[Estimates, ...], scheme: str) -> float:
-    """The rate of long messages, in bytes per ns, over all lanes that can use the scheme."""
+    """Return the rate of long messages, in bytes per ns, over all lanes that can use the scheme."""
     moving = (lane for lane in lanes if able(lane.caps, scheme))
     return sum(THRESHOLD_MAX / rendezvous_ns(lane, THRESHOLD_MAX, scheme) for lane in moving)
 
@@ -363,8 +364,9 @@ class Moved(NamedTuple):
 
 
 def corrected(estimates: Estimates, copies: Moved, gets: Moved) -> Estimates:
-    """Return the estimates, corrected by the times of messages that were copied, and of those that
-    were fetched by gets."""
+    """Return the estimates, corrected by measured times: `copy_bandwidth` by those of messages that
+    were copied, `bandwidth` and `reg_ns` by those of messages that were fetched by gets. A way of
+    which fewer than TIMED_MIN messages were timed corrects nothing."""
     if copies.messages >= TIMED_MIN:
         rate = copies.nbytes / max(copies.ns, 1) * 1e9
         estimates = estimates._replace(copy_bandwidth=rate, copy_source=CORRECTED)
@@ -380,8 +382,8 @@ def corrected(estimates: Estimates, copies: Moved, gets: Moved) -> Estimates:
 
 
 def loss(estimates: Estimates, params: Params) -> float:
-    """Return how much longer than necessary a message takes at most: the factor at the worst size
-    up to the longest eager message."""
+    """Return the factor by which a message takes longer than by the fastest protocol, for the worst
+    size from 1 KiB to 128 KiB."""
     sizes = (round(1024 * 2 ** (power / 2)) for power in range(15))
     costs = (_cost(estimates, params, nbytes) for nbytes in sizes)
     return max(it.ns / min((it.ns, *it.others.values())) for it in costs)

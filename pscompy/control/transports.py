@@ -57,7 +57,7 @@ class Transports:
     ) -> None:
         """Open every transport that can be opened. A failure becomes the reason in its option. Of
         several transports with one name the first is opened. An option that equals one of the
-        `known` ones is that object."""
+        `known` options is replaced by it, so that workers share the object."""
         first: dict[str, Transport] = {}
         for found in transports:
             first.setdefault(found.name, found)

@@ -93,8 +93,9 @@ class Engine:
         self._passes = ffi.new("uint32_t *")
         self._attended = ffi.new("int *")
         self._log: CoreLog | None = None
-        # Held while a thread uses a connection's handle. Reentrant, because Python's garbage
-        # collector may destroy another connection inside such a call.
+        # Held while a thread uses the worker, or a connection's handle, in a call that may meet
+        # their destruction. Reentrant, because Python's garbage collector may destroy another
+        # connection while this thread holds the lock.
         self._guard = threading.RLock()
         self._destroyed = False
         self._destroy = self._destroy_connection  # one bound method for all connections
@@ -104,8 +105,8 @@ class Engine:
     def open(
         self, transports: Iterable[Transport], config: Config, known: Sequence[Option] = ()
     ) -> None:
-        """Open every transport that can be opened; see `options`. Those that equal one of the
-        `known` options of another worker are the same objects."""
+        """Open every transport that can be opened; see `options`. An option that equals one of the
+        `known` options, those of another worker, is replaced by it."""
         self._transports.open(transports, config, known)
 
     @property
@@ -184,7 +185,7 @@ class Engine:
 
     def destroy(self) -> bool:
         """Destroy the worker; no thread may be inside one of its calls, and no handle is valid
-        afterwards. Returns True if a peer may still write into memory that it was given."""
+        afterwards. Returns True if a peer may still write into memory of this process."""
         with self._guard:
             self._last_totals = self.totals()
             self._destroyed = True
@@ -299,7 +300,7 @@ class Engine:
 
     @staticmethod
     def address_of(handle: Any) -> int:
-        """The address of a handle, as the binding and programs in C take it."""
+        """Return the address of a handle, as the binding and programs in C take it."""
         return int(ffi.cast("uintptr_t", handle))
 
     def create_connection(self, rank: int, linked: bool = True) -> tuple[int, Any]:
@@ -399,12 +400,14 @@ class Engine:
         lib.psc_conn_fail(handle, status)
 
     def peer_ended(self, handle: Any, last: bool) -> bool:
-        """Deliver the data of a dead peer that has arrived, then fail the connection. Returns
-        False if more data may be in flight, unless this is the `last` call."""
+        """Deliver the data of a dead peer that has arrived, then fail the connection. If more data
+        may be in flight, returns False instead of failing the connection, except in the `last`
+        call."""
         return bool(lib.psc_conn_peer_ended(handle, last) <= lib.PSC_OK)
 
     def lane_lost(self, handle: Any) -> bool:
-        """Whether a lane of the connection has failed, and the connection is about to fail, too."""
+        """Return whether a lane of the connection has failed, and the connection is about to fail,
+        too."""
         return bool(lib.psc_conn_lane_lost(handle))
 
     def lost_lanes(self, handle: Any, lanes: int) -> dict[int, str]:
@@ -471,8 +474,8 @@ def _named_counters(values: Any) -> dict[str, int]:
 
 
 def _summed(fill: Callable[[Any, int], int]) -> dict[str, int]:
-    """The counters that a function of the core fills in. Those with the same name, which several
-    lanes or interfaces have, are added up."""
+    """Return the counters that a function of the core fills in. Those with the same name, which
+    several lanes or interfaces have, are added up."""
     counted = ffi.new("psc_counted_t[]", _COUNTED_MAX)
     named: dict[str, int] = {}
     for i in range(fill(counted, _COUNTED_MAX)):

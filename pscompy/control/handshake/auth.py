@@ -30,7 +30,7 @@ _SEALED = struct.Struct(f"<Q{MAC_SIZE}sQQQ")
 
 
 def expand(key: bytes, label: bytes, *parts: bytes) -> bytes:
-    """32 bytes of HKDF-Expand of `key`; `label` and `parts` name their purpose."""
+    """Return 32 bytes of HKDF-Expand of `key`; `label` and `parts` name their purpose."""
     info = label + b"".join(parts)
     return hmac.digest(key, info + b"\x01", "sha256")
 

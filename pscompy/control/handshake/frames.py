@@ -65,7 +65,7 @@ class RefuseCode(IntEnum):
     NOT_HERE = 2  # no such peer or socket here
     CLOSED = 3
     LATER = 4  # an older link of the same peer has not ended yet
-    FULL = 6  # no descriptor is left for one more connection; 5 was never sent
+    FULL = 6  # no descriptor is left for one more connection; the code 5 is not in use
 
 
 def _pack_reasons(to: Writer, reasons: tuple[tuple[str, str], ...]) -> None:

@@ -49,5 +49,6 @@ def check_magic(data: bytes | bytearray) -> None:
 
 
 def full_greeting() -> bytes:
-    """The greeting of a listener that has no descriptor left for a dialer, before it closes."""
+    """Return the greeting of a listener that has no descriptor left for a dialer, before it
+    closes."""
     return Hello(os.urandom(NONCE_SIZE), flags=FLAG_FULL).pack()
