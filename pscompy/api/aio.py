@@ -5,8 +5,8 @@ on the Reader's descriptor (`Worker.sleeper`) together with all its other descri
 descriptor must be armed before each sleep. It becomes readable when progress is possible, and when
 another thread has polled, because that disarms it.
 
-An await that is cancelled withdraws its request, unless another await of the request is left. A
-receive that has matched gives its message back: `Request._give_back`.
+An await that is cancelled withdraws its request, unless another await of the request is left. If a
+receive with a message is withdrawn, the message goes back to the queue; see `Request._give_back`.
 """
 
 from __future__ import annotations
@@ -154,9 +154,9 @@ class LoopCallback:
 
 
 def loop_callback(request: Request, fn: Callable[[Request], object]) -> Callable[[Request], object]:
-    """The callback that `add_done_callback` adds. If an event loop runs in this thread, the
-    callback runs fn in the loop, which makes progress until then; else the callback is fn
-    itself."""
+    """Return the callback that `add_done_callback` adds. If an event loop runs in this thread, the
+    callback runs fn in that loop, and the loop makes progress until the request is done. Otherwise
+    the callback is fn itself."""
     loop = asyncio._get_running_loop()
     if loop is None:
         return fn
@@ -172,7 +172,7 @@ _readers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Worker, Read
 
 
 def reader(loop: asyncio.AbstractEventLoop, worker: Worker) -> Reader:
-    """The Reader of this session in this loop."""
+    """Return the Reader of this session in this loop."""
     try:
         return _readers[loop][worker]
     except KeyError:
@@ -181,7 +181,7 @@ def reader(loop: asyncio.AbstractEventLoop, worker: Worker) -> Reader:
 
 
 def await_request(request: Request) -> Generator[Any, None, Any]:
-    """`await request`, for a request that is not done."""
+    """Do as `await request` does, for a request that is not done."""
     watching = reader(asyncio.get_running_loop(), request._worker)
     request._awaits += 1
     try:

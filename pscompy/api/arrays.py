@@ -53,7 +53,7 @@ def view(
 def _sizes(
     nbytes: int, kind: np.dtype[Any], shape: SupportsIndex | Sequence[SupportsIndex] | None
 ) -> tuple[int, ...]:
-    """The shape of an array of exactly `nbytes` bytes."""
+    """Return the shape of an array of exactly `nbytes` bytes."""
     if kind.hasobject or kind.itemsize == 0:
         raise TypeError(f"a view is of plain data of a known size, not of {kind}")
     if shape is None:

@@ -23,7 +23,7 @@ _CALLS = {
 
 
 def operation(verb: str, origin: Any, context: int, tag: int) -> str:
-    """The operation in words: "receive from 1 with tag 3"."""
+    """Return the operation in words, such as "receive from 1 with tag 3"."""
     peer = _peer(origin)
     verb = _verb(verb, context)
     if verb == "event":
@@ -46,7 +46,7 @@ def timed_out(
     seconds: float | None,
     request: Request | None,
 ) -> Timeout:
-    """The exception for an operation that has not completed within `seconds`."""
+    """Return the exception for an operation that has not completed within `seconds`."""
     parts = [f"{operation(verb, origin, context, tag)}: not done within {seconds or 0:g} s"]
     if cause := _why_not_connected(origin):
         parts.append(f"the last attempt to connect: {cause}")
@@ -58,13 +58,13 @@ def timed_out(
 
 
 def _verb(verb: str, context: int) -> str:
-    """The verb to show: "receive" for an event with a context, which is the receive of an object,
-    completed by Python; other events have no context."""
+    """Return the verb to show. An event that has a context is the receive of an object, which
+    Python completes, so its verb is "receive"."""
     return "receive" if verb == "event" and context else verb
 
 
 def _event(origin: Any) -> str:
-    """The words for an event, which is an operation that Python completes."""
+    """Return the words for an event, which is an operation that Python completes."""
     if isinstance(origin, _Beside):
         return f"send of an object to {origin.peer}"
     if isinstance(origin, Connection):
@@ -84,7 +84,7 @@ def _why_not_connected(origin: Any) -> PscomError | None:
 
 
 def _unmatched(worker: _binding.Worker, origin: Any, context: int) -> Iterator[str]:
-    """Describe the earliest message and the earliest object that wait to be received: from this
+    """Describe the earliest message and the earliest object that wait to be received from this
     peer, or from any peer if the operation names none."""
     for room, (kind, call) in _CALLS.items():
         status = None

@@ -50,8 +50,8 @@ class Beside:
             yield from session._beside.everyone()
 
     def stats(self, own: Mapping[str, int]) -> Counter[str]:
-        """The sums of the counters of all sessions; `own` are the counters of the session that owns
-        this object."""
+        """Return the sums of the counters of all sessions; `own` are the counters of the session
+        that owns this object."""
         with self._lock:
             counted = self._closed.copy()
             _add(counted, own)

@@ -97,8 +97,8 @@ class Connection(_binding.Connection):
         return self._context.control.counters(self._record)
 
     def explain(self) -> Explanation:
-        """Why this connection uses its transport: candidates, choice, reasons, thresholds, and the
-        variables that would change it."""
+        """Explain why this connection uses its transport: candidates, choice, reasons, thresholds,
+        and the variables that would change the choice."""
         return self._settled().report._replace(worker=self._context.control.users)
 
     def open(self, timeout: float | None = None) -> None:
@@ -110,7 +110,7 @@ class Connection(_binding.Connection):
         self.iopen().wait(timeout)
 
     def iopen(self) -> Request[None]:
-        """Connect now; the request ends when the connection is up."""
+        """Connect now, and return a request that is done when the connection is up."""
         request = self._worker.event(None, self)
         if self.state is ConnectionState.UP:
             request._complete(None)
@@ -144,8 +144,8 @@ class Connection(_binding.Connection):
     ) -> NDArray[Any]:
         """Receive one message as a new array of this dtype and shape, in memory of the pool.
 
-        `ValueError` if the message has another number of bytes, `Timeout` (seconds); in both cases
-        the message stays in the queue.
+        `ValueError` if the message has another number of bytes; the message then stays in the
+        queue. `Timeout` if there is no message within `timeout` seconds.
         """
         return arrays.receive(self._worker, self.mprobe(tag, timeout), dtype, shape)
 
@@ -191,11 +191,12 @@ class Connection(_binding.Connection):
         )
 
     def _beside(self, offset: int) -> Connection:
-        """The same connection for messages of another context."""
+        """Return the same connection for messages of the context whose number is higher by
+        `offset`."""
         return _Beside(self, self._context.number + offset)
 
     def _as_mine(self, status: Status) -> Status:
-        """The status of a message of `_beside`, with this connection as its source."""
+        """Return the status of a message of `_beside`, with this connection as its source."""
         return status if isinstance(status.source, int) else status._replace(source=self)
 
     # ---- actions ----
@@ -215,8 +216,8 @@ class Connection(_binding.Connection):
     def with_options(
         self, *, timeout: float | None = None, on_sent: Callable[[], object] | None = None
     ) -> Caller:
-        """`submit` and `call` of this connection with options: their futures fail with `Timeout`
-        after `timeout` seconds, and `on_sent()` is called as soon as the arguments may be
+        """Return `submit` and `call` of this connection with options: their futures fail with
+        `Timeout` after `timeout` seconds, and `on_sent()` is called as soon as the arguments may be
         changed."""
         from pscompy.parcel.callers import Caller
         from pscompy.parcel.calls import Options
@@ -253,8 +254,8 @@ class Connection(_binding.Connection):
         )
 
     def _settled(self) -> Record:
-        """The record, brought up to date: the core brings up connections within a node by itself,
-        and the control thread may not have noted that yet."""
+        """Return the record, after the control thread has brought it up to date: the core connects
+        ranks within a node by itself, which the control thread notices later."""
         if self._record.phase in _UNSETTLED and self.state is ConnectionState.UP:
             self._context.control.catch_up()
         return self._record
@@ -263,7 +264,8 @@ class Connection(_binding.Connection):
         self._context.control.begin_open(self._record, self)
 
     def _exception(self, status: int, nbytes: int) -> BaseException:
-        """The exception for a status of the core, with the reason that the control plane knows."""
+        """Return the exception for a status of the core, with the reason that the control plane
+        knows."""
         if status == lib.PSC_ERR_NO_RESOURCE:  # connecting failed before the core had the operation
             status = lib.PSC_ERR_CONNECT
         sized = (lib.PSC_ERR_TRUNCATED, lib.PSC_ERR_NO_MEMORY)
@@ -277,8 +279,8 @@ class Connection(_binding.Connection):
 
 
 class _Beside(Connection):
-    """A connection's messages in another context. While it connects, the original connection is
-    kept alive."""
+    """A connection's messages in another context. The original connection is kept alive while it
+    connects."""
 
     __slots__ = ("_original",)
 

@@ -32,8 +32,8 @@ class Context:
         size: int,
         find_links: Callable[[Any], Links | None],
     ) -> None:
-        """`size` is the number of ranks, 0 without ranks. `find_links` returns the links to the
-        source that a Status names, or None if that peer is gone."""
+        """`size` is the number of ranks, 0 for plain connections. `find_links` returns the links to
+        the source that a Status names, or None if that peer is gone."""
         self.worker = worker
         self.control = control
         self.number = number
@@ -43,7 +43,7 @@ class Context:
         self._service: Service | None = None
 
     def service(self) -> Service:
-        """The service of this context, made at its first use."""
+        """Return the service of this context, made at its first use."""
         if self._service is None:
             with self._lock:
                 if self._service is None:

@@ -3,7 +3,7 @@ for the cause of a hang.
 
 If PSP_SIGQUIT is set, the signal SIGQUIT writes the dumps of all sessions of the process to stderr.
 A thread of its own writes them, woken by a pipe that the signal's handler in C writes to, so that
-it works while all other threads are blocked in C.
+dumps are written even while all other threads are blocked in C.
 """
 
 from __future__ import annotations
@@ -60,12 +60,13 @@ class Operation(NamedTuple):
 
 
 def dump(session: Session) -> str:
-    """The text of `Session.dump`: the dumps of a session and of the sessions of its endpoints."""
+    """Return the text of `Session.dump`: the dumps of a session and of the sessions of its
+    endpoints."""
     return "\n".join(map(_dump_one, (session, *session._beside.everyone())))
 
 
 def _dump_one(session: Session) -> str:
-    """The dump of one session, without the sessions of its endpoints."""
+    """Return the dump of one session, without the sessions of its endpoints."""
     found = operations(session)
     requests = [it.text + ("  <- waited for" * it.awaited) for it in found if not it.is_message]
     messages = [it.text for it in found if it.is_message]
@@ -80,7 +81,7 @@ def _dump_one(session: Session) -> str:
 
 
 def operations(session: Session) -> list[Operation]:
-    """The requests of a session that are not done, then its messages without a receive."""
+    """Return the requests of a session that are not done, then its messages without a receive."""
     awaited = set(session._binding.awaited)
     items = session._engine.items()
     labels = {it.id: it.label for it in session._control.records()}
@@ -118,7 +119,8 @@ def _text(item: Item, labels: dict[int, str], endpoint: str) -> str:
 
 
 def _context(number: int) -> str:
-    """The traffic that a context number stands for, "" for messages of a session or a World."""
+    """Return the traffic that a context number stands for, "" for messages of a session or a
+    World."""
     if number == lib.PSC_CONTEXT_AM:
         return "active message"
     if number == lib.PSC_CONTEXT_RMA:
@@ -134,8 +136,8 @@ def _context(number: int) -> str:
 
 
 def _endpoint(session: Session, item: Item) -> str:
-    """The name of the endpoint that an item belongs to, or of the endpoints that share its worker
-    if its own is not known; "" if it belongs to no endpoint."""
+    """Return the name of the endpoint that an item belongs to, or of the endpoints that share its
+    worker if its own is not known; "" if it belongs to no endpoint."""
     base = item.context % lib.PSC_CONTEXT_OBJECTS
     own_number = base - lib.PSC_CONTEXT_USER
     users = session._users.removeprefix(" of ")
@@ -143,7 +145,7 @@ def _endpoint(session: Session, item: Item) -> str:
 
 
 def _is_collective(item: Item) -> bool:
-    """Whether `item` is a receive of a collective operation."""
+    """Return whether `item` is a receive of a collective operation."""
     number: int = item.context - lib.PSC_CONTEXT_USER
     in_a_world = 0 <= number < lib.PSC_CONTEXT_END - lib.PSC_CONTEXT_USER
     return bool(item.kind == lib.PSC_ITEM_RECV and in_a_world and number % 2)
@@ -175,13 +177,13 @@ def _section(title: str, lines: list[str]) -> list[str]:
 
 
 def place() -> str:
-    """The line of the program that the main thread executes, "" if it is not known."""
+    """Return the line of the program that the main thread executes, "" if it is not known."""
     return _line(sys._current_frames().get(threading.main_thread().ident or 0))
 
 
 def places() -> str:
-    """The lines that the program's threads execute, without those that wait for other threads; ""
-    if they are too many to tell which one is meant."""
+    """Return the lines that the program's threads execute, without those that wait for other
+    threads; "" if they are too many to tell which one is meant."""
     frames = (frame for _, frame in _frames() if frame.f_globals.get("__name__") != "threading")
     lines = sorted(set(filter(None, map(_line, frames))))
     return " or ".join(lines) if len(lines) <= PLACES_MAX else ""
@@ -199,14 +201,14 @@ def _line(frame: FrameType | None) -> str:
 
 
 def _threads() -> Iterator[str]:
-    """The calls of each thread of the program, the innermost first."""
+    """Yield the calls of each thread of the program, the innermost first."""
     for name, frame in _frames():
         yield f"  thread {name}:"
         yield from _calls(frame)
 
 
 def _frames() -> Iterator[tuple[str, FrameType]]:
-    """The names of the program's threads, and their innermost calls."""
+    """Yield the names of the program's threads, and their innermost calls."""
     frames = sys._current_frames()
     for thread in threading.enumerate():
         frame = frames.get(thread.ident or 0)

@@ -57,9 +57,9 @@ class Socket:
         return str(self._listener.address)
 
     def accept(self, timeout: float | None = None) -> Connection:
-        """The next connection that is up; waits at most `timeout` seconds.
+        """Wait at most `timeout` seconds for the next connection that is up, and return it.
 
-        `Timeout` if there was none; a connection that comes up later is not lost. `Closed` if the
+        `Timeout` if there was no connection; one that comes up later is not lost. `Closed` if the
         socket was closed.
         """
         request = self._accepting()
@@ -76,7 +76,7 @@ class Socket:
         return connection
 
     def iaccept(self) -> Request[Connection]:
-        """A request for the next connection: wait for it, await it, or cancel it."""
+        """Return a request for the next connection, to be waited for, awaited or cancelled."""
         return self._accepting()
 
     def _accepting(self) -> Accepting:
@@ -127,8 +127,8 @@ class Socket:
                 request.place = None
 
     def _put_back(self, request: Accepting) -> None:
-        """Take back a request that nobody waits for any more. A connection that it was given, and
-        nobody has seen, keeps its place in the order."""
+        """Take back a request that nobody waits for any more. If the request holds a connection
+        that nobody has seen, the connection keeps its place in the order."""
         with self._lock:
             if request in self._waiting:
                 self._waiting.remove(request)

@@ -137,7 +137,7 @@ class Pin(_Known):
 
 
 def _exported(buf: Any) -> memoryview:
-    """The buffer as bytes, exported until the view is released."""
+    """Return the buffer as bytes, exported until the view is released."""
     view = memoryview(buf)
     if "O" in view.format:
         raise TypeError(f"this {type(buf).__name__} holds Python objects, which peers cannot use")

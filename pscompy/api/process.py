@@ -33,7 +33,7 @@ def remove(session: Closable) -> None:
 
 
 def sessions() -> list[Any]:
-    """The open sessions."""
+    """Return the open sessions."""
     return list(_open)
 
 

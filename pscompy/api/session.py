@@ -50,8 +50,8 @@ def _no_peer(_: Identity) -> None:
 
 
 def _links_to(source: Connection | None) -> Links | None:
-    """The links that carry action calls and answers of a plain connection, None if the connection
-    is gone."""
+    """Return the links that carry action calls and answers of a plain connection, None if the
+    connection is gone."""
     return None if source is None else source._action_links()
 
 
@@ -83,7 +83,7 @@ class Session:
         job: str,
         find_peer: Callable[[Identity], Record | None],
     ) -> S:
-        """The session of one rank of a job; see `_open`."""
+        """Return the session of one rank of a job; see `_open`."""
         made = cls.__new__(cls)
         made._open(name, config, rank, job, find_peer)
         return made
@@ -97,7 +97,7 @@ class Session:
         find_peer: Callable[[Identity], Record | None] = _no_peer,
     ) -> None:
         """Open the worker and its transports. A World gives its rank, its job, and `find_peer`,
-        which returns the record of another rank; it is called on the control thread."""
+        which returns the record of another rank. `find_peer` is called on the control thread."""
         descriptors.require_session()
         self._config, self._found = registry.load(config)
         self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])
@@ -112,8 +112,8 @@ class Session:
         self: S, job: str, users: str, find_peer: Callable[[Identity], Record | None]
     ) -> S:
         """Open a session with a worker of its own that shares the control thread, the key and the
-        listeners with this session, and ends with it. By the name `job` a peer finds its own
-        session that belongs to the new one; `users` names the worker's users in explanations."""
+        listeners with this session, and ends with it. A peer that connects to the new session finds
+        its own counterpart by the name `job`; `users` names the worker's users in explanations."""
         self._check()
         descriptors.require_session()
         made = type(self).__new__(type(self))
@@ -213,9 +213,9 @@ class Session:
         return {option.name: option.reason or "" for option in self._engine.options}
 
     def dump(self) -> str:
-        """A text for people who look for the cause of a hang: the connections that were used, with
-        their lanes, the requests that are not done, and the messages that have no receive yet. The
-        endpoints' sessions follow that of their World. Any thread may call it.
+        """Return a text for people who look for the cause of a hang: the connections that were
+        used, with their lanes, the requests that are not done, and the messages that have no
+        receive yet. The endpoints' sessions follow that of their World. Any thread may call it.
 
         SIGQUIT writes it to stderr, for every session of the process, if PSP_SIGQUIT=1.
         """
@@ -252,7 +252,7 @@ class Session:
         return sock
 
     def connect(self, address: str) -> Connection:
-        """A connection to a socket's address, established lazily by its first use.
+        """Return a connection to a socket's address, established lazily by its first use.
 
         `ConnectError` if the address cannot be parsed; all other failures are reported by the
         first use.
@@ -268,21 +268,21 @@ class Session:
         name: str = "",
         resolve: Callable[[], str] | None = None,
     ) -> Record:
-        """The record of a lazy connection. For another rank of a job `rank` and `name` are known,
-        and `resolve` returns its address at the first use."""
+        """Return the record of a lazy connection. For another rank of a job `rank` and `name` are
+        known, and `resolve` returns its address at the first use."""
         self._check()
         made = self._engine.create_connection(rank, linked=resolve is None)
         return Record(*made, address, rank, name, resolve)
 
     def _adopt(self) -> Record:
-        """The record of a connection that a peer has begun, perhaps while the session closes.
-        Called on the control thread."""
+        """Return the record of a connection that a peer has begun, perhaps while the session
+        closes. Called on the control thread."""
         record = Record(*self._engine.create_connection(-1))
         self._binding.retain(Connection(self._plain, record))
         return record
 
     def _event(self, kind: type[R]) -> R:
-        """A request of this type that ends when `_complete` or `_fail` is called."""
+        """Return a request of this type that ends when `_complete` or `_fail` is called."""
         self._check()
         return self._binding.event(kind)
 
@@ -324,7 +324,8 @@ class Session:
         self._regions.pop(region, None)
 
     def allocate(self, nbytes: int) -> memoryview:
-        """A block of the session's pool: whole pages that are registered with every transport.
+        """Return a block of the session's pool: whole pages that are registered with every
+        transport.
 
         The block returns to the pool when nothing refers to it. If the pool is full
         (PSP_POOL_MAX), it is ordinary memory instead, and `stats` counts it.
@@ -335,8 +336,8 @@ class Session:
     def empty(
         self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float
     ) -> NDArray[Any]:
-        """A numpy array of the session's pool: `numpy.empty` for arrays that are sent often, or
-        lent (`isend(array, lend=True)`)."""
+        """Return a numpy array of the session's pool: `numpy.empty` for arrays that are sent often,
+        or lent (`isend(array, lend=True)`)."""
         self._check()
         array: NDArray[Any] = self._binding.empty(shape, dtype)
         return array
@@ -366,8 +367,8 @@ class Session:
     # ---- other event loops ----
 
     def fileno(self) -> int:
-        """A descriptor that becomes readable when `progress` would find something, provided that
-        `arm` returned True before."""
+        """Return a descriptor that becomes readable when `progress` would find something, provided
+        that `arm` returned True before."""
         self._check()
         return self._own_sleeper().fileno()
 
