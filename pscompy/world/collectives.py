@@ -38,8 +38,8 @@ class Collectives(Ranks):
         return self._trees[root]
 
     def first_tag(self) -> int:
-        """The first tag of the next operation; the same on all ranks, because all begin their
-        operations in the same order."""
+        """Return the first tag of the next operation; the same on all ranks, because all begin
+        their operations in the same order."""
         return next(self._operations) % _OPERATIONS * _TAGS
 
 
@@ -48,8 +48,8 @@ Branch = tuple[int | None, list[int]]
 
 
 def tree(rank: int, size: int, root: int = 0, modules: Sequence[int] | None = None) -> Branch:
-    """A rank's place in the tree that has its root at rank `root`; `modules` are the modules of all
-    ranks, or None if the tree ignores modules."""
+    """Return a rank's place in the tree that has its root at rank `root`; `modules` are the modules
+    of all ranks, or None if the tree ignores modules."""
     if modules is None:
         parent, children = _binomial((rank - root) % size, size)
         return _shifted(parent, root, size), [(child + root) % size for child in children]
@@ -66,7 +66,7 @@ def tree(rank: int, size: int, root: int = 0, modules: Sequence[int] | None = No
 
 
 def _among(rank: int, ranks: list[int]) -> Branch:
-    """A rank's place in the tree of `ranks`, whose root is the first of them."""
+    """Return a rank's place in the tree of `ranks`, whose root is the first of them."""
     parent, children = _binomial(ranks.index(rank), len(ranks))
     return None if parent is None else ranks[parent], [ranks[child] for child in children]
 
@@ -145,7 +145,7 @@ def broadcast(ranks: Collectives, buf: Any, root: int) -> None:
 
 
 def maximum(ranks: Collectives, number: int) -> int:
-    """The highest of the ranks' numbers, on every rank."""
+    """Return the highest of the ranks' numbers, on every rank."""
     tag = ranks.first_tag()
     parent, children = ranks.tree()
     for child in children:

@@ -42,9 +42,9 @@ def _worker_of(users: Sequence[int]) -> str:
 
 
 def _origin_of(number: int, endpoint: str) -> str:
-    """The words that distinguish the endpoints of one call of `endpoints` from those of other
-    calls; "" for a World's first call. `number` is the context number on which the ranks agreed in
-    this call, `endpoint` is the name of the endpoint on which it was made, or ""."""
+    """Return the words that distinguish the endpoints of one call of `endpoints` from those of
+    other calls; "" for a World's first call. `number` is the context number on which the ranks
+    agreed in this call, `endpoint` is the name of the endpoint on which it was made, or ""."""
     taken: int = (number - lib.PSC_CONTEXT_USER) // 2
     return f" of set {taken}" * (taken > 1) + f" of {endpoint}" * bool(endpoint)
 
@@ -93,39 +93,40 @@ class Communicator(Ranks):
         def connection(self, rank: SupportsIndex, /) -> Connection: ...
 
     def __getitem__(self, rank: SupportsIndex) -> Connection:
-        """The connection to a rank. IndexError if it is not in 0 ... size - 1."""
+        """Return the connection to a rank. IndexError if it is not in 0 ... size - 1."""
         return self.connection(rank)
 
     def __len__(self) -> int:
         return self.size
 
     def __iter__(self) -> Iterator[Connection]:
-        """The connections to all ranks, the connection of this rank to itself included."""
+        """Return the connections to all ranks, the connection of this rank to itself included."""
         return (self.connection(rank) for rank in range(self.size))
 
     def dup(self) -> Communicator:
-        """A communicator of the same ranks with a context of its own. A library should use one, so
-        that its messages match no receive of the program. Collective: all ranks call it in the same
-        order."""
+        """Return a communicator of the same ranks with a context of its own. A library should use
+        one, so that its messages match no receive of the program. Collective: all ranks call it in
+        the same order."""
         return Communicator(self._job, self._members, self._agree_on_contexts(), self._endpoint)
 
     def split_by_module(self) -> Communicator:
-        """A communicator of the ranks in this rank's module, in the same order. Collective."""
+        """Return a communicator of the ranks in this rank's module, in the same order.
+        Collective."""
         number = self._agree_on_contexts()
         together = zip(self._members, self.modules, strict=True)
         here = [member for member, module in together if module == self.module]
         return Communicator(self._job, here, number, self._endpoint)
 
     def endpoints(self, number: int) -> list[Communicator]:
-        """`number` communicators of the same ranks, for as many threads or event loops: endpoint k
-        exchanges messages with endpoint k of the other ranks. Collective: all ranks call it in the
-        same order, with the same number.
+        """Return `number` communicators of the same ranks, for as many threads or event loops.
+        Endpoint k exchanges messages with endpoint k of the other ranks. Collective: all ranks call
+        it in the same order, with the same number.
 
-        PSP_ENDPOINTS says which endpoints share a worker, which has the lock, the progress, the
-        receives and the connections: none (dynamic), so that no thread waits for another one, two
-        endpoints each (shared), or all endpoints and this communicator (single). `endpoint.session`
-        is the session of an endpoint's worker; it is closed with this communicator's session, or
-        before by its own `close`.
+        PSP_ENDPOINTS says which endpoints share a worker. A worker has its own lock, progress,
+        receives and connections. With "dynamic" no endpoints share one, so that no thread waits for
+        another; with "shared" two endpoints share one; with "single" all endpoints share that of
+        this communicator. `endpoint.session` is the session of an endpoint's worker. It is closed
+        with this communicator's session, or earlier by `endpoint.session.close()`.
 
         `ValueError` if the ranks disagree about `number` or PSP_ENDPOINTS. If one rank fails, say
         for want of descriptors, all raise, and no endpoint is left.
@@ -168,7 +169,7 @@ class Communicator(Ranks):
             raise ValueError("the ranks disagree about the number of endpoints, or PSP_ENDPOINTS")
 
     def _agree_on_contexts(self) -> int:
-        """The first of two context numbers, the same on all ranks, that no rank uses yet."""
+        """Return the first of two context numbers, the same on all ranks, that no rank uses yet."""
         self.session._check()
         return self._job.take_contexts(maximum(self._collectives, self._job.next_context))
 
@@ -228,7 +229,8 @@ class Communicator(Ranks):
         return self._named("source", source).probe_obj(tag, timeout)
 
     def _named(self, argument: str, rank: int) -> Connection:
-        """The connection to the rank that is given as `argument`, which a TypeError names."""
+        """Return the connection to the rank that is given as `argument`, which a TypeError
+        names."""
         try:
             return self.connection(rank)
         except TypeError:
@@ -262,7 +264,8 @@ class Communicator(Ranks):
     def with_options(
         self, *, timeout: float | None = None, on_sent: Callable[[], object] | None = None
     ) -> RankCaller:
-        """`submit` and `call` of this communicator with options; see Connection.with_options."""
+        """Return `submit` and `call` of this communicator with options; see
+        Connection.with_options."""
         from pscompy.parcel.callers import RankCaller
 
         return RankCaller(
@@ -328,11 +331,13 @@ class Communicator(Ranks):
     def empty(
         self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float
     ) -> NDArray[Any]:
-        """A numpy array in memory that is registered with every transport; see Session.empty."""
+        """Return a numpy array in memory that is registered with every transport; see
+        Session.empty."""
         return self.session.empty(shape, dtype)
 
     def allocate(self, nbytes: int) -> memoryview:
-        """A block of memory that is registered with every transport; see Session.allocate."""
+        """Return a block of memory that is registered with every transport; see
+        Session.allocate."""
         return self.session.allocate(nbytes)
 
     def pin(self, buf: Any) -> Pin:

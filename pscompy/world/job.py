@@ -74,9 +74,9 @@ class Job:
         return number
 
     def beside(self, name: str, users: str) -> Job:
-        """A job of the same ranks with a worker of its own, which has connections, receives and
-        contexts of its own. All ranks know the worker by `name`; `users` names the endpoints that
-        use it, for explanations."""
+        """Return a job of the same ranks with a worker of its own, which has connections, receives
+        and contexts of its own. All ranks know the worker by `name`; `users` names the endpoints
+        that use it, for explanations."""
         made = copy.copy(self)
         made.next_context = lib.PSC_CONTEXT_USER
         made._lock = threading.Lock()
@@ -88,8 +88,8 @@ class Job:
     # ---- ranks ----
 
     def record(self, rank: int) -> Record:
-        """The record of the connection to a rank. The program uses the same record as the control
-        plane, which accepts that rank's links."""
+        """Return the record of the connection to a rank. The program uses the same record as the
+        control plane, which accepts that rank's links."""
         with self._lock:
             record = self._records[rank]
             if record is None:
@@ -100,11 +100,13 @@ class Job:
             return record
 
     def _find_peer(self, identity: Identity) -> Record | None:
-        """The record of the rank that has dialed this process. Called on the control thread."""
+        """Return the record of the rank that has dialed this process. Called on the control
+        thread."""
         return self.record(identity.rank) if 0 <= identity.rank < self.size else None
 
     def _name_of(self, rank: int) -> str:
-        """The name of the session of a rank. Names sort as ranks do: the lower name connects."""
+        """Return the name of the session of a rank. Names sort as ranks do: the lower name
+        connects."""
         width = len(str(self.size - 1))
         return f"{rank:0{width}}"
 
@@ -115,7 +117,8 @@ class Job:
         return self._place_of(rank).partition(":")[2]
 
     def _place_of(self, rank: int) -> str:
-        """The text that a rank has published: the number of its module, a colon, its address."""
+        """Return the text that a rank has published: the number of its module, a colon, its
+        address."""
         try:
             return self.bootstrap.get(self._key_of(rank), rank)
         except KeyError:

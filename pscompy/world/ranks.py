@@ -45,6 +45,6 @@ class Ranks(_binding.Communicator):
         return Connection(self._context, self._job.record(self._members[rank]))
 
     def _links_of(self, rank: int) -> Links:
-        """The links that carry calls of actions to and from a rank, and their answers."""
+        """Return the links that carry calls of actions to and from a rank, and their answers."""
         peer: Connection = self.connection(rank)
         return peer._action_links()

@@ -44,8 +44,8 @@ class Cycle(NamedTuple):
     found: tuple[waits.Wait, ...]
 
     def goes_on(self, before: Cycle | None) -> bool:
-        """Whether the earlier look `before` found the same waits, and all of them have gone on
-        since."""
+        """Return whether the earlier look `before` found the same waits, and all of them have gone
+        on since."""
         if before is None or self.ranks != before.ranks:
             return False
         pairs = zip(before.found, self.found, strict=True)
@@ -130,8 +130,8 @@ class WorkerWatch:
             logs.notice("rank %d has waited %.3g s: %s", self._job.rank, waited, self._located(it))
 
     def _wait_of(self, late: list[Operation], now: float) -> waits.Wait | None:
-        """The wait to publish. If there are several waits, the end of one of them may be enough for
-        the program to go on, so the published wait names no ranks that it waits for."""
+        """Return the wait to publish. If there are several waits, the end of one of them may be
+        enough for the program to go on, so the published wait names no ranks that it waits for."""
         if not late:
             return None
         first = late[0]

@@ -46,8 +46,8 @@ class World(Communicator):
         join: str | None = None,
         config: Mapping[str, object] | None = None,
     ) -> W:
-        """The ranks of a communicator of mpi4py (None means COMM_WORLD) as a World; collective
-        over that communicator.
+        """Return the ranks of a communicator of mpi4py (None means COMM_WORLD) as a World;
+        collective over that communicator.
 
         `join` overrides PSP_JOIN, by which the communicator becomes one module of a larger World.
         The program may go on using MPI, which must be finalised after the World is closed.

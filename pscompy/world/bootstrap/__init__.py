@@ -46,7 +46,7 @@ _attached: tuple[int, Bootstrap] | None = None  # this process's id and bootstra
 
 
 def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
-    """The bootstrap of this process, always the same; it is finalised at exit.
+    """Return the bootstrap of this process, always the same; it is finalised at exit.
 
     `ConfigError` as for `detect`, or if the process was forked from a rank. If PSP_JOIN is set,
     raises the errors of `Joined`, too.
@@ -71,7 +71,7 @@ def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
 def join_up(
     bootstrap: Bootstrap, config: Mapping[str, object] | None, join: str | None = None
 ) -> Bootstrap:
-    """The bootstrap of the larger job if PSP_JOIN, or `join`, names one; else the given one.
+    """Return the bootstrap of the larger job if PSP_JOIN, or `join`, names one; else the given one.
 
     Raises the errors of `Join.wanted` and `Joined`.
     """
@@ -92,7 +92,7 @@ def _finalize() -> None:
 
 
 def launched() -> bool:
-    """Whether the variables of a launcher are in the environment."""
+    """Return whether the variables of a launcher are in the environment."""
     environ, own = launcher_environment(), Config({"": VARIABLES})
     member = by_own_variables(own) or by_torchrun(environ, own)
     return _speaks_pmi(environ) or (member is not None and member.size > 1)
@@ -101,7 +101,7 @@ def launched() -> bool:
 def detect(
     environ: Mapping[str, str] | None = None, config: Mapping[str, object] | None = None
 ) -> Bootstrap:
-    """A bootstrap for this process; `environ` are the launcher's variables (default: this
+    """Return a bootstrap for this process; `environ` are the launcher's variables (default: this
     process's), `config` overrides variables that begin with PSP_.
 
     `ConfigError` if there is a launcher that pscompy cannot talk to. Raises the errors of

@@ -21,14 +21,14 @@ GROUP = "pscompy.meetings"
 
 class Meeting(Protocol):
     """The place where rank 0 of every module (part of the machine) exchanges texts with the others.
-    All its errors are `PscomError`s."""
+    All errors of a meeting are `PscomError`s."""
 
     def exchange(self, number: int, text: str, timeout: float | None) -> Mapping[int, str]:
         """Send `text` to all modules; returns the texts of all modules by their numbers.
 
-        `number` counts the exchanges, the same on all sides. `Timeout` (seconds) if modules are
-        missing; the next call continues the exchange. Raises `NameInUse` if another module has the
-        number of this one, `PeerLost` if a module has left.
+        `number` counts the exchanges, the same on all sides. `Timeout` if modules are missing after
+        `timeout` seconds; the next call continues the exchange. Raises `NameInUse` if another
+        module has the number of this one, `PeerLost` if a module has left.
         """
 
     def close(self) -> None: ...

@@ -103,7 +103,8 @@ class Joined:
     def _texts(
         self, meeting: Meeting, number: int, key: str, timeout: float | None
     ) -> dict[str, Any]:
-        """The texts of all modules, or the error for all ranks to raise. Called on rank 0."""
+        """Return the texts of all modules, or the error for all ranks to raise. Called on rank
+        0."""
         ours = [_unpack(self._local.get(f"{key}.{rank}", rank)) for rank in range(self._local.size)]
         try:
             texts = meeting.exchange(number, json.dumps(ours), timeout)
@@ -138,7 +139,7 @@ def _unpack_all(packed: dict[str, Any]) -> dict[int, list[Any]]:
 
 
 def _pack(value: object) -> str:
-    """The value as a text without white space and backslashes, for a launcher's store."""
+    """Return the value as a text without white space and backslashes, for a launcher's store."""
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
 
 

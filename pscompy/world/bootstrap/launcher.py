@@ -32,7 +32,7 @@ class Bootstrap(Protocol):
         """
 
     def get(self, key: str, rank: int) -> str:
-        """The value that this rank published; `KeyError` if it published none."""
+        """Return the value that `rank` published under `key`; `KeyError` if it published none."""
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until all ranks have called this, at most `timeout` seconds.

@@ -14,7 +14,7 @@ PREFIX_MAX = len("9999:")  # the longest prefix of the first piece
 
 
 def split(key: str, value: str, room: int) -> Iterator[tuple[str, str]]:
-    """Keys and the texts to publish under them, none longer than `room`."""
+    """Yield keys and the texts to publish under them, none longer than `room`."""
     length = room - PREFIX_MAX
     count = max(1, -(-len(value) // length))
     for index in range(count):
@@ -23,7 +23,7 @@ def split(key: str, value: str, room: int) -> Iterator[tuple[str, str]]:
 
 
 def join(key: str, get: Callable[[str], str]) -> str:
-    """The value that was published in pieces; `get` returns one piece."""
+    """Return the value that was published in pieces, each of which `get` returns."""
     count, _, value = get(key).partition(":")
     if not count.isdecimal():
         raise ProtocolError(f"the launcher's {key} is not one of pscompy's", peer="launcher")

@@ -57,7 +57,7 @@ def by_torchrun(environ: Mapping[str, str], config: Config) -> Membership | None
 
 
 def port_beside(master: int) -> int:
-    """The port of pscompy's store for a job of torchrun, whose own store holds port `master`:
-    another port, the same on all ranks, and below the ports that the kernel gives to outgoing
-    connections."""
+    """Return the port of pscompy's store for a job of torchrun, whose own store holds port
+    `master`: another port, the same on all ranks, and below the ports that the kernel gives to
+    outgoing connections."""
     return 0x4000 | ((master ^ 0x2000) & 0x3FFF)

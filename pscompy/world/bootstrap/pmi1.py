@@ -58,7 +58,8 @@ class Pmi1:
         self._link = link
         self._lines = LineBuffer()
         self._state = threading.Condition()
-        self._turn = threading.Lock()  # held for one question at a time; barriers do not take it
+        # held while one question is asked; barriers do without this lock
+        self._turn = threading.Lock()
         self._reading = False
         self._asked = 0  # number of questions that were sent, not counting barriers
         self._answered = 0
@@ -87,7 +88,7 @@ class Pmi1:
             self._ask("put", "put_result", kvsname=self.job_id, key=name, value=text)
 
     def get(self, key: str, rank: int) -> str:
-        """`rank` is unused: PMI-1 looks a value up by its key alone."""
+        """Ignore `rank`, because PMI-1 looks a value up by its key alone."""
         return join(key, self._get)
 
     def barrier(self, timeout: float | None = None) -> None:
@@ -211,7 +212,7 @@ class Pmi1:
 
 
 def _mpi_finalizes() -> bool:
-    """Whether MPI runs in this process, too, and will sign off at the launcher itself."""
+    """Return whether MPI runs in this process, too, and will sign off at the launcher itself."""
     mpi = sys.modules.get("mpi4py.MPI")
     return mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized()
 

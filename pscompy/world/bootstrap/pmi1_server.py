@@ -75,8 +75,8 @@ class Server:
         return self._refuse_barrier()
 
     def wait_of(self, rank: int) -> str:
-        """How long this rank has waited, and for what, as the rank has published it; "" if it has
-        published no wait."""
+        """Return how long this rank has waited, and for what, as the rank has published it; "" if
+        it has published no wait."""
         value = self._values.get(waits.key(rank), "").partition(":")[2]
         wait = waits.unpack(value)
         return "" if wait is None else str(wait)

@@ -19,12 +19,12 @@ class WireError(ValueError):
 
 
 def is_word(text: str) -> bool:
-    """Whether a text can be sent as a value."""
+    """Return whether a text can be sent as a value."""
     return text.split() == [text] and "\\" not in text and text.isascii()
 
 
 def pack(command: str, **fields: object) -> bytes:
-    """One message as a line of bytes.
+    """Return one message as a line of bytes.
 
     ValueError if a value is empty, or contains white space or a backslash.
     """
@@ -38,7 +38,7 @@ def pack(command: str, **fields: object) -> bytes:
 
 
 def parse(line: bytes) -> tuple[str, dict[str, str]]:
-    """The command and the fields of one line, with or without its newline."""
+    """Return the command and the fields of one line, with or without its newline."""
     try:
         words = line.decode().split()
     except UnicodeDecodeError as error:
@@ -57,7 +57,7 @@ class LineBuffer:
         self._partial = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines, without newline, that `data` completes."""
+        """Return the lines, without newline, that `data` completes."""
         *lines, self._partial = (self._partial + data).split(b"\n")
         if len(self._partial) > _BUFFER_MAX:
             raise WireError(f"a line of more than {_BUFFER_MAX} bytes")

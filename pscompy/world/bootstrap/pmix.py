@@ -123,8 +123,8 @@ class Pmix:
         self._check(self._lib.PMIx_Put(_GLOBAL, key.encode(), value), f"put {key}")
 
     def _get(self, key: str, rank: int, kind: int) -> Any:
-        """The value of type `kind` that a rank has published. Raises `KeyError` if it has not
-        published the value in time."""
+        """Return the value of type `kind` that a rank has published. Raises `KeyError` if it has
+        not published the value in time."""
         process = self._ffi.new("pmix_proc_t *", {"nspace": self._own.nspace, "rank": rank})
         limit = self._ffi.new("pmix_info_t *", {"key": b"pmix.timeout"})
         limit.value.type, limit.value.data.integer = _INT, _REPLY_TIMEOUT

@@ -26,7 +26,7 @@ _ANSWER = 10.0  # seconds for an answer of a process that listens at the store's
 
 
 def enter(member: Membership, config: Config) -> Pmi1:
-    """The bootstrap of this rank; rank 0 begins to serve the others.
+    """Return the bootstrap of this rank; rank 0 begins to serve the others.
 
     Raises `ConfigError` if rank 0 cannot listen at the store's port, `Timeout` if no process
     listens there for PSP_STORE_TIMEOUT seconds, `AuthError` if rank 0 has another key.

@@ -15,6 +15,6 @@ def nonce() -> str:
 
 
 def proof(key: bytes, side: str, hello: Fields, challenge: str) -> str:
-    """The proof of one side ("caller" or "store") for this hello and this challenge."""
+    """Return the proof of one side ("caller" or "store") for this hello and this challenge."""
     said = "\n".join([side, VERSION, challenge, *(f"{k}={hello[k]}" for k in sorted(hello))])
     return hmac.digest(key, b"pscompy store\n" + said.encode(), "sha256").hex()

@@ -134,7 +134,7 @@ class Store:
         caller.sock.send(pack("welcome", proof=answer))
 
     def _flaw(self, hello: Fields) -> str:
-        """The reason to refuse a caller that has proved the key; empty if there is none."""
+        """Return the reason to refuse a caller that has proved the key; empty if there is none."""
         rank, size = int(hello.get("rank", "-1")), self._server.size
         if hello.get("version") != VERSION:
             return f"rank 0 speaks version {VERSION} of the store"
@@ -164,7 +164,8 @@ class Store:
 
 
 def _listen(member: Membership) -> socket.socket:
-    """A socket at the store's port: on the loopback if the store's host is one, else everywhere."""
+    """Return a socket at the store's port: on the loopback if the store's host is one, else
+    everywhere."""
     host, port = member.host, member.port
     local = host in ("localhost", "::1") or host.startswith("127.")
     try:

@@ -37,8 +37,8 @@ class Wait(NamedTuple):
 
 
 def key(rank: int, worker: str = "") -> str:
-    """The name of the value that a rank publishes. `worker` names the worker of some endpoints; ""
-    is the worker of the World."""
+    """Return the name of the value that a rank publishes. `worker` names the worker of some
+    endpoints; "" is the worker of the World."""
     return f"pscompy.wait.{rank}{worker[-WORKER_MAX:]}"
 
 
@@ -50,7 +50,7 @@ def pack(wait: Wait | None) -> str:
 
 
 def unpack(value: str) -> Wait | None:
-    """The wait that a published value holds, None if the rank does not wait."""
+    """Return the wait that a published value holds, None if the rank does not wait."""
     try:
         id, beats, seconds, ranks, text = json.loads(unquote(value))
         return Wait(int(id), int(beats), float(seconds), tuple(map(int, ranks)), str(text))
@@ -64,7 +64,7 @@ def publish(bootstrap: Bootstrap, worker: str, wait: Wait | None) -> None:
 
 
 def read(bootstrap: Bootstrap, worker: str, rank: int) -> Wait | None:
-    """The wait on this worker that a rank has published last, None if it does not wait."""
+    """Return the wait on this worker that a rank has published last, None if it does not wait."""
     if not bootstrap.live:
         return None
     try:
