@@ -84,12 +84,12 @@ class _Entry(NamedTuple):
 
 
 def full_name(section: str, name: str) -> str:
-    """The full name of a variable, without PSP_: ("SHM", "DIRECT") -> "SHM_DIRECT"."""
+    """Return the full name of a variable, without PSP_: ("SHM", "DIRECT") -> "SHM_DIRECT"."""
     return f"{section}_{name}" if section and name else section or name
 
 
 def launcher_environment() -> Mapping[str, str]:
-    """The variables that launchers and batch systems set; and PSCOMPY_*, which pscompy sets
+    """Return the variables that launchers and batch systems set; and PSCOMPY_*, which pscompy sets
     (`set_for_children`)."""
     families = ("PMI_", "PMIX_", "SLURM_", "PBS_", "OMPI_COMM_WORLD_", "PALS_", "FLUX_")
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "OPAL_PREFIX")
@@ -150,8 +150,8 @@ class Config(Mapping[str, Any]):
         withheld: Callable[[], Collection[str]] = frozenset,
         without_effect: Collection[str] = (),
     ) -> Config:
-        """A checked configuration of `tables`. Takes the arguments of `Config` and `check`, and
-        raises the errors of `check`."""
+        """Return a checked configuration of `tables`. Takes the arguments of `Config` and `check`,
+        and raises the errors of `check`."""
         config = cls(tables, overrides, environ)
         config.check(known, withheld, without_effect)
         return config
@@ -198,12 +198,12 @@ class Config(Mapping[str, Any]):
         return f"<Config {changed or 'all defaults'}>"
 
     def origin(self, name: str) -> str:
-        """The origin of the value: "default", "config", "environment", or one
-        of these with the alias or parent that was set: "config PSP_RENDEZVOUS"."""
+        """Return the origin of the value: "default", "config", "environment", or one of these with
+        the alias or parent that was set: "config PSP_RENDEZVOUS"."""
         return self._entry(name).origin
 
     def rows(self) -> list[Row]:
-        """All variables in order of declaration, for people to read."""
+        """Return all variables in order of declaration, for people to read."""
         return [self._row(name, section, var) for name, (section, var) in self._declared.items()]
 
     def _row(self, name: str, section: str, var: Var) -> Row:
@@ -212,7 +212,7 @@ class Config(Mapping[str, Any]):
         return Row(section, PREFIX + name, var.default, shown, entry.origin, var.doc)
 
     def settings(self, section: str) -> tuple[Setting, ...]:
-        """The section's variables as the `Setting`s that its transport gets."""
+        """Return the section's variables as the `Setting`s that its transport gets."""
         if section not in self._settings:
             self._settings[section] = tuple(
                 Setting(var.name, entry.text, as_number(entry.value))
@@ -222,8 +222,8 @@ class Config(Mapping[str, Any]):
         return self._settings[section]
 
     def asked(self, section: str) -> list[str]:
-        """The variables that were set and so request this section's transport: PSP_<SECTION> and
-        those with `selects`, with values and origins: ["PSP_IB_HCA=nix0 (environment)"]."""
+        """Return the variables that were set and so request this section's transport: PSP_<SECTION>
+        and those with `selects`, with values and origins: ["PSP_IB_HCA=nix0 (environment)"]."""
         return [
             f"{PREFIX}{full_name(section, var.name)}={entry.text} ({entry.origin})"
             for var, entry in self._section(section)
@@ -235,8 +235,8 @@ class Config(Mapping[str, Any]):
         return [(var, self._entry(name)) for name, (section, var) in declared if section == wanted]
 
     def expand(self, template: str) -> str:
-        """`template` with $NAME, ${NAME} (unset: empty), $$ (process id) and a
-        leading ~ replaced, as a shell would."""
+        """Return `template` with $NAME and ${NAME} (empty if not set), $$ (the process id) and a
+        leading ~ replaced as by a shell."""
 
         def replace(match: re.Match[str]) -> str:
             name = match["braced"] or match["plain"]
@@ -262,7 +262,7 @@ class Config(Mapping[str, Any]):
             raise _bad_value(name, var, given, origin) from None
 
     def _lookup(self, name: str) -> tuple[str, str] | None:
-        """The text that is set for a name, and its origin; None if the name is not set."""
+        """Return the text that is set for a name, and its origin; None if the name is not set."""
         _, var = self._declared.get(name, ("", None))
         for spelling in (name, *(var.aliases if var else ())):
             for source, given in self._sources.items():
@@ -301,7 +301,7 @@ class Config(Mapping[str, Any]):
             warn(f"known, but without effect in pscompy: {', '.join(new)}")
 
     def _declared_names(self) -> set[str]:
-        """All declared names and their aliases."""
+        """Return all declared names and their aliases."""
         aliases = {alias for _, var in self._declared.values() for alias in var.aliases}
         return {*self._declared, *aliases}
 
@@ -316,8 +316,8 @@ _mentioned: set[str] = set()  # variables without effect that this process has w
 
 
 def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:
-    """Overrides in the form of the environment: texts, by names without PSP_. A value of None is
-    left out."""
+    """Return the overrides as the environment has them: texts, by names without PSP_. A value of
+    None is left out."""
     if not isinstance(overrides, Mapping):
         raise TypeError(
             f"config is a dict of variables, such as {{'SHM': 0}}, not {type(overrides).__name__}"
@@ -352,7 +352,7 @@ def warn(message: str, kind: type[Warning] = ConfigWarning) -> None:
 
 
 def _own_frames() -> int:
-    """The `stacklevel` of the first caller outside pscompy, for `warn`."""
+    """Return the `stacklevel` of the first caller outside pscompy, for `warn`."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("pscompy"):
         frame, level = frame.f_back, level + 1

@@ -115,8 +115,9 @@ def _install(config: Config) -> None:
 
 
 def _make_handler(target: str) -> logging.Handler:
-    """A handler that writes to the file `target`, or, if that is empty, to descriptor 2, which
-    remains open if sys.stderr is replaced. Raises `ConfigError` if the file cannot be opened."""
+    """Return a handler that writes to the file `target`, or, if that is empty, to descriptor 2,
+    which remains open if sys.stderr is replaced. Raises `ConfigError` if the file cannot be
+    opened."""
     if not target:
         return logging.StreamHandler(os.fdopen(2, "w", buffering=1, closefd=False))
     try:

@@ -1,6 +1,6 @@
 """Parsers of variables: convert text with units to values.
 
-A parser raises ValueError for a text that is not allowed; its `allowed`
+A parser raises ValueError for a text that is not allowed; the attribute `allowed` of the parser
 completes the sentence "must be ...".
 """
 
@@ -21,7 +21,7 @@ _FALSE = {"0", "no", "off", "false", "n"}
 
 
 class Parser(NamedTuple):
-    """Converts a variable's text to its value. Raises `ValueError` if it is not allowed."""
+    """Converts a variable's text to its value. Raises `ValueError` if the text is not allowed."""
 
     parse: Callable[[str], Any]
     allowed: str
@@ -31,15 +31,16 @@ class Parser(NamedTuple):
 
 
 def as_number(value: object) -> int:
-    """A value as psc_setting_t.number: sizes and counts as they are, flags as
-    0 or 1, times in nanoseconds, texts as 0."""
+    """Return a value as psc_setting_t.number: sizes and counts as they are, flags as 0 or 1, times
+    in nanoseconds, texts as 0."""
     if isinstance(value, float):
         return INF if math.isinf(value) else round(value * 1e9)
     return int(value) if isinstance(value, int) else 0
 
 
 def size(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Parser:
-    """A parser for a number of bytes, with unit or "inf" (INF), and "auto" (AUTO) if allowed."""
+    """Return a parser for a number of bytes, with unit or "inf" (INF), and "auto" (AUTO) if
+    allowed."""
 
     def parse(given: str) -> int:
         if auto and given.lower() == "auto":
@@ -50,7 +51,8 @@ def size(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Parser:
 
 
 def integer(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Parser:
-    """A parser for a whole number, "inf" (INF) if `maximum` is INF, "auto" (AUTO) if allowed."""
+    """Return a parser for a whole number, "inf" (INF) if `maximum` is INF, "auto" (AUTO) if
+    allowed."""
 
     def parse(given: str) -> int:
         if auto and given.lower() == "auto":
@@ -63,7 +65,7 @@ def integer(minimum: int = 0, maximum: int = INF, *, auto: bool = False) -> Pars
 
 
 def choice(*words: str) -> Parser:
-    """A parser for one of the given words, in upper or lower case."""
+    """Return a parser for one of the given words, in upper or lower case."""
 
     def parse(given: str) -> str:
         if given.lower() not in words:
@@ -117,7 +119,7 @@ def _parse_seconds(given: str) -> float:
 
 
 def _parse_names(given: str) -> tuple[str, ...]:
-    """Names such as module:Class; the part behind the colon may have dots."""
+    """Parse names such as module:Class; the part behind the colon may have dots."""
     names = tuple(name.strip() for name in given.split(",") if name.strip())
     for name in names:
         module, colon, part = name.partition(":")

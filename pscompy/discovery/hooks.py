@@ -25,7 +25,7 @@ class Refused(PscomError):
 
 
 def new_manager() -> pluggy.PluginManager:
-    """A manager of pluggy that knows the hooks, without plug-ins."""
+    """Return a manager of pluggy that knows the hooks, without plug-ins."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(Hooks)
     return manager

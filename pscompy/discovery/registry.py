@@ -48,7 +48,8 @@ class Found(NamedTuple):
         return self.problem is None, self.user_priority, built_in
 
     def unavailable(self) -> str | None:
-        """Why the transport cannot be used in this process, or None. Loads its fabric's library."""
+        """Return why the transport cannot be used in this process, or None. Loads its fabric's
+        library."""
         if self.problem or self.transport is None:
             return self.problem
         try:
@@ -69,7 +70,7 @@ class Transports(list[Found]):
 def load(
     overrides: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[Config, Transports]:
-    """The configuration with the variables of all transports, and the transports.
+    """Return the configuration with the variables of all transports, and the transports.
 
     Takes what `Config` takes. Raises `ConfigError` for a bad value, for an override that nobody
     declares, and if PSP_PLUGINDIR is no folder.
@@ -87,7 +88,7 @@ def load(
 
 
 def transport_names() -> list[str]:
-    """The names of all transports, whether they can be used or not."""
+    """Return the names of all transports, whether they can be used or not."""
     return [found.name for found in load()[1]]
 
 
@@ -175,8 +176,8 @@ def _if_asked(place: Found, config: Config) -> Found:
 
 
 def _families(sources: Sequence[Source], not_read: Sequence[Source]) -> Iterator[str]:
-    """The prefixes of variables that count as declared: those of third-party plug-ins that are not
-    imported, and of pscompy's own that are not installed."""
+    """Yield the prefixes of variables that count as declared: those of third-party plug-ins that
+    are not imported, and of pscompy's own that are not installed."""
     yield from (f"{source.name.upper()}_" for source in not_read if not source.own())
     there = {source.name.upper() for source in sources}
     for section, families in APART.items():

@@ -27,7 +27,7 @@ OWN = (
 
 class Source(NamedTuple):
     """A plug-in that `load` imports: the name of its transport, and its module or file. `own` looks
-    up whether it belongs to pscompy's own distribution."""
+    up whether the plug-in belongs to pscompy's own distribution."""
 
     name: str
     place: str
@@ -60,14 +60,14 @@ def _installed(entry: metadata.EntryPoint) -> Source:
 
 
 def _is_own(entry: metadata.EntryPoint) -> bool:
-    """Whether pscompy's own distribution has this entry point. Parses that distribution's metadata,
-    which few sessions need."""
+    """Return whether pscompy's own distribution has this entry point. Parses that distribution's
+    metadata, which few sessions need."""
     return entry.dist is not None and entry.dist.name == PROJECT
 
 
 def load_entry(entry: metadata.EntryPoint) -> Any:
-    """The object that an entry point names. Raises `Refused` if another file hides its module: a
-    `packets.py` beside the user's script, for example, which is not imported then."""
+    """Return the object that an entry point names. Raises `Refused` if another file hides its
+    module: a `packets.py` beside the user's script, for example, which is not imported then."""
     top = entry.module.partition(".")[0]
     own, spec = _files(entry, top), find_spec(top)
     if own and spec is not None and spec.origin and Path(spec.origin).resolve() not in own:
@@ -80,8 +80,8 @@ def load_entry(entry: metadata.EntryPoint) -> Any:
 
 
 def _files(entry: metadata.EntryPoint, top: str) -> list[Path]:
-    """The file of the module `top` beside the metadata of the entry's distribution, in a list that
-    is empty if there is no such file, as in an editable installation."""
+    """Return the file of the module `top` beside the metadata of the entry's distribution, in a
+    list that is empty if there is no such file, as in an editable installation."""
     if entry.dist is None:
         return []
     names = (f"{top}.py", f"{top}/__init__.py")
@@ -93,7 +93,8 @@ def _files(entry: metadata.EntryPoint, top: str) -> list[Path]:
 
 
 def _in_folder(folder: Path) -> Iterator[Source]:
-    """The modules and packages in a folder, without names that begin with a dot or underscore."""
+    """Yield the modules and packages in a folder, without names that begin with a dot or
+    underscore."""
     if not folder.is_dir():
         raise ConfigError(
             f"PSP_PLUGINDIR: {str(folder)!r} must be a folder",

@@ -27,7 +27,7 @@ def flaw(declared: object, name: str) -> str | None:
 
 
 def flaw_of_name(name: str) -> str | None:
-    """Why a transport cannot have this name, or None."""
+    """Return why a transport cannot have this name, or None."""
     fits = name.isascii() and name.isalnum() and name.islower() and name[0].isalpha()
     if not fits or len(name) > NAME_MAX:
         return (
