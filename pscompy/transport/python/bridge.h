@@ -67,6 +67,9 @@ typedef struct bridge_ep {
     bool up;
     bool stopped; /* the pump has finished with the endpoint */
     psc_status_t failed; /* status that the pump has reported; PSC_OK before */
+    /* The two events about the endpoint are reserved when it is created, so
+     * that they reach it even if memory is short; NULL once they are queued. */
+    bridge_item_t *up_event, *failed_event;
     bool starved; /* am_bcopy found the queue of frames to send full */
     bool held_up; /* bridge_deliver() found the queue of arrived frames full */
     uint32_t sending; /* frames that the pump has yet to send */
@@ -106,6 +109,8 @@ extern const psc_transport_ops_t bridge_template;
  * caller fills it in later. */
 bridge_item_t *bridge_item_create(int kind, uint64_t ep, const void *data,
                                   size_t len);
+/* Frees an endpoint with the events that were not queued. */
+void bridge_ep_free(bridge_ep_t *ep);
 /* Overwrites the token in an item with zeros, and frees the item. Does nothing
  * if `item` is NULL. */
 void bridge_item_wipe(bridge_item_t *item);

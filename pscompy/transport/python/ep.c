@@ -33,6 +33,15 @@ bridge_ep_t *bridge_ep_find(bridge_t *bridge, uint64_t number)
 
 /* ---- life ---- */
 
+/* Returns false if memory is short. */
+static bool ep_events_create(bridge_ep_t *ep)
+{
+    ep->up_event = bridge_item_create(BRIDGE_UP, ep->number, NULL, 0);
+    ep->failed_event =
+        bridge_item_create(BRIDGE_FAILED, ep->number, NULL, PSC_REASON_MAX);
+    return ep->up_event && ep->failed_event;
+}
+
 psc_status_t bridge_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p)
 {
     bridge_t *bridge = psc_container_of(iface, bridge_t, super);
@@ -43,6 +52,10 @@ psc_status_t bridge_ep_create(psc_iface_t *iface, void *user, psc_ep_t **ep_p)
     if (getrandom(&ep->number, sizeof ep->number, 0) != sizeof ep->number) {
         free(ep);
         return PSC_ERR_TRANSPORT;
+    }
+    if (!ep_events_create(ep)) {
+        bridge_ep_free(ep);
+        return PSC_ERR_NO_MEMORY;
     }
     ep->super.iface = iface;
     ep->super.user = user;
@@ -133,7 +146,7 @@ void bridge_ep_fini(psc_ep_t *self)
     psc_lock_acquire(&bridge->lock);
     psc_list_remove(&ep->link);
     psc_lock_release(&bridge->lock);
-    free(ep);
+    bridge_ep_free(ep);
 }
 
 /* ---- sending ---- */

@@ -164,49 +164,37 @@ int bridge_deliver(bridge_t *bridge, uint64_t number, const uint8_t *frame,
     return status;
 }
 
-/* Queues an event of an endpoint for progress, unless the endpoint has failed
- * already. */
-static void bridge_tell_ep(bridge_t *bridge, bridge_item_t *item)
-{
-    bridge_ep_t *ep;
-
-    if (!item)
-        return;
-    psc_lock_acquire(&bridge->lock);
-    ep = bridge_ep_find(bridge, item->ep);
-    if (ep && ep->failed == PSC_OK) {
-        if (item->kind == BRIDGE_FAILED)
-            ep->failed = (psc_status_t)item->number;
-        bridge_event_push(bridge, item);
-        item = NULL;
-    }
-    psc_lock_release(&bridge->lock);
-    free(item);
-}
-
 void bridge_ep_up(bridge_t *bridge, uint64_t number)
 {
     bridge_ep_t *ep;
 
     psc_lock_acquire(&bridge->lock);
     ep = bridge_ep_find(bridge, number);
+    if (ep && !ep->up && ep->failed == PSC_OK) {
+        bridge_event_push(bridge, ep->up_event);
+        ep->up_event = NULL;
+    }
     if (ep)
         ep->up = true;
     psc_lock_release(&bridge->lock);
-    bridge_tell_ep(bridge, bridge_item_create(BRIDGE_UP, number, NULL, 0));
 }
 
-void bridge_ep_failed(bridge_t *bridge, uint64_t ep, int status,
+void bridge_ep_failed(bridge_t *bridge, uint64_t number, int status,
                       const char *reason)
 {
-    size_t len = strnlen(reason, PSC_REASON_MAX - 1);
-    bridge_item_t *item = bridge_item_create(BRIDGE_FAILED, ep, NULL, len + 1);
+    bridge_ep_t *ep;
 
-    if (!item)
-        return;
-    memcpy(item->data, reason, len);
-    item->number = status < 0 ? status : PSC_ERR_TRANSPORT;
-    bridge_tell_ep(bridge, item);
+    psc_lock_acquire(&bridge->lock);
+    ep = bridge_ep_find(bridge, number);
+    if (ep && ep->failed == PSC_OK) {
+        ep->failed = status < 0 ? (psc_status_t)status : PSC_ERR_TRANSPORT;
+        ep->failed_event->number = ep->failed;
+        memcpy(ep->failed_event->data, reason,
+               strnlen(reason, PSC_REASON_MAX - 1));
+        bridge_event_push(bridge, ep->failed_event);
+        ep->failed_event = NULL;
+    }
+    psc_lock_release(&bridge->lock);
 }
 
 void bridge_ep_closed(bridge_t *bridge, uint64_t number)

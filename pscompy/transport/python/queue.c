@@ -70,11 +70,18 @@ static void bridge_items_free(psc_list_t *items)
         bridge_item_wipe(psc_container_of(link, bridge_item_t, link));
 }
 
+void bridge_ep_free(bridge_ep_t *ep)
+{
+    free(ep->up_event);
+    free(ep->failed_event);
+    free(ep);
+}
+
 static void bridge_eps_free(bridge_t *bridge)
 {
     for (unsigned i = 0; i < BRIDGE_BUCKETS; i++) {
         psc_list_for_each(ep, &bridge->eps[i], bridge_ep_t, link)
-            free(ep);
+            bridge_ep_free(ep);
     }
 }
 
