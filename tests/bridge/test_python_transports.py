@@ -259,6 +259,46 @@ def test_a_mistake_that_concerns_no_link_ends_the_transport_and_nothing_else(fra
     assert "frail" in c.explain().reasons  # the reason of either side, whichever is reported first
 
 
+PILED = """if self.bad and b"piled" in bytes(data):
+            self.held += bytes(data)
+            return len(data)
+        if self.bad and b"last" in bytes(data):
+            link.state.send(self.held + bytes(data) + self.bad)
+            self.bad = b""
+            return len(data)"""
+SMALL = """self.stream, self.queue = True, 1
+        self.held, self.bad = b"", bytes([1, 0, 0, 0, 120])"""
+
+
+def test_a_bad_frame_behind_a_backlog_ends_its_link_and_no_other(frail):
+    it = frail(open=SMALL, send=PILED)
+    far, near = it.pair()
+    there, here = it.sessions
+    for _ in range(8):
+        far.send(b"piled", timeout=BOUND)
+    far.send(b"last", timeout=BOUND)
+    while near.recv(timeout=BOUND) != b"last":
+        pass
+    c = here.connect(there.listen("127.0.0.1").address)
+    c.open(timeout=BOUND)
+    assert c.transport == "frail"
+
+
+def test_a_shortage_of_descriptors_delays_an_accept_and_ends_nothing(frail, tmp_path, caplog):
+    short = tmp_path / "short"
+    short.touch()
+    it = frail(accept=f"if Path({str(short)!r}).exists(): raise OSError(24, 'too many')")
+    listening = it.session().listen("127.0.0.1")
+    c = it.session().connect(listening.address)
+    with caplog.at_level(logging.ERROR, "pscompy.plugin"):
+        sent = c.isend(b"after all")
+        expect_soon(lambda: "frail can accept no peer now: too many" in caplog.text)
+        short.unlink()
+        sent.wait(timeout=BOUND)
+    assert listening.accept(timeout=BOUND).recv(timeout=BOUND) == b"after all"
+    assert len(caplog.records) == 1
+
+
 def frail_addresses():
     """The listening sockets of the transport in this process, from the system's list."""
     own = {str(link) for link in links("/proc/self/fd")}

@@ -39,7 +39,8 @@ class PythonTransport:
     An `OSError` raised by a call for a link means that the link is lost, and its text becomes
     the reason that the user reads; `BlockingIOError` raised by `send` or a `read` means "not
     now". Any other exception is an error of the transport: it is logged, and the link ends; if
-    a `read` without a link raises it, the whole transport ends.
+    a `read` without a link raises it, the whole transport ends. An `OSError` that says that
+    descriptors or memory are short only pauses such a `read`.
     """
 
     latency: float = 50e-6

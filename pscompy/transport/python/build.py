@@ -8,6 +8,7 @@ from cffi import FFI
 FOLDER = "pscompy/transport/python"
 CONSTANTS = (
     "PSC_ERR_CONNECT",
+    "PSC_ERR_NO_MEMORY",
     "PSC_ERR_NO_RESOURCE",
     "PSC_ERR_PEER_LOST",
     "PSC_ERR_TRANSPORT",

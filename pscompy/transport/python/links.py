@@ -5,6 +5,7 @@ All methods are called on the pump's thread.
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ logger = logging.getLogger("pscompy.plugin")  # the logger of plug-ins
 
 # maximum number of peers at once that have connected and not begun the token proof
 CALLERS_MAX = 64
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)  # errors that pass
 
 
 class Links:
@@ -39,6 +41,7 @@ class Links:
         self.watches = Watches()
         self.bridge: Any = None
         self.broken = ""  # why the transport has failed
+        self._short_logged = False  # a shortage of descriptors or memory was logged
         self._channels: dict[int, Channel] = {}
         self._callers: OrderedDict[Channel, None] = OrderedDict()
         # token and number of the peer's endpoint, by the number of our endpoint that waits for a
@@ -70,14 +73,28 @@ class Links:
         """Handle the events of a watched descriptor: send queued frames, or call its reader."""
         channel = watch.channel
         if channel is None:
-            with suppress(BlockingIOError, ConnectionError):  # no peer to accept, or it has hung up
-                watch.read()
+            self._read_shared(watch)
             return
         if events & WRITE:
             self._flush(channel)
         if events & READ and channel.stage is not Stage.ENDED:
             with self._about(channel), suppress(BlockingIOError):
                 watch.read()
+
+    def _read_shared(self, watch: Watch) -> None:
+        """Call a reader that serves no single link. It is called again after a pause if
+        descriptors or memory are short."""
+        try:
+            watch.read()
+        except (BlockingIOError, ConnectionError):  # no peer to accept, or it has hung up
+            pass
+        except OSError as error:
+            if error.errno not in SHORTAGES:
+                raise
+            self.watches.pause(watch)
+            if not self._short_logged:
+                self._short_logged = True
+                logger.error("%s can accept no peer now: %s", self._name, error.strerror)
 
     @contextmanager
     def _shielded(self) -> Iterator[None]:
@@ -164,14 +181,18 @@ class Links:
         channel = self._channels.get(number)
         if channel is None:
             return
-        while channel.backlog:
-            if not self._deliver(channel, channel.backlog[0]):
-                return
-            channel.backlog.popleft()
+        try:
+            while channel.backlog:
+                if not self._deliver(channel, channel.backlog[0]):
+                    return
+                channel.backlog.popleft()
+        except OSError as error:
+            channel.backlog.clear()
+            self._lose(channel, str(error))
         if channel.reason:
             self._forget(channel)
             self._fail(number, self._lib.PSC_ERR_PEER_LOST, channel.reason)
-        else:
+        elif channel.stage is not Stage.ENDED:
             self.watches.update(channel)
 
     def close(self, number: int) -> None:
@@ -262,6 +283,8 @@ class Links:
         status = self._lib.bridge_deliver(self.bridge, channel.number, frame, len(frame))
         if status == self._lib.PSC_ERR_NO_RESOURCE:
             return False
+        if status == self._lib.PSC_ERR_NO_MEMORY:
+            raise OSError("this process has no memory for a frame that has arrived")
         if status != self._lib.PSC_OK:
             raise ConnectionError("the peer sent bytes that are not a frame")
         return True

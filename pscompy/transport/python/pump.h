@@ -64,7 +64,7 @@ void bridge_frame_done(bridge_t *bridge, uint64_t ep);
 /* Passes on a copy of a frame that has arrived. Returns PSC_ERR_NO_RESOURCE if
  * the queue has no room for the frame; the command BRIDGE_RESUME follows when
  * there is room. Returns PSC_ERR_PROTOCOL if the bytes are not a frame of a
- * bridge. */
+ * bridge, PSC_ERR_NO_MEMORY if memory is short. */
 int bridge_deliver(bridge_t *bridge, uint64_t ep, const uint8_t *frame,
                    size_t len);
 void bridge_ep_up(bridge_t *bridge, uint64_t ep);

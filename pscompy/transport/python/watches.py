@@ -10,6 +10,7 @@ from typing import Any
 from pscompy.transport.python.channel import Channel
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+PAUSE = 0.25  # most seconds for which a paused descriptor is not read
 
 
 @dataclass(eq=False)
@@ -29,6 +30,7 @@ class Watches:
         self._selector = selectors.DefaultSelector()
         self._watches: dict[Any, Watch] = {}
         self._serving: dict[Channel, Watch] = {}
+        self._paused: list[Watch] = []
 
     def add_command_fd(self, fd: int) -> None:
         """Add the bridge's own descriptor, for which `wait` yields None instead of a Watch."""
@@ -68,13 +70,23 @@ class Watches:
                 "send took only a part of the frame, and no descriptor is watched for the rest"
             )
 
+    def pause(self, watch: Watch) -> None:
+        """Do not read a descriptor of no single link during the next `wait`."""
+        self._wait_for(watch, 0)
+        self._paused.append(watch)
+
     def wait(self) -> Iterator[tuple[Watch | None, int]]:
         """Sleep until a descriptor is ready. Yields each ready watch, unless it was removed
         meanwhile."""
-        for key, events in self._selector.select():
-            watch: Watch | None = key.data
-            if watch is None or self._watches.get(watch.fileobj) is watch:
-                yield watch, events
+        paused, self._paused = self._paused, []
+        ready = self._selector.select(PAUSE if paused else None)
+        for watch in paused:
+            if self._watches.get(watch.fileobj) is watch:
+                self._wait_for(watch, READ)
+        for key, events in ready:
+            found: Watch | None = key.data
+            if found is None or self._watches.get(found.fileobj) is found:
+                yield found, events
 
     def close(self) -> None:
         """Remove all watches and close the selector."""
