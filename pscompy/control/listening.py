@@ -117,6 +117,7 @@ class Listening:
     def _begin(self, listener: Listener) -> None:
         if self._closing:
             listener.socket.close()
+            self._end(listener)
             return
         self._listeners.append(listener)
         listener.admission = Admission(

@@ -7,6 +7,7 @@ admission.py accepts links, dialer.py makes them.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -16,7 +17,9 @@ from pscompy.control.addresses import Place
 from pscompy.control.event_loop import READ, WRITE, ControlThread, Timer
 from pscompy.control.handshake.events import Ended, HandshakeEvent
 from pscompy.control.handshake.handshake import Handshake
-from pscompy.errors import PscomError
+from pscompy.errors import ConnectError, PscomError
+
+logger = logging.getLogger(__name__)
 
 LINGER_SECONDS = 2.0  # seconds to send the last bytes of a link
 CHUNK = 64 * 1024
@@ -163,10 +166,16 @@ class Link:
         try:
             events = self.machine.receive(data)
         except PscomError as error:
-            self.close()
-            self.owner.on_link_error(self, error)
-            return
-        self.deliver(events)
+            self._fail(error)
+        except Exception as error:  # the machine is closed, so the link must end with it
+            logger.exception("the link with %s is broken off", self.peer_address)
+            self._fail(ConnectError(f"{self.peer_address}: {error!r}"))
+        else:
+            self.deliver(events)
+
+    def _fail(self, error: PscomError) -> None:
+        self.close()
+        self.owner.on_link_error(self, error)
 
     def deliver(self, events: list[HandshakeEvent]) -> None:
         """Send the handshake's output, and deliver these events to the owner."""
