@@ -156,7 +156,8 @@ class Agent:
         self._on_pmi(rank)  # the last PMI request may be an abort
         self._hang_up(rank)
         del self._ranks[rank.number]
-        for fd in (rank.stdout, rank.stderr):
+        # the end of the last rank may end the job, with the processes that other ranks have left
+        for fd in (rank.stdout, rank.stderr) if self._ranks else list(self._outputs):
             # a limited number of reads, because the rank's children may go on writing
             for _ in range(PIPE_READS):
                 if fd not in self._outputs or not self._on_output(fd):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import os
+import select
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +33,7 @@ class Channel:
         self._writer = writer
         self._on_record = on_record
         self._on_end = on_end
+        self._closed = False
         self._in = b""
         self._out = bytearray(b"\n")  # a newline first: ends a line that a login shell has printed
         os.set_blocking(reader, False)
@@ -43,7 +46,7 @@ class Channel:
 
     def listen(self, on: bool) -> None:
         """Read records from now on, or if not `on`, leave them in the pipe."""
-        if on:
+        if on and not self._closed:
             self._loop.watch(self._reader, self._read)
         else:
             self._loop.unwatch(self._reader)
@@ -53,15 +56,17 @@ class Channel:
         self._out += json.dumps(record).encode() + b"\n"
         self._loop.watch(self._writer, self._write, WRITE)
 
-    def flush(self) -> None:
-        """Send everything, waiting for a slow reader."""
-        os.set_blocking(self._writer, True)
-        while self._out:
+    def flush(self, until: float) -> None:
+        """Send everything, waiting for a slow reader, but not longer than until this monotonic
+        time."""
+        writable = select.poll()
+        writable.register(self._writer, select.POLLOUT)
+        while self._out and writable.poll(1000 * max(0.0, until - time.monotonic())):
             self._write()
-        os.set_blocking(self._writer, False)
 
     def close(self) -> None:
         """Stop watching the descriptors; the caller closes them."""
+        self._closed = True
         self._loop.unwatch(self._reader)
         self._loop.unwatch(self._writer)
 

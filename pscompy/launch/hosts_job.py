@@ -32,6 +32,7 @@ from pscompy.launch.streams import Stream
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer
 
 _INPUT = 32768  # maximum number of bytes of input for rank 0 that are sent in one record
+_FLUSH = 1.0  # seconds within which the agents must take what is sent before the launcher stops
 _LEAVE = 5.0  # seconds within which all agents must end after their inputs were closed
 
 _OnRecord = Callable[["_Host", list[Any]], None]
@@ -92,11 +93,10 @@ class _Host:
 
 
 class _Remote:
-    """A rank on some host: its PMI requests and its output."""
+    """A rank on some host, with its PMI requests."""
 
-    def __init__(self, host: _Host, streams: tuple[Stream, Stream]) -> None:
+    def __init__(self, host: _Host) -> None:
         self.host = host
-        self.streams = streams
         self.pmi_lines = LineBuffer()
 
 
@@ -106,6 +106,8 @@ class HostsJob(Job):
     def _start_ranks(self) -> None:
         self._hosts: list[_Host] = []
         self._remote: dict[int, _Remote] = {}
+        # stdout and stderr of each rank; processes that the rank has started may outlive it
+        self._streams: dict[int, tuple[Stream, Stream]] = {}
         self._kills = 0
         environ = job_environment(self._plan.environ)
         text = Config({"": VARIABLES}, environ=environ)["RSH"]
@@ -127,7 +129,8 @@ class HostsJob(Job):
         host.attach(self._loop, self._on_record, self._on_lost)
         self._terminal.attach_stderr(host.stderr)
         for rank in sorted(host.ranks):
-            self._remote[rank] = _Remote(host, self._terminal.fed(self._label(rank)))
+            self._remote[rank] = _Remote(host)
+            self._streams[rank] = self._terminal.fed(self._label(rank))
         plan = {
             "argv": self._plan.argv,
             "folder": str(Path.cwd()),
@@ -147,16 +150,17 @@ class HostsJob(Job):
         enough."""
         self._terminal.balance()
         for host in self._hosts:
-            if host.ranks:
-                host.channel.listen(not self._terminal.full)
+            host.channel.listen(not self._terminal.full)
         if self._terminal.broken:
             self._fail(128 + signal.SIGPIPE, "nobody reads the output any more")
 
     def _signal(self, number: int) -> None:
         for host in self._hosts:
             host.channel.send("signal", number)
-            if number == signal.SIGTSTP:
-                host.channel.flush()
+        if number == signal.SIGTSTP:  # the launcher stops next
+            until = time.monotonic() + _FLUSH
+            for host in self._hosts:
+                host.channel.flush(until)
         self._kills += number == signal.SIGKILL
         if self._kills > 1:  # an agent has not reacted to the first SIGKILL
             for host in self._hosts:
@@ -196,14 +200,14 @@ class HostsJob(Job):
             self._forget(host)
         elif kind == "want":
             self._loop.watch(0, partial(self._on_stdin, host))
+        elif kind == "out":
+            number, index, text = fields
+            self._streams[number][index - 1].feed(unpack(text))
         elif fields[0] in self._remote:
             self._on_rank(kind, self._remote[fields[0]], *fields)
 
     def _on_rank(self, kind: str, rank: _Remote, number: int, *fields: Any) -> None:
-        if kind == "out":
-            index, text = fields
-            rank.streams[index - 1].feed(unpack(text))
-        elif kind == "pmi":
+        if kind == "pmi":
             self._serve(number, rank.pmi_lines, fields[0].encode("latin-1"))
         elif kind == "left":
             self._deliver(self._pmi.leave(number))
@@ -217,7 +221,7 @@ class HostsJob(Job):
         """Forget a rank that has ended, and pass on its last output."""
         rank = self._remote.pop(number)
         rank.host.ranks.discard(number)
-        for stream in rank.streams:
+        for stream in self._streams[number]:
             stream.feed(b"")
 
     def _on_stdin(self, host: _Host) -> None:
@@ -231,8 +235,9 @@ class HostsJob(Job):
     def _on_lost(self, host: _Host) -> None:
         """Handle the end of an agent, whose ranks ended with it or cannot be reached."""
         if host.ranks:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                host.process.wait(job.GRACE)
+            if not self._failed:  # only the first failure is reported, with the agent's code
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    host.process.wait(job.GRACE)
             self._terminal.drain(host.stderr)
             code = host.process.returncode
             how = "" if code is None else f" (its agent ended with {code})"

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -323,6 +324,27 @@ def test_a_login_shell_that_prints(run, tmp_path):
     rsh.chmod(0o755)
     done = run("--hosts", "elsewhere", "--", "cat", input="a line\n", env={"PSP_RSH": str(rsh)})
     assert (done.returncode, done.stdout, done.stderr) == (0, "a line\n", "")
+
+
+def test_the_children_of_a_rank_that_has_ended_may_write(run, tmp_path, script):
+    def outlived(folder):
+        said, parent = Path(folder) / "said", os.getpid()
+        if own_rank() == 1:
+            expect_soon(said.exists)
+        elif os.fork() == 0:
+            expect_soon(lambda: os.getppid() != parent)
+            time.sleep(1)  # the launcher learns of the end of rank 0
+            say("late")
+            said.touch()
+
+    rsh = tmp_path / "rsh"
+    rsh.write_text('#!/bin/sh\nshift; exec sh -c "$*"\n')
+    rsh.chmod(0o755)
+    done = run(
+        *("--hosts", "elsewhere:2", "--label", script(outlived, str(tmp_path))),
+        env={"PSP_RSH": str(rsh)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[0] late\n", "")
 
 
 def test_all_hosts_end_together(run, tmp_path):
