@@ -8,6 +8,7 @@ from typing import Any
 from pscompy.cli.sizes import with_unit
 from pscompy.config.config import Config
 from pscompy.discovery.registry import Found
+from pscompy.errors import PscomError
 from pscompy.transport.declaration import Carrier
 
 _SIZES = ("max_short", "max_bcopy", "max_zcopy", "min_zcopy", "max_put", "max_get")
@@ -55,21 +56,18 @@ class Probe:
         if self._unusable:
             return self._unusable, None
         assert found.transport is not None
+        from pscompy.control.transports import open_path  # loads the core
+
         try:
             settings = self._config.settings(found.name.upper())
             carrier = found.transport.carry_within(settings, self._config["CANDIDATE_TIMEOUT"])
         except Exception as error:  # any exception of a plug-in counts as a reason
             return f"{error}" or type(error).__name__, None
         self._carriers.append(carrier)
-        reason = self._ffi.new("char[256]")
-        keep = [
-            (*(self._ffi.new("char[]", text.encode()) for text in (it.name, it.text)), it.number)
-            for it in carrier.settings
-        ]
-        settings = self._ffi.new("psc_setting_t[]", keep)
-        iface = self._lib.psc_worker_open(self._worker, carrier.ops, 0, settings, len(keep), reason)
-        if iface < 0:
-            return self._ffi.string(reason).decode(errors="replace") or "it does not open", None
+        try:
+            iface = open_path(self._worker, carrier, 0)
+        except PscomError as error:
+            return str(error), None
         attr = self._ffi.new("psc_iface_attr_t *")
         self._lib.psc_worker_query(self._worker, iface, attr)
         return None, {"said": self._logged(), **_as_document(attr)}

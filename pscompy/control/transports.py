@@ -100,7 +100,7 @@ class Transports:
             return option._replace(reason=f"{error}" or type(error).__name__)
         self._carriers[found.name] = carrier
         try:
-            first = self._open_path(carrier, 0)
+            first = open_path(self._worker, carrier, 0)
         except PscomError as error:
             logger.info("%s cannot be used: %s", found.name, error)
             return option._replace(reason=str(error))
@@ -110,24 +110,12 @@ class Transports:
         across = config["MSA_SHM"]
         return option._replace(rails=rails, estimates=self._estimates(first), across=across)
 
-    def _open_path(self, carrier: Carrier, path: int) -> int:
-        """Open one path of a transport. Returns the index of its interface. Raises `PscomError`
-        with the reason if that fails."""
-        settings = _settings(carrier.settings)
-        room = ffi.new("char[]", REASON_MAX)
-        iface = lib.psc_worker_open(
-            self._worker, carrier.ops, path, settings.array, settings.size, room
-        )
-        if iface < 0:
-            raise PscomError(text(room) or str(from_status(iface, "open")))
-        return int(iface)
-
     def _open_more_paths(self, carrier: Carrier, first: int) -> dict[int, int]:
         """Open the transport's other paths too; returns the interface of each rail."""
         rails = {self._attr(first).rail: first}
         for path in range(1, min(self._attr(first).paths, LANES_MAX)):
             try:
-                iface = self._open_path(carrier, path)
+                iface = open_path(self._worker, carrier, path)
             except PscomError as error:
                 logger.error("path %d cannot be used: %s", path, error)
             else:
@@ -158,6 +146,17 @@ class Transports:
             source=source,
             copy_source=source,
         )
+
+
+def open_path(worker: Any, carrier: Carrier, path: int) -> int:
+    """Open one path of a transport. Returns the index of its interface. Raises `PscomError` with
+    the reason if that fails."""
+    settings = _settings(carrier.settings)
+    room = ffi.new("char[]", REASON_MAX)
+    iface = lib.psc_worker_open(worker, carrier.ops, path, settings.array, settings.size, room)
+    if iface < 0:
+        raise PscomError(text(room) or str(from_status(iface, "open")))
+    return int(iface)
 
 
 class _Settings(NamedTuple):

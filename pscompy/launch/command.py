@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import math
 import sys
 from pathlib import Path
-from typing import NoReturn
 
-from pscompy.cli.arguments import positive
+from pscompy.cli.arguments import ArgumentParser, duration, positive
 from pscompy.launch.environment import batch_environment
 from pscompy.launch.hosts import Slots, from_file, from_words, is_here, of_allocation, shares
 from pscompy.launch.job import Job, Plan
@@ -32,16 +30,9 @@ is returned, or 128 + n for signal n.
 _TAKE_VALUE = ("-n", "-np", "--np", "--hosts", "--hostfile", "--module", "--env", "--dump-after")
 
 
-class _Parser(argparse.ArgumentParser):
-    """Reports an error in one line, without the usage."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\n")
-
-
-def _parser() -> _Parser:
+def _parser() -> ArgumentParser:
     """Return the parser of the options that stand before the program."""
-    result = _Parser(
+    result = ArgumentParser(
         prog="pscompy run",
         usage="pscompy run [option ...] app.py [argument ...]",
         description=main.__doc__,
@@ -71,7 +62,7 @@ def _parser() -> _Parser:
     result.add_argument("--label", action="store_true", help="begin each line with its rank")
     result.add_argument(
         "--dump-after",
-        type=_seconds,
+        type=duration,
         default=math.inf,
         metavar="SECONDS",
         help="have all ranks write what they have in flight, every SECONDS",
@@ -134,7 +125,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:index], arguments[index:]
 
 
-def _command(program: list[str], parser: _Parser) -> list[str]:
+def _command(program: list[str], parser: ArgumentParser) -> list[str]:
     """Return the whole command that each rank runs."""
     if not program or program == ["--"]:
         parser.error("no program is given for the ranks to run (pscompy run --help)")
@@ -158,13 +149,6 @@ def _is_binary(path: str) -> bool:
             return file.read(4) == b"\x7fELF"
     except OSError:  # a folder, or a file that cannot be read, which Python reports itself
         return False
-
-
-def _seconds(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if float(text) > 0:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds")
 
 
 def _assignment(text: str) -> tuple[str, str]:
