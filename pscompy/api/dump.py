@@ -23,6 +23,7 @@ from pscompy.api import process
 from pscompy.api.request import ANY_TAG
 from pscompy.control.worker import ITEMS_MAX, ConnState, Item
 from pscompy.core import lib
+from pscompy.errors import describe
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -261,5 +262,20 @@ def _serve(reader: int) -> None:
     with contextlib.suppress(OSError):
         while data := os.read(reader, 1 << 16):
             if b"Stack (" in data:
-                text = "\n".join([*map(_dump_one, process.sessions()), *_threads()])
-                os.write(2, f"{text}\n".encode(errors="replace"))
+                _write_dumps()
+
+
+def _write_dumps() -> None:
+    """Write the dumps of all sessions, and the calls of all threads. If stderr takes nothing now,
+    the next signal may find it open."""
+    text = "\n".join([*map(_dump_or_why, process.sessions()), *_threads()])
+    with contextlib.suppress(OSError):
+        os.write(2, f"{text}\n".encode(errors="replace"))
+
+
+def _dump_or_why(session: Session) -> str:
+    """The dump of a session, or why there is none: the session may be closing."""
+    try:
+        return _dump_one(session)
+    except Exception as error:
+        return f"{session!r} has no dump: {describe(error)}"

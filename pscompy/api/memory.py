@@ -100,7 +100,11 @@ class MemoryRegion(_Known):
 
     def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:
         super().__init__(worker, buf, closed)
-        self.rkey = self._pack()
+        try:
+            self.rkey = self._pack()
+        except BaseException:
+            self.close()
+            raise
 
     def _register(self) -> Any:
         handle = ffi.new("psc_region_t **")

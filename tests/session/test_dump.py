@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import termios
+import threading
+from pathlib import Path
+
 import pytest
 
 import pscompy
-from tests.waiting import expect_soon
+from tests.program import program
+from tests.waiting import asleep, expect_soon
 
 LONG = bytes(1 << 24)
 
@@ -57,6 +67,24 @@ def test_requests_and_messages_of_both_sides(pair, transport):
 
 def test_a_session_that_does_nothing(open_session):
     assert open_session().dump().count("    none") == 3
+
+
+def dumps_twice(path):
+    with pscompy.Session(config={"SIGQUIT": 1}):
+        server = next(it for it in threading.enumerate() if it.name == "pscompy dump")
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 2)
+        os.kill(os.getpid(), signal.SIGQUIT)
+        pipe = pscompy.api.dump._pipe[0]
+        expect_soon(lambda: not any(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4))), "the signal")
+        expect_soon(lambda: not server.is_alive() or asleep(server.native_id), "the end of a dump")
+        os.dup2(os.open(path, os.O_CREAT | os.O_WRONLY), 2)
+        os.kill(os.getpid(), signal.SIGQUIT)
+        expect_soon(lambda: "<Session" in Path(path).read_text(), "the second dump", 20)
+
+
+def test_a_dump_that_stderr_does_not_take_is_not_the_last_one(tmp_path):
+    command = [sys.executable, "-c", program(dumps_twice, str(tmp_path / "err"))]
+    assert subprocess.run(command, timeout=120).returncode == 0
 
 
 def test_a_closed_session_has_no_dump(open_session):

@@ -85,3 +85,12 @@ def test_a_key_that_was_made_before_anything_was_connected(open_session):
     listening.accept().recv()
     c.put(b"early", region.rkey)
     assert memory == b"early\0\0\0"
+
+
+def test_a_region_without_a_key_is_given_back(open_session, monkeypatch):
+    monkeypatch.setattr(pscompy.api.memory, "PACKED_MAX", 4)
+    session, memory = open_session(SHM=1), bytearray(8)
+    held = session.stats["shm_registrations"]
+    with pytest.raises(pscompy.PscomError, match="pack the remote key"):
+        session.register(memory)
+    assert session.stats["shm_registrations"] == held
