@@ -51,9 +51,8 @@ def main() -> None:
     collecting = [sys.executable, "-m", "pytest", "--collect-only", "-qq", "-p", "no:cacheprovider"]
     collection = subprocess.Popen(collecting, stdout=subprocess.DEVNULL)
     compiler = Compiler()
-    for peer in ("mpich", "openmpi"):
-        peers.environment(peer)
-    with tempfile.TemporaryDirectory() as folder:
+    with ThreadPoolExecutor() as pool, tempfile.TemporaryDirectory() as folder:
+        pool.map(peers.environment, ("mpich", "openmpi"))
         compile_all(compiler, Path(folder))
     compiler.forget(time.time() - KEPT)
     collection.wait()
