@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pscompy.errors import ConfigError, ConnectError, PeerLost, Timeout
+from pscompy.errors import ConfigError, ConnectError, PeerLost, ProtocolError, Timeout
 from pscompy.world.bootstrap import Pmi1, Single, detect, pmi1
 from pscompy.world.bootstrap.pmi1_server import Abort, Server
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer, WireError, pack, parse
@@ -363,6 +363,32 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another(link, monkeypatc
     assert client.get("second", 0) == "two"
     thread.join()
     client._link.close()
+
+
+@pytest.mark.parametrize(
+    ("limits", "name", "complaint"),
+    [("keylen_max=64", "kvsname=job", "has no vallen_max"),
+     ("keylen_max=many vallen_max=9", "kvsname=job", "keylen_max=many, no number"),
+     ("keylen_max=64 vallen_max=1024", "kvs=job", "has no kvsname"),
+     ("keylen_max=64 vallen_max=1024", "kvsname=", "has no kvsname")],
+)  # fmt: skip
+def test_an_answer_without_what_was_asked_for_names_the_launcher(link, limits, name, complaint):
+    def answer():
+        for line in ("response_to_init rc=0", f"maxes {limits}", f"my_kvsname {name}"):
+            if link.ours.recv(4096):
+                link.ours.sendall(f"cmd={line}\n".encode())
+
+    threading.Thread(target=answer, daemon=True).start()
+    with pytest.raises(ProtocolError, match=f"the launcher.*{complaint}") as caught:
+        Pmi1(link.theirs.fileno(), 0, 1)
+    assert caught.value.peer == "launcher"
+
+
+@pytest.mark.parametrize("value", ["[Infinity,0,0,[],%22%22]", "[0,0,0,[1e999],%22%22]", "[", "-"])
+def test_a_wait_that_is_none_is_not_read(value):
+    server = Server([1], "job")
+    server.receive(0, f"cmd=put key=pscompy.wait.0 value=1:{value}".encode())
+    assert server.wait_of(0) == ""
 
 
 def test_a_launcher_that_dies_is_noticed_by_all_who_wait(link):

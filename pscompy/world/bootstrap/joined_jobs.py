@@ -97,8 +97,12 @@ class Joined:
         def fetch(_: float | None) -> None:
             self._all = _unpack_all(_unpack(local.get(f"{key}.all", 0)))
 
+        def follow(timeout: float | None) -> None:
+            # rank 0 tells all ranks when the first exchange fails, later ones time out on each
+            local.barrier(timeout if number else None)
+
         local.put(f"{key}.{local.rank}", _pack(mine))
-        self._stages = [local.barrier, exchange, lambda _: local.barrier(), fetch]
+        self._stages = [local.barrier, exchange, follow, fetch]
 
     def _texts(
         self, meeting: Meeting, number: int, key: str, timeout: float | None

@@ -66,15 +66,24 @@ class Pmi1:
         self._reply: Reply = ("", {})
         self._barrier_reply: Reply | None = None
         self._in_barrier = False
+        try:
+            self._greet(pmi_id)
+        except BaseException:
+            link.close()
+            raise
+
+    def _greet(self, pmi_id: int | None) -> None:
+        """Introduce this rank, and ask for the launcher's limits. A `pmi_id` asks for rank and size
+        first."""
         if pmi_id is not None:
             fields = self._ask("initack", "initack", pmiid=pmi_id)
-            self.rank, self.size = int(fields["rank"]), int(fields["size"])
+            self.rank, self.size = _number(fields, "rank"), _number(fields, "size")
         self._ask("init", "response_to_init", pmi_version=VERSION, pmi_subversion=SUBVERSION)
         limits = self._ask("get_maxes", "maxes")
-        self.job_id = self._ask("get_my_kvsname", "my_kvsname")["kvsname"]
-        self._keylen_max = int(limits["keylen_max"]) - 1
+        self.job_id = _word(self._ask("get_my_kvsname", "my_kvsname"), "kvsname")
+        self._keylen_max = _number(limits, "keylen_max") - 1
         frame = len(pack("put", kvsname=self.job_id, key="k", value="v")) + self._keylen_max
-        self._vallen_max = min(int(limits["vallen_max"]) - 1, LINE_MAX - frame)
+        self._vallen_max = min(_number(limits, "vallen_max") - 1, LINE_MAX - frame)
 
     @property
     def live(self) -> bool:
@@ -209,6 +218,22 @@ class Pmi1:
         elif command != "set":  # older servers repeat rank and size by `set`: ignore it
             self._reply = command, fields
             self._answered += 1
+
+
+def _word(fields: dict[str, str], name: str) -> str:
+    """A field of the launcher's answer. Raises `ProtocolError` if it is missing or empty."""
+    if not fields.get(name):
+        raise ProtocolError(f"the launcher's answer has no {name}", peer="launcher")
+    return fields[name]
+
+
+def _number(fields: dict[str, str], name: str) -> int:
+    """A field of the launcher's answer that must be a number. Raises `ProtocolError` if it is
+    none."""
+    text = _word(fields, name)
+    if not text.isdecimal():
+        raise ProtocolError(f"the launcher answered {name}={text}, no number", peer="launcher")
+    return int(text)
 
 
 def _mpi_finalizes() -> bool:

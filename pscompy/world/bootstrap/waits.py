@@ -54,7 +54,7 @@ def unpack(value: str) -> Wait | None:
     try:
         id, beats, seconds, ranks, text = json.loads(unquote(value))
         return Wait(int(id), int(beats), float(seconds), tuple(map(int, ranks)), str(text))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # json reads Infinity, which int refuses
         return None
 
 
