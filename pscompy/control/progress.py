@@ -18,7 +18,8 @@ PASSES_MAX = 16  # passes of progress before the thread looks at its other descr
 STUCK_PAUSE = 1.0  # seconds between checks for stuck transports
 # seconds without progress by the program, after which this thread makes progress in its stead
 LOOK_PAUSE = 0.005
-# longest time in seconds between two looks at the program's progress, if the program gets no CPU
+# longest time in seconds between two checks whether the program makes progress; the time is doubled
+# up to here while other processes keep the program from running (see `_starved`)
 LOOK_PAUSE_MAX = 0.08
 SHARE = 0.5  # part of LOOK_PAUSE that a program must have run to count as having had a CPU
 

@@ -186,8 +186,8 @@ def _families(sources: Sequence[Source], not_read: Sequence[Source]) -> Iterator
 
 
 def _withheld(not_read: Sequence[Source]) -> set[str]:
-    """Return the names of the variables of pscompy's own plug-ins that are excluded, and so not
-    declared."""
+    """Return the names of the variables of those of pscompy's own plug-ins that give no transport,
+    for example because PSP_<NAME>=0 excludes them; such variables are not reported as unknown."""
     return {
         name
         for source in not_read

@@ -24,7 +24,8 @@ _COLOURS = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#3ca951", "#a463f2")
 
 
 def draw(path: Path, threads: int, policy: Policy) -> None:
-    """Write the picture, in the format that the path's suffix names."""
+    """Draw table I and the figures (see the top of this file) into the file `path`, in the format
+    that its suffix names."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(15, 13), layout="constrained")

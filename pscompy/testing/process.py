@@ -49,7 +49,7 @@ class Far:
     begun: ClassVar[Callable[[dict[str, str]], subprocess.Popen[bytes]]] = started
 
     def __init__(self, **environ: str) -> None:
-        # session of this process in which `result` makes progress
+        # a session of this process, or None; `result` makes progress in it while it waits
         self.session: Session | None = None
         self.busy = False  # a call was begun and `result` was not called yet
         packages = str(Path(pscompy.get_include()))

@@ -21,7 +21,9 @@ struct faults {
     uint32_t delay; /* calls of the progress function that do nothing, of which
                        delay_left are still to come */
     uint32_t dice;
-    faults_t *next; /* the wrapper of another path, or NULL */
+    /* next in the list of wrappers, one per path of the fabric
+     * (psc_open_params_t.path); NULL at its end */
+    faults_t *next;
     bool owed; /* an operation has returned NO_RESOURCE, so `arm` must not let
                   the core sleep before the next progress */
 };

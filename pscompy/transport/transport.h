@@ -175,8 +175,9 @@ typedef struct psc_counted {
 typedef struct psc_open_params {
     uint32_t abi; /* PSC_TRANSPORT_ABI of the core */
     uint32_t worker; /* index of the worker in its session */
-    /* index of the path of the fabric that the interface uses; 0 unless the
-     * first interface has reported more paths (psc_iface_attr.paths) */
+    /* which path of the fabric the interface uses: 0 for the interface that is
+     * opened first; 1, 2 ... for further ones, which are opened if the first
+     * one reports more paths (psc_iface_attr.paths) */
     uint32_t path;
     const psc_upcalls_t *up;
     void *user; /* `open` stores it in psc_iface.user, for the core */

@@ -36,7 +36,9 @@ psc_status_t psc_region_create(psc_worker_t *worker, void *base, size_t len,
         if (region_capable(slot) && len > 0 &&
             slot->ops->mem_register(slot->iface, NULL, base, len,
                                     &region->mem[slot->index]) != PSC_OK)
-            /* peers then access the region by messages */
+            /* The memory could not be registered, so the packed region has no
+             * key for this transport. A peer that can use no other key puts and
+             * gets by messages (rma.c). */
             region->mem[slot->index] = NULL;
     }
     psc_list_push(&worker->memory.regions, &region->link);

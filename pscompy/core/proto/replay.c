@@ -21,7 +21,7 @@ typedef struct kept {
 } kept_t;
 
 struct psc_replay {
-    psc_ep_t ep; /* the endpoint of conn->out */
+    psc_ep_t ep; /* stands for the main lane's endpoint in conn->out */
     psc_conn_t *conn;
     /* ---- sending ---- */
     /* The kept messages are at the offsets `first` to `end` of `buffer`, of

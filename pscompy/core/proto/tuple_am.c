@@ -87,9 +87,10 @@ void psc_tuple_am_end(psc_conn_t *conn)
 
 /* ---- receiving ---- */
 
-/* Returns a permit for `len` bytes; NULL if all are in use, if the peer could
- * send more than PSC_CLAIMS_MAX bytes, or if the messages that wait for a
- * receive fill their bound. */
+/* Returns a permit (the peer's right to send one message as a claim) that is
+ * not in use, for a message of at most `len` bytes. Returns NULL if all are in
+ * use, if all permits together would allow more than PSC_CLAIMS_MAX bytes, or
+ * if the messages without a receive fill PSP_UNEXPECTED_MAX. */
 static permit_t *permit_unused(psc_conn_t *conn, uint64_t len)
 {
     psc_tuple_am_t *am = conn->tuple_am;

@@ -63,8 +63,9 @@ void psc_tuple_am_end(psc_conn_t *conn);
 /* Ask the peer by CONCEAL to give up the receive. The peer answers by PLACED or
  * by CONCEALED (`answered` is called), unless the connection ends. */
 void psc_tuple_am_ask(psc_conn_t *conn, psc_exposed_t *recv, uint64_t seen);
-/* Account for a PLACED that arrives; *recv_p gets the receive that has its
- * message. Returns PSC_ERR_PROTOCOL if the peer was not allowed to put it. */
+/* Account for a PLACED, the peer's report that it has put its message into an
+ * exposed receive (see above). Sets *recv_p to that receive. Returns
+ * PSC_ERR_PROTOCOL if the peer was not allowed to put this message there. */
 psc_status_t psc_tuple_am_placed(psc_conn_t *conn,
                                  const psc_wire_placed_t *wire,
                                  psc_exposed_t **recv_p);

@@ -197,8 +197,9 @@ typedef struct shm_producer {
     uint64_t consumed; /* value of control->consumed when it was last read */
     /* number of the line before which shm_producer_fits() allows writing */
     uint64_t limit;
-    /* number of the line before which all pages have been given back to the
-     * system */
+    /* number, counted as `produced` is, of the line up to which
+     * shm_producer_release is done: earlier pages were given back to the
+     * system, or later lines use their memory again */
     uint64_t kept;
     uint64_t mark; /* `produced` at the last call of shm_producer_release */
 } shm_producer_t;

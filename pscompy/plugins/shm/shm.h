@@ -322,7 +322,9 @@ struct shm_ep {
     psc_status_t status; /* why the endpoint failed or is leaving */
     char reason[PSC_REASON_MAX];
     shm_probe_t *probe;
-    bool probing; /* The peer may still write to probe->echo. */
+    /* The peer may still write to probe->echo, to show that cross-memory attach
+     * works (shm_probe_t); so the probe must not be freed. */
+    bool probing;
 };
 
 /* ---- links ---- */

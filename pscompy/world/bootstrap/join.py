@@ -46,8 +46,9 @@ class Join(NamedTuple):
 
     @classmethod
     def wanted(cls, overrides: Mapping[str, object] | None, join: str | None = None) -> Join | None:
-        """Read PSP_JOIN, or `join` instead. Returns None if this job is not joined. Raises
-        `ConfigError` if the value is not NAME:MODULES."""
+        """Read the request to join a larger job from PSP_JOIN, or from `join` instead if it is not
+        None. Returns None if the text is empty: the job is then no part of a larger one. Raises
+        `ConfigError` if the text is not NAME:MODULES."""
         given = dict(overrides or {})
         config = Config({"": VARIABLES}, given)
         text = config["JOIN"] if join is None else join

@@ -49,8 +49,8 @@ typedef struct psptl_fence {
     uint32_t number;
     /* number of the peer's fence that is to be answered; 0: none */
     uint32_t answer;
-    /* link in the device's list `unsettled` while receives are held or an
-     * answer is due */
+    /* link in psptl_device_t.unsettled, the list of channels that hold receives
+     * or have yet to answer a fence of the peer (deferred.h) */
     psc_link_t unsettled;
 } psptl_fence_t;
 
