@@ -324,11 +324,25 @@ int psb_buffers_keep(psb_buffers_t *buffers)
     return 0;
 }
 
-int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state,
-                     PyObject *object)
+/* Returns the object that the message is in, also if that was the only one of a
+ * list, or NULL if the message is in several objects or in none that an array
+ * could be. */
+static PyObject *buffers_object(const psb_buffers_t *buffers)
 {
+    const psb_views_t *views = psb_buffers_views(buffers);
+
+    if (psb_buffers_kept_by(buffers) == PSB_KEPT_BY_OWNER)
+        return psb_buffers_keeper(buffers);
+    return views && (views->in_room || views->layout) ? views->view->obj : NULL;
+}
+
+int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state)
+{
+    PyObject *object = buffers_object(buffers);
     psb_lease_t *lease;
 
+    if (!object)
+        return 0;
     if (psb_lease_begin(state, object, &lease) < 0)
         return -1;
     if (lease && psb_buffers_kept_by(buffers) == PSB_KEPT_BY_OWNER) {

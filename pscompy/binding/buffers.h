@@ -114,10 +114,10 @@ typedef struct psb_needs {
  * of several is not C-contiguous. */
 int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
                     psb_view_room_t *room);
-/* Makes the array that the buffers show read-only until they are released; does
- * nothing for another object. Returns -1 with an exception. */
-int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state,
-                     PyObject *object);
+/* Makes the array that the buffers show, alone or as the only one of a list,
+ * read-only until they are released; does nothing for another object. Returns
+ * -1 with an exception. */
+int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state);
 /* Moves the view from its psb_view_room_t on the stack to the heap, for buffers
  * that outlive the call. */
 int psb_buffers_keep(psb_buffers_t *buffers);

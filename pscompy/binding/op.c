@@ -53,7 +53,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     if (call->buf && psb_buffers_get(&op->buffers, call->buf, needs, room) < 0)
         return -1;
     if (PSB_UNLIKELY(call->lend) &&
-        psb_buffers_lend(&op->buffers, call->worker->state, call->buf) < 0) {
+        psb_buffers_lend(&op->buffers, call->worker->state) < 0) {
         psb_buffers_release(&op->buffers);
         return -1;
     }

@@ -63,6 +63,19 @@ def test_a_lent_array_is_read_only_until_the_end(shm):
     assert array.flags.writeable
 
 
+@pytest.mark.parametrize("dtype", ["u1", "i4,i4"])
+def test_a_lent_list_of_one_array_is_that_array(shm, dtype):
+    array, bytes_ = block(shm.session, MIB, 1)
+    array = array.view(dtype)
+    request = shm.c.isend([array], lend=True)
+    assert not array.flags.writeable
+    assert shm.peer(take_and_tell) == bytes_
+    shm.peer(drop_view)
+    request.wait(BOUND)
+    assert array.flags.writeable
+    assert shm.session.stats["lent"] == 1
+
+
 def test_an_array_lent_to_several_is_read_only_until_the_last_has_read(shm, join):
     other = join(shm)
     array, bytes_ = block(shm.session, MIB, 1)
