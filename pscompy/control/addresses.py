@@ -25,9 +25,9 @@ ADVERTISED_MAX = 12
 
 PORT_MAX = 65535
 _NOT_IN_HOST = frozenset("[]:/")
-# table by which str.translate removes the characters of an IPv6 address that are neither letters
-# nor digits
-_SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_"))
+# table by which str.translate removes the characters of an IPv6 address, and of the name of its
+# interface, that are neither letters nor digits
+_SIGNS_OF_IPV6 = dict.fromkeys(map(ord, ":.%_-"))
 _SOMEWHERE = (("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6))
 
 

@@ -110,3 +110,8 @@ def test_a_link_that_is_not_heard_first_is_let_go(session: Make) -> None:
     sent.wait(60)
     assert bytes(listening.accept(60).recv(timeout=60)) == b"hello"
     expect_soon(lambda: len(caller._control._on_demand._links) == 1)
+
+
+@pytest.mark.parametrize("text", ["psp://[fe80::2%br-lan]:4477/x", "psp://[fe80::2%eth0.7]:1/x"])
+def test_the_interface_of_an_address_of_one_link(text: str) -> None:
+    assert str(Address.parse(text)) == text
