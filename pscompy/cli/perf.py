@@ -146,7 +146,7 @@ def _serve_all(host: str, port: int, config: dict[str, int]) -> int:
         for connection in sock:
             with connection:
                 try:
-                    serve(connection)
+                    serve(connection, _UP_SECONDS)
                 except PscomError as error:
                     _progress(str(error))
     return 0

@@ -70,13 +70,14 @@ class OwnPair:
         self._connection.send(json.dumps(command).encode(), COMMAND)
 
 
-def serve(connection: Connection) -> None:
+def serve(connection: Connection, seconds: float | None = None) -> None:
     """Serve as the passive side, until the active side sends END.
 
-    Raises `ProtocolError` for any other message than a command, and for sizes beyond this
-    process's memory.
+    Raises `Timeout` if the first command does not arrive within `seconds`, `ProtocolError` for any
+    other message than a command, and for sizes beyond this process's memory.
     """
-    while (job := _understood(connection.recv(tag=COMMAND))).test != END:
+    while (job := _understood(connection.recv(tag=COMMAND, timeout=seconds))).test != END:
+        seconds = None  # later commands wait for what the active side compares with
         try:
             _serve(connection, job)
         except MemoryError as error:

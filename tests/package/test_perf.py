@@ -131,6 +131,13 @@ def test_listen_and_connect(site):
         listener.communicate()
 
 
+def test_a_client_that_says_nothing_is_given_up():
+    with pscompy.Session() as session, session.listen("127.0.0.1") as sock:
+        session.connect(sock.address).open(60)
+        with pytest.raises(pscompy.Timeout, match="not done within"):
+            perf_pair.serve(sock.accept(60), 0.2)
+
+
 @pytest.mark.parametrize(
     "command",
     [
