@@ -120,6 +120,12 @@ def test_a_route_file_is_written_for_gateways_with_ports(capsys):
     assert "'gw' is not HOST:PORT" in capsys.readouterr().err
 
 
+def test_a_neighbour_without_a_port(capsys):
+    with pytest.raises(SystemExit):
+        command.main(["run", "--neighbour", "gw", "tcp@127.0.0.1"])
+    assert "'gw' is not HOST:PORT" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
 def test_a_route_file_chooses_the_gateway(machine, script, gate, tmp_path):
     for number in machine.gateways:

@@ -67,6 +67,7 @@ def _add_gateway(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--neighbour",
         action="append",
+        type=_gateway,
         default=[],
         metavar="HOST:PORT",
         help="another gateway in one of these networks, which leads to further modules",
