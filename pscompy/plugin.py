@@ -68,4 +68,4 @@ __all__ = [
 ]
 
 hookimpl = pluggy.HookimplMarker(PROJECT)
-"""Marks the function that implements the hook of its name."""
+"""Decorates a plug-in's function `pscompy_transport`, by which pscompy finds it."""

@@ -44,7 +44,8 @@ class Collectives(Ranks):
 
 
 Branch = tuple[int | None, list[int]]
-"""The parent of a rank, None for the root, and its children, the farthest first."""
+"""The parent of a rank, None for the root, and its children in the order in which they are sent to:
+the nearest, which have most ranks below them, first."""
 
 
 def tree(rank: int, size: int, root: int = 0, modules: Sequence[int] | None = None) -> Branch:
