@@ -120,6 +120,9 @@ struct psc_conn {
     psc_emulated_t emulated;
     psc_closing_t closing;
     psc_lost_t lost;
+    /* number of active messages from this peer that are queued, or polled and
+     * not yet released */
+    atomic_uint messages;
     psc_tagging_t tagging;
     psc_rates_t rates;
     /* NULL unless the peer can see posted receives; proto/tuple.h */
@@ -129,9 +132,6 @@ struct psc_conn {
     psc_tuple_am_t *tuple_am;
     psc_link_t link; /* link in the worker's list conns or ends.doomed */
     psc_notice_t notice; /* posted when the connection's state has changed */
-    /* number of active messages from this peer that are queued, or polled and
-     * not yet released */
-    atomic_uint messages;
     /* the connection's own counters once it is up; until then it points to
      * worker->unowned */
     psc_counters_t *counters;
