@@ -1,5 +1,5 @@
-/* What the protocols do when a connection or a worker begins or ends, and the
- * control messages that they send. */
+/* The protocols' part when a connection or a worker begins or ends, and the
+ * control messages that the protocols send. */
 #include "protocols.h"
 
 #include "../finish.h"
