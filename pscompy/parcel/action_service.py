@@ -3,8 +3,8 @@
 Calls are objects in one context (like that of an MPI communicator), answers in another. Both carry
 the number of the call in their tag. So a call whose arguments cannot be restored is answered too,
 and the core matches an answer with the receive of its future. Every call is answered exactly once,
-also if it was cancelled. A thread drives progress while the program computes; the callback of a
-message runs in whichever thread makes progress.
+also if it was cancelled. The driver's thread makes progress while the program computes; the
+callback of a message runs in whichever thread makes progress.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from pscompy.parcel.action import (
     name_of,
     registered,
 )
-from pscompy.parcel.alarms import Alarms
 from pscompy.parcel.calls import Call, Links, Options
+from pscompy.parcel.driver import driver_of
 from pscompy.parcel.frame import DELAY, Batch, Called, Frame, Result, packed_answer
 from pscompy.parcel.future import Future
 from pscompy.parcel.object_requests import head_of, when_all_ended
@@ -80,7 +80,6 @@ class Service:
         # number
         self._calls: dict[tuple[int, int], Call] = {}
         self._asked: set[Future] = set()  # futures of calls that were sent and are not answered yet
-        self._alarms = Alarms(lambda: self._event._complete(None))
 
     @property
     def threads(self) -> int:
@@ -94,10 +93,8 @@ class Service:
         with self._lock:
             if self._begun:
                 return
-            self._sleeper = self.worker.sleeper()
-            self._event = self.worker.event()
+            self._alarms = driver_of(self.worker, self._name, self._threads.end).alarms
             self._begun = True
-        threading.Thread(target=self._move_on, name=self._name, daemon=True).start()
         self._listen()
 
     # ---- calls that this process sends ----
@@ -255,25 +252,6 @@ class Service:
             links.calls.heads.isend(index, number << 1 | 1)
         except PscomError as error:
             logger.debug("cannot cancel an action: %s", error)
-
-    # ---- progress and deadlines ----
-
-    def _move_on(self) -> None:
-        """Run the service's thread, which waits for the next deadline. While no other thread waits
-        for something, the service's thread drives progress, and runs the call-backs of arriving
-        messages."""
-        try:
-            while True:
-                try:
-                    self._sleeper.wait(self._event, self._alarms.until_next())
-                    self._event = self.worker.event()
-                except Timeout:
-                    pass
-                self._alarms.run()
-        except PscomError as error:
-            logger.debug("%s ends: %s", self._name, error)
-        finally:
-            self._threads.end()
 
     # ---- calls that this process receives ----
 

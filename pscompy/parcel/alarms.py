@@ -1,4 +1,4 @@
-"""Alarms: functions that a service's thread calls at their time."""
+"""Alarms: functions that a driver's thread calls at their time."""
 
 from __future__ import annotations
 

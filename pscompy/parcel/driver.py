@@ -1,0 +1,61 @@
+"""The thread that drives a worker for its actions, those of all communicators together."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from pscompy.binding import _binding
+from pscompy.errors import PscomError, Timeout
+from pscompy.parcel.alarms import Alarms
+
+logger = logging.getLogger(__name__)
+
+
+class Driver:
+    """Waits for the next deadline of `alarms`. While no other thread waits for something, its
+    thread drives progress, and runs the call-backs of arriving messages."""
+
+    def __init__(self, worker: _binding.Worker) -> None:
+        self._worker = worker
+        self._sleeper = worker.sleeper()
+        self._event = worker.event()
+        self.at_end: list[Callable[[], object]] = []  # called when the worker has ended
+        self.alarms = Alarms(lambda: self._event._complete(None))
+
+    def run(self) -> None:
+        """Drive the worker until it ends."""
+        try:
+            while True:
+                try:
+                    self._sleeper.wait(self._event, self.alarms.until_next())
+                    self._event = self._worker.event()
+                except Timeout:
+                    pass
+                self.alarms.run()
+        except PscomError as error:
+            logger.debug("%s ends: %s", threading.current_thread().name, error)
+        finally:
+            with _lock:
+                del _drivers[self._worker]
+            for act in self.at_end:
+                act()
+
+
+_drivers: dict[_binding.Worker, Driver] = {}
+_lock = threading.Lock()
+
+
+def driver_of(worker: _binding.Worker, name: str, at_end: Callable[[], object]) -> Driver:
+    """Return the driver of a worker, started at its first use, whose thread has this name.
+
+    `at_end()` is called when the worker has ended. Raises `PscomError` if it has already.
+    """
+    with _lock:
+        found = _drivers.get(worker)
+        if found is None:
+            found = _drivers[worker] = Driver(worker)
+            threading.Thread(target=found.run, name=name, daemon=True).start()
+        found.at_end.append(at_end)
+        return found
