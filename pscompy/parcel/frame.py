@@ -278,7 +278,8 @@ class Batch:
 
 @action(name="pscompy:map")
 def call_many(target: object, columns: list[tuple[Any, ...]]) -> list[Any]:
-    """Run one chunk of `Executor.map`, as an action. Returns `list(map(target, *columns))`.
+    """Run one chunk of `Executor.map`, as an action. Returns `list(map(target, *columns))`,
+    but a StopIteration of the target is an error.
 
     Raises `Cancelled` between two items if the call was cancelled.
     """
@@ -287,7 +288,8 @@ def call_many(target: object, columns: list[tuple[Any, ...]]) -> list[Any]:
     first, *others = columns
     call.items = iter(first)
     if not call.cancelled:
-        results = list(map(call.resolve(target).function, call.items, *others))
+        function = call.resolve(target).function
+        results = [function(*args) for args in zip(call.items, *others)]  # noqa: B905
     if call.cancelled:
         raise Cancelled("the action was cancelled")
     return results

@@ -31,8 +31,8 @@ def take_apart(error: BaseException, objects: Objects) -> tuple[bytes | None, st
 def put_together(given: object, objects: Objects) -> BaseException:
     """Restore the exception that `take_apart` returned.
 
-    Returns a `RemoteError` with the traceback if the pickle is missing or cannot be restored, and a
-    `ProtocolError` if `given` is no result of `take_apart`.
+    Returns a `RuntimeError` for a StopIteration; a `RemoteError` with the traceback if the pickle
+    is missing or cannot be restored; and a `ProtocolError` if `given` is no result of `take_apart`.
     """
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], str)):
         return ProtocolError("an object that is not the answer to a call")
@@ -41,6 +41,8 @@ def put_together(given: object, objects: Objects) -> BaseException:
         error = objects.restore(data) if data is not None else None
     except ParcelError:
         error = None
+    if isinstance(error, StopIteration):  # neither a generator nor asyncio can raise it
+        error = RuntimeError("the action raised StopIteration")
     if not isinstance(error, Exception):
         return RemoteError(text)
     error.__cause__ = _Remote(text)

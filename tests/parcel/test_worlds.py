@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import numpy as np
 import pytest
 
@@ -213,3 +216,44 @@ def test_serve_waits_for_the_call_of_another_thread(run, script):
             world.serve()
 
     assert run.lines(2, script(calls_meanwhile)) == ["not all actions have ended"]
+
+
+def test_communicators_share_the_thread_that_drives_actions(run, script):
+    def calls_in_each():
+        @pscompy.action
+        def double(n):
+            return 2 * n
+
+        with pscompy.World() as world:
+            duplicates = [world.dup() for _ in range(120)]
+            print(sum(each.call(0, double, n) for n, each in enumerate(duplicates)))
+            name = f"pscompy actions {world.session.name}"
+            print([it.name for it in threading.enumerate()].count(name))
+
+    assert run.lines(1, script(calls_in_each)) == ["1", str(119 * 120)]
+
+
+def test_an_action_that_raises_stop_iteration(run, script):
+    """Neither a generator nor asyncio can raise it, and `map` would take it for the end."""
+
+    def takes_the_first():
+        @pscompy.action
+        def first(items):
+            return next(iter(items))
+
+        async def waits(future):
+            await asyncio.wait_for(future, 60)
+
+        with pscompy.World() as world, pscompy.Executor(world) as executor:
+            for call in (
+                lambda: world.call(0, first, []),
+                lambda: asyncio.run(waits(world.submit(0, first, []))),
+                lambda: list(executor.map(first, [[1], [], [2]], chunksize=3)),
+            ):
+                try:
+                    call()
+                except RuntimeError as error:
+                    print(error)
+
+    printed = run.lines(1, script(takes_the_first))
+    assert printed == ["the action raised StopIteration"] * 3
