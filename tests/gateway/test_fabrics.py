@@ -71,3 +71,30 @@ def test_a_fabric_that_cannot_be_understood(text):
 @pytest.mark.parametrize("text", ["tcp@10.1.1.9:4470", "ib+tcp@h:1,IB_HCA=a,NETWORK=b=c"])
 def test_a_fabric_is_what_its_text_says(text):
     assert str(Fabric.parse(text)) == text
+
+
+def exchanges_beside_rails():
+    with pscompy.World() as world:
+        others = [rank for rank in range(world.size) if rank != world.rank]
+        data = bytes([world.rank]) * 3_000_000
+        requests = [world.isend(data, dest=other) for other in others]
+        for other in others:
+            assert world.recv(source=other) == bytes([other]) * len(data)
+        for request in requests:
+            request.wait()
+        world.barrier()
+        lanes = {other: len(world[other].explain().as_dict()["rails"]) for other in others}
+        print(world.rank, [world[other].transport for other in others], list(lanes.values()))
+
+
+def test_rails_of_both_transports_beside_a_gateway(machine, script):
+    """Ranks of one module have two rails; to the other module they have the gateway."""
+    fabric = f"portals+tcp@10.1.1.9:{PORT},RAILS=portals+tcp,PORTALS_INTERFACE=10.1.1.9"
+    machine.start_gateway(1, fabrics=(fabric, FABRICS[1]))
+    second = machine.ranks(2, 1, script(exchanges_beside_rails))
+    rails = {"PSP_SHM": 0, "PSP_RAILS": "portals+tcp", "PSP_TCP": 1}
+    first = machine.ranks(1, 2, script(exchanges_beside_rails), **(PORTALS | rails))
+    assert sorted(finished(first)[0].splitlines()) == [
+        f"{rank} ['portals', 'gateway'] [2, 1]" for rank in (0, 1)
+    ]
+    assert finished(second)[0] == "2 ['gateway', 'gateway'] [1, 1]\n"

@@ -210,3 +210,20 @@ class TestWithTcp(Base):
             assert list(link.c.explain().as_dict()["lost"]) == [0]
             set_port(0, "up")
             echo_until(far, link.c, lambda: link.c.stats["rails_joined"] == 1)
+
+    def test_three_transports_carry_one_message(self, far: Far) -> None:
+        """The transport that is lost is one that neither leads nor follows."""
+        three = {"RAILS": "ib+tcp+portals", "PORTALS": 1, "PORTALS_PROVIDER": "software"}
+        config = {**three, "RNDV_SCHEME": "am"}
+        with self.joined(far, config, config) as link:
+            known = link.c.explain().as_dict()
+            assert known["rails"] == [["ib", 0], ["tcp", 0], ["portals", 0]]
+            echo(far, link.c)
+            for it in (link.c.stats, far(remote_side.stats)):
+                assert sum(it[f"lane{i}_bytes"] for i in range(3)) == LONG
+            echo_until(
+                far, link.c, lambda: min(link.c.stats[f"lane{i}_bytes"] for i in range(3)) > 0
+            )
+            shut_rail(None, "127.0.0.2")
+            echo_until(far, link.c, lambda: link.c.stats["rails_lost"] == 1)
+            echo_until(far, link.c, lambda: link.c.stats["rails_joined"] == 1)
