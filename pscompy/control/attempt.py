@@ -33,6 +33,7 @@ class Attempt:
         self.rivals: dict[Negotiation[Any], Target | None] = {}
         self.rest: Targets = []  # places to try next if the process that answered is not the peer
         self.refused: Refusal | None = None  # the first refusal of this round
+        self.closed: list[str] = []  # why detours of the address cannot be taken, in this round
         self.last_error: PscomError | None = None  # why the round before failed
 
     @property

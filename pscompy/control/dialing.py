@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pscompy.control import descriptors
-from pscompy.control.addresses import Address, Place
+from pscompy.control.addresses import Address, Detour, Place
 from pscompy.control.attempt import Attempt, Refusal
 from pscompy.control.connections import Connections
 from pscompy.control.dialer import Backoff, Detoured, Dialer, Ended, Reached, Target, Targets
@@ -120,14 +120,40 @@ class Dialing:
             failure = ConnectError(f"{record.label}: {error}", peer=record.name)
             self._connections.give_up(record, failure)
             return
-        attempt.rest, attempt.refused = [], None
+        attempt.rest, attempt.refused, attempt.closed = [], None, []
         for detour in address.detours:
-            relay = self._engine.relays.get(detour.relay)
-            if relay is not None and relay.leads(detour.place):
-                callbacks = self._callbacks(record, attempt)
-                attempt.dialer = Detoured(self._thread, relay, detour.place, *callbacks)
+            try:
+                if self._takes(record, attempt, detour, only=not address.places):
+                    return
+            except Exception as error:  # a defect of a plug-in fails this connection only
+                logger.exception("the relay of %s failed", detour.relay)
+                reason = f"{detour}: the relay failed: {error!r}"
+                self._connections.give_up(record, cannot_reach(record, reason))
                 return
-        self._dial_places(record, attempt, address.places)
+        if address.places:
+            self._dial_places(record, attempt, address.places)
+        else:
+            reason = "; ".join(attempt.closed)
+            self._connections.give_up(record, cannot_reach(record, reason))
+
+    def _takes(self, record: Record, attempt: Attempt, detour: Detour, only: bool) -> bool:
+        """Begin to dial through the relay of a detour, if it leads there or is the `only` way. If
+        there is no such relay, add the reason to the detours that are closed."""
+        relay = self._engine.relays.get(detour.relay)
+        if relay is None:
+            attempt.closed.append(f"{detour}: {self._why_no_relay(detour.relay)}")
+            return False
+        if not (only or relay.leads(detour.place)):
+            return False
+        callbacks = self._callbacks(record, attempt)
+        attempt.dialer = Detoured(self._thread, relay, detour.place, *callbacks)
+        return True
+
+    def _why_no_relay(self, name: str) -> str:
+        for option in self._engine.options:
+            if option.name == name:
+                return option.reason or f"the transport {name} has no relay"
+        return f"no transport {name} here"
 
     def _dial_places(
         self, record: Record, attempt: Attempt, places: tuple[Place, ...] | Targets
@@ -194,7 +220,7 @@ class Dialing:
         attempt.stalled += dialer.stalled
         if attempt.rivals:
             return
-        error: PscomError = cannot_reach(record, reason.removeprefix(f"{record.label}: "))
+        error: PscomError = cannot_reach(record, "; ".join((reason, *attempt.closed)))
         again = (
             not (dialer.final or dialer.exhausted)
             and attempt.stalled < self._policy.link.stalled_max
@@ -205,6 +231,7 @@ class Dialing:
 
 
 def cannot_reach(record: Record, reason: str) -> ConnectError:
+    reason = reason.removeprefix(f"{record.label}: ")
     return ConnectError(f"{record.label} cannot be reached: {reason}", peer=record.label)
 
 

@@ -46,7 +46,9 @@ class Relay(Protocol):
         """Stop accepting callers at this place."""
 
     def leads(self, place: str) -> bool:
-        """Return True if the place should be reached through the relay and not directly."""
+        """Return True if the place should be reached through the relay and not directly. Not asked
+        if the peer's address has no direct place: then `dial` gives the reason if it cannot be
+        reached."""
 
     def dial(self, place: str, done: Dialed) -> Callable[[], object]:
         """Connect to a place that `listen` of the peer has returned, then call `done`. Returns a

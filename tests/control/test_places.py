@@ -115,3 +115,38 @@ def test_a_link_that_is_not_heard_first_is_let_go(session: Make) -> None:
 @pytest.mark.parametrize("text", ["psp://[fe80::2%br-lan]:4477/x", "psp://[fe80::2%eth0.7]:1/x"])
 def test_the_interface_of_an_address_of_one_link(text: str) -> None:
     assert str(Address.parse(text)) == text
+
+
+class Broken:
+    """A relay with a defect in one of its methods."""
+
+    def __init__(self, defect: str) -> None:
+        self._defect = defect
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        if name == self._defect:
+            raise RuntimeError("a mistake")
+        return lambda *_: True
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("gateway!7.1234.1", "PSP_GW_SERVER names no gateway"),
+        ("tcp!here", "tcp has no relay"),
+        ("nobody!here", "no transport nobody"),
+        ("127.0.0.1:9,nobody!here", "127.0.0.1:9: Connection refused; nobody!here: no transport"),
+        ("nobody!here,dial!there", "dial!there: the relay failed: RuntimeError('a mistake')"),
+        ("127.0.0.1:9,leads!there", "leads!there: the relay failed: RuntimeError('a mistake')"),
+    ],
+)
+def test_a_detour_that_is_not_taken(
+    session: Make, caplog: pytest.LogCaptureFixture, address: str, reason: str
+) -> None:
+    caller = session("caller", RETRY=int(address[0] != "1"), GW_SERVER="")
+    for defect in ("leads", "dial"):
+        caller._control.engine.relays[defect] = Broken(defect)
+    with pytest.raises(ConnectError) as caught:
+        caller.connect(address).open(60)
+    assert reason in str(caught.value)
+    caplog.clear()  # conftest.py lets no test log an exception
