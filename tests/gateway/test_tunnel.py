@@ -11,6 +11,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from namespaces import TIMEOUT
 from pscompy_gateway.daemon.directory import Member, Switchboard
 from pscompy_gateway.transport.reachability import ARRIVAL, GRACE, Reach
 from pscompy_gateway.transport.servers import PATHS_MAX, BadRoutes
@@ -18,6 +19,9 @@ from pscompy_gateway.transport.servers import parse as parse_servers
 from pscompy_gateway.transport.tunnels import INBOX_MAX, Tunnels
 from pscompy_gateway.trunk import BadFrame, parse
 from pscompy_gateway.tunnel import PIECE, Tunnel
+
+import pscompy
+from tests.names import A_KEY
 
 
 class Wire:
@@ -72,6 +76,18 @@ def test_what_is_given_arrives_once_and_in_order(seed, sizes):
 def test_a_frame_that_is_none(offset):
     with pytest.raises((ValueError, KeyError)):
         Tunnel({}).take({"offset": offset, "ack": 0, "data": ""})
+
+
+@pytest.mark.parametrize(
+    "place", ["abc", "7.zz.1", "7.1", "7.1.1.1", "65535.1.1", "7.0.1", "7.1.0"]
+)
+def test_a_place_that_is_none(place):
+    here = {"GW_SERVER": "127.0.0.1:9", "MSA_MODULE_ID": 1, "KEY": A_KEY, "RETRY": 1}
+    with pscompy.Session(config=here) as session:
+        with pytest.raises(pscompy.ConnectError, match="is no place at a gateway"):
+            session.connect(f"gateway!{place}").open(TIMEOUT)
+        with pytest.raises(pscompy.ConnectError, match="not within module 1"):
+            session.connect("gateway!1.1f.2").open(TIMEOUT)
 
 
 def test_a_node_is_lost_when_no_gateway_knows_it():

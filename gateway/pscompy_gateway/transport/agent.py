@@ -21,6 +21,7 @@ from pscompy import Connection, ConnectionState, capi
 from pscompy.plugin import Carrier, Dialed, Setting, addresses
 from pscompy_gateway import native
 from pscompy_gateway.transport import servers
+from pscompy_gateway.transport.place import Place
 from pscompy_gateway.transport.reachability import Reach
 from pscompy_gateway.transport.tunnels import Accept, Tunnels
 from pscompy_gateway.trunk import LOAD_MAX, Frame, Trunk, keep, node_number, session
@@ -114,23 +115,36 @@ class Agent:
         self._ready.wait(READY)
         number = next(self._numbers)
         self._listeners[number] = accept
-        return f"{self.module}.{self.node:x}.{number}"
+        return str(Place(self.module, self.node, number))
 
     def stop(self, place: str) -> None:
-        self._listeners.pop(int(place.rpartition(".")[2]), None)
+        self._listeners.pop(Place.parse(place).listener, None)
 
     def leads(self, place: str) -> bool:
-        return int(place.partition(".")[0]) != self.module
+        return not self._why_closed(place)
 
     def dial(self, place: str, done: Dialed) -> Callable[[], object]:
         cancelled = threading.Event()
+        if reason := self._why_closed(place):
+            done(None, reason, final=True)
+            return cancelled.set
 
         def begin() -> None:
             if not cancelled.is_set():
-                self._dial(place, done)
+                self._dial(Place.parse(place), done)
 
         self._loop.call_soon_threadsafe(begin)
         return cancelled.set
+
+    def _why_closed(self, place: str) -> str:
+        """Return why no gateway leads to the place, or "" if one may."""
+        try:
+            module = Place.parse(place).module
+        except ValueError as error:
+            return str(error)
+        if module == self.module:
+            return f"gateways lead to other modules only, not within module {module}"
+        return ""
 
     # ---- the thread ----
 
@@ -299,16 +313,19 @@ class Agent:
 
     # ---- tunnels ----
 
-    def _dial(self, place: str, done: Dialed) -> None:
-        module, number, listener = place.split(".")
-        node = int(number, 16)
-        until, reason = self._lost.get(node, (0.0, ""))
+    def _dial(self, place: Place, done: Dialed) -> None:
+        until, reason = self._lost.get(place.node, (0.0, ""))
         if time.monotonic() < until:
             done(None, reason, final=True)
             return
-        self._lost.pop(node, None)
+        self._lost.pop(place.node, None)
         if self._live():
-            done(self._tunnels.dial(int(module), node, int(listener)), "")
+            try:
+                sock = self._tunnels.dial(*place)
+            except OSError as error:  # no descriptor is left for a socket
+                done(None, str(error))
+            else:
+                done(sock, "")
             return
         reasons = "; ".join(f"{it.address}: {it.reason}" for it in self._gateways)
         done(None, f"no gateway is there ({reasons})")
