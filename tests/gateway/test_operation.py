@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import gate as the_gate
 import pytest
 from namespaces import PORT, TIMEOUT, finished
 from pscompy_gateway.cli import report, topology_plot
+from pscompy_gateway.cli.command import main
 from pscompy_gateway.transport.config import VARIABLES
 
 import pscompy
+from tests.names import A_KEY
 
 SOAK = Path(__file__).with_name("soak.py")
 
@@ -46,6 +49,49 @@ def test_started_and_stopped(machine, tmp_path):
     assert not pid.exists()
     again = command(machine, "stop", "--pid-file", pid)
     assert "no process is running" in again.communicate(timeout=TIMEOUT)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("0", "holds no process id"), ("-1", "holds no process id"), ("it", "is no gateway")],
+)
+def test_another_process_is_not_stopped(text, reason, tmp_path, capsys):
+    pid = tmp_path / "pid"
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other:
+        pid.write_text(str(other.pid) if text == "it" else text)
+        assert main(["stop", "--pid-file", str(pid)]) == 1
+        assert reason in capsys.readouterr().err
+    assert other.returncode == 0
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The processes that this process starts; those that are left are killed after the test."""
+    processes, popen = [], subprocess.Popen
+
+    def start(*args, **options):
+        processes.append(popen(*args, **options))
+        return processes[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    yield processes
+    for process in processes:
+        process.kill()
+        with process:  # closes its pipes
+            pass
+
+
+def test_no_gateway_is_left_without_a_pid_file(started, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PSP_KEY", A_KEY)
+    pid = tmp_path / "nowhere" / "pid"
+    assert main(["start", "--pid-file", str(pid), "tcp@127.0.0.1:0"]) == 1
+    assert f"{pid} cannot be written: No such file" in capsys.readouterr().err
+    assert [it.returncode is not None for it in started] == [True]
+    pid = tmp_path / "pid"
+    pid.write_text(str(os.getpid()))  # the pid of a process that is no gateway
+    assert main(["start", "--pid-file", str(pid), "tcp@127.0.0.1:0"]) == 0
+    assert main(["stop", "--pid-file", str(pid)]) == 0
+    assert not pid.exists()
 
 
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)
