@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gate as the_gate
 import pytest
 from namespaces import PORT, TIMEOUT, finished
+from pscompy_gateway.cli import command as command_line
 from pscompy_gateway.cli import report, topology_plot
 from pscompy_gateway.cli.command import main
 from pscompy_gateway.transport.config import VARIABLES
@@ -92,6 +94,25 @@ def test_no_gateway_is_left_without_a_pid_file(started, tmp_path, capsys, monkey
     assert main(["start", "--pid-file", str(pid), "tcp@127.0.0.1:0"]) == 0
     assert main(["stop", "--pid-file", str(pid)]) == 0
     assert not pid.exists()
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_process_that_is_no_gateway(answers, capsys, monkeypatch):
+    """It says nothing, or answers with what it was asked."""
+    monkeypatch.setenv("PSP_KEY", A_KEY)
+    monkeypatch.setattr(command_line, "ANSWER_SECONDS", TIMEOUT if answers else 0.1)
+    with pscompy.Session() as session:
+        listening = session.listen("127.0.0.1")
+
+        def echo():
+            connection = listening.accept(TIMEOUT)
+            connection.send(connection.recv(timeout=TIMEOUT), timeout=TIMEOUT)
+
+        with ThreadPoolExecutor() as pool:
+            done = pool.submit(echo) if answers else None
+            assert main(["status", listening.address]) == 1
+            assert done is None or done.result(TIMEOUT) is None
+    assert "does not answer as a gateway does" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)

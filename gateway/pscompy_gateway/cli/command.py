@@ -17,7 +17,9 @@ from pscompy_gateway import policies
 from pscompy_gateway.cli import report, service, topology_plot
 from pscompy_gateway.daemon.daemon import Daemon, Fabric
 from pscompy_gateway.transport import servers
-from pscompy_gateway.trunk import Trunk, session
+from pscompy_gateway.trunk import BadFrame, Trunk, session
+
+ANSWER_SECONDS = 10.0  # seconds for a gateway to send its status
 
 _EPILOG = """\
 A fabric is TRANSPORT[+TRANSPORT...]@HOST[:PORT][,VARIABLE=VALUE...]: the transports to use in one
@@ -177,16 +179,23 @@ def _stop(options: argparse.Namespace) -> int:
 
 
 async def _ask(address: str) -> dict[str, Any]:
-    """Ask a gateway for its status, which arrives in pieces. Raises `PscomError`."""
+    """Ask a gateway for its status. Raises `PscomError`, also if no gateway answers there."""
     with session({}) as asking:
         connection = asking.connect(address)
         await connection.iopen()
-        trunk = Trunk(connection)
-        trunk.send({"kind": "status"})
-        text, count = "", 1
-        while count:
-            piece = await trunk.receive()
-            text += piece["text"]
-            count = piece["count"] - piece["piece"] - 1
-        status: dict[str, Any] = json.loads(text)
-        return status
+        try:
+            return await asyncio.wait_for(_status_over(Trunk(connection)), ANSWER_SECONDS)
+        except (asyncio.TimeoutError, BadFrame, LookupError, TypeError, ValueError) as error:
+            raise PscomError(f"{address} does not answer as a gateway does") from error
+
+
+async def _status_over(trunk: Trunk) -> dict[str, Any]:
+    """Return the status of the gateway at the other end, which arrives in pieces."""
+    trunk.send({"kind": "status"})
+    text, count = "", 1
+    while count:
+        piece = await trunk.receive()
+        text += piece["text"]
+        count = piece["count"] - piece["piece"] - 1
+    status: dict[str, Any] = json.loads(text)
+    return status
