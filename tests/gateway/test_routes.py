@@ -14,6 +14,7 @@ from pscompy_gateway.cli import command
 from pscompy_gateway.transport import servers
 
 import pscompy
+from tests.names import A_KEY
 from tests.program import module
 
 
@@ -120,10 +121,27 @@ def test_a_route_file_is_written_for_gateways_with_ports(capsys):
     assert "'gw' is not HOST:PORT" in capsys.readouterr().err
 
 
-def test_a_neighbour_without_a_port(capsys):
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("neighbour", "gw", "'gw' is not HOST:PORT"),
+        ("neighbour", "gw:65536", "'gw:65536' is not HOST:PORT"),
+        ("neighbour", "gw:1,gw:2", "'gw:1,gw:2' is not one HOST:PORT"),
+        ("memory", "auto", "'auto' is no size"),
+        ("burden", "auto", "'auto' is no size"),
+    ],
+)
+def test_an_option_with_another_value(capsys, option, value, reason):
     with pytest.raises(SystemExit):
-        command.main(["run", "--neighbour", "gw", "tcp@127.0.0.1"])
-    assert "'gw' is not HOST:PORT" in capsys.readouterr().err
+        command.main(["run", f"--{option}", value, "tcp@no.host.invalid"])
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["no.host.invalid", "no..host"])
+def test_a_neighbour_that_is_nowhere(capsys, monkeypatch, host):
+    monkeypatch.setenv("PSP_KEY", A_KEY)
+    assert command.main(["run", "--neighbour", f"{host}:1", "tcp@127.0.0.1:0"]) == 1
+    assert f"the neighbour {host}:1 cannot be reached: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("machine", [(2, 2)], indirect=True)

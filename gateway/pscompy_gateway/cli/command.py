@@ -21,6 +21,8 @@ from pscompy_gateway.trunk import BadFrame, Trunk, session
 
 ANSWER_SECONDS = 10.0  # seconds for a gateway to send its status
 
+_BYTES = parsers.size()
+
 _EPILOG = """\
 A fabric is TRANSPORT[+TRANSPORT...]@HOST[:PORT][,VARIABLE=VALUE...]: the transports to use in one
 network, this machine's address there, and variables that override the environment there.
@@ -69,7 +71,7 @@ def _add_gateway(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--neighbour",
         action="append",
-        type=_gateway,
+        type=_neighbour,
         default=[],
         metavar="HOST:PORT",
         help="another gateway in one of these networks, which leads to further modules",
@@ -119,6 +121,12 @@ def _gateway(text: str) -> str:
     return text
 
 
+def _neighbour(text: str) -> str:
+    if "," in text:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one HOST:PORT")
+    return _gateway(text)
+
+
 def _fabric(text: str) -> Fabric:
     try:
         return Fabric.parse(text)
@@ -128,7 +136,7 @@ def _fabric(text: str) -> Fabric:
 
 def _size(text: str) -> int:
     try:
-        return int(parsers.nbytes(text))
+        return int(_BYTES(text))
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is no size") from None
 

@@ -338,11 +338,15 @@ class Daemon:
 
     def _station_for(self, address: str) -> _Station:
         """Return the fabric whose network contains `address`. Raises `PscomError` if there is
-        none."""
+        none, or no route to the address."""
         host, _, port = address.rpartition(":")
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, int(port)))
-            ours = probe.getsockname()[0]
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                probe.connect((host, int(port)))
+                ours = probe.getsockname()[0]
+        except (OSError, UnicodeError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise PscomError(f"the neighbour {address} cannot be reached: {reason}") from error
         for station in self._stations:
             if station.fabric.host == ours:
                 return station

@@ -34,6 +34,7 @@ class Routes(NamedTuple):
         return None
 
 
+PORT_MAX = 65535
 PATHS_MAX = 32  # must equal GW_PATHS_MAX in agent.h
 
 
@@ -65,7 +66,12 @@ def is_address(word: str) -> bool:
     """Whether the word names one gateway: one address HOST:PORT, or several with commas between
     them."""
     places = [place.rpartition(":") for place in word.split(",")]
-    return all(host and port.isdigit() for host, _, port in places)
+    return all(host and _is_port(port) for host, _, port in places)
+
+
+def _is_port(text: str) -> bool:
+    decimal = text.isascii() and text.isdigit() and len(text) <= 5
+    return decimal and 0 < int(text) <= PORT_MAX
 
 
 def read(path: Path) -> Routes:
