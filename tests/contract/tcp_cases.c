@@ -193,7 +193,7 @@ CASE(taken_port_is_passed_over)
     tcp_target_t one, two;
     ct_pair_t pair;
     uint16_t free_port;
-    char range[32];
+    char range[32], said[32];
     int fd = tcp_listen(&free_port, 1);
 
     if (free_port > 65000) {
@@ -212,8 +212,18 @@ CASE(taken_port_is_passed_over)
     ct_pair_down(&pair);
     snprintf(range, sizeof(range), "%u", free_port);
     ct_set("PORT", 0, range);
-    open_refused("PSP_TCP_PORT");
+    snprintf(said, sizeof(said), "127.0.0.1, port %u: ", free_port);
+    open_refused(said);
+    open_refused("; see PSP_TCP_HOST and PSP_TCP_PORT");
+    ct_set("HOST", 0, "");
+    ct_set("NETWORK", 0, "127.0.0.0/8");
+    open_refused("; see PSP_TCP_NETWORK (its default is PSP_NETWORK) and ");
+    ct_set("NETWORK", 0, "");
     close(fd);
+    /* an address that this host does not have */
+    ct_set("PORT", 0, "0");
+    ct_set("HOST", 0, "203.0.113.7");
+    open_refused("203.0.113.7: Cannot assign");
 }
 
 /* Checks that the address holds exactly the selected IP address. */

@@ -306,11 +306,50 @@ static void tcp_listener_learn_port(tcp_iface_t *iface)
         tcp_address_set_port(&iface->addresses[i], tcp_address_port(&bound));
 }
 
+/* Returns the variable that has chosen the address, followed by "and ", or an
+ * empty text if none of them is set. */
+static const char *tcp_listener_chooser(const tcp_settings_t *settings)
+{
+    if (settings->bound)
+        return "PSP_TCP_RAILS and ";
+    if (*settings->host)
+        return "PSP_TCP_HOST and ";
+    if (*settings->network)
+        return "PSP_TCP_NETWORK (its default is PSP_NETWORK) and ";
+    return "";
+}
+
+/* Prints the ports that were tried: a range, one port, or nothing if the kernel
+ * was to choose the port. */
+static void tcp_listener_print_ports(const tcp_settings_t *settings, char *text,
+                                     size_t size)
+{
+    unsigned first = settings->port_first, last = settings->port_last;
+
+    *text = 0;
+    if (first != last)
+        snprintf(text, size, ", port %u-%u", first, last);
+    else if (first != 0)
+        snprintf(text, size, ", port %u", first);
+}
+
+static void tcp_listener_explain(const tcp_settings_t *settings,
+                                 const tcp_sockaddr_t *address, int error,
+                                 char *reason)
+{
+    char name[64], ports[32];
+
+    tcp_address_print(address, name, sizeof(name));
+    tcp_listener_print_ports(settings, ports, sizeof(ports));
+    snprintf(reason, PSC_REASON_MAX,
+             "listening on %s%s: %s; see %sPSP_TCP_PORT", name, ports,
+             strerror(error), tcp_listener_chooser(settings));
+}
+
 psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason)
 {
     const int off = 0, on = 1;
     tcp_sockaddr_t address;
-    char name[64];
     int fd;
 
     tcp_listener_address(iface, &address);
@@ -326,13 +365,7 @@ psc_status_t tcp_listener_open(tcp_iface_t *iface, char *reason)
     tcp_callers_limit(iface);
     if (fd < 0 || !tcp_listener_bind(iface, fd) ||
         tcp_source_watch(iface, &iface->listener, EPOLLIN) != PSC_OK) {
-        tcp_address_print(&address, name, sizeof(name));
-        snprintf(reason, PSC_REASON_MAX,
-                 "listening on %s, port %u-%u: %s (%s, PSP_TCP_PORT choose)",
-                 name, iface->settings.port_first, iface->settings.port_last,
-                 strerror(errno),
-                 iface->settings.bound ? "PSP_TCP_RAILS"
-                                       : "PSP_TCP_HOST, PSP_NETWORK");
+        tcp_listener_explain(&iface->settings, &address, errno, reason);
         return PSC_ERR_TRANSPORT;
     }
     tcp_listener_learn_port(iface);
