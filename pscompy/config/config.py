@@ -264,8 +264,8 @@ class Config(Mapping[str, Any]):
     def _lookup(self, name: str) -> tuple[str, str] | None:
         """Return the text that is set for a name, and its origin; None if the name is not set."""
         _, var = self._declared.get(name, ("", None))
-        for spelling in (name, *(var.aliases if var else ())):
-            for source, given in self._sources.items():
+        for source, given in self._sources.items():
+            for spelling in (name, *(var.aliases if var else ())):
                 if value := given.get(spelling):
                     return value, source if spelling == name else f"{source} {PREFIX}{spelling}"
         if var is None or var.parent is None:

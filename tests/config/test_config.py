@@ -88,6 +88,7 @@ def test_an_alias_is_another_spelling():
     assert config["SHM_SENDQ_SIZE"] == 4
     assert config.origin("SHM_SENDQ_SIZE") == "environment PSP_SHM_SENDRQ_SIZE"
     assert load(SHM_SENDRQ_SIZE="4", SHM_SENDQ_SIZE="5")["SHM_SENDQ_SIZE"] == 5
+    assert load({"SHM_SENDRQ_SIZE": 4}, SHM_SENDQ_SIZE="5")["SHM_SENDQ_SIZE"] == 4
 
 
 def test_a_bad_value_names_variable_value_and_what_is_allowed():
