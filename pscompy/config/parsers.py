@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 AUTO = -1  # the value of "auto"
 INF = 2**63 - 1  # the value of "inf"
+LONGEST = 1e6  # seconds; poll(2) takes no timeout that is much longer
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -34,7 +35,7 @@ def as_number(value: object) -> int:
     """Return a value as psc_setting_t.number: sizes and counts as they are, flags as 0 or 1, times
     in nanoseconds, texts as 0."""
     if isinstance(value, float):
-        return INF if math.isinf(value) else round(value * 1e9)
+        return round(min(value * 1e9, INF))
     return int(value) if isinstance(value, int) else 0
 
 
@@ -115,7 +116,11 @@ def _parse_seconds(given: str) -> float:
     digits, unit = _split_unit(given)
     if unit not in _SECONDS:
         raise ValueError(given)
-    return float(digits) * _SECONDS[unit]
+    return min(float(digits) * _SECONDS[unit], LONGEST)
+
+
+def _parse_wait(given: str) -> float:
+    return min(_parse_seconds(given), LONGEST)
 
 
 def _parse_names(given: str) -> tuple[str, ...]:
@@ -151,7 +156,10 @@ def _describe(minimum: int, maximum: int, auto: bool) -> str:
 nbytes = size(auto=True)
 count = integer()
 flag = Parser(_parse_flag, "1 or 0 (yes or no, on or off)")
+# `seconds` is a time of at most LONGEST, or infinity, for which its user has a rule of its own;
+# `wait` is a time for a call that waits, and infinity is LONGEST.
 seconds = Parser(_parse_seconds, "a time in seconds, such as 10, 0.5, 200ms or inf")
+wait = Parser(_parse_wait, seconds.allowed)
 text = Parser(str, "a text")
 joined = Parser(_parse_joined, "two to four names, each once, joined by +, such as ib+tcp")
 names = Parser(_parse_names, "names such as module:Class, separated by commas")

@@ -7,7 +7,18 @@ variable, its name and meaning are the same here.
 from __future__ import annotations
 
 from pscompy.config.config import Var
-from pscompy.config.parsers import choice, count, flag, integer, joined, names, seconds, size, text
+from pscompy.config.parsers import (
+    choice,
+    count,
+    flag,
+    integer,
+    joined,
+    names,
+    seconds,
+    size,
+    text,
+    wait,
+)
 
 GENERAL = (
     Var("KEY", "", text, "Key shared by all processes of the job.", secret=True),
@@ -24,8 +35,8 @@ GENERAL = (
     ),
     Var("RETRY", "10", count, "Further attempts to connect, at most 1 s apart, if a peer refuses."),
     Var("CANDIDATE_TIMEOUT", "10", seconds, "Seconds for a transport to connect; inf: no limit."),
-    Var("SHUTDOWN_TIMEOUT", "10", seconds, "Seconds for which closing waits for silent peers."),
-    Var("FINALIZE_TIMEOUT", "30", seconds, "Seconds that a World waits for its ranks at its end."),
+    Var("SHUTDOWN_TIMEOUT", "10", wait, "Seconds for which closing waits for silent peers."),
+    Var("FINALIZE_TIMEOUT", "30", wait, "Seconds that a World waits for its ranks at its end."),
 )
 
 LAUNCH = (
@@ -39,13 +50,13 @@ LAUNCH = (
         text,
         "Command by which `pscompy run` reaches a host: RSH HOST COMMAND.",
     ),
-    Var("STORE_TIMEOUT", "300", seconds, "Seconds to wait for rank 0 to listen at PSP_STORE."),
+    Var("STORE_TIMEOUT", "300", wait, "Seconds to wait for rank 0 to listen at PSP_STORE."),
 )
 
 MODULES = (
     Var("MSA_MODULE_ID", "0", integer(0, 65535), "Number of the module that this process is in."),
     Var("JOIN", "", text, "NAME:MODULES of the World that joins several jobs; empty: none."),
-    Var("JOIN_TIMEOUT", "60", seconds, "Seconds to wait for the other jobs of PSP_JOIN."),
+    Var("JOIN_TIMEOUT", "60", wait, "Seconds to wait for the other jobs of PSP_JOIN."),
     Var("MSA_AWARENESS", "1", flag, "Barriers and broadcasts use one connection per module."),
     Var("MSA_SHM", "0", flag, "Let processes of different modules share memory."),
 )
@@ -115,7 +126,7 @@ DEBUG = (
     Var("DEBUG_STATS", "0", flag, "Log a session's counters when it closes."),
     Var("DEBUG_CONTYPE", "0", flag, "Log every connection with its transport."),
     Var("SIGQUIT", "0", flag, "SIGQUIT writes to stderr what every session has in flight."),
-    Var("DEADLOCK_WARNINGS", "0", seconds, "Log waits of a World that last so long; 0: none."),
+    Var("DEADLOCK_WARNINGS", "0", wait, "Log waits of a World that last so long; 0: none."),
 )
 
 PRECON = (

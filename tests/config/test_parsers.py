@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pscompy.config.parsers import (
     AUTO,
     INF,
+    LONGEST,
     Parser,
     as_number,
     choice,
@@ -19,6 +20,7 @@ from pscompy.config.parsers import (
     priority,
     seconds,
     size,
+    wait,
 )
 
 UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -75,6 +77,11 @@ def test_words_for_extremes():
     assert nbytes("1.5k") == 1536
 
 
+@pytest.mark.parametrize("given_text", ["3000000", "9999999999ms", "9" * 400])
+def test_long_times_are_what_a_wait_takes(given_text):
+    assert seconds(given_text) == wait(given_text) == wait("inf") == LONGEST
+
+
 @pytest.mark.parametrize(
     ("parser", "bad"),
     [
@@ -126,5 +133,5 @@ def test_numbers_for_c():
     assert as_number(True) == 1
     assert as_number(4096) == 4096
     assert as_number(0.25) == 250_000_000
-    assert as_number(math.inf) == INF
+    assert as_number(math.inf) == as_number(1e10) == INF
     assert as_number("put") == 0

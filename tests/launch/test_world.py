@@ -41,8 +41,21 @@ def run_ring(launch, n, script, **env):
 # ---- a ring ----
 
 
+TIMES = (
+    *("PSP_FINALIZE_TIMEOUT", "PSP_SHUTDOWN_TIMEOUT", "PSP_DEADLOCK_WARNINGS"),
+    *("PSP_TCP_CONNECT_TIMEOUT", "PSP_TCP_RAIL_TIMEOUT"),
+)
+
+
 @pytest.mark.parametrize(
-    ("env", "transport"), [({}, "shm"), ({"PSP_SHM": "0"}, "tcp"), ({"PSP_TCP": "0"}, "shm")]
+    ("env", "transport"),
+    [
+        ({}, "shm"),
+        ({"PSP_SHM": "0"}, "tcp"),
+        ({"PSP_TCP": "0"}, "shm"),
+        ({"PSP_SHM": "0", **dict.fromkeys(TIMES, "inf")}, "tcp"),
+        ({"PSP_SHM": "0", **dict.fromkeys(TIMES, "10000000000")}, "tcp"),
+    ],
 )
 def test_a_ring_of_4_uses_the_best_transport(run, script, env, transport):
     for one in run_ring(run, 4, script, **env):
