@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pscompy import Session, __version__, get_include
-from pscompy.cli.arguments import ArgumentParser
+from pscompy.cli.arguments import ArgumentParser, duration
 from pscompy.cli.capabilities import Probe, describe
 from pscompy.config.config import Config, Row
 from pscompy.discovery import registry
@@ -55,7 +55,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     )
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=duration,
         default=10.0,
         metavar="SECONDS",
         help="for the connection to the peer (%(default)g)",

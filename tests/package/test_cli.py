@@ -38,6 +38,13 @@ def test_help_lists_the_commands(site, arguments):
     ("arguments", "message"),
     [
         (("info", "--bogus"), "unrecognized arguments: --bogus"),
+        *(
+            (
+                ("info", "--peer", "127.0.0.1:9", "--timeout", bad),
+                f"argument --timeout: '{bad}' is no time such as 0.5 or 200ms",
+            )
+            for bad in ("-1", "nan")
+        ),
         (("inf",), "no command 'inf' (did you mean info?)"),
         (("--bogus",), "unknown option --bogus (pscompy --help)"),
     ],
