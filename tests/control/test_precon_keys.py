@@ -104,6 +104,12 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
         find_key(config(tmp_path, KEY_FILE=str(path)))
 
 
+def test_a_key_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    given = os.fsdecode(b"\xff\xfepass")
+    with pytest.raises(AuthError, match=r"^the key from PSP_KEY is no text in UTF-8$"):
+        find_key(config(tmp_path, KEY=given))
+
+
 def test_what_is_no_key_file_is_refused(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.touch(0o600)

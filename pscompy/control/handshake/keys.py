@@ -81,6 +81,10 @@ def _from_text(text: str, origin: str) -> Key:
     stripped = text.strip()
     if not stripped:
         raise AuthError(f"the key from {origin} is empty")
+    try:
+        stripped.encode()
+    except UnicodeEncodeError:
+        raise AuthError(f"the key from {origin} is no text in UTF-8") from None
     bits = _bits(stripped)
     if bits < SAFE_BITS:
         warn(
