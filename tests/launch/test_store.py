@@ -287,6 +287,13 @@ def test_another_service_at_the_port_is_named():
     [
         ({"PSP_RANK": "1", "PSP_SIZE": "2"}, "PSP_STORE=''.*all three"),
         ({"PSP_RANK": "2", "PSP_SIZE": "2", "PSP_STORE": "a:1"}, "below the size"),
+        *(
+            (
+                {"PSP_RANK": "0", "PSP_SIZE": "2", "PSP_STORE": f"localhost:{port}"},
+                f"PSP_STORE='localhost:{port}'.*from 1 to 65535",
+            )
+            for port in (0, 65536)
+        ),
         ({"PSP_SIZE": "2"}, "all three"),
         (
             {"RANK": "x", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"},

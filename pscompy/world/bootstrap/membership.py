@@ -32,10 +32,10 @@ def by_own_variables(config: Config) -> Membership | None:
     if rank < 0 and size < 0 and not place:
         return None
     host, _, port = place.rpartition(":")
-    if not (0 <= rank < size and host and port.isdecimal()):
+    if not (0 <= rank < size and host and port.isdecimal() and 0 < int(port) < 1 << 16):
         raise ConfigError(
             f"PSP_RANK={rank} PSP_SIZE={size} PSP_STORE={place!r}: a job needs all three, a rank"
-            " below the size, and HOST:PORT of rank 0",
+            " below the size, and HOST:PORT of rank 0, a port from 1 to 65535",
             name="PSP_STORE",
         )
     return Membership(rank, size, host.strip("[]"), int(port), "PSP_STORE")
