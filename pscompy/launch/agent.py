@@ -45,6 +45,7 @@ class Agent:
             while not self._over:
                 self._balance()
                 self._loop.turn(None)
+            self._signal(signal.SIGKILL)
 
     def _balance(self) -> None:
         """Read the ranks' output unless the launcher is slow to take it."""
@@ -87,10 +88,13 @@ class Agent:
         self._loop.watch(rank.pmi.fileno(), partial(self._on_pmi, rank))
 
     def _signal(self, number: int) -> None:
-        self._guard.signal(number)
+        self._guard.signal(number, self._pids())
 
     def _dump(self) -> None:
-        self._guard.signal_catching(signal.SIGQUIT)
+        self._guard.signal_catching(signal.SIGQUIT, self._pids())
+
+    def _pids(self) -> list[int]:
+        return [rank.pid for rank in self._ranks.values()]
 
     def _answer(self, number: int, line: str) -> None:
         """Pass the answer to a PMI request on to its rank."""

@@ -119,11 +119,14 @@ class Job:
 
     def _signal(self, number: int) -> None:
         """Send a signal to all ranks."""
-        self._guard.signal(number)
+        self._guard.signal(number, self._pids())
 
     def _dump(self) -> None:
         """Have each rank that handles SIGQUIT write the dump of its operations in flight."""
-        self._guard.signal_catching(signal.SIGQUIT)
+        self._guard.signal_catching(signal.SIGQUIT, self._pids())
+
+    def _pids(self) -> list[int]:
+        return [rank.pid for rank in self._alive.values()]
 
     def _stop(self) -> None:
         """Release the resources of the ranks, all of which have ended. There is nothing to release

@@ -5,6 +5,9 @@ other end only the launcher holds. When the launcher ends, even by SIGKILL, the
 shell reads the end of the pipe and kills the group: itself, the ranks, and the
 processes that they started. While the shell runs, the kernel cannot assign the
 group's number to another group.
+
+A rank may leave the group, as timeout(1) and setsid(1) do. Therefore the
+launcher also signals each rank that is elsewhere, with the group that it leads.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import contextlib
 import os
 import re
 import signal
+from collections.abc import Collection
 from pathlib import Path
 
 from pscompy.launch.signals import FORWARDED
@@ -40,18 +44,27 @@ class Guard:
             os.close(reader)
         return self
 
-    def signal(self, number: int) -> None:
-        """Send a signal to every process of the group."""
+    def signal(self, number: int, ranks: Collection[int] = ()) -> None:
+        """Send a signal to every process of the group, and to those of `ranks`, processes that were
+        not waited for yet, that have left the group, with the groups that they lead."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.group, number)
+        for pid in ranks:
+            with contextlib.suppress(OSError):
+                own = os.getpgid(pid)
+                if own == pid:
+                    os.killpg(own, number)
+                elif own != self.group:
+                    os.kill(pid, number)
 
-    def signal_catching(self, number: int) -> None:
-        """Send a signal to those processes of the group that have a handler for it; the signal
-        would end the others."""
+    def signal_catching(self, number: int, ranks: Collection[int]) -> None:
+        """Send a signal to those processes that have a handler for it, of the ones that `signal`
+        sends it to; the signal would end the others."""
+        groups = {self.group, *ranks}
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 pid = int(folder.name)
-                if os.getpgid(pid) == self.group and _catches(folder, number):
+                if not groups.isdisjoint((pid, os.getpgid(pid))) and _catches(folder, number):
                     os.kill(pid, number)
 
     def __exit__(self, *exc_info: object) -> None:

@@ -23,8 +23,11 @@ def say(*words: object) -> None:
     os.write(1, f"{' '.join(map(str, words))}\n".encode())
 
 
-def notes(name: str) -> None:
-    """Write the signal `name` when it arrives, and end."""
+def notes(name: str, leave: str = "") -> None:
+    """Write the signal `name` when it arrives, and end. `leave` is "setpgrp" or "setsid" to leave
+    the job's process group before that."""
+    if leave:
+        getattr(os, leave)()
 
     def note(number: int, _: object) -> None:
         say(own_rank(), signal.Signals(number).name)

@@ -131,9 +131,18 @@ def test_a_file_that_is_no_program(run, tmp_path):
     assert "Permission denied" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGUSR1"])
-def test_signals_reach_all_ranks(run, script, name):
-    check_signal(run.start("-n", 3, script(notes, name)), 3, name)
+@pytest.mark.parametrize(
+    ("name", "leave"),
+    [
+        ("SIGINT", ""),
+        ("SIGTERM", ""),
+        ("SIGUSR1", ""),
+        ("SIGINT", "setpgrp"),
+        ("SIGTERM", "setsid"),
+    ],
+)
+def test_signals_reach_all_ranks(run, script, name, leave):
+    check_signal(run.start("-n", 3, script(notes, name, leave)), 3, name)
 
 
 def test_ctrl_c_lets_every_rank_clean_up(run, script, folder):
@@ -160,14 +169,17 @@ def test_ctrl_c_lets_every_rank_clean_up(run, script, folder):
     assert process.returncode == 128 + signal.SIGINT
 
 
-def test_a_second_ctrl_c_kills(run, script):
-    def catches():
+@pytest.mark.parametrize("leave", [False, True])
+def test_a_second_ctrl_c_kills(run, script, leave):
+    def catches(leave):
+        if leave:
+            os.setpgrp()
         signal.signal(signal.SIGINT, lambda *_: say("caught"))
         say("ready")
         stay()
 
     # Usually a signal that follows at once counts as a repetition of the first.
-    process = run.having(_SAME=0.0).start("-n", 2, script(catches))
+    process = run.having(_SAME=0.0).start("-n", 2, script(catches, leave))
     await_ready(process, 2)
     process.send_signal(signal.SIGINT)
     for _ in range(2):

@@ -317,6 +317,15 @@ def test_an_mpi_program_knows_the_hosts(two, script):
 # ---- without namespaces ----
 
 
+@pytest.fixture
+def way(tmp_path):
+    """The environment in which the way to each host leads to this one."""
+    rsh = tmp_path / "rsh"
+    rsh.write_text('#!/bin/sh\nshift; exec sh -c "$*"\n')
+    rsh.chmod(0o755)
+    return {"PSP_RSH": str(rsh)}
+
+
 def test_a_login_shell_that_prints(run, tmp_path):
     """The shell's lines, and one without an end, go before the records of the agent."""
     rsh = tmp_path / "rsh"
@@ -326,7 +335,7 @@ def test_a_login_shell_that_prints(run, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, "a line\n", "")
 
 
-def test_the_children_of_a_rank_that_has_ended_may_write(run, tmp_path, script):
+def test_the_children_of_a_rank_that_has_ended_may_write(run, tmp_path, script, way):
     def outlived(folder):
         said, parent = Path(folder) / "said", os.getpid()
         if own_rank() == 1:
@@ -337,14 +346,25 @@ def test_the_children_of_a_rank_that_has_ended_may_write(run, tmp_path, script):
             say("late")
             said.touch()
 
-    rsh = tmp_path / "rsh"
-    rsh.write_text('#!/bin/sh\nshift; exec sh -c "$*"\n')
-    rsh.chmod(0o755)
-    done = run(
-        *("--hosts", "elsewhere:2", "--label", script(outlived, str(tmp_path))),
-        env={"PSP_RSH": str(rsh)},
-    )
+    done = run("--hosts", "elsewhere:2", "--label", script(outlived, str(tmp_path)), env=way)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[0] late\n", "")
+
+
+def test_signals_reach_ranks_that_have_left_their_group(run, script, way):
+    program = script(notes, "SIGINT", "setsid")
+    check_signal(run.start("--hosts", "elsewhere:2", program, env=way), 2, "SIGINT")
+
+
+def test_no_rank_that_has_left_its_group_outlives_the_launcher(run, script, way):
+    def leaves():
+        os.setsid()
+        say(os.getpid())
+        stay()
+
+    process = run.start("--hosts", "elsewhere", script(leaves), env=way)
+    pid = int(process.stdout.readline())
+    process.kill()
+    expect_soon(lambda: not Path(f"/proc/{pid}").exists(), "the end of the rank")
 
 
 def test_all_hosts_end_together(run, tmp_path):
