@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import itertools
 import re
 import socket
@@ -98,6 +99,11 @@ def shares(slots: Slots, size: int | None) -> list[Share]:
 
 
 def is_here(host: str) -> bool:
-    """Whether this is the name of the host that this process runs on."""
+    """Whether this is a name or a loopback address of the host that this process runs on."""
     own = socket.gethostname()
-    return host in ("localhost", own, own.partition(".")[0])
+    if host in ("localhost", own, own.partition(".")[0]):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:  # the name of another host
+        return False

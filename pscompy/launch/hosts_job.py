@@ -170,11 +170,10 @@ class HostsJob(Job):
         for host in self._hosts:
             host.channel.send("dump")
 
-    def _fail(self, code: int, reason: str) -> None:
-        first = not self._failed
-        super()._fail(code, reason)
-        if first:
-            self._orders.append((self._orders[-1][0] + job.GRACE, signal.SIGKILL))
+    def _killing(self, at: float) -> list[tuple[float, signal.Signals]]:
+        """Return the orders that kill all ranks, and then the ways to agents that have not reacted
+        within GRACE seconds."""
+        return [(at, signal.SIGKILL), (at + job.GRACE, signal.SIGKILL)]
 
     def _answer(self, number: int, line: bytes) -> None:
         if number in self._remote:

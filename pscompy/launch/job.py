@@ -121,6 +121,10 @@ class Job:
         """Send a signal to all ranks."""
         self._guard.signal(number, self._pids())
 
+    def _killing(self, at: float) -> list[tuple[float, signal.Signals]]:
+        """Return the orders that kill all ranks at this monotonic time."""
+        return [(at, signal.SIGKILL)]
+
     def _dump(self) -> None:
         """Have each rank that handles SIGQUIT write the dump of its operations in flight."""
         self._guard.signal_catching(signal.SIGQUIT, self._pids())
@@ -167,7 +171,7 @@ class Job:
             self._signal(number)
             self._interrupted_at = now
         elif now - self._interrupted_at > _SAME:
-            self._orders = [(now, signal.SIGKILL)]
+            self._orders = self._killing(now)
 
     def _judge(self, number: int, status: int) -> None:
         """End the job if the rank's process, which has ended, has failed."""
@@ -188,7 +192,7 @@ class Job:
             f"pscompy run: {reason}" + ("; ending the others" if self._living else "")
         )
         begin = time.monotonic() + (0.0 if self._interrupted_at is None else GRACE)
-        self._orders += [(begin, signal.SIGTERM), (begin + GRACE, signal.SIGKILL)]
+        self._orders += [(begin, signal.SIGTERM), *self._killing(begin + GRACE)]
 
     def _carry_out_orders(self) -> None:
         while self._orders and self._orders[0][0] <= time.monotonic():
