@@ -21,6 +21,7 @@ from typing import Any
 
 from pscompy.config.config import Config
 from pscompy.config.variables import VARIABLES
+from pscompy.control.descriptors import why
 from pscompy.errors import ConfigError
 from pscompy.launch import job
 from pscompy.launch.channel import Channel, pack, unpack
@@ -113,13 +114,15 @@ class HostsJob(Job):
         text = Config({"": VARIABLES}, environ=environ)["RSH"]
         try:
             rsh = shlex.split(text)
+            if not rsh:
+                raise ValueError("names no command")
         except ValueError as error:
             raise ConfigError(f"PSP_RSH={text!r}: {error}", name="PSP_RSH", value=text) from error
         for share in self._plan.shares:
             try:
                 self._start_host(share, rsh, environ)
             except OSError as error:
-                self._fail(1, f"cannot run {rsh[0]} for host {share.host}: {error.strerror}")
+                self._fail(1, f"cannot run {rsh[0]} for host {share.host}: {why(error)}")
                 break
 
     def _start_host(self, share: Share, rsh: list[str], environ: dict[str, str]) -> None:

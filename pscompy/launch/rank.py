@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Mapping
 
+from pscompy.control.descriptors import exhausted, why
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer
 
 # Signals that Python or the launcher ignores; their default action is restored for a rank.
@@ -81,4 +82,5 @@ def start_failure(argv: list[str], error: OSError) -> tuple[int, str]:
     """Return the exit code that a shell would return for a program that cannot be started, and an
     error text."""
     code = 127 if isinstance(error, FileNotFoundError) else 126
-    return code, f"cannot start {error.filename or argv[0]}: {error.strerror}"
+    name = argv[0] if exhausted(error) else error.filename or argv[0]
+    return code, f"cannot start {name}: {why(error)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import re
 import signal
 import sys
 from pathlib import Path
@@ -122,6 +123,13 @@ def test_a_command_that_does_not_exist(run):
     done = run("-n", 2, "--", "no-such-command", env=places)
     assert done.returncode == 127
     assert done.stderr == ("pscompy run: cannot start no-such-command: No such file or directory\n")
+
+
+def test_too_many_ranks_for_the_descriptors(run):
+    run.command = ("sh", "-c", 'ulimit -n 64; exec "$@"', "sh", *run.command)
+    done = run("-n", 100, "--", "true")
+    assert done.returncode == 126
+    assert re.search(r"cannot start true: no descriptor is left: .* 64 .*`ulimit -n`", done.stderr)
 
 
 def test_a_file_that_is_no_program(run, tmp_path):

@@ -394,10 +394,14 @@ def test_the_end_of_a_rank_whose_children_go_on_writing(script):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_a_way_that_is_no_command(run):
-    done = run("--hosts", "elsewhere", "-c", "pass", env={"PSP_RSH": "ssh 'unfinished"})
+@pytest.mark.parametrize(
+    ("rsh", "complaint"),
+    [("ssh 'unfinished", 'PSP_RSH="ssh \'unfinished": No closing quotation'), (" ", "PSP_RSH=''")],
+)
+def test_a_way_that_is_no_command(run, rsh, complaint):
+    done = run("--hosts", "elsewhere", "-c", "pass", env={"PSP_RSH": rsh})
     assert done.returncode == 2
-    assert 'PSP_RSH="ssh \'unfinished": No closing quotation' in done.stderr
+    assert complaint in done.stderr
 
 
 # ---- names ----
@@ -419,6 +423,7 @@ def test_this_host_needs_no_way_to_it(run):
         ({}, {}),
         ({"SLURM_JOB_ID": "7"}, {}),
         ({"SLURM_JOB_NODELIST": "n1"}, {"n1": 1}),
+        ({"SLURM_JOB_NODELIST": "n1", "PBS_NODEFILE": ""}, {"n1": 1}),
         (
             {"SLURM_JOB_NODELIST": "n[08-10,3],x", "SLURM_TASKS_PER_NODE": "2(x3),1,4"},
             {"n08": 2, "n09": 2, "n10": 2, "n3": 1, "x": 4},
@@ -448,6 +453,19 @@ def test_ranks_fill_hosts_in_turn_beyond_their_slots():
     assert from_words(["[::1]:2", "b", "b:2"]) == {"::1": 2, "b": 3}
 
 
+@pytest.mark.parametrize(
+    ("slots", "size"),
+    [
+        (from_words(["a:2000000"]), None),
+        ({}, 2000000),
+        (of_allocation({"SLURM_JOB_NODELIST": "n[1-1000000]m[1-2]"}), None),
+    ],
+)
+def test_more_ranks_than_a_job_may_have(slots, size):
+    with pytest.raises(ConfigError, match="a job may have 1048576"):
+        shares(slots, size)
+
+
 @pytest.mark.parametrize("text", ["a:0", "a:x", "", "a b", ":2", "-oProxyCommand=sh"])
 def test_a_host_that_is_none(text):
     with pytest.raises(ConfigError, match="is not HOST or HOST:RANKS"):
@@ -462,6 +480,9 @@ def test_a_hostfile_without_hosts(tmp_path):
         from_file(tmp_path / "latin")
     with pytest.raises(ConfigError, match=r"PBS_NODEFILE .*No such file"):
         of_allocation({"PBS_NODEFILE": str(tmp_path / "none")})
+    (tmp_path / "wrong").write_text("a slots=2 max_slots=4\n\nb slot=2\n")
+    with pytest.raises(ConfigError, match=r"--hostfile .*wrong, line 3: 'b slot=2' is not HOST"):
+        from_file(tmp_path / "wrong")
     (tmp_path / "empty").write_text("# nothing\n")
     with pytest.raises(ConfigError, match="names no host"):
         from_file(tmp_path / "empty")
