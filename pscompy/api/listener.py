@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from collections import deque
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,8 +20,21 @@ class Accepting(Request["Connection"]):
     """A request for the next connection of a socket."""
 
     sock: Socket
+    number: int  # counts the requests of the socket
     # the connection that this request was given, with its number in the order of establishment
     place: tuple[int, Connection] | None = None
+
+    def cancel(self) -> bool:
+        self.sock._strike_out(self)
+        return super().cancel()
+
+    def __del__(self) -> None:
+        """Withdraw the request, which the program has dropped, unless callbacks wait for it."""
+        if self._watched:
+            self.sock._hold(self)
+        else:
+            self._give_back()
+        super().__del__()
 
     def _give_back(self, anyway: bool = False) -> bool:
         self.sock._put_back(self)
@@ -44,11 +57,16 @@ class Socket:
         self._new_request = new_request
         self._stop = stop
         self._listener: Any = None  # set by the session once it listens
-        self._lock = threading.Lock()
+        # Reentrant, because a request may be destroyed, which withdraws it, while its thread holds
+        # the lock.
+        self._lock = threading.RLock()
         self._count = itertools.count()
+        self._requests = itertools.count()
         # a heap of established connections, the earliest first
         self._ready: list[tuple[int, Connection]] = []
-        self._waiting: deque[Accepting] = deque()
+        # The requests that wait for a connection, by number. The references are weak, so that a
+        # request that the program drops takes no connection.
+        self._waiting: dict[int, Callable[[], Accepting | None]] = {}
         self._closed = False
 
     @property
@@ -66,7 +84,7 @@ class Socket:
         try:
             connection = request.wait(timeout)
         except Timeout:
-            if self._withdraw(request):
+            if request.cancel():
                 raise Timeout(f"no connection within {timeout} s") from None
             # the connection came up just before the request was withdrawn
             connection = request.result()
@@ -81,12 +99,12 @@ class Socket:
 
     def _accepting(self) -> Accepting:
         request = self._new_request(Accepting)
-        request.sock = self
+        request.sock, request.number = self, next(self._requests)
         with self._lock:
-            self._waiting.append(request)
+            self._waiting[request.number] = weakref.ref(request)
             self._hand_out()
             if self._closed and request.place is None:
-                self._waiting.remove(request)
+                self._strike_out(request)
                 request._fail(self._closed_error())
         return request
 
@@ -96,12 +114,14 @@ class Socket:
             if self._closed:
                 return
             self._closed = True
-            waiting, ready = list(self._waiting), sorted(self._ready)
+            waiting = [refer() for refer in self._waiting.values()]
+            ready = sorted(self._ready)
             self._waiting.clear()
             self._ready.clear()
         self._stop(self)
         for request in waiting:
-            request._fail(self._closed_error())
+            if request is not None:
+                request._fail(self._closed_error())
         for _, connection in ready:
             connection.close()
 
@@ -118,29 +138,40 @@ class Socket:
         place[1].close()
 
     def _hand_out(self) -> None:
+        """Give connections to the earliest requests. Called with the lock held."""
         while self._ready and self._waiting:
-            request = self._waiting.popleft()
-            request.place = self._ready[0]
-            if request._complete(self._ready[0][1]):
-                heapq.heappop(self._ready)
-            else:
+            place = heapq.heappop(self._ready)
+            request = self._earliest()
+            if request is not None:
+                request.place = place
+                if request._complete(place[1]):
+                    continue
                 request.place = None
+            heapq.heappush(self._ready, place)
+
+    def _earliest(self) -> Accepting | None:
+        """Take the earliest request that waits. Returns None if the program has dropped it."""
+        number = min(self._waiting, default=-1)
+        return self._waiting.pop(number, lambda: None)()
+
+    def _hold(self, request: Accepting) -> None:
+        """Keep a request that the program has dropped, because callbacks wait for it."""
+        with self._lock:
+            if request.place is None and not self._closed:
+                self._waiting[request.number] = lambda: request
+                self._hand_out()
+
+    def _strike_out(self, request: Accepting) -> None:
+        with self._lock:
+            self._waiting.pop(request.number, None)
 
     def _put_back(self, request: Accepting) -> None:
         """Take back a request that nobody waits for any more. If the request holds a connection
         that nobody has seen, the connection keeps its place in the order."""
-        with self._lock:
-            if request in self._waiting:
-                self._waiting.remove(request)
-            place = request.place if request._revoke() else None
-        if place is not None:
-            self._keep(place)
-
-    def _withdraw(self, request: Accepting) -> bool:
-        with self._lock:
-            if request in self._waiting:
-                self._waiting.remove(request)
-        return request.cancel()
+        self._strike_out(request)
+        # From here on `place` stays as it is.
+        if request._revoke() and request.place is not None:
+            self._keep(request.place)
 
     def _closed_error(self) -> Closed:
         return Closed(f"the socket {self.address} is closed")

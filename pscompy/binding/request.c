@@ -111,6 +111,13 @@ static PyObject *request_get_finished(psb_request_t *self, void *closure)
     return PyBool_FromLong(self->op.finished);
 }
 
+static PyObject *request_get_watched(psb_request_t *self, void *closure)
+{
+    (void)closure;
+    return PyBool_FromLong(!self->op.finished && self->callbacks &&
+                           PyList_GET_SIZE(self->callbacks));
+}
+
 static PyObject *request_repr(psb_request_t *self)
 {
     const char *state = !self->op.finished ? "in flight"
@@ -233,6 +240,8 @@ static PyGetSetDef request_getset[] = {
     {"_asyncio_future_blocking", (getter)request_get_blocking, NULL, NULL,
      NULL},
     {"_finished", (getter)request_get_finished, NULL, NULL, NULL},
+    {"_watched", (getter)request_get_watched, NULL,
+     "Whether a callback waits for the completion.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMemberDef request_members[] = {

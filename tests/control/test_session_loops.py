@@ -68,7 +68,7 @@ def test_a_connection_of_a_cancelled_accept_keeps_its_place(session: Make, how: 
         async with Session() as server, server.listen() as socket:
             tasks = [asyncio.create_task(accepted(socket)) for _ in range(3)]
             await asyncio.sleep(0)
-            waiting = list(socket._waiting)
+            waiting = [refer() for refer in socket._waiting.values()]
             assert len(waiting) == 3
             for name, request in zip(("first", "second", "third"), waiting, strict=True):
                 session(name).connect(socket.address).open(60)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import gc
 import pickle
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 import pscompy
 from pscompy import ConnectionState, Session
 from tests.program import program
+from tests.waiting import expect_soon
 
 
 def peer(address: str) -> None:
@@ -102,6 +105,67 @@ def test_a_loop_is_woken_when_a_connection_comes_up(sessions: tuple[Session, Ses
             await asyncio.wait_for(once(), 60)
 
     asyncio.run(main())
+
+
+def accept_after_a_dropped_task() -> None:
+    async def main() -> None:
+        with Session("server") as server, Session("client") as client, server.listen() as listening:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(listening.iaccept(), 0)
+            client.connect(listening.address).open(60)
+            accepted = await asyncio.wait_for(listening.iaccept(), 60)
+            print(accepted.peer.partition(" ")[0])
+
+    asyncio.run(main())
+
+
+def test_a_dropped_task_of_an_accept_takes_no_connection() -> None:
+    code = program(accept_after_a_dropped_task)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert (ended.stdout, ended.returncode) == (b"client\n", 0)
+
+
+def test_a_dropped_request_takes_no_connection(sessions: tuple[Session, Session]) -> None:
+    server, client = sessions
+    listening = server.listen()
+    listening.iaccept()
+    waiting, finished = listening.iaccept(), listening.iaccept()
+    assert finished.cancel()
+    assert len(listening._waiting) == 1
+    client.connect(listening.address).open(60)
+    assert waiting.wait(60).peer.startswith("client")
+
+
+def test_a_dropped_request_gives_its_connection_back(sessions: tuple[Session, Session]) -> None:
+    server, client = sessions
+    listening = server.listen()
+    requests = [listening._accepting()]
+    client.connect(listening.address).open(60)
+    expect_soon(lambda: requests[0].place)
+    requests.clear()
+    assert listening.accept(60).peer.startswith("client")
+
+
+@pytest.mark.parametrize("collected", [False, True])
+def test_a_dropped_request_calls_back(sessions: tuple[Session, Session], collected: bool) -> None:
+    server, client = sessions
+    listening = server.listen()
+    seen: list[str] = []
+
+    def begin() -> None:
+        request = listening.iaccept()
+        request.add_done_callback(
+            lambda it: seen.append((request if collected else it).wait().peer)
+        )
+
+    begin()
+    gc.collect()
+    client.connect(listening.address).open(60)
+    expect_soon(lambda: server.progress() or seen)
+    assert seen[0].startswith("client")
+    gc.collect()
+    with pytest.raises(pscompy.Timeout):
+        listening.accept(0)
 
 
 def test_a_peer_that_is_not_there(sessions: tuple[Session, Session]) -> None:
