@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy.api import arrays
@@ -150,7 +151,7 @@ class Communicator(Ranks):
                 users = range(first, min(first + sharers, number))
                 job = self._job.beside(f"{name}.{first}", _worker_of(users) + origin)
                 for k in users:
-                    context = job.take_contexts(job.next_context)
+                    context = job.contexts.take()
                     endpoint = f"endpoint {k}{origin}"
                     made.append(Communicator(job, self._members, context, endpoint))
         except (PscomError, OSError) as failed:
@@ -171,7 +172,8 @@ class Communicator(Ranks):
     def _agree_on_contexts(self) -> int:
         """Return the first of two context numbers, the same on all ranks, that no rank uses yet."""
         self.session._check()
-        return self._job.take_contexts(maximum(self._collectives, self._job.next_context))
+        highest = partial(maximum, self._collectives)
+        return self._job.contexts.agree(self._context.number, highest)
 
     # ---- arrays ----
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from pscompy.api.session import Session
 from pscompy.config import logs
-from pscompy.core import lib
-from pscompy.errors import ConnectError, Timeout, Unsupported
+from pscompy.errors import ConnectError, Timeout
 from pscompy.world.bootstrap.launcher import Bootstrap
+from pscompy.world.context_numbers import ContextNumbers
 
 if TYPE_CHECKING:
     from pscompy.control.handshake.identity import Identity
@@ -36,7 +36,7 @@ class Job:
         self.bootstrap = bootstrap
         self.rank = bootstrap.rank
         self.size = bootstrap.size
-        self.next_context: int = lib.PSC_CONTEXT_USER
+        self.contexts = ContextNumbers()
         self._generation = next(_generations)
         self._lock = threading.Lock()
         self._records: list[Record | None] = [None] * self.size
@@ -65,20 +65,12 @@ class Job:
             )
             self.bootstrap.barrier()
 
-    def take_contexts(self, number: int) -> int:
-        """Reserve this context number and the following one; `number` is at least `next_context`.
-        Raises `Unsupported`, on all ranks, if no numbers are left."""
-        if number + 1 >= lib.PSC_CONTEXT_END:
-            raise Unsupported("there are no context numbers left for another communicator")
-        self.next_context = number + 2
-        return number
-
     def beside(self, name: str, users: str) -> Job:
         """Return a job of the same ranks with a worker of its own, which has connections, receives
         and contexts of its own. All ranks know the worker by `name`; `users` names the endpoints
         that use it, for explanations."""
         made = copy.copy(self)
-        made.next_context = lib.PSC_CONTEXT_USER
+        made.contexts = ContextNumbers()
         made._lock = threading.Lock()
         made._records = [None] * self.size
         job = f"{self.session._identity.job}/{name}"

@@ -61,7 +61,7 @@ class World(Communicator):
     def _open(self, bootstrap: Bootstrap, config: Mapping[str, object] | None) -> None:
         job = Job(bootstrap, config)
         try:
-            super().__init__(job, range(job.size), job.take_contexts(job.next_context))
+            super().__init__(job, range(job.size), job.contexts.take())
             job.publish()
             self._watch()
         except BaseException:

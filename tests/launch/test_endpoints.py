@@ -146,6 +146,35 @@ def test_a_receive_matches_its_endpoint_only(run, script):
     assert run.lines(2, *run.python(script(use_wildcards))) == ["2 0", "2 1"]
 
 
+def duplicate_in_threads(threads, rounds):
+    """All threads call `dup` at once, those of rank 1 in turn, in an order of its own."""
+    with pscompy.World() as world:
+        made = [None] * threads
+
+        def duplicate(k, communicator):
+            made[k] = communicator.dup()
+
+        for parents in ([world.dup() for _ in range(threads)], world.endpoints(threads)):
+            for number in range(rounds):
+                if world.rank == 1 and number % 2:
+                    for k in reversed(range(threads)):
+                        duplicate(k, parents[k])
+                else:
+                    in_threads(duplicate, parents)
+                contexts = [it._context.number for it in made]
+                assert len(set(contexts)) == threads, contexts
+                sent = [it.isend(b"%d" % k, dest=0) for k, it in enumerate(made)]
+                for k, it in enumerate(made if world.rank == 0 else ()):
+                    for source in range(world.size):
+                        assert it.recv(source=source, timeout=60) == b"%d" % k
+                pscompy.wait_all(sent)
+
+
+def test_threads_duplicate_different_communicators(run, script):
+    code = script(duplicate_in_threads, 3, 20)
+    assert run.lines(3, *run.python(code), PSP_ENDPOINTS="single") == []
+
+
 def use_nested():
     with pscompy.World() as world:
         peer = 1 - world.rank

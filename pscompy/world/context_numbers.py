@@ -1,0 +1,75 @@
+"""Context numbers: each communicator takes two, on which its ranks agree.
+
+Threads of a rank may agree for several communicators at once, in another order than the threads of
+other ranks. One thread of a rank at a time offers its lowest free number; a communicator gets the
+highest number that its ranks offer, once all of them offer one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable
+
+from pscompy.core import lib
+from pscompy.errors import Unsupported
+
+_LATER = 1 << 40  # the offer of a rank that offers a number to another communicator at the moment
+
+
+class ContextNumbers:
+    """The context numbers that one worker of this rank has given out."""
+
+    def __init__(self) -> None:
+        self._next: int = lib.PSC_CONTEXT_USER  # the lowest free number
+        self._lock = threading.Lock()
+        self._calls = itertools.count()
+        # The calls of `agree` whose ranks have all called it: the context number of the
+        # communicator, and the number of the call.
+        self._agreeing: set[tuple[int, int]] = set()
+        self._offering: tuple[int, int] | None = None  # the one among them that offers `_next`
+
+    def take(self, number: int | None = None) -> int:
+        """Reserve this context number and the following one; `number` is free, None means the
+        lowest free one. Raises `Unsupported` if no numbers are left."""
+        number = self._next if number is None else number
+        if number + 1 >= lib.PSC_CONTEXT_END:
+            raise Unsupported("there are no context numbers left for another communicator")
+        self._next = number + 2
+        return number
+
+    def agree(self, parent: int, maximum: Callable[[int], int]) -> int:
+        """Return the first of two context numbers, the same on all ranks of a communicator, that
+        none of them uses yet. Collective: `parent` is the context number of the communicator,
+        `maximum` returns the highest of its ranks' numbers.
+
+        Raises `Unsupported`, on all ranks, if no numbers are left.
+        """
+        # Once all ranks are here, no call below waits for a rank that may be in another call, and
+        # the call of the lowest parent comes first on every rank.
+        maximum(0)
+        call = parent, next(self._calls)
+        with self._lock:
+            self._agreeing.add(call)
+        try:
+            while (agreed := maximum(self._offer(call))) >= _LATER:
+                self._withdraw(call)
+            return self.take(agreed)
+        finally:
+            with self._lock:
+                self._agreeing.discard(call)
+            self._withdraw(call)
+
+    def _offer(self, call: tuple[int, int]) -> int:
+        """Return the lowest free number, which no other call takes before `_withdraw`, or
+        _LATER."""
+        with self._lock:
+            if self._offering is not None or call != min(self._agreeing):
+                return _LATER
+            self._offering = call
+            return self._next
+
+    def _withdraw(self, call: tuple[int, int]) -> None:
+        with self._lock:
+            if self._offering == call:
+                self._offering = None
