@@ -32,7 +32,7 @@ class Accepting(Request["Connection"]):
         """Withdraw the request, which the program has dropped, unless callbacks wait for it."""
         if self._watched:
             self.sock._hold(self)
-        else:
+        elif self._worker.address:  # 0 once the session is closed
             self._give_back()
         super().__del__()
 

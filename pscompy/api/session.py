@@ -140,6 +140,7 @@ class Session:
         self._alive = threading.Lock()  # held while the session is open; see `_wait_closed`
         self._alive.acquire()
         self._closing = False
+        self._closer = 0  # the ident of the thread that closes the session
         # whether the control thread has ended; None until the session has ended its connections
         self._control_ended: bool | None = None
         self._sockets: list[Socket] = []
@@ -400,17 +401,22 @@ class Session:
         Idempotent.
 
         Waits up to PSP_SHUTDOWN_TIMEOUT seconds for peers that are silent. Calls that wait in
-        other threads raise `Closed`.
+        other threads raise `Closed`. In a callback that `close` itself runs, `close` returns at
+        once.
         """
         self._shut(self._config["SHUTDOWN_TIMEOUT"])
 
     def _shut(self, timeout: float) -> None:
         with self._lock:
             first, self._closing = not self._closing, True
+            if first:
+                self._closer = threading.get_ident()
         if self._forked:
             return
         if not first:
-            self._wait_closed()
+            # The closing thread itself calls again in a callback that it runs.
+            if self._closer != threading.get_ident():
+                self._wait_closed()
             return
         try:
             self._close_all(timeout)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
 from puppets import BOUND, ONLY, listen, open_session_there, own_descriptors
 
 import pscompy
+from tests.program import program
 from tests.waiting import asleep, expect_soon, once_blocked
 
 MESSAGES = 200
@@ -171,6 +174,32 @@ def test_close_wakes_accept(link):
     once_blocked(link.sock.close)
     with pytest.raises(pscompy.Closed):
         link.sock.accept()
+
+
+def close_in_a_callback():
+    """Calls `close` in a callback that `close` runs."""
+    world = pscompy.World()
+    request = world.irecv()
+    request.add_done_callback(lambda _: world.close())
+    world.close()
+    print(request.done())
+
+
+def accept_in_a_callback():
+    """Leaves to the end of the interpreter a connection that nobody has seen."""
+    here, there = pscompy.Session("here"), pscompy.Session("there")
+    accepting = here.listen().iaccept()
+    accepting.add_done_callback(lambda _: here.close())
+    there.connect(accepting.sock.address).open()
+    expect_soon(lambda: accepting.place)
+    print(True)
+
+
+@pytest.mark.parametrize("main", [close_in_a_callback, accept_in_a_callback])
+def test_close_in_a_callback_of_close(main):
+    code = [sys.executable, "-c", program(main)]
+    ended = subprocess.run(code, capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
 
 
 def test_close_of_a_peer_that_is_silent_is_bounded(hasty):
