@@ -171,10 +171,15 @@ class Connection(_binding.Connection):
         return objects
 
     def _open_objects(self) -> Objects:
+        """Set the Objects of this connection, unless another thread has set them meanwhile: two
+        Objects would give the same tags to the chunks of different objects."""
         from pscompy.parcel.objects import OBJECT
 
-        objects = self._make_objects(lib.PSC_CONTEXT_OBJECTS, OBJECT)
-        self._set_objects(objects, objects.heads, objects.pickles)
+        made = self._make_objects(lib.PSC_CONTEXT_OBJECTS, OBJECT)
+        with self._context.lock:
+            if self._objects is None:
+                self._set_objects(made, made.heads, made.pickles)
+        objects: Objects = self._objects
         return objects
 
     def _make_objects(self, context: int, kind: int) -> Objects:
@@ -230,11 +235,14 @@ class Connection(_binding.Connection):
             from pscompy.parcel.calls import Links
             from pscompy.parcel.objects import ANSWER, CALL
 
-            self._links = Links(
+            made = Links(
                 self._record.rank if self._record.rank >= 0 else self,
                 self._make_objects(lib.PSC_CONTEXT_ACTIONS, CALL),
                 self._make_objects(lib.PSC_CONTEXT_OBJECTS + 1, ANSWER),
             )
+            with self._context.lock:
+                # another thread may have made the links meanwhile
+                self._links = self._links or made
         return self._links
 
     def __enter__(self) -> Connection:

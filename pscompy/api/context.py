@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Context:
     """A context number of a session, with the service that runs the actions of its peers."""
 
-    __slots__ = ("_find_links", "_lock", "_service", "_size", "control", "number", "worker")
+    __slots__ = ("_find_links", "_service", "_size", "control", "lock", "number", "worker")
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class Context:
         self.number = number
         self._size = size
         self._find_links = find_links
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()  # held while a part that is made at its first use is set
         self._service: Service | None = None
 
     def service(self) -> Service:
         """Return the service of this context, made at its first use."""
         if self._service is None:
-            with self._lock:
+            with self.lock:
                 if self._service is None:
                     self._service = self._make_service()
         return self._service

@@ -5,12 +5,15 @@ from __future__ import annotations
 import array
 import gc
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from puppets import BOUND, echo_objects
 
 import pscompy
+from pscompy import Connection
 
 SMALL = {"a": 1, "b": [2.5, "text"], "c": None}
 LONG = 1 << 19  # number of doubles: 4 MiB
@@ -321,3 +324,17 @@ def test_what_is_cut_short_does_not_go_on_with_the_object_before_it(link):
         with pytest.raises(pscompy.ParcelError):
             link.c.recv_obj()
     link.peer.result()
+
+
+@pytest.mark.parametrize("open_parts", [Connection._own_objects, Connection._action_links])
+def test_threads_open_the_same_parts_of_a_connection(link, monkeypatch, open_parts):
+    both, make = threading.Barrier(2), Connection._make_objects
+
+    def make_together(*args):
+        both.wait(60)
+        return make(*args)
+
+    monkeypatch.setattr(Connection, "_make_objects", make_together)
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(open_parts, [link.c] * 2)
+    assert first is second
