@@ -10,6 +10,7 @@ head contains the tag of these messages. The receiver maps chunks that are lent.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -174,9 +175,8 @@ class Objects:
         return offer
 
     def _own(self, chunk: Any) -> Any:
-        """Return memory that the program cannot change during the send: `chunk` if it is read-only,
-        else a copy."""
-        if archive.readonly(chunk):
+        """Return memory that the program cannot change during the send: `chunk` or a copy."""
+        if archive.readonly(chunk) and _constant(chunk):
             return chunk
         copy = memoryview(self.heads._worker.allocate(chunk.nbytes))
         copy[:] = PickleBuffer(chunk).raw()
@@ -298,6 +298,16 @@ def _owner(chunk: Any) -> Any:
     is lent, or `chunk` itself if there is no such array."""
     owner = chunk.obj if type(chunk) is memoryview else chunk
     return owner if getattr(owner, "nbytes", -1) == chunk.nbytes else chunk
+
+
+def _constant(chunk: Any) -> bool:
+    """Return whether nobody can change the memory of a read-only chunk, because it belongs to
+    bytes, or to an array that is read-only, too."""
+    ndarray: Any = getattr(sys.modules.get("numpy"), "ndarray", memoryview)
+    owner: Any = chunk
+    while isinstance(owner, memoryview) or (isinstance(owner, ndarray) and not owner.flags.owndata):
+        owner = owner.obj if isinstance(owner, memoryview) else owner.base
+    return isinstance(owner, bytes) or (isinstance(owner, ndarray) and not owner.flags.writeable)
 
 
 # ---- receives from any rank ---------------------------------------------------

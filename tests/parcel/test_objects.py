@@ -129,6 +129,36 @@ def test_what_is_overwritten_after_sending_changes_nothing(link, count):
     assert link.peer.result() == [count, count, count, 5 * count]
 
 
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+READ_ONLY = {
+    "view": lambda field: read_only(field[:]),
+    "memoryview": lambda field: memoryview(field).toreadonly(),
+    "view of a memoryview": lambda field: np.asarray(memoryview(field).toreadonly()),
+}
+
+
+@pytest.mark.parametrize("view", READ_ONLY)
+def test_what_is_overwritten_beside_a_read_only_view_changes_nothing(link, view):
+    field = np.ones(LONG)
+    request = link.c.isend_obj([READ_ONLY[view](field)])
+    field[...] = 5
+    link.peer.begin(lambda here: float(np.asarray(here.c.recv_obj()[0]).sum()))
+    request.wait(BOUND)
+    assert link.peer.result() == LONG
+
+
+def test_only_what_can_change_is_copied(link):
+    objects = link.c._own_objects()
+    constant = [memoryview(bytes(8)), read_only(np.ones(8))[2:], np.frombuffer(bytes(8), "u1")]
+    assert all(objects._own(chunk) is chunk for chunk in constant)
+    changing = [np.ones(8), memoryview(bytearray(8)), read_only(np.frombuffer(bytearray(8), "u1"))]
+    assert not any(objects._own(chunk) is chunk for chunk in changing)
+
+
 def overwrite(here):
     here.c.recv_obj()[:] = 3
     here.c.send_obj("written")
