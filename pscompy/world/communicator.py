@@ -7,6 +7,7 @@ its first use.
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -321,7 +322,7 @@ class Communicator(Ranks):
         self.session._check()
         if root not in range(self.size):
             raise IndexError(f"rank {root!r} cannot be the root: ranks are 0 to {self.size - 1}")
-        broadcast(self._collectives, buf, root)
+        broadcast(self._collectives, buf, operator.index(root))
 
     # ---- memory and counters: calls of the session that every program needs ----
 

@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 
+import numpy as np
 import pytest
 
 import pscompy
@@ -195,6 +196,13 @@ def test_a_broadcast_has_a_root(root):
         pytest.raises(IndexError, match=f"rank {root} cannot be the root: ranks are 0 to 0"),
     ):
         world.broadcast(bytearray(1), root=root)
+
+
+def test_the_root_of_a_broadcast_is_an_integer():
+    with pscompy.World() as world:
+        world.broadcast(bytearray(1), root=np.int64(0))
+        with pytest.raises(TypeError, match="integer"):
+            world.broadcast(bytearray(1), root=0.0)
 
 
 def test_the_memory_of_a_communicator_is_its_sessions():
