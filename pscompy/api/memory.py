@@ -142,8 +142,15 @@ class Pin(_Known):
 
 def _exported(buf: Any) -> memoryview:
     """Return the buffer as bytes, exported until the view is released."""
-    view = memoryview(buf)
-    if "O" in view.format:
+    try:
+        view = memoryview(buf)
+    except (ValueError, BufferError) as error:
+        raise TypeError(
+            f"this {type(buf).__name__} does not give its memory ({error}): register a view of"
+            " plain numbers, for example array.view('i8')"
+        ) from None
+    # names of fields stand between colons
+    if any("O" in part for part in view.format.split(":")[::2]):
         raise TypeError(f"this {type(buf).__name__} holds Python objects, which peers cannot use")
     if view.readonly:
         raise BufferError(f"this {type(buf).__name__} is read-only, and peers may write it")

@@ -88,11 +88,19 @@ def test_pins_come_and_go(open_session):
         (np.ones((4, 4))[:, 1], BufferError),
         ("text", TypeError),
         (np.array([None]), TypeError),
+        (np.zeros(2, [("a", "i4"), ("b", "O")]), TypeError),
+        (np.zeros(3, "M8[s]"), TypeError),
     ],
 )
 def test_what_cannot_be_pinned(open_session, buf, error):
     with pytest.raises(error):
         open_session().pin(buf)
+
+
+@pytest.mark.parametrize("kind", [[("O", "i4"), ("bOb", "f8")], "c16", ">f8"])
+def test_pins_are_of_any_plain_data(open_session, kind):
+    with open_session().pin(np.zeros(2, kind)) as pin:
+        assert pin.nbytes == 2 * np.dtype(kind).itemsize
 
 
 def test_no_bytes(open_session):
