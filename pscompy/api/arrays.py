@@ -43,11 +43,12 @@ def view(
 
     try:
         kind = np.dtype("u1" if dtype is None else dtype)
-        sizes = _sizes(message.status.nbytes, kind, shape)
+        sizes = _sizes(message.status.nbytes, kind, shape) + kind.shape
+        np.broadcast_to(np.empty((), kind.base), sizes)  # fails if no array can have this shape
     except BaseException:
         del message
         raise
-    return message._recv_view().view(kind).reshape(sizes)
+    return message._recv_view().view(kind.base).reshape(sizes)
 
 
 def _sizes(

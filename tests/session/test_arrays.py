@@ -39,6 +39,7 @@ def test_a_view_of_a_type_and_a_shape():
             ({"shape": 47}, r"has 48 bytes, an array of \(47,\) times uint8 has 47"),
             ({"dtype": "S7"}, r"has 48 bytes, an array of \(6,\) times \|S7 has 42"),
             ({"dtype": "f8", "shape": (-2, -3)}, "negative dimensions"),
+            ({"dtype": "f8", "shape": (6, *[1] * 70)}, "dimension"),
         ):
             with pytest.raises(ValueError, match=text):
                 world.recv_view(tag=4, **wrong)
@@ -48,6 +49,9 @@ def test_a_view_of_a_type_and_a_shape():
             world.recv_view(tag=4, dtype="S7")
         except ValueError:
             assert world.iprobe(tag=4)
+        world.send(sent, dest=0, tag=5)
+        got = world.recv_view(tag=5, dtype="(2,3)f8", shape=1)
+        assert got.tolist() == [sent.tolist()]
         got = world.recv_view(0, 4, 60, "f8", (2, 3))
         assert (got == sent).all()
         assert not got.flags.writeable
