@@ -10,6 +10,7 @@ import array
 import importlib
 import io
 import pickle
+import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copyreg import dispatch_table
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pscompy.binding import _binding
 from pscompy.errors import ConfigError, Unsupported, describe
 from pscompy.parcel import array_codec
+from pscompy.parcel.plain import shaped
 from pscompy.parcel.restricted import Reader
 
 if TYPE_CHECKING:
@@ -60,8 +62,7 @@ class _Whole:
 
 
 def make_memoryview(buffer: Buffer, format: str, shape: tuple[int, ...]) -> memoryview:
-    view = memoryview(buffer)
-    return view.cast(format, shape) if view.nbytes else view  # type: ignore[call-overload]
+    return shaped(memoryview(buffer), format, shape)
 
 
 def make_array(typecode: str, buffer: Buffer) -> Any:
@@ -71,7 +72,16 @@ def make_array(typecode: str, buffer: Buffer) -> Any:
 
 
 def _take_memoryview(view: memoryview) -> tuple[Any, ...]:
-    flat = view if view.c_contiguous else memoryview(bytearray(view.tobytes()))
+    flat = view
+    if not view.c_contiguous:
+        flat = memoryview(view.tobytes() if view.readonly else bytearray(view.tobytes()))
+    try:
+        shaped(PickleBuffer(flat).raw(), view.format, view.shape or ())
+    except (TypeError, ValueError, struct.error) as error:
+        raise TypeError(
+            f"a memoryview of format {view.format!r} and shape {view.shape} cannot be restored:"
+            f" send an array, as numpy.asarray(view) ({error})"
+        ) from None
     return make_memoryview, (PickleBuffer(flat), view.format, view.shape)
 
 

@@ -13,7 +13,9 @@ import builtins
 import collections
 import datetime
 import importlib
+import math
 import re
+import struct
 from collections.abc import Callable
 from functools import reduce
 from pickle import UnpicklingError
@@ -257,7 +259,20 @@ def _counter(budget: Budget, counts: Any = None) -> collections.Counter[Any]:
 def _memoryview(budget: Budget, data: Any, form: Any, shape: Any) -> memoryview:
     check(type(form) is str and is_shape(shape), "memoryview")
     view = buffer(data)
-    return view.cast(form, shape) if view.nbytes else view
+    if not view.nbytes:
+        budget.spend(struct.calcsize(form) * math.prod(shape[1:]))
+    return shaped(view, form, shape)
+
+
+def shaped(view: memoryview, form: str, shape: tuple[int, ...]) -> memoryview:
+    """Return a memoryview of bytes as one of this format and shape. Raises `TypeError` or
+    `ValueError` if Python can make none."""
+    if view.nbytes:
+        return view.cast(form, shape)  # type: ignore[call-overload,no-any-return]
+    # cast() makes no empty view, so this one is a part of a view of one row
+    row = memoryview(bytearray(struct.calcsize(form) * math.prod(shape[1:])))
+    empty: memoryview = row.cast(form, (1, *shape[1:]))[:0]  # type: ignore[call-overload]
+    return empty.toreadonly() if view.readonly else empty
 
 
 def is_shape(shape: Any) -> bool:

@@ -40,6 +40,8 @@ def same(a, b):
         return np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
     if isinstance(a, (list, tuple, collections.deque)):
         return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, memoryview):
+        return (a.format, a.shape, a.readonly, a) == (b.format, b.shape, b.readonly, b)
     if isinstance(a, dict):
         return list(a) == list(b) and all(same(a[name], b[name]) for name in a)
     return a == b
@@ -90,6 +92,10 @@ OBJECTS = {
     "array.array": array.array("d", [1.5] * 2000),
     "memoryview": memoryview(b"abcd" * 3000),
     "memoryview of doubles": memoryview(numbers(3000)),
+    "memoryview with gaps": memoryview(numbers(3000))[::2],
+    "read-only memoryview with gaps": memoryview(numbers(3000)).toreadonly()[::2],
+    "memoryview of no rows": memoryview(np.empty((0, 5))),
+    "memoryview of no doubles": memoryview(np.empty(0)).toreadonly(),
     "nested memoryview": [memoryview(b"abcd" * 3000), memoryview(b"short")],
     "no bytes": [b"", bytearray(), memoryview(b"")],
     "long text": "text" * 50_000,

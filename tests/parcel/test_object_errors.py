@@ -37,6 +37,15 @@ def test_what_cannot_be_pickled_is_not_sent(link):
     check_echo(link)
 
 
+@pytest.mark.parametrize("kind", ["c16", ">f8", "S5", "i4,f8"])
+def test_a_memoryview_that_cannot_be_restored_is_not_sent(link, kind):
+    view = memoryview(np.zeros(3, kind))
+    for obj in (view, [view], memoryview(np.zeros((2, 0)))):
+        with pytest.raises(TypeError, match=r"a memoryview of format .* cannot be restored"):
+            link.c.send_obj(obj, timeout=BOUND)
+    check_echo(link)
+
+
 def send_what_only_the_peer_knows(here):
     module = sys.modules["only_there"] = types.ModuleType("only_there")
     module.Mine = type("Mine", (), {"__module__": "only_there"})
