@@ -132,6 +132,12 @@ def test_on_sent(link):
     assert future.result(BOUND)[0] == 2
 
 
+@pytest.mark.parametrize(("timeout", "error"), [("1", TypeError), (-1, ValueError)])
+def test_a_timeout_is_checked_at_once(link, timeout, error):
+    with pytest.raises(error, match="a timeout is None or"):
+        link.c.with_options(timeout=timeout)
+
+
 # ---- exceptions ----
 
 
