@@ -213,10 +213,11 @@ def test_the_peer_dies_while_it_runs_one(link):
 
 
 def test_the_connection_is_closed(link):
-    future = link.c.submit(helpers.until_cancelled, 1.0)
+    future = link.c.submit(helpers.holds_a_thread)
     expect_soon(lambda: link.c.call(helpers.begun))
     link.session.close()
     assert isinstance(ended(future), (pscompy.Closed, pscompy.PeerLost))
+    link.peer(release)
     with pytest.raises(pscompy.Closed):
         link.c.submit(helpers.echo)
 
@@ -258,6 +259,7 @@ def test_many_leave_nothing_behind(shm):
     link = shm
 
     def round_of(count):
+        """Returns the resident memory of the peer."""
         futures = [link.c.submit(helpers.double, np.ones(n % 3000)) for n in range(count)]
         futures += [link.c.submit(helpers.fails, ValueError, n) for n in range(count // 4)]
         for future in futures[::7]:
@@ -267,10 +269,14 @@ def test_many_leave_nothing_behind(shm):
         return link.peer.resident()
 
     round_of(400)
-    before = round_of(400)
-    for _ in range(3):
-        after = round_of(400)
-    assert after - before < 4 << 20
+    taken = [round_of(400)]
+
+    def growth():
+        taken.append([round_of(400) for _ in range(3)][-1])
+        return taken[-1] - taken[-2]
+
+    # Calls that are left behind make each growth a great one, a late arena of malloc only one.
+    assert any(growth() < 4 << 20 for _ in range(5)), taken
     service = link.session._plain.service()
     expect_soon(lambda: not service._asked)
     expect_soon(lambda: link.peer(lambda here: len(here.session._plain.service()._calls)) == 0)
