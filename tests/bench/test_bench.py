@@ -171,16 +171,18 @@ def test_each_cell_of_overlap_has_a_figure(group):
 
 def test_messages_while_one_side_is_away():
     """The computation lasts for as long as a busy machine may need to let the other side run. A
-    message that is announced while its receiver is still in `send` may arrive before that."""
+    message that is announced while its receiver is still in `send` may arrive before that. One run
+    of several decides, because the other side may be kept from running for a whole computation."""
     skip_on_one_core()
-    assert arrived("pscompy", computing.RECEIVER_AWAY) == 3
-    assert arrived("TUPLEQ=0", computing.RECEIVER_AWAY) < 3
-    assert arrived("pscompy", computing.SENDER_AWAY) == 3
+    assert any(all_arrived("pscompy", computing.RECEIVER_AWAY) for _ in range(5))
+    assert not all(all_arrived("TUPLEQ=0", computing.RECEIVER_AWAY) for _ in range(5))
+    assert any(all_arrived("pscompy", computing.SENDER_AWAY) for _ in range(5))
 
 
-def arrived(name, test):
+def all_arrived(name, test):
     job = Job(test, 1 << 20, 3, 500_000)
-    return overlap.launch(overlap.ENDS[name], lambda pair, _: {"n": pair.run(job)}, 0.0)["n"]
+    taken = overlap.launch(overlap.ENDS[name], lambda pair, _: {"n": pair.run(job)}, 0.0)
+    return taken["n"] == job.count
 
 
 def test_a_count_is_better_if_it_is_higher(tmp_path, monkeypatch):
