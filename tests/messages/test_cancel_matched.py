@@ -12,7 +12,8 @@ import pscompy
 from pscompy.api import aio
 from pscompy.binding import _binding
 from tests.messages.cancelling import FAR, cancelled, message, once, received, received_with
-from tests.messages.conftest import SIZES, Pair
+from tests.messages.conftest import SIZES, Pair, unacknowledged
+from tests.waiting import expect_soon
 
 # ---- receives that are complete ----
 
@@ -156,6 +157,7 @@ def on_its_way(pair: Pair, buffer: bytearray) -> tuple[_binding.Request, _bindin
     sent, request = pair.left.isend(message(SIZES[-1])), pair.right.irecv(buffer)
     for _ in range(20):
         pair.sides[0].worker.progress()
+    expect_soon(lambda: not unacknowledged(), "the arrival of the announcement")
     pair.sides[1].worker.progress()
     assert not request._finished
     return sent, request
