@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -196,7 +197,7 @@ def attach(session: pscompy.Session, sock: pscompy.Socket, peer: Puppet) -> Link
     return Link(session, sock, c, peer)
 
 
-def together(*works):
+def together(*works, seconds=100.0):
     """Run each function in a thread of its own; the first error is raised here."""
     errors = []
 
@@ -209,8 +210,9 @@ def together(*works):
     threads = [threading.Thread(target=guarded, args=(work,), daemon=True) for work in works]
     for thread in threads:
         thread.start()
+    deadline = time.monotonic() + seconds
     for thread in threads:
-        thread.join(100)
+        thread.join(max(deadline - time.monotonic(), 0.0))
         assert not thread.is_alive(), "a thread hangs"
     if errors:
         raise errors[0]

@@ -11,6 +11,8 @@ from puppets import BOUND, ONLY, answer_in_threads, listen, together
 import pscompy
 from tests.waiting import once_blocked
 
+LONG = 200.0  # seconds after which thousands of round trips count as hanging
+
 
 def answer_in_reverse(here):
     got = {tag: here.c.recv(tag=tag) for tag in range(300)}
@@ -45,7 +47,7 @@ def answer_in_loop(here, count):
         for _ in range(count):
             await here.c.isend(await here.c.irecv())
 
-    return asyncio.run(asyncio.wait_for(answer(), 100))
+    return asyncio.run(asyncio.wait_for(answer(), LONG))
 
 
 def test_ten_thousand_ping_pongs_of_two_loops(link):
@@ -58,8 +60,8 @@ def test_ten_thousand_ping_pongs_of_two_loops(link):
             assert await link.c.irecv() == i.to_bytes(4, "little")
 
     link.peer.begin(answer_in_loop, count=count)
-    asyncio.run(asyncio.wait_for(play(), 100))
-    link.peer.result(timeout=100)
+    asyncio.run(asyncio.wait_for(play(), LONG))
+    link.peer.result()
 
 
 def test_large_ping_pongs_of_two_loops(link):
@@ -177,7 +179,8 @@ def test_two_loops_in_two_threads(link):
             await link.c.isend(i.to_bytes(4, "little"), tag=tag)
             assert await link.c.irecv(tag=tag) == i.to_bytes(4, "little")
 
-    together(*(lambda tag=tag: asyncio.run(asyncio.wait_for(play(tag), 60)) for tag in range(2)))
+    loops = (lambda tag=tag: asyncio.run(asyncio.wait_for(play(tag), LONG)) for tag in range(2))
+    together(*loops, seconds=LONG)
     link.peer.result()
 
 
