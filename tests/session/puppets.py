@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,8 @@ class Puppet(Far):
         """Suspend the puppet. Returns once all its threads have stopped: on a busy machine they may
         go on for a while after the signal."""
         self.send_signal(signal.SIGSTOP)
-        threads = [int(it) for it in os.listdir(f"/proc/{self.pid}/task")]
-        expect_soon(lambda: all(state_of(it) == "T" for it in threads), "the puppet's stop")
+        stopped = partial(self.all_threads, lambda thread: state_of(thread) == "T")
+        expect_soon(stopped, "the puppet's stop")
 
     def finish(self) -> int:
         """Let the puppet exit like a program at the end of its input; returns the exit code."""
@@ -76,7 +77,14 @@ class Puppet(Far):
 
     def idle(self) -> bool:
         """True if all threads of the puppet are blocked in the kernel."""
-        return all(asleep(int(thread), self.pid) for thread in os.listdir(f"/proc/{self.pid}/task"))
+        return self.all_threads(lambda thread: asleep(thread, self.pid))
+
+    def all_threads(self, condition: Callable[[int], bool]) -> bool:
+        """True if the condition is true of all threads of the puppet, and none ends meanwhile."""
+        threads = [int(it) for it in os.listdir(f"/proc/{self.pid}/task")]
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return all(map(condition, threads))
+        return False
 
     def descriptors(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
@@ -86,15 +94,15 @@ class Puppet(Far):
         pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
-    def renew(self) -> bool:
-        """Close the session there; returns True if the process is then as it began, so that it may
-        serve another test."""
+    def renew(self, seconds: float = 5.0) -> bool:
+        """Close the session there within `seconds`; returns True if the process is then as it
+        began, so that it may serve another test."""
         self.session = None
         try:
             if self.busy or not self.alive or state_of(self.pid) == "T":
                 return False
             self.begin(close_all)
-            return bool(self.result(timeout=5.0))
+            return bool(self.result(timeout=seconds))
         except Exception:  # the process has ended, hangs, or cannot close its session
             return False
 

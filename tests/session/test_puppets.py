@@ -9,7 +9,7 @@ import signal
 import threading
 
 import pytest
-from puppets import Puppet, open_session_there
+from puppets import BOUND, Puppet, open_session_there
 
 
 def limit_descriptors(here):
@@ -36,10 +36,10 @@ def puppet():
 
 def test_after_a_test_it_has_no_session_and_nothing_of_the_test(puppet):
     puppet(lambda here: setattr(here, "kept", 1))
-    assert puppet.renew()
+    assert puppet.renew(BOUND)
     assert puppet(lambda here: (here.session, hasattr(here, "kept"))) == (None, False)
     puppet(open_session_there, {})
-    assert puppet.renew()
+    assert puppet.renew(BOUND)
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -47,4 +47,4 @@ def test_what_a_test_leaves_ends_it(puppet, change):
     puppet.begin(CHANGES[change])
     if change != "a call that does not end":
         puppet.result()
-    assert not puppet.renew()
+    assert not puppet.renew(BOUND)
