@@ -20,16 +20,20 @@ void fail_at(const char *file, int line, const char *what)
     exit(1);
 }
 
-/* argument: NAME=number:text */
+/* argument: NAME=number:text. Later settings of a name replace earlier ones. */
 void harness_setting(char *argument)
 {
     char *equals = strchr(argument, '=');
     char *colon = equals ? strchr(equals, ':') : NULL;
+    uint32_t at = 0;
 
     check(colon && n_settings < 64);
     *equals = *colon = 0;
-    settings[n_settings++] =
+    while (at < n_settings && strcmp(settings[at].name, argument) != 0)
+        at++;
+    settings[at] =
         (psc_setting_t){argument, colon + 1, strtoll(equals + 1, NULL, 10)};
+    n_settings = at == n_settings ? n_settings + 1 : n_settings;
 }
 
 uint64_t harness_number(const char *name)

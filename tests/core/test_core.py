@@ -29,6 +29,9 @@ CASES = cases(sorted(HERE.glob("*.c")))
 KEPT = ("views_outlive_all", "views_are_kept")
 LARGE_PAGES = [*ADDRESS, "-DPSC_PAGE_SIZE=65536"]
 SMALL = {"shm": ["RECVQ_SIZE=2:2"]}
+# Cases in which nothing may wake a sleeper, and the transports with a clock that does.
+SILENT = ["a_send_that_leaves_wakes_nobody", "sleepers_are_apart", "news_before_arming"]
+NO_CLOCK = {"portals": ["KEEPALIVE=0:0"]}
 
 
 def sources(name: str) -> list[Path]:
@@ -64,7 +67,7 @@ def check_case(driver: Path, case: str, name: str, *more: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", NAMES)
 def test_core(name: str, case: str, driver_of: Callable[[str], Path]) -> None:
-    check_case(driver_of(name), case, name)
+    check_case(driver_of(name), case, name, *(NO_CLOCK.get(name, []) if case in SILENT else []))
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "threads"])
@@ -73,6 +76,12 @@ def test_core_with_the_smallest_ring(
     name: str, case: str, driver_of: Callable[[str], Path]
 ) -> None:
     check_case(driver_of(name), case, name, *SMALL[name])
+
+
+def test_a_later_setting_replaces_an_earlier_one(driver_of: Callable[[str], Path]) -> None:
+    with pytest.raises(AssertionError):
+        check_case(driver_of("shm"), "news_before_arming", "shm", "RECVQ_SIZE=0:0")
+    check_case(driver_of("shm"), "news_before_arming", "shm", "RECVQ_SIZE=0:0", "RECVQ_SIZE=8:8")
 
 
 @pytest.mark.parametrize("case", CASES)
