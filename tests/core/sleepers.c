@@ -451,7 +451,10 @@ static void waits_end(pair_t *pair, long waits)
 
     printf("%ld waits, late wake-ups: %lu inside, %lu outside\n", waits,
            (unsigned long)late, atomic_load(&late_outside));
-    check(late == 0 && atomic_load(&late_outside) == 0);
+    /* A message that arrives just when the time slice ends looks late, too, on
+     * a busy machine. Runs of many waits are for machines that do nothing
+     * else. */
+    check(late + atomic_load(&late_outside) <= (waits > WAITS ? 0 : 1));
     pair_close(pair);
 }
 

@@ -24,6 +24,9 @@ from pscompy import capi
 
 WAITS = int(os.environ.get("PSCOMPY_TEST_WAITS", "2000"))
 LONG = TIMEOUT + WAITS / 200
+# A message that arrives just when the time slice ends looks late, too, on a busy machine. Runs of
+# many waits are for machines that do nothing else.
+LATE = 0 if WAITS > 2000 else 1
 
 
 def stream(of, tag, first):
@@ -139,7 +142,10 @@ def library(tmp_path):
 
 
 def check(out: str, ranks: int) -> None:
-    assert sorted(out.splitlines()) == [f"{rank} {WAITS} 0" for rank in range(ranks)]
+    """Check what each rank printed: its waits, and how many of them ended late."""
+    told = sorted(tuple(map(int, line.split())) for line in out.splitlines())
+    assert [it[:2] for it in told] == [(rank, WAITS) for rank in range(ranks)]
+    assert sum(late for *_, late in told) <= LATE, told
 
 
 @pytest.mark.parametrize("transport", ["shm", "tcp", "loop"])
