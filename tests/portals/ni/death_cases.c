@@ -126,13 +126,13 @@ static void call_stopped(side_t *side)
 CASE(silent_target)
 {
     setup.md_options = PTL_MD_EVENT_SEND_DISABLE;
-    setup.settings.dead_after = 6;
+    setup.settings.dead_after = 9;
     pair(call_stopped, wait_to_die);
 }
 
 /* An initiator that was stopped for longer than its patience finds the answer
  * that has arrived meanwhile. */
-#define HELD_UP_NS 300000000u
+#define HELD_UP_NS 1500000000u
 
 static void hold_up(side_t *side)
 {
