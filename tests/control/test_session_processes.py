@@ -14,7 +14,7 @@ from processes import Child
 import pscompy
 from pscompy import ConnectionState, Session
 from tests.program import program
-from tests.waiting import asleep
+from tests.waiting import asleep, idles
 
 Make = Callable[..., Session]
 
@@ -252,5 +252,8 @@ def measure_waits() -> None:
 
 
 def test_a_sleeping_session_uses_no_processor() -> None:
-    with Child(program(measure_waits)) as child:
-        assert float(child.line()) < 0.3
+    def used() -> float:
+        with Child(program(measure_waits)) as child:
+            return float(child.line())
+
+    assert idles(used, 0.3)

@@ -142,11 +142,10 @@ def test_no_leaks(loop_pair: Pair, step: Callable[[Pair], None]) -> None:
     assert min(growth) < rounds * 16 + 8192  # a leak grows each time, a cache only once
 
 
-def test_a_small_blocking_send_allocates_nothing(make: Callable[..., Pair]) -> None:
-    pair = make("shm")
+def allocated_by_sends(pair: Pair) -> int:
+    """The bytes that are allocated during two sends, of which the numbers in this function are the
+    most."""
     send, data = pair.left.send, bytearray(8)
-    pair.left.send(data)
-    pair.right.recv(data)
     tracemalloc.start()
     try:
         tracemalloc.reset_peak()
@@ -156,9 +155,18 @@ def test_a_small_blocking_send_allocates_nothing(make: Callable[..., Pair]) -> N
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak - before < 40, "of which the test's own numbers are the most"
     pair.right.recv(data)
     pair.right.recv(data)
+    return peak - before
+
+
+def test_a_small_blocking_send_allocates_nothing(make: Callable[..., Pair]) -> None:
+    """Other threads of the process may allocate something during one of several tries."""
+    pair = make("shm")
+    pair.left.send(bytearray(8))
+    pair.right.recv(bytearray(8))
+    tries = [allocated_by_sends(pair) for _ in range(5)]
+    assert min(tries) < 40, tries
 
 
 def test_a_session_that_is_dropped_goes(make: Callable[..., Pair]) -> None:
