@@ -24,7 +24,7 @@ from pscompy.launch.rank import Rank
 from tests.gateway.namespaces import ip, why_no_namespaces
 from tests.jobs import Launcher
 from tests.launch.ranks import await_ready, check_signal, lines_until, notes, own_rank, say
-from tests.waiting import expect_soon, stay
+from tests.waiting import expect_soon, state_of, stay
 
 _numbers = itertools.count()
 
@@ -231,6 +231,16 @@ def processes_of(two, number):
     return list(map(int, told.stdout.split()))
 
 
+def kill_at_once(processes):
+    """Kill processes that are stopped first, so that none reports the end of another."""
+    for pid in processes:
+        os.kill(pid, signal.SIGSTOP)
+    expect_soon(lambda: all(state_of(pid) == "T" for pid in processes), "the stop")
+    for pid in processes:
+        with contextlib.suppress(ProcessLookupError):  # the end of its parent has ended it
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_a_host_that_dies_ends_the_job_with_its_name(two, script):
     def waits():
         say("ready")
@@ -238,9 +248,7 @@ def test_a_host_that_dies_ends_the_job_with_its_name(two, script):
 
     process = two.start("--hosts", BOTH, script(waits))
     await_ready(process, 4)
-    for pid in processes_of(two, 2):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill_at_once(processes_of(two, 2))
     err = process.communicate(timeout=100)[1]
     assert err == (
         "pscompy run: host 10.99.0.2 with rank 2, 3 is lost (its agent ended with -9);"
