@@ -249,7 +249,7 @@ def leave_at_once():
 
 @pytest.mark.parametrize("variables", [SHM, TCP])
 def test_messages_of_endpoints_move_while_the_world_ends(run, script, variables):
-    variables = {**variables, "PSP_FINALIZE_TIMEOUT": "3"}
+    variables = {**variables, "PSP_FINALIZE_TIMEOUT": "30"}
     assert run.lines(2, *run.python(script(leave_at_once)), **variables) == [str(8 << 20)]
 
 

@@ -141,7 +141,7 @@ def test_ranks_that_wait_one_after_the_other_are_no_deadlock(run, script, tmp_pa
                 world.recv(source=1)
 
     program = script(wait_in_turn, str(tmp_path))
-    process = run.start("-n", 2, program, env={"PSP_DEADLOCK_WARNINGS": "0.2"})
+    process = run.start("-n", 2, program, env={"PSP_DEADLOCK_WARNINGS": "1"})
     for rank in (1, 0):
         lines = lines_until(process, lambda it, me=rank: f"rank {me} has" in "".join(it[-1:]))
         assert "deadlock" not in "".join(lines)

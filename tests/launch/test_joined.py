@@ -45,7 +45,7 @@ def test_all_ranks_give_up_an_exchange_that_rank_0_gives_up():
     for rank in ranks:
         rank.start()
     for rank in ranks:
-        rank.join(30)
+        rank.join(60)
     for joined in gave_up:
         joined.finalize()
     assert len(gave_up) == 2
