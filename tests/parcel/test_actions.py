@@ -272,7 +272,7 @@ def test_many_leave_nothing_behind(shm):
     taken = [round_of(400)]
 
     def growth():
-        taken.append([round_of(400) for _ in range(3)][-1])
+        taken.append([round_of(400) for _ in range(20)][-1])
         return taken[-1] - taken[-2]
 
     # Calls that are left behind make each growth a great one, a late arena of malloc only one.
