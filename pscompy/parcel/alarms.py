@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
+
+logger = logging.getLogger(__name__)
 
 
 class Alarm(NamedTuple):
@@ -51,7 +54,7 @@ class Alarms:
         with self._lock:
             soon, self._soon = self._soon, []
         for act in soon:
-            act()
+            _run(act)
 
     def until_next(self) -> float | None:
         """Return the seconds until the next deadline, or None if there is none."""
@@ -68,4 +71,11 @@ class Alarms:
                 late.append(heapq.heappop(self._heap))
         for alarm in late:
             if not alarm.over():
-                alarm.act()
+                _run(alarm.act)
+
+
+def _run(act: Callable[[], object]) -> None:
+    try:
+        act()
+    except Exception:  # the thread goes on, since it serves all communicators
+        logger.exception("an alarm of the actions failed")

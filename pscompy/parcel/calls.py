@@ -53,7 +53,7 @@ def _checked(timeout: float | None) -> float | None:
         raise TypeError(f"a timeout is None or a number of seconds, not {kind}") from None
     if not fits:
         raise ValueError(f"a timeout is None or at least 0 seconds, not {timeout!r}")
-    return timeout
+    return None if timeout is None else float(timeout)
 
 
 class Call(Called):

@@ -14,8 +14,9 @@ logger = logging.getLogger(__name__)
 
 
 class Driver:
-    """Waits for the next deadline of `alarms`. While no other thread waits for something, its
-    thread drives progress, and runs the call-backs of arriving messages."""
+    """A thread that drives a worker: it calls the functions of `alarms` at their time and, while no
+    other thread waits for something, makes progress and runs the call-backs of arriving
+    messages."""
 
     def __init__(self, worker: _binding.Worker) -> None:
         self._worker = worker
@@ -48,14 +49,15 @@ _lock = threading.Lock()
 
 
 def driver_of(worker: _binding.Worker, name: str, at_end: Callable[[], object]) -> Driver:
-    """Return the driver of a worker, started at its first use, whose thread has this name.
+    """Return the driver of a worker. The first call starts it, in a thread with this name.
 
     `at_end()` is called when the worker has ended. Raises `PscomError` if it has already.
     """
     with _lock:
         found = _drivers.get(worker)
         if found is None:
-            found = _drivers[worker] = Driver(worker)
+            found = Driver(worker)
             threading.Thread(target=found.run, name=name, daemon=True).start()
+            _drivers[worker] = found
         found.at_end.append(at_end)
         return found

@@ -301,8 +301,8 @@ def _owner(chunk: Any) -> Any:
 
 
 def _constant(chunk: Any) -> bool:
-    """Return whether nobody can change the memory of a read-only chunk, because it belongs to
-    bytes, or to an array that is read-only, too."""
+    """Return whether the memory of a read-only chunk belongs to bytes, or to an array that is
+    read-only, too. Writable views that were made of the array before are not seen."""
     ndarray: Any = getattr(sys.modules.get("numpy"), "ndarray", memoryview)
     owner: Any = chunk
     while isinstance(owner, memoryview) or (isinstance(owner, ndarray) and not owner.flags.owndata):
