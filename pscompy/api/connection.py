@@ -152,8 +152,9 @@ class Connection(_binding.Connection):
     # ---- objects ----
 
     def isend_obj(self, obj: object, tag: int = 0, lend: bool = False) -> Request[None]:
-        """Like send_obj, but returns a Request at once. The object may be changed then, because
-        its long writable buffers have been copied. With `lend` they are not copied, and the object
+        """Like send_obj, but returns a Request at once. The object may be changed then, because its
+        long buffers have been copied, except those of `bytes` and of arrays that own their memory
+        and are read-only. With `lend` they are not copied, and the object
         must not be changed until the request is done."""
         return self._own_objects().isend(obj, tag, lend)
 

@@ -145,6 +145,8 @@ class Socket:
             if request is not None:
                 request.place = place
                 if request._complete(place[1]):
+                    # If this destroys the request, its connection returns to the heap here.
+                    request = None
                     continue
                 request.place = None
             heapq.heappush(self._ready, place)
@@ -157,9 +159,12 @@ class Socket:
     def _hold(self, request: Accepting) -> None:
         """Keep a request that the program has dropped, because callbacks wait for it."""
         with self._lock:
-            if request.place is None and not self._closed:
+            closed = self._closed
+            if request.place is None and not closed:
                 self._waiting[request.number] = lambda: request
                 self._hand_out()
+        if closed:
+            request._fail(self._closed_error())  # no effect if it has completed
 
     def _strike_out(self, request: Accepting) -> None:
         with self._lock:

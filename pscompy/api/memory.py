@@ -145,6 +145,8 @@ def _exported(buf: Any) -> memoryview:
     try:
         view = memoryview(buf)
     except (ValueError, BufferError) as error:
+        if not hasattr(buf, "dtype"):
+            raise
         raise TypeError(
             f"this {type(buf).__name__} does not give its memory ({error}): register a view of"
             " plain numbers, for example array.view('i8')"

@@ -414,7 +414,7 @@ class Session:
         if self._forked:
             return
         if not first:
-            # The closing thread itself calls again in a callback that it runs.
+            # The closing thread comes here in a callback of its own; it must not wait for itself.
             if self._closer != threading.get_ident():
                 self._wait_closed()
             return
