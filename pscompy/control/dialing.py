@@ -123,7 +123,8 @@ class Dialing:
         attempt.rest, attempt.refused, attempt.closed = [], None, []
         for detour in address.detours:
             try:
-                if self._takes(record, attempt, detour, only=not address.places):
+                last = not address.places and detour is address.detours[-1]
+                if self._takes(record, attempt, detour, last):
                     return
             except Exception as error:  # a defect of a plug-in fails this connection only
                 logger.exception("the relay of %s failed", detour.relay)
@@ -136,14 +137,15 @@ class Dialing:
             reason = "; ".join(attempt.closed)
             self._connections.give_up(record, cannot_reach(record, reason))
 
-    def _takes(self, record: Record, attempt: Attempt, detour: Detour, only: bool) -> bool:
-        """Begin to dial through the relay of a detour, if it leads there or is the `only` way. If
-        there is no such relay, add the reason to the detours that are closed."""
+    def _takes(self, record: Record, attempt: Attempt, detour: Detour, last: bool) -> bool:
+        """Begin to dial through the relay of a detour, if it leads to the peer, or if it is the
+        `last` way: then the relay says why it fails. If there is no such relay, add the reason to
+        the detours that are closed."""
         relay = self._engine.relays.get(detour.relay)
         if relay is None:
             attempt.closed.append(f"{detour}: {self._why_no_relay(detour.relay)}")
             return False
-        if not (only or relay.leads(detour.place)):
+        if not (last or relay.leads(detour.place)):
             return False
         callbacks = self._callbacks(record, attempt)
         attempt.dialer = Detoured(self._thread, relay, detour.place, *callbacks)

@@ -42,10 +42,12 @@ class Agent:
     def run(self) -> None:
         with Signals() as signals, Guard() as self._guard:
             self._loop.watch(signals.fileno(), lambda: self._on_signals(signals))
-            while not self._over:
-                self._balance()
-                self._loop.turn(None)
-            self._signal(signal.SIGKILL)
+            try:
+                while not self._over:
+                    self._balance()
+                    self._loop.turn(None)
+            finally:
+                self._signal(signal.SIGKILL)
 
     def _balance(self) -> None:
         """Read the ranks' output unless the launcher is slow to take it."""

@@ -61,7 +61,7 @@ def stop(pid_file: Path) -> None:
         raise PscomError(f"{pid_file}: no process is running")
     try:
         descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
+    except OSError:  # no process has this number, but perhaps a thread
         raise PscomError(f"{pid_file}: no process is running") from None
     try:
         if not _is_gateway(pid):
@@ -90,12 +90,14 @@ def _pid(pid_file: Path) -> int | None:
 
 
 def _is_gateway(pid: int) -> bool:
-    """Whether the process is a gateway, and not another one that has got the pid of a gateway."""
+    """Whether the process is a gateway, and not another one, or a thread, that has got the number
+    of a gateway."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        status = Path(f"/proc/{pid}/status").read_bytes().split()
     except OSError:
         return False
-    return b"pscompy_gateway" in words
+    return b"pscompy_gateway" in words and status[status.index(b"Tgid:") + 1] == b"%d" % pid
 
 
 @contextmanager
