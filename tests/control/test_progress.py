@@ -10,8 +10,8 @@ from pscompy.control import progress
 
 
 def seen_from_a_thread(meanwhile, enough):
-    """Whether another thread's last ten answers were `enough` within 2,000, while this
-    one runs `meanwhile(ended)`. The first answers may be about a thread on its way there."""
+    """Whether ten answers in a row of another thread, among at most 2,000, satisfy `enough`, while
+    this thread runs `meanwhile(ended)`. The first ones may come before it computes or sleeps."""
     last, seen, ended = deque(maxlen=10), [], threading.Event()
 
     def look():

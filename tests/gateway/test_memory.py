@@ -102,8 +102,8 @@ class Watch:
                     sizes.append(private_bytes(pid))
 
     def growing(self) -> set[str]:
-        """Sample for some time; returns which processes have grown in it. One that came or went
-        meanwhile has fewer samples, and is none of them."""
+        """Sample for some time; returns which processes have grown in it. A process that
+        came or went meanwhile has fewer samples, and is not counted."""
         for _ in range(SAMPLES):
             time.sleep(SECONDS / SAMPLES)
             self.sample()

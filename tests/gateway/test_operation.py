@@ -98,7 +98,7 @@ def test_no_gateway_is_left_without_a_pid_file(started, tmp_path, capsys, monkey
 
 @pytest.mark.parametrize("answers", [False, True])
 def test_a_process_that_is_no_gateway(answers, capsys, monkeypatch):
-    """It says nothing, or answers with what it was asked."""
+    """The process says nothing, or answers with the question."""
     monkeypatch.setenv("PSP_KEY", A_KEY)
     monkeypatch.setattr(command_line, "ANSWER_SECONDS", TIMEOUT if answers else 0.1)
     with pscompy.Session() as session:

@@ -143,8 +143,8 @@ def test_no_leaks(loop_pair: Pair, step: Callable[[Pair], None]) -> None:
 
 
 def allocated_by_sends(pair: Pair) -> int:
-    """The bytes that are allocated during two sends, of which the numbers in this function are the
-    most."""
+    """The bytes that are allocated during two sends; most of them are the numbers of this
+    function."""
     send, data = pair.left.send, bytearray(8)
     tracemalloc.start()
     try:

@@ -234,7 +234,8 @@ def test_communicators_share_the_thread_that_drives_actions(run, script):
 
 
 def test_an_action_that_raises_stop_iteration(run, script):
-    """Neither a generator nor asyncio can raise it, and `map` would take it for the end."""
+    """Neither a generator nor asyncio can raise StopIteration, and `map` would take it for the end
+    of its items."""
 
     def takes_the_first():
         @pscompy.action
