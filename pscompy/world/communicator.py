@@ -107,8 +107,8 @@ class Communicator(Ranks):
 
     def dup(self) -> Communicator:
         """Return a communicator of the same ranks with a context of its own. A library should use
-        one, so that its messages match no receive of the program. Collective: all ranks call it in
-        the same order."""
+        one, so that its messages match no receive of the program. Collective: all ranks call
+        the collective operations of one communicator in the same order."""
         return Communicator(self._job, self._members, self._agree_on_contexts(), self._endpoint)
 
     def split_by_module(self) -> Communicator:
