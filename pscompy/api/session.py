@@ -42,6 +42,7 @@ R = TypeVar("R", bound=Request)
 __all__ = ["MemoryRegion", "Pin", "Session"]
 
 
+_closers: set[int] = set()  # the idents of threads that close a session
 _inherited = "inherited through fork: open a new Session in the child"
 
 
@@ -140,7 +141,6 @@ class Session:
         self._alive = threading.Lock()  # held while the session is open; see `_wait_closed`
         self._alive.acquire()
         self._closing = False
-        self._closer = 0  # the ident of the thread that closes the session
         # whether the control thread has ended; None until the session has ended its connections
         self._control_ended: bool | None = None
         self._sockets: list[Socket] = []
@@ -401,26 +401,28 @@ class Session:
         Idempotent.
 
         Waits up to PSP_SHUTDOWN_TIMEOUT seconds for peers that are silent. Calls that wait in
-        other threads raise `Closed`. In a callback that `close` itself runs, `close` returns at
-        once.
+        other threads raise `Closed`. In a callback that the `close` of any session runs, `close`
+        does not wait for a thread that closes this session already.
         """
         self._shut(self._config["SHUTDOWN_TIMEOUT"])
 
     def _shut(self, timeout: float) -> None:
         with self._lock:
             first, self._closing = not self._closing, True
-            if first:
-                self._closer = threading.get_ident()
         if self._forked:
             return
+        this = threading.get_ident()
+        nested = this in _closers  # then this is a callback of a `close` in the same thread
         if not first:
-            # The closing thread comes here in a callback of its own; it must not wait for itself.
-            if self._closer != threading.get_ident():
+            if not nested:  # the thread that closes this session may wait for the other `close`
                 self._wait_closed()
             return
+        _closers.add(this)
         try:
             self._close_all(timeout)
         finally:
+            if not nested:
+                _closers.discard(this)
             process.remove(self)
             self._on_closed(self)
             self._alive.release()

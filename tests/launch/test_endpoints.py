@@ -177,6 +177,28 @@ def test_threads_duplicate_different_communicators(run, script, mode, rounds):
     assert run.lines(3, *run.python(code), PSP_ENDPOINTS=mode) == []
 
 
+def close_in_a_callback():
+    with pscompy.World() as world:
+        (endpoint,) = world.endpoints(1)
+        closer = threading.Thread(target=world.close)
+
+        def close(request):
+            closer.start()
+            while not world.session._closing:
+                time.sleep(0.001)
+            world.close()
+
+        request = endpoint.irecv()
+        request.add_done_callback(close)
+        endpoint.session.close()
+        closer.join()
+
+
+def test_threads_close_a_world_and_its_endpoint(run, script):
+    """The callback of one `close` calls the other, which waits for the first one."""
+    assert run.lines(1, *run.python(script(close_in_a_callback))) == []
+
+
 def use_nested():
     with pscompy.World() as world:
         peer = 1 - world.rank
