@@ -5,6 +5,7 @@
 
 #include "connection.h"
 #include "errors.h"
+#include "interrupts.h"
 #include "request_life.h"
 
 /* Maximum number of rounds of one psb_worker_drain(), each of which delivers a
@@ -85,9 +86,11 @@ static bool worker_deliver_message(psb_worker_t *self)
 {
     psc_message_t *message = self->api->message_poll(self->core);
     PyObject *source, *handler, *args = NULL, *result = NULL;
+    bool interrupted;
 
     if (!message)
         return false;
+    interrupted = psb_interrupt_take();
     source = psb_worker_source(self, self->api->conn_id(message->source),
                                self->api->conn_rank(message->source));
     handler = source ? worker_handler(self, message->id) : NULL;
@@ -102,6 +105,7 @@ static bool worker_deliver_message(psb_worker_t *self)
     Py_XDECREF(args);
     Py_XDECREF(handler);
     Py_XDECREF(source);
+    psb_interrupt_return(interrupted);
     return true;
 }
 

@@ -5,6 +5,7 @@
 
 #include "errors.h"
 #include "giveback.h"
+#include "interrupts.h"
 #include "result.h"
 #include "start.h"
 
@@ -185,11 +186,13 @@ void psb_request_adopt(psb_op_t *op)
 
 void psb_request_call(psb_request_t *self, PyObject *callback)
 {
+    bool interrupted = psb_interrupt_take();
     PyObject *result = PyObject_CallOneArg(callback, (PyObject *)self);
 
     if (!result)
         PyErr_WriteUnraisable(callback);
     Py_XDECREF(result);
+    psb_interrupt_return(interrupted);
 }
 
 /* Runs the call-backs in the list, and drops the reference to the list. */

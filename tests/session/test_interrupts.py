@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
 import signal
 import socket
+import threading
 
 import pytest
 from puppets import BOUND, accept, check_echo, listen, open_session_there
 
 import pscompy
-from tests.waiting import expect_soon
+from tests.waiting import expect_soon, state_of
 
 
 def check_interrupted(peer, call):
@@ -68,6 +70,32 @@ def test_a_request_goes_on(link):
     link.c.send(b"later")
     assert link.peer(lambda here: bytes(here.r.wait(60))) == b"later"
     check_echo(link)
+
+
+def wait_for_an_object(here):
+    """Another thread takes SIGINT, so that the wait goes on until the object has arrived."""
+
+    def interrupt():
+        while state_of(os.getpid()) != "S":  # the main thread waits
+            pass
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        here.c.send(b"now")
+
+    here.request = here.c.irecv_obj()
+    threading.Thread(target=interrupt).start()
+    here.request.wait()
+
+
+def test_an_object_arrives_with_an_interrupt(link):
+    """The wait raises the interrupt, and not the call-back that takes the object's head."""
+    for number in range(10):
+        link.peer.begin(wait_for_an_object)
+        assert link.c.recv(timeout=BOUND) == b"now"
+        sent = link.c.isend_obj([number])
+        with pytest.raises(KeyboardInterrupt):
+            link.peer.result()
+        assert link.peer(lambda here: here.request.wait(timeout=60)) == [number]
+        sent.wait(timeout=BOUND)
 
 
 def send_next(here):
