@@ -64,11 +64,12 @@ class Meeting:
             raise Timeout(self._missing(timeout)) from None
 
     def _missing(self, timeout: float | None) -> str:
-        here = ", ".join(map(str, sorted(self._seen | {self._join.module})))
+        joined = ", ".join(map(str, sorted(self._seen | {self._join.module})))
         if self._trunks:
             return (
-                f"{self._join.name}: of {self._join.modules} modules only {here} joined within"
-                f" {timeout} s"
+                f"{self._join.name}: of {self._join.modules} modules only those with the number"
+                f" {joined} joined within {timeout:g} s (PSP_JOIN_TIMEOUT); PSP_MSA_MODULE_ID is"
+                f" {self._join.module} here"
             )
         reasons = "; ".join(f"{address}: {why}" for address, why in self._reasons.items())
         return f"{self._join.name}: no gateway is there ({reasons})"
