@@ -27,6 +27,7 @@ _MODULES = {
     "api.listener": ("Socket",),
     "api.connection": ("Connection", "ConnectionState"),
     "api.request": ("PersistentRequest", "Request", "Status", "wait_all", "wait_any"),
+    "config.config": ("ConfigWarning", "TransportWarning"),
     "parcel.action": ("action", "current_action"),
     "parcel.executor": ("Executor",),
     "parcel.future": ("Future",),
@@ -67,6 +68,8 @@ if TYPE_CHECKING:
     from pscompy.api.request import wait_any as wait_any
     from pscompy.api.session import MemoryRegion as MemoryRegion
     from pscompy.api.session import Session as Session
+    from pscompy.config.config import ConfigWarning as ConfigWarning
+    from pscompy.config.config import TransportWarning as TransportWarning
     from pscompy.errors import AuthError as AuthError
     from pscompy.errors import Cancelled as Cancelled
     from pscompy.errors import Closed as Closed

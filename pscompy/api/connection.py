@@ -252,6 +252,12 @@ class Connection(_binding.Connection):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    async def __aenter__(self) -> Connection:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:
         over = f" over {self.transport}" if self.transport else ""
         return f"<Connection to {self.peer}{over}, {self.state.name.lower()}>"

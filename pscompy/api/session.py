@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from pscompy.control.peer import Record
 from pscompy.control.worker import Engine
 from pscompy.core import lib
 from pscompy.discovery import registry
-from pscompy.errors import Closed, Timeout
+from pscompy.errors import Closed, ConnectError, Timeout
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -228,12 +229,16 @@ class Session:
     # ---- connections ----
 
     def listen(self, host: str | None = None, port: int = 0) -> Socket:
-        """Accept connections at this address; `host` None means all addresses, `port` 0 a free
-        port.
+        """Accept connections at this address; `host` None or "" means all addresses, `port` 0 a
+        free port.
 
         `ConnectError` if the address cannot be bound, `AuthError` if there is no usable key.
         """
-        return self._listen(host, port)
+        if not isinstance(host, str | None):
+            raise TypeError(f"the host to listen on is a str or None, not {type(host).__name__}")
+        if host and ("/" in host or host.count(":") == 1):
+            raise ConnectError(f"cannot listen at {host!r}: host and port are two arguments")
+        return self._listen(host or None, operator.index(port))
 
     def _listen(
         self,

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -233,3 +234,40 @@ def test_a_lost_peer(sessions: tuple[Session, Session]) -> None:
     finally:
         child.kill()
         child.wait()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((5000,), TypeError, "the host to listen on is a str or None, not int"),
+        (("localhost:5000",), pscompy.ConnectError, "host and port are two arguments"),
+        (("tcp://*:5000",), pscompy.ConnectError, "host and port are two arguments"),
+        ((None, "5000"), TypeError, "'str' object cannot be interpreted as an integer"),
+    ],
+)
+def test_no_place_to_listen_at(
+    sessions: tuple[Session, Session],
+    arguments: tuple[Any, ...],
+    error: type[Exception],
+    text: str,
+) -> None:
+    with pytest.raises(error, match=text):
+        sessions[0].listen(*arguments)
+
+
+def test_no_host_means_all_addresses(sessions: tuple[Session, Session]) -> None:
+    with sessions[0].listen("") as all_of_them, sessions[0].listen() as the_same:
+        places = [it.address.split("/")[0].rpartition(":")[0] for it in (all_of_them, the_same)]
+        assert places[0] == places[1]
+
+
+def test_an_asynchronous_block_closes_the_connection(sessions: tuple[Session, Session]) -> None:
+    async def exchanges() -> None:
+        with sessions[0].listen() as sock:
+            async with sessions[1].connect(sock.address) as connection:
+                await connection.isend(b"in the block")
+                async with await sock.iaccept() as accepted:
+                    assert await accepted.irecv() == b"in the block"
+            assert connection.state in (ConnectionState.CLOSING, ConnectionState.CLOSED)
+
+    asyncio.run(exchanges())
