@@ -94,8 +94,8 @@ class Transport(NamedTuple):
     everywhere: bool = False
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
-        """Prepare the transport for one worker. An exception of a transport in Python passes
-        through. Its text is the reason why the transport cannot be used."""
+        """Prepare the transport for one worker. The text of an exception is the reason why the
+        transport cannot be used."""
         if self.python is not None:
             return self.carry_within(settings, math.inf)
         assert self.ops is not None  # the validation of the declaration has checked this
@@ -111,6 +111,6 @@ class Transport(NamedTuple):
 
         parsers = {var.name: var.parser for var in self.variables}
         values = {setting.name: parsers[setting.name](setting.text) for setting in settings}
-        pump = Pump(self.name, self.python(), values, seconds)
+        pump = Pump(self.name, self.python, values, seconds)
         bridge = [Setting("bridge", "", pump.handle)]
         return Carrier(pump.ops, bridge, pump.close, stuck=pump.stuck)

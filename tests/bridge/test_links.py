@@ -81,7 +81,7 @@ def test_a_frame_that_is_too_long_is_refused() -> None:
 def test_a_transport_that_takes_a_part_of_a_message_is_told(taken: int) -> None:
     channel = Channel(False, 300)
     channel.push(bytes(10), counted=True)
-    with pytest.raises(ValueError, match=f"send took {taken} "):
+    with pytest.raises(ValueError, match=rf"send\(\) took {taken} "):
         channel.flush(lambda link, data: taken)
 
 

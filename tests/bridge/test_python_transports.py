@@ -18,7 +18,7 @@ from tests.program import program
 from tests.waiting import expect_soon
 
 PLUGIN = """
-import secrets, socket, time
+import os, secrets, socket, time
 from pathlib import Path
 from pscompy.plugin import PythonTransport, Transport, hookimpl
 
@@ -129,6 +129,51 @@ def test_one_that_does_not_open_says_why(frail):
     it = frail(open="raise OSError('no such fabric')")
     assert it.session().transports["frail"] == "no such fabric"
     assert pumps() == []
+
+
+OPENED = "self.listener = open(os.devnull); "
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("raise SystemExit(3)", "open() raised SystemExit: 3"),
+        ("settings['BACKLOG']", "open() raised KeyError: 'BACKLOG'"),
+        ("assert False", "open() raised AssertionError"),
+        (OPENED + "return None", "open() returned NoneType, not bytes"),
+        (OPENED + "return 'here'", "open() returned str, not bytes"),
+        (OPENED + "return bytes(1001)", "open() returned an address of 1001 bytes, at most 1000"),
+        ("self.latency = '50us'", "latency is '50us', not a number of seconds above 0"),
+        ("self.latency = float('nan')", "latency is nan, not a number of seconds above 0"),
+        ("self.bandwidth = 0", "bandwidth is 0, not a number of bytes per second above 0"),
+        ("self.max_frame = 100", "max_frame is 100, at least 2048 is needed"),
+        ("self.max_frame = 65536.0", "max_frame is 65536.0, not a whole number"),
+        ("self.max_frame = 1 << 40", "max_frame is 1099511627776, at most 4294967295"),
+        ("self.queue = 0", "queue is 0, at least 1 is needed"),
+        ("self.stream = 'no'", "stream is 'no', not True or False"),
+        ("self.node_only = 'yes'", "node_only is 'yes', not True or False"),
+    ],
+)
+def test_a_slip_in_open_is_named_and_keeps_no_other_from_working(frail, caplog, code, reason):
+    it = frail(open=code)
+    transports = it.session(TCP=1).transports
+    assert transports["frail"].startswith(reason)
+    assert transports["tcp"] == ""
+    assert pumps() == []
+    assert not caplog.records
+
+
+def test_an_exit_in_the_constructor_is_a_reason(frail):
+    it = frail(open="pass\n    def __init__(self): raise SystemExit(3)\n    def begin(self):")
+    assert it.session(TCP=1).transports["frail"] == "Frail() raised SystemExit: 3"
+
+
+def test_a_slip_in_send_is_named(frail):
+    it = frail(send="link.state.send(data); return")
+    address = it.session().listen("127.0.0.1").address
+    with pytest.raises(ConnectError) as caught:
+        it.session().connect(address).open(timeout=BOUND)
+    assert "send() returned None, not a number of bytes" in caught.value.candidates["frail"]
 
 
 def test_one_that_does_not_connect_says_why(frail):

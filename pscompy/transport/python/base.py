@@ -71,8 +71,9 @@ class PythonTransport:
         is passed to a peer's `connect` (at most 1000 bytes).
 
         `settings` are the values of the variables that the transport declares, by their names
-        without prefix. An exception means that the transport cannot be used; its text is the
-        reason that `pscompy info` and a failed connection show.
+        without prefix. An exception means that the transport cannot be used; the text of an
+        `OSError`, or the type and the text of another one, is the reason that `pscompy info` and a
+        failed connection show.
         """
         raise NotImplementedError
 

@@ -58,8 +58,10 @@ class Channel(Link):
             while self._out:
                 data, counted = self._out[0]
                 taken = send(self, data)
+                if not isinstance(taken, int):
+                    raise TypeError(f"send() returned {taken!r}, not a number of bytes")
                 if not (taken == len(data) or (self._stream and 0 <= taken < len(data))):
-                    raise ValueError(f"send took {taken} of a frame of {len(data)} bytes")
+                    raise ValueError(f"send() took {taken} of a frame of {len(data)} bytes")
                 if taken < len(data):
                     self._out[0] = (data[taken:], counted)
                     break

@@ -12,11 +12,13 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from pscompy.errors import describe
+from pscompy.errors import PscomError, describe
 from pscompy.transport.python.base import PythonTransport
+from pscompy.transport.python.checks import check_opened
 from pscompy.transport.python.links import Links
 from pscompy.transport.python.native import native
 
@@ -27,21 +29,39 @@ STUCK_SECONDS = 0.5  # a call that takes longer is reported as blocking
 OURS = __name__.rpartition(".")[0]  # this package, whose functions call the transport
 
 
+@contextmanager
+def _named(call: str) -> Iterator[None]:
+    """Turn an exception of a transport's call, even `SystemExit`, into a `PscomError` that names
+    the call. An `OSError` passes through: its text is written for the user."""
+    try:
+        yield
+    except (OSError, PscomError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise PscomError(f"{call} raised {describe(error)}") from error
+
+
 class Pump:
     """Opens the transport within `seconds`, and runs it until `close`.
 
-    An exception of the transport's `open` passes through, and no resource stays allocated. If
-    `open` takes too long, `TimeoutError` is raised. The thread then waits for `open` to return, and
+    An `OSError` of the transport's `open` passes through, and another exception becomes a
+    `PscomError` that names the call; no resource stays allocated. If `open` takes too long,
+    `TimeoutError` is raised. The thread then waits for `open` to return, and
     closes the transport.
     """
 
     def __init__(
-        self, name: str, transport: PythonTransport, settings: Mapping[str, Any], seconds: float
+        self,
+        name: str,
+        made: type[PythonTransport],
+        settings: Mapping[str, Any],
+        seconds: float,
     ) -> None:
         module = native()
         self._ffi, self._lib = module.ffi, module.lib
         self._name = name
-        self._transport = transport
+        with _named(f"{made.__name__}()"):
+            self._transport = transport = made()
         self._links = Links(name, transport)
         self._watches = self._links.watches
         self._command = self._ffi.new("bridge_command_t *")
@@ -76,7 +96,9 @@ class Pump:
         """Open the transport, on the pump's thread. Returns False if it cannot run."""
         try:
             self._since = time.monotonic()
-            self._bridge = self._create(self._transport.open(settings))
+            with _named("open()"):
+                address = self._transport.open(settings)
+            self._bridge = self._create(address)
             self._links.bridge = self._bridge
             self._watches.add_command_fd(self._lib.bridge_fd(self._bridge))
         except BaseException as refusal:
@@ -92,21 +114,25 @@ class Pump:
         return False
 
     def _create(self, address: bytes) -> Any:
+        """Create the bridge of the transport, which is closed if that fails."""
+        try:
+            check_opened(self._transport, address)
+            return self._new_bridge(address)
+        except BaseException:
+            self._links.close_transport()
+            raise
+
+    def _new_bridge(self, address: bytes) -> Any:
         transport = self._transport
         attr = self._ffi.new("bridge_attr_t *")
         attr.latency_ns = transport.latency * 1e9
         attr.bandwidth = transport.bandwidth
         attr.max_frame = transport.max_frame
         attr.queue = transport.queue
-        attr.node_only = transport.node_only
+        attr.node_only = bool(transport.node_only)
         bridge = self._lib.bridge_create(self._name.encode(), attr, address, len(address))
         if not bridge:
-            transport.close()
-            raise ValueError(
-                f"no bridge could be made: latency {transport.latency}, bandwidth"
-                f" {transport.bandwidth}, max_frame {transport.max_frame}, queue"
-                f" {transport.queue}, {len(address)} bytes of address"
-            )
+            raise PscomError("no bridge could be made: out of memory or descriptors")
         return bridge
 
     # ---- called by the session ----
