@@ -41,9 +41,12 @@ def register(manager: pluggy.PluginManager, name: str, plugin: object) -> Transp
         raise Refused(f"it is registered as {known!r} already")
     try:
         manager.register(plugin, name)
-        manager.check_pending()
     except pluggy.PluginValidationError as error:
         raise Refused(" ".join(str(error).split())) from error
+    try:
+        manager.check_pending()
+    except pluggy.PluginValidationError as error:  # it implements a hook of another name
+        raise Refused(f"{' '.join(str(error).split())} (the hook is pscompy_transport)") from error
     declared = _call(manager, plugin)
     if problem := flaw(declared, name):
         raise Refused(problem)

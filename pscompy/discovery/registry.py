@@ -54,7 +54,7 @@ class Found(NamedTuple):
             return self.problem
         try:
             return self.transport.unavailable()
-        except Exception as error:  # a broken plug-in must not break the others
+        except (Exception, SystemExit) as error:  # a broken plug-in must not break the others
             return f"asked whether it is available it raised {describe(error)}"
 
 
@@ -127,7 +127,9 @@ class _Registrar:
         try:
             transport = self._register(source)
         except Refused as refusal:
-            return place._replace(problem=f"{source.place}: {refusal}")
+            why = str(refusal)
+            named = why.startswith(source.place)
+            return place._replace(problem=why if named else f"{source.place}: {why}")
         # SystemExit: the module may be a program that exits
         except (Exception, SystemExit) as error:
             return place._replace(problem=f"{source.place} raised {describe(error)}")
@@ -166,7 +168,7 @@ def _if_asked(place: Found, config: Config) -> Found:
     try:
         if config.origin(section) != "default" or transport.asked(values):
             return place
-    except Exception as error:  # a broken plug-in must not break the others
+    except (Exception, SystemExit) as error:  # a broken plug-in must not break the others
         return place._replace(problem=f"asked whether it is enabled it raised {describe(error)}")
     reason = f"available, not enabled (PSP_{section}=1 enables it)"
     return place._replace(problem=reason, dormant=True)

@@ -11,6 +11,7 @@ from pscompy.transport.declaration import Transport
 from pscompy.transport.python.base import PythonTransport
 
 NAME_MAX = 15
+METHODS = ("open", "connect", "send", "disconnect", "close")  # those that a PythonTransport needs
 _CORE = {var.name for var in VARIABLES}
 
 
@@ -44,8 +45,8 @@ def _flaw_of_transport(transport: Transport) -> str | None:
         return f"its priority is {transport.priority!r}; it must be a whole number, at least 0"
     if transport.python is None and not callable(transport.ops):
         return "its `ops` is no function (it must return the address of a psc_transport_ops_t)"
-    if transport.python is not None and not _is_python_transport(transport.python):
-        return "its `python` is no subclass of pscompy.plugin.PythonTransport"
+    if transport.python is not None and (problem := _flaw_of_class(transport.python)):
+        return problem
     if not callable(transport.unavailable):
         return "its `unavailable` is no function (it must return a reason or None)"
     return None
@@ -85,5 +86,10 @@ def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_python_transport(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, PythonTransport)
+def _flaw_of_class(made: object) -> str | None:
+    if not (isinstance(made, type) and issubclass(made, PythonTransport)):
+        return "its `python` is no subclass of pscompy.plugin.PythonTransport"
+    missing = [f"{it}()" for it in METHODS if getattr(made, it) is getattr(PythonTransport, it)]
+    if missing:
+        return f"the class {made.__name__} does not implement {', '.join(missing)}"
+    return None

@@ -159,7 +159,7 @@ def test_a_bad_priority_is_a_config_error():
         ),
         (
             "from pscompy.plugin import hookimpl\n@hookimpl\ndef pscompy_transports(): ...",
-            "unknown hook 'pscompy_transports'",
+            "(the hook is pscompy_transport)",
         ),
         (
             "from pscompy.plugin import hookimpl\n@hookimpl\ndef pscompy_transport(): return 1",
@@ -279,6 +279,15 @@ def test_a_plugin_that_cannot_tell_its_availability(site):
     assert "raised KeyError: 'nic'" in report(site)["alpha"]
 
 
+def test_a_plugin_that_exits_when_asked_for_its_availability(site):
+    @hookimpl
+    def pscompy_transport():
+        return Transport("alpha", 5, (), lambda: 0, exit)
+
+    site.transport("alpha", code=module(pscompy_transport))
+    assert "raised SystemExit" in report(site)["alpha"]
+
+
 def declare(**changes):
     fields = {"name": "alpha", "priority": 5, "variables": (), "ops": int} | changes
     return Transport(**fields)
@@ -310,7 +319,18 @@ def test_a_name_is_short_and_lower_case():
     for name in ("Alpha", "al_pha", "a" * 16, ""):
         assert "lower-case" in flaw(declare(name=name), name)
     assert flaw(declare(), "alpha") is None
-    assert flaw(declare(ops=None, python=PythonTransport), "alpha") is None
+
+
+class Pipes(PythonTransport):
+    open = connect = send = disconnect = close = lambda *_: None
+
+
+@pytest.mark.parametrize("name", ["open", "connect", "send", "disconnect", "close"])
+def test_a_method_that_a_class_does_not_implement_is_named(name):
+    assert flaw(declare(ops=None, python=Pipes), "alpha") is None
+    lacking = type("Lacking", (Pipes,), {name: getattr(PythonTransport, name)})
+    problem = flaw(declare(ops=None, python=lacking), "alpha")
+    assert problem == f"the class Lacking does not implement {name}()"
 
 
 # ---- PSP_PLUGINDIR ----------------------------------------------------------
@@ -338,6 +358,13 @@ def test_plugindir_wins_over_what_is_installed_and_the_other_says_so(site):
     (site.folder / "alpha.py").write_text(site.plugin("alpha", 3000))
     taken = f"the name is taken by {site.folder}/alpha.py"
     assert problems(site, PLUGINDIR=str(site.folder))["alpha"] == [None, taken]
+
+
+def test_the_path_of_a_file_without_a_hook_is_named_once(site):
+    file = site.folder / "alpha.py"
+    file.write_text("def pscompy_transport(): ...")
+    (problem,) = problems(site, PLUGINDIR=str(site.folder))["alpha"]
+    assert problem.startswith(f"{file} declares no transport")
 
 
 def test_plugindir_that_is_no_folder_is_a_config_error(tmp_path):
