@@ -36,7 +36,8 @@ class Source(NamedTuple):
 
 
 def find(folders: str) -> Iterator[Source]:
-    """Yield all plug-ins. Of several plug-ins with one name the first that can be used is taken.
+    """Yield all plug-ins. Of several plug-ins with one name the first that loads and whose
+    declaration is valid is taken.
 
     `folders` is PSP_PLUGINDIR. Raises `ConfigError` if one of them is no folder.
     """
