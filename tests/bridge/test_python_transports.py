@@ -290,8 +290,9 @@ def test_an_exception_about_a_link_ends_that_link(frail, tmp_path, caplog, where
     assert bool(mistakes) == ("mistake" in error)
 
 
-def test_a_mistake_that_concerns_no_link_ends_the_transport_and_nothing_else(frail, caplog):
-    it = frail(accept="raise ZeroDivisionError('a mistake')")
+@pytest.mark.parametrize("error", ["ZeroDivisionError", "SystemExit"])
+def test_a_mistake_that_concerns_no_link_ends_the_transport_and_nothing_else(frail, caplog, error):
+    it = frail(accept=f"raise {error}('a mistake')")
     near = it.session(TCP=1).listen("127.0.0.1")
     with caplog.at_level(logging.ERROR, "pscompy.plugin"):
         for _ in range(2):
@@ -300,7 +301,7 @@ def test_a_mistake_that_concerns_no_link_ends_the_transport_and_nothing_else(fra
             assert c.transport == "tcp"
     broken = [record for record in caplog.records if "has failed" in record.getMessage()]
     assert len(broken) == 1
-    assert "ZeroDivisionError: a mistake" in broken[0].getMessage()
+    assert f"{error}: a mistake" in broken[0].getMessage()
     assert "frail" in c.explain().reasons  # the reason of either side, whichever is reported first
 
 

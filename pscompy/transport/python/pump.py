@@ -190,7 +190,7 @@ class Pump:
         try:
             while self._serve():
                 pass
-        except Exception as error:
+        except BaseException as error:  # on this thread even SystemExit is the transport's
             self._break(error)
             while self._serve():
                 pass
@@ -216,7 +216,7 @@ class Pump:
             self._links.close_transport()
         self._watches.close()
 
-    def _break(self, error: Exception) -> None:
+    def _break(self, error: BaseException) -> None:
         """Log a failure of the whole transport, and fail all its links."""
         reason = f"the transport {self._name} has failed: {describe(error)}"
         logger.error("%s", reason, exc_info=error)
