@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from pscompy.testing import conformance
+from pscompy.testing.base import Link
 from pscompy.testing.close_cases import Ends
 from pscompy.testing.message_cases import Messages
 
@@ -38,6 +39,22 @@ class TestPortalsWithSmallRings(conformance.Suite):
         "PORTALS_RECVQ_SIZE": 4,
         "PORTALS_EQ_SIZE": 64,
     }
+
+
+class TestPortalsOverTwoRails(conformance.Suite):
+    """A put to a region is made of messages, which can move to the other rail."""
+
+    transport = "portals"
+    config: ClassVar = {**SOFTWARE, "PORTALS_INTERFACE": "127.0.0.1,127.0.0.2"}
+
+    @staticmethod
+    def _check_how(link: Link, counts: dict[str, int], direct: str, cap: int) -> None:
+        how = "rma_emulated" if direct == "rma_put" else direct
+        conformance.Suite._check_how(link, counts, how, cap)
+
+
+class TestPortalsOverTwoRailsByPut(TestPortalsOverTwoRails):
+    config: ClassVar = {**TestPortalsOverTwoRails.config, "RNDV_SCHEME": "put"}
 
 
 class TestPortalsWithTcp(Messages, Ends):
