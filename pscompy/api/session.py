@@ -26,7 +26,7 @@ from pscompy.control.peer import Record
 from pscompy.control.worker import Engine
 from pscompy.core import lib
 from pscompy.discovery import registry
-from pscompy.errors import Closed, ConnectError, Timeout
+from pscompy.errors import Closed, Timeout
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -236,8 +236,6 @@ class Session:
         """
         if not isinstance(host, str | None):
             raise TypeError(f"the host to listen on is a str or None, not {type(host).__name__}")
-        if host and ("/" in host or host.count(":") == 1):
-            raise ConnectError(f"cannot listen at {host!r}: host and port are two arguments")
         return self._listen(host or None, operator.index(port))
 
     def _listen(

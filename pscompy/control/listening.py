@@ -72,6 +72,8 @@ class Listening:
 
     def open(self, name: str, host: str | None, port: int, deliver: Deliver) -> Listener:
         """Listen, for a session of this name. Raises `ConnectError` if that is not possible."""
+        if host and ("/" in host or host.count(":") == 1):
+            raise ConnectError(f"cannot listen at {host!r}: host and port are two arguments")
         try:
             sock = listening_socket(host, port, self._options.apply)
         except (OSError, UnicodeError, OverflowError) as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pscompy.config.config import Config
+from pscompy.control.addresses import PORT_MAX
 from pscompy.errors import ConfigError
 
 
@@ -32,7 +33,7 @@ def by_own_variables(config: Config) -> Membership | None:
     if rank < 0 and size < 0 and not place:
         return None
     host, _, port = place.rpartition(":")
-    if not (0 <= rank < size and host and port.isdecimal() and 0 < int(port) < 1 << 16):
+    if not (0 <= rank < size and host and port.isdecimal() and 0 < int(port) <= PORT_MAX):
         raise ConfigError(
             f"PSP_RANK={rank} PSP_SIZE={size} PSP_STORE={place!r}: a job needs all three, a rank"
             " below the size, and HOST:PORT of rank 0, a port from 1 to 65535",
