@@ -65,11 +65,22 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
+def test_everything_that_is_missing_is_named_at_once(machine):
+    code, said = machine.run("tests")
+    assert code == 1
+    packages = "python3 python3-venv python3-dev gcc libc6-dev"
+    assert said.splitlines() == [
+        "run: Python 3 is missing.",
+        "run: the C compiler is missing.",
+        f"run: install what is missing: sudo apt install {packages}",
+    ]
+
+
 def test_without_python(machine):
-    assert machine.run("tests") == (
-        1,
-        "run: Python 3 is missing. Install it: sudo apt install python3\n",
-    )
+    machine.has("gcc")
+    code, said = machine.run("tests")
+    assert code == 1
+    assert said.endswith("sudo apt install python3 python3-venv python3-dev\n")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +89,7 @@ def test_without_python(machine):
 )
 def test_without_a_part_of_python(machine, lacking, answer, package):
     machine.has_python(lacking, answer)
+    machine.has("gcc")
     code, said = machine.run("demo")
     assert code == 1
     assert said.endswith(f"sudo apt install {package}\n")
@@ -93,7 +105,7 @@ needs_headers = pytest.mark.skipif(not include_is_there(), reason="Python.h is n
 @needs_headers
 def test_without_a_compiler(machine):
     machine.has_python()
-    assert machine.run("tests")[1].endswith("sudo apt install gcc\n")
+    assert machine.run("tests")[1].endswith("sudo apt install gcc libc6-dev\n")
 
 
 @needs_headers
