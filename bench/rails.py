@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -79,16 +80,15 @@ def _rails(fabric: str, end: int, number: int) -> tuple[str, str]:
 
 
 def _ip(*words: str) -> None:
-    try:
-        done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise NotMeasured(str(error)) from error
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise NotMeasured(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
 @contextmanager
 def links(rates: Sequence[float]) -> Iterator[Links]:
+    if shutil.which("ip") is None:
+        raise NotMeasured("there is no `ip`")
     made = Links()
     try:
         made.open(rates)

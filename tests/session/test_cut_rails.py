@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import pscompy
+from tests.gateway.namespaces import ip, why_no_namespaces
 from tests.program import program
 from tests.two_hosts import Namespaces
 from tests.waiting import expect_soon
@@ -75,49 +75,41 @@ class Hosts(Namespaces):
     def __init__(self) -> None:
         super().__init__(*(f"psc{os.getpid()}c{end}" for end in (1, 2)))
 
-    def make(self) -> str:
-        """Create both namespaces. Returns the reason if that is not possible."""
-        if os.geteuid() != 0 or shutil.which("ip") is None:
-            return "network namespaces need root, and `ip`"
+    def make(self) -> None:
+        """Create both namespaces."""
         here, there = self.names
-        try:
-            for name in self.names:
-                self.ip("netns", "add", name)
-            for i in range(RAILS):
-                self.ip("-n", here, "link", "add", f"rail{i}", "type", "veth", "peer", "name",
-                        f"rail{i}", "netns", there)  # fmt: skip
-                for host, name in enumerate(self.names, 1):
-                    self.ip("-n", name, "addr", "add", f"10.77.{i}.{host}/24", "dev", f"rail{i}")
-                    self.ip("-n", name, "link", "set", f"rail{i}", "up")
-        except subprocess.CalledProcessError as error:
-            return f"no network namespaces here: {error.stderr.strip()}"
-        return ""
-
-    def ip(self, *words: str) -> None:
-        subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
+        for name in self.names:
+            ip("netns", "add", name)
+        for i in range(RAILS):
+            ip("-n", here, "link", "add", f"rail{i}", "type", "veth", "peer", "name",
+               f"rail{i}", "netns", there)  # fmt: skip
+            for host, name in enumerate(self.names, 1):
+                ip("-n", name, "addr", "add", f"10.77.{i}.{host}/24", "dev", f"rail{i}")
+                ip("-n", name, "link", "set", f"rail{i}", "up")
 
 
 def take_down(hosts: Hosts, rail: int) -> None:
-    hosts.ip("-n", hosts.names[0], "link", "set", f"rail{rail}", "down")
+    ip("-n", hosts.names[0], "link", "set", f"rail{rail}", "down")
 
 
 def bring_up(hosts: Hosts, rail: int) -> None:
-    hosts.ip("-n", hosts.names[0], "link", "set", f"rail{rail}", "up")
+    ip("-n", hosts.names[0], "link", "set", f"rail{rail}", "up")
 
 
 def drop_silently(hosts: Hosts, rail: int) -> None:
     """Packets go to a station that does not exist, in both directions."""
     for host, name in enumerate(hosts.names, 1):
-        hosts.ip("-n", name, "neigh", "replace", f"10.77.{rail}.{3 - host}", "lladdr", OF_NOBODY,
-                 "dev", f"rail{rail}", "nud", "permanent")  # fmt: skip
+        ip("-n", name, "neigh", "replace", f"10.77.{rail}.{3 - host}", "lladdr", OF_NOBODY,
+           "dev", f"rail{rail}", "nud", "permanent")  # fmt: skip
 
 
 @pytest.fixture
 def hosts() -> Iterator[Hosts]:
+    if reason := why_no_namespaces():
+        pytest.skip(reason)
     made = Hosts()
     try:
-        if reason := made.make():
-            pytest.skip(reason)
+        made.make()
         yield made
     finally:
         made.close()
@@ -133,7 +125,7 @@ def retransmissions(name: str) -> int:
 
 def restore(hosts: Hosts, rail: int) -> None:
     for host, name in enumerate(hosts.names, 1):
-        hosts.ip("-n", name, "neigh", "del", f"10.77.{rail}.{3 - host}", "dev", f"rail{rail}")
+        ip("-n", name, "neigh", "del", f"10.77.{rail}.{3 - host}", "dev", f"rail{rail}")
 
 
 class Exchange:
