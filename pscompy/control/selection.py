@@ -201,6 +201,7 @@ class Params(NamedTuple):
     """The fields of psc_proto_params_t, and the rendezvous that follows from them."""
 
     eager_max: int
+    try_max: int
     zcopy_min: int
     scheme: str  # "auto" unless the user forces one
     fragment: int
@@ -263,6 +264,7 @@ def parameters(
         eager = estimates._replace(caps=estimates.caps & ~CAP_AM_ZCOPY, max_bcopy=room)
     return Params(
         eager_max=_eager_max(eager, settings.rendezvous, rendezvous),
+        try_max=min(EAGER_LIMIT, eager.max_bcopy - HEADER_MAX) if settings == ALL_AUTO else 0,
         zcopy_min=_zcopy_min(estimates),
         # "auto" lets the core put or get over the lanes that can.
         scheme="auto" if settings.scheme == "auto" and _able_alike(lanes) else rendezvous,

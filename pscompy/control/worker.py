@@ -448,6 +448,7 @@ class Engine:
 def _raw(params: Params) -> Any:
     raw = ffi.new("psc_proto_params_t *")
     raw.eager_max = params.eager_max
+    raw.try_max = params.try_max
     raw.zcopy_min = params.zcopy_min
     raw.scheme = SCHEMES[params.scheme]
     raw.fragment = params.fragment

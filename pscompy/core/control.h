@@ -55,6 +55,9 @@ typedef struct psc_worker_config {
 typedef struct psc_proto_params {
     /* length of the longest eager message; longer messages go by rendezvous */
     uint64_t eager_max;
+    /* Longer messages up to this length are sent eagerly now and then, so that
+     * their time is known, too; 0: none is. */
+    uint64_t try_max;
     /* length of the shortest eager message that is sent without a copy */
     uint64_t zcopy_min;
     psc_rndv_scheme_t scheme;

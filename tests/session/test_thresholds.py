@@ -15,15 +15,15 @@ SHM = ONLY["shm"]
 
 @pytest.fixture
 def pair(open_session):
-    """A function that connects two sessions of this process over shm, whose copies are estimated
-    to take no time. Messages that take a receive are not timed: none is shown for less than the
-    threshold."""
+    """A function that connects two sessions of this process over shm, with estimates that `guess`
+    returns, by default that copies take no time. Messages that take a receive are not timed: none
+    is shown for less than the threshold."""
 
-    def connect(**config):
+    def connect(guess=immediate, **config):
         config = {"TUPLEQ": "auto", **config}
         sessions = [open_session(**SHM, **config) for _ in "ab"]
         for session in sessions:
-            session._engine.options[:] = map(immediate, session._engine.options)
+            session._engine.options[:] = map(guess, session._engine.options)
         with sessions[1].listen("127.0.0.1") as sock:
             c = sessions[0].connect(sock.address)
             c.send(b"hello")
@@ -41,6 +41,12 @@ def immediate(option):
         return option
     endless = option.estimates._replace(bandwidth=1e15, copy_bandwidth=1e15, reg_ns=0)
     return option._replace(estimates=endless)
+
+
+def slow(option):
+    if option.estimates is None:
+        return option
+    return option._replace(estimates=option.estimates._replace(copy_bandwidth=1e8))
 
 
 def exchange(c, d):
@@ -94,6 +100,19 @@ def test_a_threshold_is_corrected_by_the_times_of_messages(pair):
     assert placed(c, d, lambda own, other: max(own, other) + 1) == 1  # for the receiver, too
 
 
+def test_messages_are_copied_now_and_then_so_that_a_threshold_can_rise(pair):
+    c, d = pair(slow, TUPLEQ=0)
+    before = c.explain().eager_max
+    assert before < 1 << 16, "no message of the exchange is eager"
+
+    def risen():
+        exchange(c, d)
+        return all(it.explain().eager_max > before for it in (c, d))
+
+    expect_soon(risen, "a threshold that rises on both sides", BOUND)
+    assert source_of(c, "copy_bandwidth") == "corrected live"
+
+
 def placed(c, d, size):
     """Send a message of the size that depends on the thresholds of both sides; returns how many
     were placed by the sender. A threshold may move with the times of any message, so this is
@@ -113,6 +132,15 @@ def test_a_threshold_that_was_set_stays(pair):
     for _ in range(200):
         exchange(c, d)
     assert c.explain().eager_max == 102_399
+
+
+@pytest.mark.parametrize("config", [{"SHM_RENDEZVOUS": "8k"}, {"RNDV_SCHEME": "get"}])
+def test_no_message_is_copied_beyond_what_was_set(pair, config):
+    c, d = pair(slow, TUPLEQ=0, **config)
+    before = c.stats["eager_bcopy"]
+    for _ in range(20):
+        exchange(c, d)
+    assert c.stats["eager_bcopy"] == before
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@
 #include "eager.h"
 #include "lend.h"
 #include "match.h"
+#include "rates.h"
 #include "rndv.h"
 #include "rndv_rts.h"
 #include "tag.h"
@@ -81,7 +82,7 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
         return status;
     if (req->head.flags & PSC_FLAG_LEND && psc_lend_begin(req))
         return psc_rndv_send_rts(req);
-    if (!psc_eager_fits(conn, req->total))
+    if (!psc_eager_fits(conn, req->total) && !psc_rates_try(conn, req->total))
         return psc_rndv_send_rts(req);
     if (!psc_flow_has(&conn->flow, psc_credit_cost(req->total))) {
         status = psc_rndv_send_rts(req);

@@ -9,6 +9,14 @@
 #define RATES_EVERY 4u /* one of this many messages is timed */
 /* number of timed messages before the control plane is first notified */
 #define RATES_FIRST 16u
+/* After RATES_UNTRIED messages, because fewer are not worth a try, one of
+ * RATES_OFTEN is tried until RATES_TRIES were, then one of RATES_SELDOM.
+ * Neither has a common factor with RATES_EVERY: the peer times some of those
+ * that are tried, and some of the others. */
+#define RATES_UNTRIED 64u
+#define RATES_TRIES 64u
+#define RATES_OFTEN 3u
+#define RATES_SELDOM 61u
 /* A message counts as interrupted if its time per byte is more than this many
  * times that of the fastest message. */
 #define RATES_SPREAD 4u
@@ -20,6 +28,7 @@ void psc_rates_start(psc_conn_t *conn)
     conn->rates.on =
         attr->measured && attr->caps & PSC_CAP_GET && conn->n_lanes == 1;
     conn->rates.due = RATES_FIRST;
+    conn->rates.until_try = RATES_UNTRIED;
 }
 
 int64_t psc_rates_begin_copy(psc_conn_t *conn, uint64_t len)
@@ -35,6 +44,22 @@ int64_t psc_rates_begin_copy(psc_conn_t *conn, uint64_t len)
 int64_t psc_rates_begin_get(psc_conn_t *conn, uint64_t len)
 {
     return conn->rates.getting++ > 0 ? -1 : psc_rates_begin_copy(conn, len);
+}
+
+bool psc_rates_try(psc_conn_t *conn, uint64_t len)
+{
+    psc_rates_t *rates = &conn->rates;
+
+    if (!rates->on || len > conn->params.try_max)
+        return false;
+    if (rates->until_try > 0) {
+        rates->until_try--;
+        return false;
+    }
+    rates->until_try =
+        (rates->tried < RATES_TRIES ? RATES_OFTEN : RATES_SELDOM) - 1;
+    rates->tried += rates->tried < RATES_TRIES;
+    return true;
 }
 
 /* Returns true if the message was interrupted. */

@@ -35,6 +35,9 @@ typedef struct psc_rates {
     /* the control plane is notified when this many messages were timed */
     uint32_t due;
     uint32_t getting; /* number of messages being received by get */
+    /* number of messages sent eagerly although they are longer than eager_max,
+     * and how many such messages go by rendezvous before the next */
+    uint32_t tried, until_try;
     psc_moved_t copies, gets;
 } psc_rates_t;
 
