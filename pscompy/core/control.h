@@ -55,12 +55,12 @@ typedef struct psc_worker_config {
 typedef struct psc_proto_params {
     /* length of the longest eager message; longer messages go by rendezvous */
     uint64_t eager_max;
-    /* Longer messages up to this length are sent eagerly now and then, so that
-     * their time is known, too; 0: none is. */
-    uint64_t try_max;
     /* length of the shortest eager message that is sent without a copy */
     uint64_t zcopy_min;
     psc_rndv_scheme_t scheme;
+    /* Messages that are longer than eager_max, up to this length, are sent
+     * eagerly now and then, so that their time is known, too; 0: none is. */
+    uint32_t try_max;
     uint64_t fragment; /* maximum length of one FRAG, put or get */
 } psc_proto_params_t;
 

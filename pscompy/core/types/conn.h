@@ -29,15 +29,15 @@ typedef struct psc_rates {
     /* true if messages are timed, to correct cost estimates that the interface
      * has measured (psc_iface_attr_t.measured) */
     bool on;
+    /* number of messages sent eagerly although they are longer than eager_max,
+     * and how many such messages go by rendezvous before the next */
+    uint8_t tried, until_try;
     /* number of messages until now that could have been timed; one of
      * RATES_EVERY (proto/rates.c) is timed */
     uint32_t passed;
     /* the control plane is notified when this many messages were timed */
     uint32_t due;
     uint32_t getting; /* number of messages being received by get */
-    /* number of messages sent eagerly although they are longer than eager_max,
-     * and how many such messages go by rendezvous before the next */
-    uint32_t tried, until_try;
     psc_moved_t copies, gets;
 } psc_rates_t;
 
