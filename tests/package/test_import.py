@@ -106,4 +106,5 @@ def test_a_sub_interpreter_is_refused_with_the_reason():
     command = [sys.executable, "-c", program(import_in_a_sub_interpreter)]
     where = pscompy.get_include()
     ended = subprocess.run(command, capture_output=True, text=True, check=True, cwd=where)
-    assert "sub-interpreter" in ended.stdout
+    # the words are ours, or those of Python 3.14, which refuses the core's module itself
+    assert "subinterpreter" in ended.stdout.replace("-", "")

@@ -27,6 +27,7 @@ from pscompy.parcel import archive
 from pscompy.parcel.pickling import Pickle, Restricted
 from tests import program as remote
 
+TEXT = "w" if "w" in array.typecodes else "u"  # "u" is deprecated where "w" exists
 PICKLES = int(os.environ.get("PSCOMPY_TEST_PICKLES", "6000"))
 
 
@@ -92,12 +93,12 @@ DATA = {
         range(3, 9, 2),
     ],
     "slices": [slice(1, None, 2), slice(None)],
-    "arrays of numbers": [array.array("d", [1.5]), array.array("u", "text"), array.array("h")],
+    "arrays of numbers": [array.array("d", [1.5]), array.array(TEXT, "text"), array.array("h")],
     "classes": {"kinds": [int, float, str, list, dict, bytes, datetime.date, np.dtype, np.ndarray]},
     "scalars": [np.float64(1.5), np.int8(-3), np.bool_(True), np.datetime64("2024-02-29")],
-    "more scalars": [np.str_("text"), np.bytes_(b"text"), np.complex64(1j), np.timedelta64(5)],
+    "more scalars": [np.str_("text"), np.bytes_(b"text"), np.complex64(1j), np.timedelta64(5, "D")],
     "types": [
-        np.dtype(text) for text in ("f8", ">i4", "U5", "M8[25us]", "m8", "V7", "O", "?", "S")
+        np.dtype(text) for text in ("f8", ">i4", "U5", "M8[25us]", "m8[D]", "V7", "O", "?", "S")
     ],
     "records": [
         np.dtype([("a", "i1"), ("b", ">f8", (2, 3))], align=True),
