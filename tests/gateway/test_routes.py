@@ -98,7 +98,7 @@ def test_a_policy_of_somebody_else_may_ask_for_names(tmp_path):
         policies.load("nobody")
 
 
-@pytest.mark.parametrize("text", ["gw:1 a", "gw a b", "gw:1 a b c"])
+@pytest.mark.parametrize("text", ["gw:1 a", "gw a b", "gw:1 a b c", "gw:x a b", "gw:1, a b"])
 def test_a_route_file_that_is_none(text, tmp_path):
     file = tmp_path / "routes"
     file.write_text(f"gw:1 a b\n# a comment\n\n{text}\n")
@@ -110,6 +110,31 @@ def test_a_route_file_that_is_none(text, tmp_path):
 def test_gateways_that_are_no_addresses(text):
     with pytest.raises(servers.BadRoutes, match="neither HOST:PORT nor a route file"):
         servers.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "cannot be read: .*No such file"),
+        ("", "names no gateway"),
+        ("# a comment\n", "names no gateway"),
+        ("gw a b\n", "line 1: expected GATEWAY:PORT NODE_A NODE_B"),
+        (b"\xff\xfe", "cannot be read: .*utf-8"),
+    ],
+)
+def test_a_session_warns_of_a_server_file_that_it_cannot_use(tmp_path, content, reason):
+    file = tmp_path / "routes"
+    if content is not None:
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    asked = rf"gateway is asked for by PSP_GATEWAY_SERVER={file} \(config PSP_GW_SERVER\)"
+    with pytest.warns(pscompy.ConfigWarning, match=f"{asked}, and cannot be used: .*{reason}"):
+        pscompy.Session(config={"GW_SERVER": file, "KEY": A_KEY}).close()
+
+
+@pytest.mark.parametrize("server", ["   ", "routes", "gw:1 gw:x"])
+def test_a_session_warns_of_servers_that_it_cannot_use(server):
+    with pytest.warns(pscompy.ConfigWarning, match=r"gateway is asked for by .* cannot be used: "):
+        pscompy.Session(config={"GW_SERVER": server, "KEY": A_KEY}).close()
 
 
 def test_a_route_file_is_written_for_gateways_with_ports(capsys):

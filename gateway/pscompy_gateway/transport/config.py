@@ -11,6 +11,7 @@ VARIABLES = (
         text,
         "Gateways as HOST:PORT, separated by spaces, or the name of a route file.",
         aliases=("GW_SERVER",),
+        selects=True,
     ),
     Var(
         "MTU",

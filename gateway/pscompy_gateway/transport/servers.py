@@ -39,14 +39,16 @@ PATHS_MAX = 32  # must equal GW_PATHS_MAX in agent.h
 
 
 def parse(value: str) -> Routes:
-    """Parse PSP_GW_SERVER. Raises `BadRoutes` if the route file is malformed or there are more than
-    PATHS_MAX gateways."""
+    """Parse PSP_GW_SERVER. Raises `BadRoutes` if it or its route file is malformed, if the file
+    cannot be read, or if there is no gateway or more than PATHS_MAX."""
     words = value.split()
     if len(words) == 1 and ("/" in value or Path(value).is_file()):
         routes = read(Path(value))
     else:
         routes = Routes(tuple(words), {})
         _check_addresses(words)
+    if not routes.gateways:
+        raise BadRoutes("PSP_GW_SERVER, or the route file that it names, names no gateway")
     if len(routes.gateways) > PATHS_MAX:
         raise BadRoutes(
             f"PSP_GW_SERVER names {len(routes.gateways)} gateways, more than {PATHS_MAX}"
@@ -85,7 +87,7 @@ def read(path: Path) -> Routes:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        if len(words) != 3 or ":" not in words[0]:
+        if len(words) != 3 or not is_address(words[0]):
             raise BadRoutes(f"{path}, line {number}: expected GATEWAY:PORT NODE_A NODE_B")
         if words[0] not in gateways:
             gateways.append(words[0])
