@@ -51,6 +51,7 @@ LAUNCH = (
         "Command by which `pscompy run` reaches a host: RSH HOST COMMAND.",
     ),
     Var("STORE_TIMEOUT", "300", wait, "Seconds to wait for rank 0 to listen at PSP_STORE."),
+    Var("ONDEMAND", "1", flag, "0: a World connects to all ranks when it opens; 1: at first use."),
 )
 
 MODULES = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 import os
 import sys
@@ -12,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pscompy.api.request import Request
 from pscompy.config import logs
-from pscompy.errors import PeerLost, Timeout
+from pscompy.errors import PeerLost, PscomError, Timeout
 from pscompy.world.bootstrap import attach, join_up
 from pscompy.world.bootstrap.launcher import Bootstrap
 from pscompy.world.communicator import Communicator
@@ -33,7 +34,8 @@ class World(Communicator):
     also of asyncio: leaving it normally, without an exception, waits for the other ranks, at most
     PSP_FINALIZE_TIMEOUT seconds; leaving it by an exception does not wait.
 
-    Raises `ConfigError` if pscompy cannot talk to the launcher.
+    Raises `ConfigError` if pscompy cannot talk to the launcher, and with PSP_ONDEMAND=0 the
+    error of a connection, such as `ConnectError`, if one of the ranks cannot be reached.
     """
 
     def __init__(self, config: Mapping[str, object] | None = None) -> None:
@@ -64,6 +66,8 @@ class World(Communicator):
             super().__init__(job, range(job.size), job.contexts.take())
             job.publish()
             self._watch()
+            if not job.session.config["ONDEMAND"]:
+                self._connect_to_all()
         except BaseException:
             job.session._shut(0)
             raise
@@ -75,6 +79,17 @@ class World(Communicator):
             from pscompy.world.watch import Watch
 
             Watch(self._job, seconds)
+
+    def _connect_to_all(self) -> None:
+        """Wait until all connections are up. The error of one that fails names the rank."""
+        for rank, request in enumerate([connection.iopen() for connection in self]):
+            try:
+                request.wait()
+            except PscomError as error:
+                named = copy.copy(error)
+                reason = f"rank {rank} cannot be reached: {error}"
+                named.args = (f"PSP_ONDEMAND=0 connects to all ranks, and {reason}",)
+                raise named from error
 
     def abort(self, code: int = 1) -> NoReturn:
         """End all ranks at once; `code` becomes the exit code of the job (1 if it is 0)."""
