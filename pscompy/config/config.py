@@ -22,6 +22,8 @@ from pscompy.errors import ConfigError
 
 PREFIX = "PSP_"
 
+_NONE: Mapping[str, str] = {}
+
 
 class ConfigWarning(UserWarning):
     """A PSP_ variable is unknown, probably misspelt; or its value is allowed but unwise, or names a
@@ -148,7 +150,7 @@ class Config(Mapping[str, Any]):
         *,
         known: Collection[str] | None = (),
         withheld: Callable[[], Collection[str]] = frozenset,
-        without_effect: Collection[str] = (),
+        without_effect: Mapping[str, str] = _NONE,
     ) -> Config:
         """Return a checked configuration of `tables`. Takes the arguments of `Config` and `check`,
         and raises the errors of `check`."""
@@ -165,7 +167,7 @@ class Config(Mapping[str, Any]):
         self,
         known: Collection[str] | None = (),
         withheld: Callable[[], Collection[str]] = frozenset,
-        without_effect: Collection[str] = (),
+        without_effect: Mapping[str, str] = _NONE,
     ) -> None:
         """Look for undeclared names, and read and validate all variables.
 
@@ -173,7 +175,7 @@ class Config(Mapping[str, Any]):
         accepts every name. `withheld()` returns further known names, and is called only if a name
         is in none of these sets. Raises `ConfigError` for a bad value and for an undeclared
         override; warns (`ConfigWarning`) of undeclared PSP_ variables, and once per process of
-        variables in `without_effect`, a collection of names like `known`.
+        variables in `without_effect`: names like `known`, each with what there is instead.
         """
         if known is not None:
             self._check_names((*known, *without_effect), withheld)
@@ -289,16 +291,21 @@ class Config(Mapping[str, Any]):
             listed = "; ".join(_suggest(name, names) for name in sorted(unknown["environment"]))
             warn(f"unknown variable: {listed}")
 
-    def _mention(self, without_effect: Collection[str]) -> None:
+    def _mention(self, without_effect: Mapping[str, str]) -> None:
+        declared = self._declared_names()
         idle = {
-            PREFIX + name
+            PREFIX + name: without_effect[entry]
             for given in self._sources.values()
             for name in given
-            if _covered(name, without_effect) and name not in self._declared_names()
+            if name not in declared and (entry := _entry_for(name, without_effect)) is not None
         }
-        if new := sorted(idle - _mentioned):
+        if new := sorted(idle.keys() - _mentioned):
             _mentioned.update(new)
-            warn(f"known, but without effect in pscompy: {', '.join(new)}")
+            instead: dict[str, list[str]] = {}
+            for name in new:
+                instead.setdefault(idle[name], []).append(name)
+            listed = "; ".join(f"{', '.join(names)} ({why})" for why, names in instead.items())
+            warn(f"known, but without effect in pscompy: {listed}")
 
     def _declared_names(self) -> set[str]:
         """Return all declared names and their aliases."""
@@ -330,8 +337,16 @@ def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:
 
 
 def _covered(name: str, known: Collection[str]) -> bool:
-    families = tuple(word for word in known if word.endswith("_"))
-    return name in known or f"{name}_" in families or name.startswith(families)
+    return _entry_for(name, known) is not None
+
+
+def _entry_for(name: str, known: Collection[str]) -> str | None:
+    """Return the entry of `known` that a name falls under, or None. "DAPL_" is the entry of all
+    names that begin with it, and of DAPL."""
+    if name in known:
+        return name
+    families = (word for word in known if word.endswith("_"))
+    return next((word for word in families if f"{name}_".startswith(word)), None)
 
 
 def _suggest(name: str, names: Collection[str]) -> str:

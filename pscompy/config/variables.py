@@ -154,19 +154,73 @@ VARIABLES = GENERAL + LAUNCH + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
 # names that begin with it.
 KNOWN = ("BUILD_PLUGINS",)  # PSP_BUILD_PLUGINS is read when pscompy is built
 
-# ParaStation's names that have no effect in pscompy.
-WITHOUT_EFFECT = (
-    *("OPENIB", "OPENIB_GLOBAL_SENDQ", "OPENIB_EVENT_CNT", "OPENIB_IGNORE_WRONG_OPCODES"),
-    *("OPENIB_LID_OFFSET", "OPENIB_MALLOC_OPTS"),
-    *("FINALIZE_SHUTDOWN", "SMP_NODE_ID", "MSA_AWARE_COLLOPS", "MSA_NODE_ID"),
-    *("DAPL_", "ELAN_", "EXTOLL_", "GM_", "MVAPI_", "MXM_", "OFED_", "PSM_", "UCP_", "VELO_"),
-    *("CUDA_", "INFO", "IPROBE_COUNT", "MALLOC_", "READAHEAD"),
-    *("RENDEZVOUS_DAPL", "RENDEZVOUS_ELAN", "RENDEZVOUS_EXTOLL", "RENDEZVOUS_VELO"),
-    *("RMA_MSG_SIZE_DIRECT_MEM_COPY", "SCHED_YIELD", "SHAREDMEM", "SHM_DIRECT", "SHM_INDIRECT"),
-    *("SIGSEGV", "SIGSUSPEND", "SKIPBLOCKSIZE", "UNEXPECTED_RECEIVES"),
-    *("DEBUG_BYE_MSG", "DEBUG_PRECON", "DEBUG_REQ", "DEBUG_SUSPEND"),
-    *("PRECON_TYPE", "PRECON_RRCOMM_"),
-)
+_NO_SUCH_TRANSPORT = "there is no such transport"
+
+# ParaStation's names that have no effect in pscompy (of several at once, with spaces between them),
+# and what there is here instead. docs/from-parastation.md has the same texts.
+_WITHOUT_EFFECT = {
+    # of pscom
+    "OPENIB_GLOBAL_SENDQ OPENIB_EVENT_CNT": (
+        "completion queues are always shared, events always armed"
+    ),
+    "OPENIB_IGNORE_WRONG_OPCODES": "a wrong completion is always an error",
+    "OPENIB_LID_OFFSET": "the base LID is used",
+    "OPENIB_MALLOC_OPTS MALLOC_ SHAREDMEM": "there are no hooks in malloc",
+    "SHM_DIRECT SHM_INDIRECT": (
+        "long messages are copied straight between the processes (PSP_SHM_CMA), or lent"
+    ),
+    "UNEXPECTED_RECEIVES READAHEAD SKIPBLOCKSIZE": (
+        "every message is received, up to PSP_UNEXPECTED_MAX bytes"
+    ),
+    "SCHED_YIELD IPROBE_COUNT": "a wait polls for PSP_SPIN_US microseconds and then sleeps",
+    "SIGSEGV SIGSUSPEND": (
+        "python -X faulthandler writes the lines of a crash, and connections are not suspended"
+    ),
+    "RMA_MSG_SIZE_DIRECT_MEM_COPY": "there are put and get, no accumulate",
+    "DEBUG_REQ DEBUG_BYE_MSG DEBUG_SUSPEND DEBUG_PRECON": (
+        "PSP_DEBUG=4 logs what connects, and session.dump() shows requests without a switch"
+    ),
+    "INFO": "there is no tree of information",
+    "PRECON_TYPE PRECON_RRCOMM_": "the handshake goes over TCP or through gateways",
+    "CUDA_": "memory of the host only",
+    "UCP_ PSM_ OFED_ MXM_ ELAN_ GM_ MVAPI_": _NO_SUCH_TRANSPORT,
+    "EXTOLL_ RENDEZVOUS_EXTOLL VELO_ RENDEZVOUS_VELO": _NO_SUCH_TRANSPORT,
+    "DAPL_ RENDEZVOUS_DAPL RENDEZVOUS_ELAN": _NO_SUCH_TRANSPORT,
+    # of psmpi
+    "DIRECT_CONNECT": "PSP_ONDEMAND=0 connects to all ranks when a World opens",
+    "DIRECT_CONNECT_SPAWN ONDEMAND_SPAWN": (
+        "no rank spawns others, but PSP_JOIN joins jobs that were started apart"
+    ),
+    "COLLECTIVES COLLOPS_STATS HCOLL_ UCC_": (
+        "barrier and broadcast are messages between ranks, which session.stats counts"
+    ),
+    "SMP_AWARENESS SMP_AWARE_COLLOPS SMP_NODE_ID MSA_NODE_ID MSA_AWARE_COLLOPS": (
+        "barrier and broadcast regard modules (PSP_MSA_AWARENESS), not nodes"
+    ),
+    "HISTOGRAM_": (
+        "session.stats, connection.stats and PSP_DEBUG_STATS=1 count messages by protocol"
+    ),
+    "LAZY_DISCONNECT KEEP_CONNECTIONS": (
+        "connections of a World, and of all communicators made from it, stay until it closes"
+    ),
+    "HARD_ABORT": "World.abort() has the launcher end all ranks, and ends its own by os._exit()",
+    "FINALIZE_BARRIER": (
+        "a World waits for its ranks at its end (PSP_FINALIZE_TIMEOUT), World.close() does not"
+    ),
+    "FINALIZE_SHUTDOWN": "a World closes all of its connections at its end",
+    "FINALIZE_EXIT": "a process goes on after its World, until sys.exit() or os._exit()",
+    "ACCUMULATE_ORDERING RMA_EXPLICIT_WAIT": "there are put and get, no accumulate",
+    "DEBUG_SETTINGS": "versions are compared whenever two processes connect",
+    "LIGHTWEIGHT_INIT_BARRIER": "a World opens when the launcher knows that all ranks open theirs",
+    "COMPRESSOR_PLUGINS": "no plug-in compresses messages",
+    "PMI_VERSION": "the launcher's variables say whether it speaks PMI-1 or PMIx",
+}
+WITHOUT_EFFECT = {
+    name: instead for names, instead in _WITHOUT_EFFECT.items() for name in names.split()
+}
+
+# Section -> older names of PSP_<SECTION>, the priority of its transport.
+OTHER_NAMES = {"IB": ("OPENIB",)}
 
 # Section -> prefixes of its variables' names, for transports of pscompy in separate packages. Such
 # a transport is not found if pscompy runs from a source folder that was not installed.

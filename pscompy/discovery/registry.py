@@ -16,7 +16,7 @@ import pluggy
 
 from pscompy.config.config import Config, Var, full_name
 from pscompy.config.parsers import priority
-from pscompy.config.variables import APART, KNOWN, VARIABLES, WITHOUT_EFFECT
+from pscompy.config.variables import APART, KNOWN, OTHER_NAMES, VARIABLES, WITHOUT_EFFECT
 from pscompy.discovery.hooks import Refused, new_manager, register
 from pscompy.discovery.sources import Source, find
 from pscompy.discovery.validation import flaw_of_name
@@ -117,7 +117,8 @@ class _Registrar:
         place = Found(source.name, source.place, self.config[section])
         if place.user_priority == 0:
             self.plugins.set_blocked(source.name)
-            return place._replace(problem=f"excluded by PSP_{section}=0")
+            named = self.config.origin(section).partition(" ")[2] or f"PSP_{section}"
+            return place._replace(problem=f"excluded by {named}=0")
         if self.plugins.has_plugin(source.name):
             winner = next(it for it in self.found if it.name == source.name and it.transport)
             return place._replace(problem=f"the name is taken by {winner.source}")
@@ -156,7 +157,8 @@ class _Registrar:
 
 
 def _priority_variable(name: str) -> Var:
-    return Var("", "1", priority, f"Priority of {name}; the highest is tried first, 0 excludes it.")
+    doc = f"Priority of {name}; the highest is tried first, 0 excludes it."
+    return Var("", "1", priority, doc, aliases=OTHER_NAMES.get(name.upper(), ()))
 
 
 def _if_asked(place: Found, config: Config) -> Found:

@@ -134,15 +134,41 @@ def test_known_names_are_not_misspelt():
             Config.load({"": VARIABLES}, None, {name: "1"}, known=WITHOUT_EFFECT)
 
 
-def test_a_name_without_effect_is_mentioned_once(monkeypatch):
+def test_a_name_without_effect_is_mentioned_once_with_its_counterpart(monkeypatch):
     monkeypatch.setattr("pscompy.config.config._mentioned", set())
-    environ = {"PSP_READAHEAD": "350", "PSP_MALLOC_CALLBACKS": "1", "PSP_SPIN_US": "7"}
-    mentioned = r"without effect in pscompy: PSP_MALLOC_CALLBACKS, PSP_READAHEAD$"
+    environ = {"PSP_READAHEAD": "350", "PSP_MALLOC_CALLBACKS": "1", "PSP_MALLOC": "0"}
+    mentioned = (
+        r"without effect in pscompy: PSP_MALLOC, PSP_MALLOC_CALLBACKS \(there are no hooks in"
+        r" malloc\); PSP_READAHEAD \(every message .* PSP_UNEXPECTED_MAX bytes\)$"
+    )
     with pytest.warns(ConfigWarning, match=mentioned):
         Config.load({"": VARIABLES}, None, environ, without_effect=WITHOUT_EFFECT)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Config.load({"": VARIABLES}, None, environ, without_effect=WITHOUT_EFFECT)
+
+
+PSMPI = (
+    *("ONDEMAND_SPAWN", "DIRECT_CONNECT", "DIRECT_CONNECT_SPAWN", "COLLECTIVES", "SMP_AWARENESS"),
+    *("SMP_AWARE_COLLOPS", "SMP_NODE_ID", "MSA_NODE_ID", "MSA_AWARE_COLLOPS", "HISTOGRAM"),
+    *("HISTOGRAM_MIN", "HISTOGRAM_MAX", "HISTOGRAM_SHIFT", "HISTOGRAM_CONTYPE", "COLLOPS_STATS"),
+    *("LAZY_DISCONNECT", "HARD_ABORT", "FINALIZE_BARRIER", "FINALIZE_EXIT", "FINALIZE_SHUTDOWN"),
+    *("KEEP_CONNECTIONS", "ACCUMULATE_ORDERING", "RMA_EXPLICIT_WAIT", "DEBUG_SETTINGS"),
+    *("LIGHTWEIGHT_INIT_BARRIER", "COMPRESSOR_PLUGINS", "HCOLL", "HCOLL_STATS", "PMI_VERSION"),
+    *("UCC", "UCC_VERBOSE", "UCC_DEBUG", "UCC_STATS", "UCC_RELAXED_STDCOMPLIANCE"),
+)
+
+
+def test_variables_of_psmpi_are_known_and_have_a_counterpart(monkeypatch):
+    monkeypatch.setattr("pscompy.config.config._mentioned", set())
+    environ = {f"PSP_{name}": "1" for name in PSMPI}
+    with pytest.warns(ConfigWarning) as caught:
+        Config.load({"": VARIABLES}, None, environ, without_effect=WITHOUT_EFFECT)
+    (text,) = [str(it.message) for it in caught]
+    _, _, told = text.partition("known, but without effect in pscompy: ")
+    groups = [group.partition(" (") for group in told.split("; ")]
+    assert sorted(name for names, *_ in groups for name in names.split(", ")) == sorted(environ)
+    assert all(why.endswith(")") and len(why) > 10 for *_, why in groups)
 
 
 def test_a_name_in_small_letters_has_a_suggestion():

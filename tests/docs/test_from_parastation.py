@@ -10,7 +10,7 @@ import pytest
 
 import pscompy
 from pscompy.config.config import full_name
-from pscompy.config.variables import WITHOUT_EFFECT
+from pscompy.config.variables import OTHER_NAMES, WITHOUT_EFFECT
 from pscompy.discovery import registry
 
 PAGE = Path(pscompy.get_include()) / "docs/from-parastation.md"
@@ -44,13 +44,17 @@ def defaults() -> dict[str, str]:
 
 
 def aliases(found: registry.Transports) -> Iterator[tuple[str, str]]:
+    yield from ((section, alias) for section, names in OTHER_NAMES.items() for alias in names)
     for it in found:
         for var in it.transport.variables if it.transport else ():
             yield from ((full_name(it.name.upper(), var.name), alias) for alias in var.aliases)
 
 
 def test_no_variable_is_there_twice() -> None:
-    titles = ("The same", "Another default", "Another meaning", "Without effect")
+    titles = (
+        *("The same", "Another default", "Another meaning", "Without effect"),
+        *("Of psmpi", "Of psmpi, without effect"),
+    )
     everything = [name for title in titles for name in names(title)]
     assert len(everything) == len(set(everything)) > 120
 
@@ -64,16 +68,16 @@ def test_defaults_that_are_the_same() -> None:
 
 def test_defaults_that_differ() -> None:
     ours = defaults()
-    for row, (theirs, here, _) in rows("Another default"):
+    for row, (theirs, here, _) in [*rows("Another default"), *rows("Of psmpi")]:
         for name in row:
             assert ours[name] == here != theirs, name
 
 
 def test_variables_with_another_meaning_are_declared() -> None:
-    assert set(names("Another meaning")) <= set(defaults())
+    assert {*names("Another meaning"), *names("Of psmpi")} <= set(defaults())
 
 
-@pytest.mark.parametrize("title", ["The same", "Another default", "Another meaning"])
+@pytest.mark.parametrize("title", ["The same", "Another default", "Another meaning", "Of psmpi"])
 def test_variables_that_are_declared_have_an_effect(title: str) -> None:
     assert not [name for name in names(title) if covers(name)]
 
@@ -81,11 +85,16 @@ def test_variables_that_are_declared_have_an_effect(title: str) -> None:
 def test_variables_without_effect() -> None:
     """Each variable of the page is mentioned as without effect, and each one of the table is on the
     page. A family of the table stands for the names that begin with it."""
-    page = names("Without effect")
+    page = [*names("Without effect"), *names("Of psmpi, without effect")]
     assert not [name for name in page if not covers(name) or name in defaults()]
-    psmpi = re.findall(r"`PSP_(\w+)`", PAGE.read_text().rpartition("## Of psmpi")[2])
-    used = {entry for name in (*page, *psmpi) for entry in covers(name)}
-    assert used == set(WITHOUT_EFFECT)
+    assert {entry for name in page for entry in covers(name)} == set(WITHOUT_EFFECT)
+
+
+@pytest.mark.parametrize("title", ["Without effect", "Of psmpi, without effect"])
+def test_the_page_and_the_warning_say_the_same(title: str) -> None:
+    for row, (why,) in rows(title):
+        plain = re.sub(r" \(\[.*?\]\(.*?\)\)|`", "", why)
+        assert {WITHOUT_EFFECT[entry] for name in row for entry in covers(name)} == {plain}
 
 
 def covers(name: str) -> list[str]:

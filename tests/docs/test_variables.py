@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import pscompy
-from pscompy.config.variables import KNOWN, WITHOUT_EFFECT
+from pscompy.config.variables import KNOWN, OTHER_NAMES, WITHOUT_EFFECT
 from pscompy.discovery import registry
 
 ROOT = Path(pscompy.get_include())
@@ -44,7 +44,8 @@ def other_names() -> set[str]:
     """Aliases of variables, for example ParaStation's names."""
     _, found = registry.load(environ={})
     variables = [var for it in found if it.transport for var in it.transport.variables]
-    return {f"PSP_{alias}" for var in variables for alias in var.aliases}
+    of_switches = {f"PSP_{alias}" for names in OTHER_NAMES.values() for alias in names}
+    return of_switches | {f"PSP_{alias}" for var in variables for alias in var.aliases}
 
 
 def test_every_variable_is_in_the_documentation() -> None:

@@ -107,6 +107,26 @@ def test_zero_excludes_without_importing(site):
     assert report(site, ALPHA="0")["beta"] == "excluded by its own priority 0"
 
 
+@pytest.mark.parametrize("switch", ["IB", "OPENIB"])
+def test_either_name_of_the_switch_of_ib_excludes_it(site, switch):
+    def prints_whether_ib_was_imported():
+        found = registry.load()[1]
+        print(*(it.problem for it in found if it.name == "ib"), "pscompy.plugins.ib" in sys.modules)
+
+    told = printed(site, prints_whether_ib_was_imported, **{switch: "0"})
+    assert told == f"excluded by PSP_{switch}=0 False\n"
+
+
+def test_either_name_of_the_switch_of_ib_is_its_priority():
+    environ = {"PSP_OPENIB": "7"}
+    config, found = registry.load(environ=environ)
+    assert config["IB"] == 7
+    assert found[0].name == "ib"
+    assert config.asked("IB") == ["PSP_IB=7 (environment PSP_OPENIB)"]
+    assert registry.load({"IB": 2}, environ)[0]["IB"] == 2
+    assert registry.load(environ={**environ, "PSP_IB": "3"})[0]["IB"] == 3
+
+
 def test_variables_of_an_excluded_transport_are_not_misspelt(site):
     site.transport("alpha")
     assert "excluded" in report(site, ALPHA="0", ALPHA_SLOTS="3", ALPHA_FUTURE="1")["alpha"]
