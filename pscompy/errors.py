@@ -195,6 +195,15 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
+def shown(value: object) -> str:
+    """Return the repr of a value of the program, for the text of an error. A value that has none,
+    such as a number of too many digits, is shown as its type."""
+    try:
+        return repr(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
 # status -> exception and text; the numbers and texts are those of transport/status.h.
 _STATUS: dict[int, tuple[type[PscomError], str]] = {
     -1: (TransportError, "no resource now, try again later"),

@@ -1,9 +1,12 @@
-"""Receives messages as arrays; the length of a message must be exactly that of the array."""
+"""Receives messages as arrays; the length of a message must be exactly that of the array. The type
+and shape of the array are checked before a message is waited for."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from pscompy.binding import _binding
@@ -15,15 +18,19 @@ if TYPE_CHECKING:
 
 def receive(
     worker: _binding.Worker,
-    message: _binding.Message,
+    matched: Callable[[], _binding.Message],
     dtype: DTypeLike,
     shape: SupportsIndex | Sequence[SupportsIndex],
 ) -> NDArray[Any]:
-    """Receive a message into a new array. Raises `ValueError` if the message is not exactly as long
-    as the array; the message then goes back to its place in the queue."""
+    """Receive the message that `matched` returns into a new array. Raises `ValueError` if the
+    message is not exactly as long as the array; the message then goes back to its place in the
+    queue."""
+    kind, sizes = _kind(dtype), _sizes(shape)
+    _check_possible(kind, sizes)
+    message = matched()
     try:
-        array: NDArray[Any] = worker.empty(shape, dtype)
-        _check(message.status.nbytes, array.nbytes, f"{array.shape} times {array.dtype}")
+        _check_length(message.status.nbytes, kind, sizes)
+        array: NDArray[Any] = worker.empty(sizes, kind)
     except BaseException:
         # Otherwise the traceback would keep the message alive, and out of the queue.
         del message
@@ -32,41 +39,59 @@ def receive(
     return array
 
 
-def view(
-    message: _binding.Message,
-    dtype: DTypeLike | None,
-    shape: SupportsIndex | Sequence[SupportsIndex] | None,
-) -> NDArray[Any]:
-    """Receive a message as a read-only array, of bytes without `dtype`, of one dimension without
-    `shape`. Raises `ValueError` as `receive` does. Called by the extension."""
-    import numpy as np
+def viewer(
+    dtype: DTypeLike | None, shape: SupportsIndex | Sequence[SupportsIndex] | None
+) -> Callable[[_binding.Message], NDArray[Any]]:
+    """Return a function that receives a message as a read-only array, of bytes without `dtype`, of
+    one dimension without `shape`. The function raises `ValueError` as `receive` does. Called by the
+    extension."""
+    kind = _kind("u1" if dtype is None else dtype)
+    sizes = None if shape is None else _sizes(shape)
+    _check_possible(kind, sizes or ())
+    return partial(_view, kind, sizes)
 
+
+def _view(
+    kind: np.dtype[Any], sizes: tuple[int, ...] | None, message: _binding.Message
+) -> NDArray[Any]:
+    nbytes = message.status.nbytes
+    if sizes is None:
+        sizes = (nbytes // kind.itemsize,)
     try:
-        kind = np.dtype("u1" if dtype is None else dtype)
-        sizes = _sizes(message.status.nbytes, kind, shape) + kind.shape
-        np.broadcast_to(np.empty((), kind.base), sizes)  # fails if no array can have this shape
+        _check_length(nbytes, kind, sizes)
     except BaseException:
         del message
         raise
-    return message._recv_view().view(kind.base).reshape(sizes)
+    return message._recv_view().view(kind.base).reshape(sizes + kind.shape)
 
 
-def _sizes(
-    nbytes: int, kind: np.dtype[Any], shape: SupportsIndex | Sequence[SupportsIndex] | None
-) -> tuple[int, ...]:
-    """Return the shape of an array of exactly `nbytes` bytes."""
+def _kind(dtype: DTypeLike) -> np.dtype[Any]:
+    import numpy as np
+
+    kind = np.dtype(dtype)
     if kind.hasobject or kind.itemsize == 0:
-        raise TypeError(f"a view is of plain data of a known size, not of {kind}")
-    if shape is None:
-        shape = nbytes // kind.itemsize
+        raise TypeError(f"a message is an array of plain data of a known size, not of {kind}")
+    return kind
+
+
+def _sizes(shape: SupportsIndex | Sequence[SupportsIndex]) -> tuple[int, ...]:
     items = [shape] if isinstance(shape, SupportsIndex) else shape
-    sizes = tuple(size.__index__() for size in items)
+    sizes = tuple(map(operator.index, items))
     if any(size < 0 for size in sizes):
         raise ValueError(f"negative dimensions are not allowed: {sizes}")
-    _check(nbytes, math.prod(sizes) * kind.itemsize, f"{sizes} times {kind}")
     return sizes
 
 
-def _check(nbytes: int, expected: int, array: str) -> None:
+def _check_possible(kind: np.dtype[Any], sizes: tuple[int, ...]) -> None:
+    """Raise `ValueError` if no array can have this shape: too many dimensions, or bytes."""
+    import numpy as np
+
+    np.broadcast_to(np.empty((), kind.base), sizes + kind.shape)
+
+
+def _check_length(nbytes: int, kind: np.dtype[Any], sizes: tuple[int, ...]) -> None:
+    expected = math.prod(sizes) * kind.itemsize
     if nbytes != expected:
-        raise ValueError(f"the message has {nbytes} bytes, an array of {array} has {expected}")
+        raise ValueError(
+            f"the message has {nbytes} bytes, an array of {sizes} times {kind} has {expected}"
+        )

@@ -11,6 +11,7 @@ from typing import Any
 
 from pscompy.api.connection import Connection, _Beside
 from pscompy.api.request import ANY_TAG, Request, Status
+from pscompy.api.timeouts import as_float
 from pscompy.binding import _binding
 from pscompy.core import lib
 from pscompy.errors import PscomError, Timeout
@@ -47,7 +48,8 @@ def timed_out(
     request: Request | None,
 ) -> Timeout:
     """Return the exception for an operation that has not completed within `seconds`."""
-    parts = [f"{operation(verb, origin, context, tag)}: not done within {seconds or 0:g} s"]
+    waited = as_float(seconds) or 0.0
+    parts = [f"{operation(verb, origin, context, tag)}: not done within {waited:g} s"]
     if cause := _why_not_connected(origin):
         parts.append(f"the last attempt to connect: {cause}")
     if _verb(verb, context) in ("receive", "probe"):

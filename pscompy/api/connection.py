@@ -10,6 +10,7 @@ import copy
 import weakref
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy.api import arrays
@@ -147,7 +148,7 @@ class Connection(_binding.Connection):
         `ValueError` if the message has another number of bytes; the message then stays in the
         queue. `Timeout` if there is no message within `timeout` seconds.
         """
-        return arrays.receive(self._worker, self.mprobe(tag, timeout), dtype, shape)
+        return arrays.receive(self._worker, partial(self.mprobe, tag, timeout), dtype, shape)
 
     # ---- objects ----
 

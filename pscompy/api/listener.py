@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pscompy.api.request import Request
+from pscompy.api.timeouts import as_seconds
 from pscompy.errors import Closed, Timeout
 
 if TYPE_CHECKING:
@@ -80,12 +81,13 @@ class Socket:
         `Timeout` if there was no connection; one that comes up later is not lost. `Closed` if the
         socket was closed.
         """
+        timeout = as_seconds(timeout)
         request = self._accepting()
         try:
             connection = request.wait(timeout)
         except Timeout:
             if request.cancel():
-                raise Timeout(f"no connection within {timeout} s") from None
+                raise Timeout(f"no connection within {timeout:g} s") from None
             # the connection came up just before the request was withdrawn
             connection = request.result()
         except BaseException:

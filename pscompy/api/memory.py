@@ -144,6 +144,8 @@ def _exported(buf: Any) -> memoryview:
     """Return the buffer as bytes, exported until the view is released."""
     try:
         view = memoryview(buf)
+    except TypeError:
+        raise TypeError(f"a region is one bytes-like object, not {type(buf).__name__}") from None
     except (ValueError, BufferError) as error:
         if not hasattr(buf, "dtype"):
             raise

@@ -16,6 +16,7 @@ from pscompy.api.context import Context
 from pscompy.api.listener import Socket
 from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import Request
+from pscompy.api.timeouts import as_seconds
 from pscompy.binding import _binding
 from pscompy.config import logs
 from pscompy.control import descriptors
@@ -356,6 +357,7 @@ class Session:
         anyway. After a `Timeout` (seconds) the session goes on running them.
         """
         self._check()
+        timeout = as_seconds(timeout)
         service = self._plain.service()
         service.start()
         over = self._event(Request)
@@ -366,7 +368,7 @@ class Session:
                 over.wait(timeout)
         except Timeout:
             over._complete(None)
-            raise Timeout(f"{self.name} has served for {timeout} s") from None
+            raise Timeout(f"{self.name} has served for {timeout or 0:g} s") from None
 
     # ---- other event loops ----
 

@@ -65,21 +65,35 @@ int psb_args_parse(const psb_signature_t *signature, PyObject *const *args,
     return 0;
 }
 
+PyObject *psb_shown(PyObject *object)
+{
+    PyObject *text;
+
+    PyErr_Clear();
+    text = PyObject_Repr(object);
+    if (text)
+        return text;
+    PyErr_Clear();
+    return PyUnicode_FromFormat("<%.100s>", Py_TYPE(object)->tp_name);
+}
+
 /* ---- numbers ---- */
 
 /* Raises the error of an argument that is no tag: a TypeError if it is no
  * integer, else a ValueError. Returns -1. */
 static int args_refuse_tag(PyObject *object, bool any)
 {
-    PyObject *type = PyExc_ValueError;
+    PyObject *type = PyExc_ValueError, *text;
 
     if (PyErr_Occurred()) {
         if (!PyErr_ExceptionMatches(PyExc_TypeError))
             return -1;
         type = PyExc_TypeError;
     }
-    PyErr_Format(type, "a tag is a number from 0 to %d%s, not %R", PSC_TAG_MAX,
-                 any ? ", or ANY_TAG" : "", object);
+    text = psb_shown(object);
+    PyErr_Format(type, "a tag is a number from 0 to %d%s, not %V", PSC_TAG_MAX,
+                 any ? ", or ANY_TAG" : "", text, "this");
+    Py_XDECREF(text);
     return -1;
 }
 
@@ -102,7 +116,7 @@ int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p)
 int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
                 uint64_t *value_p)
 {
-    PyObject *index;
+    PyObject *index, *text;
     unsigned long long value;
 
     if (!object)
@@ -120,8 +134,10 @@ int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
         *value_p = value;
         return 0;
     }
-    PyErr_Format(PyExc_ValueError, "%s is a number from 0 to %llu, not %R",
-                 name, (unsigned long long)max, object);
+    text = psb_shown(object);
+    PyErr_Format(PyExc_ValueError, "%s is a number from 0 to %llu, not %V",
+                 name, (unsigned long long)max, text, "this");
+    Py_XDECREF(text);
     return -1;
 }
 
@@ -129,6 +145,7 @@ int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
 
 int psb_arg_deadline(PyObject *object, int64_t *deadline_p)
 {
+    PyObject *text;
     double seconds;
     int64_t now;
 
@@ -143,8 +160,11 @@ int psb_arg_deadline(PyObject *object, int64_t *deadline_p)
         return -1;
     }
     if (!(seconds >= 0)) {
+        text = psb_shown(object);
         PyErr_Format(PyExc_ValueError,
-                     "a timeout is None or at least 0 seconds, not %R", object);
+                     "a timeout is None or at least 0 seconds, not %V", text,
+                     "this");
+        Py_XDECREF(text);
         return -1;
     }
     now = psc_clock_now();

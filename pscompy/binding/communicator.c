@@ -50,22 +50,30 @@ static int comm_refuse_rank(const psb_call_t *call, PyObject *object)
                        : call->buf            ? "dest"
                                               : "rank";
 
-    if (PyErr_ExceptionMatches(PyExc_TypeError))
-        PyErr_Format(PyExc_TypeError, "%s is the number of a rank, not %R",
-                     name, object);
+    PyObject *text;
+
+    if (!PyErr_ExceptionMatches(PyExc_TypeError))
+        return -1;
+    text = psb_shown(object);
+    PyErr_Format(PyExc_TypeError, "%s is the number of a rank, not %V", name,
+                 text, "this");
+    Py_XDECREF(text);
     return -1;
 }
 
 static int comm_miss_rank(const psb_communicator_t *self, PyObject *object)
 {
+    PyObject *text = psb_shown(object);
+
     if (self->size == 1)
         PyErr_Format(PyExc_IndexError,
-                     "no rank %R: there is rank 0 only (pscompy run -n N "
+                     "no rank %V: there is rank 0 only (pscompy run -n N "
                      "PROGRAM starts N ranks)",
-                     object);
+                     text, "of this number");
     else
-        PyErr_Format(PyExc_IndexError, "no rank %R: the ranks are 0 to %zd",
-                     object, self->size - 1);
+        PyErr_Format(PyExc_IndexError, "no rank %V: the ranks are 0 to %zd",
+                     text, "of this number", self->size - 1);
+    Py_XDECREF(text);
     return -1;
 }
 

@@ -81,13 +81,16 @@ static PyObject *module_wait(PyObject *module, module_waiter_t wait,
                              PyObject *const *args, Py_ssize_t n_args,
                              PyObject *kwnames)
 {
+    psb_state_t *state = module_state(module);
     int64_t deadline = PSC_FOREVER;
     PyObject *given[2];
 
+    if (n_args > 0 && PyObject_TypeCheck(args[0], state->request_type))
+        return psb_wait_refuse(args[0]);
     if (psb_args_parse(signature, args, n_args, kwnames, given) < 0 ||
         psb_arg_deadline(given[1], &deadline) < 0)
         return NULL;
-    return wait(module_state(module), given[0], deadline, given[1]);
+    return wait(state, given[0], deadline, given[1]);
 }
 
 static PyObject *module_wait_all(PyObject *module, PyObject *const *args,

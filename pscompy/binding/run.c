@@ -107,19 +107,22 @@ PyObject *psb_call_run(psb_call_t *call)
 PyObject *psb_call_view(psb_call_t *call)
 {
     psb_state_t *state = call->worker->state;
-    PyObject *message, *make, *array;
+    PyObject *message, *make, *view, *array = NULL;
 
     if (!call->dtype && !call->shape)
         return psb_call_run(call);
-    make = psb_import_once(&state->array_view, "pscompy.api.arrays", "view");
+    make =
+        psb_import_once(&state->array_viewer, "pscompy.api.arrays", "viewer");
+    view = make ? PyObject_CallFunctionObjArgs(
+                      make, call->dtype ? call->dtype : Py_None,
+                      call->shape ? call->shape : Py_None, NULL)
+                : NULL;
     call->kind = PSB_MATCH;
-    message = make ? psb_call_run(call) : NULL;
-    if (!message)
-        return NULL;
-    array = PyObject_CallFunctionObjArgs(
-        make, message, call->dtype ? call->dtype : Py_None,
-        call->shape ? call->shape : Py_None, NULL);
-    Py_DECREF(message);
+    message = view ? psb_call_run(call) : NULL;
+    if (message)
+        array = PyObject_CallOneArg(view, message);
+    Py_XDECREF(message);
+    Py_XDECREF(view);
     return array;
 }
 

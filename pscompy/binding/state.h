@@ -53,7 +53,7 @@ typedef struct psb_state {
             PyObject *timed_out; /* pscompy.api.awaited.timed_out */
             PyObject *await_request; /* pscompy.api.aio.await_request */
             PyObject *loop_callback; /* pscompy.api.aio.loop_callback */
-            PyObject *array_view; /* pscompy.api.arrays.view */
+            PyObject *array_viewer; /* pscompy.api.arrays.viewer */
             PyObject *dumps, *loads; /* pickle.dumps, pickle.loads */
             /* tuple of the keyword names with which pickle.dumps is called */
             PyObject *dumps_names;

@@ -145,13 +145,25 @@ bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout)
 
 /* ---- several requests ---- */
 
+PyObject *psb_wait_refuse(PyObject *object)
+{
+    return PyErr_Format(PyExc_TypeError,
+                        "requests are waited for in a list, as in "
+                        "wait_all([a, b]), not %.100s",
+                        Py_TYPE(object)->tp_name);
+}
+
 /* Returns the requests as a tuple. All must be of one session: a wait for one
  * session makes no progress of another, and a wait that alternates between
  * sessions would have to poll. */
 static PyObject *wait_requests(psb_state_t *state, PyObject *iterable)
 {
-    PyObject *tuple = PySequence_Tuple(iterable);
     psb_worker_t *worker = NULL;
+    PyObject *tuple;
+
+    if (!Py_TYPE(iterable)->tp_iter && !PySequence_Check(iterable))
+        return psb_wait_refuse(iterable);
+    tuple = PySequence_Tuple(iterable);
 
     for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++) {
         PyObject *item = PyTuple_GET_ITEM(tuple, i);

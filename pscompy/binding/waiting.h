@@ -16,6 +16,9 @@ psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline);
  * computes: it polls only while no other thread does. */
 psb_outcome_t psb_request_stand_in(psb_request_t *self, psc_sleeper_t *sleeper,
                                    int64_t deadline);
+/* Raises the TypeError for an argument of wait_all or wait_any that is no list
+ * of requests. Returns NULL. */
+PyObject *psb_wait_refuse(PyObject *object);
 PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline,
                        PyObject *timeout);
 PyObject *psb_wait_any(psb_state_t *state, PyObject *requests, int64_t deadline,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pscompy.config.parsers import Parser, as_number
-from pscompy.errors import ConfigError
+from pscompy.errors import ConfigError, shown
 
 PREFIX = "PSP_"
 
@@ -329,11 +329,18 @@ def _normalise(overrides: Mapping[str, object]) -> dict[str, str]:
         raise TypeError(
             f"config is a dict of variables, such as {{'SHM': 0}}, not {type(overrides).__name__}"
         )
-    return {
-        name.removeprefix(PREFIX): str(int(value)) if isinstance(value, bool) else str(value)
-        for name, value in overrides.items()
-        if value is not None
-    }
+    return dict(_normal(*it) for it in overrides.items() if it[1] is not None)
+
+
+def _normal(name: str, value: object) -> tuple[str, str]:
+    if not isinstance(name, str):
+        raise TypeError(f"a variable's name is a str, not {type(name).__name__}")
+    bare = name.removeprefix(PREFIX)
+    try:
+        return bare, str(int(value)) if isinstance(value, bool) else str(value)
+    except Exception as error:
+        text = f"{PREFIX}{bare}: {shown(value)} cannot be written as a text: {error}"
+        raise ConfigError(text, name=PREFIX + bare) from error
 
 
 def _covered(name: str, known: Collection[str]) -> bool:

@@ -122,9 +122,10 @@ def _make_handler(target: str) -> logging.Handler:
         return logging.StreamHandler(os.fdopen(2, "w", buffering=1, closefd=False))
     try:
         return logging.FileHandler(target)
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
         raise ConfigError(
-            f"PSP_DEBUG_OUT: {target!r} must be a file that can be written: {error.strerror}",
+            f"PSP_DEBUG_OUT: {target!r} must be a file that can be written: {reason}",
             name="PSP_DEBUG_OUT",
             value=target,
             allowed="a file that can be written",

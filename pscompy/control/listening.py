@@ -21,7 +21,7 @@ from pscompy.control.admission import Admission
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.link_options import LinkOptions
 from pscompy.control.peer import Record
-from pscompy.errors import ConnectError, PscomError
+from pscompy.errors import ConnectError, PscomError, shown
 from pscompy.transport.declaration import Relay
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ class Listening:
             sock = listening_socket(host, port, self._options.apply)
         except (OSError, UnicodeError, OverflowError) as error:
             reason = descriptors.why(error) if isinstance(error, OSError) else error
-            raise ConnectError(f"cannot listen at {host or '*'}:{port}: {reason}") from error
+            place = f"{host or '*'}:{shown(port)}"
+            raise ConnectError(f"cannot listen at {place}: {reason}") from error
         try:
             hosts = self._hosts(sock)
         except PscomError:

@@ -4,10 +4,10 @@ that has arrived."""
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pscompy.api.timeouts import as_seconds
 from pscompy.parcel.frame import Called, Frame
 
 if TYPE_CHECKING:
@@ -40,20 +40,8 @@ class Options:
     def __init__(
         self, timeout: float | None = None, on_sent: Callable[[], object] | None = None
     ) -> None:
-        self.timeout = _checked(timeout)
+        self.timeout = as_seconds(timeout)
         self.on_sent = on_sent
-
-
-def _checked(timeout: float | None) -> float | None:
-    """Return the timeout of a call. Raises the exceptions of a timeout of `recv`."""
-    try:
-        fits = timeout is None or math.fabs(timeout) == timeout
-    except TypeError:
-        kind = type(timeout).__name__
-        raise TypeError(f"a timeout is None or a number of seconds, not {kind}") from None
-    if not fits:
-        raise ValueError(f"a timeout is None or at least 0 seconds, not {timeout!r}")
-    return None if timeout is None else float(timeout)
 
 
 class Call(Called):

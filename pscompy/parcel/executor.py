@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pscompy.api.timeouts import as_float
 from pscompy.errors import PeerLost, PscomError
 from pscompy.parcel.action import registered
 from pscompy.parcel.frame import LOST, call_many
@@ -129,6 +130,7 @@ class Executor(concurrent.futures.Executor):
         message. `timeout` is in seconds. Raises `ValueError` if `chunksize` is less than 1."""
         if chunksize < 1:
             raise ValueError("chunksize must be at least 1")
+        timeout = as_float(timeout)
         end = None if timeout is None else time.monotonic() + timeout
         if chunksize == 1:
             return _results(self._map(function, zip(*iterables, strict=False)), end)

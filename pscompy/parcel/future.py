@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures._base import CANCELLED, FINISHED, PENDING
 from typing import TYPE_CHECKING, Any
 
+from pscompy.api.timeouts import as_float
 from pscompy.errors import PscomError, Timeout
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
 
     def _wait(self, timeout: float | None) -> float | None:
         """Wait up to `timeout` seconds for the end of the future. Returns what is left of them."""
+        timeout = as_float(timeout)
         deadline = None if timeout is None else time.monotonic() + timeout
         with contextlib.suppress(PscomError):  # if the session has ended, the future ends soon
             made = self._worker.event()

@@ -18,8 +18,9 @@ from pscompy.api.connection import Connection
 from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import ANY_SOURCE, ANY_TAG, Request, Status
 from pscompy.api.session import Session
+from pscompy.api.timeouts import as_seconds
 from pscompy.core import lib
-from pscompy.errors import PscomError, Timeout
+from pscompy.errors import PscomError, Timeout, shown
 from pscompy.world.collectives import Barrier, Collectives, broadcast, maximum
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
@@ -133,8 +134,11 @@ class Communicator(Ranks):
         `ValueError` if the ranks disagree about `number` or PSP_ENDPOINTS. If one rank fails, say
         for want of descriptors, all raise, and no endpoint is left.
         """
+        number = operator.index(number)
         if not 0 < number <= ENDPOINTS_MAX:
-            raise ValueError(f"a communicator has 1 to {ENDPOINTS_MAX} endpoints, not {number}")
+            raise ValueError(
+                f"a communicator has 1 to {ENDPOINTS_MAX} endpoints, not {shown(number)}"
+            )
         sharers = _SHARERS[self.session.config["ENDPOINTS"]]
         self._require_same(number * _SHARERS["single"] + sharers)
         name = self._agree_on_contexts()
@@ -188,8 +192,8 @@ class Communicator(Ranks):
     ) -> NDArray[Any]:
         """Receive one message from rank source, or from any, as a new array; see
         Connection.recv_array."""
-        binding = self.session._binding
-        return arrays.receive(binding, self.mprobe(source, tag, timeout), dtype, shape)
+        matched = partial(self.mprobe, source, tag, timeout)
+        return arrays.receive(self.session._binding, matched, dtype, shape)
 
     # ---- objects ----
 
@@ -237,7 +241,7 @@ class Communicator(Ranks):
         try:
             return self.connection(rank)
         except TypeError:
-            raise TypeError(f"{argument} is the number of a rank, not {rank!r}") from None
+            raise TypeError(f"{argument} is the number of a rank, not {shown(rank)}") from None
 
     def _any_objects(self) -> AnyObjects:
         if self._objects_from_any is None:
@@ -271,6 +275,7 @@ class Communicator(Ranks):
         Connection.with_options."""
         from pscompy.parcel.callers import RankCaller
 
+        timeout = as_seconds(timeout)
         return RankCaller(
             lambda rank: self.connection(rank).with_options(timeout=timeout, on_sent=on_sent)
         )
@@ -283,6 +288,7 @@ class Communicator(Ranks):
         anyway. After a `Timeout` (seconds) the rank goes on running them, and the next `serve`
         waits for what is left.
         """
+        timeout = as_seconds(timeout)
         service = self._context.service()
         service.start()
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -294,7 +300,7 @@ class Communicator(Ranks):
             over.wait(max(0.0, deadline - time.monotonic()))
         except Timeout:
             self._served = over
-            raise Timeout(f"rank {self.rank} has served for {timeout} s") from None
+            raise Timeout(f"rank {self.rank} has served for {timeout:g} s") from None
 
     # ---- all ranks together; the algorithms are in collectives.py ----
 
@@ -321,7 +327,8 @@ class Communicator(Ranks):
         """
         self.session._check()
         if root not in range(self.size):
-            raise IndexError(f"rank {root!r} cannot be the root: ranks are 0 to {self.size - 1}")
+            last = self.size - 1
+            raise IndexError(f"rank {shown(root)} cannot be the root: ranks are 0 to {last}")
         broadcast(self._collectives, buf, operator.index(root))
 
     # ---- memory and counters: calls of the session that every program needs ----
