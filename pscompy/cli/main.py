@@ -2,18 +2,19 @@
 
 A sub-command is an entry point of the group "pscompy.commands" that names a
 function `main(arguments: list[str]) -> int` (the exit code). `pscompy --help`
-prints the first line of its docstring.
+prints the first paragraph of its docstring.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pscompy import __version__
 from pscompy.errors import ConfigError, PscomError
@@ -39,18 +40,64 @@ class UsageError(Exception):
     """The command line is wrong; the text says how."""
 
 
+class _Output:
+    """Takes the place of sys.stdout within a `with` block, and raises the error of a write at its
+    end, also if the writer has dropped it, as argparse does. Does nothing if stdout was closed when
+    the program started."""
+
+    def __init__(self) -> None:
+        self.error: OSError | None = None
+        self._stream: Any = sys.stdout
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        return int(self._noting(self._stream.write, text))
+
+    def flush(self) -> None:
+        self._noting(self._stream.flush)
+
+    def _noting(self, call: Callable[..., Any], *arguments: str) -> Any:
+        try:
+            return call(*arguments)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def __enter__(self) -> _Output:
+        if self._stream is not None:
+            sys.stdout = self
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._stream is None:
+            return
+        sys.stdout = self._stream
+        with contextlib.suppress(OSError):
+            self.flush()
+        if self.error is not None:
+            # Without this, the flush at exit would fail, too.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+            raise self.error
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; returns its exit code."""
     warnings.formatwarning = _format_warning
+    output = _Output()
     try:
-        return _dispatch(sys.argv[1:] if arguments is None else arguments)
+        with output:
+            return _dispatch(sys.argv[1:] if arguments is None else arguments)
     except (UsageError, ConfigError) as error:
         return _complain(error, USAGE)
     except PscomError as error:
         return _complain(error, FAILED)
-    except BrokenPipeError:
-        # The reader has closed the pipe (`| head`). Without this, the flush at exit would fail too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        if error is not output.error:
+            raise
+        if not isinstance(error, BrokenPipeError):  # raised if the reader is gone (`| head`)
+            _complain(f"standard output cannot be written: {error.strerror}", FAILED)
         return FAILED
     except KeyboardInterrupt:
         return 130
@@ -64,10 +111,7 @@ def _dispatch(arguments: list[str]) -> int:
     if name in ("-V", "--version"):
         print(f"pscompy {__version__}")
         return OK
-    code = _find(name)()(rest)
-    if sys.stdout is not None:  # None if stdout was closed when the program started
-        sys.stdout.flush()
-    return code
+    return _find(name)()(rest)
 
 
 def _commands() -> dict[str, Loader]:
@@ -108,7 +152,7 @@ def _load(entry: metadata.EntryPoint) -> Command:
 
 
 def _help() -> str:
-    rows = "\n".join(f"  {name:10} {_summary(load)}" for name, load in _commands().items())
+    rows = "\n".join(_row(name, _summary(load)) for name, load in _commands().items())
     return (
         "usage: pscompy COMMAND [ARGUMENTS]\n\n"
         f"Message passing for Python over many kinds of network.\n\ncommands:\n{rows}\n\n"
@@ -117,15 +161,21 @@ def _help() -> str:
     )
 
 
+def _row(name: str, summary: str) -> str:
+    import textwrap
+
+    return textwrap.fill(f"  {name:10} {summary}", 100, subsequent_indent=" " * 13)
+
+
 def _summary(load: Loader) -> str:
     try:
         documentation = (load().__doc__ or "").strip()
     except (ImportError, AttributeError, PscomError) as error:
         return f"(cannot be loaded: {error})"
-    return documentation.partition("\n")[0]
+    return " ".join(documentation.partition("\n\n")[0].split())
 
 
-def _complain(error: Exception, code: int) -> int:
+def _complain(error: Exception | str, code: int) -> int:
     print(f"pscompy: error: {' '.join(str(error).split())}", file=sys.stderr)
     return code
 

@@ -72,10 +72,13 @@ class Job:
             self._start_ranks()
             self._dump_at = time.monotonic() + self._plan.dump_after
             while self._living:
+                self._check_output()
                 self._balance()
                 self._loop.turn(self._time_left())
                 self._carry_out_orders()
             self._stop()
+        self._terminal.flush()
+        self._check_output()
         if self._failed:
             for line in self._summary.lines():
                 self._terminal.say(f"pscompy run: {line}")
@@ -116,6 +119,10 @@ class Job:
 
     def _balance(self) -> None:
         self._terminal.balance()
+
+    def _check_output(self) -> None:
+        if flaw := self._terminal.flaw:
+            self._fail(1, f"the standard output cannot be written: {flaw}")
 
     def _signal(self, number: int) -> None:
         """Send a signal to all ranks."""

@@ -22,10 +22,14 @@ class Sink:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self.broken = False  # whether a write has failed; then further output is dropped
+        self.error: OSError | None = None  # of a write; then further output is dropped
         self._queue = bytearray()
         # the source of the last line that was put, if it is unfinished, or None
         self._open_line: object = None
+
+    @property
+    def broken(self) -> bool:
+        return self.error is not None
 
     @property
     def pending(self) -> bool:
@@ -53,8 +57,8 @@ class Sink:
             del self._queue[:done]
         except BlockingIOError:  # another process made the file non-blocking
             select.select([], [self.fd], [])
-        except OSError:
-            self.broken = True
+        except OSError as error:
+            self.error = error
             self._queue.clear()
 
 

@@ -7,6 +7,7 @@ stdin.
 
 from __future__ import annotations
 
+import errno
 import os
 from functools import partial
 
@@ -56,6 +57,13 @@ class Terminal:
     @property
     def broken(self) -> bool:
         return any(sink.broken for sink in self._sinks)
+
+    @property
+    def flaw(self) -> str:
+        """Why stdout cannot be written, such as a full disk; "" if it can, or its reader has gone
+        away."""
+        error = self._sinks[0].error
+        return "" if error is None or error.errno == errno.EPIPE else os.strerror(error.errno or 0)
 
     def finish(self, rank: Rank) -> None:
         """Pass on the output that a rank that has ended left in its pipes."""

@@ -114,6 +114,23 @@ def test_a_reader_that_goes_away_ends_the_job(run):
     assert process.wait(timeout=100) != 0
 
 
+@pytest.mark.parametrize("stays", [0, 100])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_output_that_cannot_be_written_ends_the_job(run, ranks, stays):
+    code = f"import time; print('x', flush=True); time.sleep({stays})"
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [*run.command, "-n", str(ranks), "-c", code],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=90,
+        )
+    assert ended.returncode == 1
+    told = "pscompy run: the standard output cannot be written: No space left on device"
+    assert ended.stderr.startswith(told)
+
+
 def test_a_slow_reader_does_not_stop_ranks_that_are_silent(run, script, tmp_path):
     def prints(file):
         if own_rank() == 0:

@@ -1,6 +1,7 @@
 """The program `pscompy`: its commands, its errors, and the output of info."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -32,6 +33,50 @@ def test_help_lists_the_commands(site, arguments):
     assert ended.returncode == 0
     assert re.search(r"^  info +Show the transports", ended.stdout, re.M)
     assert re.search(r"^  run +\S", ended.stdout, re.M)
+
+
+def test_help_has_whole_sentences(site):
+    _, _, rows = site.run("-m", "pscompy", "--help").stdout.partition("commands:\n")
+    entries = re.sub(r"\n {4,}", " ", rows.partition("\n\n")[0]).splitlines()
+    assert len(entries) >= 5
+    assert [entry for entry in entries if not entry.endswith(".")] == []
+    assert max(map(len, rows.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([], ["--help"], ["--version"], ["info"], ["info", "--json"], ["endpoints"]),
+        *(["run", "--help"], ["info", "--help"], ["gateway", "map", "--help"]),
+        ["gateway", "routes", "plugin01", "--a", "one", "--b", "two", "--gateways", "gw:1"],
+    ],
+    ids=" ".join,
+)
+def test_output_that_cannot_be_written_is_an_error(arguments, unbuffered):
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pscompy", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            timeout=250,
+        )
+    text = "standard output cannot be written: No space left on device"
+    assert (ended.returncode, ended.stderr) == (1, f"pscompy: error: {text}\n")
+
+
+def test_an_error_that_is_not_of_the_output_is_not_called_one(tmp_path):
+    (tmp_path / "routes.py").symlink_to("routes.py")  # cannot be read: a loop
+    ended = subprocess.run(
+        [sys.executable, "-m", "pscompy", "run", "--hostfile", tmp_path / "routes.py", "x.py"],
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert ended.returncode != 0
+    assert "standard output" not in ended.stderr
 
 
 @pytest.mark.parametrize(
