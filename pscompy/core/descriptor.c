@@ -5,11 +5,13 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "pscompy/transport/kit/restart.h"
+
 void psc_descriptor_signal(int fd)
 {
     uint64_t one = 1;
 
-    if (write(fd, &one, sizeof one) < 0 && errno != EAGAIN)
+    if (PSC_RESTART(write(fd, &one, sizeof one)) < 0 && errno != EAGAIN)
         abort(); /* our eventfd fails only if it was closed */
 }
 
@@ -17,7 +19,7 @@ void psc_descriptor_clear(int fd)
 {
     uint64_t ignored;
 
-    if (read(fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN)
+    if (PSC_RESTART(read(fd, &ignored, sizeof ignored)) < 0 && errno != EAGAIN)
         abort(); /* our eventfd fails only if it was closed */
 }
 

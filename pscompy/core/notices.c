@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "descriptor.h"
+#include "pscompy/transport/kit/restart.h"
 
 int psc_notices_open(psc_notices_t *notices)
 {
@@ -146,6 +147,6 @@ void psc_notices_log(const psc_notices_t *notices, int level, const char *line)
     if (len > (int)sizeof text - 1)
         len = (int)sizeof text - 1;
     text[len - 1] = '\n';
-    if (write(notices->log_fd, text, (size_t)len) < 0)
+    if (PSC_RESTART(write(notices->log_fd, text, (size_t)len)) < 0)
         return; /* the pipe is full: the line is lost */
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "pscompy/transport/kit/mapping.h"
+#include "pscompy/transport/kit/restart.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -23,7 +24,7 @@ static int segment_open(size_t len)
 {
     int fd = memfd_create("pscompy-pool", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-    if (fd >= 0 && ftruncate(fd, (off_t)len) != 0) {
+    if (fd >= 0 && PSC_RESTART(ftruncate(fd, (off_t)len)) != 0) {
         close(fd);
         return -1;
     }

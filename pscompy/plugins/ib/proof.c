@@ -12,6 +12,7 @@
 
 #include "cache.h"
 #include "pscompy/transport/kit/page.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define IB_FRAME_MASK ((UINT64_C(1) << 55) - 1)
 #define IB_FRAME_THERE (UINT64_C(1) << 63)
@@ -23,8 +24,8 @@ static bool ib_proof_read(int proof, uintptr_t page, uint64_t *frames, size_t n)
 {
     size_t want = n * sizeof(*frames);
 
-    return pread(proof, frames, want, (off_t)(page * sizeof(*frames))) ==
-           (ssize_t)want;
+    return PSC_RESTART(pread(proof, frames, want,
+                             (off_t)(page * sizeof(*frames)))) == (ssize_t)want;
 }
 
 static bool ib_frame_known(uint64_t frame)
@@ -34,7 +35,7 @@ static bool ib_frame_known(uint64_t frame)
 
 int ib_proof_open(void)
 {
-    int proof = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    int proof = PSC_RESTART(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
     uint64_t frame = 0;
 
     if (proof < 0)

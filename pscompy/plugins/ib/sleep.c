@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "ib.h"
+#include "pscompy/transport/kit/restart.h"
 
 enum { IB_RECEIVING, IB_SENDING };
 
@@ -98,7 +99,7 @@ void ib_sleep_look(ib_iface_t *iface)
         [IB_BELL_CLOCK] = ib_sleep_tick,
     };
     struct epoll_event events[IB_N_BELLS];
-    int n = epoll_wait(iface->epoll, events, IB_N_BELLS, 0);
+    int n = PSC_RESTART(epoll_wait(iface->epoll, events, IB_N_BELLS, 0));
 
     iface->armed = false;
     iface->polls = 0;

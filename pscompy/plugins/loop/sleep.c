@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "loop.h"
+#include "pscompy/transport/kit/restart.h"
 
 /* Wakes the core, because progress has work. Makes a system call only if the
  * core may sleep. */
@@ -12,7 +13,8 @@ void loop_iface_wake(loop_iface_t *iface)
     if (!iface->armed)
         return;
     iface->armed = false;
-    iface->rung = write(iface->event_fd, &one, sizeof(one)) == sizeof(one);
+    iface->rung =
+        PSC_RESTART(write(iface->event_fd, &one, sizeof(one))) == sizeof(one);
 }
 
 int loop_event_fd(psc_iface_t *self)

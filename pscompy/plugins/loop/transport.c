@@ -8,6 +8,7 @@
 
 #include "loop.h"
 #include "pscompy/transport/kit/settings.h"
+#include "pscompy/transport/kit/restart.h"
 
 static void loop_slots_free(psc_list_t *slots)
 {
@@ -111,7 +112,8 @@ static unsigned loop_progress(psc_iface_t *self)
 
     iface->armed = false;
     if (iface->rung)
-        iface->rung = read(iface->event_fd, &rings, sizeof(rings)) < 0;
+        iface->rung =
+            PSC_RESTART(read(iface->event_fd, &rings, sizeof(rings))) < 0;
     if (!psc_list_empty(&iface->queue))
         n = loop_iface_deliver(iface);
     if (iface->n_notices > 0)

@@ -8,6 +8,7 @@
 
 #include "portals.h"
 #include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/kit/restart.h"
 
 static bool portals_sleep_watch(portals_iface_t *iface, int fd)
 {
@@ -80,7 +81,7 @@ void portals_sleep_look(portals_iface_t *iface)
     iface->armed = false;
     iface->polls = 0;
     if (iface->alarm_ns != INT64_MAX &&
-        read(iface->alarm, &rings, sizeof(rings)) == sizeof(rings))
+        PSC_RESTART(read(iface->alarm, &rings, sizeof(rings))) == sizeof(rings))
         iface->alarm_ns = INT64_MAX;
     psc_kit_eps_tick(&iface->eps, "PSP_PORTALS_CONNECT_TIMEOUT",
                      portals_ep_ask);

@@ -10,6 +10,7 @@
 
 #include "memory.h"
 #include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define SHM_TRIAL_LONG (32u << 10)
 #define SHM_TRIAL_SHORT (8u << 10)
@@ -48,7 +49,8 @@ static bool shm_trial_attach(shm_trial_t *trial, size_t len)
 {
     struct iovec to = {trial->to, len}, from = {trial->from, len};
 
-    return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)len;
+    return PSC_RESTART(process_vm_readv(getpid(), &to, 1, &from, 1, 0)) ==
+           (ssize_t)len;
 }
 
 /* Lowers *best_p to the time since *since_p, if that is shorter. Then sets

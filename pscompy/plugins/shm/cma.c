@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "memory.h"
+#include "pscompy/transport/kit/restart.h"
 
 typedef ssize_t (*shm_cma_fn_t)(pid_t pid, const struct iovec *local,
                                 unsigned long n_local,
@@ -46,9 +47,7 @@ static psc_status_t shm_cma_move(shm_cma_fn_t move, pid_t pid,
         ssize_t moved = 0;
 
         if (local->iov_len > 0) {
-            moved = move(pid, local, n, remote, n, 0);
-            if (moved < 0 && errno == EINTR)
-                continue;
+            moved = PSC_RESTART(move(pid, local, n, remote, n, 0));
             if (moved == 0)
                 errno = EFAULT;
             if (moved <= 0)
@@ -130,7 +129,7 @@ bool shm_cma_guarded(const shm_ep_t *ep)
         {.fd = ep->link->process.fd, .events = POLLIN},
     };
 
-    return poll(guards, 2, 0) == 0 && !shm_link_ended(ep->link);
+    return PSC_RESTART(poll(guards, 2, 0)) == 0 && !shm_link_ended(ep->link);
 }
 
 psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,

@@ -154,7 +154,7 @@ static bool shm_link_step(shm_link_t *link)
     ssize_t n = shm_link_recv(link, &packet, fds, &cut);
 
     /* ECONNRESET is reported once, before the packets that arrived earlier. */
-    if (n < 0 && (errno == ECONNRESET || errno == EINTR))
+    if (n < 0 && errno == ECONNRESET)
         n = shm_link_recv(link, &packet, fds, &cut);
     if (n < 0 && errno == EAGAIN)
         return false;

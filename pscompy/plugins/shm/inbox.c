@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "memory.h"
+#include "pscompy/transport/kit/restart.h"
 
 #ifndef SYS_pidfd_getfd /* older headers */
 #define SYS_pidfd_getfd 438
@@ -130,11 +131,14 @@ static int shm_there_pipe(const shm_there_t *there, int process, int number,
     char name[SHM_PLACE_SIZE];
     struct stat status;
     int fd =
-        process < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, process, number, 0);
+        process < 0
+            ? -1
+            : (int)PSC_RESTART(syscall(SYS_pidfd_getfd, process, number, 0));
 
     if (fd < 0) {
         snprintf(name, sizeof name, SHM_PLACE, there->card.pid, number);
-        fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+        fd =
+            PSC_RESTART(open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     }
     if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode) ||
                     status.st_ino != inode)) {

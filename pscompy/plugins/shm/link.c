@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "call.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define SHM_CONTROL_SIZE CMSG_SPACE(SHM_MAX_FDS * sizeof(int))
 
@@ -82,7 +83,8 @@ psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
         shm_letter_post(link, packet);
     if (link->by_mail)
         return PSC_OK;
-    if (sendmsg(link->socket.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+    if (PSC_RESTART(sendmsg(link->socket.fd, &message,
+                            MSG_DONTWAIT | MSG_NOSIGNAL)) < 0)
         return PSC_ERR_PEER_LOST;
     return PSC_OK;
 }
@@ -143,8 +145,9 @@ ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
         .msg_control = control,
         .msg_controllen = sizeof control,
     };
-    ssize_t n = recvmsg(link->socket.fd, &message,
-                        MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+    ssize_t n =
+        PSC_RESTART(recvmsg(link->socket.fd, &message,
+                            MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC));
 
     if (n >= 0)
         shm_link_take_fds(&message, fds);

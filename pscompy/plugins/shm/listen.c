@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/kit/restart.h"
 #include "inbox.h"
 
 #define SHM_FOLDER "pscompy-"
@@ -242,7 +243,7 @@ static void shm_listener_admit(shm_iface_t *iface, int fd)
 
 static void shm_listener_failed(shm_iface_t *iface, int error)
 {
-    if (error == EAGAIN || error == EINTR || error == ECONNABORTED)
+    if (error == EAGAIN || error == ECONNABORTED)
         return;
     if (!shm_link_exhausted(error) || !shm_listener_push_out(iface))
         /* accept() is not retried in every pass of progress */
@@ -255,7 +256,8 @@ static void shm_listener_ready(shm_source_t *self, uint32_t events)
 
     (void)events;
     for (int i = 0; i < SHM_ACCEPT_MAX; i++) {
-        int fd = accept4(self->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int fd = PSC_RESTART(
+            accept4(self->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
 
         if (fd < 0) {
             shm_listener_failed(iface, errno);
@@ -307,13 +309,14 @@ static int shm_listener_lock(const shm_iface_t *iface)
     int fd = -1;
 
     if (mkdir(job, 0700) == 0 || errno == EEXIST)
-        fd = open(job, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        fd = PSC_RESTART(
+            open(job, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (fd >= 0 && !shm_folder_private(job, iface->uid)) {
         close(fd);
         fd = -1;
     }
     if (fd >= 0)
-        flock(fd, LOCK_EX);
+        (void)PSC_RESTART(flock(fd, LOCK_EX));
     return fd;
 }
 

@@ -19,6 +19,7 @@
 
 #include "pscompy/transport/kit/mapping.h"
 #include "pscompy/transport/kit/page.h"
+#include "pscompy/transport/kit/restart.h"
 #include "memory.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -79,7 +80,7 @@ static int shm_map_reopen(int path_fd)
     char path[32];
 
     snprintf(path, sizeof path, "/proc/self/fd/%d", path_fd);
-    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    return PSC_RESTART(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
 }
 
 /* Opens the peer's segment for reading. Returns -1 if the file does not match
@@ -93,7 +94,7 @@ static int shm_map_open(const shm_ep_t *ep, const shm_packed_rkey_t *key)
     if (pid <= 0)
         return -1;
     snprintf(path, sizeof path, "/proc/%ld/fd/%d", (long)pid, (int)key->fd);
-    there = open(path, O_PATH | O_CLOEXEC);
+    there = PSC_RESTART(open(path, O_PATH | O_CLOEXEC));
     if (there < 0)
         return -1;
     if ((ep->self || shm_cma_guarded(ep)) && shm_map_verify(there, key->len))
@@ -124,7 +125,7 @@ static bool shm_map_orphaned(const shm_map_t *map)
 {
     struct pollfd process = {.fd = map->process, .events = POLLIN};
 
-    return map->process >= 0 && poll(&process, 1, 0) > 0;
+    return map->process >= 0 && PSC_RESTART(poll(&process, 1, 0)) > 0;
 }
 
 /* Replaces the pages that hold the `len` bytes at `offset` by a private copy in

@@ -19,6 +19,7 @@
 
 #include "inbox.h"
 #include "pscompy/transport/kit/page.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define SHM_HEAD_MAGIC 0x32646f6eu /* "nod2" */
 /* Bytes of the head, and of each inbox: 4 KiB hold the head and 3 inboxes. */
@@ -162,11 +163,12 @@ static int shm_node_find(const shm_iface_t *iface, const char *name)
 {
     uint8_t proof[PSC_SIPHASH_SIZE];
     shm_head_t head;
-    int fd = open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int fd =
+        PSC_RESTART(open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 
     if (fd < 0)
         return -1;
-    if (pread(fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
+    if (PSC_RESTART(pread(fd, &head, sizeof head, 0)) == (ssize_t)sizeof head &&
         head.magic == SHM_HEAD_MAGIC) {
         shm_head_prove(&head, iface->key, proof);
         if (psc_siphash_equal(proof, head.proof))
@@ -189,7 +191,8 @@ static int shm_node_make(shm_iface_t *iface, const char *name)
         return -1;
     snprintf(file, sizeof file, SHM_PLACE, (int)getpid(), fd);
     unlink(name);
-    if (pwrite(fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
+    if (PSC_RESTART(pwrite(fd, &head, sizeof head, 0)) ==
+            (ssize_t)sizeof head &&
         symlink(file, name) == 0) {
         iface->node_made = true;
         return fd;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "pscompy/transport/kit/page.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define SHM_SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -32,7 +33,7 @@ psc_status_t shm_file_create(const char *name, size_t bytes, int *fd_p)
 
     if (fd < 0)
         return PSC_ERR_NO_MEMORY;
-    if (ftruncate(fd, (off_t)bytes) != 0 ||
+    if (PSC_RESTART(ftruncate(fd, (off_t)bytes)) != 0 ||
         fcntl(fd, F_ADD_SEALS, SHM_SEALS) != 0) {
         close(fd);
         return PSC_ERR_NO_MEMORY;

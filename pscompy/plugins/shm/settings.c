@@ -7,6 +7,7 @@
 
 #include "memory.h"
 #include "pscompy/transport/kit/settings.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define SHM_BOOT_ID "/proc/sys/kernel/random/boot_id"
 
@@ -64,8 +65,8 @@ static bool shm_boot_parse(const char *text, uint8_t *boot)
 psc_status_t shm_iface_identify(shm_iface_t *iface, char *reason)
 {
     char text[64] = {0};
-    int fd = open(SHM_BOOT_ID, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    int fd = PSC_RESTART(open(SHM_BOOT_ID, O_RDONLY | O_CLOEXEC));
+    ssize_t n = fd < 0 ? -1 : PSC_RESTART(read(fd, text, sizeof text - 1));
 
     if (fd >= 0)
         close(fd);

@@ -1,7 +1,6 @@
 /* The sources of events: descriptors of one epoll set, which becomes readable
  * when a peer writes to the bell (a pipe of this process), connects, or ends,
  * and when the timer ticks. */
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/membarrier.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "shm.h"
+#include "pscompy/transport/kit/restart.h"
 
 /* the timer's period while n_ticking > 0 */
 #define SHM_TICK_NS 10000000
@@ -57,7 +57,7 @@ int shm_pipe_open(void)
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
         return -1;
     snprintf(path, sizeof path, "/proc/self/fd/%d", ends[0]);
-    fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    fd = PSC_RESTART(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK));
     close(ends[0]);
     close(ends[1]);
     return fd;
@@ -67,8 +67,7 @@ void shm_source_drain(const shm_source_t *source)
 {
     uint64_t counts[64];
 
-    while (read(source->fd, counts, sizeof counts) < 0 && errno == EINTR)
-        continue;
+    (void)!PSC_RESTART(read(source->fd, counts, sizeof counts));
 }
 
 static void shm_bell_ready(shm_source_t *self, uint32_t events)
@@ -92,8 +91,7 @@ void shm_bell_ring(int bell)
 {
     const uint8_t one = 1;
 
-    while (write(bell, &one, sizeof one) < 0 && errno == EINTR)
-        continue;
+    (void)!PSC_RESTART(write(bell, &one, sizeof one));
 }
 
 static void shm_timer_set(const shm_iface_t *iface)
@@ -192,7 +190,7 @@ void shm_sources_close(shm_iface_t *iface)
 unsigned shm_sources_poll(int set)
 {
     struct epoll_event events[SHM_EVENTS_MAX];
-    int n = epoll_wait(set, events, SHM_EVENTS_MAX, 0);
+    int n = PSC_RESTART(epoll_wait(set, events, SHM_EVENTS_MAX, 0));
 
     for (int i = 0; i < n; i++) {
         shm_source_t *source = events[i].data.ptr;

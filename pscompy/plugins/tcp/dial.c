@@ -15,6 +15,7 @@
 
 #include "tcp.h"
 #include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/kit/restart.h"
 
 /* Delay before the next address of the peer is dialled. The longer delay
  * applies after a hello was sent, because its receiver may just be busy. */
@@ -25,14 +26,14 @@
 
 bool tcp_greeting_send(int fd, const void *bytes, size_t len)
 {
-    return send(fd, bytes, len, MSG_NOSIGNAL) == (ssize_t)len;
+    return PSC_RESTART(send(fd, bytes, len, MSG_NOSIGNAL)) == (ssize_t)len;
 }
 
 int tcp_greeting_read(int fd, uint8_t *bytes, size_t *have, size_t size)
 {
-    ssize_t n = recv(fd, bytes + *have, size - *have, 0);
+    ssize_t n = PSC_RESTART(recv(fd, bytes + *have, size - *have, 0));
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n < 0 && errno == EAGAIN)
         return 0;
     if (n <= 0)
         return -1;
@@ -92,7 +93,9 @@ static bool tcp_dial_begin(tcp_dial_t *dial)
     if (iface->settings.bound &&
         !tcp_address_bind(iface, fd, to->any.sa_family))
         return false;
-    if (connect(fd, &to->any, tcp_address_len(to)) < 0 && errno != EINPROGRESS)
+    /* also after a signal, the kernel goes on with the connection */
+    if (connect(fd, &to->any, tcp_address_len(to)) < 0 &&
+        errno != EINPROGRESS && errno != EINTR)
         return false;
     if (tcp_source_watch(iface, &dial->source, EPOLLOUT) != PSC_OK)
         return false;
@@ -245,7 +248,7 @@ static bool tcp_dial_is_due(const tcp_dial_t *dial, int64_t now)
 {
     struct pollfd fd = {.fd = dial->source.fd, .events = POLLOUT};
 
-    return dial->deadline <= now && poll(&fd, 1, 0) == 0;
+    return dial->deadline <= now && PSC_RESTART(poll(&fd, 1, 0)) == 0;
 }
 
 int64_t tcp_dials_expire(tcp_ep_t *ep, int64_t now)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tcp.h"
+#include "pscompy/transport/kit/restart.h"
 
 /* ---- entering UP ---- */
 
@@ -156,9 +157,9 @@ psc_status_t tcp_ep_stop(psc_ep_t *self)
 
 void tcp_ep_discard(tcp_ep_t *ep)
 {
-    ssize_t n = recv(ep->rx.fd, ep->in.buffer, TCP_READ_MAX, 0);
+    ssize_t n = PSC_RESTART(recv(ep->rx.fd, ep->in.buffer, TCP_READ_MAX, 0));
 
-    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+    if (n > 0 || (n < 0 && errno == EAGAIN))
         return;
     tcp_ep_end(ep);
     tcp_out_cancel(ep, PSC_ERR_PEER_LOST);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/kit/restart.h"
 #include "tcp.h"
 
 /* pause before the next accept() after one has failed */
@@ -94,11 +95,11 @@ static int tcp_caller_detach(tcp_caller_t *caller)
 static void tcp_caller_ready(tcp_source_t *source, uint32_t events)
 {
     tcp_caller_t *caller = psc_container_of(source, tcp_caller_t, source);
-    ssize_t n = recv(source->fd, caller->hello + caller->have,
-                     TCP_HELLO_SIZE - caller->have, 0);
+    ssize_t n = PSC_RESTART(recv(source->fd, caller->hello + caller->have,
+                                 TCP_HELLO_SIZE - caller->have, 0));
 
     (void)events;
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n < 0 && errno == EAGAIN)
         return;
     if (n <= 0) {
         tcp_caller_drop(caller, "it hung up");
@@ -242,11 +243,11 @@ static void tcp_listener_ready(tcp_source_t *source, uint32_t events)
     for (int i = 0; i < TCP_EVENTS_MAX; i++) {
         tcp_sockaddr_t from = {0};
         socklen_t len = sizeof(from);
-        int fd =
-            accept4(source->fd, &from.any, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        int fd = PSC_RESTART(
+            accept4(source->fd, &from.any, &len, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
         if (fd < 0) {
-            if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+            if (errno != EAGAIN && errno != ECONNABORTED)
                 tcp_listener_failed(iface, errno);
             return;
         }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "tcp.h"
+#include "pscompy/transport/kit/restart.h"
 
 /* Length of a read into the read buffer after a long payload. The next payload
  * is probably long, too, and those of its bytes that are read before its header
@@ -33,7 +34,7 @@ static const psc_upcalls_t *tcp_ep_up(const tcp_ep_t *ep)
 
 static void tcp_stream_end(tcp_ep_t *ep, ssize_t n)
 {
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (n < 0 && errno == EAGAIN)
         return;
     if (n < 0)
         tcp_ep_break(ep, PSC_ERR_PEER_LOST, "%s: %s", ep->peer,
@@ -131,7 +132,7 @@ static ssize_t tcp_body_read(tcp_ep_t *ep)
      * the bytes behind them may go into the read buffer */
     if (n_iov < TCP_IOV_MAX)
         iov[n_iov++] = (struct iovec){in->buffer, TCP_READ_AHEAD};
-    n = readv(ep->rx.fd, iov, (int)n_iov);
+    n = PSC_RESTART(readv(ep->rx.fd, iov, (int)n_iov));
     if (n <= 0)
         return n;
     placed = (size_t)n < direct ? (size_t)n : direct;
@@ -230,7 +231,7 @@ static ssize_t tcp_frames_read(tcp_ep_t *ep)
     tcp_in_t *in = &ep->in;
     bool little = in->long_ones && in->end < TCP_READ_AHEAD;
     size_t room = (little ? TCP_READ_AHEAD : TCP_READ_MAX) - in->end;
-    ssize_t n = recv(ep->rx.fd, in->buffer + in->end, room, 0);
+    ssize_t n = PSC_RESTART(recv(ep->rx.fd, in->buffer + in->end, room, 0));
 
     if (n > 0)
         in->end += (size_t)n;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "tcp.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define TCP_PREFIX_MAX (TCP_FRAME_SIZE + PSC_AM_HEADER_MAX)
 /* maximum number of system calls for sending, per endpoint and call of
@@ -88,9 +89,7 @@ static ssize_t tcp_socket_send(tcp_ep_t *ep, struct iovec *iov, size_t n_iov)
     int fd = ep->tx.fd < 0 ? ep->rx.fd : ep->tx.fd;
     ssize_t n;
 
-    do {
-        n = tcp_fd_send(fd, iov, n_iov);
-    } while (n < 0 && errno == EINTR);
+    n = PSC_RESTART(tcp_fd_send(fd, iov, n_iov));
     if (n >= 0)
         return n;
     if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)

@@ -8,6 +8,7 @@
 
 #include "tcp.h"
 #include "pscompy/transport/kit/clock.h"
+#include "pscompy/transport/kit/restart.h"
 
 /* in every eighth call progress polls all sockets, not only the hot one */
 #define TCP_HOT_TURNS 8u
@@ -21,7 +22,7 @@ static void tcp_alarm_ready(tcp_source_t *source, uint32_t events)
     uint64_t rings;
 
     (void)events;
-    if (read(source->fd, &rings, sizeof(rings)) < 0)
+    if (PSC_RESTART(read(source->fd, &rings, sizeof(rings))) < 0)
         /* tcp_iface_wake_at has set the timer again after it had expired */
         return;
     iface->alarm_at = TCP_NEVER;
@@ -153,7 +154,7 @@ static void tcp_hot_serve(tcp_ep_t *ep)
 static void tcp_iface_poll(tcp_iface_t *iface)
 {
     struct epoll_event events[TCP_EVENTS_MAX];
-    int n = epoll_wait(iface->epoll_fd, events, TCP_EVENTS_MAX, 0);
+    int n = PSC_RESTART(epoll_wait(iface->epoll_fd, events, TCP_EVENTS_MAX, 0));
 
     for (int i = 0; i < n; i++) {
         tcp_source_t *source = events[i].data.ptr;

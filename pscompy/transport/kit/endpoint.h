@@ -17,6 +17,7 @@
 #include "pscompy/transport/kit/list.h"
 #include "pscompy/transport/kit/log.h"
 #include "pscompy/transport/kit/token_proof.h"
+#include "pscompy/transport/kit/restart.h"
 #include "pscompy/transport/transport.h"
 
 #define PSC_KIT_EP_TICK_CONNECTING 250000000ll
@@ -285,7 +286,7 @@ static inline bool psc_kit_eps_tick(psc_kit_eps_t *all, const char *variable,
     uint64_t rings;
     int64_t now;
 
-    if (read(all->clock, &rings, sizeof(rings)) != sizeof(rings))
+    if (PSC_RESTART(read(all->clock, &rings, sizeof(rings))) != sizeof(rings))
         return false;
     now = psc_clock_now();
     psc_list_for_each(ep, &all->endpoints, psc_kit_ep_t, link)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bridge.h"
+#include "pscompy/transport/kit/restart.h"
 
 /* ---- life ---- */
 
@@ -76,7 +77,8 @@ static bridge_item_t *bridge_command_pop(bridge_t *bridge, bool *ended_p)
     psc_lock_acquire(&bridge->lock);
     link = psc_list_pop(&bridge->commands);
     *ended_p = !link && bridge->ended;
-    if (!link && read(bridge->pump_fd, &ignored, sizeof ignored) < 0)
+    if (!link &&
+        PSC_RESTART(read(bridge->pump_fd, &ignored, sizeof ignored)) < 0)
         /* read() has failed because the descriptor was not readable */
         ignored = 0;
     psc_lock_release(&bridge->lock);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "bridge.h"
+#include "pscompy/transport/kit/restart.h"
 
 bridge_item_t *bridge_item_create(int kind, uint64_t ep, const void *data,
                                   size_t len)
@@ -33,7 +34,7 @@ static void bridge_signal(int fd)
 {
     uint64_t one = 1;
 
-    if (write(fd, &one, sizeof one) < 0 && errno != EAGAIN)
+    if (PSC_RESTART(write(fd, &one, sizeof one)) < 0 && errno != EAGAIN)
         abort(); /* write() to our own eventfd fails only if it was closed */
 }
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "pscompy/transport/kit/settings.h"
+#include "pscompy/transport/kit/restart.h"
 
 /* Setting that passes the bridge's address to `open`. The Python half
  * (declaration.py) adds it; no environment variable has this name. */
@@ -136,7 +137,8 @@ static void bridge_quiet(bridge_t *bridge)
 
     psc_lock_acquire(&bridge->lock);
     if (bridge->signalled &&
-        read(bridge->event_fd, &ignored, sizeof ignored) == sizeof ignored)
+        PSC_RESTART(read(bridge->event_fd, &ignored, sizeof ignored)) ==
+            sizeof ignored)
         bridge->signalled = false;
     if (psc_list_empty(&bridge->events))
         atomic_store_explicit(&bridge->busy, false, memory_order_relaxed);

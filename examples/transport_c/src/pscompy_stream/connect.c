@@ -79,7 +79,8 @@ static void caller_ready(source_t *source, uint32_t events)
     ep_t *ep = NULL;
 
     (void)events;
-    if (recv(source->fd, &hello, sizeof hello, 0) == sizeof hello &&
+    if (PSC_RESTART(recv(source->fd, &hello, sizeof hello, 0)) ==
+            sizeof hello &&
         hello.magic == MAGIC)
         ep = stream_find(source->stream, hello.endpoint);
     if (!ep) {
@@ -100,7 +101,8 @@ void listener_ready(source_t *source, uint32_t events)
 {
     stream_t *stream = source->stream;
     source_t *caller = &stream->callers[stream->next_caller];
-    int fd = accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = PSC_RESTART(
+        accept4(source->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
     (void)events;
     if (fd < 0)

@@ -35,7 +35,8 @@ void ep_flush(ep_t *ep)
     if (ep->source.fd < 0)
         return;
     if (ep->out_len)
-        n = send(ep->source.fd, ep->out, ep->out_len, MSG_NOSIGNAL);
+        n = PSC_RESTART(
+            send(ep->source.fd, ep->out, ep->out_len, MSG_NOSIGNAL));
     if (n < 0 && errno != EAGAIN)
         /* the next read reports that the peer is gone */
         n = (ssize_t)ep->out_len;
@@ -140,7 +141,8 @@ void ep_ready(source_t *source, uint32_t events)
     }
     if (!(events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         return;
-    n = recv(source->fd, ep->in + ep->in_len, ROOM - ep->in_len, 0);
+    n = PSC_RESTART(
+        recv(source->fd, ep->in + ep->in_len, ROOM - ep->in_len, 0));
     if (n < 0 && errno == EAGAIN)
         return;
     stream_of(ep)->handled++;

@@ -86,7 +86,7 @@ static unsigned stream_progress(psc_iface_t *iface)
 {
     stream_t *stream = (stream_t *)iface;
     struct epoll_event events[EVENTS_MAX];
-    int n = epoll_wait(stream->epoll_fd, events, EVENTS_MAX, 0);
+    int n = PSC_RESTART(epoll_wait(stream->epoll_fd, events, EVENTS_MAX, 0));
     psc_link_t *link;
 
     stream->in_progress = true;

@@ -15,6 +15,7 @@
 #define PSCOMPY_STREAM_H
 
 #include <pscompy/transport/kit/list.h>
+#include <pscompy/transport/kit/restart.h>
 #include <pscompy/transport/kit/token_proof.h>
 #include <pscompy/transport/transport.h>
 #include <sys/epoll.h>

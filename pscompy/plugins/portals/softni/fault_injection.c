@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "nic.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define NEXT_NS 1000000ll
 
@@ -87,7 +88,7 @@ static bool psni_faults_out(psni_ni_t *ni, const struct sockaddr_in *to,
                              .msg_iovlen = (size_t)n_iov};
 
     ni->counters.frames_sent++;
-    return sendmsg(ni->socket, &message, MSG_NOSIGNAL) >= 0;
+    return PSC_RESTART(sendmsg(ni->socket, &message, MSG_NOSIGNAL)) >= 0;
 }
 
 static void psni_held_out(psni_ni_t *ni, psni_held_t *held)

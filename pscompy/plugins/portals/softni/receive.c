@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "nic.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define OWED_FRAMES 16u
 #define OWED_NS 1000000ll
@@ -163,7 +164,7 @@ bool psni_wire_poll(psni_ni_t *ni)
                              .msg_namelen = sizeof(from),
                              .msg_iov = &iov,
                              .msg_iovlen = 1};
-    ssize_t n = recvmsg(ni->socket, &message, 0);
+    ssize_t n = PSC_RESTART(recvmsg(ni->socket, &message, 0));
 
     if (n < 0)
         return psni_wire_again(ni, errno);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "nic.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define TICK_MS 2
 #define PASSES 64
@@ -86,7 +87,8 @@ static void *psni_thread_run(void *argument)
 
         for (int i = 0; i < n; i++) {
             if (events[i].data.fd == thread->wake_fd)
-                (void)!read(thread->wake_fd, &rings, sizeof(rings));
+                (void)!PSC_RESTART(
+                    read(thread->wake_fd, &rings, sizeof(rings)));
             else
                 woken = true;
         }

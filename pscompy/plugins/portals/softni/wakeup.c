@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "nic.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define AWAKE_PASSES 256u
 
@@ -61,7 +62,8 @@ void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni)
 {
     uint64_t rings;
 
-    if (bell->rung && read(bell->event_fd, &rings, sizeof(rings)) > 0)
+    if (bell->rung &&
+        PSC_RESTART(read(bell->event_fd, &rings, sizeof(rings))) > 0)
         bell->rung = false;
     if (!bell->armed)
         ni->armed++;
@@ -98,7 +100,8 @@ void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni)
         return;
     bell->armed = false;
     ni->armed--;
-    bell->rung = write(bell->event_fd, &one, sizeof(one)) == sizeof(one);
+    bell->rung =
+        PSC_RESTART(write(bell->event_fd, &one, sizeof(one))) == sizeof(one);
 }
 
 /* ---- the thread ---- */
@@ -108,7 +111,7 @@ void psni_thread_wake(psni_ni_t *ni)
     static const uint64_t one = 1;
 
     if (ni->thread.running)
-        (void)!write(ni->thread.wake_fd, &one, sizeof(one));
+        (void)!PSC_RESTART(write(ni->thread.wake_fd, &one, sizeof(one)));
 }
 
 void psni_timer(psni_ni_t *ni, int64_t when)

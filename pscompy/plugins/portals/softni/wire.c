@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "nic.h"
+#include "pscompy/transport/kit/restart.h"
 
 #define SOCKET_BUFFER                                                          \
     (4 << 20) /* requested size; the system may grant less                     \
@@ -111,7 +112,7 @@ static void psni_wire_refusals(psni_ni_t *ni)
                                  .msg_control = control,
                                  .msg_controllen = sizeof(control)};
 
-        if (recvmsg(ni->socket, &message, MSG_ERRQUEUE) < 0)
+        if (PSC_RESTART(recvmsg(ni->socket, &message, MSG_ERRQUEUE)) < 0)
             return;
         psni_wire_refusal(ni, &message);
     }
@@ -123,8 +124,6 @@ static void psni_wire_refusals(psni_ni_t *ni)
  * datagram; then the call has done nothing, and the caller repeats it. */
 bool psni_wire_again(psni_ni_t *ni, int error)
 {
-    if (error == EINTR)
-        return true;
     if (error == EAGAIN || error == EWOULDBLOCK || error == ENOBUFS)
         return false;
     psni_wire_refusals(ni);
@@ -160,8 +159,8 @@ unsigned psni_wire_send(psni_ni_t *ni, const struct sockaddr_in *to,
                         .msg_iov = packets[i].iov,
                         .msg_iovlen = (size_t)packets[i].n_iov}};
     while (sent < n) {
-        int more =
-            sendmmsg(ni->socket, messages + sent, n - sent, MSG_NOSIGNAL);
+        int more = PSC_RESTART(
+            sendmmsg(ni->socket, messages + sent, n - sent, MSG_NOSIGNAL));
 
         if (more > 0)
             sent += (unsigned)more;
