@@ -1,7 +1,12 @@
-"""Signals as events of the launcher's loop."""
+"""Signals as events of the launcher's loop.
+
+The handlers note the numbers; the wake-up descriptor only wakes the loop. Python writes to it for
+every signal that has a handler in this process, a profiler's too, and drops what finds it full.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 from typing import Any
@@ -13,15 +18,16 @@ FORWARDED = {
 
 
 class Signals:
-    """Within the `with` block, the numbers of arriving signals can be read at `fileno()`."""
+    """Within the `with` block, `fileno()` is readable if `read` may return numbers of signals."""
 
     def __enter__(self) -> Signals:
         self._receiver, self._sender = socket.socketpair()
         self._receiver.setblocking(False)
         self._sender.setblocking(False)
-        self._wakeup_before = signal.set_wakeup_fd(self._sender.fileno())
+        self._arrived: list[int] = []
+        self._wakeup_before = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
         self._before: dict[int, Any] = {
-            number: signal.signal(number, _note)
+            number: signal.signal(number, self._note)
             for number in (signal.SIGCHLD, *FORWARDED)
             if not (number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN)
         }
@@ -34,11 +40,12 @@ class Signals:
         return self._receiver.fileno()
 
     def read(self) -> list[int]:
-        """Return the numbers of the signals that have arrived since the last call."""
-        try:
-            return list(self._receiver.recv(4096))
-        except BlockingIOError:
-            return []
+        """Return the numbers of the signals that were handled since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            while self._receiver.recv(4096):
+                pass
+        arrived, self._arrived = self._arrived, []
+        return arrived
 
     def __exit__(self, *exc_info: object) -> None:
         for number, handler in self._before.items():
@@ -47,6 +54,8 @@ class Signals:
         self._receiver.close()
         self._sender.close()
 
-
-def _note(number: int, frame: object) -> None:
-    """Do nothing, because Python has written the number to the wake-up descriptor already."""
+    def _note(self, number: int, frame: object) -> None:
+        """Note the signal, then wake the loop: Python itself wakes it before this handler runs."""
+        self._arrived.append(number)
+        with contextlib.suppress(BlockingIOError):
+            self._sender.send(b"\0")

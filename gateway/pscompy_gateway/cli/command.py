@@ -149,7 +149,8 @@ def _run(options: argparse.Namespace) -> int:
         daemon = Daemon(options.fabrics, options.neighbour, *limits)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, daemon.stop)
+            # `add_signal_handler` loses a signal when others have filled the loop's wake-up socket
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(daemon.stop))
         await daemon.run()
 
     asyncio.run(serve())
