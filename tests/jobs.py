@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pscompy
 from tests.program import program
+from tests.storm import python_path
 
 ROOT = Path(pscompy.__file__).parents[1]
 TIMEOUT = float(os.environ.get("PSCOMPY_TEST_SECONDS", "250"))
@@ -45,7 +46,7 @@ class Launcher:
         only if it is one write."""
         foreign = ("PMI", "PSP_", "SLURM_", "PBS_", "PYTHONUNBUFFERED")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-        return {**kept, "PYTHONPATH": str(ROOT)}
+        return {**kept, "PYTHONPATH": python_path(ROOT)}
 
     def start(
         self, *arguments: object, env: dict[str, str] | None = None, **kwargs: object

@@ -22,6 +22,7 @@ from typing import Any
 import pscompy
 from tests.names import A_KEY
 from tests.program import program
+from tests.storm import python_path
 
 ROOT = Path(pscompy.__file__).parents[1]
 HERE = Path(__file__).parent  # folder of the modules that ranks import
@@ -135,7 +136,7 @@ class Machine:
         test."""
         foreign = ("PMI", "PSP_", "SLURM_", "OMPI_", "PMIX_")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
-        environ = {**kept, "PYTHONPATH": f"{ROOT}:{HERE}", "PSP_KEY": A_KEY}
+        environ = {**kept, "PYTHONPATH": python_path(ROOT, HERE), "PSP_KEY": A_KEY}
         environ |= {name: str(value) for name, value in env.items()}
         process = subprocess.Popen(
             ["ip", "netns", "exec", space, *map(str, command)],
