@@ -109,3 +109,20 @@ bool psc_conn_flush(psc_conn_t *conn)
     conn->worker->restless |= moved;
     return moved;
 }
+
+/* The flush of one connection may end others, or make them busy, so the place
+ * in the list is kept by a link that nobody else removes. */
+unsigned psc_conns_flush(psc_worker_t *worker)
+{
+    psc_link_t flushed, *link; /* `flushed` is behind those that are flushed */
+    unsigned n = 0;
+
+    psc_list_push_front(&worker->busy, &flushed);
+    while ((link = flushed.next) != &worker->busy) {
+        psc_list_remove(&flushed);
+        psc_list_insert_before(link->next, &flushed);
+        n += psc_conn_flush(psc_container_of(link, psc_conn_t, work.busy_link));
+    }
+    psc_list_remove(&flushed);
+    return n;
+}

@@ -7,3 +7,6 @@
 /* Send queued work as far as the lanes accept it. Returns true if anything was
  * sent or advanced. */
 bool psc_conn_flush(psc_conn_t *conn);
+/* Flush each busy connection of the worker once. Returns the number of
+ * connections of which anything was sent or advanced. */
+unsigned psc_conns_flush(psc_worker_t *worker);

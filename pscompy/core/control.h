@@ -299,8 +299,10 @@ int psc_conn_rail_lost(psc_conn_t *conn, uint32_t lane, char *reason);
  * lane on both sides yet, or the connection is not UP. */
 int psc_conn_join_begin(psc_conn_t *conn, uint32_t lane);
 /* Put the new lane `joined`, which is up, into the place of the lost lane. The
- * new lane is used once the peer has done the same. Returns PSC_ERR_INVALID,
- * and leaves the lane to the caller, if the connection is not UP any more. */
+ * new lane is used once the peer has done the same. Returns PSC_ERR_INVALID if
+ * the connection is not UP any more, and PSC_ERR_UNSUPPORTED if the new lane
+ * takes shorter messages than the lost one, or cannot be replaced as the others
+ * can; then the lane stays with the caller. */
 int psc_conn_join(psc_conn_t *conn, uint32_t lane, psc_lane_t *joined);
 /* Call if the new lane of psc_conn_join_begin has not come up;
  * psc_conn_join_begin may be called again. */

@@ -341,6 +341,9 @@ psc_status_t psc_lane_join(psc_conn_t *conn, uint32_t index, psc_lane_t *lane)
     if (index >= conn->n_lanes || !(conn->lost.joining & bit) ||
         conn->state != PSC_CONN_UP || lane->conn)
         return PSC_ERR_INVALID;
+    if (lane->slot->attr.max_bcopy < conn->max_bcopy ||
+        (conn->replay && !psc_lane_replaceable(lane)))
+        return PSC_ERR_UNSUPPORTED;
     old = conn->lanes[index];
     lane->index = (uint8_t)index;
     lane->conn = conn;

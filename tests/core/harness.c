@@ -157,8 +157,7 @@ static int side_open_unlike(const side_t *side, bool unable)
     return iface;
 }
 
-/* The same pair with its other interfaces. */
-static pair_t pair_unlike(const pair_t *pair)
+pair_t pair_unlike(const pair_t *pair)
 {
     pair_t unlike = *pair;
     bool two = pair->b.worker != pair->a.worker;

@@ -64,6 +64,8 @@ void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b);
 void pair_lanes(pair_t *pair, psc_lane_t **a, psc_lane_t **b);
 /* The transport of this lane, if it is up, reports that the lane has failed. */
 void lane_fail(psc_lane_t *lane);
+/* The same pair with another interface on each side; see options.unlike. */
+pair_t pair_unlike(const pair_t *pair);
 psc_conn_t *side_install(side_t *side, psc_lane_t *lane);
 #define LANES 3 /* most lanes of one connection */
 void pair_join_by(pair_t *pair, uint32_t n_lanes, psc_conn_t **a,

@@ -157,19 +157,25 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
     }
 }
 
-bool hostile_speak(psc_conn_t *conn, unsigned id, const void *header,
-                   uint8_t header_len, const void *payload, size_t len)
+bool hostile_speak_by(psc_lane_t *lane, unsigned id, const void *header,
+                      uint8_t header_len, const void *payload, size_t len)
 {
-    psc_lane_t *lane = conn->lanes[dice(conn->n_lanes)];
     psc_iov_t iov = {(void *)payload, len};
     psc_status_t status = PSC_ERR_CLOSED;
 
-    psc_lock_acquire(&conn->worker->lock);
+    psc_lock_acquire(&lane->worker->lock);
     if (!lane->closing)
         status = lane->slot->ops->am_bcopy(lane->ep, (uint8_t)id, header,
                                            header_len, &iov, 1);
-    psc_lock_release(&conn->worker->lock);
+    psc_lock_release(&lane->worker->lock);
     return status != PSC_ERR_NO_RESOURCE;
+}
+
+bool hostile_speak(psc_conn_t *conn, unsigned id, const void *header,
+                   uint8_t header_len, const void *payload, size_t len)
+{
+    return hostile_speak_by(conn->lanes[dice(conn->n_lanes)], id, header,
+                            header_len, payload, len);
 }
 
 static size_t some_ids(uint8_t *payload)

@@ -50,10 +50,8 @@ unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces)
                         : progress_due(slot, worker->pass))
             n += progress_poll(slot);
     }
-    if (!psc_list_empty(&worker->busy)) {
-        psc_list_for_each(conn, &worker->busy, psc_conn_t, work.busy_link)
-            n += psc_conn_flush(conn);
-    }
+    if (!psc_list_empty(&worker->busy))
+        n += psc_conns_flush(worker);
     if (worker->ends.any)
         progress_ends(worker);
     worker->restless = n > 0;

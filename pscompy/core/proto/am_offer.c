@@ -162,8 +162,7 @@ static void am_polled(psc_worker_t *worker, am_node_t *node)
     psc_am_node_release(worker, node);
     if (!am_offers_start(worker) && !owed)
         return;
-    psc_list_for_each(conn, &worker->busy, psc_conn_t, work.busy_link)
-        psc_conn_flush(conn);
+    psc_conns_flush(worker);
 }
 
 psc_message_t *psc_am_poll(psc_worker_t *worker)

@@ -201,6 +201,8 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_deliver(conn, wire->tag, wire->aux, am->payload, am->len);
     req = psc_match_arrival(conn, wire->context, tag);
+    if (__builtin_expect(req == PSC_MATCH_REFUSED, 0))
+        return PSC_ERR_PROTOCOL;
     if (req && psc_req_has_room(req, am->len)) {
         psc_iov_write(psc_req_iov(req), req->n_iov, 0, am->payload, am->len);
         psc_credit_return(conn, psc_credit_cost(am->len));
@@ -295,6 +297,8 @@ psc_status_t psc_eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
     if (psc_tuple_is_long(conn, len))
         psc_tuple_came(conn, wire->context, tag);
     req = psc_match_arrival(conn, wire->context, tag);
+    if (req == PSC_MATCH_REFUSED)
+        return PSC_ERR_PROTOCOL;
     if (eager_lands(req, len)) {
         eager_begin_receive(lane, req, tag, len, dest);
         return PSC_OK;

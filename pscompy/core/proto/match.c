@@ -1,7 +1,6 @@
 #include "match.h"
 
 #include "../finish.h"
-#include "../lane_upcalls.h"
 #include "../memory/access.h"
 #include "../request.h"
 #include "tag_post.h"
@@ -147,12 +146,10 @@ match_arrival_among(psc_conn_t *conn, psc_match_queue_t *queue, int32_t tag)
 
     if (!req)
         return NULL;
-    if (req->stage == PSC_STAGE_EXPOSED && !psc_tuple_conceal(req)) {
-        /* the peer claimed the receive although it had sent this message
-         * before */
-        psc_lane_break(psc_conn_main_lane(conn), PSC_ERR_PROTOCOL);
-        return NULL;
-    }
+    /* a receive that cannot be withdrawn was claimed by the peer, although the
+     * peer had sent this message before */
+    if (req->stage == PSC_STAGE_EXPOSED && !psc_tuple_conceal(req))
+        return PSC_MATCH_REFUSED;
     req->head.result.order = ++conn->worker->matching.clock;
     match_remove(queue, req);
     if (!psc_list_empty(&queue->lists.posted.all))
@@ -293,8 +290,9 @@ static psc_req_t *match_first_left(const psc_unexp_t *unexp,
 
 psc_req_t *psc_match_return(const psc_unexp_t *unexp)
 {
+    /* psc_match_put_back has created the queue, if there was none */
     psc_match_queue_t *queue =
-        psc_match_queue(unexp->conn, unexp->context, true);
+        psc_match_queue(unexp->conn, unexp->context, false);
     psc_req_t *req = match_first_left(unexp, queue);
 
     psc_list_for_each(tagged, &queue->tagged, psc_req_t, link) {

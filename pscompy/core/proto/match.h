@@ -16,9 +16,14 @@
 #include "match_queue.h"
 #include "unexpected.h"
 
+/* psc_match_arrival returns this pointer, which points to nothing, for a
+ * message that the peer must not have sent. The caller keeps nothing of the
+ * message and returns PSC_ERR_PROTOCOL, so that the connection ends. */
+#define PSC_MATCH_REFUSED ((psc_req_t *)1)
+
 /* Find the receive for this message and take the receive out of its queue. The
  * receive's result gets the order of arrival. Returns NULL if no receive
- * matches. */
+ * matches, or PSC_MATCH_REFUSED. */
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
 /* Find the receive for a message that was put back into its lists, and take the
  * receive out of its queue. A receive that was posted to the fabric meanwhile

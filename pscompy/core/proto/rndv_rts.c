@@ -103,6 +103,8 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
         psc_tuple_came(lane->conn, wire->context, offer.tag);
     if (!lane->conn->tagging.on)
         req = psc_match_arrival(lane->conn, wire->context, offer.tag);
+    if (req == PSC_MATCH_REFUSED)
+        return PSC_ERR_PROTOCOL;
     if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
         return rndv_keep(lane, req, am);
     return psc_rndv_recv_start(req, &offer);

@@ -113,6 +113,12 @@ static psc_status_t tag_arrived(psc_unexp_t *unexp)
     if (!unexp)
         return PSC_ERR_PROTOCOL;
     req = psc_match_arrival(unexp->conn, unexp->context, unexp->tag);
+    /* not where the fabric matches: no receive is exposed there (tuple.c) */
+    if (req == PSC_MATCH_REFUSED) {
+        if (!unexp->promised) /* a placeholder is in lane->promised */
+            psc_unexp_free(unexp);
+        return PSC_ERR_PROTOCOL;
+    }
     if (!req)
         return psc_match_keep(unexp);
     if (req->head.flags & PSC_FLAG_NO_BUFFER) {

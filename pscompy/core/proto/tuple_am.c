@@ -296,7 +296,9 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
 
 /* ---- sending ---- */
 
-/* A side that claims no receives ignores EXPOSE and CONCEAL without keys; the
+/* Receives are exposed only over a connection of one lane, because the messages
+ * that are due would otherwise have to be told apart from those of replay.c. A
+ * side that claims no receives ignores EXPOSE and CONCEAL without keys; the
  * entries of its peer are soon used up, so that the peer exposes no more. A
  * CONCEAL of a receive with a key is answered in any case, because the receive
  * does not end before the answer. */
@@ -306,6 +308,8 @@ psc_status_t psc_tuple_am_expose_arrived(psc_lane_t *lane, const psc_am_t *am)
     psc_tuple_am_t *tuple = lane->conn->tuple_am;
     sight_t *sight;
 
+    if (lane->among)
+        return PSC_ERR_PROTOCOL;
     if (!tuple && am->len == 0)
         return PSC_OK;
     tuple = am_make(lane->conn);
@@ -335,6 +339,8 @@ psc_status_t psc_tuple_am_conceal_arrived(psc_lane_t *lane, const psc_am_t *am)
     const psc_wire_conceal_t *wire = am->header;
     psc_tuple_am_t *tuple = lane->conn->tuple_am;
 
+    if (lane->among)
+        return PSC_ERR_PROTOCOL;
     if (!tuple)
         return PSC_OK;
     if (am->len > 0 || wire->entry >= PSC_EXPOSED_MAX || wire->generation == 0)
