@@ -81,6 +81,7 @@ CONTROL = (
     ("negotiation",),
     ("attempt", "renewal"),
     ("peer",),
+    ("ended_ranks",),
     ("links", "connections", "listening"),
     ("dialing", "loopback", "neighbours"),
     ("ondemand",),

@@ -18,6 +18,7 @@ from pscompy.config import logs
 from pscompy.config.config import Config
 from pscompy.config.parsers import AUTO
 from pscompy.control import selection
+from pscompy.control.ended_ranks import EndedRanks
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.explain import Explanation, Rails, explain
 from pscompy.control.factory import LaneFactory
@@ -40,6 +41,10 @@ EXPLAINED_MAX = 64
 
 class Holder(Protocol):
     """Keeps the program's connection objects alive while they are in use: `_binding.Worker`."""
+
+    @property
+    def awaited(self) -> list[int]:
+        """The addresses of the core's requests that the program waits for."""
 
     def retain(self, connection: Any, /) -> None:
         """Keep the connection from its first use on."""
@@ -73,6 +78,7 @@ class Connections:
         self._config = config
         self._holder = holder
         self._adopt = adopt
+        self.ended_ranks = EndedRanks(self._engine, self.on_core_event, lambda: holder.awaited)
         self._records: WeakValueDictionary[int, Record] = WeakValueDictionary()
         self._in_use: set[Record] = set()  # records of connections that are neither lazy nor closed
         # explanations that were made, by the arguments of `_explain`
@@ -155,7 +161,9 @@ class Connections:
 
     def give_up(self, record: Record, error: PscomError) -> None:
         """Fail the queued messages, because connecting has failed. The next use of the connection
-        tries again."""
+        tries again, unless its rank has ended."""
+        if self.ended_ranks.lose(record):
+            return
         self.cancel_attempts(record)
         candidates = error.candidates if isinstance(error, ConnectError) else {}
         record.report = explain(

@@ -90,6 +90,8 @@ class Dialing:
         if record.parked is not None:
             self._use_parked(record, record.parked)
             return
+        if self._connections.ended_ranks.lose(record):
+            return
         attempt = record.attempt
         delay = attempt.backoff.next() if attempt is not None and again else None
         if attempt is None or delay is None or self._connections.closing:

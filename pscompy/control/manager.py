@@ -9,6 +9,7 @@ Public methods may be called from any thread and return at once, except `close` 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from pscompy.config.config import Config
 from pscompy.control.connections import Connections, Holder
 from pscompy.control.descriptors import why
+from pscompy.control.ended_ranks import LOOK_PAUSE
 from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.factory import LaneFactory
 from pscompy.control.guest import Guest
@@ -29,7 +31,7 @@ from pscompy.control.peer import FindPeer, OnSettled, Record
 from pscompy.control.phases import Phase
 from pscompy.control.progress import Progress
 from pscompy.control.worker import Engine
-from pscompy.errors import Closed, ConnectError
+from pscompy.errors import Closed, ConnectError, PscomError
 
 if TYPE_CHECKING:
     import socket
@@ -81,10 +83,14 @@ class Control:
         self._find_peer = find_peer
         self._neighbours = Neighbours(
             *(self._thread, self._factory, self._connections, find_peer),
-            lambda record: self._by_link(record, lambda links: links.fall_back(record)),
+            self._fall_back,
         )
         self._on_demand: OnDemand | None = None  # made at the first link, by `_links`
         self._others: dict[str, Control] = {}  # control planes of the other workers, by job
+        # descriptor that is readable while the launcher's reports of ended ranks are to be read
+        self._reports = -1
+        self._n_others = 0  # number of other ranks of the job
+        self._ended: dict[int, PscomError] = {}  # ranks that were reported, with the reasons
         self._progress.on_held = self._neighbours.answer_callers
         self._listening = Listening(
             self._thread, engine.relays, self._options, config["NETWORK"], self._accept
@@ -157,6 +163,33 @@ class Control:
         with self._lock:
             self._find_key()
 
+    # ---- ranks that have ended ----
+
+    def watch_reports(self, descriptor: int, read: Callable[[], bool], others: int) -> None:
+        """Call `read` on the control thread whenever the descriptor is readable, until `read`
+        returns False. Owns the descriptor. `others` is the number of other ranks, which are
+        reported as ended by `rank_ended`."""
+        self._reports, self._n_others = descriptor, others
+
+        def on_ready(_: int) -> None:
+            if not read():
+                self._thread.unregister(descriptor)
+
+        self._thread.call(self._thread.register, descriptor, READ, on_ready)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether all other ranks have ended or have left their World."""
+        ended = (self._beside or self)._ended
+        return bool(ended) and len(ended) == (self._beside or self)._n_others
+
+    def rank_ended(self, rank: int, reason: PscomError) -> None:
+        """End the connections to a rank that has ended or has left its World, by this worker and by
+        those beside it; see ended_ranks.py. Called on any thread."""
+        with self._lock:
+            if not self._connections.closing:  # the thread still takes calls
+                self._thread.call(self._on_rank_ended, rank, reason)
+
     # ---- start and end ----
 
     def close(self, timeout: float | None) -> bool:
@@ -184,7 +217,13 @@ class Control:
         stopped = self._thread.stop(STOP_SECONDS)
         if stopped:
             self._neighbours.close()
+            self._close_reports()
         return stopped
+
+    def _close_reports(self) -> None:
+        if self._reports >= 0:
+            os.close(self._reports)
+            self._reports = -1
 
     def forked(self) -> None:
         """In the child after a fork: close descriptors, and change nothing that is shared."""
@@ -192,6 +231,7 @@ class Control:
         if self._on_demand is not None:
             self._on_demand.forget()
         self._neighbours.close()
+        self._close_reports()
         self._connections.forget()
         self._thread.abandon()
 
@@ -219,6 +259,8 @@ class Control:
         self._beside._start()
         self._start()
         self._beside._others[self.here.job] = self
+        for rank, reason in self._beside._ended.copy().items():
+            self._thread.call(self._end_rank, rank, reason)
 
     def _begin(self, key: Key) -> None:
         self._neighbours.open(key.secret)
@@ -263,6 +305,36 @@ class Control:
                 self._connections.give_up(record, failed)
         else:
             connect(links)
+
+    def _fall_back(self, record: Record) -> None:
+        """Connect by a link, because a call has failed, unless the rank has ended."""
+        if not self._connections.ended_ranks.lose(record):
+            self._by_link(record, lambda links: links.fall_back(record))
+
+    def _on_rank_ended(self, rank: int, reason: PscomError) -> None:
+        self._ended[rank] = reason
+        for control in (self, *self._others.values()):
+            control._end_rank(rank, reason)
+        if self.is_last:
+            self._end_hopeless()
+
+    def _end_hopeless(self) -> None:
+        """End receives from any source, now and then, because this rank is the last one."""
+        if self._connections.closing:
+            return
+        for control in (self, *self._others.values()):
+            control._connections.ended_ranks.end_hopeless()
+        self._thread.later(LOOK_PAUSE, self._end_hopeless)
+
+    def _end_rank(self, rank: int, reason: PscomError) -> None:
+        if self._connections.closing:
+            return
+        self._note_calls()
+        record = self._find_peer(self.here._replace(rank=rank))
+        if record is not None:
+            self._connections.register(record)
+            calls = self._neighbours.calls(record)
+            self._connections.ended_ranks.add(record, reason, calls)
 
     def _links_of(self, job: str) -> OnDemand | None:
         other = self._others.get(job)

@@ -130,6 +130,13 @@ class Neighbours:
         be called on any thread."""
         return self._option is not None and self._engine.call(record.handle)
 
+    def calls(self, record: Record) -> bool:
+        """Return whether this process calls the rank of this record, which has neither answered nor
+        called itself."""
+        if not isinstance(record.link, Introduction) or record.phase is not Phase.NEGOTIATING:
+            return False
+        return self._engine.call_state(record.handle)[0] == CallState.CALLING
+
     def end_calls(self) -> None:
         """Stop calling other ranks, refuse calls from them, and note (see `note_calls`) the calls
         that have come up until now."""

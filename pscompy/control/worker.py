@@ -82,6 +82,7 @@ class Engine:
 
     ERR_CONNECT: int = lib.PSC_ERR_CONNECT
     ERR_CLOSED: int = lib.PSC_ERR_CLOSED
+    ERR_PEER_LOST: int = lib.PSC_ERR_PEER_LOST
 
     def __init__(self, config: Config) -> None:
         self.lanes: dict[int, Lane] = {}  # lanes that no connection owns, by id
@@ -174,6 +175,12 @@ class Engine:
             )
             for it in room[0 : min(n, ITEMS_MAX)]
         ]
+
+    def end_receive(self, id: int, status: int) -> None:
+        """End a receive or probe from any source, if no message has matched it yet."""
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_worker_end_receive(self._worker, id, status)
 
     def forked(self) -> None:
         """In the child after a fork: every later call returns PSC_ERR_FORKED and changes nothing

@@ -212,6 +212,9 @@ void psc_worker_log_to(psc_worker_t *worker, int fd, int level);
  * `room` items; returns how many there are. */
 uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
                           uint32_t room);
+/* End the receive or probe of this id (psc_item_t) with the status, if it is
+ * from any source and no message has matched it. */
+void psc_worker_end_receive(psc_worker_t *worker, uint64_t id, int status);
 
 /* ---- lanes: one endpoint of one transport ---- */
 psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id);

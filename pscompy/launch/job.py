@@ -25,7 +25,8 @@ from pscompy.launch.rank import Rank, start_failure
 from pscompy.launch.signals import Signals
 from pscompy.launch.summary import Summary, end_of
 from pscompy.launch.terminal import Terminal
-from pscompy.world.bootstrap.pmi1_server import Abort, Replies, Server
+from pscompy.world.bootstrap.ends import Replies
+from pscompy.world.bootstrap.pmi1_server import Abort, Server
 from pscompy.world.bootstrap.pmi1_wire import JOB_PREFIX, LineBuffer, WireError
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
@@ -181,7 +182,10 @@ class Job:
             self._orders = self._killing(now)
 
     def _judge(self, number: int, status: int) -> None:
-        """End the job if the rank's process, which has ended, has failed."""
+        """End the job if the rank's process, which has ended, has failed. The other ranks are told
+        of the end, unless they are being ended, too."""
+        if not self._failed:
+            self._deliver(self._pmi.end(number, status))
         self._summary.add(number, status, self._pmi.wait_of(number))
         if status != 0:
             code = status if status > 0 else 128 - status

@@ -322,17 +322,27 @@ def anybody(worker: _binding.Worker, size: int, context: int) -> _binding.Commun
 
 
 class AnyObjects(_binding.Communicator):
-    """Receives objects from any rank of a communicator; `of(rank)` is the Objects of one rank."""
+    """Receives objects from any rank of a communicator; `of(rank)` is the Objects of one rank.
+    `make_error` is the communicator's `_exception`."""
 
     def __init__(
-        self, worker: _binding.Worker, size: int, context: int, of: Callable[[int], Objects]
+        self,
+        worker: _binding.Worker,
+        size: int,
+        context: int,
+        of: Callable[[int], Objects],
+        make_error: Callable[[int, int], BaseException],
     ) -> None:
         self._worker = worker
         self._of = of
+        self._make_error = make_error
         self._bind(worker, size, context)
 
     def _peer(self, rank: int) -> _binding.Connection:
         return self._of(rank).heads
+
+    def _exception(self, status: int, nbytes: int, /) -> BaseException:
+        return self._make_error(status, nbytes)
 
     def take(self, tag: int, timeout: float | None) -> Any:
         """Receive the next object with this tag. `timeout` is in seconds; raises `Timeout`."""

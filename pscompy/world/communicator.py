@@ -252,6 +252,7 @@ class Communicator(Ranks):
                 self.size,
                 self._context.number + lib.PSC_CONTEXT_OBJECTS,
                 lambda rank: self.connection(rank)._own_objects(),
+                self._exception,
             )
         return self._objects_from_any
 

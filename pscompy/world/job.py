@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from pscompy.api.session import Session
 from pscompy.config import logs
 from pscompy.errors import ConnectError, Timeout
+from pscompy.world.bootstrap.blame import blamed_rank
 from pscompy.world.bootstrap.launcher import Bootstrap
 from pscompy.world.context_numbers import ContextNumbers
+from pscompy.world.departures import Departures
 
 if TYPE_CHECKING:
     from pscompy.control.handshake.identity import Identity
@@ -43,15 +45,23 @@ class Job:
         self._modules: tuple[int, ...] | None = None  # modules of all ranks, once known
         name, job = self._name_of(self.rank), f"{bootstrap.job_id}.{self._generation}"
         self.session = Session._of_job(name, config, self.rank, job, self._find_peer)
+        self._departures = Departures(self.session._control, self._generation)
 
     def publish(self) -> None:
         """Publish this rank's address at the launcher, and wait until all ranks have published
-        theirs."""
+        theirs. From then on the launcher reports the ends of ranks."""
         if self.size == 1:
             return
         place = f"{self.module}:{self.session.listen().address}"
         self.bootstrap.put(self._key_of(self.rank), place)
         self._await_all()
+        self._departures.follow(self.bootstrap)
+
+    def leave(self, error: BaseException | None = None) -> None:
+        """Tell the launcher that this rank leaves its World before the others: by `error`, before
+        it ends its connections, so that the launcher knows which rank has failed first."""
+        if self.size > 1:
+            self.bootstrap.leave(self._generation, error is not None, blamed_rank(error))
 
     def _await_all(self) -> None:
         """Wait for all ranks without a time limit, and log once that the wait takes long."""

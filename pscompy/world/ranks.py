@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from pscompy.api.connection import Connection
 from pscompy.api.context import Context
 from pscompy.binding import _binding
+from pscompy.core import lib
+from pscompy.errors import PeerLost
 from pscompy.world.job import Job
 
 if TYPE_CHECKING:
@@ -43,6 +45,13 @@ class Ranks(_binding.Communicator):
     def _peer(self, rank: int) -> Connection:
         """Make the connection to a rank. Called once for each rank, at its first use."""
         return Connection(self._context, self._job.record(self._members[rank]))
+
+    def _exception(self, status: int, nbytes: int, /) -> BaseException:
+        """Return the exception for a status of an operation that names no rank."""
+        made = super()._exception(status, nbytes)
+        if status == lib.PSC_ERR_PEER_LOST and self._job.session._control.is_last:
+            return PeerLost(f"{self!r}: all other ranks have ended or left their World")
+        return made
 
     def _links_of(self, rank: int) -> Links:
         """Return the links that carry calls of actions to and from a rank, and their answers."""

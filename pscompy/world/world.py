@@ -104,11 +104,22 @@ class World(Communicator):
 
     def close(self) -> None:
         """Close the session, without waiting for other ranks to close theirs. Idempotent."""
+        early = not self.session._closing
         self.session.close()
+        if early:
+            self._job.leave()
 
-    def _wait_for_all(self) -> None:
+    def _leave_by(self, error: BaseException) -> None:
+        """End the session without waiting, after the launcher has learned that this rank fails."""
+        try:
+            if not self.session._closing:
+                self._job.leave(error)
+        finally:
+            self.session._shut(0)
+
+    def _wait_for_all(self) -> bool:
         """Wait for all ranks at a barrier of the launcher, which needs no connections between
-        ranks.
+        ranks. Returns False if some have not come.
 
         The session makes progress meanwhile, because other ranks may wait for messages of this one.
         """
@@ -127,6 +138,7 @@ class World(Communicator):
         threading.Thread(target=arrive, name="pscompy finalize", daemon=True).start()
         try:
             request.wait()
+            return True
         except Timeout:
             logs.notice(
                 "rank %d ends although others have not come to the end of their World within %g s"
@@ -135,17 +147,19 @@ class World(Communicator):
             )
         except PeerLost as error:
             logger.info("rank %d ends before others: %s", self.rank, error)
+        return False
 
     def __enter__(self: W) -> W:
         return self
 
     def __exit__(self, *raised: object) -> None:
         if any(raised):
-            self.session._shut(0)
+            error = raised[1]
+            self._leave_by(error if isinstance(error, BaseException) else RuntimeError())
             return
         try:
-            if self.size > 1 and not self.session._closing:
-                self._wait_for_all()
+            if self.size > 1 and not self.session._closing and self._wait_for_all():
+                self.session.close()
         finally:
             self.close()
 

@@ -1,7 +1,11 @@
 /* psc_worker_items of control.h: describes what is in flight on a worker, for
- * people who look for the cause of a hang. */
+ * people who look for the cause of a hang. psc_worker_end_receive ends one of
+ * the requests that it describes. */
+#include "../finish.h"
+#include "../progress/sleep.h"
 #include "../request.h"
 #include "../worker.h"
+#include "match.h"
 #include "match_queue.h"
 
 /* Returns in words what a request in this stage waits for. */
@@ -101,4 +105,22 @@ uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
         n = describe_messages(&worker->matching.contexts[i], items, room, n);
     psc_worker_leave(worker);
     return n;
+}
+
+void psc_worker_end_receive(psc_worker_t *worker, uint64_t id, int status)
+{
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return;
+    for (uint32_t i = 0; i < psc_requests_count(&worker->requests); i++) {
+        psc_req_t *req = psc_req_at(&worker->requests, i);
+
+        if (req->in_use && psc_req_id(req) == id && !req->source &&
+            req->stage == PSC_STAGE_POSTED &&
+            (req->kind == PSC_REQ_RECV || req->kind == PSC_REQ_PROBE)) {
+            psc_match_leave(req);
+            psc_req_finish(req, (psc_status_t)status);
+        }
+    }
+    psc_wake(worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
+    psc_worker_leave(worker);
 }

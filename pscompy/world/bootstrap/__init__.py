@@ -12,11 +12,13 @@ import atexit
 import contextlib
 import os
 import stat
+import sys
 from collections.abc import Mapping
 
 from pscompy.config.config import Config, launcher_environment
 from pscompy.config.variables import VARIABLES
 from pscompy.errors import ConfigError, PscomError
+from pscompy.world.bootstrap.blame import blamed_rank
 from pscompy.world.bootstrap.join import Join
 from pscompy.world.bootstrap.launcher import Bootstrap
 from pscompy.world.bootstrap.membership import by_own_variables, by_torchrun
@@ -88,7 +90,7 @@ def _finalize() -> None:
     if bootstrap is None or pid != os.getpid():
         return
     with contextlib.suppress(PscomError):  # the launcher may be gone
-        bootstrap.finalize()
+        bootstrap.finalize(blamed_rank(getattr(sys, "last_value", None)))
 
 
 def launched() -> bool:

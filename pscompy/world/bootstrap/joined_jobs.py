@@ -12,6 +12,7 @@ import base64
 import hashlib
 import itertools
 import json
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +27,9 @@ from pscompy.errors import (
 )
 
 if TYPE_CHECKING:
+    from pscompy.world.bootstrap.ends import End
     from pscompy.world.bootstrap.join import Join, Meeting
-    from pscompy.world.bootstrap.launcher import Bootstrap
+    from pscompy.world.bootstrap.launcher import Bootstrap, Follower
 
 
 class Joined:
@@ -48,7 +50,9 @@ class Joined:
         sizes = self._exchange(mine, join.timeout)
         _check_modules(sizes)
         self.modules = [module for module in sorted(sizes) for _ in sizes[module]]
-        self.rank = self.modules.index(join.module) + local.rank
+        self._first = self.modules.index(join.module)
+        self._followers: list[_Translating] = []
+        self.rank = self._first + local.rank
         self.size = len(self.modules)
         jobs = [(module, sizes[module][0]["job"]) for module in sorted(sizes)]
         self.job_id = hashlib.sha256(repr((join.name, jobs)).encode()).hexdigest()[:32]
@@ -65,10 +69,27 @@ class Joined:
                 self._values.update(of_rank["values"])
         self._new = {}
 
-    def finalize(self) -> None:
+    def follow(self, follower: Follower, world: int) -> int:
+        """Report the ends of this module's ranks; the launchers of others report to theirs."""
+        self._followers.append(_Translating(follower, self._first))
+        return self._local.follow(self._followers[-1], world)
+
+    def read_reports(self) -> bool:
+        return self._local.read_reports()
+
+    def leave(self, world: int, failed: bool, blames: int | None = None) -> None:
+        self._local.leave(world, failed, self._local_rank(blames))
+
+    def finalize(self, blames: int | None = None) -> None:
         if self._meeting is not None:
             self._meeting.close()
-        self._local.finalize()
+        self._local.finalize(self._local_rank(blames))
+
+    def _local_rank(self, rank: int | None) -> int | None:
+        """Return the number that the launcher of this module has given to a rank; None if the rank
+        is of another module."""
+        here = rank is not None and 0 <= rank - self._first < self._local.size
+        return rank - self._first if rank is not None and here else None
 
     def abort(self, code: int) -> None:
         """End this module; the others notice that it has left."""
@@ -117,6 +138,19 @@ class Joined:
                 raise
             return {"error": type(error).__name__, "text": str(error)}
         return {"modules": {str(module): text for module, text in texts.items()}}
+
+
+class _Translating:
+    """Passes the ends of a module's ranks on with their numbers in the joined job."""
+
+    def __init__(self, follower: Follower, first: int) -> None:
+        self._follower = weakref.ref(follower)
+        self._first = first
+
+    def note(self, end: End) -> None:
+        follower = self._follower()
+        if follower is not None:
+            follower.note(end._replace(rank=end.rank + self._first))
 
 
 def _check_modules(sizes: dict[int, list[Any]]) -> None:

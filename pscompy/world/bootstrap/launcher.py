@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pscompy.world.bootstrap.ends import End
+
+
+class Follower(Protocol):
+    """Is told of the ends of other ranks."""
+
+    def note(self, end: End) -> None:
+        """Take note of an end. Called in any thread, which must not be kept waiting."""
 
 
 class Bootstrap(Protocol):
@@ -41,8 +51,36 @@ class Bootstrap(Protocol):
         cannot complete because a rank has left.
         """
 
-    def finalize(self) -> None:
-        """Tell the launcher that this rank ends normally. No other call may follow."""
+    def follow(self, follower: Follower, world: int) -> int:
+        """Tell `follower`, as long as it lives, of ranks that have ended, or have left their World
+        number `world`. Returns a descriptor, which the caller closes: whenever it is readable,
+        `read_reports` must be called. Returns -1 if the launcher reports no ends."""
+
+    def read_reports(self) -> bool:
+        """Handle the reports that have arrived; see `follow`. Returns False if the launcher is
+        gone."""
+
+    def leave(self, world: int, failed: bool, blames: int | None = None) -> None:
+        """Tell the launcher that this rank leaves World number `world`: by an exception if it has
+        `failed`, for want of the rank that it `blames`. Returns when the launcher knows, or after
+        two seconds."""
+
+    def finalize(self, blames: int | None = None) -> None:
+        """Tell the launcher that this rank ends, perhaps for want of the rank that it `blames`. No
+        other call may follow."""
 
     def abort(self, code: int) -> None:
         """Ask the launcher to end all ranks; returns before they have ended."""
+
+
+class Unreported:
+    """The part of a `Bootstrap` whose launcher reports no ends of ranks."""
+
+    def follow(self, follower: Follower, world: int) -> int:
+        return -1
+
+    def read_reports(self) -> bool:
+        return False
+
+    def leave(self, world: int, failed: bool, blames: int | None = None) -> None:
+        pass

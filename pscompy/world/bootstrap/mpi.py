@@ -11,11 +11,12 @@ import time
 from typing import Any
 
 from pscompy.errors import ConfigError, Timeout
+from pscompy.world.bootstrap.launcher import Unreported
 
 _PAUSE = 0.0005  # seconds between tests whether a barrier has completed
 
 
-class Mpi:
+class Mpi(Unreported):
     """Implements `Bootstrap` by a communicator (None means COMM_WORLD), collectively over it."""
 
     live = False
@@ -53,7 +54,7 @@ class Mpi:
             self._values.update(values)
         self._new = {}
 
-    def finalize(self) -> None:
+    def finalize(self, blames: int | None = None) -> None:
         """Nothing to do: the program finalises MPI."""
 
     def abort(self, code: int) -> None:

@@ -7,15 +7,19 @@ goes on reading.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from pscompy.errors import ConnectError, PeerLost, ProtocolError, Timeout
+from pscompy.errors import ConnectError, PeerLost, ProtocolError, PscomError, Timeout
+from pscompy.world.bootstrap import ends
 from pscompy.world.bootstrap.long_values import join, split
 from pscompy.world.bootstrap.pmi1_wire import (
     JOB_PREFIX,
@@ -28,13 +32,19 @@ from pscompy.world.bootstrap.pmi1_wire import (
     parse,
 )
 
-_REPLY_TIMEOUT = 60.0  # seconds to wait for any reply, except that to a barrier
+if TYPE_CHECKING:
+    from pscompy.world.bootstrap.launcher import Follower
+
+_REPLY_TIMEOUT = 60.0  # seconds to wait for any reply, except those to a barrier and to `leave`
+_LEAVE_TIMEOUT = 2.0  # seconds to wait for the answer to `leave`, before the rank leaves anyway
 
 Reply = tuple[str, dict[str, str]]
 
 
 class Pmi1:
     """Implements `Bootstrap` by one rank's connection to a PMI-1 server."""
+
+    keeper: int | None = None  # the rank whose process is the server; None for a launcher
 
     def __init__(self, descriptor: int, rank: int, size: int) -> None:
         """Use a duplicate of `descriptor`, which stays open for a later bootstrap."""
@@ -66,6 +76,9 @@ class Pmi1:
         self._reply: Reply = ("", {})
         self._barrier_reply: Reply | None = None
         self._in_barrier = False
+        # those that are told of the ends of ranks, and the ends that were reported
+        self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
+        self._ends: list[ends.End] = []
         try:
             self._greet(pmi_id)
         except BaseException:
@@ -113,17 +126,81 @@ class Pmi1:
         fields = reply[1] if reply else {}
         if fields.get("rc", "0") != "0":
             reason = fields.get("msg", "the launcher gave no reason").replace("_", " ")
-            raise PeerLost(f"barrier of all ranks: {reason}")
+            raise PeerLost(f"barrier of all ranks: {reason}", peer=reason.removesuffix(" has left"))
 
-    def finalize(self) -> None:
+    def finalize(self, blames: int | None = None) -> None:
         if _mpi_finalizes():
             return
-        self._ask("finalize", "finalize_ack")
+        self._ask("finalize", "finalize_ack", **self._blame(blames))
         self._link.close()
 
     def abort(self, code: int) -> None:
         with self._turn:
             self._send(pack("abort", exitcode=code))
+
+    # ---- the ends of ranks (ends.py) ----
+
+    def leave(self, world: int, failed: bool, blames: int | None = None) -> None:
+        if not self.live:
+            return
+        line = pack("leave", world=world, failed=int(failed), **self._blame(blames))
+        if self._turn.acquire(timeout=_LEAVE_TIMEOUT):
+            try:
+                with contextlib.suppress(PscomError):  # the launcher may be gone or stopped
+                    self._exchange(line, _LEAVE_TIMEOUT)
+            finally:
+                self._turn.release()
+
+    def follow(self, follower: Follower, world: int) -> int:
+        if not self.live:
+            return -1
+        with self._state:
+            self._followers.add(follower)
+            for end in self._ends:
+                follower.note(end)
+            self._send(pack("watch", since=len(self._ends), world=world))
+        return os.dup(self._link.fileno())
+
+    def read_reports(self) -> bool:
+        with self._state:
+            if self._reading:  # that thread handles all that arrives
+                return True
+            if self._link.fileno() < 0:  # this rank has signed off
+                return False
+            try:
+                for line in self._read_lines(time.monotonic()):
+                    self._dispatch(line)
+            except Timeout:
+                return True
+            except PscomError:  # the launcher is gone
+                return False
+            finally:
+                self._state.notify_all()
+        return True
+
+    def _blame(self, rank: int | None) -> dict[str, int]:
+        return {"blames": rank} if self.live and rank is not None else {}
+
+    def _gone(self) -> PeerLost:
+        """Return the error if the server's end was noticed. That of the store is a rank's end."""
+        with self._state:
+            keeper, self.keeper = self.keeper, None
+            if keeper is not None:
+                self._note(ends.of_process(keeper, None, False))
+        return PeerLost("the launcher is gone", peer="launcher")
+
+    def _note(self, end: ends.End) -> None:
+        self._ends.append(end)
+        for follower in list(self._followers):
+            follower.note(end)
+
+    def _take_ends(self, fields: dict[str, str]) -> None:
+        for end in ends.unpack(fields.get("list", "")):
+            self._note(end)
+        if self._followers:
+            self._send(pack("watch", since=len(self._ends)))
+
+    # ---- requests and replies ----
 
     def _check_name(self, name: str) -> None:
         if len(name) > self._keylen_max:
@@ -150,20 +227,21 @@ class Pmi1:
             )
         return result
 
-    def _exchange(self, line: bytes) -> Reply:
+    def _exchange(self, line: bytes, seconds: float | None = None) -> Reply:
         """Send a line and wait for its reply, skipping replies to earlier questions that timed out.
         The caller holds `_turn`."""
         with self._state:
             self._send(line)
             self._asked += 1
-        self._await(lambda: self._answered == self._asked, time.monotonic() + _REPLY_TIMEOUT)
+        deadline = time.monotonic() + (_REPLY_TIMEOUT if seconds is None else seconds)
+        self._await(lambda: self._answered == self._asked, deadline)
         return self._reply
 
     def _send(self, line: bytes) -> None:
         try:
             self._link.sendall(line)
         except OSError as error:
-            raise _launcher_gone() from error
+            raise self._gone() from error
 
     def _await(self, ready: Callable[[], bool], deadline: float | None) -> None:
         """Return once `ready()` is true; Timeout after the deadline."""
@@ -200,9 +278,9 @@ class Pmi1:
         try:
             data = self._link.recv(65536)
         except OSError as error:
-            raise _launcher_gone() from error
+            raise self._gone() from error
         if not data:
-            raise _launcher_gone()
+            raise self._gone()
         try:
             return self._lines.feed(data)
         except WireError as error:
@@ -215,7 +293,10 @@ class Pmi1:
             raise ProtocolError(f"the launcher sent {error}", peer="launcher") from error
         if command == "barrier_out":
             self._barrier_reply = command, fields
-        elif command != "set":  # older servers repeat rank and size by `set`: ignore it
+        elif command == "ends":
+            self._take_ends(fields)
+        # older servers repeat rank and size by `set`, and do not know `watch`
+        elif command not in ("set", "watch_result"):
             self._reply = command, fields
             self._answered += 1
 
@@ -248,7 +329,3 @@ def _left(deadline: float | None) -> float | None:
 
 def _timeout() -> Timeout:
     return Timeout("the launcher has not answered in time", peer="launcher")
-
-
-def _launcher_gone() -> PeerLost:
-    return PeerLost("the launcher is gone", peer="launcher")

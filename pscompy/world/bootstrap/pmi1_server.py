@@ -2,18 +2,25 @@
 
 The caller (launch/job.py or store_server.py) passes each line that a rank wrote, and delivers the
 replies. A barrier that cannot complete, because a rank has left, is answered with an error at once,
-so that no rank waits for one that will never enter the barrier.
+so that no rank waits for one that will never enter the barrier. `watch` and `leave` are requests of
+pscompy's own ranks (see ends.py).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
-from pscompy.world.bootstrap import waits
-from pscompy.world.bootstrap.pmi1_wire import SUBVERSION, VERSION, is_word, pack, parse
-
-Replies = list[tuple[int, bytes]]
-"""Lines to send, as (rank, line)."""
+from pscompy.world.bootstrap import ends, waits
+from pscompy.world.bootstrap.ends import Ends, Replies
+from pscompy.world.bootstrap.pmi1_wire import (
+    SUBVERSION,
+    VERSION,
+    WireError,
+    is_word,
+    pack,
+    parse,
+)
 
 KVSNAME_MAX = 256
 KEYLEN_MAX = 64
@@ -50,6 +57,13 @@ class Server:
         self._waiting: set[int] = set()
         self._left: list[int] = []  # ranks in the order in which they left
         self._spawning: set[int] = set()  # ranks that have sent part of a spawn request
+        self._ends = Ends()
+        # clients of each rank that have not signed off: MPI may share the socket with pscompy
+        self._clients: Counter[int] = Counter()
+        # ranks that have said that they leave, or have ended, in this order, each with the rank
+        # that it blames
+        self.departures: dict[int, int | None] = {}
+        self._signed_off: set[int] = set()
 
     def receive(self, rank: int, line: bytes) -> Replies:
         """Handle one line of `rank` and return the replies.
@@ -71,8 +85,16 @@ class Server:
     def leave(self, rank: int) -> Replies:
         """Handle the end of a rank's process or of its socket, and return the replies."""
         self._left.append(rank)
+        self.departures.setdefault(rank, None)
         self._waiting.discard(rank)
+        self._ends.forget(rank)
         return self._refuse_barrier()
+
+    def end(self, rank: int, status: int | None) -> Replies:
+        """Report the end of a rank's process to the other ranks: its exit code, the negative number
+        of a signal, or None if it is not known."""
+        self.departures.setdefault(rank, None)
+        return self._ends.add(ends.of_process(rank, status, rank in self._signed_off))
 
     def wait_of(self, rank: int) -> str:
         """Return how long this rank has waited, and for what, as the rank has published it; "" if
@@ -90,6 +112,9 @@ class Server:
     def _init(self, rank: int, fields: dict[str, str]) -> Replies:
         versions = {"pmi_version": VERSION, "pmi_subversion": SUBVERSION}
         rc = 0 if fields.get("pmi_version") == str(VERSION) else -1
+        self._clients[rank] += 1
+        if self._clients[rank] > 1:  # the other client would not understand a report
+            self._ends.forget(rank)
         return [(rank, pack("response_to_init", **versions, rc=rc))]
 
     def _maxes(self, rank: int, fields: dict[str, str]) -> Replies:
@@ -137,7 +162,26 @@ class Server:
         line = pack("barrier_out", rc=-1, msg=f"rank_{self._left[0]}_has_left")
         return [(rank, line) for rank in ranks]
 
+    def _watch(self, rank: int, fields: dict[str, str]) -> Replies:
+        """Report the ends of ranks; `world` is given if the rank has opened a World."""
+        if self._clients[rank] > 1:
+            return []
+        if "world" in fields:
+            self.departures.pop(rank, None)
+        return self._ends.watch(rank, max(0, _number(fields, "since")))
+
+    def _leave(self, rank: int, fields: dict[str, str]) -> Replies:
+        """Note that the rank leaves a World. The answer lets the rank close its connections, so the
+        ranks that fail for want of them leave later."""
+        self.departures.setdefault(rank, _blamed(fields))
+        end = ends.of_world(rank, _number(fields, "world"), fields.get("failed") == "1")
+        return [(rank, pack("leave_result", rc=0)), *self._ends.add(end)]
+
     def _finalize(self, rank: int, fields: dict[str, str]) -> Replies:
+        self._clients[rank] -= 1
+        self._signed_off.add(rank)
+        self._ends.forget(rank)
+        self.departures.setdefault(rank, _blamed(fields))
         return [(rank, pack("finalize_ack"))]
 
     def _abort(self, rank: int, fields: dict[str, str]) -> Replies:
@@ -146,6 +190,18 @@ class Server:
         except ValueError:
             code = 1
         raise Abort(rank, code)
+
+
+def _number(fields: dict[str, str], name: str) -> int:
+    text = fields.get(name, "")
+    if not text.isdecimal():
+        raise WireError(f"{name}={text[:40]!r} is no number")
+    return int(text)
+
+
+def _blamed(fields: dict[str, str]) -> int | None:
+    """Return the rank for want of which the sender has failed; None if it names none."""
+    return _number(fields, "blames") if "blames" in fields else None
 
 
 _HANDLERS: dict[str, Callable[[Server, int, dict[str, str]], Replies]] = {
@@ -157,6 +213,8 @@ _HANDLERS: dict[str, Callable[[Server, int, dict[str, str]], Replies]] = {
     "put": Server._put,
     "get": Server._get,
     "barrier_in": Server._barrier,
+    "watch": Server._watch,
+    "leave": Server._leave,
     "finalize": Server._finalize,
     "abort": Server._abort,
 }

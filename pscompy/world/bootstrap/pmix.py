@@ -18,6 +18,7 @@ from cffi import FFI
 
 from pscompy.config.config import set_for_children
 from pscompy.errors import ConfigError, PeerLost, ProtocolError, Timeout
+from pscompy.world.bootstrap.launcher import Unreported
 from pscompy.world.bootstrap.long_values import join, split
 
 _REPLY_TIMEOUT = 60  # seconds to wait for a value of another rank
@@ -56,7 +57,7 @@ _RANK_WILDCARD = 2**32 - 2  # PMIX_RANK_WILDCARD, which names the whole job inst
 _MISSING = (-46, -24)  # statuses of a missing value: PMIX_ERR_NOT_FOUND, PMIX_ERR_TIMEOUT
 
 
-class Pmix:
+class Pmix(Unreported):
     """The launcher by PMIx; implements `Bootstrap`. Raises `ConfigError` if the library is missing,
     or the launcher does not answer."""
 
@@ -96,7 +97,7 @@ class Pmix:
         if self._status != 0:
             raise PeerLost(f"barrier of all ranks: {self._text(self._status)}")
 
-    def finalize(self) -> None:
+    def finalize(self, blames: int | None = None) -> None:
         self._lib.PMIx_Finalize(self._ffi.NULL, 0)
 
     def abort(self, code: int) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from pscompy.world.bootstrap.launcher import Unreported
 
-class Single:
+
+class Single(Unreported):
     """Implements `Bootstrap` for a process that is alone in its job."""
 
     rank = 0
@@ -25,7 +27,7 @@ class Single:
     def barrier(self, timeout: float | None = None) -> None:
         pass
 
-    def finalize(self) -> None:
+    def finalize(self, blames: int | None = None) -> None:
         pass
 
     def abort(self, code: int) -> None:

@@ -45,7 +45,9 @@ def enter(member: Membership, config: Config) -> Pmi1:
         sock.settimeout(_ANSWER)
         _prove(sock, member, key)
         sock.settimeout(None)
-        return Pmi1(sock.fileno(), member.rank, member.size)
+        made = Pmi1(sock.fileno(), member.rank, member.size)
+        made.keeper = 0
+        return made
 
 
 def _reach(member: Membership, seconds: float) -> socket.socket:

@@ -12,8 +12,9 @@ from functools import partial
 from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.link_options import LinkOptions
 from pscompy.errors import ConfigError
+from pscompy.world.bootstrap.ends import Replies
 from pscompy.world.bootstrap.membership import Membership
-from pscompy.world.bootstrap.pmi1_server import Abort, Replies, Server
+from pscompy.world.bootstrap.pmi1_server import Abort, Server
 from pscompy.world.bootstrap.pmi1_wire import JOB_PREFIX, LineBuffer, WireError, pack, parse
 from pscompy.world.bootstrap.store_proof import VERSION, Fields, nonce, proof
 
@@ -156,6 +157,7 @@ class Store:
         caller.sock.close()
         if caller.rank is not None:
             self._deliver(self._server.leave(caller.rank))
+            self._deliver(self._server.end(caller.rank, None))
 
     def _deliver(self, replies: Replies) -> None:
         for rank, line in replies:
