@@ -147,17 +147,14 @@ static PyObject *await_nothing(psb_request_t *request, bool turn)
 static void await_poll(psb_request_t *request)
 {
     psb_worker_t *worker = request->op.worker;
-    psb_op_t *op = &request->op;
+    psc_request_t *held = psb_op_hold(&request->op);
 
-    op->waiters++;
     worker->n_inside++;
-    Py_BEGIN_ALLOW_THREADS worker->api->linger(worker->core, op->core,
+    Py_BEGIN_ALLOW_THREADS worker->api->linger(worker->core, held,
                                                AWAIT_LINGER_NS);
     Py_END_ALLOW_THREADS worker->n_inside--;
     psb_worker_drain(worker);
-    op->waiters--;
-    if (op->done)
-        psb_op_free_core(op);
+    psb_op_let_go(&request->op, held);
 }
 
 static bool await_linger(psb_request_t *request)

@@ -30,6 +30,11 @@ typedef enum psb_kind {
     PSB_KINDS
 } psb_kind_t;
 
+/* the kinds that take a message off the queue, as bits */
+#define PSB_RECEIVES                                                           \
+    (1u << PSB_RECV_INTO | 1u << PSB_RECV_NEW | 1u << PSB_RECV_ROOM |          \
+     1u << PSB_RECV_STATUS | 1u << PSB_RECV_VIEW | 1u << PSB_RECV_MEMORY)
+
 typedef struct psb_connection psb_connection_t;
 
 /* A call: what the program asked a method to do. The call borrows its

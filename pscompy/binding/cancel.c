@@ -19,14 +19,15 @@ PyObject *psb_request_cancel(psb_request_t *self, PyObject *unused)
         psb_request_advance(self);
     }
     return PyBool_FromLong(self->op.finished &&
-                           self->op.result.status == PSC_ERR_CANCELLED);
+                           psb_op_result(&self->op)->status ==
+                               PSC_ERR_CANCELLED);
 }
 
 /* Replaces the result of a completed request by the exception `cancelled`. */
 static void cancel_forget(psb_request_t *self, PyObject *cancelled)
 {
-    self->op.result.status = PSC_ERR_CANCELLED;
-    Py_CLEAR(self->status);
+    psb_op_set_cancelled(&self->op);
+    Py_CLEAR(*psb_request_status(self));
     Py_XSETREF(self->outcome, cancelled);
     self->op.failed = true;
     psb_request_mark_seen(self);
@@ -45,7 +46,7 @@ static int cancel_ended(psb_request_t *self)
     if (!cancelled)
         return -1;
     psb_op_return(&self->op);
-    if (self->op.result.status == PSC_ERR_CANCELLED)
+    if (psb_op_result(&self->op)->status == PSC_ERR_CANCELLED)
         cancel_forget(self, cancelled);
     else
         Py_DECREF(cancelled);

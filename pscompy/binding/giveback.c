@@ -18,7 +18,7 @@ static const psc_iov_t *giveback_memory(const psb_op_t *op, psc_iov_t *piece,
     *n_p = op->memory ? 1 : 0;
     if (op->in_room) {
         *piece = psb_room_piece(op->memory);
-        piece->len = (size_t)op->result.nbytes;
+        piece->len = (size_t)psb_op_result(op)->nbytes;
     } else if (op->memory && PyByteArray_Check(op->memory)) {
         piece->base = PyByteArray_AS_STRING(op->memory);
         piece->len = (size_t)PyByteArray_GET_SIZE(op->memory);
@@ -33,10 +33,11 @@ static const psc_iov_t *giveback_memory(const psb_op_t *op, psc_iov_t *piece,
  * buffer, can be given back. */
 bool psb_op_has_message(const psb_op_t *op)
 {
+    psc_status_t status = psb_op_result(op)->status;
+
     return op->worker->status == PSC_OK && psb_op_receives(op) &&
-           (op->result.status == PSC_OK ||
-            (op->result.status == PSC_ERR_TRUNCATED &&
-             op->kind == PSB_RECV_INTO));
+           (status == PSC_OK ||
+            (status == PSC_ERR_TRUNCATED && op->kind == PSB_RECV_INTO));
 }
 
 void psb_op_return(psb_op_t *op)
@@ -48,8 +49,7 @@ void psb_op_return(psb_op_t *op)
     if (!psb_op_has_message(op))
         return;
     iov = giveback_memory(op, &piece, &n);
-    if (op->worker->api->recv_return(op->worker->core, op->context, &op->result,
-                                     iov, n) != PSC_OK)
-        return;
-    op->result.status = PSC_ERR_CANCELLED;
+    if (op->worker->api->recv_return(op->worker->core, op->context,
+                                     psb_op_result(op), iov, n) == PSC_OK)
+        psb_op_set_cancelled(op);
 }

@@ -13,13 +13,13 @@ void psb_op_link(psb_op_t *op)
     if (op->listed)
         return;
     op->listed = true;
-    psc_list_push(&op->worker->ops, &op->link);
+    psc_list_push(&op->worker->ops, &psb_op_flight(op)->link);
 }
 
 void psb_op_unlink(psb_op_t *op)
 {
     if (op->listed)
-        psc_list_remove(&op->link);
+        psc_list_remove(&psb_op_flight(op)->link);
     op->listed = false;
 }
 
@@ -47,8 +47,6 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     op->tag = call->tag;
     op->waiters = 0;
     op->polls = 0;
-    /* This also sets `target`, which is in the same union, to NULL. */
-    op->result = (psc_result_t){.status = PSC_OK, .rank = -1};
     psb_buffers_init(&op->buffers);
     if (call->buf && psb_buffers_get(&op->buffers, call->buf, needs, room) < 0)
         return -1;
@@ -89,12 +87,58 @@ void psb_op_free_core(psb_op_t *op)
     op->core = NULL;
 }
 
+psc_request_t *psb_op_hold(psb_op_t *op)
+{
+    if (op->core)
+        op->waiters++;
+    return op->core;
+}
+
+/* Frees a request of the core that psb_op_leave_core() has left to the threads
+ * that wait for it, when the last of them lets it go. */
+static void op_let_go_left(psb_worker_t *worker, psc_request_t *held)
+{
+    psc_list_for_each(left, &worker->left, psb_left_t, link) {
+        if (left->core != held || --left->waiters > 0)
+            continue;
+        psc_list_remove(&left->link);
+        PyMem_Free(left);
+        worker->api->request_free(held);
+    }
+}
+
+void psb_op_let_go(psb_op_t *op, psc_request_t *held)
+{
+    if (!held)
+        return;
+    if (PSB_UNLIKELY(op->core != held)) {
+        op_let_go_left(op->worker, held);
+        return;
+    }
+    op->waiters--;
+    if (op->done && !op->matched)
+        psb_op_free_core(op);
+}
+
+void psb_op_leave_core(psb_op_t *op)
+{
+    psb_left_t *left;
+
+    if (!op->core)
+        return;
+    left = PyMem_Malloc(sizeof *left);
+    if (left) { /* else the core's request is leaked */
+        *left = (psb_left_t){.core = op->core, .waiters = op->waiters};
+        psc_list_push(&op->worker->left, &left->link);
+    }
+    op->core = NULL;
+    op->waiters = 0;
+}
+
 static void op_end(psb_op_t *op, psc_result_t result)
 {
     psb_op_unlink(op);
-    op->result = result;
-    op->done = true;
-    op->matched = false;
+    psb_op_set_done(op, result);
     psb_op_free_core(op);
 }
 
@@ -103,64 +147,86 @@ static void op_fail(psb_op_t *op, psc_status_t status)
     op_end(op, (psc_result_t){.status = status, .rank = -1});
 }
 
-/* Makes the memory of a receive without buffer, when the length of its message
- * is known. */
-static int op_make_fresh(psb_op_t *op, psc_iov_t *piece)
+/* Returns memory for a message of `nbytes` bytes to a receive without buffer,
+ * or NULL if there is none. */
+static PyObject *op_make_fresh(const psb_op_t *op, uint64_t nbytes,
+                               psc_iov_t *piece)
 {
-    uint64_t nbytes = op->core->result.nbytes;
     PyObject *fresh = NULL;
+    Py_ssize_t length;
 
     if (op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY) {
         fresh = psb_memory_receive(op->worker, (size_t)nbytes,
                                    op->kind == PSB_RECV_VIEW);
-        if (fresh) {
-            Py_ssize_t length;
-
+        if (fresh)
             piece->base = psb_memory_base(fresh, &length);
-            piece->len = (size_t)length;
-        }
     } else if (nbytes <= PY_SSIZE_T_MAX) {
         fresh = PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
         if (fresh)
-            *piece = (psc_iov_t){PyByteArray_AS_STRING(fresh), (size_t)nbytes};
+            piece->base = PyByteArray_AS_STRING(fresh);
     }
-    if (!fresh) {
+    piece->len = (size_t)nbytes;
+    if (!fresh)
         PyErr_Clear();
-        return -1;
+    return fresh;
+}
+
+static void op_refuse(psb_op_t *op, psc_status_t status, uint64_t nbytes)
+{
+    op->worker->api->cancel(op->core);
+    op_end(op, (psc_result_t){.status = status, .rank = -1, .nbytes = nbytes});
+}
+
+static void op_hand_over(psb_op_t *op, const psc_iov_t *iov, size_t n_iov)
+{
+    psc_status_t status = op->worker->api->recv_supply(op->core, iov, n_iov);
+
+    if (PSB_UNLIKELY(psc_request_state(op->core) == PSC_REQUEST_MATCHED))
+        op_refuse(op, status, 0);
+}
+
+static bool op_needs_memory(const psb_op_t *op)
+{
+    return !op->done && psc_request_state(op->core) == PSC_REQUEST_MATCHED;
+}
+
+/* Gives new memory to a receive that has matched. Making memory, or the error
+ * that there is none, may start the garbage collector, whose finalizers may
+ * advance this op; then the new memory is not needed. */
+static void op_supply_fresh(psb_op_t *op)
+{
+    uint64_t nbytes = op->core->result.nbytes;
+    psc_iov_t piece;
+    PyObject *fresh = op_make_fresh(op, nbytes, &piece);
+
+    if (PSB_UNLIKELY(!op_needs_memory(op))) {
+        Py_XDECREF(fresh);
+    } else if (!fresh) {
+        op_refuse(op, PSC_ERR_NO_MEMORY, nbytes);
+    } else {
+        psb_op_set_memory(op, fresh);
+        op_hand_over(op, &piece, 1);
     }
-    psb_op_set_memory(op, fresh);
-    return 0;
+}
+
+static bool op_supply_view(psb_op_t *op)
+{
+    PyObject *view = NULL;
+
+    if (op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY)
+        view = psb_memory_view(op->worker, op->core);
+    if (view)
+        psb_op_set_memory(op, view);
+    return view;
 }
 
 static void op_supply(psb_op_t *op)
 {
-    const psc_iov_t *iov = psb_buffers_iov(&op->buffers);
-    const psc_api_t *api = op->worker->api;
-    size_t n_iov = psb_buffers_n(&op->buffers);
-    psc_status_t status;
-    psc_iov_t piece;
-
-    if ((op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY) &&
-        (op->memory = psb_memory_view(op->worker, op->core)))
-        return;
-    if (op->kind != PSB_RECV_INTO) {
-        if (op_make_fresh(op, &piece) < 0) {
-            psc_result_t refused = {.status = PSC_ERR_NO_MEMORY,
-                                    .rank = -1,
-                                    .nbytes = op->core->result.nbytes};
-
-            api->cancel(op->core);
-            op_end(op, refused);
-            return;
-        }
-        iov = &piece;
-        n_iov = 1;
-    }
-    status = api->recv_supply(op->core, iov, n_iov);
-    if (PSB_UNLIKELY(psc_request_state(op->core) == PSC_REQUEST_MATCHED)) {
-        api->cancel(op->core);
-        op_fail(op, status);
-    }
+    if (op->kind == PSB_RECV_INTO)
+        op_hand_over(op, psb_buffers_iov(&op->buffers),
+                     psb_buffers_n(&op->buffers));
+    else if (!op_supply_view(op))
+        op_supply_fresh(op);
 }
 
 bool psb_op_advance(psb_op_t *op)
@@ -200,13 +266,6 @@ bool psb_op_withdraw(psb_op_t *op)
         gone = psb_op_advance(op);
     psb_raised_restore(raised);
     return gone;
-}
-
-bool psb_op_receives(const psb_op_t *op)
-{
-    return op->kind == PSB_RECV_INTO || op->kind == PSB_RECV_NEW ||
-           op->kind == PSB_RECV_STATUS || op->kind == PSB_RECV_VIEW ||
-           op->kind == PSB_RECV_MEMORY;
 }
 
 bool psb_op_give_up(psb_op_t *op)

@@ -4,6 +4,16 @@
 
 #include "buffers.h"
 #include "call.h"
+#include "pscompy/transport/kit/check.h"
+
+/* The state of an operation that the core has and that has not completed. */
+typedef struct psb_flight {
+    psc_link_t link; /* in the list `ops` of the worker, if `listed` */
+    /* The connection of a blocking operation that sends or accesses the peer's
+     * memory. If it is closed locally the operation fails with Closed. NULL for
+     * all other operations. */
+    psc_conn_t *target;
+} psb_flight_t;
 
 typedef struct psb_op {
     psb_worker_t *worker;
@@ -17,21 +27,18 @@ typedef struct psb_op {
      * else memory that was made for the message, or NULL. Of an active message:
      * the owner of its header's memory. Of a fetch: the list of its buffers. */
     PyObject *memory;
+    /* `flight` until the operation is done, and of a `matched` op; else
+     * `result`. Use psb_op_flight() and psb_op_result(), which check that. */
     union {
-        struct { /* while the operation is in flight */
-            psc_link_t link; /* in the list `ops` of the worker, if `listed` */
-            /* The connection of a blocking operation that sends or accesses the
-             * peer's memory. If it is closed locally the operation fails with
-             * Closed. NULL for all other operations. */
-            psc_conn_t *target;
-        };
-        psc_result_t result; /* once the operation is done; see psb_op_result */
-    };
+        psb_flight_t flight;
+        psc_result_t result;
+    } phase;
     uint8_t kind; /* a psb_kind_t (call.h) */
     /* number of polls that a blocking receive made when it started */
     uint8_t polls;
     uint16_t context;
-    uint16_t waiters; /* number of threads that wait for `core` */
+    /* number of threads that wait for `core`; see psb_op_hold */
+    uint16_t waiters;
     /* number of suspended awaits, which wait for the Request to complete */
     uint16_t awaits;
     int32_t tag;
@@ -83,17 +90,40 @@ bool psb_op_withdraw(psb_op_t *op);
 bool psb_op_give_up(psb_op_t *op);
 /* Returns true for a receive, which takes a message off the queue of arrived
  * messages. */
-bool psb_op_receives(const psb_op_t *op);
+static inline bool psb_op_receives(const psb_op_t *op)
+{
+    return 1u << op->kind & PSB_RECEIVES;
+}
 /* Returns true for an operation that sends, or accesses the peer's memory. */
 static inline bool psb_op_goes_out(const psb_op_t *op)
 {
     return op->kind == PSB_SEND || op->kind == PSB_AM || op->kind == PSB_PUT ||
            op->kind == PSB_GET;
 }
+static inline psb_flight_t *psb_op_flight(psb_op_t *op)
+{
+    psc_assert(!op->done || op->matched);
+    return &op->phase.flight;
+}
 /* Returns the result of an op whose operation has completed. */
 static inline const psc_result_t *psb_op_result(const psb_op_t *op)
 {
-    return op->matched ? &op->core->result : &op->result;
+    psc_assert(op->done);
+    return op->matched ? &op->core->result : &op->phase.result;
+}
+/* Marks the operation as done, with this result. */
+static inline void psb_op_set_done(psb_op_t *op, psc_result_t result)
+{
+    psc_assert(!op->listed);
+    op->done = true;
+    op->matched = false;
+    op->phase.result = result;
+}
+/* The message of a completed receive has gone back to the queue. */
+static inline void psb_op_set_cancelled(psb_op_t *op)
+{
+    psc_assert(op->done && !op->matched);
+    op->phase.result.status = PSC_ERR_CANCELLED;
 }
 /* Sets op->memory, and takes over the reference. A Room (recv_buffer.h) that
  * was there before is given back to the worker. */
@@ -104,8 +134,16 @@ void psb_op_link(psb_op_t *op);
 void psb_op_unlink(psb_op_t *op);
 /* Frees op->core, the core's request, unless a thread waits for it. */
 void psb_op_free_core(psb_op_t *op);
+/* Returns op->core, or NULL if there is none, and keeps it alive until
+ * psb_op_let_go(): for a thread that waits for it without the GIL. Meanwhile
+ * the op may complete, and begin again with another request of the core. */
+psc_request_t *psb_op_hold(psb_op_t *op);
+void psb_op_let_go(psb_op_t *op, psc_request_t *held);
+/* Sets op->core to NULL before the op begins again. The threads that wait for
+ * the old request of the core free it. */
+void psb_op_leave_core(psb_op_t *op);
 
 static inline psb_op_t *psb_op_of(psc_link_t *link)
 {
-    return psc_container_of(link, psb_op_t, link);
+    return psc_container_of(link, psb_op_t, phase.flight.link);
 }

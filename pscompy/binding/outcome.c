@@ -56,7 +56,7 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
         psb_request_call(self, fn);
         Py_RETURN_NONE;
     }
-    if (!self->callbacks) {
+    if (!*psb_request_callbacks(self)) {
         PyObject *list = PyList_New(0);
 
         if (!list)
@@ -67,9 +67,9 @@ PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn)
             Py_DECREF(list);
             return psb_request_on_done(self, fn);
         }
-        self->callbacks = list;
+        *psb_request_callbacks(self) = list;
     }
-    if (PyList_Append(self->callbacks, fn) < 0)
+    if (PyList_Append(*psb_request_callbacks(self), fn) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -114,7 +114,8 @@ PyObject *psb_request_add_done_callback(psb_request_t *self, PyObject *fn)
 
 PyObject *psb_request_remove_done_callback(psb_request_t *self, PyObject *fn)
 {
-    PyObject *list = self->op.finished ? NULL : Py_XNewRef(self->callbacks);
+    PyObject *list =
+        self->op.finished ? NULL : Py_XNewRef(*psb_request_callbacks(self));
     Py_ssize_t removed = 0, i;
 
     for (i = list ? PyList_GET_SIZE(list) : 0; i > 0; i--) {

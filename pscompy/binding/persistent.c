@@ -11,6 +11,8 @@ typedef struct psb_persistent {
     psb_call_t call;
     /* the reference that keeps call.connection alive, or NULL */
     PyObject *connection;
+    /* a thread is inside start(), which has not begun the operation yet */
+    bool starting;
 } psb_persistent_t;
 
 PyObject *psb_call_init(psb_call_t *call)
@@ -38,43 +40,44 @@ PyObject *psb_call_init(psb_call_t *call)
 
 static PyObject *persistent_start(psb_persistent_t *self, PyObject *unused)
 {
+    int started;
+
     (void)unused;
+    if (psb_call_enter(&self->call) < 0)
+        return NULL;
     if (!psb_request_advance(&self->request))
         return PyErr_Format(PyExc_RuntimeError,
                             "this request is in flight: wait for it before the "
                             "next start");
-    if (psb_call_enter(&self->call) < 0 ||
-        psb_request_restart(&self->request, &self->call) < 0)
-        return NULL;
-    Py_RETURN_NONE;
+    if (self->starting)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "another thread starts this request");
+    self->starting = true;
+    started = psb_request_restart(&self->request, &self->call);
+    self->starting = false;
+    return started < 0 ? NULL : Py_NewRef(Py_None);
 }
 
 static int persistent_traverse(psb_persistent_t *self, visitproc visit,
                                void *arg)
 {
-    PyTypeObject *base = self->request.op.worker->state->request_type;
-
     Py_VISIT(self->connection);
-    return base->tp_traverse((PyObject *)self, visit, arg);
+    return psb_request_traverse((PyObject *)self, visit, arg);
 }
 
 static int persistent_clear(psb_persistent_t *self)
 {
-    PyTypeObject *base = self->request.op.worker->state->request_type;
-
     Py_CLEAR(self->connection);
-    return base->tp_clear((PyObject *)self);
+    return psb_request_clear((PyObject *)self);
 }
 
 static void persistent_dealloc(psb_persistent_t *self)
 {
-    PyTypeObject *base = self->request.op.worker->state->request_type;
-
     if (psb_request_survives(&self->request))
         return;
     PyObject_GC_UnTrack(self);
     Py_CLEAR(self->connection);
-    base->tp_dealloc((PyObject *)self);
+    psb_request_dealloc((PyObject *)self);
 }
 
 static PyMethodDef persistent_methods[] = {

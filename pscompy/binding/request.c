@@ -89,11 +89,10 @@ static PyObject *request_event_fail(psb_request_t *self, PyObject *error)
 
 static PyObject *request_get_status(psb_request_t *self, void *closure)
 {
-    PyObject *status =
-        self->op.finished && self->status ? self->status : Py_None;
+    PyObject *status = self->op.finished ? *psb_request_status(self) : NULL;
 
     (void)closure;
-    return Py_NewRef(status);
+    return Py_NewRef(status ? status : Py_None);
 }
 
 /* The getter of _asyncio_future_blocking. asyncio reads this attribute before
@@ -114,8 +113,7 @@ static PyObject *request_get_finished(psb_request_t *self, void *closure)
 static PyObject *request_get_watched(psb_request_t *self, void *closure)
 {
     (void)closure;
-    return PyBool_FromLong(!self->op.finished && self->callbacks &&
-                           PyList_GET_SIZE(self->callbacks));
+    return PyBool_FromLong(psb_request_watched(self));
 }
 
 static PyObject *request_repr(psb_request_t *self)
@@ -130,43 +128,6 @@ static PyObject *request_repr(psb_request_t *self)
     text = PyUnicode_FromFormat("<Request: %U, %s>", operation, state);
     Py_DECREF(operation);
     return text;
-}
-
-static int request_traverse(psb_request_t *self, visitproc visit, void *arg)
-{
-    Py_VISIT(Py_TYPE(self));
-    Py_VISIT(self->op.worker);
-    Py_VISIT(self->op.origin);
-    Py_VISIT(self->op.memory);
-    Py_VISIT(self->outcome);
-    Py_VISIT(self->callbacks); /* or self->status, which is in the same place (a
-                                  union) */
-    return psb_buffers_traverse(&self->op.buffers, visit, arg);
-}
-
-/* Clears the references that may form cycles, but not op.worker, op.memory and
- * the buffers, which request_dealloc() needs. */
-static int request_clear(psb_request_t *self)
-{
-    Py_CLEAR(self->op.origin);
-    Py_CLEAR(self->outcome);
-    /* or self->status, which is in the same place (a union) */
-    Py_CLEAR(self->callbacks);
-    return 0;
-}
-
-static void request_dealloc(psb_request_t *self)
-{
-    PyTypeObject *type = Py_TYPE(self);
-
-    if (psb_request_survives(self))
-        return;
-    PyObject_GC_UnTrack(self);
-    psb_op_clear(&self->op);
-    request_clear(self);
-    Py_CLEAR(self->op.worker);
-    type->tp_free(self);
-    Py_DECREF(type);
 }
 
 static PyMethodDef request_methods[] = {
@@ -251,10 +212,10 @@ static PyMemberDef request_members[] = {
 
 static PyType_Slot request_slots[] = {
     {Py_tp_doc, "An operation in flight, or completed. Awaitable."},
-    {Py_tp_dealloc, request_dealloc},
+    {Py_tp_dealloc, psb_request_dealloc},
     {Py_tp_finalize, psb_request_finalize},
-    {Py_tp_traverse, request_traverse},
-    {Py_tp_clear, request_clear},
+    {Py_tp_traverse, psb_request_traverse},
+    {Py_tp_clear, psb_request_clear},
     {Py_tp_repr, request_repr},
     {Py_am_await, psb_request_await},
     {Py_tp_methods, request_methods},

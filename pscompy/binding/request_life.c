@@ -11,8 +11,20 @@
 
 /* ---- start ---- */
 
-/* Moves *op into a new Request, which has references to the op's worker and
- * origin from then on. */
+/* Sets the request to completed, with the value None. */
+static void request_rest(psb_request_t *self)
+{
+    PyObject *outcome = self->outcome;
+
+    self->outcome = Py_NewRef(Py_None);
+    psb_op_set_done(&self->op, (psc_result_t){.status = PSC_OK, .rank = -1});
+    self->op.failed = false;
+    self->op.finished = self->op.seen = true;
+    Py_CLEAR(*psb_request_status(self));
+    Py_XDECREF(outcome);
+}
+
+/* Makes a Request that is completed, for the operation of `op`. */
 static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
 {
     psb_request_t *self;
@@ -20,16 +32,36 @@ static psb_request_t *request_new(PyTypeObject *type, psb_op_t *op)
     if (psb_buffers_keep(&op->buffers) < 0 ||
         !(self = (psb_request_t *)type->tp_alloc(type, 0)))
         return NULL;
-    psb_op_unlink(op);
-    self->op = *op;
+    Py_INCREF(op->worker);
+    self->op.worker = op->worker;
+    self->op.origin = Py_XNewRef(op->origin);
+    self->op.kind = op->kind;
+    self->op.context = op->context;
+    self->op.tag = op->tag;
     self->op.in_request = true;
+    request_rest(self);
+    return self;
+}
+
+/* Moves *op into a completed Request, which has the same worker and origin. */
+static void request_take(psb_request_t *self, psb_op_t *op)
+{
+    PyObject *outcome = self->outcome, *status = *psb_request_status(self);
+
+    psb_op_leave_core(&self->op);
+    psb_op_unlink(op);
+    op->in_request = true;
+    op->awaits = self->op.awaits;
+    op->offered = self->op.offered;
+    self->op = *op;
+    self->outcome = NULL;
+    *psb_request_callbacks(self) = NULL;
     op->core = NULL;
     op->memory = NULL;
     op->in_room = false;
     psb_buffers_init(&op->buffers);
-    Py_INCREF(self->op.worker);
-    Py_XINCREF(self->op.origin);
-    return self;
+    Py_XDECREF(outcome);
+    Py_XDECREF(status);
 }
 
 static void request_refer_to_self(psb_request_t *self)
@@ -92,23 +124,28 @@ void psb_request_finalize(PyObject *object)
     psb_raised_restore(raised);
 }
 
-/* Starts the operation. Returns -1 with an exception if it could not be
- * started. */
-static int request_launch(psb_request_t *self, psb_call_t *call)
+/* Returns true, with an exception, if the operation has failed at once. */
+static bool request_refused(psb_op_t *op)
 {
+    psc_status_t status = op->done ? psb_op_result(op)->status : PSC_OK;
+
+    if (status == PSC_OK || status == PSC_ERR_TRUNCATED)
+        return false;
+    psb_op_value(op);
+    return true;
+}
+
+/* Starts the operation, and moves *op into the completed Request. Until then,
+ * which may be a while without the GIL, other threads see the Request as it
+ * was. Returns -1 with an exception, and leaves *op, if the operation could not
+ * be started. */
+static int request_launch(psb_request_t *self, psb_op_t *op, psb_call_t *call)
+{
+    if (psb_op_start(op, call, PSC_FLAG_NOTIFY, self) < 0 ||
+        request_refused(op))
+        return -1;
+    request_take(self, op);
     request_begin(self);
-    if (psb_op_start(&self->op, call, PSC_FLAG_NOTIFY, self) < 0) {
-        self->op.done = true;
-        request_end(self);
-        return -1;
-    }
-    if (self->op.done && self->op.result.status != PSC_OK &&
-        self->op.result.status != PSC_ERR_TRUNCATED) {
-        psb_op_unlink(&self->op);
-        request_end(self);
-        psb_op_value(&self->op);
-        return -1;
-    }
     if (!self->op.done)
         psb_op_link(&self->op);
     psb_request_advance(self);
@@ -121,18 +158,9 @@ PyObject *psb_request_post(psb_call_t *call, psb_op_t *op)
         call->type ? call->type : op->worker->state->request_type;
     psb_request_t *self = request_new(type, op);
 
-    if (self && request_launch(self, call) < 0)
+    if (self && request_launch(self, op, call) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
-}
-
-/* Sets the request to completed, with the value None. */
-static void request_rest(psb_request_t *self)
-{
-    Py_INCREF(Py_None);
-    Py_XSETREF(self->outcome, Py_None);
-    self->op.failed = false;
-    self->op.done = self->op.finished = self->op.seen = true;
 }
 
 psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
@@ -140,7 +168,8 @@ psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
     psb_request_t *self = request_new(type, op);
 
     if (self) {
-        self->op.persistent = true;
+        op->persistent = true;
+        request_take(self, op);
         request_rest(self);
     }
     return self;
@@ -148,13 +177,13 @@ psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
 
 int psb_request_restart(psb_request_t *self, psb_call_t *call)
 {
-    Py_CLEAR(self->outcome);
-    Py_CLEAR(self->status);
-    self->op.failed = false;
-    self->op.finished = self->op.seen = self->op.giving_back = self->op.done =
-        false;
-    self->op.result = (psc_result_t){.status = PSC_OK, .rank = -1};
-    if (request_launch(self, call) == 0)
+    psb_op_t op = self->op;
+
+    psb_request_mark_seen(self);
+    op.core = NULL;
+    op.waiters = 0;
+    op.failed = op.finished = op.seen = op.giving_back = op.done = false;
+    if (request_launch(self, &op, call) == 0)
         return 0;
     request_rest(self);
     return -1;
@@ -166,6 +195,7 @@ void psb_request_adopt(psb_op_t *op)
     psb_request_t *self = request_new(op->worker->state->request_type, op);
 
     if (self) {
+        request_take(self, op);
         request_begin(self);
         psb_op_link(&self->op);
         self->op.unnotified = true;
@@ -214,7 +244,7 @@ typedef struct harvest {
  * which another thread may make the outcome, too. */
 static harvest_t request_harvest(psb_request_t *self)
 {
-    psc_status_t status = self->op.result.status;
+    psc_status_t status = psb_op_result(&self->op)->status;
     harvest_t harvest = {NULL, NULL, false};
 
     if (self->op.kind != PSB_EVENT)
@@ -235,11 +265,11 @@ static harvest_t request_harvest(psb_request_t *self)
 
 /* Stores the outcome in the request; *callbacks_p becomes the list of
  * call-backs to run. Returns false if another thread has already stored an
- * outcome. */
+ * outcome, or has even started the request again. */
 static bool request_store(psb_request_t *self, harvest_t harvest,
                           PyObject **callbacks_p)
 {
-    if (self->op.finished) {
+    if (self->op.finished || !self->op.done) {
         Py_XDECREF(harvest.outcome);
         Py_XDECREF(harvest.status);
         return false;
@@ -250,9 +280,9 @@ static bool request_store(psb_request_t *self, harvest_t harvest,
         self->outcome = harvest.outcome;
         self->op.failed = harvest.failed;
     }
-    *callbacks_p = self->callbacks;
-    self->status = harvest.status;
+    *callbacks_p = *psb_request_callbacks(self);
     self->op.finished = true;
+    *psb_request_status(self) = harvest.status;
     return true;
 }
 
@@ -260,9 +290,10 @@ static bool request_store(psb_request_t *self, harvest_t harvest,
  * to the queue of arrived messages. */
 static bool request_keeps_memory(const psb_request_t *self)
 {
+    psc_status_t status = psb_op_result(&self->op)->status;
+
     return psb_op_receives(&self->op) && !self->op.seen &&
-           (self->op.result.status == PSC_OK ||
-            self->op.result.status == PSC_ERR_TRUNCATED);
+           (status == PSC_OK || status == PSC_ERR_TRUNCATED);
 }
 
 void psb_request_mark_seen(psb_request_t *self)
@@ -287,20 +318,23 @@ static void request_finish(psb_request_t *self)
             psb_buffers_release(&self->op.buffers);
         psb_op_drop_memory(&self->op);
     }
-    request_run_callbacks(self, callbacks);
     request_end(self);
+    request_run_callbacks(self, callbacks); /* may start the request again */
 }
 
 bool psb_request_advance(psb_request_t *self)
 {
+    bool finished;
+
     if (self->op.finished)
         return true;
     if (!psb_op_advance(&self->op))
         return false;
     Py_INCREF(self);
     request_finish(self);
+    finished = self->op.finished;
     Py_DECREF(self);
-    return true;
+    return finished;
 }
 
 void psb_request_abandon(psb_request_t *self, psc_status_t status)
@@ -338,6 +372,10 @@ bool psb_request_withdraw(psb_request_t *self)
 
 PyObject *psb_request_result(psb_request_t *self)
 {
+    if (PSB_UNLIKELY(!self->op.finished))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "this request was started again before its result "
+                            "was taken");
     if (!self->op.seen)
         psb_request_mark_seen(self);
     if (!self->op.failed)
@@ -347,4 +385,49 @@ PyObject *psb_request_result(psb_request_t *self)
     PyException_SetTraceback(self->outcome, Py_None);
     PyErr_SetObject((PyObject *)Py_TYPE(self->outcome), self->outcome);
     return NULL;
+}
+
+/* ---- the object's references, and its end ----
+ *
+ * These functions run also after the module's state was cleared, so they use
+ * nothing of it. */
+
+int psb_request_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    psb_request_t *self = (psb_request_t *)object;
+
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->op.worker);
+    Py_VISIT(self->op.origin);
+    Py_VISIT(self->op.memory);
+    Py_VISIT(self->outcome);
+    Py_VISIT(self->either.callbacks); /* or the status */
+    return psb_buffers_traverse(&self->op.buffers, visit, arg);
+}
+
+/* Clears the references that may form cycles, but not op.worker, op.memory and
+ * the buffers, which psb_request_dealloc() needs. */
+int psb_request_clear(PyObject *object)
+{
+    psb_request_t *self = (psb_request_t *)object;
+
+    Py_CLEAR(self->op.origin);
+    Py_CLEAR(self->outcome);
+    Py_CLEAR(self->either.callbacks); /* or the status */
+    return 0;
+}
+
+void psb_request_dealloc(PyObject *object)
+{
+    psb_request_t *self = (psb_request_t *)object;
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (psb_request_survives(self))
+        return;
+    PyObject_GC_UnTrack(self);
+    psb_op_clear(&self->op);
+    psb_request_clear(object);
+    Py_CLEAR(self->op.worker);
+    type->tp_free(self);
+    Py_DECREF(type);
 }

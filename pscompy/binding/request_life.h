@@ -7,12 +7,32 @@ typedef struct psb_request {
     /* the Request owns references to op.worker and op.origin */
     PyObject_HEAD psb_op_t op;
     PyObject *outcome; /* the result, or the exception if op.failed */
+    /* a reference, or NULL; psb_request_callbacks() and psb_request_status()
+     * check which of the two it is */
     union {
-        /* until op.finished: a list of functions, or NULL */
-        PyObject *callbacks;
-        PyObject *status;    /* once op.finished: a Status, or NULL */
-    };
+        PyObject *callbacks; /* until op.finished: a list of functions */
+        PyObject *status; /* once op.finished: a Status */
+    } either;
 } psb_request_t;
+
+static inline PyObject **psb_request_callbacks(psb_request_t *self)
+{
+    psc_assert(!self->op.finished);
+    return &self->either.callbacks;
+}
+
+static inline PyObject **psb_request_status(psb_request_t *self)
+{
+    psc_assert(self->op.finished);
+    return &self->either.status;
+}
+
+/* Returns true if a call-back waits for the completion. */
+static inline bool psb_request_watched(psb_request_t *self)
+{
+    return !self->op.finished && *psb_request_callbacks(self) &&
+           PyList_GET_SIZE(*psb_request_callbacks(self)) > 0;
+}
 
 static inline psb_request_t *psb_request_of(psb_op_t *op)
 {
@@ -26,6 +46,9 @@ PyObject *psb_request_post(psb_call_t *call, psb_op_t *op);
 /* Returns a new Request in the state completed, for persistent.c.
  * psb_request_restart() starts it. */
 psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op);
+/* Starts a completed request again. The core may have to be waited for without
+ * the GIL; until it has the operation, the request is completed for all other
+ * threads. */
 int psb_request_restart(psb_request_t *self, psb_call_t *call);
 /* Moves a blocking op that could not be withdrawn from the stack into a
  * Request. The Request keeps the buffers until the core releases them. */
@@ -33,12 +56,14 @@ void psb_request_adopt(psb_op_t *op);
 
 /* ---- completion ---- */
 
-/* Returns true once the request has completed and its call-backs have run. */
+/* Returns true once the request has completed and its call-backs have run.
+ * Returns false if a call-back has started it again. */
 bool psb_request_advance(psb_request_t *self);
 /* Records that the program knows of the completion, so that it may use the
  * buffers. */
 void psb_request_mark_seen(psb_request_t *self);
-/* Returns the result of a completed request, or raises its exception. */
+/* Returns the result of a completed request, or raises its exception. Raises
+ * RuntimeError if the request was started again meanwhile. */
 PyObject *psb_request_result(psb_request_t *self);
 /* Completes an event, a request of kind PSB_EVENT. Returns false if it has
  * completed already. */
@@ -54,8 +79,12 @@ void psb_request_abandon(psb_request_t *self, psc_status_t status);
  * sys.unraisablehook. */
 void psb_request_call(psb_request_t *self, PyObject *callback);
 
-/* ---- the object's end ---- */
+/* ---- the object's references, and its end ----
+ * For the types Request and PersistentRequest. */
 
+int psb_request_traverse(PyObject *self, visitproc visit, void *arg);
+int psb_request_clear(PyObject *self);
+void psb_request_dealloc(PyObject *self);
 /* Called when the program has dropped its last reference to the request. */
 void psb_request_finalize(PyObject *self);
 static inline bool psb_request_survives(psb_request_t *self)

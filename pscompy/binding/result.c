@@ -82,7 +82,7 @@ static PyObject *value_fresh(psb_op_t *op)
     if (op->memory && !op->in_room)
         return Py_NewRef(op->memory);
     if (op->in_room) {
-        psb_room_fill(op->memory, op->result.nbytes);
+        psb_room_fill(op->memory, psb_op_result(op)->nbytes);
         bytes = psb_room_bytes(op->memory, &nbytes);
     }
     fresh = PyByteArray_FromStringAndSize(bytes, nbytes);
@@ -99,7 +99,7 @@ static PyObject *value_room(psb_op_t *op)
 
     if (!op->in_room)
         return value_fresh(op);
-    psb_room_fill(room, op->result.nbytes);
+    psb_room_fill(room, psb_op_result(op)->nbytes);
     op->memory = NULL;
     op->in_room = false;
     return room;
@@ -118,9 +118,9 @@ static PyObject *value_fresh_and_status(psb_op_t *op)
 
 PyObject *psb_op_value(psb_op_t *op)
 {
-    if (PSB_UNLIKELY(op->result.status != PSC_OK))
-        return psb_raise(op->worker->state, op->origin, op->result.status,
-                         op->result.nbytes);
+    if (PSB_UNLIKELY(psb_op_result(op)->status != PSC_OK))
+        return psb_raise(op->worker->state, op->origin,
+                         psb_op_result(op)->status, psb_op_result(op)->nbytes);
     switch (op->kind) {
     case PSB_RECV_INTO:
     case PSB_PROBE:

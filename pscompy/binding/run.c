@@ -47,7 +47,7 @@ static PyObject *call_give_up(psb_request_t *request, psb_outcome_t outcome,
 
     if (outcome != PSB_TIMEOUT)
         return NULL;
-    if (gone && request->op.result.status != PSC_ERR_CANCELLED)
+    if (gone && psb_op_result(&request->op)->status != PSC_ERR_CANCELLED)
         /* the operation completed before it could be withdrawn */
         return psb_request_result(request);
     return psb_raise_timeout(&request->op, timeout,
@@ -167,17 +167,17 @@ static psc_status_t call_look(psb_call_t *call, psc_result_t *result_p)
 
 PyObject *psb_call_iprobe(psb_call_t *call)
 {
-    psc_status_t status;
+    psc_result_t result = {.rank = -1};
     psb_view_room_t room;
     psb_op_t op;
 
     call->kind = PSB_PROBE;
     if (psb_op_init(&op, call, &room) < 0 || psb_call_enter(call) < 0)
         return NULL;
-    status = call_look(call, &op.result);
-    if (status == PSC_INPROGRESS)
+    result.status = call_look(call, &result);
+    if (result.status == PSC_INPROGRESS)
         Py_RETURN_NONE;
-    op.result.status = status;
+    psb_op_set_done(&op, result);
     return psb_op_value(&op);
 }
 

@@ -74,7 +74,7 @@ static psc_status_t start_receive(psb_op_t *op, const psb_call_t *call,
 {
     if (!call->post)
         args->polls = op->polls = (uint8_t)psb_op_polls(op);
-    return op->worker->api->recv(op->worker->core, args, &op->result,
+    return op->worker->api->recv(op->worker->core, args, &op->phase.result,
                                  &op->core);
 }
 
@@ -109,7 +109,7 @@ static psc_status_t start_probe(psb_op_t *op, const psb_call_t *call,
 {
     psc_recv_args_t args = start_recv_args(op, call, flags, owner);
 
-    return op->worker->api->probe(op->worker->core, &args, &op->result,
+    return op->worker->api->probe(op->worker->core, &args, &op->phase.result,
                                   &op->core);
 }
 
@@ -212,6 +212,7 @@ int psb_op_start(psb_op_t *op, psb_call_t *call, uint32_t flags, void *owner)
         psb_raise(worker->state, op->origin, worker->status, 0);
         return -1;
     }
+    op->phase.result = (psc_result_t){.status = PSC_OK, .rank = -1};
     status = start(op, call, flags | PSC_FLAG_TRY, owner);
     if (PSB_UNLIKELY(status == PSC_ERR_NO_RESOURCE)) {
         worker->n_inside++;
@@ -220,11 +221,12 @@ int psb_op_start(psb_op_t *op, psb_call_t *call, uint32_t flags, void *owner)
     }
     if (PSB_UNLIKELY(status == PSC_ERR_BOUNDS))
         return start_out_of_bounds(op, call);
-    if (status != PSC_INPROGRESS) {
-        op->result.status = status;
+    if (status == PSC_INPROGRESS) {
+        psb_op_flight(op)->target =
+            !call->post && psb_op_goes_out(op) ? call->conn : NULL;
+    } else {
+        op->phase.result.status = status;
         op->done = true;
-    } else if (!call->post && psb_op_goes_out(op)) {
-        op->target = call->conn;
     }
     return 0;
 }

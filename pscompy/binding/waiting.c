@@ -58,11 +58,23 @@ static psb_outcome_t wait_step(psb_worker_t *worker, psc_sleeper_t *sleeper,
  * of this blocking op (op->target). */
 static bool op_left_behind(psb_op_t *op)
 {
-    if (!psb_op_goes_out(op) || !op->target ||
-        op->worker->api->conn_state(op->target) != PSC_CONN_CLOSING)
+    psc_conn_t *target = psb_op_goes_out(op) ? psb_op_flight(op)->target : NULL;
+
+    if (!target || op->worker->api->conn_state(target) != PSC_CONN_CLOSING)
         return false;
     psb_raise(op->worker->state, op->origin, PSC_ERR_CLOSED, 0);
     return true;
+}
+
+static psb_outcome_t op_step(psb_op_t *op, psc_sleeper_t *sleeper,
+                             int64_t deadline)
+{
+    psc_request_t *held = psb_op_hold(op);
+    psb_outcome_t outcome =
+        wait_step(op->worker, sleeper, &held, 1, PSC_WAIT_ALL, deadline);
+
+    psb_op_let_go(op, held);
+    return outcome;
 }
 
 static psb_outcome_t op_sleep(psb_op_t *op, psc_sleeper_t *sleeper,
@@ -71,16 +83,11 @@ static psb_outcome_t op_sleep(psb_op_t *op, psc_sleeper_t *sleeper,
     psb_outcome_t outcome = PSB_AGAIN;
 
     psb_op_link(op);
-    op->waiters++;
     while (outcome == PSB_AGAIN && !psb_op_advance(op))
-        outcome = op_left_behind(op) ? PSB_RAISED
-                                     : wait_step(op->worker, sleeper, &op->core,
-                                                 1, PSC_WAIT_ALL, deadline);
+        outcome =
+            op_left_behind(op) ? PSB_RAISED : op_step(op, sleeper, deadline);
     if (outcome == PSB_TIMEOUT)
         psb_op_advance(op);
-    op->waiters--;
-    if (op->kind != PSB_MATCH && op->done)
-        psb_op_free_core(op);
     return outcome;
 }
 
@@ -106,10 +113,9 @@ psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline)
 {
     psb_outcome_t outcome = PSB_DONE;
 
-    if (!psb_request_advance(self))
+    /* A call-back may have started the request again. */
+    while (outcome == PSB_DONE && !psb_request_advance(self))
         outcome = wait_op(&self->op, deadline);
-    if (outcome == PSB_DONE)
-        psb_request_advance(self);
     return outcome;
 }
 
@@ -151,6 +157,13 @@ PyObject *psb_wait_refuse(PyObject *object)
                         "requests are waited for in a list, as in "
                         "wait_all([a, b]), not %.100s",
                         Py_TYPE(object)->tp_name);
+}
+
+static psb_op_t *wait_op_of(PyObject *tuple, size_t index)
+{
+    PyObject *item = PyTuple_GET_ITEM(tuple, (Py_ssize_t)index);
+
+    return &((psb_request_t *)item)->op;
 }
 
 /* Returns the requests as a tuple. All must be of one session: a wait for one
@@ -227,55 +240,54 @@ PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline,
 }
 
 /* Returns the index in `tuple` of the first request that has completed, or -1
- * if none has. Stores the core's request of each earlier one in `requests`. */
-static Py_ssize_t wait_find_done(PyObject *tuple, psc_request_t **requests)
+ * if none has. */
+static Py_ssize_t wait_find_done(PyObject *tuple)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
-        psb_request_t *request = (psb_request_t *)PyTuple_GET_ITEM(tuple, i);
-
-        if (psb_request_advance(request))
+        if (psb_request_advance((psb_request_t *)PyTuple_GET_ITEM(tuple, i)))
             return i;
-        requests[i] = request->op.core;
     }
     return -1;
 }
 
-/* Keeps the core's requests alive while this thread waits for them. `change` is
- * 1 before the wait and -1 after it. */
-static void wait_hold(PyObject *tuple, int change)
+/* Blocks once for any of the requests. */
+static psb_outcome_t wait_any_step(PyObject *tuple, psc_request_t **held,
+                                   int64_t deadline)
 {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
-        psb_op_t *op = &((psb_request_t *)PyTuple_GET_ITEM(tuple, i))->op;
+    size_t n = (size_t)PyTuple_GET_SIZE(tuple), n_held = 0;
+    psb_outcome_t outcome = PSB_AGAIN;
 
-        op->waiters += (unsigned)change;
-        if (op->done)
-            psb_op_free_core(op);
-    }
+    while (n_held < n &&
+           (held[n_held] = psb_op_hold(wait_op_of(tuple, n_held))))
+        n_held++;
+    /* else a call-back of an earlier request has completed this one */
+    if (n_held == n)
+        outcome = wait_step(wait_op_of(tuple, 0)->worker, NULL, held, n,
+                            PSC_WAIT_ANY, deadline);
+    for (size_t i = 0; i < n_held; i++)
+        psb_op_let_go(wait_op_of(tuple, i), held[i]);
+    return outcome;
 }
 
 static Py_ssize_t wait_until_any(PyObject *tuple, int64_t deadline,
                                  PyObject *timeout)
 {
     size_t n = (size_t)PyTuple_GET_SIZE(tuple);
-    psc_request_t **requests = PyMem_Calloc(n, sizeof *requests);
-    psb_op_t *first = &((psb_request_t *)PyTuple_GET_ITEM(tuple, 0))->op;
+    psc_request_t **held = PyMem_Calloc(n, sizeof *held);
     psb_outcome_t outcome = PSB_AGAIN;
     Py_ssize_t done = -1;
 
-    if (!requests) {
+    if (!held) {
         PyErr_NoMemory();
         return -1;
     }
-    wait_hold(tuple, 1);
-    while (outcome == PSB_AGAIN && (done = wait_find_done(tuple, requests)) < 0)
-        outcome =
-            wait_step(first->worker, NULL, requests, n, PSC_WAIT_ANY, deadline);
+    while (outcome == PSB_AGAIN && (done = wait_find_done(tuple)) < 0)
+        outcome = wait_any_step(tuple, held, deadline);
     if (outcome == PSB_TIMEOUT)
-        done = wait_find_done(tuple, requests);
-    wait_hold(tuple, -1);
-    PyMem_Free(requests);
+        done = wait_find_done(tuple);
+    PyMem_Free(held);
     if (done < 0 && outcome == PSB_TIMEOUT)
-        psb_raise_timeout(first, timeout, NULL);
+        psb_raise_timeout(wait_op_of(tuple, 0), timeout, NULL);
     return done;
 }
 

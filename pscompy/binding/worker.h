@@ -19,6 +19,14 @@ typedef struct psb_patience {
     unsigned skip; /* how many of the next awaits skip polling */
 } psb_patience_t;
 
+/* A completed request of the core that threads still wait for, although its op
+ * has begun again. The last of these threads frees it (op.h). */
+typedef struct psb_left {
+    psc_link_t link; /* in the list `left` of the worker */
+    psc_request_t *core;
+    unsigned waiters;
+} psb_left_t;
+
 typedef struct psb_worker {
     PyObject_HEAD psb_state_t *state;
     const psc_api_t *api;
@@ -26,6 +34,7 @@ typedef struct psb_worker {
     /* PSC_OK; PSC_ERR_CLOSED or PSC_ERR_FORKED once the worker has ended */
     psc_status_t status;
     psc_list_t ops; /* list of the psb_op_t that the core knows */
+    psc_list_t left; /* list of psb_left_t */
     /* requests whose completion the core does not report
      * (psb_op_t.unnotified) */
     unsigned n_unnotified;

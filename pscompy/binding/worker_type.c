@@ -121,7 +121,7 @@ static PyObject *worker_get_awaited(psb_worker_t *self, void *closure)
     (void)closure;
     if (!list)
         return NULL;
-    psc_list_for_each(op, &self->ops, psb_op_t, link) {
+    psc_list_for_each(op, &self->ops, psb_op_t, phase.flight.link) {
         PyObject *address;
 
         if (!op->core || !worker_op_awaited(op))
@@ -231,6 +231,7 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args,
     self->api = state->api;
     self->core = (psc_worker_t *)(uintptr_t)address;
     psc_list_init(&self->ops);
+    psc_list_init(&self->left);
     self->connections = PyDict_New();
     self->handlers = PyDict_New();
     if (!self->connections || !self->handlers)
