@@ -420,6 +420,10 @@ int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg)
      * is set, too */
     if (psb_buffers_kept_by(buffers) & PSB_KEPT_BY_OWNER)
         Py_VISIT((PyObject *)psb_buffers_keeper(buffers));
+    else if (psb_buffers_kept_by(buffers) == PSB_KEPT_BY_LEASE)
+        Py_VISIT(psb_lease_array(psb_buffers_keeper(buffers)));
+    if (views && views->lease)
+        Py_VISIT(psb_lease_array(views->lease));
     for (uint32_t i = 0; views && i < views->n; i++)
         Py_VISIT(views->view[i].obj);
     return 0;

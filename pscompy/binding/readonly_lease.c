@@ -7,7 +7,7 @@
 struct psb_lease {
     /* links in psb_state_t.leases, the list of all leases */
     psb_lease_t *next, **prev;
-    PyObject *array;
+    PyObject *array; /* each loan has a reference */
     unsigned loans;
 };
 
@@ -29,7 +29,6 @@ static psb_lease_t *lease_new(psb_state_t *state, PyObject *array)
         PyErr_NoMemory();
         return NULL;
     }
-    Py_INCREF(array);
     *lease = (psb_lease_t){state->leases, &state->leases, array, 0};
     if (lease->next)
         lease->next->prev = &lease->next;
@@ -50,8 +49,10 @@ int psb_lease_begin(psb_state_t *state, PyObject *object, psb_lease_t **lease_p)
     } else {
         lease = lease_find(state, object);
     }
-    if (lease)
+    if (lease) {
         lease->loans++;
+        Py_INCREF(object);
+    }
     *lease_p = lease;
     return 0;
 }
@@ -60,12 +61,17 @@ void psb_lease_end(psb_lease_t *lease)
 {
     PyObject *array = lease->array;
 
-    if (--lease->loans > 0)
-        return;
-    *lease->prev = lease->next;
-    if (lease->next)
-        lease->next->prev = lease->prev;
-    psb_array_set_writable(array, true);
-    PyMem_Free(lease);
+    if (--lease->loans == 0) {
+        *lease->prev = lease->next;
+        if (lease->next)
+            lease->next->prev = lease->prev;
+        psb_array_set_writable(array, true);
+        PyMem_Free(lease);
+    }
     Py_DECREF(array);
+}
+
+PyObject *psb_lease_array(const psb_lease_t *lease)
+{
+    return lease->array;
 }

@@ -10,3 +10,5 @@ typedef struct psb_lease psb_lease_t;
 int psb_lease_begin(psb_state_t *state, PyObject *object,
                     psb_lease_t **lease_p);
 void psb_lease_end(psb_lease_t *lease);
+/* Returns the array, for the garbage collector: each loan has a reference. */
+PyObject *psb_lease_array(const psb_lease_t *lease);

@@ -16,37 +16,44 @@ typedef struct psb_sleeper {
     psc_sleeper_t *core;
 } psb_sleeper_t;
 
+static void sleeper_release(const psb_worker_t *worker, psc_sleeper_t *core)
+{
+    worker->api->sleeper_release(worker->status == PSC_OK ? worker->core : NULL,
+                                 core);
+}
+
 PyObject *psb_sleeper_create(psb_worker_t *worker)
 {
     PyTypeObject *type = worker->state->sleeper_type;
-    psb_sleeper_t *self = (psb_sleeper_t *)type->tp_alloc(type, 0);
+    psc_sleeper_t *core = NULL;
+    psb_sleeper_t *self;
     psc_status_t status;
 
-    if (!self)
-        return NULL;
-    Py_INCREF(worker);
-    self->worker = worker;
     worker->n_inside++;
     Py_BEGIN_ALLOW_THREADS status =
-        worker->api->sleeper_create(worker->core, &self->core);
+        worker->api->sleeper_create(worker->core, &core);
     Py_END_ALLOW_THREADS worker->n_inside--;
-    if (status == PSC_OK)
-        return (PyObject *)self;
-    Py_DECREF(self);
     if (status == PSC_ERR_NO_MEMORY)
         return PyErr_SetFromErrno(PyExc_OSError);
-    return psb_raise(worker->state, NULL, status, 0);
+    if (status != PSC_OK)
+        return psb_raise(worker->state, NULL, status, 0);
+    self = (psb_sleeper_t *)type->tp_alloc(type, 0);
+    if (!self) {
+        sleeper_release(worker, core);
+        return NULL;
+    }
+    Py_INCREF(worker);
+    self->worker = worker;
+    self->core = core;
+    return (PyObject *)self;
 }
 
 static void sleeper_dealloc(psb_sleeper_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    psb_worker_t *worker = self->worker;
 
     PyObject_GC_UnTrack(self);
-    if (self->core)
-        worker->api->sleeper_release(
-            worker->status == PSC_OK ? worker->core : NULL, self->core);
+    sleeper_release(self->worker, self->core);
     Py_CLEAR(self->worker);
     type->tp_free(self);
     Py_DECREF(type);

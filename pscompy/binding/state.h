@@ -10,6 +10,10 @@
  *  - An operation that does not complete at once is a psb_op_t. Every op that
  *    the core knows is in its worker's list, so that closing the worker can
  *    complete it.
+ *  - The state lives as long as the last Worker, which has a reference to the
+ *    module. But the collector may have cleared the references in it before
+ *    other objects: functions for tp_traverse, tp_clear, tp_dealloc and
+ *    tp_finalize do not use these references.
  *  - A file includes headers of lower floors (levels of dependency) only;
  *    tests/test_floors.py has the floors. */
 #pragma once

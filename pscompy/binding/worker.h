@@ -29,6 +29,7 @@ typedef struct psb_left {
 
 typedef struct psb_worker {
     PyObject_HEAD psb_state_t *state;
+    PyObject *module; /* the module object, which owns `state` */
     const psc_api_t *api;
     psc_worker_t *core;
     /* PSC_OK; PSC_ERR_CLOSED or PSC_ERR_FORKED once the worker has ended */

@@ -25,6 +25,16 @@ static void worker_abandon_ops(psb_worker_t *self, bool reached)
     }
 }
 
+/* Forgets the requests of the core that threads still wait for although their
+ * ops have begun again; they end together with the core's worker. */
+static void worker_forget_left(psb_worker_t *self)
+{
+    psc_list_for_each(left, &self->left, psb_left_t, link) {
+        psc_list_remove(&left->link);
+        PyMem_Free(left);
+    }
+}
+
 /* Advances completed operations, so that their results are not lost when the
  * core's worker is destroyed. */
 static void worker_harvest_ops(psb_worker_t *self)
@@ -73,6 +83,7 @@ PyObject *psb_worker_close(psb_worker_t *self, PyObject *destroy)
     result = PyObject_CallNoArgs(destroy);
     reached = !result || result == Py_True;
     self->core = NULL;
+    worker_forget_left(self);
     worker_abandon_ops(self, reached);
     PyDict_Clear(self->connections);
     PyDict_Clear(self->handlers);
@@ -85,6 +96,7 @@ PyObject *psb_worker_forked(psb_worker_t *self, PyObject *unused)
     self->status = PSC_ERR_FORKED;
     self->n_inside = 0;
     self->core = NULL;
+    worker_forget_left(self);
     worker_abandon_ops(self, false);
     Py_RETURN_NONE;
 }

@@ -228,6 +228,7 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args,
     if (!self)
         return NULL;
     self->state = state;
+    self->module = Py_NewRef(PyType_GetModule(type));
     self->api = state->api;
     self->core = (psc_worker_t *)(uintptr_t)address;
     psc_list_init(&self->ops);
@@ -256,6 +257,7 @@ static PyObject *worker_get_address(psb_worker_t *self, void *closure)
 static int worker_traverse(psb_worker_t *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->module);
     Py_VISIT(self->connections);
     Py_VISIT(self->handlers);
     Py_VISIT(self->status_kept);
@@ -264,6 +266,8 @@ static int worker_traverse(psb_worker_t *self, visitproc visit, void *arg)
     return 0;
 }
 
+/* Clears the references that may form cycles, but not the module, whose state
+ * requests use until they are freed. */
 static int worker_clear(psb_worker_t *self)
 {
     Py_CLEAR(self->connections);
@@ -281,6 +285,7 @@ static void worker_dealloc(psb_worker_t *self)
     PyObject_GC_UnTrack(self);
     worker_clear(self);
     psb_worker_forget_numberings(self);
+    Py_XDECREF(self->module);
     type->tp_free(self);
     Py_DECREF(type);
 }
