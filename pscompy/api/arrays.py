@@ -30,7 +30,7 @@ def receive(
     message = matched()
     try:
         _check_length(message.status.nbytes, kind, sizes)
-        array: NDArray[Any] = worker.empty(sizes, kind)
+        array: NDArray[Any] = worker.empty(sizes, kind, private=True)
     except BaseException:
         # Otherwise the traceback would keep the message alive, and out of the queue.
         del message

@@ -123,13 +123,13 @@ static int array_bytes(const PyArray_Descr *descr, const PyArray_Dims *shape,
 }
 
 static PyObject *array_make(psb_worker_t *worker, PyArray_Descr *descr,
-                            const PyArray_Dims *shape)
+                            const PyArray_Dims *shape, uint32_t flags)
 {
     PyObject *memory, *array;
     size_t nbytes;
 
     if (array_bytes(descr, shape, &nbytes) < 0 ||
-        !(memory = psb_memory_alloc(worker, nbytes)))
+        !(memory = psb_memory_alloc(worker, nbytes, flags)))
         return NULL;
     Py_INCREF(descr);
     array = array_over(memory, descr, shape->len, shape->ptr, NPY_ARRAY_CARRAY);
@@ -138,7 +138,7 @@ static PyObject *array_make(psb_worker_t *worker, PyArray_Descr *descr,
 }
 
 PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
-                          PyObject *dtype)
+                          PyObject *dtype, uint32_t flags)
 {
     PyArray_Dims dims = {NULL, 0};
     PyArray_Descr *descr = NULL;
@@ -148,7 +148,7 @@ PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
         return NULL;
     if (PyArray_IntpConverter(shape, &dims) &&
         PyArray_DescrConverter(dtype, &descr))
-        array = array_make(worker, descr, &dims);
+        array = array_make(worker, descr, &dims, flags);
     Py_XDECREF(descr);
     PyDimMem_FREE(dims.ptr);
     return array;

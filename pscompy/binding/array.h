@@ -12,9 +12,10 @@ bool psb_array_get(psc_iov_t *piece, PyObject *object, bool writable);
 /* Returns a new array of bytes over a Memory (memory.h), which the array keeps
  * alive. Imports numpy. */
 PyObject *psb_array_view(PyObject *memory);
-/* Like numpy.empty(), but with memory from the pool of a worker. */
+/* Like numpy.empty(), but with memory from the pool of a worker. `flags` are
+ * those of psb_memory_alloc (memory.h). */
 PyObject *psb_array_empty(psb_worker_t *worker, PyObject *shape,
-                          PyObject *dtype);
+                          PyObject *dtype, uint32_t flags);
 /* Returns a function for pickle's dispatch table, which maps an array to
  * `restore` and the arguments with which `restore` makes an equal array. The
  * data of arrays of fewer than `copied` bytes is copied, that of others is

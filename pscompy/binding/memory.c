@@ -46,7 +46,7 @@ static PyObject *memory_finish(psb_memory_t *self, psc_status_t status,
     return (PyObject *)self;
 }
 
-PyObject *psb_memory_alloc(psb_worker_t *worker, size_t nbytes)
+PyObject *psb_memory_alloc(psb_worker_t *worker, size_t nbytes, uint32_t flags)
 {
     psb_memory_t *self = memory_new(worker, false);
     psc_status_t status;
@@ -55,7 +55,7 @@ PyObject *psb_memory_alloc(psb_worker_t *worker, size_t nbytes)
         return NULL;
     worker->n_inside++;
     Py_BEGIN_ALLOW_THREADS status =
-        worker->api->block_alloc(worker->core, nbytes, 0, &self->block);
+        worker->api->block_alloc(worker->core, nbytes, flags, &self->block);
     Py_END_ALLOW_THREADS worker->n_inside--;
     return memory_finish(self, status, nbytes);
 }
@@ -67,8 +67,8 @@ PyObject *psb_memory_receive(psb_worker_t *worker, size_t nbytes, bool readonly)
 
     if (!self)
         return NULL;
-    status = worker->api->block_alloc(worker->core, nbytes, PSC_FLAG_TRY,
-                                      &self->block);
+    status = worker->api->block_alloc(
+        worker->core, nbytes, PSC_FLAG_TRY | PSC_FLAG_PRIVATE, &self->block);
     return memory_finish(self, status, nbytes);
 }
 

@@ -6,11 +6,12 @@
 
 extern PyType_Spec psb_memory_spec;
 /* Allocates a writable Memory of `nbytes` bytes: a block of the worker's pool,
- * or heap memory if the pool has none. */
-PyObject *psb_memory_alloc(psb_worker_t *worker, size_t nbytes);
-/* Like psb_memory_alloc, but for a message whose receive has matched, and
- * without waiting for a lock. If `readonly` is set, Python code cannot write to
- * the memory. */
+ * or heap memory if the pool has none. `flags` is PSC_FLAG_PRIVATE, or 0 for
+ * memory that can be lent. */
+PyObject *psb_memory_alloc(psb_worker_t *worker, size_t nbytes, uint32_t flags);
+/* Like psb_memory_alloc, but private memory for a message whose receive has
+ * matched, and without waiting for a lock. If `readonly` is set, Python code
+ * cannot write to the memory. */
 PyObject *psb_memory_receive(psb_worker_t *worker, size_t nbytes,
                              bool readonly);
 /* Returns a Memory that shows the message of a matched receive in its sender's

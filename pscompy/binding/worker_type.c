@@ -138,27 +138,45 @@ static PyObject *worker_get_awaited(psb_worker_t *self, void *closure)
 
 /* ---- the pool ---- */
 
-static PyObject *worker_allocate(psb_worker_t *self, PyObject *size)
+/* Converts the argument `private` to flags of block_alloc. */
+static int worker_pool_flags(PyObject *object, uint32_t *flags_p)
 {
-    uint64_t nbytes = 0;
+    int private = object ? PyObject_IsTrue(object) : 0;
 
-    if (psb_arg_u64(size, "the size", PY_SSIZE_T_MAX, &nbytes) < 0 ||
+    *flags_p = private > 0 ? PSC_FLAG_PRIVATE : 0;
+    return private < 0 ? -1 : 0;
+}
+
+static PyObject *worker_allocate(psb_worker_t *self, PyObject *const *args,
+                                 Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const psb_signature_t signature = {
+        "allocate", 1, 2, {"nbytes", "private"}};
+    PyObject *given[2];
+    uint64_t nbytes = 0;
+    uint32_t flags;
+
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_u64(given[0], "the size", PY_SSIZE_T_MAX, &nbytes) < 0 ||
+        worker_pool_flags(given[1], &flags) < 0 ||
         psb_worker_enter(self, NULL) < 0)
         return NULL;
-    return psb_memory_alloc(self, (size_t)nbytes);
+    return psb_memory_alloc(self, (size_t)nbytes, flags);
 }
 
 static PyObject *worker_empty(psb_worker_t *self, PyObject *const *args,
                               Py_ssize_t n_args, PyObject *kwnames)
 {
     static const psb_signature_t signature = {
-        "empty", 2, 2, {"shape", "dtype"}};
-    PyObject *given[2];
+        "empty", 2, 3, {"shape", "dtype", "private"}};
+    PyObject *given[3];
+    uint32_t flags;
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        worker_pool_flags(given[2], &flags) < 0 ||
         psb_worker_enter(self, NULL) < 0)
         return NULL;
-    return psb_array_empty(self, given[0], given[1]);
+    return psb_array_empty(self, given[0], given[1], flags);
 }
 
 /* ---- connections in use ---- */
@@ -308,12 +326,12 @@ static PyMethodDef worker_methods[] = {
      "sent by am_send(id, ...); None removes the handler. It runs in\n"
      "whichever thread uses the session, and its exceptions go to\n"
      "sys.unraisablehook."},
-    {"allocate", PSB_FUNCTION(worker_allocate), METH_O,
-     "allocate($self, nbytes, /)\n--\n\n"
-     "A writable Memory of the pool."},
+    {"allocate", PSB_FUNCTION(worker_allocate), PSB_FAST,
+     "allocate($self, nbytes, private=False)\n--\n\n"
+     "A writable Memory of the pool, which can be lent unless it is private."},
     {"empty", PSB_FUNCTION(worker_empty), PSB_FAST,
-     "empty($self, shape, dtype)\n--\n\n"
-     "A numpy array in memory of the pool."},
+     "empty($self, shape, dtype, private=False)\n--\n\n"
+     "A numpy array in memory of the pool; see allocate."},
     {"event", PSB_FUNCTION(worker_event), PSB_FAST,
      "event($self, request_type=None, origin=None, receive=None)\n--\n\n"
      "A Request (or a subclass of it) that _complete(value) or _fail(error)\n"

@@ -100,6 +100,9 @@ static inline int psc_request_state(const psc_request_t *request)
 /* Lend the pages of this send's message, if they belong to the pool: the
  * request is done when no view of the pages is left. */
 #define PSC_FLAG_LEND 0x8u
+/* Allocate a block (block_alloc) of private memory, which cannot be lent, and
+ * of which a child made by fork has a copy. */
+#define PSC_FLAG_PRIVATE 0x10u
 
 /* A block of memory of a worker's pool; see block_alloc. */
 typedef struct psc_block {
@@ -375,9 +378,10 @@ typedef struct psc_api {
     /* ---- memory that the transports have registered ----
      * Blocks and views may outlive the worker, and any thread may free them. In
      * a forked child freeing them does nothing. */
-    /* Allocate a block of whole pages. Returns PSC_ERR_NO_RESOURCE if the pool
-     * is exhausted (counted as pool_exhausted), or if another thread holds the
-     * lock and PSC_FLAG_TRY was given. */
+    /* Allocate a block of whole pages, which a child made by fork shares with
+     * this process unless PSC_FLAG_PRIVATE was given. Returns
+     * PSC_ERR_NO_RESOURCE if the pool is exhausted (counted as pool_exhausted),
+     * or if another thread holds the lock and PSC_FLAG_TRY was given. */
     psc_status_t (*block_alloc)(psc_worker_t *worker, size_t nbytes,
                                 uint32_t flags, psc_block_t **block_p);
     void (*block_free)(psc_block_t *block);

@@ -178,7 +178,7 @@ class Objects:
         """Return memory that the program cannot change during the send: `chunk` or a copy."""
         if archive.readonly(chunk) and _constant(chunk):
             return chunk
-        copy = memoryview(self.heads._worker.allocate(chunk.nbytes))
+        copy = memoryview(self.heads._worker.allocate(chunk.nbytes, private=True))
         copy[:] = PickleBuffer(chunk).raw()
         return copy
 
@@ -227,7 +227,7 @@ class Objects:
             return kept
         if not 0 < len(offered) <= _binding.OFFER_MAX:
             raise ProtocolError(f"an archive offers {len(offered)} chunks")
-        allocate = self.heads._worker.allocate
+        allocate = partial(self.heads._worker.allocate, private=True)
         try:
             return self.chunks._fetch(head.offer, [allocate(nbytes) for nbytes in offered])
         except MemoryError:

@@ -79,6 +79,11 @@
 /* no put of the peer reaches a region of this process after ep_fini */
 #define PSC_CAP_PUT_ENDS 0x8000ull
 #define PSC_CAP_PUT_AM 0x10000ull /* the transport implements put_am */
+/* registered memory that is private stays so at a fork: this process and its
+ * child each keep all pages, and puts and gets use those of this process.
+ * Without this capability the core registers memory for received messages only
+ * for one message at a time */
+#define PSC_CAP_FORK 0x20000ull
 
 /* ---- shared structures ------------------------------------------------- */
 

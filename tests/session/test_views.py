@@ -52,7 +52,10 @@ def test_copies_are_of_the_pool_too(link):
         kept.append(driven(link, take_and_locate))
         request.wait(BOUND)
     assert len(set(kept)) == 1
-    assert driven(link, lambda here: here.session.empty(2 << 20, np.uint8).ctypes.data) == kept[0]
+    request = link.c.isend(bytes(2 * MIB))
+    array = driven(link, lambda here: here.c.recv_array("u1", 2 << 20, timeout=60).ctypes.data)
+    request.wait(BOUND)
+    assert array == kept[0]
 
 
 def test_recv_view_without_room_in_the_pool(connect, transport):

@@ -41,6 +41,12 @@ void psc_pool_block_forget(psc_pool_block_t *block)
     free(block);
 }
 
+void psc_pool_block_put(psc_pool_block_t *block)
+{
+    psc_list_push_front(&block->pool->free[block->segment->kind][block->order],
+                        &block->link);
+}
+
 /* ---- splitting ---- */
 
 psc_pool_block_t *psc_pool_block_add(psc_pool_t *pool, psc_segment_t *segment,
@@ -55,22 +61,24 @@ psc_pool_block_t *psc_pool_block_add(psc_pool_t *pool, psc_segment_t *segment,
     block->segment = segment;
     block->order = order;
     block->len = len;
-    psc_list_push_front(&pool->free[order], &block->link);
+    psc_pool_block_put(block);
     *pool_place(segment, offset) = block;
     return block;
 }
 
-/* Make a free block of this order by splitting a longer one. */
-static bool pool_split(psc_pool_t *pool, unsigned wanted)
+/* Make a free block of this order by splitting a longer one; `lists` are
+ * the free lists of one kind. */
+static bool pool_split(psc_pool_t *pool, const psc_list_t *lists,
+                       unsigned wanted)
 {
     unsigned order = wanted + 1;
     psc_pool_block_t *block;
 
-    while (order <= PSC_POOL_TOP && psc_list_empty(&pool->free[order]))
+    while (order <= PSC_POOL_TOP && psc_list_empty(&lists[order]))
         order++;
     if (order > PSC_POOL_TOP)
         return false;
-    block = pool_block_of(pool->free[order].next);
+    block = pool_block_of(lists[order].next);
     psc_list_remove(&block->link);
     while (order > wanted) {
         order--;
@@ -83,7 +91,7 @@ static bool pool_split(psc_pool_t *pool, unsigned wanted)
              * the segment is freed */
             break;
     }
-    psc_list_push_front(&pool->free[order], &block->link);
+    psc_pool_block_put(block);
     return order == wanted;
 }
 
@@ -104,7 +112,6 @@ static psc_pool_block_t *pool_buddy(const psc_pool_block_t *block)
 
 static void pool_join(psc_pool_block_t *block, psc_pool_block_t *buddy)
 {
-    psc_pool_t *pool = block->pool;
     psc_pool_block_t *left =
         block->head.base < buddy->head.base ? block : buddy;
 
@@ -112,24 +119,30 @@ static void pool_join(psc_pool_block_t *block, psc_pool_block_t *buddy)
     left->order++;
     left->len *= 2;
     psc_list_remove(&left->link);
-    psc_list_push_front(&pool->free[left->order], &left->link);
+    psc_pool_block_put(left);
+}
+
+static void pool_join_list(const psc_list_t *list)
+{
+    psc_link_t *link = list->next;
+
+    while (link != list) {
+        psc_pool_block_t *block = pool_block_of(link);
+        psc_pool_block_t *buddy = pool_buddy(block);
+
+        link = link->next;
+        if (buddy && link == &buddy->link)
+            link = link->next;
+        if (buddy)
+            pool_join(block, buddy);
+    }
 }
 
 void psc_pool_join_all(psc_pool_t *pool)
 {
     for (unsigned order = 0; order < PSC_POOL_TOP; order++) {
-        psc_link_t *link = pool->free[order].next;
-
-        while (link != &pool->free[order]) {
-            psc_pool_block_t *block = pool_block_of(link);
-            psc_pool_block_t *buddy = pool_buddy(block);
-
-            link = link->next;
-            if (buddy && link == &buddy->link)
-                link = link->next;
-            if (buddy)
-                pool_join(block, buddy);
-        }
+        pool_join_list(&pool->free[PSC_SEGMENT_SHARED][order]);
+        pool_join_list(&pool->free[PSC_SEGMENT_PRIVATE][order]);
     }
 }
 
@@ -137,25 +150,26 @@ void psc_pool_join_all(psc_pool_t *pool)
 
 /* A large block, made for one array, is reused for arrays that are not much
  * shorter. */
-static psc_pool_block_t *pool_find_large(psc_pool_t *pool, size_t nbytes)
+static psc_pool_block_t *pool_find_large(const psc_list_t *list, size_t nbytes)
 {
-    psc_list_for_each(block, &pool->free[PSC_POOL_LARGE], psc_pool_block_t,
-                      link) {
+    psc_list_for_each(block, list, psc_pool_block_t, link) {
         if (block->len >= nbytes && block->len - nbytes <= block->len / 4)
             return block;
     }
     return NULL;
 }
 
-psc_pool_block_t *psc_pool_find_free(psc_pool_t *pool, size_t nbytes)
+psc_pool_block_t *psc_pool_find_free(psc_pool_t *pool, psc_segment_kind_t kind,
+                                     size_t nbytes)
 {
+    const psc_list_t *lists = pool->free[kind];
     unsigned order = psc_pool_order(nbytes);
 
     if (order == PSC_POOL_LARGE)
-        return pool_find_large(pool, nbytes);
-    if (psc_list_empty(&pool->free[order]) && !pool_split(pool, order))
+        return pool_find_large(&lists[order], nbytes);
+    if (psc_list_empty(&lists[order]) && !pool_split(pool, lists, order))
         return NULL;
-    return pool_block_of(pool->free[order].next);
+    return pool_block_of(lists[order].next);
 }
 
 const psc_pool_block_t *psc_pool_block_at(const psc_segment_t *segment,

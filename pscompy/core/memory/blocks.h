@@ -34,7 +34,9 @@ typedef struct psc_pool {
     uint64_t max, bytes;
     atomic_uint n_segments;
     psc_list_t segments;
-    psc_list_t free[PSC_POOL_LARGE + 1];
+    /* the free blocks of shared segments, and those of private ones, by order
+     */
+    psc_list_t free[PSC_SEGMENT_PRIVATE + 1][PSC_POOL_LARGE + 1];
 } psc_pool_t;
 
 /* Return the length of a block of the order `order`, and the order of a block
@@ -50,9 +52,13 @@ void psc_pool_block_forget(psc_pool_block_t *block);
 /* Join each two free blocks of the pool that are the halves of one longer
  * block. */
 void psc_pool_join_all(psc_pool_t *pool);
-/* Find a free block for `nbytes` bytes; splits a longer one if necessary.
- * Returns NULL if no block is long enough. The block stays in its free list. */
-psc_pool_block_t *psc_pool_find_free(psc_pool_t *pool, size_t nbytes);
+/* Put a block into its free list. */
+void psc_pool_block_put(psc_pool_block_t *block);
+/* Find a free block for `nbytes` bytes in segments of this kind; splits a
+ * longer one if necessary. Returns NULL if no block is long enough. The block
+ * stays in its free list. */
+psc_pool_block_t *psc_pool_find_free(psc_pool_t *pool, psc_segment_kind_t kind,
+                                     size_t nbytes);
 /* Returns the block that contains the byte at `offset` of the segment, or NULL.
  * Blocks are aligned to their length. */
 const psc_pool_block_t *psc_pool_block_at(const psc_segment_t *segment,

@@ -25,8 +25,10 @@ psc_pool_t *psc_pool_create(psc_worker_t *worker, uint64_t max)
     pool->worker = worker;
     pool->max = max;
     psc_list_init(&pool->segments);
-    for (unsigned i = 0; i <= PSC_POOL_LARGE; i++)
-        psc_list_init(&pool->free[i]);
+    for (unsigned i = 0; i <= PSC_POOL_LARGE; i++) {
+        psc_list_init(&pool->free[PSC_SEGMENT_SHARED][i]);
+        psc_list_init(&pool->free[PSC_SEGMENT_PRIVATE][i]);
+    }
     return pool;
 }
 
@@ -38,8 +40,9 @@ void psc_pool_hold(psc_pool_t *pool)
 /* Unlink and free a segment without blocks in use. */
 static void pool_segment_end(psc_pool_t *pool, psc_segment_t *segment)
 {
-    size_t pages = segment->fd < 0 ? 1 /* a pinned segment has one block */
-                                   : segment->len / psc_page_size() - 1;
+    size_t pages = segment->kind == PSC_SEGMENT_PINNED
+                       ? 1 /* it has one block */
+                       : segment->len / psc_page_size() - 1;
 
     for (size_t i = 0; i < pages; i++) {
         if (segment->places[i])
@@ -135,12 +138,13 @@ void psc_pool_unpin(psc_pool_t *pool, psc_block_t *head)
 /* ---- taking blocks, and giving them back ---- */
 
 /* Take a free block. Returns NULL if there is none. */
-static psc_pool_block_t *pool_take(psc_pool_t *pool, size_t nbytes)
+static psc_pool_block_t *pool_take(psc_pool_t *pool, psc_segment_kind_t kind,
+                                   size_t nbytes)
 {
     psc_pool_block_t *block;
 
     psc_lock_acquire(&pool->lock);
-    block = psc_pool_find_free(pool, nbytes);
+    block = psc_pool_find_free(pool, kind, nbytes);
     if (block) {
         psc_list_remove(&block->link);
         block->used = true;
@@ -162,7 +166,7 @@ void psc_pool_give(psc_block_t *head)
     psc_lock_acquire(&pool->lock);
     block->used = false;
     block->segment->used--;
-    psc_list_push_front(&pool->free[block->order], &block->link);
+    psc_pool_block_put(block);
     psc_lock_release(&pool->lock);
     psc_pool_drop(pool);
 }
@@ -194,7 +198,8 @@ static unsigned pool_choose_top(psc_pool_t *pool, unsigned order)
     return top;
 }
 
-static psc_status_t pool_add_segment(psc_pool_t *pool, size_t nbytes)
+static psc_status_t pool_add_segment(psc_pool_t *pool, psc_segment_kind_t kind,
+                                     size_t nbytes)
 {
     unsigned order = psc_pool_order(nbytes), top = PSC_POOL_LARGE;
     size_t len = (nbytes + POOL_ROUND - 1) & ~(POOL_ROUND - 1);
@@ -210,7 +215,7 @@ static psc_status_t pool_add_segment(psc_pool_t *pool, size_t nbytes)
     }
     if (len < nbytes || pool->bytes + len + psc_page_size() > pool->max)
         return PSC_ERR_NO_RESOURCE;
-    status = psc_segment_create(len, &segment);
+    status = psc_segment_create(len, kind, &segment);
     if (status != PSC_OK)
         return status;
     segment->top = top;
@@ -225,7 +230,8 @@ static psc_status_t pool_add_segment(psc_pool_t *pool, size_t nbytes)
 
 /* With the worker's lock held: make sure that the pool has a free block for
  * `nbytes` bytes. */
-static psc_status_t pool_grow(psc_pool_t *pool, size_t nbytes)
+static psc_status_t pool_grow(psc_pool_t *pool, psc_segment_kind_t kind,
+                              size_t nbytes)
 {
     psc_status_t status = PSC_OK;
 
@@ -233,20 +239,21 @@ static psc_status_t pool_grow(psc_pool_t *pool, size_t nbytes)
         return PSC_ERR_NO_RESOURCE;
     psc_lock_acquire(&pool->lock);
     psc_pool_join_all(pool);
-    if (!psc_pool_find_free(pool, nbytes))
-        status = pool_add_segment(pool, nbytes);
+    if (!psc_pool_find_free(pool, kind, nbytes))
+        status = pool_add_segment(pool, kind, nbytes);
     psc_lock_release(&pool->lock);
     return status;
 }
 
-static psc_status_t pool_grow_entering(psc_worker_t *worker, size_t nbytes,
+static psc_status_t pool_grow_entering(psc_worker_t *worker,
+                                       psc_segment_kind_t kind, size_t nbytes,
                                        uint32_t flags)
 {
     psc_status_t status = psc_worker_enter(worker, flags);
 
     if (status != PSC_OK)
         return status;
-    status = pool_grow(worker->memory.pool, nbytes);
+    status = pool_grow(worker->memory.pool, kind, nbytes);
     if (status == PSC_ERR_NO_RESOURCE)
         worker->counters.value[PSC_COUNTER_pool_exhausted]++;
     psc_worker_leave(worker);
@@ -256,12 +263,14 @@ static psc_status_t pool_grow_entering(psc_worker_t *worker, size_t nbytes,
 psc_status_t psc_pool_alloc(psc_worker_t *worker, size_t nbytes, uint32_t flags,
                             psc_block_t **block_p)
 {
+    psc_segment_kind_t kind =
+        flags & PSC_FLAG_PRIVATE ? PSC_SEGMENT_PRIVATE : PSC_SEGMENT_SHARED;
     psc_pool_block_t *block;
 
     if (atomic_load_explicit(&worker->forked, memory_order_relaxed))
         return PSC_ERR_FORKED;
-    while (!(block = pool_take(worker->memory.pool, nbytes))) {
-        psc_status_t status = pool_grow_entering(worker, nbytes, flags);
+    while (!(block = pool_take(worker->memory.pool, kind, nbytes))) {
+        psc_status_t status = pool_grow_entering(worker, kind, nbytes, flags);
 
         if (status != PSC_OK)
             return status;

@@ -1,8 +1,9 @@
 /* The registered pool of a worker: memory that every transport can register
- * before it is used. Segments are sealed memory files, so that a peer can map
- * them but only their owner can write. Blocks are whole pages of a segment.
- * They are reused last in, first out, so that a reused block is warm in the
- * caches of both sides.
+ * before it is used. Shared segments are sealed memory files, so that a peer
+ * can map them but only their owner can write. Private segments are for what is
+ * received: after a fork, parent and child have copies. Blocks are whole pages
+ * of a segment. They are reused last in, first out, so that a reused block is
+ * warm in the caches of both sides.
  *
  * Blocks and views may outlive the worker: the pool counts them and is freed
  * with the last. The pool has a lock of its own, held for a few instructions. A

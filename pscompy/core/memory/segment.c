@@ -14,6 +14,9 @@
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
@@ -47,37 +50,57 @@ static psc_segment_identity_t *segment_identity(psc_segment_t *segment)
                                               psc_page_size());
 }
 
-psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p)
+/* Returns the length of the segment's memory. */
+static size_t segment_memory(const psc_segment_t *segment)
 {
-    psc_segment_t *segment = calloc(1, sizeof *segment);
-    psc_segment_identity_t *identity;
+    return segment->kind == PSC_SEGMENT_SHARED ? segment->len
+                                               : segment->len - psc_page_size();
+}
 
-    if (!segment)
-        return PSC_ERR_NO_MEMORY;
-    segment->len = len + psc_page_size();
-    segment->places = calloc(len / psc_page_size(), sizeof *segment->places);
-    segment->warm = calloc(len / PSC_HUGE_PAGE + 1, sizeof *segment->warm);
+/* Make the memory file of a shared segment, with its identity. */
+static bool segment_share(psc_segment_t *segment)
+{
+    uint8_t *id;
+
     segment->fd = segment_open(segment->len);
     if (segment->fd >= 0)
         segment->base = psc_mapping_create(segment->fd, segment->len,
                                            PROT_READ | PROT_WRITE);
-    if (!segment->places || !segment->warm || !segment->base ||
-        !segment_seal(segment->fd)) {
+    if (!segment->base || !segment_seal(segment->fd))
+        return false;
+    id = segment_identity(segment)->id;
+    return getrandom(id, PSC_SEGMENT_ID_SIZE, 0) == PSC_SEGMENT_ID_SIZE;
+}
+
+static bool segment_map(psc_segment_t *segment)
+{
+    if (segment->kind == PSC_SEGMENT_SHARED)
+        return segment_share(segment);
+    segment->base =
+        psc_mapping_create(-1, segment_memory(segment), PROT_READ | PROT_WRITE);
+    return segment->base;
+}
+
+psc_status_t psc_segment_create(size_t len, psc_segment_kind_t kind,
+                                psc_segment_t **segment_p)
+{
+    psc_segment_t *segment = calloc(1, sizeof *segment);
+
+    if (!segment)
+        return PSC_ERR_NO_MEMORY;
+    segment->kind = kind;
+    segment->fd = -1;
+    segment->len = len + psc_page_size();
+    segment->places = calloc(len / psc_page_size(), sizeof *segment->places);
+    segment->warm = calloc(len / PSC_HUGE_PAGE + 1, sizeof *segment->warm);
+    if (!segment->places || !segment->warm || !segment_map(segment)) {
         psc_segment_destroy(segment);
         return PSC_ERR_NO_MEMORY;
-    }
-    identity = segment_identity(segment);
-    if (getrandom(identity->id, sizeof identity->id, 0) !=
-        sizeof identity->id) {
-        psc_segment_destroy(segment);
-        return PSC_ERR_NO_RESOURCE;
     }
     *segment_p = segment;
     return PSC_OK;
 }
 
-/* The length includes a page for an identity, as for other segments, although a
- * pinned segment has none. */
 psc_status_t psc_segment_create_pinned(void *base, size_t len,
                                        psc_segment_t **segment_p)
 {
@@ -92,20 +115,16 @@ psc_status_t psc_segment_create_pinned(void *base, size_t len,
     }
     segment->base = base;
     segment->len = len + psc_page_size();
+    segment->kind = PSC_SEGMENT_PINNED;
     segment->fd = -1;
     *segment_p = segment;
     return PSC_OK;
 }
 
-static bool segment_pinned(const psc_segment_t *segment)
-{
-    return segment->base && segment->fd < 0;
-}
-
 void psc_segment_destroy(psc_segment_t *segment)
 {
-    if (segment->base && !segment_pinned(segment))
-        munmap(segment->base, segment->len);
+    if (segment->base && segment->kind != PSC_SEGMENT_PINNED)
+        munmap(segment->base, segment_memory(segment));
     if (segment->fd >= 0)
         close(segment->fd);
     free(segment->places);
@@ -115,21 +134,21 @@ void psc_segment_destroy(psc_segment_t *segment)
 
 void psc_segment_retire(psc_segment_t *segment)
 {
-    if (segment_pinned(segment))
-        return;
-    __atomic_store_n(&segment_identity(segment)->retired, 1, __ATOMIC_RELEASE);
+    if (segment->kind == PSC_SEGMENT_SHARED)
+        __atomic_store_n(&segment_identity(segment)->retired, 1,
+                         __ATOMIC_RELEASE);
 }
 
 /* ---- pages of a segment ---- */
 
-/* Reading a byte of a memory file creates its page; MADV_COLLAPSE then creates
- * the huge page around it in one step. This takes a sixth of the time of page
- * faults, here and at every peer, and works where the system does not give huge
- * pages to shared memory by itself. If the call fails, pages are created one by
- * one as they are used. */
+/* MADV_POPULATE_WRITE creates a page without a change of its bytes, which may
+ * be another block's; MADV_COLLAPSE then creates the huge page around it in one
+ * step. This takes a sixth of the time of page faults, here and at every peer,
+ * and works where the system does not give huge pages by itself. If the calls
+ * fail, pages are created one by one as they are used. */
 static void segment_warm_span(uint8_t *at)
 {
-    (void)*(volatile uint8_t *)at;
+    madvise(at, psc_page_size(), MADV_POPULATE_WRITE);
     madvise(at, PSC_HUGE_PAGE, MADV_COLLAPSE);
 }
 
@@ -150,14 +169,11 @@ void psc_segment_warm(psc_segment_t *segment, size_t offset, size_t len)
 static psc_status_t segment_register(psc_segment_t *segment,
                                      psc_iface_slot_t *slot, psc_mem_t **mem_p)
 {
-    if (segment_pinned(segment))
-        return slot->ops->mem_register(slot->iface, NULL, segment->base,
-                                       segment->len - psc_page_size(), mem_p);
-    if (slot->attr.caps & PSC_CAP_MAP)
+    if (segment->kind == PSC_SEGMENT_SHARED && slot->attr.caps & PSC_CAP_MAP)
         return slot->ops->mem_share(slot->iface, segment->base, segment->len,
                                     segment->fd, mem_p);
     return slot->ops->mem_register(slot->iface, NULL, segment->base,
-                                   segment->len, mem_p);
+                                   segment_memory(segment), mem_p);
 }
 
 psc_mem_t *psc_segment_mem(psc_segment_t *segment, psc_iface_slot_t *slot)

@@ -1,4 +1,5 @@
-/* Segments of a pool: sealed memory files, or pinned memory of a user. */
+/* Segments of a pool: sealed memory files, private memory, or pinned memory of
+ * a user. */
 #pragma once
 
 #include "../types/worker.h"
@@ -6,14 +7,23 @@
 
 typedef struct psc_segment psc_segment_t;
 
+typedef enum psc_segment_kind {
+    /* A memory file. Peers can map the segment, and a child made by fork shares
+     * it. */
+    PSC_SEGMENT_SHARED,
+    /* Memory like that of malloc: a child made by fork has a copy. */
+    PSC_SEGMENT_PRIVATE,
+    PSC_SEGMENT_PINNED, /* memory that belongs to its user */
+} psc_segment_kind_t;
+
 struct psc_segment {
     psc_link_t link; /* link in the pool's list `segments` */
     uint8_t *base;
     /* length of the segment in bytes, including the last page, which has the
-     * psc_segment_identity_t */
+     * psc_segment_identity_t; that page exists only in a shared segment */
     size_t len;
-    /* the memory file; -1: pinned memory, which belongs to its user */
-    int fd;
+    psc_segment_kind_t kind;
+    int fd; /* the memory file of a shared segment, else -1 */
     /* order of the block that is the whole segment, or PSC_POOL_LARGE */
     unsigned top;
     uint32_t used;   /* number of the segment's blocks that are in use */
@@ -27,10 +37,12 @@ struct psc_segment {
     psc_mem_t *mem[PSC_IFACES_MAX];
 };
 
-/* Create a segment. Blocks are whole pages, so that a peer can make a private
- * copy of one (psc_map_t.keep) without its neighbours. The page behind the
- * blocks has the identity: a random id, and whether the segment is retired. */
-psc_status_t psc_segment_create(size_t len, psc_segment_t **segment_p);
+/* Create a segment, shared or private. Blocks are whole pages, so that a peer
+ * can make a private copy of one (psc_map_t.keep) without its neighbours. In a
+ * shared segment the page behind the blocks has the identity: a random id, and
+ * whether the segment is retired. */
+psc_status_t psc_segment_create(size_t len, psc_segment_kind_t kind,
+                                psc_segment_t **segment_p);
 psc_status_t psc_segment_create_pinned(void *base, size_t len,
                                        psc_segment_t **segment_p);
 void psc_segment_destroy(psc_segment_t *segment);

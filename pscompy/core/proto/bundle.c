@@ -8,7 +8,6 @@
 #include "../conn_queue.h"
 #include "../finish.h"
 #include "../layout.h"
-#include "../memory/pool.h"
 #include "../progress/spin.h"
 #include "../request.h"
 #include "rndv.h"
@@ -76,8 +75,7 @@ static bool part_pack(psc_req_t *req, uint32_t i, uint8_t *packed,
     size_t len = 0;
 
     if (with_keys && wire.len > 0) {
-        segment = psc_pool_find(req->conn->worker->memory.pool,
-                                keyed.piece.base, wire.len, &wire.offset);
+        segment = psc_rndv_segment(&keyed, &wire.offset);
         if (psc_rndv_pack_keys(&keyed, PSC_CAP_GET, segment,
                                packed + sizeof wire, &len) == 0)
             return false;

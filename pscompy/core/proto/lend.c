@@ -54,7 +54,8 @@ static bool lend_possible(psc_req_t *req)
         return false;
     segment = psc_pool_find(psc_req_worker(req)->memory.pool, req->piece.base,
                             req->total, &offset);
-    return segment && segment->fd >= 0 && psc_segment_mem(segment, lane->slot);
+    return segment && segment->kind == PSC_SEGMENT_SHARED &&
+           psc_segment_mem(segment, lane->slot);
 }
 
 bool psc_lend_begin(psc_req_t *req)

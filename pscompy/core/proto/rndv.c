@@ -6,7 +6,6 @@
 #include "../finish.h"
 #include "../lane_upcalls.h"
 #include "../memory/access.h"
-#include "../memory/pool.h"
 #include "../request.h"
 #include "credit.h"
 #include "rndv_keys.h"
@@ -36,8 +35,7 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
     psc_segment_t *segment = NULL;
 
     if (req->n_iov == 1)
-        segment = psc_pool_find(psc_req_worker(req)->memory.pool,
-                                req->piece.base, req->total, &wire->offset);
+        segment = psc_rndv_segment(&keyed, &wire->offset);
     if (rndv_may(conn, PSC_RNDV_GET))
         wire->n_keys = (uint16_t)psc_rndv_pack_keys(&keyed, PSC_CAP_GET,
                                                     segment, keys, len_p);

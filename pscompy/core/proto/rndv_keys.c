@@ -24,14 +24,39 @@ uint32_t psc_rndv_lanes_able(const psc_conn_t *conn, uint64_t caps)
     return n;
 }
 
+/* Returns true if a fork makes the lanes' registrations of private memory
+ * unusable. */
+static bool rndv_lost_at_fork(const psc_conn_t *conn)
+{
+    for (uint32_t i = 0; i < conn->n_lanes; i++) {
+        uint64_t caps = conn->lanes[i]->slot->attr.caps;
+
+        if (caps & (PSC_CAP_PUT | PSC_CAP_GET) && !(caps & PSC_CAP_FORK))
+            return true;
+    }
+    return false;
+}
+
+psc_segment_t *psc_rndv_segment(const psc_keyed_t *keyed, uint64_t *offset_p)
+{
+    psc_segment_t *segment =
+        psc_pool_find(keyed->conn->worker->memory.pool, keyed->piece.base,
+                      keyed->piece.len, offset_p);
+
+    if (!segment || segment->kind != PSC_SEGMENT_PRIVATE ||
+        !rndv_lost_at_fork(keyed->conn))
+        return segment;
+    *offset_p = 0;
+    return NULL;
+}
+
 /* Pool memory is registered once per segment. A fabric with PSC_CAP_MEM_LOCAL
  * then finds the message's memory within that registration. */
 static psc_status_t rndv_register(const psc_keyed_t *keyed, psc_lane_t *lane)
 {
     const psc_iov_t *piece = &keyed->piece;
     uint64_t offset;
-    psc_segment_t *segment = psc_pool_find(keyed->conn->worker->memory.pool,
-                                           piece->base, piece->len, &offset);
+    psc_segment_t *segment = psc_rndv_segment(keyed, &offset);
 
     if (!segment)
         psc_count(keyed->conn, PSC_COUNTER_registrations, 1);

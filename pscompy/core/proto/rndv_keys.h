@@ -28,10 +28,14 @@ static inline psc_keyed_t psc_rndv_keyed(psc_req_t *req)
 /* Returns the number of lanes for which psc_rndv_pack_keys packs a key: those
  * that have all of `caps` and are not lost. */
 uint32_t psc_rndv_lanes_able(const psc_conn_t *conn, uint64_t caps);
+/* Returns the pool's segment that holds the buffer, and the offset there.
+ * Returns NULL if there is none, or if the buffer gets registrations of its own
+ * because a fork may make those of the segment unusable (PSC_CAP_FORK). */
+psc_segment_t *psc_rndv_segment(const psc_keyed_t *keyed, uint64_t *offset_p);
 /* Register the buffer with the lanes that psc_rndv_lanes_able counts, and pack
  * a key for each. Returns the number of keys, or 0 if that fails; the caller
- * then continues without keys. segment: the pool's segment that holds the
- * buffer, or NULL; a segment's own keys are used instead of new ones. */
+ * then continues without keys. segment: the result of psc_rndv_segment; a
+ * segment's own keys are used instead of new ones. */
 uint32_t psc_rndv_pack_keys(const psc_keyed_t *keyed, uint64_t caps,
                             psc_segment_t *segment, uint8_t *packed,
                             size_t *len_p);

@@ -88,7 +88,7 @@ static void loop_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
     *attr_p = (psc_iface_attr_t){
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
                 PSC_CAP_PUT_REMOTE | PSC_CAP_PUT_THEN_AM | PSC_CAP_EVENT |
-                PSC_CAP_SELF | PSC_CAP_PUT_AM,
+                PSC_CAP_SELF | PSC_CAP_PUT_AM | PSC_CAP_FORK,
         .max_short = iface->buffer_size,
         .max_bcopy = iface->buffer_size,
         .max_iov = LOOP_IOV_MAX,

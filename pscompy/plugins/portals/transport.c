@@ -90,7 +90,7 @@ static void portals_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
 
     *attr_p = (psc_iface_attr_t){
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
-                PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT |
+                PSC_CAP_PUT_REMOTE | PSC_CAP_EVENT | PSC_CAP_FORK |
                 (settings->matching ? PSC_CAP_TAG : 0),
         .max_short = 512,
         .max_bcopy = settings->buffer_size - sizeof(psc_head_t),

@@ -148,7 +148,7 @@ static void shm_query(psc_iface_t *super, psc_iface_attr_t *attr_p)
     if (!cma)
         return;
     attr_p->caps |= PSC_CAP_PUT | PSC_CAP_GET | PSC_CAP_PUT_REMOTE |
-                    PSC_CAP_PUT_THEN_AM | PSC_CAP_EXPOSE;
+                    PSC_CAP_PUT_THEN_AM | PSC_CAP_EXPOSE | PSC_CAP_FORK;
     attr_p->max_put = SHM_PUT_MAX;
     attr_p->max_get = SHM_GET_MAX;
 }

@@ -1,4 +1,4 @@
-/* Maps a file at an address that allows huge pages. */
+/* Maps memory at an address that allows huge pages. */
 #ifndef PSCOMPY_TRANSPORT_KIT_MAPPING_H
 #define PSCOMPY_TRANSPORT_KIT_MAPPING_H
 
@@ -8,10 +8,11 @@
 
 #define PSC_HUGE_PAGE ((size_t)2 << 20)
 
-/* Maps the whole file (MAP_SHARED); `len` is a multiple of the page size.
- * Returns NULL and sets errno on failure. */
+/* Maps the whole file (MAP_SHARED), or private memory if `fd` is -1; `len` is a
+ * multiple of the page size. Returns NULL and sets errno on failure. */
 static inline uint8_t *psc_mapping_create(int fd, size_t len, int protection)
 {
+    int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
     size_t room = len + PSC_HUGE_PAGE, before;
     uint8_t *at = mmap(NULL, room, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -24,12 +25,14 @@ static inline uint8_t *psc_mapping_create(int fd, size_t len, int protection)
     if (before > 0)
         munmap(at, before);
     munmap(base + len, room - before - len);
-    if (mmap(base, len, protection, MAP_SHARED | MAP_FIXED, fd, 0) ==
-        MAP_FAILED) {
+    if (mmap(base, len, protection, flags | MAP_FIXED, fd, 0) == MAP_FAILED) {
         munmap(base, len);
         return NULL;
     }
-    madvise(base, len & ~(PSC_HUGE_PAGE - 1), MADV_HUGEPAGE);
+    /* In private memory even a short block would then take a huge page, so that
+     * the caller advises where its long blocks are. */
+    if (fd >= 0)
+        madvise(base, len & ~(PSC_HUGE_PAGE - 1), MADV_HUGEPAGE);
     return base;
 }
 
