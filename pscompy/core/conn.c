@@ -64,6 +64,14 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
     return conn;
 }
 
+void psc_conn_set_rank(psc_conn_t *conn, int rank)
+{
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return;
+    conn->rank = rank;
+    psc_worker_leave(conn->worker);
+}
+
 static bool conn_needed(const psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {

@@ -265,6 +265,10 @@ void psc_conn_hang_up(psc_conn_t *conn);
  * no memory is left. */
 psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
                             bool linked);
+/* Let the connection be the one with this rank, whose calls it answers from now
+ * on. For a connection that was created with rank -1: of several that are made
+ * for one rank at once, the control plane keeps one. */
+void psc_conn_set_rank(psc_conn_t *conn, int rank);
 int psc_conn_state(const psc_conn_t *conn);
 /* Change the connection's state from LAZY (also after connecting has failed) to
  * CONNECTING. */
