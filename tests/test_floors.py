@@ -54,7 +54,7 @@ FLOORS = {
         *("sleeper", "object", "access", "run", "outcome", "message", "worker_end", "waiting"),
         *("await", "completion", "cancel", "request_life", "result", "giveback", "start", "op"),
         *("buffers", "readonly_lease", "rank_map", "errors", "call", "array", "timeout", "strided"),
-        *("state", "recv_buffer", "memory", "connection", "args"),
+        *("state", "recv_buffer", "memory", "connection", "args", "guard"),
     ),
     "gateway/pscompy_gateway/transport": (
         *("transport", "notes", "ep_end", "receive", "probe", "ep", "send", "packets", "paths"),

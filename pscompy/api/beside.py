@@ -7,10 +7,11 @@ of all these sessions; they do not fall when one of the sessions is closed.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
+
+from pscompy.binding.guard import guard
 
 if TYPE_CHECKING:
     from pscompy.api.session import Session
@@ -22,20 +23,19 @@ class Beside:
     """The open sessions beside one session (those of its endpoints), and the counters of sessions
     beside it that were closed."""
 
-    __slots__ = ("_closed", "_lock", "_open")
+    __slots__ = ("_closed", "_open")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._open: list[Session] = []
         self._closed: Counter[str] = Counter()
 
     def add(self, session: Session) -> None:
-        with self._lock:
+        with guard:
             self._open.append(session)
 
     def remove(self, session: Session) -> None:
         """Remove a session that was closed, and keep its counters."""
-        with self._lock:
+        with guard:
             self._open.remove(session)
             _add(self._closed, session._engine.totals())
             _add(self._closed, session._beside._closed)
@@ -52,10 +52,10 @@ class Beside:
     def stats(self, own: Mapping[str, int]) -> Counter[str]:
         """Return the sums of the counters of all sessions; `own` are the counters of the session
         that owns this object."""
-        with self._lock:
+        with guard:
             counted = self._closed.copy()
             _add(counted, own)
-            for session in self._open:
+            for session in self:
                 _add(counted, session._stats())
         return counted
 

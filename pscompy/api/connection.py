@@ -14,9 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy.api import arrays
-from pscompy.api.context import Context
+from pscompy.api.context import Context, uncollected
 from pscompy.api.request import Request, Status
 from pscompy.binding import _binding
+from pscompy.binding.guard import guard
 from pscompy.control.phases import Phase
 from pscompy.core import ffi, lib
 from pscompy.errors import Closed, PscomError, from_status
@@ -175,10 +176,11 @@ class Connection(_binding.Connection):
     def _open_objects(self) -> Objects:
         """Set the Objects of this connection, unless another thread has set them meanwhile: two
         Objects would give the same tags to the chunks of different objects."""
-        from pscompy.parcel.objects import OBJECT
+        with uncollected():
+            from pscompy.parcel.objects import OBJECT
 
         made = self._make_objects(lib.PSC_CONTEXT_OBJECTS, OBJECT)
-        with self._context.lock:
+        with guard:
             if self._objects is None:
                 self._set_objects(made, made.heads, made.pickles)
         objects: Objects = self._objects
@@ -242,7 +244,7 @@ class Connection(_binding.Connection):
                 self._make_objects(lib.PSC_CONTEXT_ACTIONS, CALL),
                 self._make_objects(lib.PSC_CONTEXT_OBJECTS + 1, ANSWER),
             )
-            with self._context.lock:
+            with guard:
                 # another thread may have made the links meanwhile
                 self._links = self._links or made
         return self._links

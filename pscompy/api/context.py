@@ -6,11 +6,13 @@ of a context share the attributes of this object.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pscompy.binding import _binding
+from pscompy.binding.guard import guard
 from pscompy.control.manager import Control
 from pscompy.core import lib
 
@@ -19,10 +21,23 @@ if TYPE_CHECKING:
     from pscompy.parcel.calls import Links
 
 
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Let the garbage collector rest during the import of a module at its first use, because a
+    finalizer that uses pscompy would find the module half made."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 class Context:
     """A context number of a session, with the service that runs the actions of its peers."""
 
-    __slots__ = ("_find_links", "_service", "_size", "control", "lock", "number", "worker")
+    __slots__ = ("_find_links", "_service", "_size", "control", "number", "worker")
 
     def __init__(
         self,
@@ -39,20 +54,21 @@ class Context:
         self.number = number
         self._size = size
         self._find_links = find_links
-        self.lock = threading.Lock()  # held while a part that is made at its first use is set
         self._service: Service | None = None
 
     def service(self) -> Service:
         """Return the service of this context, made at its first use."""
         if self._service is None:
-            with self.lock:
-                if self._service is None:
-                    self._service = self._make_service()
+            made = self._make_service()
+            with guard:
+                if self._service is None:  # no other thread has made one meanwhile
+                    self._service = made
         return self._service
 
     def _make_service(self) -> Service:
-        from pscompy.parcel.action_service import Service
-        from pscompy.parcel.objects import anybody
+        with uncollected():
+            from pscompy.parcel.action_service import Service
+            from pscompy.parcel.objects import anybody
 
         calls = anybody(self.worker, self._size, self.number + lib.PSC_CONTEXT_ACTIONS)
         config, name = self.control.config, self.control.here.name

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pscompy.api.request import Request
 from pscompy.api.timeouts import as_seconds
+from pscompy.binding.guard import guard
 from pscompy.errors import Closed, Timeout
 
 if TYPE_CHECKING:
@@ -58,9 +58,6 @@ class Socket:
         self._new_request = new_request
         self._stop = stop
         self._listener: Any = None  # set by the session once it listens
-        # Reentrant, because a request may be destroyed, which withdraws it, while its thread holds
-        # the lock.
-        self._lock = threading.RLock()
         self._count = itertools.count()
         self._requests = itertools.count()
         # a heap of established connections, the earliest first
@@ -102,7 +99,7 @@ class Socket:
     def _accepting(self) -> Accepting:
         request = self._new_request(Accepting)
         request.sock, request.number = self, next(self._requests)
-        with self._lock:
+        with guard:
             self._waiting[request.number] = weakref.ref(request)
             self._hand_out()
             if self._closed and request.place is None:
@@ -112,7 +109,7 @@ class Socket:
 
     def close(self) -> None:
         """Refuse further connections, and close those that nobody has accepted."""
-        with self._lock:
+        with guard:
             if self._closed:
                 return
             self._closed = True
@@ -132,7 +129,7 @@ class Socket:
         self._keep((next(self._count), connection))
 
     def _keep(self, place: tuple[int, Connection]) -> None:
-        with self._lock:
+        with guard:
             if not self._closed:
                 heapq.heappush(self._ready, place)
                 self._hand_out()
@@ -140,7 +137,7 @@ class Socket:
         place[1].close()
 
     def _hand_out(self) -> None:
-        """Give connections to the earliest requests. Called with the lock held."""
+        """Give connections to the earliest requests. Called with the guard held."""
         while self._ready and self._waiting:
             place = heapq.heappop(self._ready)
             request = self._earliest()
@@ -160,7 +157,7 @@ class Socket:
 
     def _hold(self, request: Accepting) -> None:
         """Keep a request that the program has dropped, because callbacks wait for it."""
-        with self._lock:
+        with guard:
             closed = self._closed
             if request.place is None and not closed:
                 self._waiting[request.number] = lambda: request
@@ -169,7 +166,7 @@ class Socket:
             request._fail(self._closed_error())  # no effect if it has completed
 
     def _strike_out(self, request: Accepting) -> None:
-        with self._lock:
+        with guard:
             self._waiting.pop(request.number, None)
 
     def _put_back(self, request: Accepting) -> None:

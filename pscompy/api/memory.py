@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
+from pscompy.api import process
 from pscompy.binding._binding import Worker
+from pscompy.binding.guard import guard, may_wait
 from pscompy.core import check, ffi, lib
 
 K = TypeVar("K", bound="_Known")
@@ -27,7 +28,6 @@ class _Known:
 
     def __init__(self, worker: Worker, buf: Any, closed: Callable[[Any], object]) -> None:
         """Register `buf`; `closed(self)` is called once, when the buffer is closed."""
-        self._lock = threading.Lock()
         self._worker = worker
         self._closed = closed
         self._view = _exported(buf)
@@ -41,15 +41,19 @@ class _Known:
         """Return the buffer to the program. Idempotent.
 
         If a peer is copying at the moment, waits until it has finished, or its process has ended.
-        Afterwards no peer writes to the buffer or reads it.
+        Afterwards no peer writes to the buffer or reads it. A finalizer or a signal handler that
+        must not wait has the buffer closed in the background.
         """
+        if not may_wait():
+            process.in_background(self.close)
+            return
         while not self._deregistered():
             time.sleep(PAUSE)
         self._view.release()
         self._closed(self)
 
     def _deregistered(self) -> bool:
-        with self._lock:
+        with guard:
             if self._handle is not None and not self._deregister(self._handle):
                 return False
             self._handle = None
@@ -57,7 +61,7 @@ class _Known:
 
     def _forget(self) -> None:
         """Drop the handle: the core is about to be destroyed, and frees it itself."""
-        with self._lock:
+        with guard:
             self._handle = None
 
     def _keep(self) -> None:

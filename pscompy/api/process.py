@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pscompy.config import logs
@@ -35,6 +37,11 @@ def remove(session: Closable) -> None:
 def sessions() -> list[Any]:
     """Return the open sessions."""
     return list(_open)
+
+
+def in_background(function: Callable[[], object]) -> None:
+    """Call a function on a thread of its own, for a caller that must not wait."""
+    threading.Thread(target=function, name="pscompy closing", daemon=True).start()
 
 
 def _close_all() -> None:

@@ -18,6 +18,7 @@ from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import Request
 from pscompy.api.timeouts import as_seconds
 from pscompy.binding import _binding
+from pscompy.binding.guard import guard, may_wait
 from pscompy.config import logs
 from pscompy.control import descriptors
 from pscompy.control.addresses import Address
@@ -138,7 +139,6 @@ class Session:
     def _open_worker(
         self, find_peer: Callable[[Identity], Record | None], beside: Session | None = None
     ) -> None:
-        self._lock = threading.Lock()
         self._forked = False
         self._alive = threading.Lock()  # held while the session is open; see `_wait_closed`
         self._alive.acquire()
@@ -272,11 +272,13 @@ class Session:
         rank: int = -1,
         name: str = "",
         resolve: Callable[[], str] | None = None,
+        spare: bool = False,
     ) -> Record:
         """Return the record of a lazy connection. For another rank of a job `rank` and `name` are
-        known, and `resolve` returns its address at the first use."""
+        known, and `resolve` returns its address at the first use. If the record is `spare`, because
+        another one of the rank may be used, the core does not know its rank before `set_rank`."""
         self._check()
-        made = self._engine.create_connection(rank, linked=resolve is None)
+        made = self._engine.create_connection(-1 if spare else rank, linked=resolve is None)
         return Record(*made, address, rank, name, resolve)
 
     def _adopt(self) -> Record:
@@ -389,10 +391,12 @@ class Session:
 
     def _own_sleeper(self) -> Sleeper:
         self._check()
-        with self._lock:
-            if self._sleeper is None:
-                self._sleeper = self._binding.sleeper()
-            return self._sleeper
+        if self._sleeper is None:
+            made = self._binding.sleeper()
+            with guard:
+                if self._sleeper is None:  # no other thread has made one meanwhile
+                    self._sleeper = made
+        return self._sleeper
 
     def progress(self) -> int:
         """Make progress once, without waiting; returns the number of events."""
@@ -407,12 +411,16 @@ class Session:
 
         Waits up to PSP_SHUTDOWN_TIMEOUT seconds for peers that are silent. Calls that wait in
         other threads raise `Closed`. In a callback that the `close` of any session runs, `close`
-        does not wait for a thread that closes this session already.
+        does not wait for a thread that closes this session already. A finalizer or a signal handler
+        that must not wait has the session closed in the background.
         """
+        if not may_wait():
+            process.in_background(self.close)
+            return
         self._shut(self._config["SHUTDOWN_TIMEOUT"])
 
     def _shut(self, timeout: float) -> None:
-        with self._lock:
+        with guard:
             first, self._closing = not self._closing, True
         if self._forked:
             return
@@ -499,7 +507,6 @@ class Session:
         """Called in the child after a fork: every use of the session raises from then on, and what
         the child shares with its parent stays untouched."""
         self._forked = True
-        self._lock = threading.Lock()
         self._binding.forked()
         self._control.forked()
         self._engine.forked()

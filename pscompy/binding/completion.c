@@ -5,6 +5,7 @@
 
 #include "connection.h"
 #include "errors.h"
+#include "guard.h"
 #include "interrupts.h"
 #include "request_life.h"
 
@@ -131,6 +132,9 @@ void psb_worker_drain(psb_worker_t *self)
 {
     bool more = true;
 
+    /* The call-backs may wait, or take a Lock that this thread holds. */
+    if (!psb_guard_may_wait())
+        return;
     if (Py_EnterRecursiveCall(" while delivering messages")) {
         PyErr_WriteUnraisable((PyObject *)self);
         return;

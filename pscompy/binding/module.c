@@ -1,10 +1,11 @@
 /* The module pscompy.binding._binding, its state, and how it finds the core.
  * The module uses multi-phase initialisation and has its state in the module
- * object: there are no globals here, and the instances of the types reach the
- * state through their Worker. */
+ * object: there are no globals here (guard.c counts per thread), and the
+ * instances of the types reach the state through their Worker. */
 #include "args.h"
 #include "array.h"
 #include "await.h"
+#include "guard.h"
 #include "memory.h"
 #include "message.h"
 #include "persistent.h"
@@ -145,6 +146,22 @@ static int module_add_type(PyObject *module, PyType_Spec *spec,
     return PyModule_AddType(module, *type_p);
 }
 
+/* Adds the types and functions by which Python code tells whether it may wait;
+ * nothing in C needs the types. */
+static int module_add_guard(PyObject *module)
+{
+    PyType_Spec *specs[] = {&psb_lock_spec, &psb_no_waiting_spec};
+
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+        PyTypeObject *type;
+
+        if (module_add_type(module, specs[i], NULL, &type) < 0)
+            return -1;
+        Py_DECREF(type);
+    }
+    return PyModule_AddFunctions(module, psb_guard_functions);
+}
+
 static int module_exec(PyObject *module)
 {
     psb_state_t *state = module_state(module);
@@ -176,6 +193,7 @@ static int module_exec(PyObject *module)
     }
     if (module_add_type(module, &psb_persistent_spec, state->request_type,
                         &state->persistent_type) < 0 ||
+        module_add_guard(module) < 0 ||
         PyModule_AddIntConstant(module, "ANY_TAG", PSC_ANY_TAG) < 0 ||
         PyModule_AddIntConstant(module, "OFFER_MAX", PSC_OFFER_PARTS_MAX) < 0 ||
         PyModule_AddIntConstant(module, "ANY_SOURCE", PSB_ANY_SOURCE) < 0 ||

@@ -6,6 +6,7 @@
 
 #include "completion.h"
 #include "errors.h"
+#include "guard.h"
 #include "start.h"
 #include "timeout.h"
 
@@ -34,6 +35,10 @@ static psb_outcome_t wait_step(psb_worker_t *worker, psc_sleeper_t *sleeper,
         return PSB_RAISED;
     if (worker->status != PSC_OK) {
         psb_raise(worker->state, NULL, worker->status, 0);
+        return PSB_RAISED;
+    }
+    if (left && !psb_guard_may_wait()) {
+        psb_guard_refuse();
         return PSB_RAISED;
     }
     worker->n_inside++;

@@ -35,7 +35,8 @@ LEVELS = (
 
 logger = logging.getLogger("pscompy")
 
-_lock = threading.Lock()
+# Reentrant, because a finalizer may open a session while its thread opens another.
+_lock = threading.RLock()
 _handler: logging.Handler | None = None  # the handler that `configure` has installed
 
 

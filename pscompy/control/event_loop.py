@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from pscompy.binding.guard import NoWaiting
 from pscompy.control.descriptors import Spare
 
 logger = logging.getLogger(__name__)
@@ -180,9 +181,10 @@ class ControlThread:
         self._stopping = True
 
     def _run(self) -> None:
-        while not self._stopping:
-            if not self._guarded(self._turn):
-                time.sleep(FAILURE_PAUSE)
+        with NoWaiting():
+            while not self._stopping:
+                if not self._guarded(self._turn):
+                    time.sleep(FAILURE_PAUSE)
 
     def _turn(self) -> None:
         ready = self._epoll.poll(self._timeout(), EVENTS_MAX)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pscompy.binding.guard import Lock, may_wait, when_outside
 from pscompy.config.config import Config
 from pscompy.control.connections import Connections, Holder
 from pscompy.control.descriptors import why
@@ -67,7 +67,7 @@ class Control:
         self.config = config
         self.engine = engine
         self.here = here
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._key: Key | None = None  # the key of the job; found at the first use
         self._started = False
         # text for `explain()` that names the communicators that use the worker
@@ -109,7 +109,7 @@ class Control:
 
     def records(self) -> list[Record]:
         """Return the records of the connections that were used."""
-        if self._started and not self._connections.closing:
+        if self._started and not self._connections.closing and may_wait():
             self._thread.run(self._note_calls, seconds=NOTE_SECONDS)
         return self._connections.records()
 
@@ -118,24 +118,48 @@ class Control:
     def begin_open(self, record: Record, connection: object) -> None:
         """Connect in the background; the core queues what is sent meanwhile. The connection is
         held as long as it is in use. A failure of the network fails the queued messages, and raises
-        nothing here. Raises `AuthError` if there is no usable key."""
-        self._start()
+        nothing here. Raises `AuthError` if there is no usable key, unless the thread may not wait:
+        then the queued messages fail."""
+        if may_wait():
+            self._start()
+        elif self._connections.closing:
+            raise Closed("the session is closed")
         if record.phase is Phase.LAZY:
             self._connections.retain(connection)
         # If possible, a rank on this node is called (connected without a link); then _note_calls
         # registers the record.
-        if record.resolve is not None and record.address is None:
-            if self._neighbours.call(record):
-                return
+        unknown = record.resolve is not None and record.address is None
+        if unknown and self._neighbours.call(record):
+            return
+        if unknown and may_wait():
             record.find_address()
         self._connections.register(record)
         self.engine.begin_connecting(record.handle)
-        self._thread.call(self._by_link, record, lambda links: links.begin(record))
+        if may_wait():
+            self._thread.call(self._begin_link, record)
+        else:
+            when_outside(self._begin_late, record)
+
+    def _begin_late(self, record: Record) -> None:
+        """Go on to connect, after `begin_open` in a thread that must not wait."""
+        try:
+            self._start()
+        except PscomError as error:
+            record.error = error
+            self.engine.fail(record.handle, Engine.ERR_CONNECT)
+        else:
+            self._thread.call(self._begin_link, record)
 
     def open(self, record: Record, connection: object, on_settled: OnSettled) -> None:
-        """Connect, and call `on_settled` on the control thread: with None once the connection is
-        up, with the reason if it fails."""
+        """Connect, and call `on_settled` on the control thread, if there is one: with None once the
+        connection is up, with the reason if it fails."""
         self.begin_open(record, connection)
+        when_outside(self._when_settled, record, on_settled)
+
+    def _when_settled(self, record: Record, on_settled: OnSettled) -> None:
+        if not self._started:  # `_begin_late` has failed
+            on_settled(record.error)
+            return
         self._thread.call(self._note_calls)
         self._thread.call(self._connections.when_settled, record, on_settled)
 
@@ -275,8 +299,10 @@ class Control:
         self._thread.call(self._progress.need, "no other thread", True)
 
     def catch_up(self) -> None:
-        """Wait until the control thread has noted which ranks on this node are connected."""
-        self._thread.run(self._note_calls)
+        """Wait until the control thread has noted which ranks on this node are connected. Does
+        nothing in a thread that may not wait."""
+        if may_wait():
+            self._thread.run(self._note_calls)
 
     # ---- on the control thread ----
 
@@ -293,6 +319,13 @@ class Control:
                 *(self._find_key(), self._find_peer, self._links_of),
             )
         return self._on_demand
+
+    def _begin_link(self, record: Record) -> None:
+        """Connect by a link. Finds the peer's address first if `begin_open` could not wait for the
+        launcher."""
+        if record.address is None:
+            record.find_address()
+        self._by_link(record, lambda links: links.begin(record))
 
     def _by_link(self, record: Record, connect: Callable[[OnDemand], object]) -> None:
         """Connect by a link. If the part that makes links cannot be imported, give up."""

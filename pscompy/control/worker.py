@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
 
+from pscompy.binding.guard import guard
 from pscompy.config.config import Config
 from pscompy.control.core_log import CoreLog
 from pscompy.control.lane import REASON_MAX, Lane, text
@@ -95,9 +95,8 @@ class Engine:
         self._attended = ffi.new("int *")
         self._log: CoreLog | None = None
         # Held while a thread uses the worker, or a connection's handle, in a call that may meet
-        # their destruction. Reentrant, because Python's garbage collector may destroy another
-        # connection while this thread holds the lock.
-        self._guard = threading.RLock()
+        # their destruction.
+        self._guard = guard
         self._destroyed = False
         self._destroy = self._destroy_connection  # one bound method for all connections
 
@@ -186,7 +185,6 @@ class Engine:
         """In the child after a fork: every later call returns PSC_ERR_FORKED and changes nothing
         that the parent shares."""
         lib.psc_worker_forked(self._worker)
-        self._guard = threading.RLock()  # a thread of the parent may hold the old lock
         self._destroyed = True
         self._close_log()
 
@@ -318,6 +316,12 @@ class Engine:
         if not handle:
             raise MemoryError
         return conn_id, ffi.gc(handle, self._destroy)
+
+    def set_rank(self, handle: Any, rank: int) -> None:
+        """Let this connection, which was created with rank -1, be the one with the rank."""
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_conn_set_rank(handle, rank)
 
     def connection_state(self, handle: Any) -> ConnState:
         with self._guard:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pscompy.api.request import Request
 from pscompy.binding import _binding
+from pscompy.binding.guard import Lock, require_waiting, when_outside
 from pscompy.config.parsers import AUTO
 from pscompy.errors import (
     ProtocolError,
@@ -73,9 +74,9 @@ class Service:
         most = config["PARCEL_THREADS"]
         self._threads = Threads(processors() if most == AUTO else most, self._name)
         self._most_calls = self._threads.most + BACKLOG
-        self._lock = threading.Lock()
+        self._starting = Lock()
         self._begun = False
-        self._listening = False
+        self._listening = threading.Lock()  # held while the receive of the next call is posted
         # calls of peers that are not answered yet, by id() of the peer's Links and the call's
         # number
         self._calls: dict[tuple[int, int], Call] = {}
@@ -90,7 +91,7 @@ class Service:
         """Begin to accept calls. May be called repeatedly."""
         if self._begun:
             return
-        with self._lock:
+        with self._starting:
             if self._begun:
                 return
             self._alarms = driver_of(self.worker, self._name, self._threads.end).alarms
@@ -111,7 +112,8 @@ class Service:
 
         Raises the exceptions of the serialiser, and `PscomError` if the call cannot be sent.
         """
-        self.start()
+        if not self._begun:
+            when_outside(self.start)
         packed = links.calls.take_apart((_target(function, links.calls), args, kwargs))
         number = next(links.numbers) & NUMBERS
         future = self._ask(links, number)
@@ -124,8 +126,11 @@ class Service:
         if options.on_sent is not None:
             sent._on_done(partial(_call_on_sent, options.on_sent))
         if options.timeout is not None:
-            self._alarms.set(options.timeout, future.done, partial(_time_out, future))
+            when_outside(self._set_alarm, options.timeout, future)
         return future
+
+    def _set_alarm(self, seconds: float, future: Future) -> None:
+        self._alarms.set(seconds, future.done, partial(_time_out, future))
 
     def call(
         self,
@@ -198,6 +203,7 @@ class Service:
         `Timeout`."""
         import concurrent.futures
 
+        require_waiting()
         if concurrent.futures.wait(self._asked.copy(), timeout).not_done:
             raise Timeout("not all actions have ended")
 
@@ -258,11 +264,7 @@ class Service:
     def _listen(self) -> None:
         """Post the receive of the next call, unless as many calls as allowed are unanswered.
         `_listening` admits one thread at a time, and keeps this method from recursion."""
-        while True:
-            with self._lock:
-                if self._listening or len(self._calls) >= self._most_calls:
-                    return
-                self._listening = True
+        while len(self._calls) < self._most_calls and self._listening.acquire(blocking=False):
             try:
                 head = self._anybody.irecv(None)
             except PscomError as error:
@@ -272,11 +274,11 @@ class Service:
                 head._on_done(self._on_head)
                 return
             self._take(head)
-            self._listening = False
+            self._listening.release()
 
     def _on_head(self, head: Request) -> None:
         self._take(head)
-        self._listening = False
+        self._listening.release()
         self._listen()
 
     def _take(self, head: Request) -> None:

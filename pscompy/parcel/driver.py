@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable
 
 from pscompy.binding import _binding
-from pscompy.errors import PscomError, Timeout
+from pscompy.binding.guard import guard
+from pscompy.errors import Closed, PscomError, Timeout
 from pscompy.parcel.alarms import Alarms
 
 logger = logging.getLogger(__name__)
@@ -38,14 +39,13 @@ class Driver:
         except PscomError as error:
             logger.debug("%s ends: %s", threading.current_thread().name, error)
         finally:
-            with _lock:
+            with guard:
                 del _drivers[self._worker]
             for act in self.at_end:
                 act()
 
 
 _drivers: dict[_binding.Worker, Driver] = {}
-_lock = threading.Lock()
 
 
 def driver_of(worker: _binding.Worker, name: str, at_end: Callable[[], object]) -> Driver:
@@ -53,11 +53,14 @@ def driver_of(worker: _binding.Worker, name: str, at_end: Callable[[], object]) 
 
     `at_end()` is called when the worker has ended. Raises `PscomError` if it has already.
     """
-    with _lock:
-        found = _drivers.get(worker)
-        if found is None:
-            found = Driver(worker)
-            threading.Thread(target=found.run, name=name, daemon=True).start()
-            _drivers[worker] = found
+    found = _drivers.get(worker)
+    if found is None:
+        made = Driver(worker)
+        found = _drivers.setdefault(worker, made)
+        if found is made:
+            threading.Thread(target=made.run, name=name, daemon=True).start()
+    with guard:
+        if worker not in _drivers:
+            raise Closed("the session is closed")
         found.at_end.append(at_end)
-        return found
+    return found

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pscompy.api.timeouts import as_float
+from pscompy.binding.guard import condition, guard, require_waiting, when_outside
 from pscompy.errors import PeerLost, PscomError
 from pscompy.parcel.action import registered
 from pscompy.parcel.frame import LOST, call_many
@@ -50,7 +51,7 @@ class _Task(Future):
 def _give_up(task: Any) -> None:
     """Cancel a call at the rank that has it, if it was sent."""
     task.unwanted = True
-    task.executor._count_ended(1)
+    when_outside(task.executor._count_ended, 1)
     _withdraw(task)
 
 
@@ -96,10 +97,9 @@ class Executor(concurrent.futures.Executor):
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm
-        self._lock = threading.RLock()
         self._waiting: deque[_Task] = deque()
         self._open = 0  # number of tasks that wait or were sent, and have no result yet
-        self._none_open = threading.Condition(self._lock)
+        self._none_open = condition(guard)
         self._ending = threading.Thread(target=self._end, name="pscompy shutdown", daemon=True)
         self._ended = False
         self._full = False  # whether no rank takes further calls until some have ended
@@ -115,7 +115,8 @@ class Executor(concurrent.futures.Executor):
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Run the function on one of the ranks. Raises `RuntimeError` after shutdown."""
         task = _Task((function, args, kwargs or _NO_KEYWORDS), self)
-        self._add((task,))
+        self._check()
+        when_outside(self._add, (task,))
         return task
 
     def map(
@@ -158,7 +159,9 @@ class Executor(concurrent.futures.Executor):
 
         With `wait`, return only then. With `cancel_futures`, cancel the calls that still wait.
         """
-        with self._lock:
+        if wait:
+            require_waiting()
+        with guard:
             first, self._ended = not self._ended, True
             tasks = list(self._waiting) if cancel_futures else []
         for task in tasks:
@@ -170,7 +173,7 @@ class Executor(concurrent.futures.Executor):
 
     def _end(self) -> None:
         """Run the thread that ends the executor, for which `shutdown` need not wait."""
-        with self._lock:
+        with guard:
             self._none_open.wait_for(lambda: not self._open)
         try:
             self._comm.serve()
@@ -179,11 +182,14 @@ class Executor(concurrent.futures.Executor):
 
     # ---- handing out calls to ranks ----
 
+    def _check(self) -> None:
+        if self._ended:
+            raise RuntimeError("cannot submit anything after shutdown")
+
     def _add(self, tasks: Sequence[_Task]) -> None:
         """Hand tasks out, or let them wait if no rank takes further calls."""
-        with self._lock:
-            if self._ended:
-                raise RuntimeError("cannot submit anything after shutdown")
+        with guard:
+            self._check()
             self._waiting.extend(tasks)
             self._open += len(tasks)
             full = self._full
@@ -206,7 +212,7 @@ class Executor(concurrent.futures.Executor):
 
         Returns None if no call waits or every rank has enough. The rank is None if no rank is
         left."""
-        with self._lock:
+        with guard:
             count = len(self._waiting)
             if not count:
                 return None
@@ -250,13 +256,13 @@ class Executor(concurrent.futures.Executor):
         )
 
     def _count_ended(self, count: int) -> None:
-        with self._lock:
+        with guard:
             self._open -= count
             if not self._open:
                 self._none_open.notify_all()
 
     def _lose(self, rank: _Rank) -> None:
-        with self._lock:
+        with guard:
             self._full = False
             if rank in self._ranks:
                 self._ranks.remove(rank)
@@ -287,7 +293,7 @@ class _Message:
         tasks = self._tasks
         executor._finish([(tasks[index], value, error) for index, value, error in results])
         self._open -= len(results)
-        with executor._lock:
+        with guard:
             rank.open -= len(results)
             executor._full = False
             if not self._open:

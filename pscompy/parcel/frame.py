@@ -8,7 +8,6 @@ message instead of two, and no result waits for a long call.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pscompy.binding.guard import guard
 from pscompy.errors import Cancelled, Closed, ParcelError, PeerLost, ProtocolError, describe
 from pscompy.parcel.action import (
     Registered,
@@ -115,7 +115,6 @@ class Frame:
         self._send = send
         self._delayed = delayed
         self._ended = ended
-        self._lock = threading.Lock()
         self._calls: list[Called] = []
         self._waiting: deque[tuple[int, Registered, Any]] = deque()  # calls that wait for a thread
         self._ready = Part([], [], [])
@@ -177,7 +176,7 @@ class Frame:
             self._calls[index].cancel()
 
     def _note(self, index: int, good: bool, value: object) -> None:
-        with self._lock:
+        with guard:
             first = not (self._ready.ended or self._ready.failed)
             if good:
                 self._ready.ended.append(index)
@@ -194,8 +193,9 @@ class Frame:
 
     def _flush(self) -> None:
         """Send the results that are ready."""
-        with self._lock:
-            ready, self._ready = self._ready, Part([], [], [])
+        empty = Part([], [], [])
+        with guard:
+            ready, self._ready = self._ready, empty
         if not (ready.ended or ready.failed):
             return
         try:

@@ -11,6 +11,7 @@ from concurrent.futures._base import CANCELLED, FINISHED, PENDING
 from typing import TYPE_CHECKING, Any
 
 from pscompy.api.timeouts import as_float
+from pscompy.binding.guard import condition, guard
 from pscompy.errors import PscomError, Timeout
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         self._exception: BaseException | None = None
         self._waiters: list[Any] = []
         self._done_callbacks: list[Any] = []
-        self._lock = threading.RLock()  # the lock of the Condition
         self._made: threading.Condition | None = None
         self._withdraw = withdraw
         self._worker = worker
@@ -46,9 +46,9 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
     def _condition(self) -> threading.Condition:  # type: ignore[override]
         """The Condition of the base class. It is made when the base class first asks for it,
         because making it takes longer than a short task, and a short task often ends before."""
-        with self._lock:
+        with guard:
             if self._made is None:
-                self._made = threading.Condition(self._lock)
+                self._made = condition(guard)
             return self._made
 
     def result(self, timeout: float | None = None) -> Any:
@@ -67,7 +67,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         deadline = None if timeout is None else time.monotonic() + timeout
         with contextlib.suppress(PscomError):  # if the session has ended, the future ends soon
             made = self._worker.event()
-            with self._lock:
+            with guard:
                 ended = self._ended = self._ended or made
             if self._state != PENDING:
                 ended._complete(None)
@@ -88,7 +88,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
         """
         if self._state == FINISHED or not super().cancel():
             return False
-        with self._lock:
+        with guard:
             if self._state != CANCELLED:  # another thread has cancelled the future
                 return True
             self.set_running_or_notify_cancel()
@@ -104,7 +104,7 @@ class Future(concurrent.futures.Future):  # type: ignore[type-arg]
 
         Returns False if the future has ended already.
         """
-        with self._lock:
+        with guard:
             if self._made is None and self._state == PENDING:  # no callback or waiter in the base
                 self._result, self._exception, self._state = value, error, FINISHED
                 if self._ended is not None:

@@ -3,13 +3,14 @@ and for its chunks (long buffers) have ended."""
 
 from __future__ import annotations
 
-import threading
+import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pscompy.api.request import Request
+from pscompy.binding.guard import guard
 from pscompy.parcel import archive
 
 if TYPE_CHECKING:
@@ -25,15 +26,10 @@ def head_of(data: bytearray) -> Head | None:
 
 def when_all_ended(requests: Sequence[Request], then: Callable[[], object]) -> None:
     """Call then() once, when the last request has ended, with success or not."""
-    lock = threading.Lock()
-    left = len(requests)
+    ends = itertools.count(1)
 
     def one_ended(_: Request) -> None:
-        nonlocal left
-        with lock:
-            left -= 1
-            last = not left
-        if last:
+        if next(ends) == len(requests):
             then()
 
     for request in requests:
@@ -86,7 +82,6 @@ class Receiving(Request):
         # keeps the request for offered chunks; see Objects.keep
         self._keep: Callable[[], object] | None = None
         self._unwanted = False
-        self._lock = threading.RLock()  # excludes _on_head() and _give_back() from each other
         # A weak reference, so that the head does not keep a receive that the program has dropped.
         head._on_done(partial(_on_head, weakref.ref(self)))
 
@@ -96,7 +91,7 @@ class Receiving(Request):
         return self._head.status
 
     def _on_head(self, request: Request) -> None:
-        with self._lock:
+        with guard:  # excludes _give_back() in another thread
             if self._unwanted:
                 request._give_back()
                 return
@@ -133,7 +128,7 @@ class Receiving(Request):
         flight."""
         if not self._revoke():
             return False
-        with self._lock:
+        with guard:
             self._unwanted = True
             if self._keep is not None:
                 self._keep()

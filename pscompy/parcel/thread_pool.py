@@ -14,6 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from pscompy.binding import _binding
+from pscompy.binding.guard import Lock
 from pscompy.parcel.action import raise_interrupt
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ class Threads:
         self.most = most
         self._name = name
         self._work: SimpleQueue[Callable[[], object]] = SimpleQueue()
-        self._idle = threading.Semaphore(0)  # counts waiting threads that have no work assigned
-        self._lock = threading.Lock()
+        self._idle = 0  # number of waiting threads that have no work assigned
+        self._lock = Lock()
         self._started = 0
         self._ended = False
         self._helped = 0  # 1 while a thread is in help_until
@@ -46,7 +47,8 @@ class Threads:
                 offer._complete(work)
                 return
             self._work.put(work)
-            if self._idle.acquire(blocking=False):
+            if self._idle:
+                self._idle -= 1
                 return
             if self._started + self._helped == self.most or self._ended:
                 return
@@ -124,7 +126,8 @@ class Threads:
             if self._ended:
                 return
             del work  # releases the arguments of the work before this thread waits
-            self._idle.release()
+            with self._lock:
+                self._idle += 1
 
 
 def _nothing() -> None:

@@ -10,7 +10,6 @@ thread is needed: the callbacks of one stage's requests begin the next stage.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,15 +96,15 @@ class Barrier:
         self._up = ranks.first_tag()
         self._parent, self._children = ranks.tree()
         self._stages = iter((self._await_children, self._ask_parent, self._release_children))
-        self._left = 0  # number of requests of the current stage that have not ended
-        self._lock = threading.Lock()
+        self._size = 0  # number of requests of the current stage
+        self._ends = itertools.count(1)  # counts the requests of the current stage that have ended
 
     def start(self) -> None:
         """Begin the first stage, or the next one that has requests."""
         for stage in self._stages:
             requests = stage()
             if requests:
-                self._left = len(requests)
+                self._size, self._ends = len(requests), itertools.count(1)
                 for request in requests:
                     request._on_done(self._ended)
                 return
@@ -126,10 +125,7 @@ class Barrier:
     def _ended(self, request: Request) -> None:
         try:
             request.result()
-            with self._lock:
-                self._left -= 1
-                last = not self._left
-            if last:
+            if next(self._ends) == self._size:
                 self.start()
         except Exception as error:
             self._request._fail(error)

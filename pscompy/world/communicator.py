@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy.api import arrays
 from pscompy.api.connection import Connection
+from pscompy.api.context import uncollected
 from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import ANY_SOURCE, ANY_TAG, Request, Status
 from pscompy.api.session import Session
@@ -245,7 +246,8 @@ class Communicator(Ranks):
 
     def _any_objects(self) -> AnyObjects:
         if self._objects_from_any is None:
-            from pscompy.parcel.objects import AnyObjects
+            with uncollected():
+                from pscompy.parcel.objects import AnyObjects
 
             self._objects_from_any = AnyObjects(
                 self.session._binding,

@@ -8,9 +8,9 @@ highest number that its ranks offer, once all of them offer one.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable
 
+from pscompy.binding.guard import Lock
 from pscompy.core import lib
 from pscompy.errors import Unsupported
 
@@ -22,7 +22,7 @@ class ContextNumbers:
 
     def __init__(self) -> None:
         self._next: int = lib.PSC_CONTEXT_USER  # the lowest free number
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._calls = itertools.count()
         # The calls of `agree` whose ranks have all called it: the context number of the
         # communicator, and the number of the call.

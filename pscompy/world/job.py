@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import copy
 import itertools
-import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pscompy.api.session import Session
+from pscompy.binding.guard import require_waiting
 from pscompy.config import logs
 from pscompy.errors import ConnectError, Timeout
 from pscompy.world.bootstrap.blame import blamed_rank
@@ -40,8 +40,8 @@ class Job:
         self.size = bootstrap.size
         self.contexts = ContextNumbers()
         self._generation = next(_generations)
-        self._lock = threading.Lock()
-        self._records: list[Record | None] = [None] * self.size
+        self._records: dict[int, Record] = {}
+        self._made: dict[int, Record] = {}  # also records whose rank the core does not know yet
         self._modules: tuple[int, ...] | None = None  # modules of all ranks, once known
         name, job = self._name_of(self.rank), f"{bootstrap.job_id}.{self._generation}"
         self.session = Session._of_job(name, config, self.rank, job, self._find_peer)
@@ -52,6 +52,7 @@ class Job:
         theirs. From then on the launcher reports the ends of ranks."""
         if self.size == 1:
             return
+        require_waiting()
         place = f"{self.module}:{self.session.listen().address}"
         self.bootstrap.put(self._key_of(self.rank), place)
         self._await_all()
@@ -81,8 +82,7 @@ class Job:
         that use it, for explanations."""
         made = copy.copy(self)
         made.contexts = ContextNumbers()
-        made._lock = threading.Lock()
-        made._records = [None] * self.size
+        made._records, made._made = {}, {}
         job = f"{self.session._identity.job}/{name}"
         made.session = self.session._open_beside(job, users, made._find_peer)
         return made
@@ -91,15 +91,20 @@ class Job:
 
     def record(self, rank: int) -> Record:
         """Return the record of the connection to a rank. The program uses the same record as the
-        control plane, which accepts that rank's links."""
-        with self._lock:
-            record = self._records[rank]
-            if record is None:
-                resolve = (lambda: self._address_of(rank)) if self.size > 1 else None
-                name = self._name_of(rank)
-                record = self.session._new_record(rank=rank, name=name, resolve=resolve)
-                self._records[rank] = record
-            return record
+        control plane, which accepts that rank's links.
+
+        Several threads, or a finalizer in the middle of this method, may make records of one rank
+        at once. The first is kept, and the core never learns the rank of the others.
+        """
+        record = self._records.get(rank)
+        if record is None:
+            resolve = (lambda: self._address_of(rank)) if self.size > 1 else None
+            name = self._name_of(rank)
+            made = self.session._new_record(rank=rank, name=name, resolve=resolve, spare=True)
+            record = self._made.setdefault(rank, made)
+            self.session._engine.set_rank(record.handle, rank)
+            self._records[rank] = record
+        return record
 
     def _find_peer(self, identity: Identity) -> Record | None:
         """Return the record of the rank that has dialed this process. Called on the control

@@ -12,12 +12,12 @@ import os
 import select
 import socket
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pscompy.binding.guard import Lock, NoWaiting, condition, inside, require_waiting
 from pscompy.errors import ConnectError, PeerLost, ProtocolError, PscomError, Timeout
 from pscompy.world.bootstrap import ends
 from pscompy.world.bootstrap.long_values import join, split
@@ -67,9 +67,9 @@ class Pmi1:
         self.size = size
         self._link = link
         self._lines = LineBuffer()
-        self._state = threading.Condition()
+        self._state = condition(Lock())
         # held while one question is asked; barriers do without this lock
-        self._turn = threading.Lock()
+        self._turn = Lock()
         self._reading = False
         self._asked = 0  # number of questions that were sent, not counting barriers
         self._answered = 0
@@ -144,12 +144,8 @@ class Pmi1:
         if not self.live:
             return
         line = pack("leave", world=world, failed=int(failed), **self._blame(blames))
-        if self._turn.acquire(timeout=_LEAVE_TIMEOUT):
-            try:
-                with contextlib.suppress(PscomError):  # the launcher may be gone or stopped
-                    self._exchange(line, _LEAVE_TIMEOUT)
-            finally:
-                self._turn.release()
+        with contextlib.suppress(PscomError):  # the launcher may be gone or stopped
+            self._exchange(line, _LEAVE_TIMEOUT)
 
     def follow(self, follower: Follower, world: int) -> int:
         if not self.live:
@@ -208,8 +204,7 @@ class Pmi1:
 
     def _get(self, name: str) -> str:
         self._check_name(name)
-        with self._turn:
-            command, fields = self._exchange(pack("get", kvsname=self.job_id, key=name))
+        command, fields = self._exchange(pack("get", kvsname=self.job_id, key=name))
         if command != "get_result":
             raise ProtocolError(f"the launcher answered get with {command}", peer="launcher")
         if fields.get("rc", "0") != "0" or fields.get("found", "TRUE") == "FALSE":
@@ -218,8 +213,7 @@ class Pmi1:
 
     def _ask(self, command: str, expected: str, **fields: object) -> dict[str, str]:
         """Send a question; returns its answer. ProtocolError unless it reports success."""
-        with self._turn:
-            answer, result = self._exchange(pack(command, **fields))
+        answer, result = self._exchange(pack(command, **fields))
         if answer != expected or result.get("rc", "0") != "0":
             reason = result.get("msg", "no reason given")
             raise ProtocolError(
@@ -227,15 +221,22 @@ class Pmi1:
             )
         return result
 
-    def _exchange(self, line: bytes, seconds: float | None = None) -> Reply:
-        """Send a line and wait for its reply, skipping replies to earlier questions that timed out.
-        The caller holds `_turn`."""
-        with self._state:
-            self._send(line)
-            self._asked += 1
-        deadline = time.monotonic() + (_REPLY_TIMEOUT if seconds is None else seconds)
-        self._await(lambda: self._answered == self._asked, deadline)
-        return self._reply
+    def _exchange(self, line: bytes, seconds: float = _REPLY_TIMEOUT) -> Reply:
+        """Send a line and wait for its reply, skipping replies to earlier questions that timed
+        out."""
+        if inside():  # perhaps this thread is in the middle of another exchange
+            require_waiting()
+        deadline = time.monotonic() + seconds
+        if not self._turn.acquire(timeout=seconds):
+            raise _timeout()
+        try:
+            with self._state:
+                self._send(line)
+                self._asked += 1
+            self._await(lambda: self._answered == self._asked, deadline)
+            return self._reply
+        finally:
+            self._turn.release()
 
     def _send(self, line: bytes) -> None:
         try:
@@ -247,7 +248,8 @@ class Pmi1:
         """Return once `ready()` is true; Timeout after the deadline."""
         while not self._become_reader(ready, deadline):
             try:
-                lines = self._read_lines(deadline)
+                with NoWaiting():  # because other threads wait for what this one reads
+                    lines = self._read_lines(deadline)
                 with self._state:
                     for line in lines:
                         self._dispatch(line)

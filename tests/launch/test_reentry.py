@@ -1,0 +1,148 @@
+"""Finalizers and signal handlers use pscompy while their own thread is inside a call of pscompy.
+
+The garbage collector runs finalizers at any allocation, a signal handler runs between any two
+steps of the main thread. Every rank of a job does so at random moments, from the first contact on.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import pscompy
+from tests.jobs import Launcher
+
+LIMIT = 120.0  # seconds until a rank that hangs writes its stacks and ends
+ACTS = 100  # calls from finalizers or handlers
+BYTES, OBJECTS, ROUNDS, NEVER = range(1, 5)  # tags
+RANKS = 4
+
+
+@pscompy.action
+def doubled(number: int) -> int:
+    return 2 * number
+
+
+class Acts:
+    """Calls of pscompy that do not block, in random order."""
+
+    def __init__(self, world: pscompy.World, chance: random.Random) -> None:
+        self.world = world
+        self.chance = chance
+        self.left = ACTS
+        self.sent = {BYTES: [0] * world.size, OBJECTS: [0] * world.size}
+        self.futures: list[tuple[int, pscompy.Future]] = []
+
+    def act(self, *_: object) -> None:
+        if not self.left:
+            return
+        self.left -= 1
+        rank = self.chance.randrange(self.world.size)
+        self.chance.choice((self.send, self.send_obj, self.submit, self.withdraw, self.ask))(rank)
+
+    def send(self, rank: int) -> None:
+        self.world.isend(b"x", dest=rank, tag=BYTES)
+        self.sent[BYTES][rank] += 1
+
+    def send_obj(self, rank: int) -> None:
+        self.world.isend_obj([rank], dest=rank, tag=OBJECTS)
+        self.sent[OBJECTS][rank] += 1
+
+    def submit(self, rank: int) -> None:
+        self.futures.append((self.left, self.world.submit(rank, doubled, self.left)))
+
+    def withdraw(self, rank: int) -> None:
+        assert self.world.irecv(source=rank, tag=NEVER).cancel()
+        assert self.world.irecv_obj(source=rank, tag=NEVER).cancel()
+
+    def ask(self, rank: int) -> None:
+        assert self.world.stats
+        assert repr(self.world[rank])
+
+
+class Garbage:
+    """A cycle whose finalizer acts."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.me = self
+        self.act = act
+
+    def __del__(self) -> None:
+        self.act()
+
+
+def by_finalizers(acts: Acts) -> Iterator[None]:
+    while True:
+        gc.set_threshold(acts.chance.randrange(1, 60))
+        for _ in range(acts.chance.randrange(4)):
+            Garbage(acts.act)
+        yield
+
+
+def by_signals(acts: Acts) -> Iterator[None]:
+    signal.signal(signal.SIGALRM, acts.act)
+    while True:
+        signal.setitimer(signal.ITIMER_REAL, acts.chance.uniform(1e-5, 1e-3))
+        yield
+
+
+def storm(how: str, seed: int) -> None:
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    unraisable: list[str] = []
+    sys.unraisablehook = lambda it: unraisable.append(f"{it.exc_value!r} in {it.object!r}")
+    with pscompy.World() as world:
+        acts = Acts(world, random.Random(seed * world.size + world.rank))
+        disturb = {"finalizers": by_finalizers, "signals": by_signals}[how](acts)
+        ranks = acts.chance.sample(range(world.size), world.size)
+        while True:
+            for rank in ranks:
+                next(disturb)
+                world.isend(b"round", dest=rank, tag=ROUNDS)
+            for rank in ranks:
+                next(disturb)
+                assert world.recv(source=rank, tag=ROUNDS) == b"round"
+            left = acts.left
+            more = [world.isend_obj(left, dest=it, tag=ROUNDS) for it in ranks]
+            told = [world.recv_obj(source=it, tag=ROUNDS) for it in ranks]
+            pscompy.wait_all(more)
+            if not any(told):
+                break
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        gc.set_threshold(700)
+        gc.collect()
+        check(world, acts)
+        world.serve()
+    sys.stdout.write("".join(f"unraisable: {it}\n" for it in unraisable) or "well\n")
+
+
+def check(world: pscompy.World, acts: Acts) -> None:
+    """Receive everything that the acts of all ranks have sent."""
+    for number, future in acts.futures:
+        assert future.result() == 2 * number
+    for rank in range(world.size):
+        world.isend_obj({tag: sent[rank] for tag, sent in acts.sent.items()}, dest=rank)
+    for rank in range(world.size):
+        sent = world.recv_obj(source=rank, tag=0)
+        for _ in range(sent[BYTES]):
+            assert world.recv(source=rank, tag=BYTES) == b"x"
+        for _ in range(sent[OBJECTS]):
+            assert world.recv_obj(source=rank, tag=OBJECTS) == [world.rank]
+
+
+@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize("how", ["finalizers", "signals"])
+def test_calls_that_do_not_block_work_anywhere(
+    run: Launcher, script: Callable[..., Path], how: str, transport: str
+) -> None:
+    for seed in range(2):
+        lines = run.lines(
+            RANKS, *run.python(script(storm, how, seed)), PSP_SHM=str(int(transport == "shm"))
+        )
+        assert lines == ["well"] * RANKS

@@ -1,0 +1,199 @@
+"""Locks of pscompy's Python code: what a thread may do while it holds one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+import pytest
+
+from pscompy.binding import _binding
+from pscompy.binding.guard import (
+    Lock,
+    NoWaiting,
+    condition,
+    guard,
+    inside,
+    may_wait,
+    require_waiting,
+    when_outside,
+)
+
+
+def elsewhere(call):
+    """What the call returns in another thread."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def test_its_thread_takes_it_again_and_others_do_not():
+    lock = Lock()
+    with lock, lock:
+        assert not elsewhere(lambda: lock.acquire(False))
+        assert inside()
+        assert not elsewhere(inside)
+    assert not inside()
+    assert elsewhere(lambda: lock.acquire(False) and (lock.release(), inside())[1] is False)
+    with pytest.raises(RuntimeError, match="does not hold"):
+        lock.release()
+
+
+def test_others_wait_for_it():
+    lock, order = Lock(), []
+    lock.acquire()
+
+    def take():
+        with lock:
+            order.append("other")
+
+    other = threading.Thread(target=take)
+    other.start()
+    order.append("first")
+    lock.release()
+    other.join()
+    assert order == ["first", "other"]
+
+
+def test_calls_are_put_off_until_the_last_lock_is_released():
+    calls = []
+    assert when_outside(lambda *given: given, 1, 2) == (1, 2)
+    with Lock():
+        with guard:
+            assert when_outside(calls.append, "first") is None
+            when_outside(lambda: when_outside(calls.append, inside()))
+        assert calls == []
+        assert elsewhere(lambda: when_outside(len, "ab")) == 2
+    assert calls == ["first", False]
+
+
+def test_what_is_put_off_while_such_calls_run_follows(monkeypatch):
+    calls, lock, failed = [], Lock(), []
+    monkeypatch.setattr(sys, "unraisablehook", lambda it: failed.append(it.exc_type))
+
+    def more():
+        with lock:
+            when_outside(calls.append, "later")
+            calls.append("now")
+
+    with lock:
+        when_outside(more)
+        when_outside(int, "no number")
+        when_outside(calls.append, "last")
+    assert calls == ["now", "later", "last"]
+    assert failed == [ValueError]
+
+
+def test_an_exception_leaves_it():
+    with pytest.raises(KeyError), guard:
+        raise KeyError
+    assert not inside()
+
+
+def test_no_waiting():
+    with NoWaiting(), NoWaiting():
+        assert not inside()
+        assert not may_wait()
+        assert elsewhere(may_wait)
+        with pytest.raises(RuntimeError, match="would wait for ever"):
+            require_waiting()
+    require_waiting()
+    with guard:
+        assert not may_wait()
+
+
+def test_a_condition_of_it():
+    changed, seen = condition(Lock()), []
+
+    def wait():
+        with changed, changed:
+            seen.append(changed.wait_for(lambda: seen))
+            seen.append(inside())
+        seen.append(inside())
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    with changed:
+        seen.append("told")
+        changed.notify_all()
+    waiting.join()
+    assert seen[0] == "told"
+    assert seen[2:] == [True, False]
+
+
+@pytest.mark.parametrize("held_by", ["the forking thread", "another thread"])
+def test_a_fork_releases_what_other_threads_held(held_by):
+    taken, over = threading.Event(), threading.Event()
+
+    def hold():
+        with guard:
+            taken.set()
+            over.wait()
+
+    holder = threading.Thread(target=hold)
+    if held_by == "another thread":
+        holder.start()
+        taken.wait()
+    else:
+        guard.acquire()
+    if not (child := os.fork()):
+        os._exit(7 if guard.acquire(False) else 8)
+    if held_by == "another thread":
+        over.set()
+        holder.join()
+    else:
+        guard.release()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+# ---- calls of a thread that may not wait ----
+
+
+WAITS = {
+    "recv": lambda peer: peer.recv(),
+    "recv with a limit": lambda peer: peer.recv(timeout=60),
+    "probe": lambda peer: peer.probe(),
+    "mprobe": lambda peer: peer.mprobe(),
+    "wait": lambda peer: peer.irecv().wait(),
+    "wait_all": lambda peer: _binding.wait_all([peer.irecv()]),
+    "wait_any": lambda peer: _binding.wait_any([peer.irecv()]),
+}
+
+
+@pytest.mark.parametrize("name", WAITS)
+@pytest.mark.parametrize("state", [NoWaiting, Lock])
+def test_a_call_that_would_wait_raises(loop_pair, name, state):
+    with state(), pytest.raises(RuntimeError, match="use a call that does not wait"):
+        WAITS[name](loop_pair.left)
+
+
+def test_calls_that_need_not_wait_work(pair):
+    with guard:
+        posted = pair.left.irecv(tag=9)
+        sent = [pair.left.isend(b"x", tag=1), pair.left.isend([b"y", b"z"], tag=2)]
+        assert not posted.test()
+        with pytest.raises(TimeoutError):
+            posted.wait(timeout=0)
+        assert posted.cancel()
+    assert pair.right.recv(tag=1) == b"x"
+    assert pair.right.recv(tag=2) == b"yz"
+    _binding.wait_all(sent)
+
+
+def test_call_backs_wait_until_the_thread_may(pair):
+    called = []
+    request, worker = pair.left.irecv(tag=1), pair.left._worker
+    request.add_done_callback(lambda _: called.append(may_wait()))
+    pair.right.send(b"x", tag=1)
+    with guard:
+        while not worker.pending:
+            worker.progress()
+        pair.left.isend(b"y", tag=2)
+        assert called == []
+    worker.progress()
+    assert called == [True]
+    assert request.result() == b"x"
+    assert pair.right.recv(tag=2) == b"y"
