@@ -271,7 +271,7 @@ RULES = (
         ("gateway/**/*.py",),
         r"^\s*(from|import)\s+pscompy(?!_gateway)"
         r"(?!\.(plugin|capi|errors|discovery\.registry|world\.bootstrap\.join)\b"
-        r"|\.config(\.parsers| import parsers)"
+        r"|\.config(\.parsers|\.standard_files| import parsers)"
         r"|\s+import\s+(?!_)|$)",
         (
             "gateway/pscompy_gateway/transport/agent.py",

@@ -20,6 +20,7 @@ from pscompy.api.timeouts import as_seconds
 from pscompy.binding import _binding
 from pscompy.binding.guard import guard, may_wait
 from pscompy.config import logs
+from pscompy.config.standard_files import open_standard_files
 from pscompy.control import descriptors
 from pscompy.control.addresses import Address
 from pscompy.control.handshake.identity import make_identity
@@ -102,6 +103,7 @@ class Session:
     ) -> None:
         """Open the worker and its transports. A World gives its rank, its job, and `find_peer`,
         which returns the record of another rank. `find_peer` is called on the control thread."""
+        open_standard_files()
         descriptors.require_session()
         self._config, self._found = registry.load(config)
         self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pscompy import __version__
+from pscompy.config.standard_files import open_standard_files
 from pscompy.errors import ConfigError, PscomError
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class _Output:
 def main(arguments: list[str] | None = None) -> int:
     """Run the program; returns its exit code."""
     warnings.formatwarning = _format_warning
+    open_standard_files()
     output = _Output()
     try:
         with output:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from pscompy.config.standard_files import open_standard_files
 from pscompy.launch.channel import Channel, pack, unpack
 from pscompy.launch.environment import on_this_host, rank_variables
 from pscompy.launch.event_loop import WRITE, Loop
@@ -30,6 +31,7 @@ class Agent:
     """The agent on one host; `run` serves its launcher until that has ended."""
 
     def __init__(self) -> None:
+        open_standard_files()
         self._loop = Loop()
         self._channel = Channel(self._loop, 0, 1, self._on_record, self._on_end)
         self._ranks: dict[int, Rank] = {}

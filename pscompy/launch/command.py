@@ -11,7 +11,6 @@ from pscompy.cli.arguments import ArgumentParser, duration, positive
 from pscompy.launch.environment import batch_environment
 from pscompy.launch.hosts import Slots, from_file, from_words, is_here, of_allocation, shares
 from pscompy.launch.job import Job, Plan
-from pscompy.launch.terminal import open_standard_files
 
 _EPILOG = """\
 what to run, after the options:
@@ -92,7 +91,6 @@ def main(arguments: list[str]) -> int:
     slots = _slots(options)
     places = shares(slots, options.np)
     size = options.np or sum(slots.values()) or 1
-    open_standard_files()
     plan = Plan(command, size, options.label, environ, options.dump_after)
     if all(is_here(host) for host in slots):
         return Job(plan).run()

@@ -137,13 +137,3 @@ def _open_sinks() -> tuple[Sink, Sink]:
     """Return the sinks for stdout and stderr; a common one if both are the same file."""
     out = Sink(1)
     return out, out if os.path.sameopenfile(1, 2) else Sink(2)
-
-
-def open_standard_files() -> None:
-    """Open /dev/null for each standard file that is closed, so that no other file gets the
-    descriptor 0, 1 or 2."""
-    for fd in (0, 1, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)

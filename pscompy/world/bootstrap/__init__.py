@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 
 from pscompy.config.config import Config, launcher_environment
+from pscompy.config.standard_files import open_standard_files
 from pscompy.config.variables import VARIABLES
 from pscompy.errors import ConfigError, PscomError
 from pscompy.world.bootstrap.blame import blamed_rank
@@ -62,6 +63,7 @@ def attach(config: Mapping[str, object] | None = None) -> Bootstrap:
             f"this process was forked from rank {known.rank}: only that is in the World;"
             " a Session can be opened here"
         )
+    open_standard_files()
     bootstrap = join_up(detect(config=config), config)
     # atexit calls the latest handler first: sessions are closed after `_finalize`
     if _attached is None:
@@ -77,6 +79,7 @@ def join_up(
 
     Raises the errors of `Join.wanted` and `Joined`.
     """
+    open_standard_files()
     wanted = Join.wanted(config, join)
     if wanted is None:
         return bootstrap
