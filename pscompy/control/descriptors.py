@@ -23,9 +23,14 @@ def limit() -> int:
 
 
 def left(count: int) -> bool:
-    """Return whether `count` more descriptors can be opened now. The last resort is to open
+    """Return whether `count` more descriptors can be opened now."""
+    return available(count) == count
+
+
+def available(count: int) -> int:
+    """Return how many of `count` more descriptors can be opened now. The last resort is to open
     and close them, which costs a microsecond for each."""
-    return limit() - _in_use() >= count or _can_open(count)
+    return count if limit() - _in_use() >= count else _openable(count)
 
 
 def _in_use() -> int:
@@ -37,17 +42,14 @@ def _in_use() -> int:
         return sys.maxsize
 
 
-def _can_open(count: int) -> bool:
+def _openable(count: int) -> int:
     made = []
-    try:
+    with contextlib.suppress(OSError):
         for _ in range(count):
             made.append(os.eventfd(0, os.EFD_CLOEXEC))
-    except OSError:
-        return False
-    finally:
-        for descriptor in made:
-            os.close(descriptor)
-    return True
+    for descriptor in made:
+        os.close(descriptor)
+    return len(made)
 
 
 def exhausted(error: OSError) -> bool:

@@ -64,11 +64,12 @@ class Links:
         return self._look(len(self._coming_up))
 
     def _look(self, links: int) -> bool:
-        """Look for descriptors for twice as many links as are coming up, so that the next links
-        need no look: looking for each of n links may open n² descriptors."""
+        """Look for descriptors for twice as many links as are coming up. What is found beyond these
+        is for the next links, which need no look: looking for each of n may open n² descriptors."""
         self._looked = time.monotonic()
-        self._room = links if descriptors.left(descriptors.CONNECTION * 2 * links) else 0
-        return self._room > 0 or descriptors.left(descriptors.CONNECTION * links)
+        found = descriptors.available(descriptors.CONNECTION * 2 * links)
+        self._room = max(0, found // descriptors.CONNECTION - links)
+        return found >= descriptors.CONNECTION * links
 
     def lanes_are_up(self, negotiation: Negotiation[Record]) -> None:
         """Note that the lanes of `negotiation` are up, and so have opened all descriptors that they

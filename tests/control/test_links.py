@@ -14,22 +14,8 @@ from pscompy.control import descriptors
 from pscompy.control.handshake.identity import make_identity
 from pscompy.control.links import Links
 
-COUNT = 300
+COUNT = 100
 OPEN = Path("/proc/self/fd")
-
-
-def test_looking_for_descriptors_costs_what_the_links_cost(monkeypatch):
-    opened = []
-    left = descriptors.left
-
-    def counting(count: int) -> bool:
-        opened.append(count)
-        return left(count)
-
-    monkeypatch.setattr(descriptors, "left", counting)
-    links = Links(None, make_identity("here"))
-    assert all(links.has_room_for(object()) for _ in range(COUNT))
-    assert sum(opened) <= 4 * descriptors.CONNECTION * COUNT
 
 
 @pytest.fixture
@@ -47,16 +33,17 @@ def opened(monkeypatch):
 
 
 @pytest.fixture
-def few():
+def few(request):
     """The number of descriptors that this process may open after its limit is lowered."""
+    count = getattr(request, "param", 40)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.ExitStack() as gaps:
         made = [os.open("/dev/null", os.O_RDONLY) for _ in range(256)]  # no number below is free
         for descriptor in made[:-1]:
             gaps.callback(os.close, descriptor)
         os.close(made[-1])
-        resource.setrlimit(resource.RLIMIT_NOFILE, (made[-1] + 40, limits[1]))
-        yield 40
+        resource.setrlimit(resource.RLIMIT_NOFILE, (made[-1] + count, limits[1]))
+        yield count
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
@@ -82,8 +69,19 @@ def test_descriptors_are_opened_if_they_cannot_be_counted(opened, monkeypatch):
     assert len(opened) == 30
 
 
-def test_links_share_the_descriptors_that_are_left(monkeypatch):
+@pytest.mark.parametrize("few", [5 * descriptors.CONNECTION], indirect=True)
+def test_links_share_the_descriptors_that_are_left(few):
     """Each link that is coming up will need its own, so the last ones are promised once only."""
-    monkeypatch.setattr(descriptors, "left", lambda count: count <= 5 * descriptors.CONNECTION)
     links = Links(None, make_identity("here"))
     assert [links.has_room_for(object()) for _ in range(8)] == [True] * 5 + [False] * 3
+
+
+@pytest.mark.parametrize("few", [COUNT * descriptors.CONNECTION], indirect=True)
+@pytest.mark.parametrize("folder", [OPEN, Path("/nowhere")], ids=["counted", "opened"])
+def test_looking_for_descriptors_costs_what_the_links_cost(few, folder, opened, monkeypatch):
+    """Also if the links take the last descriptors."""
+    monkeypatch.setattr(descriptors, "_OPEN", folder)
+    links = Links(None, make_identity("here"))
+    assert all(links.has_room_for(object()) for _ in range(COUNT))
+    assert len(opened) <= 4 * descriptors.CONNECTION * COUNT
+    assert not links.has_room_for(object())
