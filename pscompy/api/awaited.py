@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from pscompy.api import process
 from pscompy.api.connection import Connection, _Beside
 from pscompy.api.request import ANY_TAG, Request, Status
 from pscompy.api.timeouts import as_float
@@ -48,10 +49,11 @@ def timed_out(
     request: Request | None,
 ) -> Timeout:
     """Return the exception for an operation that has not completed within `seconds`."""
-    waited = as_float(seconds) or 0.0
-    parts = [f"{operation(verb, origin, context, tag)}: not done within {waited:g} s"]
+    waited, words = as_float(seconds) or 0.0, operation(verb, origin, context, tag)
+    parts = [f"{words}: not done within {waited:g} s"]
     if cause := _why_not_connected(origin):
         parts.append(f"the last attempt to connect: {cause}")
+    parts += _held_back(worker, origin, sends=words.startswith(("send", "am_send")))
     if _verb(verb, context) in ("receive", "probe"):
         parts += _unmatched(worker, origin, context)
     made = origin._exception(lib.PSC_ERR_TIMEOUT, 0) if hasattr(origin, "_exception") else None
@@ -83,6 +85,40 @@ def _peer(origin: Any) -> str:
 def _why_not_connected(origin: Any) -> PscomError | None:
     attempt = origin._record.attempt if isinstance(origin, Connection) else None
     return attempt.last_error if attempt is not None else None
+
+
+def _held_back(worker: _binding.Worker, origin: Any, sends: bool) -> Iterator[str]:
+    """Describe the connection of which PSP_RTS_MAX holds messages back that the operation may wait
+    for: here if it `sends`, else at the peer."""
+    if isinstance(origin, Connection):
+        record = origin._record
+        announced = origin._context.control.engine.announced(record.handle)
+        if sends and announced.waits:
+            yield (
+                f"{announced.sent} messages to {record.label} wait for a receive there, and later"
+                " ones wait here for them (PSP_RTS_MAX)"
+            )
+        if announced.peer_waits and not sends:
+            yield _peer_waits(record.label, announced.arrived)
+    elif not sends:
+        yield from _any_peer_waits(worker)
+
+
+def _any_peer_waits(worker: _binding.Worker) -> Iterator[str]:
+    """Describe a connection whose messages a receive from any source may wait for in vain."""
+    for session in process.sessions():
+        for it in (session, *session._beside.everyone()):
+            conn = it._engine.peer_waits() if it._binding is worker else 0
+            for record in it._control.records() if conn else ():
+                if record.id == conn:
+                    yield _peer_waits(record.label, it._engine.announced(record.handle).arrived)
+
+
+def _peer_waits(label: str, messages: int) -> str:
+    return (
+        f"{messages} messages from {label} wait for a receive here, and later ones wait there for"
+        " them (PSP_RTS_MAX)"
+    )
 
 
 def _unmatched(worker: _binding.Worker, origin: Any, context: int) -> Iterator[str]:

@@ -84,7 +84,7 @@ def _dump_one(session: Session) -> str:
 def operations(session: Session) -> list[Operation]:
     """Return the requests of a session that are not done, then its messages without a receive."""
     awaited = set(session._binding.awaited)
-    items = session._engine.items()
+    items = session._engine.items(awaited)
     labels = {it.id: it.label for it in session._control.records()}
     collective = tuple({it.rank for it in items if _is_collective(it)})
     texts = (_text(it, labels, _endpoint(session, it)) for it in items)

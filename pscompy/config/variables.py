@@ -79,7 +79,12 @@ PROTOCOL = (
     ),
     Var("UNEXPECTED_MAX", "64M", size(), "Bytes of unexpected eager messages in a session."),
     Var("EAGER_WINDOW", "4M", size(1), "Bytes of eager messages in flight on one connection."),
-    Var("RTS_MAX", "1024", integer(1, 1 << 16), "Unmatched rendezvous messages of a connection."),
+    Var(
+        "RTS_MAX",
+        "65536",
+        integer(1, 1 << 19),
+        "Announced messages of a connection without a receive at the peer; later ones wait.",
+    ),
     Var("POOL_MAX", "1G", size(), "Most bytes of a session's pool; beyond it messages are copied."),
     Var(
         "TUPLEQ",

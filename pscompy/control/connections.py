@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from pscompy.config import logs
 from pscompy.config.config import Config
@@ -81,6 +81,8 @@ class Connections:
         self.ended_ranks = EndedRanks(self._engine, self.on_core_event, lambda: holder.awaited)
         self._records: WeakValueDictionary[int, Record] = WeakValueDictionary()
         self._in_use: set[Record] = set()  # records of connections that are neither lazy nor closed
+        # those of which the log says that PSP_RTS_MAX holds messages back
+        self._held_back: WeakSet[Record] = WeakSet()
         # explanations that were made, by the arguments of `_explain`
         self._explained: dict[Hashable, Explanation] = {}
 
@@ -329,6 +331,16 @@ class Connections:
         if record.link is not None:
             record.link.lose(lost)
 
+    def _note_held_back(self, record: Record) -> None:
+        announced = self._engine.announced(record.handle)
+        if announced.waits and record not in self._held_back:
+            self._held_back.add(record)
+            logger.warning(
+                "%s: %d messages wait for a receive there, and later ones wait for them"
+                " (PSP_RTS_MAX)",
+                *(record.label, announced.sent),
+            )
+
     def _settings(self, option: selection.Option) -> selection.Settings:
         threshold = f"{option.name.upper()}_RENDEZVOUS"
         name = threshold if threshold in self._config else "RENDEZVOUS"
@@ -357,6 +369,7 @@ class Connections:
         if state == ConnState.UP and record.phase is Phase.UP:
             self._correct(record)
             self._note_lost_rails(record)
+            self._note_held_back(record)
         if (
             state in (ConnState.UP, ConnState.CLOSING)
             and record.phase is Phase.UP

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
@@ -54,6 +54,15 @@ class Item(NamedTuple):
     tag: int
     nbytes: int
     state: str
+
+
+class Announced(NamedTuple):
+    """psc_announced_t: the announced messages of a connection that have no receive yet."""
+
+    sent: int
+    arrived: int
+    waits: bool
+    peer_waits: bool
 
 
 class CallState(IntEnum):
@@ -161,18 +170,20 @@ class Engine:
                 return self.totals()
             return self.totals() | _summed(partial(lib.psc_worker_holdings, self._worker))
 
-    def items(self) -> list[Item]:
-        """Return the requests that are not done, then the messages that no receive has matched; at
-        most ITEMS_MAX."""
-        room = ffi.new("psc_item_t[]", ITEMS_MAX)
-        with self._guard:
-            n = 0 if self._destroyed else lib.psc_worker_items(self._worker, room, ITEMS_MAX)
+    def items(self, awaited: Collection[int] = ()) -> list[Item]:
+        """Return the requests that are not done, then the messages that no receive has matched: the
+        first ITEMS_MAX of them, and all requests whose addresses are `awaited`."""
+        room, n = self._raw_items(ITEMS_MAX)
+        if n > ITEMS_MAX and awaited:
+            room, n = self._raw_items(n)
+        found = list(room[0 : min(n, len(room))])
+        more = (it for it in found[ITEMS_MAX:] if int(it.request) in awaited)
         return [
             Item(
                 *(it.kind, int(it.request), it.id, it.conn, it.rank),
                 *(it.context, it.tag, it.nbytes, text(it.state)),
             )
-            for it in room[0 : min(n, ITEMS_MAX)]
+            for it in itertools.chain(found[:ITEMS_MAX], more)
         ]
 
     def end_receive(self, id: int, status: int) -> None:
@@ -180,6 +191,13 @@ class Engine:
         with self._guard:
             if not self._destroyed:
                 lib.psc_worker_end_receive(self._worker, id, status)
+
+    def _raw_items(self, size: int) -> tuple[Any, int]:
+        """Return an array of at most `size` items, with the number that there is."""
+        room = ffi.new("psc_item_t[]", size)
+        with self._guard:
+            n = 0 if self._destroyed else lib.psc_worker_items(self._worker, room, size)
+        return room, n
 
     def forked(self) -> None:
         """In the child after a fork: every later call returns PSC_ERR_FORKED and changes nothing
@@ -346,6 +364,19 @@ class Engine:
                 lib.psc_conn_counters(handle, values)
                 fabric = _summed(partial(lib.psc_conn_fabric_counters, handle))
         return _named_counters(values) | fabric
+
+    def announced(self, handle: Any) -> Announced:
+        """Return how many announced messages of a connection have no receive yet."""
+        it = ffi.new("psc_announced_t *")
+        with self._guard:
+            if not self._destroyed:
+                lib.psc_conn_announced(handle, it)
+        return Announced(it.sent, it.arrived, it.waits, it.peer_waits)
+
+    def peer_waits(self) -> int:
+        """Return the id of a connection whose peer waits (psc_announced_t), or 0."""
+        with self._guard:
+            return 0 if self._destroyed else int(lib.psc_worker_peer_waits(self._worker))
 
     def begin_connecting(self, handle: Any) -> None:
         """Move the connection from LAZY to CONNECTING; in any other state nothing happens."""

@@ -2,6 +2,7 @@
  * when the program asks: nothing is counted per message. */
 #include "control.h"
 #include "memory/pool.h"
+#include "proto/am_offer.h"
 #include "proto/match_queue.h"
 #include "worker.h"
 
@@ -37,6 +38,25 @@ static uint64_t holdings_buckets(const psc_match_lists_t *lists)
     return (uint64_t)psc_match_list_buckets(&lists->posted) +
            psc_match_list_buckets(&lists->probes) +
            psc_match_list_buckets(&lists->unexpected);
+}
+
+/* Returns the bytes of the records of messages that were announced by RTS and
+ * have no receive yet. */
+static uint64_t holdings_announced(const psc_worker_t *worker)
+{
+    uint64_t bytes = psc_am_offers_bytes(worker);
+
+    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++) {
+        psc_list_for_each(context, &worker->matching.contexts[i], psc_context_t,
+                          link) {
+            psc_list_for_each(unexp, &context->lists.unexpected.all,
+                              psc_unexp_t, any_link) {
+                if (unexp->rts)
+                    bytes += sizeof *unexp + unexp->keys_len;
+            }
+        }
+    }
+    return bytes;
 }
 
 static void holdings_add_matching(holdings_t *holdings, psc_worker_t *worker)
@@ -98,6 +118,7 @@ uint32_t psc_worker_holdings(psc_worker_t *worker, psc_counted_t *counted,
     holdings_add(&holdings, "connections", holdings_length(&worker->conns));
     holdings_add_requests(&holdings, &worker->requests);
     holdings_add(&holdings, "unexpected_bytes", worker->room.kept);
+    holdings_add(&holdings, "announced_bytes", holdings_announced(worker));
     holdings_add(&holdings, "am_kept_bytes", worker->am.idle.bytes);
     holdings_add_matching(&holdings, worker);
     holdings_add_pool(&holdings, worker->memory.pool);

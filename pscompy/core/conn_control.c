@@ -308,6 +308,30 @@ void psc_conn_counters(psc_conn_t *conn, uint64_t *values)
     psc_worker_leave(conn->worker);
 }
 
+void psc_conn_announced(psc_conn_t *conn, psc_announced_t *announced)
+{
+    *announced = (psc_announced_t){0};
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return;
+    *announced = (psc_announced_t){.sent = conn->rts_out,
+                                   .arrived = conn->rts_in,
+                                   .waits = psc_rts_out_full(conn),
+                                   .peer_waits = psc_rts_in_full(conn)};
+    psc_worker_leave(conn->worker);
+}
+
+uint64_t psc_worker_peer_waits(psc_worker_t *worker)
+{
+    uint64_t id = 0;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return 0;
+    psc_list_for_each(conn, &worker->conns, psc_conn_t, link)
+        id = psc_rts_in_full(conn) ? conn->id : id;
+    psc_worker_leave(worker);
+    return id;
+}
+
 /* If the connection has several lanes, fill in a counter for each of them: the
  * bytes of long messages that the lane has carried. Returns the number of
  * counters. */

@@ -35,7 +35,8 @@ typedef struct psc_worker_config {
     /* Maximum number of bytes of eager payload that one connection may have in
      * flight. */
     uint64_t eager_window;
-    /* maximum number of RTSs of a connection that the peer has not answered */
+    /* maximum number of RTSs of a connection that the peer has not answered;
+     * well below PSC_RTS_LIMIT (proto/rndv.h) */
     uint32_t rts_max;
     /* maximum size in bytes of the pool of memory that can be lent to peers; 0:
      * no lending */
@@ -119,6 +120,16 @@ typedef struct psc_item {
     uint64_t nbytes;
     const char *state; /* what the request waits for, in words; may be empty */
 } psc_item_t;
+
+/* The messages of a connection that were announced by RTS and have no receive
+ * yet. */
+typedef struct psc_announced {
+    uint32_t sent; /* messages to the peer, which has not answered */
+    uint32_t arrived; /* messages from the peer */
+    /* later messages wait until the receiver has taken some of those: here,
+     * because `sent` has reached psc_worker_config_t.rts_max; at the peer */
+    bool waits, peer_waits;
+} psc_announced_t;
 
 /* ---- workers ---- */
 /* Create a worker. Returns NULL with errno if memory or descriptors are short.
@@ -270,6 +281,10 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
  * for one rank at once, the control plane keeps one. */
 void psc_conn_set_rank(psc_conn_t *conn, int rank);
 int psc_conn_state(const psc_conn_t *conn);
+void psc_conn_announced(psc_conn_t *conn, psc_announced_t *announced);
+/* Returns the id of a connection whose peer_waits (psc_announced_t) is set, or
+ * 0. */
+uint64_t psc_worker_peer_waits(psc_worker_t *worker);
 /* Change the connection's state from LAZY (also after connecting has failed) to
  * CONNECTING. */
 int psc_conn_connecting(psc_conn_t *conn);

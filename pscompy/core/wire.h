@@ -98,6 +98,9 @@ typedef struct psc_wire_rts {
 /* Flag of an RTS: the receiver has a placeholder of this message already (see
  * tag.h); aux is the placeholder's number. */
 #define PSC_RTS_LATE 0x2u
+/* Flag of an RTS: its sender announces no more messages before one of those
+ * that it has announced is answered. For texts of errors only. */
+#define PSC_RTS_LAST 0x4u
 
 /* An offer, which a message of the program contains: this head; then for each
  * buffer a psc_wire_part_t and `n_keys` packed keys. */

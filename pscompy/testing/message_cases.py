@@ -112,6 +112,16 @@ class Messages(Base):
             assert link.c.recv(timeout=BOUND) == payload(link.eager_max + 1, place)
         link.far.result()
 
+    @pytest.mark.parametrize("eager", [True, False], ids=["eager", "rendezvous"])
+    def test_a_message_passes_many_that_nobody_expects(self, link: Link, eager: bool) -> None:
+        nbytes = 8 if eager else link.eager_max + 1
+        link.far.begin(remote_side.flood_and_send, 2000, nbytes)
+        assert link.c.recv(tag=1, timeout=BOUND) == b"wanted"
+        buffer = bytearray(nbytes)
+        for _ in range(2000):
+            link.c.recv(buffer, tag=0, timeout=BOUND)
+        link.far.result()
+
     def test_tags_select(self, link: Link) -> None:
         link.far(remote_side.send_tagged, 5, 3, 3, 7, 2**31 - 1)
         for tag in (2**31 - 1, 3, 7):

@@ -137,6 +137,14 @@ def flood(here: Here, count: int, nbytes: int) -> None:
     wait_all(requests, timeout=BOUND)
 
 
+def flood_and_send(here: Here, count: int, nbytes: int) -> None:
+    """Send messages, and then one with another tag; wait until all sends complete."""
+    data = payload(nbytes)
+    requests = [here.c.isend(data) for _ in range(count)]
+    requests.append(here.c.isend(b"wanted", tag=1))
+    wait_all(requests, timeout=BOUND)
+
+
 def start_sending(here: Here, nbytes: int) -> None:
     """Send messages in a thread, until an error ends it."""
 

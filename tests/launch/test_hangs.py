@@ -170,3 +170,27 @@ def test_ranks_that_wait_in_different_operations(run, script, how):
     process = run.start("-n", 2, script(waits, how), env={"PSP_DEADLOCK_WARNINGS": "0.4"})
     lines = lines_until(process, lambda it: "deadlock: " in "".join(it[-1:]))
     assert "deadlock: ranks 0, 1" in lines[-1]
+
+
+def test_a_deadlock_behind_rts_max_names_it(run, script):
+    """Rank 0 waits for the first of its messages to be received, rank 1 for the last of them."""
+
+    def waits():
+        with pscompy.World() as world:
+            if world.rank == 1:
+                world.recv(source=0, tag=2)
+            else:
+                sends = [world.isend(bytes(4096), dest=1, tag=1) for _ in range(20)]
+                world.isend(b"", dest=1, tag=2)
+                sends[0].wait()
+
+    settings = {"PSP_DEADLOCK_WARNINGS": "0.4", "PSP_RTS_MAX": "8", "PSP_RENDEZVOUS": "1000"}
+    process = run.start("-n", 2, script(waits), env=settings)
+    lines = lines_until(process, lambda it: "deadlock: " in "".join(it[-1:]))
+    for rank in range(2):
+        waited = [it for it in lines[:-1] if f"rank {rank} has waited" in it]
+        assert waited
+        assert all("(PSP_RTS_MAX)" in it for it in waited)
+    assert lines[-1].count("(PSP_RTS_MAX)") == 2
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=100)

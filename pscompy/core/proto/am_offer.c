@@ -151,6 +151,15 @@ psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
     return status;
 }
 
+uint64_t psc_am_offers_bytes(const psc_worker_t *worker)
+{
+    uint64_t bytes = 0;
+
+    psc_list_for_each(waiting, &worker->am.offers, am_offer_t, link)
+        bytes += sizeof *waiting + waiting->offer.keys_len;
+    return bytes;
+}
+
 /* ---- polling ---- */
 
 /* A message was polled: return its credit, if that was withheld, and fetch

@@ -11,6 +11,8 @@
  * PSC_ERR_PROTOCOL if the peer violates the protocol. */
 psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
                               const psc_offer_t *offer);
+/* Returns the bytes of the records of messages that wait to be fetched. */
+uint64_t psc_am_offers_bytes(const psc_worker_t *worker);
 psc_message_t *psc_am_poll(psc_worker_t *worker);
 void psc_am_message_free(psc_message_t *message);
 /* A connection has ended: free its announced messages that were not fetched. */

@@ -8,23 +8,59 @@
 #include "match.h"
 #include "match_queue.h"
 
-/* Returns in words what a request in this stage waits for. */
-static const char *describe_stage(psc_stage_t stage)
+/* Returns true if messages that this receive could get wait at their sender
+ * (psc_rts_in_full). */
+static bool describe_held_back(const psc_req_t *req)
 {
-    switch (stage) {
+    if (req->source)
+        return psc_rts_in_full(req->source);
+    psc_list_for_each(conn, &psc_req_worker(req)->conns, psc_conn_t, link) {
+        if (psc_rts_in_full(conn))
+            return true;
+    }
+    return false;
+}
+
+/* Returns in words what a posted receive or probe waits for. */
+static const char *describe_posted(const psc_req_t *req)
+{
+    if (req->kind != PSC_REQ_EVENT && describe_held_back(req))
+        return "later messages wait at their sender until earlier ones are "
+               "received (PSP_RTS_MAX)";
+    return req->stage == PSC_STAGE_TAGGED ? "posted to the fabric" : "";
+}
+
+/* Returns in words what a send waits for of which at most the announcement has
+ * left. */
+static const char *describe_send(const psc_req_t *req)
+{
+    bool full = psc_rts_out_full(req->conn);
+
+    if (req->stage == PSC_STAGE_SEND)
+        return full ? "not sent yet, because the peer must first receive some "
+                      "of the earlier messages (PSP_RTS_MAX)"
+                    : "not sent yet";
+    return full ? "announced; the peer has not received it yet, and later "
+                  "messages wait for that (PSP_RTS_MAX)"
+                : "announced; the peer has not received it yet";
+}
+
+/* Returns in words what a request waits for. */
+static const char *describe_state(const psc_req_t *req)
+{
+    switch ((psc_stage_t)req->stage) {
     case PSC_STAGE_IDLE:
+        return "";
     case PSC_STAGE_POSTED:
     case PSC_STAGE_EXPOSED:
-        return "";
     case PSC_STAGE_TAGGED:
-        return "posted to the fabric";
+        return describe_posted(req);
     case PSC_STAGE_SEND:
-        return "not sent yet";
     case PSC_STAGE_SEND_MARK:
     case PSC_STAGE_SEND_LATE:
     case PSC_STAGE_AWAIT_RTR:
     case PSC_STAGE_OFFERED:
-        return "announced; the peer has not received it yet";
+        return describe_send(req);
     case PSC_STAGE_LENT:
         return "lent to the peer";
     case PSC_STAGE_ENDING:
@@ -55,7 +91,7 @@ static psc_item_t describe_request(const psc_req_t *req)
                         .context = req->context,
                         .tag = req->head.result.tag,
                         .nbytes = req->total,
-                        .state = describe_stage((psc_stage_t)req->stage)};
+                        .state = describe_state(req)};
 }
 
 static psc_item_t describe_message(const psc_unexp_t *unexp)

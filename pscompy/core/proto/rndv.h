@@ -22,8 +22,9 @@
  * in flight, unless it is spread over several lanes (stripe.h). */
 #define PSC_BULK_INFLIGHT 16u
 /* Maximum number of RTSs of one peer that may wait on this side without a
- * receive. */
-#define PSC_RTS_LIMIT 65536u
+ * receive; each costs a record (psc_unexp_t). Peers that obey their
+ * psc_worker_config_t.rts_max, which is lower, do not reach it. */
+#define PSC_RTS_LIMIT (1u << 20)
 
 /* Returns true if the configuration permits a rendezvous by get. */
 bool psc_rndv_may_get(const psc_conn_t *conn);

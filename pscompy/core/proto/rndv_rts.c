@@ -78,7 +78,7 @@ static psc_status_t rndv_keep(psc_lane_t *lane, psc_req_t *req,
     return PSC_OK;
 }
 
-psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
+static psc_status_t rndv_announced(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_rts_t *wire = am->header;
     psc_offer_t offer = {.conn = lane->conn,
@@ -108,4 +108,14 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
         return rndv_keep(lane, req, am);
     return psc_rndv_recv_start(req, &offer);
+}
+
+psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_rts_t *wire = am->header;
+    psc_status_t status = rndv_announced(lane, am);
+
+    if (wire->flags & PSC_RTS_LAST)
+        lane->conn->rts_in_last = lane->conn->rts_in;
+    return status;
 }

@@ -110,6 +110,13 @@ struct psc_conn {
      * control plane (see psc_conn_create), or because it has begun to
      * connect */
     bool linked;
+    /* the control plane was notified that sends waited because of
+     * psc_worker_config_t.rts_max */
+    bool rts_max_reported;
+    /* rts_in when the last RTS with PSC_RTS_LAST arrived: the peer's later
+     * messages wait for a receive while rts_in has not fallen below; 0: no such
+     * RTS has arrived */
+    uint32_t rts_in_last;
     psc_proto_params_t params;
     psc_flow_t flow;
     psc_work_t work;
@@ -165,6 +172,20 @@ static inline void psc_conn_sign(const psc_conn_t *conn, psc_result_t *result)
 static inline psc_lane_t *psc_conn_main_lane(psc_conn_t *conn)
 {
     return conn->main;
+}
+
+/* Returns true if the peer has not answered as many RTSs as
+ * psc_worker_config_t.rts_max allows, so that later long messages wait. */
+static inline bool psc_rts_out_full(const psc_conn_t *conn)
+{
+    return conn->rts_out >= conn->worker->config.rts_max;
+}
+
+/* Returns true if the peer's later messages wait, because as many of its RTSs
+ * wait for a receive here as its configuration allows. */
+static inline bool psc_rts_in_full(const psc_conn_t *conn)
+{
+    return conn->rts_in_last > 0 && conn->rts_in >= conn->rts_in_last;
 }
 
 /* Returns true if the connection survives the loss of this lane: the bytes that
