@@ -58,6 +58,7 @@ typedef struct loop_place {
     /* the registered region; NULL if this entry of the table is free */
     psc_mem_t *mem;
     uint32_t uses;
+    uint32_t next_free; /* index of the next free entry, if this one is free */
 } loop_place_t;
 
 typedef struct loop_iface {
@@ -77,6 +78,7 @@ typedef struct loop_iface {
     bool armed, rung;
     loop_place_t *places;
     uint32_t n_places;
+    uint32_t free_place; /* index of a free entry; n_places if there is none */
 } loop_iface_t;
 
 typedef enum loop_notice { LOOP_NOTHING, LOOP_IS_UP, LOOP_FAILS } loop_notice_t;

@@ -34,6 +34,8 @@ static psc_status_t loop_places_grow(loop_iface_t *iface)
         return PSC_ERR_NO_MEMORY;
     memset(places + iface->n_places, 0,
            (n - iface->n_places) * sizeof(*places));
+    for (uint32_t i = iface->n_places; i < n; i++)
+        places[i].next_free = i + 1;
     iface->places = places;
     iface->n_places = n;
     return PSC_OK;
@@ -44,11 +46,9 @@ psc_status_t loop_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
 {
     loop_iface_t *iface = (loop_iface_t *)self;
     psc_mem_t *mem;
-    uint32_t at = 0;
+    uint32_t at = iface->free_place;
 
     (void)ep;
-    while (at < iface->n_places && iface->places[at].mem)
-        at++;
     if (at == iface->n_places && loop_places_grow(iface) != PSC_OK)
         return PSC_ERR_NO_MEMORY;
     mem = malloc(sizeof(*mem));
@@ -60,13 +60,19 @@ psc_status_t loop_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
         .len = len,
     };
     iface->places[at].mem = mem;
+    iface->free_place = iface->places[at].next_free;
     *mem_p = mem;
     return PSC_OK;
 }
 
 void loop_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
 {
-    ((loop_iface_t *)self)->places[(uint32_t)mem->id].mem = NULL;
+    loop_iface_t *iface = (loop_iface_t *)self;
+    uint32_t at = (uint32_t)mem->id;
+
+    iface->places[at].mem = NULL;
+    iface->places[at].next_free = iface->free_place;
+    iface->free_place = at;
     free(mem);
 }
 
