@@ -224,36 +224,36 @@ def overwrite(arrays: list[Any]) -> None:
     fill(arrays, -1)
 
 
-def transfer(world: World, kept: Any, spare: Any) -> int:
+def transfer(world: World, kept: Any, spare: Any, parts: bool) -> int:
     """Fork while messages move; parent and children write to their copies of the memory. Returns
-    how many children were forked while a part of a message had arrived."""
+    how many children were forked; with `parts`, those that found a part of a message."""
     moving = Transfer(world, kept)
     arrays = [moving.own, moving.into, moving.onward, kept, spare]
     children: list[Ask] = []
-    partly = 0
+    amid = 0
     while not moving.test():
         spare[::PAGE] += 1  # beside what arrives, perhaps in the same huge page
         if len(children) < CHILDREN:
-            partly += moving.partly()
+            amid += not parts or moving.partly()
             children.append(forked(seen, arrays, begin=overwrite))
     moving.check()
     fill([moving.own, moving.into, moving.onward, spare], 9)
     assert [ask() for ask in children] == [[-1.0]] * len(children)
-    return partly
+    return amid
 
 
-def fork_amid_transfers(length: int, schemes: list[str]) -> None:
-    """Two ranks, in a world for each rendezvous scheme, until both have forked amid a message."""
+def fork_amid_transfers(length: int, schemes: list[str], parts: bool) -> None:
+    """Two ranks, in a world for each rendezvous scheme, until both have forked amid messages."""
     for scheme in schemes:
         with World(config={"RNDV_SCHEME": scheme}) as world:
             peer = 1 - world.rank
             sent = world.isend_obj([np.full(length, 4.0), np.zeros(length)], peer)
             kept, spare = world.recv_obj(source=peer)
             sent.wait(60)
-            partly = 0
+            amid = 0
             for _ in range(ROUNDS):
-                partly += transfer(world, kept, spare)
-                if min(partly, *world.sendrecv(bytes([min(partly, 255)]), peer, source=peer)) > 1:
+                amid += transfer(world, kept, spare, parts)
+                if min(amid, *world.sendrecv(bytes([amid]), peer, source=peer)) > 1:
                     break
-            assert partly > 1, f"never forked amid a message by {scheme}"
+            assert amid > 1, f"not forked amid messages by {scheme}"
             print(scheme, world[peer].transport, flush=True)

@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 from pscompy.config.parsers import INF
 from pscompy.control.selection import (
     CAP_EXPOSE,
+    CAP_FORK,
+    CAP_GET,
     CAP_MAP,
+    CAP_PUT,
     CAP_PUT_AM,
     RAILS,
     Cost,
@@ -21,6 +24,7 @@ from pscompy.control.selection import (
 )
 
 WHOLE = 1 << 40  # from this length of fragments on, no message is split
+_AT_A_FORK = "registered for each message, as this kernel does not copy registered pages at a fork"
 
 
 Rails = tuple[tuple[str, int], ...]
@@ -99,6 +103,7 @@ class Explanation(NamedTuple):
             "costs": [it._asdict() for it in self.table()],
             "estimates": self.estimates and self.estimates.sources(),
             "lends": self.lends,
+            "keeps_registrations": self.keeps_registrations,
             "shown_from": self.shown_from,
             "untold": self.untold,
             "worker": self.worker,
@@ -112,6 +117,12 @@ class Explanation(NamedTuple):
         """Whether the peer reads a buffer that was lent to it (lend=True) in place; otherwise the
         buffer is copied."""
         return self._can(CAP_MAP)
+
+    @property
+    def keeps_registrations(self) -> bool:
+        """Whether memory of received arrays is registered once; otherwise for each message, because
+        registered pages do not survive a fork."""
+        return self._can(CAP_FORK) or not self._can(CAP_PUT | CAP_GET)
 
     def _can(self, capability: int) -> bool:
         return self.estimates is not None and bool(self.estimates.caps & capability)
@@ -157,6 +168,8 @@ class Explanation(NamedTuple):
             lines += _cost_lines(self.table())
             lines += _source_lines(self.estimates)
             lines.append(f"  lent: {'read where it is' if self.lends else 'copied'}")
+            if not self.keeps_registrations:
+                lines.append(f"  memory of received arrays: {_AT_A_FORK}")
             lines.append(f"  arrive while their receiver computes: {self._overlap()}")
             told = f"no ({self.untold})" if self.untold else "yes"
             lines.append(f"  long receives are told to the sender: {told}")

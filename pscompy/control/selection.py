@@ -27,6 +27,7 @@ CAP_MAP = 0x1000
 CAP_MODULES = 0x2000
 CAP_EXPOSE = 0x4000
 CAP_PUT_AM = 0x10000
+CAP_FORK = 0x20000
 
 RAILS = "PSP_RAILS"  # names transports whose rails go together; see company.py
 

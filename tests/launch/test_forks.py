@@ -33,5 +33,5 @@ def test_arrays_of_actions_are_private(run, script, over):
 def test_forks_amid_messages(run, script, transport):
     n, env = OVER[transport]
     schemes = ["get", "put", "am"] if transport == "shm" else ["am"]
-    printed = run.lines(n, script(fork_amid_transfers, 1 << 18, schemes), **env)
+    printed = run.lines(n, script(fork_amid_transfers, 1 << 18, schemes, parts=True), **env)
     assert printed == sorted(f"{scheme} {transport}" for scheme in schemes * n)

@@ -17,6 +17,6 @@ ffibuilder.set_source(
     """,
     sources=sorted(str(path) for path in Path(FOLDER).glob("*.c") if path.name != "_native.c"),
     include_dirs=["."],
-    libraries=["ibverbs"],
+    libraries=["ibverbs", "dl"],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],
 )

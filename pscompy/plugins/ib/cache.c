@@ -17,7 +17,7 @@ void ib_cache_open(ib_cache_t *cache, ib_device_t *device, uint32_t n_max,
     psc_list_init(&cache->given_up);
     cache->pd = device->pd;
     cache->windows = device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW;
-    cache->proof = n_max > 0 ? ib_proof_open() : -1;
+    cache->proof = n_max > 0 && device->forks ? ib_proof_open() : -1;
     cache->n_max = n_max;
     cache->bytes_max = bytes_max;
 }

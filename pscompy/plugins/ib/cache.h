@@ -58,8 +58,9 @@ typedef struct ib_cache {
     psc_list_t given_up;
     struct ibv_pd *pd;
     bool windows; /* the device supports memory windows */
-    /* descriptor of /proc/self/pagemap; -1 if page frames cannot be read, so
-     * that no registration is kept */
+    /* descriptor of /proc/self/pagemap; -1 if page frames cannot be read, or
+     * say nothing about the time after a fork (ib_device_t.forks), so that no
+     * registration is kept */
     int proof;
     uint32_t n, n_max;
     uint64_t bytes, bytes_max;

@@ -1,5 +1,6 @@
 /* Opens the objects that all connections over a device share, and pools of
  * registered memory. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -96,11 +97,22 @@ static bool ib_device_share(ib_device_t *device, const ib_choice_t *choice,
            ib_nonblocking(device->context->async_fd);
 }
 
+/* Asks the library of verbs whether the kernel copies registered pages at a
+ * fork. Libraries older than rdma-core 35 do not have the function. */
+static bool ib_device_forks(void)
+{
+    enum ibv_fork_status (*ask)(void);
+
+    *(void **)&ask = dlsym(RTLD_DEFAULT, "ibv_is_fork_initialized");
+    return ask && ask() == IBV_FORK_UNNEEDED;
+}
+
 bool ib_device_open(ib_device_t *device, const ib_choice_t *choice,
                     char *reason)
 {
     if (!ib_device_select(device, choice, reason))
         return false;
+    device->forks = ib_device_forks();
     if (ib_device_share(device, choice, reason))
         return true;
     ib_device_close(device);

@@ -66,6 +66,10 @@ typedef struct ib_device {
     unsigned comps; /* capacity of send_cq (completions) */
     unsigned recvs; /* capacity of srq (receive buffers) */
     int td_error; /* errno of the call that failed to create a thread domain */
+    /* at a fork the kernel copies registered pages for the child; otherwise
+     * parent and child share them until one of them writes, and the device goes
+     * on with those that the other one keeps */
+    bool forks;
 } ib_device_t;
 
 /* Opens the device and port that `choice` selects. Returns false if no device

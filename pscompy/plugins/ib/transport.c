@@ -53,8 +53,8 @@ static void ib_iface_introduce(ib_iface_t *iface)
                   device->gid_index, domain);
 }
 
-/* Logs which devices were asked for but are not available, and which queues are
- * shorter than the settings ask. */
+/* Logs which devices were asked for but are not available, which queues are
+ * shorter than the settings ask, and what a fork prevents. */
 static void ib_iface_note(ib_iface_t *iface, const psc_open_params_t *params)
 {
     const ib_choice_t *choice = &iface->settings.choice;
@@ -73,6 +73,11 @@ static void ib_iface_note(ib_iface_t *iface, const psc_open_params_t *params)
                       "%u completions, the device's most "
                       "(PSP_IB_COMPQ_SIZE)",
                       device->comps);
+    if (!device->forks)
+        psc_iface_log(&iface->super, 2,
+                      "memory of the program and of received messages is "
+                      "registered for each message: this kernel does not copy "
+                      "registered pages at a fork");
 }
 
 static psc_status_t ib_iface_start(ib_iface_t *iface,
@@ -151,7 +156,8 @@ static void ib_query(psc_iface_t *self, psc_iface_attr_t *attr_p)
     *attr_p = (psc_iface_attr_t){
         .caps = PSC_CAP_AM_SHORT | PSC_CAP_PUT | PSC_CAP_GET |
                 PSC_CAP_PUT_REMOTE | PSC_CAP_PUT_ENDS | PSC_CAP_EVENT |
-                PSC_CAP_MEM_LOCAL | PSC_CAP_PUT_AM,
+                PSC_CAP_MEM_LOCAL | PSC_CAP_PUT_AM |
+                (iface->device.forks ? PSC_CAP_FORK : 0),
         .max_short = 512,
         .max_bcopy =
             iface->settings.buffer_size - sizeof(psc_head_t) - IB_TAIL_ROOM,
