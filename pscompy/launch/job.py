@@ -2,7 +2,9 @@
 
 A single loop handles all events: output of the ranks, their PMI requests,
 signals, and terminal input for rank 0. When a rank fails, the others are ended
-by SIGTERM and, after GRACE seconds, by SIGKILL.
+by SIGTERM and, after GRACE seconds, by SIGKILL. The first failure counts (see
+verdict.py): for PATIENCE seconds the launcher waits for the ends of ranks that
+may have failed before.
 """
 
 from __future__ import annotations
@@ -25,11 +27,14 @@ from pscompy.launch.rank import Rank, start_failure
 from pscompy.launch.signals import Signals
 from pscompy.launch.summary import Summary, end_of
 from pscompy.launch.terminal import Terminal
+from pscompy.launch.verdict import Failure, Verdict
 from pscompy.world.bootstrap.ends import Replies
 from pscompy.world.bootstrap.pmi1_server import Abort, Server
 from pscompy.world.bootstrap.pmi1_wire import JOB_PREFIX, LineBuffer, WireError
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+# seconds to wait, after a rank has failed, for the end of one that may have failed before
+PATIENCE = 2.0
 _INSISTING = (signal.SIGINT, signal.SIGTERM)  # signals of which the second one kills the ranks
 _SAME = 0.2  # seconds within which a second interrupt counts as a repetition of the first
 
@@ -63,6 +68,8 @@ class Job:
         self._interrupted_at: float | None = None
         self._dump_at = math.inf  # monotonic time of the next dump
         self._summary = Summary(plan.size)
+        self._verdict = Verdict(self._pmi.departures)
+        self._decide_at = math.inf  # monotonic time until which the first failure must be found
         self._failed = False
         self._code = 0
 
@@ -145,10 +152,13 @@ class Job:
         on this host; HostsJob ends its agents."""
 
     def _reap(self) -> None:
-        for rank in list(self._alive.values()):
-            status = rank.poll()
-            if status is not None:
-                self._end(rank, status)
+        """Handle the ends of ranks. Of those that have ended since the last time, the ones that a
+        signal has ended come first: their order is not known, and others may have failed for want
+        of them."""
+        polled = [(rank, rank.poll()) for rank in self._alive.values()]
+        ended = [(rank, status) for rank, status in polled if status is not None]
+        for rank, status in sorted(ended, key=lambda it: it[1] >= 0):
+            self._end(rank, status)
 
     def _end(self, rank: Rank, status: int) -> None:
         """Handle the end of a rank's process; `status` is negative for a signal."""
@@ -184,15 +194,27 @@ class Job:
     def _judge(self, number: int, status: int) -> None:
         """End the job if the rank's process, which has ended, has failed. The other ranks are told
         of the end, unless they are being ended, too."""
+        replies = self._pmi.end(number, status)
         if not self._failed:
-            self._deliver(self._pmi.end(number, status))
+            self._deliver(replies)
         self._summary.add(number, status, self._pmi.wait_of(number))
-        if status != 0:
-            code = status if status > 0 else 128 - status
-            self._fail(code, f"rank {number} {end_of(status)}")
+        code = status if status >= 0 else 128 - status
+        failure = Failure(code, f"rank {number} {end_of(status)}") if code else None
+        self._verdict.end(number, failure)
+        self._decide()
+
+    def _decide(self) -> None:
+        """End the job if a rank has failed, once it is known which one has failed first."""
+        if self._failed or not self._verdict.failed:
+            return
+        now = time.monotonic()
+        if self._decide_at == math.inf:
+            self._decide_at = now + PATIENCE
+        if failure := self._verdict.first(patient=self._living and now < self._decide_at):
+            self._fail(*failure)
 
     def _fail(self, code: int, reason: str) -> None:
-        """End all ranks. The first failure determines the exit code of the job.
+        """End all ranks. The first call determines the exit code of the job.
 
         After Ctrl-C the ranks get GRACE seconds to clean up before SIGTERM.
         """
@@ -206,6 +228,7 @@ class Job:
         self._orders += [(begin, signal.SIGTERM), *self._killing(begin + GRACE)]
 
     def _carry_out_orders(self) -> None:
+        self._decide()
         while self._orders and self._orders[0][0] <= time.monotonic():
             self._signal(self._orders.pop(0)[1])
             self._signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM
@@ -215,6 +238,7 @@ class Job:
 
     def _time_left(self) -> float | None:
         due = min(self._dump_at, self._orders[0][0] if self._orders else math.inf)
+        due = due if self._failed else min(due, self._decide_at)
         return None if due == math.inf else max(0.0, due - time.monotonic())
 
     # ---- PMI ----
@@ -234,7 +258,8 @@ class Job:
         except WireError as error:
             self._fail(1, f"rank {number} speaks no PMI-1: {error}")
         except Abort as abort:
-            self._fail(abort.code & 0xFF or 1, str(abort))
+            earlier = self._verdict.first(patient=False)
+            self._fail(*(earlier or (abort.code & 0xFF or 1, str(abort))))
 
     def _hang_up(self, rank: Rank) -> None:
         if rank.pmi.fileno() >= 0:
