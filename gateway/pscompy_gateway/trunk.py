@@ -29,6 +29,8 @@ PAUSE = 0.2  # seconds between attempts to reach a gateway
 # each refusal
 REFUSED_PAUSE = 10.0
 
+_KEY_FOR_GATEWAYS = " (PSP_GATEWAY_KEY and PSP_GATEWAY_KEY_FILE precede these for gateways)"
+
 logger = logging.getLogger("pscompy.gateway")
 
 Frame = dict[str, Any]
@@ -121,6 +123,7 @@ async def keep(
         except PscomError as error:
             if isinstance(error, AuthError):
                 pause = REFUSED_PAUSE
+                error.args = (f"{error}{_KEY_FOR_GATEWAYS}",)
                 refused(error)
             if logged != (logged := str(error)):  # repeated attempts log the same error only once
                 logger.info("gateway %s: %s", address, error)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from pscompy.errors import OutOfDescriptors
+from pscompy.errors import OutOfDescriptors, PscomError, Unsupported
 
 SESSION = 24  # free descriptors that a session needs; it takes about 20
 CONNECTION = 3  # descriptors that a connection takes at most: one for its link, two for a lane
@@ -44,12 +46,15 @@ def _in_use() -> int:
 
 def _openable(count: int) -> int:
     made = []
-    with contextlib.suppress(OSError):
+    try:
         for _ in range(count):
             made.append(os.eventfd(0, os.EFD_CLOEXEC))
-    for descriptor in made:
-        os.close(descriptor)
-    return len(made)
+    except OSError as error:
+        return len(made) if exhausted(error) else count  # `typed` reports any other error
+    finally:
+        for descriptor in made:
+            os.close(descriptor)
+    return count
 
 
 def exhausted(error: OSError) -> bool:
@@ -81,13 +86,36 @@ def require_session() -> None:
 
 @contextlib.contextmanager
 def typed() -> Iterator[None]:
-    """Turn an error of the system that means that no descriptor is left into `OutOfDescriptors`."""
+    """Turn an error of the system that means that no descriptor is left into `OutOfDescriptors`,
+    and one of a system call that is refused here into `Unsupported`."""
     try:
         yield
     except OSError as error:
-        if isinstance(error, OutOfDescriptors) or not exhausted(error):
+        if isinstance(error, PscomError):
             raise
-        raise OutOfDescriptors(f"a session cannot be opened: {remedy()}") from error
+        if exhausted(error):
+            raise OutOfDescriptors(f"a session cannot be opened: {remedy()}") from error
+        if call := _refused():
+            raise Unsupported(
+                f"a session cannot be opened: {call} is refused here ({error.strerror}), by a"
+                " filter of system calls, for example that of a container"
+            ) from error
+        raise
+
+
+def _refused() -> str:
+    """Return which system call that makes a descriptor for waiting is refused, or ""."""
+    calls: dict[str, Callable[[], Any]] = {
+        "eventfd": lambda: os.eventfd(0, os.EFD_CLOEXEC),
+        "epoll": select.epoll,
+    }
+    for name, call in calls.items():
+        try:
+            made = call()
+        except OSError:
+            return name
+        os.close(made) if isinstance(made, int) else made.close()
+    return ""
 
 
 class Spare:

@@ -36,9 +36,10 @@ def job_environment(extra: Mapping[str, str]) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)}
     environ = {**inherited, **extra}
     if not any(environ.get(name) for name in _KEEPS_THE_KEY):
-        from pscompy.control.handshake.keys import make_key
+        from pscompy.control.handshake.keys import MARK, make_key, mark_of
 
-        environ["PSP_KEY"] = make_key()
+        environ["PSP_KEY"] = key = make_key()
+        environ[MARK] = mark_of(key)
     return environ
 
 

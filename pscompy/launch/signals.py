@@ -29,7 +29,9 @@ class Signals:
         self._before: dict[int, Any] = {
             number: signal.signal(number, self._note)
             for number in (signal.SIGCHLD, *FORWARDED)
-            if not (number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN)
+            # A signal that is ignored from the start stays ignored, here and in the ranks: SIGHUP
+            # under nohup, SIGINT and SIGQUIT in the background of a shell without job control.
+            if number == signal.SIGCHLD or signal.getsignal(number) != signal.SIG_IGN
         }
         # SIGTTIN is ignored, so that a read from the terminal fails in the background, and does
         # not stop the launcher.

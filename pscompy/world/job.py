@@ -130,7 +130,7 @@ class Job:
             return self.bootstrap.get(self._key_of(rank), rank)
         except KeyError:
             raise ConnectError(
-                f"rank {rank} has published no address at the launcher", peer=self._name_of(rank)
+                f"rank {rank} has published no address", peer=self._name_of(rank)
             ) from None
 
     # ---- modules ----

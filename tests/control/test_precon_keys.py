@@ -30,8 +30,11 @@ def test_the_order_of_sources(tmp_path: Path) -> None:
     given.write_text(ANOTHER_KEY + "\n")
     given.chmod(0o600)
     everything = config(tmp_path, KEY=A_KEY, KEY_FILE=str(given))
-    assert find_key(everything).origin == "PSP_KEY"
-    assert find_key(config(tmp_path, KEY_FILE=str(given))).origin == f"PSP_KEY_FILE={given}"
+    assert find_key(everything).origin == "PSP_KEY (config)"
+    from_file = find_key(config(tmp_path, KEY_FILE=str(given)))
+    assert from_file.origin == f"PSP_KEY_FILE={given} (config)"
+    environ = Config.load({"": VARIABLES}, {}, {"HOME": str(tmp_path), "PSP_KEY": A_KEY})
+    assert find_key(environ).origin == "PSP_KEY (environment)"
     assert not user_key_file(config(tmp_path)).exists()
     assert find_key(config(tmp_path)).origin.startswith("the user's key file")
 
@@ -106,7 +109,7 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
 
 def test_a_key_that_is_no_text_is_refused(tmp_path: Path) -> None:
     given = os.fsdecode(b"\xff\xfepass")
-    with pytest.raises(AuthError, match=r"^the key from PSP_KEY is no text in UTF-8$"):
+    with pytest.raises(AuthError, match=r"^the key from PSP_KEY \(config\) is no text in UTF-8$"):
         find_key(config(tmp_path, KEY=given))
 
 
@@ -183,7 +186,9 @@ def test_what_may_have_been_thought_up_is_stretched_once(
     ],
 )
 def test_a_key_below_128_bits_is_warned_of(tmp_path: Path, text: str, bits: int) -> None:
-    with pytest.warns(ConfigWarning, match=f"PSP_KEY has {bits} bits at most") as caught:
+    with pytest.warns(
+        ConfigWarning, match=rf"PSP_KEY \(config\) has {bits} bits at most"
+    ) as caught:
         find_key(config(tmp_path, KEY=text))
     assert text not in str(caught[0].message)
 
@@ -191,7 +196,7 @@ def test_a_key_below_128_bits_is_warned_of(tmp_path: Path, text: str, bits: int)
 @pytest.mark.parametrize("text", [A_KEY, "random:" + "0f" * 16, "c3" * 32, "Aa1!" * 6])
 def test_other_keys_are_not(tmp_path: Path, text: str) -> None:
     key = find_key(config(tmp_path, KEY=text))  # pytest would turn a warning into an error here
-    assert key.origin == "PSP_KEY"
+    assert key.origin == "PSP_KEY (config)"
 
 
 def test_without_scrypt_only_random_keys_are_good(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 
 import gate as the_gate
@@ -160,6 +162,32 @@ def test_an_option_with_another_value(capsys, option, value, reason):
     with pytest.raises(SystemExit):
         command.main(["run", f"--{option}", value, "tcp@no.host.invalid"])
     assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "warned"),
+    [([], True), (["tcp@127.0.0.1:0"], False), (["--neighbour", "no.host.invalid:1"], False)],
+)
+def test_a_gateway_with_one_network_warns(more, warned):
+    """SIGINT, which a shell without job control ignores for its background, does not end it."""
+    gateway = subprocess.Popen(
+        [sys.executable, "-m", "pscompy_gateway", "run", "tcp@127.0.0.1:0", *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PSP_KEY": A_KEY},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    try:
+        if "--neighbour" not in more:
+            assert "serves" in gateway.stdout.readline()
+            gateway.send_signal(signal.SIGINT)
+            assert gateway.poll() is None
+            gateway.terminate()
+        _, err = gateway.communicate(timeout=100)
+    finally:
+        gateway.kill()
+    assert ("tcp@127.0.0.1:0 is the only network, and there is no --neighbour" in err) == warned
 
 
 @pytest.mark.parametrize("host", ["no.host.invalid", "no..host"])

@@ -91,6 +91,8 @@ def test_received_memory_is_registered_for_each_message_without_copies(old_kerne
     assert registrations >= TIMES
     assert kept == 0
     assert told == [
-        "memory of received arrays: registered for each message, as this kernel does not copy"
-        " registered pages at a fork"
+        (
+            "memory of received arrays: registered for each message, as this kernel does not copy"
+            " registered pages at a fork"
+        )
     ]

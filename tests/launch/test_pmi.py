@@ -367,10 +367,10 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another(link, monkeypatc
 
 @pytest.mark.parametrize(
     ("limits", "name", "complaint"),
-    [("keylen_max=64", "kvsname=job", "has no vallen_max"),
+    [("keylen_max=64", "kvsname=job", "answered without vallen_max"),
      ("keylen_max=many vallen_max=9", "kvsname=job", "keylen_max=many, no number"),
-     ("keylen_max=64 vallen_max=1024", "kvs=job", "has no kvsname"),
-     ("keylen_max=64 vallen_max=1024", "kvsname=", "has no kvsname")],
+     ("keylen_max=64 vallen_max=1024", "kvs=job", "answered without kvsname"),
+     ("keylen_max=64 vallen_max=1024", "kvsname=", "answered without kvsname")],
 )  # fmt: skip
 def test_an_answer_without_what_was_asked_for_names_the_launcher(link, limits, name, complaint):
     def answer():

@@ -6,12 +6,16 @@ import os
 import pty
 import re
 import shlex
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.launch.ranks import own_rank
+import pscompy
+from tests.launch.ranks import await_ready, own_rank
+from tests.names import ANOTHER_KEY
 from tests.waiting import expect_soon
 
 
@@ -129,6 +133,50 @@ def test_output_that_cannot_be_written_ends_the_job(run, ranks, stays):
     assert ended.returncode == 1
     told = "pscompy run: the standard output cannot be written: No space left on device"
     assert ended.stderr.startswith(told)
+
+
+def test_an_error_about_keys_says_that_the_job_has_one_of_its_own(run, script):
+    def calls_with_another_key(key):
+        sessions = pscompy.Session(), pscompy.Session(config={"KEY": key})
+        os.environ["PSP_KEY"] = key.replace("b", "c")
+        sessions += (pscompy.Session(),)
+        for one, other in (sessions[:2], sessions[1::-1], sessions[2:0:-1]):
+            try:
+                one.connect(other.listen("127.0.0.1").address).open(60)
+            except pscompy.AuthError as error:
+                print(str(error).partition("this side's comes from ")[2].partition(":")[0])
+
+    done = run(script(calls_with_another_key, ANOTHER_KEY))
+    assert done.stdout.splitlines() == [
+        "PSP_KEY, which `pscompy run` has made for this job",
+        "PSP_KEY (config)",
+        "PSP_KEY (environment)",
+    ], done.stderr
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGQUIT", "SIGHUP", "SIGTERM"])
+def test_a_signal_that_is_ignored_from_the_start_stays_ignored(run, script, tmp_path, name):
+    """As SIGHUP under nohup, and SIGINT and SIGQUIT in the background of a script."""
+
+    def waits(file):
+        print("ready", flush=True)
+        expect_soon(Path(file).exists)
+
+    number = getattr(signal, name)
+    job = subprocess.Popen(
+        [*run.command, "-n", "2", script(waits, str(tmp_path / "go"))],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_IGN),
+    )
+    await_ready(job, 2)
+    for _ in range(3):
+        job.send_signal(number)
+        job.send_signal(signal.SIGCONT)  # one that is handled, after which the other one was, too
+    (tmp_path / "go").touch()
+    out, err = job.communicate(timeout=100)
+    assert (job.returncode, out, err) == (0, "", "")
 
 
 def test_a_slow_reader_does_not_stop_ranks_that_are_silent(run, script, tmp_path):

@@ -23,7 +23,7 @@ from pscompy.config.variables import VARIABLES
 from pscompy.control.handshake.keys import find_key
 from pscompy.control.link_options import LinkOptions
 from pscompy.errors import AuthError, ConfigError, ConnectError, Timeout
-from pscompy.world.bootstrap import Single, detect
+from pscompy.world.bootstrap import Single, attach, detect
 from pscompy.world.bootstrap.membership import Membership, port_beside
 from pscompy.world.bootstrap.pmi1_wire import pack
 from pscompy.world.bootstrap.store import _prove, _reach
@@ -256,6 +256,24 @@ def test_a_rank_that_dies_ends_the_others_barrier(start, script):
     assert ends([first]) == ["barrier of all ranks: rank 1 has left", "open"]
 
 
+def test_rank_0_that_ends_is_named_as_the_store(start, script, tmp_path):
+    def opens(file):
+        bootstrap = attach()
+        if bootstrap.rank == 0:
+            expect_soon(Path(file).exists)
+            os._exit(0)
+        Path(file).touch()
+        try:
+            pscompy.World()
+        except pscompy.PeerLost as error:
+            sys.stdout.write(f"{error} ({error.peer})\n")
+
+    port = free_port()
+    program = script(opens, str(tmp_path / "attached"))
+    first, other = (start(program, **numbered(rank, 2, port)) for rank in (0, 1))
+    assert ends([first, other]) == [f"the store of rank 0 at 127.0.0.1:{port} is gone (rank 0)"]
+
+
 def test_rank_0_that_never_comes():
     with pytest.raises(Timeout, match=r"PSP_STORE_TIMEOUT=0.2 s.*refused"):
         detect({**of_rank_1(free_port()), "PSP_STORE_TIMEOUT": "0.2"})
@@ -285,16 +303,22 @@ def test_another_service_at_the_port_is_named():
 @pytest.mark.parametrize(
     ("environ", "complaint"),
     [
-        ({"PSP_RANK": "1", "PSP_SIZE": "2"}, "PSP_STORE=''.*all three"),
+        (
+            {"PSP_RANK": "1", "PSP_SIZE": "2"},
+            "^PSP_RANK=1 PSP_SIZE=2: .*all three.*; PSP_STORE is not set$",
+        ),
+        ({"PSP_RANK": "0"}, "^PSP_RANK=0: .*; PSP_SIZE is not set; PSP_STORE is not set$"),
+        ({"PSP_STORE": "a:1"}, "^PSP_STORE=a:1: .*; PSP_RANK is not set; PSP_SIZE is not set$"),
+        ({"PSP_RANK": "auto", "PSP_SIZE": "2"}, "^PSP_RANK=auto PSP_SIZE=2: .*STORE is not set$"),
         ({"PSP_RANK": "2", "PSP_SIZE": "2", "PSP_STORE": "a:1"}, "below the size"),
         *(
             (
                 {"PSP_RANK": "0", "PSP_SIZE": "2", "PSP_STORE": f"localhost:{port}"},
-                f"PSP_STORE='localhost:{port}'.*from 1 to 65535",
+                f"PSP_STORE=localhost:{port}.*from 1 to 65535$",
             )
             for port in (0, 65536)
         ),
-        ({"PSP_SIZE": "2"}, "all three"),
+        ({"PSP_SIZE": "2"}, "^PSP_SIZE=2: .*all three"),
         (
             {"RANK": "x", "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"},
             "RANK='x'.*not numbers",

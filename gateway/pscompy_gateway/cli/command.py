@@ -143,16 +143,29 @@ def _size(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is no size") from None
 
 
+def _warn_of_one_network(options: argparse.Namespace) -> None:
+    if len(options.fabrics) == 1 and not options.neighbour:
+        print(
+            f"pscompy gateway: warning: {options.fabrics[0]} is the only network, and there is no"
+            " --neighbour: a gateway joins modules by an argument for the network of each",
+            file=sys.stderr,
+        )
+
+
 def _run(options: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C."""
+
+    _warn_of_one_network(options)
 
     async def serve() -> None:
         limits = options.memory, options.share, options.burden
         daemon = Daemon(options.fabrics, options.neighbour, *limits)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            # `add_signal_handler` loses a signal when others have filled the loop's wake-up socket
-            signal.signal(number, lambda *_: loop.call_soon_threadsafe(daemon.stop))
+            if signal.getsignal(number) != signal.SIG_IGN:  # ignored in the background of a shell
+                # `add_signal_handler` loses a signal when others have filled the loop's wake-up
+                # socket
+                signal.signal(number, lambda *_: loop.call_soon_threadsafe(daemon.stop))
         await daemon.run()
 
     asyncio.run(serve())
@@ -176,6 +189,7 @@ def _map(options: argparse.Namespace) -> int:
 
 def _start(options: argparse.Namespace) -> int:
     """Serve in the background; returns once the gateway serves."""
+    _warn_of_one_network(options)
     arguments = [f"--neighbour={it}" for it in options.neighbour]
     arguments += [f"--{it}={getattr(options, it)}" for it in ("memory", "share", "burden")]
     arguments += [str(fabric) for fabric in options.fabrics]

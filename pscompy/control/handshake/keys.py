@@ -22,11 +22,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pscompy.config.config import Config, warn
+from pscompy.config.config import Config, launcher_environment, warn
 from pscompy.errors import AuthError
 
 FILE_MAX = 4096  # longest key file, bytes
 
+
+MARK = "PSCOMPY_JOB_KEY"  # a launcher's variable, by which a rank knows the key as that of its job
 
 RANDOM = "random:"  # begins a random key; hexadecimal digits follow
 RANDOM_BYTES = 32
@@ -61,13 +63,21 @@ def make_key() -> str:
     return RANDOM + os.urandom(RANDOM_BYTES).hex()
 
 
+def mark_of(key: str) -> str:
+    """Return the value of MARK for a key that a launcher has made for its job. The mark reveals
+    nothing of a random key."""
+    return hashlib.sha256(b"pscompy mark" + key.encode(errors="replace")).hexdigest()[:16]
+
+
 def find_key(config: Config) -> Key:
     """Return the key of this process. Raises `AuthError` if a key file cannot be used."""
-    if config["KEY"]:
-        return _from_text(config["KEY"], "PSP_KEY")
+    if key := config["KEY"]:
+        made = launcher_environment().get(MARK) == mark_of(key)
+        by = ", which `pscompy run` has made for this job" if made else f" ({config.origin('KEY')})"
+        return _from_text(key, f"PSP_KEY{by}")
     if config["KEY_FILE"]:
         path = Path(config.expand(config["KEY_FILE"]))
-        return _from_text(_read(path), f"PSP_KEY_FILE={path}")
+        return _from_text(_read(path), f"PSP_KEY_FILE={path} ({config.origin('KEY_FILE')})")
     path = user_key_file(config)
     return _from_text(_read_or_make(path), f"the user's key file {path}")
 

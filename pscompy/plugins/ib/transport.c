@@ -96,7 +96,8 @@ static psc_status_t ib_iface_start(ib_iface_t *iface,
                   iface->settings.cache_bytes);
     if (ib_sleep_open(iface) != PSC_OK) {
         snprintf(params->reason, PSC_REASON_MAX,
-                 "no descriptors to wait with: %s", strerror(errno));
+                 "cannot open the descriptors to wait with: %s",
+                 strerror(errno));
         return PSC_ERR_TRANSPORT;
     }
     return ib_iface_pools(iface, params->reason);

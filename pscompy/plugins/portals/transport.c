@@ -52,7 +52,8 @@ static psc_status_t portals_iface_start(portals_iface_t *iface,
         return PSC_ERR_TRANSPORT;
     if (portals_sleep_open(iface) != PSC_OK) {
         snprintf(params->reason, PSC_REASON_MAX,
-                 "no descriptors to wait with: %s", strerror(errno));
+                 "cannot open the descriptors to wait with: %s",
+                 strerror(errno));
         return PSC_ERR_TRANSPORT;
     }
     return PSC_OK;

@@ -76,14 +76,20 @@ static psc_status_t shm_iface_start(shm_iface_t *iface,
         status = shm_iface_identify(iface, params->reason);
     if (status == PSC_OK) {
         status = shm_sources_open(iface);
-        if (status == PSC_OK)
-            status = shm_board_create(&iface->board_fd);
+        if (status != PSC_OK)
+            snprintf(params->reason, PSC_REASON_MAX,
+                     "cannot open the descriptors to wait with: %s",
+                     strerror(errno));
+    }
+    if (status == PSC_OK) {
+        status = shm_board_create(&iface->board_fd);
         if (status == PSC_OK)
             status =
                 shm_board_map(&iface->board, iface->board_fd, psc_page_size());
         if (status != PSC_OK)
             snprintf(params->reason, PSC_REASON_MAX,
-                     "no descriptors to wait with: %s", strerror(errno));
+                     "cannot share memory (memfd_create, mmap): %s",
+                     strerror(errno));
     }
     if (status == PSC_OK)
         status = shm_listener_open(iface, psc_setting_text(params, "DIR"),

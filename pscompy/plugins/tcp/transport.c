@@ -50,7 +50,7 @@ static psc_status_t tcp_iface_start(tcp_iface_t *iface,
     iface->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (iface->epoll_fd < 0 || tcp_alarm_open(iface) != PSC_OK) {
         snprintf(params->reason, PSC_REASON_MAX,
-                 "no descriptors for waiting: %s (ulimit -n?)",
+                 "cannot open the descriptors to wait with: %s",
                  strerror(errno));
         return PSC_ERR_TRANSPORT;
     }

@@ -26,7 +26,7 @@ def join(key: str, get: Callable[[str], str]) -> str:
     """Return the value that was published in pieces, each of which `get` returns."""
     count, _, value = get(key).partition(":")
     if not count.isdecimal():
-        raise ProtocolError(f"the launcher's {key} is not one of pscompy's", peer="launcher")
+        raise ProtocolError(f"the value {key} of the job is not one of pscompy's")
     return value + "".join(get(_name(key, index)) for index in range(1, int(count)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pscompy.config.config import Config
@@ -27,19 +27,28 @@ class Membership(NamedTuple):
 def by_own_variables(config: Config) -> Membership | None:
     """Read PSP_RANK, PSP_SIZE and PSP_STORE; returns None if they are not set. Size 1 needs no
     store."""
-    rank, size, place = config["RANK"], config["SIZE"], config["STORE"]
+    names = ("RANK", "SIZE", "STORE")
+    rank, size, place = (config[name] for name in names)
     if size == 1:
         return Membership(0, 1, "", 0, "")
     if rank < 0 and size < 0 and not place:
         return None
     host, _, port = place.rpartition(":")
     if not (0 <= rank < size and host and port.isdecimal() and 0 < int(port) <= PORT_MAX):
-        raise ConfigError(
-            f"PSP_RANK={rank} PSP_SIZE={size} PSP_STORE={place!r}: a job needs all three, a rank"
-            " below the size, and HOST:PORT of rank 0, a port from 1 to 65535",
-            name="PSP_STORE",
-        )
+        raise _incomplete(config, names)
     return Membership(rank, size, host.strip("[]"), int(port), "PSP_STORE")
+
+
+def _incomplete(config: Config, names: Sequence[str]) -> ConfigError:
+    texts = {it.name: it.text for it in config.settings("")}
+    missing = [f"PSP_{name}" for name in names if config.origin(name) == "default"]
+    given = [f"PSP_{name}={texts[name]}" for name in names if f"PSP_{name}" not in missing]
+    return ConfigError(
+        f"{' '.join(given)}: a job needs all three of PSP_RANK, PSP_SIZE and PSP_STORE, a rank"
+        " below the size, and HOST:PORT of rank 0, a port from 1 to 65535"
+        + "".join(f"; {name} is not set" for name in missing),
+        name=missing[0] if missing else "PSP_STORE",
+    )
 
 
 def by_torchrun(environ: Mapping[str, str], config: Config) -> Membership | None:

@@ -44,10 +44,16 @@ Reply = tuple[str, dict[str, str]]
 class Pmi1:
     """Implements `Bootstrap` by one rank's connection to a PMI-1 server."""
 
-    keeper: int | None = None  # the rank whose process is the server; None for a launcher
+    # the server in the texts of errors, and the errors' `peer`
+    _server, _peer = "the launcher", "launcher"
+    keeper: int | None = None  # the other rank whose process is the server, or None
 
-    def __init__(self, descriptor: int, rank: int, size: int) -> None:
-        """Use a duplicate of `descriptor`, which stays open for a later bootstrap."""
+    def __init__(self, descriptor: int, rank: int, size: int, store: str = "") -> None:
+        """Use a duplicate of `descriptor`, which stays open for a later bootstrap. `store` names
+        the store if rank 0 serves this one instead of a launcher."""
+        if store:
+            self._server, self._peer = store, "rank 0"
+            self.keeper = 0 if rank else None
         self._start(socket.socket(fileno=os.dup(descriptor)), rank, size)
 
     @classmethod
@@ -90,13 +96,13 @@ class Pmi1:
         first."""
         if pmi_id is not None:
             fields = self._ask("initack", "initack", pmiid=pmi_id)
-            self.rank, self.size = _number(fields, "rank"), _number(fields, "size")
+            self.rank, self.size = self._number(fields, "rank"), self._number(fields, "size")
         self._ask("init", "response_to_init", pmi_version=VERSION, pmi_subversion=SUBVERSION)
         limits = self._ask("get_maxes", "maxes")
-        self.job_id = _word(self._ask("get_my_kvsname", "my_kvsname"), "kvsname")
-        self._keylen_max = _number(limits, "keylen_max") - 1
+        self.job_id = self._word(self._ask("get_my_kvsname", "my_kvsname"), "kvsname")
+        self._keylen_max = self._number(limits, "keylen_max") - 1
         frame = len(pack("put", kvsname=self.job_id, key="k", value="v")) + self._keylen_max
-        self._vallen_max = min(_number(limits, "vallen_max") - 1, LINE_MAX - frame)
+        self._vallen_max = min(self._number(limits, "vallen_max") - 1, LINE_MAX - frame)
 
     @property
     def live(self) -> bool:
@@ -125,7 +131,7 @@ class Pmi1:
             self._in_barrier = False
         fields = reply[1] if reply else {}
         if fields.get("rc", "0") != "0":
-            reason = fields.get("msg", "the launcher gave no reason").replace("_", " ")
+            reason = fields.get("msg", f"{self._server} gave no reason").replace("_", " ")
             raise PeerLost(f"barrier of all ranks: {reason}", peer=reason.removesuffix(" has left"))
 
     def finalize(self, blames: int | None = None) -> None:
@@ -183,7 +189,7 @@ class Pmi1:
             keeper, self.keeper = self.keeper, None
             if keeper is not None:
                 self._note(ends.of_process(keeper, None, False))
-        return PeerLost("the launcher is gone", peer="launcher")
+        return PeerLost(f"{self._server} is gone", peer=self._peer)
 
     def _note(self, end: ends.End) -> None:
         self._ends.append(end)
@@ -206,7 +212,7 @@ class Pmi1:
         self._check_name(name)
         command, fields = self._exchange(pack("get", kvsname=self.job_id, key=name))
         if command != "get_result":
-            raise ProtocolError(f"the launcher answered get with {command}", peer="launcher")
+            raise self._broken(f"answered get with {command}")
         if fields.get("rc", "0") != "0" or fields.get("found", "TRUE") == "FALSE":
             raise KeyError(name)
         return fields.get("value", "")
@@ -216,9 +222,7 @@ class Pmi1:
         answer, result = self._exchange(pack(command, **fields))
         if answer != expected or result.get("rc", "0") != "0":
             reason = result.get("msg", "no reason given")
-            raise ProtocolError(
-                f"the launcher answered {command} with {answer}: {reason}", peer="launcher"
-            )
+            raise self._broken(f"answered {command} with {answer}: {reason}")
         return result
 
     def _exchange(self, line: bytes, seconds: float = _REPLY_TIMEOUT) -> Reply:
@@ -228,7 +232,7 @@ class Pmi1:
             require_waiting()
         deadline = time.monotonic() + seconds
         if not self._turn.acquire(timeout=seconds):
-            raise _timeout()
+            raise self._late()
         try:
             with self._state:
                 self._send(line)
@@ -265,7 +269,7 @@ class Pmi1:
         if the caller must read from the link now."""
         with self._state:
             if not self._state.wait_for(lambda: ready() or not self._reading, _left(deadline)):
-                raise _timeout()
+                raise self._late()
             if ready():
                 return True
             self._reading = True
@@ -276,7 +280,7 @@ class Pmi1:
         poll.register(self._link, select.POLLIN)
         left = _left(deadline)
         if not poll.poll(None if left is None else left * 1000):
-            raise _timeout()
+            raise self._late()
         try:
             data = self._link.recv(65536)
         except OSError as error:
@@ -286,13 +290,13 @@ class Pmi1:
         try:
             return self._lines.feed(data)
         except WireError as error:
-            raise ProtocolError(f"the launcher sent {error}", peer="launcher") from error
+            raise self._broken(f"sent {error}") from error
 
     def _dispatch(self, line: bytes) -> None:
         try:
             command, fields = parse(line)
         except WireError as error:
-            raise ProtocolError(f"the launcher sent {error}", peer="launcher") from error
+            raise self._broken(f"sent {error}") from error
         if command == "barrier_out":
             self._barrier_reply = command, fields
         elif command == "ends":
@@ -302,21 +306,27 @@ class Pmi1:
             self._reply = command, fields
             self._answered += 1
 
+    def _word(self, fields: dict[str, str], name: str) -> str:
+        """A field of the server's answer. Raises `ProtocolError` if it is missing or empty."""
+        if not fields.get(name):
+            raise self._broken(f"answered without {name}")
+        return fields[name]
 
-def _word(fields: dict[str, str], name: str) -> str:
-    """A field of the launcher's answer. Raises `ProtocolError` if it is missing or empty."""
-    if not fields.get(name):
-        raise ProtocolError(f"the launcher's answer has no {name}", peer="launcher")
-    return fields[name]
+    def _number(self, fields: dict[str, str], name: str) -> int:
+        """A field of the server's answer that must be a number. Raises `ProtocolError` if it is
+        none."""
+        text = self._word(fields, name)
+        if not text.isdecimal():
+            raise self._broken(f"answered {name}={text}, no number")
+        return int(text)
 
+    # ---- errors ----
 
-def _number(fields: dict[str, str], name: str) -> int:
-    """A field of the launcher's answer that must be a number. Raises `ProtocolError` if it is
-    none."""
-    text = _word(fields, name)
-    if not text.isdecimal():
-        raise ProtocolError(f"the launcher answered {name}={text}, no number", peer="launcher")
-    return int(text)
+    def _broken(self, how: str) -> ProtocolError:
+        return ProtocolError(f"{self._server} {how}", peer=self._peer)
+
+    def _late(self) -> Timeout:
+        return Timeout(f"{self._server} has not answered in time", peer=self._peer)
 
 
 def _mpi_finalizes() -> bool:
@@ -327,7 +337,3 @@ def _mpi_finalizes() -> bool:
 
 def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
-
-
-def _timeout() -> Timeout:
-    return Timeout("the launcher has not answered in time", peer="launcher")

@@ -39,15 +39,13 @@ def enter(member: Membership, config: Config) -> Pmi1:
         from pscompy.world.bootstrap.store_server import Store
 
         with Store(member, key.secret, options).start() as sock:
-            return Pmi1(sock.fileno(), 0, member.size)
+            return Pmi1(sock.fileno(), 0, member.size, str(member))
     with _reach(member, config["STORE_TIMEOUT"]) as sock:
         options.apply(sock)
         sock.settimeout(_ANSWER)
         _prove(sock, member, key)
         sock.settimeout(None)
-        made = Pmi1(sock.fileno(), member.rank, member.size)
-        made.keeper = 0
-        return made
+        return Pmi1(sock.fileno(), member.rank, member.size, str(member))
 
 
 def _reach(member: Membership, seconds: float) -> socket.socket:
