@@ -20,6 +20,7 @@ from tests.storm import STORM
 
 ALL = os.environ.get("PSCOMPY_TEST_SIGNALS") == "all"
 KIT = "tests/conformance/test_conformance.py"
+PORTALS = "tests/portals/test_conformance.py"
 # Of the kit, what shows long messages, many at once, and processes that sleep.
 SOME = "both_directions or however_slowly or who_sleeps or large"
 
@@ -35,10 +36,10 @@ class Part(NamedTuple):
 
 
 PARTS = {
-    "shm": Part(f"{KIT}::TestShm {KIT}::TestShmByPut", SOME, KIT, "Tcp or Python"),
+    "shm": Part(f"{KIT}::TestShm", SOME, KIT, "Tcp or Python"),
     "tcp": Part(f"{KIT}::TestTcp", SOME, KIT, "Shm or Python"),
-    "python": Part(f"{KIT}::TestPython", "both_directions or large", KIT, "Shm or Tcp"),
-    "portals": Part("tests/portals/test_conformance.py", f"TestPortals and ({SOME})"),
+    "python": Part(f"{KIT}::TestPython", "both_directions", KIT, "Shm or Tcp"),
+    "portals": Part(f"{PORTALS}::TestPortals", SOME, PORTALS),
     "messages": Part(
         "tests/messages/test_send_recv.py tests/messages/test_requests.py"
         " tests/messages/test_aio.py",
@@ -48,10 +49,10 @@ PARTS = {
     ),
     "launcher": Part(
         "tests/launch/test_world.py tests/launch/test_ends.py tests/launch/test_store.py",
-        "ring_of_4 or reach_all_ranks or all_call_at_once",
+        "reach_all_ranks or all_call_at_once",
         without="sleeps",
     ),
-    "gateway": Part("tests/gateway/test_fabrics.py tests/gateway/test_world.py", "demo"),
+    "gateway": Part("tests/gateway/test_fabrics.py tests/gateway/test_world.py", "only_way"),
 }
 
 
