@@ -24,7 +24,7 @@ from pscompy.control.selection import (
 )
 
 WHOLE = 1 << 40  # from this length of fragments on, no message is split
-_AT_A_FORK = "registered for each message, as this kernel does not copy registered pages at a fork"
+AT_A_FORK = "registered for each message, as this kernel does not copy registered pages at a fork"
 
 
 Rails = tuple[tuple[str, int], ...]
@@ -169,7 +169,7 @@ class Explanation(NamedTuple):
             lines += _source_lines(self.estimates)
             lines.append(f"  lent: {'read where it is' if self.lends else 'copied'}")
             if not self.keeps_registrations:
-                lines.append(f"  memory of received arrays: {_AT_A_FORK}")
+                lines.append(f"  memory of received arrays: {AT_A_FORK}")
             lines.append(f"  arrive while their receiver computes: {self._overlap()}")
             told = f"no ({self.untold})" if self.untold else "yes"
             lines.append(f"  long receives are told to the sender: {told}")
