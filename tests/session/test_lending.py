@@ -186,6 +186,24 @@ def test_what_cannot_be_lent_is_sent(link, make):
     assert stat(link.peer, "views_mapped") == 0
 
 
+@pytest.mark.parametrize("way", ["recv_array", "recv_obj"])
+def test_a_received_array_is_copied_when_it_is_lent(link, way):
+    """Its memory is private, and a peer cannot map it."""
+    send, receive = {
+        "recv_array": (lambda c, data: c.isend(data), lambda c: c.recv_array("u1", MIB)),
+        "recv_obj": (lambda c, data: c.isend_obj(data), lambda c: c.recv_obj()),
+    }[way]
+    link.peer.begin(lambda here, send: send(here.c, np.full(1 << 20, 7, "u1")).wait(60), send)
+    array = receive(link.c)
+    link.peer.result()
+    request = link.c.isend(array, lend=True)
+    assert driven(link, contents_of_view) == (b"\7" * MIB, False)
+    request.wait(BOUND)
+    assert array.flags.writeable
+    assert link.session.stats["lend_copied"] == 1
+    assert stat(link.peer, "views_mapped") == 0
+
+
 def test_the_explanation_tells_what_becomes_of_what_is_lent(link, transport):
     report = link.c.explain()
     assert report.as_dict()["lends"] == (transport == "shm")
