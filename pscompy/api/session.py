@@ -337,7 +337,8 @@ class Session:
         transport.
 
         The block returns to the pool when nothing refers to it. If the pool is full
-        (PSP_POOL_MAX), it is ordinary memory instead, and `stats` counts it.
+        (PSP_POOL_MAX), it is ordinary memory instead, and `stats` counts it. A child made by fork
+        shares the block with its parent, unlike memory that was received.
         """
         self._check()
         return memoryview(self._binding.allocate(nbytes))
@@ -346,7 +347,7 @@ class Session:
         self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float
     ) -> NDArray[Any]:
         """Return a numpy array of the session's pool: `numpy.empty` for arrays that are sent often,
-        or lent (`isend(array, lend=True)`)."""
+        or lent (`isend(array, lend=True)`). A child made by fork shares it; see `allocate`."""
         self._check()
         array: NDArray[Any] = self._binding.empty(shape, dtype)
         return array

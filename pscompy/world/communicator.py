@@ -344,13 +344,13 @@ class Communicator(Ranks):
     def empty(
         self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float
     ) -> NDArray[Any]:
-        """Return a numpy array in memory that is registered with every transport; see
-        Session.empty."""
+        """Return a numpy array in memory that is registered with every transport, and that a child
+        made by fork shares; see Session.empty."""
         return self.session.empty(shape, dtype)
 
     def allocate(self, nbytes: int) -> memoryview:
-        """Return a block of memory that is registered with every transport; see
-        Session.allocate."""
+        """Return a block of memory that is registered with every transport, and that a child made
+        by fork shares; see Session.allocate."""
         return self.session.allocate(nbytes)
 
     def pin(self, buf: Any) -> Pin:
