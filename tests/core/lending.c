@@ -1,6 +1,8 @@
 /* The pool's blocks, lent messages, and peers that send invalid loans. If the
  * transport cannot map, the same messages are copied. */
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "harness.h"
 #include "hostile.h"
@@ -18,14 +20,20 @@ static bool can_map(const pair_t *pair)
     return attr.caps & PSC_CAP_MAP;
 }
 
-static psc_block_t *block_of(psc_worker_t *worker, size_t len, unsigned seed)
+static psc_block_t *block_with(psc_worker_t *worker, size_t len, unsigned seed,
+                               uint32_t flags)
 {
     psc_block_t *block = NULL;
 
-    check(api->block_alloc(worker, len, 0, &block) == PSC_OK);
+    check(api->block_alloc(worker, len, flags, &block) == PSC_OK);
     check(block->nbytes == len && (uintptr_t)block->base % 4096 == 0);
     fill(block->base, len, seed);
     return block;
+}
+
+static psc_block_t *block_of(psc_worker_t *worker, size_t len, unsigned seed)
+{
+    return block_with(worker, len, seed, 0);
 }
 
 static psc_request_t *lend(side_t *side, const psc_block_t *block, int32_t tag)
@@ -96,8 +104,8 @@ CASE(blocks)
             api->block_free(*block);
             *block = NULL;
         } else {
-            *block = block_of(pair.a.worker, i % 7 ? i % 9000 : i % 900000,
-                              i % MANY);
+            *block = block_with(pair.a.worker, i % 7 ? i % 9000 : i % 900000,
+                                i % MANY, turn % 3 ? PSC_FLAG_PRIVATE : 0);
         }
     }
     check(count(pair.a.worker, PSC_COUNTER_pool_exhausted) == 0);
@@ -111,6 +119,29 @@ CASE(blocks)
             api->block_free(blocks[i]);
         }
     }
+}
+
+CASE(blocks_at_a_fork)
+{
+    psc_block_t *shared, *private;
+    int status = -1;
+    pair_t pair;
+    pid_t child;
+
+    pool_open(&pair);
+    shared = block_of(pair.a.worker, LEN, 1);
+    private = block_with(pair.a.worker, LEN, 2, PSC_FLAG_PRIVATE);
+    child = fork();
+    if (child == 0) {
+        fill(shared->base, LEN, 3);
+        fill(private->base, LEN, 3);
+        _exit(0);
+    }
+    check(waitpid(child, &status, 0) == child && status == 0);
+    check(filled(shared->base, LEN, 3) && filled(private->base, LEN, 2));
+    api->block_free(shared);
+    api->block_free(private);
+    pair_close(&pair);
 }
 
 /* ---- a message ---- */
