@@ -17,7 +17,7 @@ from pscompy.control.manager import Control
 from pscompy.core import lib
 
 if TYPE_CHECKING:
-    from pscompy.parcel.action_service import Service
+    from pscompy.parcel.action_service import Presence, Service
     from pscompy.parcel.calls import Links
 
 
@@ -37,7 +37,15 @@ def uncollected() -> Iterator[None]:
 class Context:
     """A context number of a session, with the service that runs the actions of its peers."""
 
-    __slots__ = ("_find_links", "_service", "_size", "control", "number", "worker")
+    __slots__ = (
+        "_find_links",
+        "_presence",
+        "_service",
+        "_size",
+        "control",
+        "number",
+        "worker",
+    )
 
     def __init__(
         self,
@@ -46,14 +54,17 @@ class Context:
         number: int,
         size: int,
         find_links: Callable[[Any], Links | None],
+        presence: Presence | None = None,
     ) -> None:
         """`size` is the number of ranks, 0 for plain connections. `find_links` returns the links to
-        the source that a Status names, or None if that peer is gone."""
+        the source that a Status names, or None if that peer is gone. `presence` knows which ranks
+        accept calls of actions."""
         self.worker = worker
         self.control = control
         self.number = number
         self._size = size
         self._find_links = find_links
+        self._presence = presence
         self._service: Service | None = None
 
     def service(self) -> Service:
@@ -72,4 +83,4 @@ class Context:
 
         calls = anybody(self.worker, self._size, self.number + lib.PSC_CONTEXT_ACTIONS)
         config, name = self.control.config, self.control.here.name
-        return Service(self.worker, calls, self._find_links, config, name)
+        return Service(self.worker, calls, self._find_links, config, name, self._presence)

@@ -73,6 +73,16 @@ def find(name: str) -> Registered | None:
     return _by_name.get(name)
 
 
+def nearest(name: str) -> list[str]:
+    """Return the names of a few actions of this process that resemble `name`, the best one
+    first."""
+    import difflib  # imported late: only a wrong name needs it
+
+    function = name.partition(":")[2]
+    same = [it for it in _by_name if function and it.partition(":")[2] == function]
+    return list(dict.fromkeys([*same, *difflib.get_close_matches(name, _by_name, 3)]))[:3]
+
+
 def registered(function: Callable[..., Any]) -> Registered | None:
     """Return the action that this function is registered as, or None."""
     try:

@@ -14,11 +14,12 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pscompy.api.request import Request
 from pscompy.binding import _binding
 from pscompy.binding.guard import Lock, require_waiting, when_outside
+from pscompy.config import logs
 from pscompy.config.parsers import AUTO
 from pscompy.errors import (
     ProtocolError,
@@ -30,6 +31,7 @@ from pscompy.parcel.action import (
     Registered,
     find,
     name_of,
+    nearest,
     registered,
 )
 from pscompy.parcel.calls import Call, Links, Options
@@ -46,16 +48,29 @@ if TYPE_CHECKING:
 
 # mask of a call's number; its tag has one bit more, which is set to cancel the call
 NUMBERS = 0x3FFFFFFF
+# seconds without an answer after which the log says why a peer that has never answered may not
+DOUBT = 1.0
 BACKLOG = 64  # calls that are accepted beyond those that can run at once
 
 logger = logging.getLogger(__name__)
+
+
+class Presence(Protocol):
+    """Says which peers accept calls of actions."""
+
+    def announce(self) -> None:
+        """Let the peers know that this process accepts calls."""
+
+    def accepts(self, source: Any) -> bool | None:
+        """Return whether a peer accepts calls, None if that is not known."""
 
 
 class Service:
     """Runs the calls of peers and sends calls to peers.
 
     `anybody` receives from all peers in the context of calls. `links(source)` returns the Links of
-    the peer that a Status names, or None if that peer has gone.
+    the peer that a Status names, or None if that peer has gone. `presence` knows which peers accept
+    calls; None if that is not known.
     """
 
     def __init__(
@@ -65,8 +80,10 @@ class Service:
         links: Callable[[Any], Links | None],
         config: Mapping[str, Any],
         name: str,
+        presence: Presence | None = None,
     ) -> None:
         self.worker = worker
+        self._presence = presence
         self._anybody = anybody
         self._links = links
         self._any_function = config["PARCEL_ACTIONS"] == "any"
@@ -96,6 +113,8 @@ class Service:
                 return
             self._alarms = driver_of(self.worker, self._name, self._threads.end).alarms
             self._begun = True
+        if self._presence is not None:
+            self._alarms.set(0, lambda: False, self._presence.announce)
         self._listen()
 
     # ---- calls that this process sends ----
@@ -114,7 +133,8 @@ class Service:
         """
         if not self._begun:
             when_outside(self.start)
-        packed = links.calls.take_apart((_target(function, links.calls), args, kwargs))
+        target = _target(function, links.calls)
+        packed = links.calls.take_apart((target, args, kwargs))
         number = next(links.numbers) & NUMBERS
         future = self._ask(links, number)
         answer = self._await_answer(links, number, future)
@@ -126,11 +146,16 @@ class Service:
         if options.on_sent is not None:
             sent._on_done(partial(_call_on_sent, options.on_sent))
         if options.timeout is not None:
-            when_outside(self._set_alarm, options.timeout, future)
+            late = partial(_time_out, future, links, target, options.timeout)
+            self._set_alarm(options.timeout, future.done, late)
+        self._expect(links, target, future.done)
         return future
 
-    def _set_alarm(self, seconds: float, future: Future) -> None:
-        self._alarms.set(seconds, future.done, partial(_time_out, future))
+    def _set_alarm(
+        self, seconds: float, over: Callable[[], bool], act: Callable[[], object]
+    ) -> None:
+        """Set an alarm; if this thread has put off `start`, after that."""
+        when_outside(lambda: self._alarms.set(seconds, over, act))
 
     def call(
         self,
@@ -142,18 +167,21 @@ class Service:
         """Call a function on the peer of `links`, and return its result. Raises as `submit` does,
         and what the function has raised."""
         self.start()
-        packed = links.calls.take_apart((_target(function, links.calls), args, kwargs))
+        target = _target(function, links.calls)
+        packed = links.calls.take_apart((target, args, kwargs))
         number = next(links.numbers) & NUMBERS
         future = self._ask(links, number)  # makes wait_for_answers() wait for this call
+        self._expect(links, target, future.done)
         try:
             links.calls.begin(packed, number << 1)
             data = links.answers.heads.recv(None, number)
         except Exception as error:
-            self._end(future, None, error)
+            self._end(future, None, _explained(error, links))
             raise
         except BaseException:  # for example KeyboardInterrupt; the answer still needs a receive
             self._await_answer(links, number, future)
             raise
+        links.answered = True
         try:
             good, value = links.answers.finish(data)
         finally:
@@ -185,6 +213,7 @@ class Service:
             batch.drop()
             answer.cancel()
             raise
+        self._expect(links, _target(calls[0][0], links.calls), lambda: batch.complete)
         return number
 
     def withdraw(self, links: Links, number: int, index: int) -> None:
@@ -213,6 +242,23 @@ class Service:
         self._asked.add(future)
         return future
 
+    def _expect(self, links: Links, target: object, done: Callable[[], bool]) -> None:
+        """If the peer has never answered, and does not within a second, look for the reason."""
+        if not links.answered:
+            self._set_alarm(DOUBT, done, partial(self._doubt, links, target))
+
+    def _doubt(self, links: Links, target: object) -> None:
+        """Note and log once that the peer does not accept calls, or may not."""
+        if links.answered or links.doubt:
+            return
+        serves = self._presence.accepts(links.source) if self._presence is not None else None
+        if serves is None:
+            links.doubt = f"{links.peer} has not answered yet: has it called serve()?"
+        elif not serves:
+            links.doubt = f"{links.peer} has not called serve()"
+        if links.doubt:
+            logs.notice("action %s waits: %s", _label(target), links.doubt)
+
     def _await_answer(self, links: Links, number: int, future: Future) -> Request:
         answer = self._answer_of(links, number)
         answer._on_done(partial(self._answered, links, future))
@@ -222,8 +268,9 @@ class Service:
         try:
             good, value = answer.result()
         except BaseException as error:
-            self._end(future, None, error)
+            self._end(future, None, _explained(error, links))
             return
+        links.answered = True
         if good:
             self._end(future, value, None)
         else:
@@ -245,10 +292,11 @@ class Service:
     def _part_came(self, links: Links, number: int, batch: Batch, answer: Request) -> None:
         try:
             batch.take(answer.result(), links.answers)
+            links.answered = True
             if not batch.complete:
                 self._await_part(links, number, batch)
         except BaseException as error:
-            batch.fail(error)
+            batch.fail(_explained(error, links))
 
     def _withdraw(self, links: Links, number: int, future: Future) -> None:
         self._send_withdrawal(links, number, b"")
@@ -351,7 +399,9 @@ class Service:
         if isinstance(target, str):
             found = find(target)
             if found is None:
-                raise Unsupported(f"no action {target!r} is registered here")
+                near = " or ".join(map(repr, nearest(target)))
+                near = near and f": did you mean {near}?"
+                raise Unsupported(f"no action {target!r} is registered here{near}")
             return found
         if not callable(target):
             raise ProtocolError("the target of a call is neither a name nor a function")
@@ -404,9 +454,23 @@ def _target(function: Callable[..., object], calls: Objects) -> object:
     return function
 
 
-def _time_out(future: Future) -> None:
-    if future.finish(None, Timeout("the action has not ended within its timeout")):
+def _time_out(future: Future, links: Links, target: object, seconds: float) -> None:
+    text = f"action {_label(target)} of {links.peer}: not ended within {seconds:g} s"
+    error = Timeout(text, peer=links.peer)
+    if future.finish(None, _explained(error, links)):
         future.withdraw()
+
+
+def _explained(error: BaseException, links: Links) -> BaseException:
+    """Add to the text of a local error why the peer may not have answered."""
+    if isinstance(error, PscomError) and links.doubt and not links.answered:
+        error.args = (f"{error}; {links.doubt}",)
+    return error
+
+
+def _label(target: object) -> str:
+    """Return the name of the action that a call names."""
+    return target if isinstance(target, str) else _named(target)  # type: ignore[arg-type]
 
 
 def _call_on_sent(on_sent: Callable[[], object], _: Request) -> None:

@@ -19,13 +19,22 @@ class Links:
     """The Objects (see objects.py) that carry calls of actions to and from one peer, and those that
     carry the answers."""
 
-    __slots__ = ("answers", "calls", "numbers", "source")
+    __slots__ = ("answered", "answers", "calls", "doubt", "numbers", "source")
 
     def __init__(self, source: object, calls: Objects, answers: Objects) -> None:
         self.source = source
         self.calls = calls
         self.answers = answers
         self.numbers = itertools.count()
+        self.answered = False  # whether the peer has answered a call
+        self.doubt = ""  # why it may never do so
+
+    @property
+    def peer(self) -> str:
+        """The peer as errors and log lines name it."""
+        if isinstance(self.source, int):
+            return f"rank {self.source}"
+        return str(getattr(self.answers.heads, "peer", "the peer"))
 
 
 class Options:

@@ -120,6 +120,12 @@ class Job:
     def _key_of(self, rank: int) -> str:
         return f"pscompy.{self._generation}.{rank}"
 
+    def key_of_service(self, context: int, rank: int) -> str:
+        """Return the key by which a rank publishes that it accepts calls of actions in a context
+        of this job."""
+        worker = self.session._identity.job.partition("/")[2].replace(" ", "_")
+        return f"pscompy.serves.{self._generation}.{worker[-20:]}.{context}.{rank}"
+
     def _address_of(self, rank: int) -> str:
         return self._place_of(rank).partition(":")[2]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pscompy.api.connection import Connection
@@ -11,6 +12,7 @@ from pscompy.binding import _binding
 from pscompy.core import lib
 from pscompy.errors import PeerLost
 from pscompy.world.job import Job
+from pscompy.world.serving import Serving
 
 if TYPE_CHECKING:
     from pscompy.parcel.calls import Links
@@ -26,7 +28,8 @@ class Ranks(_binding.Communicator):
         self._members = members
         self._rank = members.index(job.rank)
         self._context = Context(
-            session._binding, session._control, number, len(members), self._links_of
+            *(session._binding, session._control, number, len(members), self._links_of),
+            Serving(job.bootstrap, members, partial(job.key_of_service, number)),
         )
         self._bind(session._binding, len(members), number)
         if members != range(job.size):
