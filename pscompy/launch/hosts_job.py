@@ -133,7 +133,7 @@ class HostsJob(Job):
         self._terminal.attach_stderr(host.stderr)
         for rank in sorted(host.ranks):
             self._remote[rank] = _Remote(host)
-            self._streams[rank] = self._terminal.fed(self._label(rank))
+            self._streams[rank] = self._terminal.fed(partial(self._label, rank))
         plan = {
             "argv": self._plan.argv,
             "folder": str(Path.cwd()),

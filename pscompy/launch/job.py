@@ -114,12 +114,15 @@ class Job:
         finally:
             os.close(stdin)
         self._alive[number] = rank
-        self._terminal.attach(rank, self._label(number))
+        self._terminal.attach(rank, partial(self._label, number))
         self._loop.watch(rank.pmi.fileno(), partial(self._on_pmi, rank))
 
     def _label(self, number: int) -> bytes:
-        width = len(str(self._plan.size - 1))
-        return f"[{number:>{width}}] ".encode() if self._plan.label else b""
+        """Return the text before each line of a rank: its number in the World, which is larger than
+        the job once ranks have joined it to others."""
+        first, size = self._pmi.joined
+        width = len(str(size - 1))
+        return f"[{first + number:>{width}}] ".encode() if self._plan.label else b""
 
     @property
     def _living(self) -> bool:

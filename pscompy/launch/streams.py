@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import select
+from collections.abc import Callable
 
 _READ = 65536
 _WRITE = select.PIPE_BUF  # bytes that a writable pipe accepts without blocking
@@ -66,7 +67,8 @@ class Stream:
     """The stdout or stderr of one rank; `fd` is the reading end of its pipe, -1 if `feed` gets the
     output instead."""
 
-    def __init__(self, fd: int, sink: Sink, label: bytes) -> None:
+    def __init__(self, fd: int, sink: Sink, label: Callable[[], bytes] = bytes) -> None:
+        """`label()` returns the text before each line, which may change."""
         self.fd = fd
         self.sink = sink
         self._label = label
@@ -107,13 +109,15 @@ class Stream:
     def _pass_on(self, cut: int) -> None:
         text, self._partial = self._partial[:cut], self._partial[cut:]
         if text:
-            self.sink.put(self, self._labelled(text) if self._label else text)
+            self.sink.put(self, self._labelled(text, self._label()))
             self._line_begins = text.endswith(b"\n")
 
-    def _labelled(self, text: bytes) -> bytes:
+    def _labelled(self, text: bytes, label: bytes) -> bytes:
+        if not label:
+            return text
         lines = text.removesuffix(b"\n").split(b"\n")
-        first = self._label if self._line_begins else b""
-        joined = first + (b"\n" + self._label).join(lines)
+        first = label if self._line_begins else b""
+        joined = first + (b"\n" + label).join(lines)
         return joined + b"\n" if text.endswith(b"\n") else joined
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from functools import partial
 
 from pscompy.launch.event_loop import WRITE, Loop
@@ -35,16 +36,16 @@ class Terminal:
         self._loop.watch(0, self._on_typed)
         return reader
 
-    def attach(self, rank: Rank, label: bytes) -> None:
-        """Begin to forward a rank's output, with `label` before each line."""
+    def attach(self, rank: Rank, label: Callable[[], bytes]) -> None:
+        """Begin to forward a rank's output, with `label()` before each line."""
         for fd, sink in zip((rank.stdout, rank.stderr), self._sinks, strict=True):
             self._streams[fd] = Stream(fd, sink, label)
 
     def attach_stderr(self, fd: int) -> None:
         """Begin to forward the output that arrives at `fd` to stderr."""
-        self._streams[fd] = Stream(fd, self._sinks[1], b"")
+        self._streams[fd] = Stream(fd, self._sinks[1])
 
-    def fed(self, label: bytes) -> tuple[Stream, Stream]:
+    def fed(self, label: Callable[[], bytes]) -> tuple[Stream, Stream]:
         """Return the streams for stdout and stderr of a rank on another host. They get the output
         by `Stream.feed`."""
         out, err = self._sinks

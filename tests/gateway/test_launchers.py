@@ -7,6 +7,7 @@ and bin/python, which need not have pscompy.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from namespaces import ROOT, finished
 
 import pscompy
+from tests.names import A_KEY
 
 
 def sums():
@@ -98,3 +100,38 @@ def test_modules_under_mpich_and_open_mpi(way, machine, script, tmp_path):
         **{"WORLD" if way == "from_mpi" else "PSP_JOIN": "sum:2"},
     )  # fmt: skip
     assert sorted(lines(first) + lines(second)) == expected(["", "shm", "gateway", "gateway"])
+
+
+def test_labels_are_the_ranks_of_the_joined_world(run, script):
+    """Before the World opens, a job knows only its own ranks."""
+
+    def prints():
+        print("begins", flush=True)
+        with pscompy.World() as world:
+            print("rank", world.rank, flush=True)
+
+    gateway = subprocess.Popen(
+        [sys.executable, "-m", "pscompy_gateway", "run", *["tcp@127.0.0.1:0"] * 2],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PSP_KEY": A_KEY},
+    )
+    try:
+        places = re.findall(r"psp://([\d.:]+)", gateway.stdout.readline())
+        env = {"PSP_KEY": A_KEY, "PSP_JOIN": "labelled:2"}
+        program = script(prints)
+        jobs = [
+            run.start(
+                *("-n", 2, "--label", "--module", module, program),
+                env={**env, "PSP_GW_SERVER": place},
+            )
+            for module, place in enumerate(places, 1)
+        ]
+        told = [job.communicate(timeout=200) for job in jobs]
+    finally:
+        gateway.kill()
+        gateway.communicate()
+    assert [sorted(out.splitlines()) for out, _ in told] == [
+        ["[0] begins", "[0] rank 0", "[1] begins", "[1] rank 1"],
+        ["[0] begins", "[1] begins", "[2] rank 2", "[3] rank 3"],
+    ], told

@@ -18,7 +18,7 @@ def test_a_process_that_a_rank_left_behind_can_still_write(capfd):
     pmi, pmi_end = socket.socketpair()
     rank = Rank(0, os.getpid(), out, err, pmi)
     loop.watch(signals, lambda: terminal.finish(rank))  # handled before output, as in a job
-    terminal.attach(rank, b"")
+    terminal.attach(rank, bytes)
     os.write(out_end, b"the rank's\n")
     os.write(signals_end, b"C")
     terminal.balance()

@@ -25,6 +25,7 @@ from pscompy.errors import (
     PscomError,
     Timeout,
 )
+from pscompy.world.bootstrap.pmi1_server import JOINED
 
 if TYPE_CHECKING:
     from pscompy.world.bootstrap.ends import End
@@ -54,6 +55,8 @@ class Joined:
         self._followers: list[_Translating] = []
         self.rank = self._first + local.rank
         self.size = len(self.modules)
+        if local.live and local.rank == 0:  # for the labels of `pscompy run`
+            local.put(JOINED, f"{self.rank}:{self.size}")
         jobs = [(module, sizes[module][0]["job"]) for module in sorted(sizes)]
         self.job_id = hashlib.sha256(repr((join.name, jobs)).encode()).hexdigest()[:32]
 

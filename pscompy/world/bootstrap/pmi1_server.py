@@ -22,6 +22,7 @@ from pscompy.world.bootstrap.pmi1_wire import (
     parse,
 )
 
+JOINED = "pscompy.joined"  # key of FIRST:SIZE, which a rank publishes if the job has joined others
 KVSNAME_MAX = 256
 KEYLEN_MAX = 64
 VALLEN_MAX = 1024
@@ -50,6 +51,8 @@ class Server:
     def __init__(self, counts: Sequence[int], name: str) -> None:
         """`counts` are the numbers of ranks on each host."""
         self.size = sum(counts)
+        # the first of these ranks in their World, and its size, as the ranks have published it
+        self.joined = 0, self.size
         self.name = name
         # MPICH reads this key to find which ranks share a node.
         nodes = ",".join(f"({node},1,{count})" for node, count in enumerate(counts))
@@ -140,6 +143,9 @@ class Server:
         if not fits or not (value == "" or is_word(value)):
             return [(rank, pack("put_result", rc=-1, msg="bad_key_or_value"))]
         self._values[key] = value
+        _, first, size, *_ = (*value.split(":"), "", "", "")  # the number of pieces stands first
+        if key == JOINED and first.isdecimal() and size.isdecimal():
+            self.joined = int(first), int(size)
         return [(rank, pack("put_result", rc=0, msg="success"))]
 
     def _get(self, rank: int, fields: dict[str, str]) -> Replies:
