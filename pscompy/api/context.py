@@ -41,6 +41,7 @@ class Context:
         "_find_links",
         "_presence",
         "_service",
+        "_session",
         "_size",
         "control",
         "number",
@@ -54,11 +55,13 @@ class Context:
         number: int,
         size: int,
         find_links: Callable[[Any], Links | None],
+        session: object,
         presence: Presence | None = None,
     ) -> None:
         """`size` is the number of ranks, 0 for plain connections. `find_links` returns the links to
-        the source that a Status names, or None if that peer is gone. `presence` knows which ranks
-        accept calls of actions."""
+        the source that a Status names, or None if that peer is gone. `session` lives as long as a
+        connection of the context. `presence` knows which ranks accept calls of actions."""
+        self._session = session
         self.worker = worker
         self.control = control
         self.number = number

@@ -53,10 +53,13 @@ class Socket:
         self,
         new_request: Callable[[type[Accepting]], Accepting],
         stop: Callable[[Socket], object],
+        on_connection: Callable[[Connection], object] | None = None,
     ) -> None:
-        """`new_request` makes a request of the session; `stop` is called once, by `close`."""
+        """`new_request` makes a request of the session; `stop` is called once, by `close`.
+        `on_connection` gets the connections instead of `accept`."""
         self._new_request = new_request
         self._stop = stop
+        self._on_connection = on_connection or self._deliver
         self._listener: Any = None  # set by the session once it listens
         self._count = itertools.count()
         self._requests = itertools.count()
@@ -124,8 +127,11 @@ class Socket:
         for _, connection in ready:
             connection.close()
 
+    def _arrived(self, connection: Connection) -> None:
+        """Take a connection that has come up. Called on the control thread."""
+        self._on_connection(connection)
+
     def _deliver(self, connection: Connection) -> None:
-        """Hand out a connection that has come up. Called on the control thread."""
         self._keep((next(self._count), connection))
 
     def _keep(self, place: tuple[int, Connection]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,27 +18,39 @@ if TYPE_CHECKING:
 
     class Closable(Protocol):
         def close(self) -> None: ...
+        def _abandon(self) -> None: ...
         def _after_fork(self) -> None: ...
 
 
-# The open sessions, in the order in which they were opened. A session stays open even if the
-# program drops its last reference.
-_open: dict[Closable, None] = {}
+# The open sessions, in the order in which they were opened, by id().
+_open: dict[int, weakref.ref[Any]] = {}
+_dropped: dict[int, Any] = {}  # those that nobody else refers to, and that are being closed
+exiting = False  # whether the interpreter ends, so that no session needs a warning
 
 
 def add(session: Closable) -> None:
     """Close this session at exit if it is still open."""
-    _open[session] = None
+    _open[id(session)] = weakref.ref(session)
 
 
 def remove(session: Closable) -> None:
     """Forget a session that was closed. Idempotent."""
-    _open.pop(session, None)
+    _open.pop(id(session), None)
+    _dropped.pop(id(session), None)
 
 
 def sessions() -> list[Any]:
     """Return the open sessions."""
-    return list(_open)
+    found = ((_dropped.get(key) or reference()) for key, reference in list(_open.items()))
+    return [session for session in found if session is not None]
+
+
+def close_dropped(session: Closable) -> None:
+    """Close a session, which the program has dropped, in the background, as leaving its `with`
+    block by an exception does."""
+    _dropped[id(session)] = session
+    with contextlib.suppress(RuntimeError):  # no thread can be started: the process closes it later
+        in_background(session._abandon)
 
 
 def in_background(function: Callable[[], object]) -> None:
@@ -46,17 +60,20 @@ def in_background(function: Callable[[], object]) -> None:
 
 def _close_all() -> None:
     """Close all open sessions, the latest first, because a session may use earlier ones."""
-    for session in reversed(list(_open)):
+    global exiting
+    exiting = True
+    for session in reversed(sessions()):
         try:
-            session.close()
+            session._abandon() if id(session) in _dropped else session.close()
         except PscomError:
             logs.logger.exception("%r did not close", session)
 
 
 def _after_fork_in_child() -> None:
-    for session in list(_open):
+    for session in sessions():
         session._after_fork()
     _open.clear()
+    _dropped.clear()
 
 
 atexit.register(_close_all)

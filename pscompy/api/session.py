@@ -13,6 +13,7 @@ from pscompy.api import process
 from pscompy.api.beside import Beside
 from pscompy.api.connection import Connection
 from pscompy.api.context import Context
+from pscompy.api.dropped import Kept, Place, place, warn, while_alive
 from pscompy.api.listener import Socket
 from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import Request
@@ -66,7 +67,9 @@ class Session:
     `name` is the name that peers see; sessions that connect to each other must have different
     names, and None makes a unique one. `config` are variables that override the environment, with
     or without PSP_: {"SHM": 0}. Several sessions may be open in one process. A context manager,
-    also of asyncio: leaving it closes the session.
+    also of asyncio: leaving it closes the session. One that is dropped without `close` is closed,
+    without waiting for peers, once none of its connections, requests, sockets, regions and memory
+    is referred to any more; a ResourceWarning names the line that opened it.
 
     `ConfigError` if a variable has an invalid value, `OutOfDescriptors` if the limit of this
     process's descriptors is too low.
@@ -74,6 +77,7 @@ class Session:
 
     # text that names the endpoints that the session belongs to; "" if it belongs to none
     _users = ""
+    _opened: Place | None = None  # where the program has opened it; None for one of endpoints
     _endpoints: dict[int, str]  # names of endpoints, by the context numbers of their communicators
 
     def __init__(self, name: str | None = None, config: Mapping[str, object] | None = None) -> None:
@@ -109,6 +113,7 @@ class Session:
         self._identity = make_identity(name, rank, job, self._config["MSA_MODULE_ID"])
         self._log_level = logs.configure(self._config)
         self._open_worker(find_peer)
+        self._opened = place()
         if self._config["SIGQUIT"]:
             from pscompy.api.dump import dump_on_sigquit
 
@@ -128,6 +133,7 @@ class Session:
             self.name, self._identity.rank, job, self._config["MSA_MODULE_ID"]
         )
         made._open_worker(find_peer, self)
+        made._root = self
         self._beside.add(made)
         made._on_closed = self._beside.remove
         made._users = f" of {users}"
@@ -152,6 +158,10 @@ class Session:
         self._beside = Beside()
         self._endpoints = {}
         self._on_closed: Callable[[Session], object] = id
+        self._root = self  # the session that ends this one with itself
+        self._find_peer = find_peer  # for the control plane, which refers to it weakly
+        # connections in use and handlers of active messages, for the worker
+        self._in_use, self._handlers = Kept(), Kept()
         with descriptors.typed():
             self._engine = Engine(self._config)
         try:
@@ -173,12 +183,20 @@ class Session:
             self._engine.start_thread(self._config["PROGRESS_PATIENCE_US"] * 1000)
         self._engine.read_log()
         self._binding = _binding.Worker(self._engine.address)
+        self._binding.belong_to(self, self._in_use, self._handlers)
         control = None if beside is None else beside._control
+        engine = self._engine
+
+        def adopt_nothing() -> Record:  # the session is about to be closed
+            return Record(*engine.create_connection(-1))
+
         self._control: Control = Control(
-            *(self._config, self._engine, self._identity, self._adopt, self._binding),
-            *(find_peer, control),
+            *(self._config, engine, self._identity, while_alive(self._adopt, adopt_nothing)),
+            *(self._binding, while_alive(find_peer), control),
         )
-        self._plain = Context(self._binding, self._control, lib.PSC_CONTEXT_PLAIN, 0, _links_to)
+        self._plain = Context(
+            *(self._binding, self._control, lib.PSC_CONTEXT_PLAIN, 0, _links_to, self)
+        )
 
     # ---- properties ----
 
@@ -250,10 +268,10 @@ class Session:
         """Do as `listen`. If `on_connection` is given, it is called on the control thread with each
         connection that comes up, and the socket's `accept` returns no connection."""
         self._check()
-        sock = Socket(self._event, self._stop_listening)
-        deliver = on_connection or sock._deliver
+        sock = Socket(self._event, self._stop_listening, on_connection)
+        worker, on_connection = self._binding, while_alive(sock._arrived)
         sock._listener = self._control.listen(
-            host, port, lambda record: deliver(self._binding.connection(record.id))
+            host, port, lambda record: on_connection(worker.connection(record.id))
         )
         self._sockets.append(sock)
         return sock
@@ -421,6 +439,18 @@ class Session:
             process.in_background(self.close)
             return
         self._shut(self._config["SHUTDOWN_TIMEOUT"])
+
+    def _abandon(self) -> None:
+        """Close the session without waiting for peers, as one that is left by an exception."""
+        self._shut(0)
+
+    def __del__(self) -> None:
+        if self._opened is None or self._closing or self._forked or process.exiting:
+            return
+        try:
+            warn("Session" if self._identity.rank < 0 else "World", self.name, self._opened)
+        finally:
+            process.close_dropped(self)
 
     def _shut(self, timeout: float) -> None:
         with guard:

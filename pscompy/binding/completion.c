@@ -58,13 +58,15 @@ static PyObject *worker_handler_args(PyObject *source,
 
 static PyObject *worker_handler(psb_worker_t *self, uint32_t id)
 {
-    PyObject *key = PyLong_FromUnsignedLong(id), *handler;
+    PyObject *key = PyLong_FromUnsignedLong(id), *handler = NULL, *handlers;
 
     if (!key)
         return NULL;
-    handler = PyDict_GetItemWithError(self->handlers, key);
+    handlers = psb_worker_held(self->handlers);
+    if (handlers)
+        handler = Py_XNewRef(PyDict_GetItemWithError(handlers, key));
+    Py_XDECREF(handlers);
     Py_DECREF(key);
-    Py_XINCREF(handler);
     return handler;
 }
 

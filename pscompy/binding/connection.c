@@ -50,24 +50,35 @@ PyObject *psb_worker_source(psb_worker_t *self, uint64_t id, int rank)
     key = PyLong_FromUnsignedLongLong(id);
     if (!key)
         return NULL;
-    connection = PyDict_GetItemWithError(self->connections, key);
+    connection = psb_worker_connection(self, key);
     Py_DECREF(key);
     if (!connection && PyErr_Occurred())
         return NULL;
-    connection = connection ? connection : Py_None;
-    Py_INCREF(connection);
-    return connection;
+    return connection ? connection : Py_NewRef(Py_None);
+}
+
+PyObject *psb_worker_connection(psb_worker_t *self, PyObject *id)
+{
+    PyObject *connections = psb_worker_held(self->connections), *found;
+
+    if (!connections)
+        return NULL;
+    found = Py_XNewRef(PyDict_GetItemWithError(connections, id));
+    Py_DECREF(connections);
+    return found;
 }
 
 int psb_worker_let_go(psb_worker_t *self, psb_connection_t *connection)
 {
-    PyObject *id;
+    PyObject *id, *connections;
     int failed;
 
-    if (self->api->conn_messages(connection->core) > 0)
+    if (self->api->conn_messages(connection->core) > 0 ||
+        !(connections = psb_worker_held(self->connections)))
         return 0;
     id = PyLong_FromUnsignedLongLong(self->api->conn_id(connection->core));
-    failed = !id || PyDict_DelItem(self->connections, id) < 0;
+    failed = !id || PyDict_DelItem(connections, id) < 0;
     Py_XDECREF(id);
+    Py_DECREF(connections);
     return failed ? -1 : 0;
 }

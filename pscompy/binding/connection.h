@@ -34,6 +34,9 @@ psc_conn_t *psb_connection_enter(psb_connection_t *self);
 /* Returns the value of Status.source: a rank in a World, else the Connection,
  * or None if the Connection is not in use any more. */
 PyObject *psb_worker_source(psb_worker_t *worker, uint64_t id, int rank);
+/* Returns a new reference to the connection in use with this id, or NULL; the
+ * id may be of a type that raises an exception. */
+PyObject *psb_worker_connection(psb_worker_t *self, PyObject *id);
 /* Drops the worker's reference to a connection that is not in use any more,
  * unless one of the connection's messages is still to be delivered. */
 int psb_worker_let_go(psb_worker_t *worker, psb_connection_t *connection);

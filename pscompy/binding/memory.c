@@ -9,6 +9,7 @@ typedef struct psb_memory {
     psc_block_t *block; /* at most one of block, view and plain is set */
     psc_view_t *view;
     void *plain;
+    PyObject *session; /* kept alive by its memory; NULL without a session */
     void *base;
     Py_ssize_t nbytes;
     bool readonly;
@@ -21,6 +22,7 @@ static psb_memory_t *memory_new(psb_worker_t *worker, bool readonly)
 
     if (self) {
         self->api = worker->api;
+        self->session = psb_worker_held(worker->owner);
         self->readonly = readonly;
     }
     return self;
@@ -112,6 +114,7 @@ static void memory_dealloc(psb_memory_t *self)
     if (self->view)
         self->api->view_free(self->view);
     PyMem_RawFree(self->plain);
+    Py_XDECREF(self->session);
     type->tp_free(self);
     Py_DECREF(type);
 }

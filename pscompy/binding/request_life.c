@@ -119,8 +119,13 @@ void psb_request_finalize(PyObject *object)
 
     if (PSB_UNLIKELY(self->op.offered))
         request_withdraw(self);
-    if (self->op.in_flight && !self->op.self_reference)
+    if (self->op.in_flight && !self->op.self_reference) {
         request_refer_to_self(self);
+        /* Nobody asks for its exception, which the origin would word. The
+         * request must not keep the session alive by its origin. */
+        if (!self->callbacks)
+            Py_CLEAR(self->op.origin);
+    }
     psb_raised_restore(raised);
 }
 

@@ -44,9 +44,11 @@ typedef struct psb_worker {
     /* number of calls of psb_worker_drain that are running, in any thread */
     unsigned n_draining;
     psb_patience_t patience;
-    /* id -> Connection, from Worker.retain() to Worker.release() */
-    PyObject *connections;
-    PyObject *handlers; /* dictionary: id -> handler of active messages */
+    /* The dictionaries id -> Connection, from Worker.retain() to
+     * Worker.release(), and id -> handler of active messages, or weak
+     * references to them (belong_to); see psb_worker_dict. */
+    PyObject *connections, *handlers;
+    PyObject *owner; /* weak reference to the session, or NULL */
     /* the Status that was made last in a World, or NULL (result.c) */
     PyObject *status_kept;
     psc_result_t status_result; /* the result from which status_kept was made */
@@ -57,3 +59,21 @@ typedef struct psb_worker {
     unsigned n_rooms_out; /* number of Rooms that receives have taken */
     psb_numbering_t *numberings;
 } psb_worker_t;
+
+/* Returns a new reference to the object that `held` is, or refers to weakly;
+ * NULL, without an exception, if that is gone or `held` is NULL. */
+static inline PyObject *psb_worker_held(PyObject *held)
+{
+    PyObject *found = held;
+
+    if (!held || !PyWeakref_Check(held))
+        return Py_XNewRef(held);
+#if PY_VERSION_HEX >= 0x030D0000
+    if (PyWeakref_GetRef(held, &found) < 0)
+        PyErr_Clear();
+    return found;
+#else
+    found = PyWeakref_GET_OBJECT(held);
+    return found == Py_None ? NULL : Py_NewRef(found);
+#endif
+}

@@ -65,6 +65,15 @@ static int worker_wait_for_leavers(psb_worker_t *self)
     return 0;
 }
 
+static void worker_forget(PyObject *held)
+{
+    PyObject *dictionary = psb_worker_held(held);
+
+    if (dictionary)
+        PyDict_Clear(dictionary);
+    Py_XDECREF(dictionary);
+}
+
 PyObject *psb_worker_close(psb_worker_t *self, PyObject *destroy)
 {
     PyObject *result;
@@ -85,8 +94,8 @@ PyObject *psb_worker_close(psb_worker_t *self, PyObject *destroy)
     self->core = NULL;
     worker_forget_left(self);
     worker_abandon_ops(self, reached);
-    PyDict_Clear(self->connections);
-    PyDict_Clear(self->handlers);
+    worker_forget(self->connections);
+    worker_forget(self->handlers);
     return result;
 }
 

@@ -48,11 +48,11 @@ static PyObject *worker_on_message(psb_worker_t *self, PyObject *const *args,
 {
     static const psb_signature_t signature = {
         "on_message", 2, 2, {"id", "handler"}};
-    PyObject *given[2], *key;
+    PyObject *given[2], *key, *handlers;
     psc_status_t status;
     uint64_t id = 0;
     bool remove;
-    int failed;
+    int failed = 0;
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         psb_arg_u64(given[0], "the id", PSC_TAG_MAX, &id) < 0 ||
@@ -64,11 +64,13 @@ static PyObject *worker_on_message(psb_worker_t *self, PyObject *const *args,
     key = PyLong_FromUnsignedLongLong(id);
     if (!key)
         return NULL;
-    if (remove)
-        failed = PyDict_Contains(self->handlers, key) > 0 &&
-                 PyDict_DelItem(self->handlers, key) < 0;
-    else
-        failed = PyDict_SetItem(self->handlers, key, given[1]) < 0;
+    handlers = psb_worker_held(self->handlers);
+    if (handlers && remove)
+        failed = PyDict_Contains(handlers, key) > 0 &&
+                 PyDict_DelItem(handlers, key) < 0;
+    else if (handlers)
+        failed = PyDict_SetItem(handlers, key, given[1]) < 0;
+    Py_XDECREF(handlers);
     Py_DECREF(key);
     if (failed)
         return NULL;
@@ -184,36 +186,36 @@ static PyObject *worker_empty(psb_worker_t *self, PyObject *const *args,
 static PyObject *worker_retain(psb_worker_t *self, PyObject *object)
 {
     psb_connection_t *connection = (psb_connection_t *)object;
-    PyObject *id, *held;
+    PyObject *id, *held, *connections;
 
     if (!PyObject_TypeCheck(object, self->state->connection_type) ||
         !connection->core)
         return PyErr_Format(PyExc_TypeError,
                             "retain() needs a bound Connection");
-    if (self->status != PSC_OK)
+    if (self->status != PSC_OK ||
+        !(connections = psb_worker_held(self->connections)))
         Py_RETURN_NONE;
     id = PyLong_FromUnsignedLongLong(self->api->conn_id(connection->core));
-    if (!id)
-        return NULL;
-    held = PyDict_SetDefault(self->connections, id, object);
-    Py_DECREF(id);
+    held = id ? PyDict_SetDefault(connections, id, object) : NULL;
+    if (held)
+        ((psb_connection_t *)held)->leaving = false;
+    Py_XDECREF(id);
+    Py_DECREF(connections);
     if (!held)
         return NULL;
-    ((psb_connection_t *)held)->leaving = false;
     Py_RETURN_NONE;
 }
 
 static PyObject *worker_release(psb_worker_t *self, PyObject *id)
 {
-    PyObject *held = PyDict_GetItemWithError(self->connections, id);
+    PyObject *held = psb_worker_connection(self, id);
     int failed = 0;
 
     if (held && self->status == PSC_OK) {
-        Py_INCREF(held);
         ((psb_connection_t *)held)->leaving = true;
         failed = psb_worker_let_go(self, (psb_connection_t *)held);
-        Py_DECREF(held);
     }
+    Py_XDECREF(held);
     if (failed || PyErr_Occurred())
         return NULL;
     Py_RETURN_NONE;
@@ -221,11 +223,34 @@ static PyObject *worker_release(psb_worker_t *self, PyObject *id)
 
 static PyObject *worker_connection(psb_worker_t *self, PyObject *id)
 {
-    PyObject *held = PyDict_GetItemWithError(self->connections, id);
+    PyObject *held = psb_worker_connection(self, id);
 
     if (!held && PyErr_Occurred())
         return NULL;
-    return Py_NewRef(held ? held : Py_None);
+    return held ? held : Py_NewRef(Py_None);
+}
+
+/* Replaces the dictionaries by weak references to those of the session. So
+ * whoever has only the worker, as the control thread, does not keep the session
+ * alive. */
+static PyObject *worker_belong_to(psb_worker_t *self, PyObject *args)
+{
+    PyObject *given[3],
+        **places[] = {&self->owner, &self->connections, &self->handlers};
+
+    if (!PyArg_ParseTuple(args, "OOO:belong_to", &given[0], &given[1],
+                          &given[2]))
+        return NULL;
+    if (!PyDict_Check(given[1]) || !PyDict_Check(given[2]))
+        return PyErr_Format(PyExc_TypeError, "belong_to() needs dictionaries");
+    for (size_t i = 0; i < 3; i++) {
+        PyObject *reference = PyWeakref_NewRef(given[i], NULL);
+
+        if (!reference)
+            return NULL;
+        Py_XSETREF(*places[i], reference);
+    }
+    Py_RETURN_NONE;
 }
 
 static PyObject *worker_new(PyTypeObject *type, PyObject *args,
@@ -278,6 +303,7 @@ static int worker_traverse(psb_worker_t *self, visitproc visit, void *arg)
     Py_VISIT(self->module);
     Py_VISIT(self->connections);
     Py_VISIT(self->handlers);
+    Py_VISIT(self->owner);
     Py_VISIT(self->status_kept);
     for (unsigned i = 0; i < self->n_rooms; i++)
         Py_VISIT(self->rooms[i]);
@@ -290,6 +316,7 @@ static int worker_clear(psb_worker_t *self)
 {
     Py_CLEAR(self->connections);
     Py_CLEAR(self->handlers);
+    Py_CLEAR(self->owner);
     Py_CLEAR(self->status_kept);
     while (self->n_rooms > 0)
         Py_DECREF(self->rooms[--self->n_rooms]);
@@ -346,6 +373,10 @@ static PyMethodDef worker_methods[] = {
      "release($self, id, /)\n--\n\n"
      "The connection of this id is not in use any more: drop the reference\n"
      "to it once its messages have been delivered."},
+    {"belong_to", PSB_FUNCTION(worker_belong_to), METH_VARARGS,
+     "belong_to($self, owner, connections, handlers, /)\n--\n\n"
+     "Refer to the session and its two dictionaries, of connections and of\n"
+     "handlers, weakly; memory of the pool keeps the session alive."},
     {"connection", PSB_FUNCTION(worker_connection), METH_O,
      "connection($self, id, /)\n--\n\n"
      "The connection in use that has this id, or None."},

@@ -93,6 +93,9 @@ class Service:
         self._most_calls = self._threads.most + BACKLOG
         self._starting = Lock()
         self._begun = False
+        # The receive of the next call. It is kept here, because a request that is in flight and
+        # that nothing refers to keeps itself alive, and with it the session.
+        self._head: Request | None = None
         self._listening = threading.Lock()  # held while the receive of the next call is posted
         # calls of peers that are not answered yet, by id() of the peer's Links and the call's
         # number
@@ -319,6 +322,7 @@ class Service:
                 logger.debug("%s accepts no more calls: %s", self._name, error)
                 return
             if not head._finished:
+                self._head = head
                 head._on_done(self._on_head)
                 return
             self._take(head)

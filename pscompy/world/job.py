@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pscompy.api.session import Session
@@ -43,6 +44,7 @@ class Job:
         self._records: dict[int, Record] = {}
         self._made: dict[int, Record] = {}  # also records whose rank the core does not know yet
         self._modules: tuple[int, ...] | None = None  # modules of all ranks, once known
+        self.watch: object = None  # a Watch, which lives as long as the job
         name, job = self._name_of(self.rank), f"{bootstrap.job_id}.{self._generation}"
         self.session = Session._of_job(name, config, self.rank, job, self._find_peer)
         self._departures = Departures(self.session._control, self._generation)
@@ -98,8 +100,10 @@ class Job:
         """
         record = self._records.get(rank)
         if record is None:
-            resolve = (lambda: self._address_of(rank)) if self.size > 1 else None
             name = self._name_of(rank)
+            # without this object, because the control thread keeps the record
+            where = partial(_address_of, self.bootstrap, self._key_of(rank), rank, name)
+            resolve = where if self.size > 1 else None
             made = self.session._new_record(rank=rank, name=name, resolve=resolve, spare=True)
             record = self._made.setdefault(rank, made)
             self.session._engine.set_rank(record.handle, rank)
@@ -126,19 +130,6 @@ class Job:
         worker = self.session._identity.job.partition("/")[2].replace(" ", "_")
         return f"pscompy.serves.{self._generation}.{worker[-20:]}.{context}.{rank}"
 
-    def _address_of(self, rank: int) -> str:
-        return self._place_of(rank).partition(":")[2]
-
-    def _place_of(self, rank: int) -> str:
-        """Return the text that a rank has published: the number of its module, a colon, its
-        address."""
-        try:
-            return self.bootstrap.get(self._key_of(rank), rank)
-        except KeyError:
-            raise ConnectError(
-                f"rank {rank} has published no address", peer=self._name_of(rank)
-            ) from None
-
     # ---- modules ----
 
     @property
@@ -156,7 +147,10 @@ class Job:
         return self._modules
 
     def _module_of(self, rank: int) -> int:
-        return self.module if rank == self.rank else int(self._place_of(rank).partition(":")[0])
+        if rank == self.rank:
+            return self.module
+        place = _place_of(self.bootstrap, self._key_of(rank), rank, self._name_of(rank))
+        return int(place.partition(":")[0])
 
     def modules_apart(self, members: Sequence[int]) -> list[int] | None:
         """Return the modules of these ranks if collective operations must take modules into
@@ -169,3 +163,15 @@ class Job:
             return None
         modules = [self.modules[rank] for rank in members]
         return modules if len(set(modules)) > 1 and all(modules) else None
+
+
+def _place_of(bootstrap: Bootstrap, key: str, rank: int, name: str) -> str:
+    """Return the text that a rank has published: the number of its module, a colon, its address."""
+    try:
+        return bootstrap.get(key, rank)
+    except KeyError:
+        raise ConnectError(f"rank {rank} has published no address", peer=name) from None
+
+
+def _address_of(bootstrap: Bootstrap, key: str, rank: int, name: str) -> str:
+    return _place_of(bootstrap, key, rank, name).partition(":")[2]

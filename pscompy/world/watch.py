@@ -19,6 +19,7 @@ import contextlib
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -65,16 +66,21 @@ class Watch:
         self._job = job
         self._limit = seconds
         self._workers: dict[Session, WorkerWatch] = {}
-        threading.Thread(target=self._run, name="pscompy watch", daemon=True).start()
+        pause = min(seconds / LOOKS, PAUSE_MAX)
+        # the thread refers to the World weakly: the program may drop it
+        given = weakref.ref(self), job.session._alive, pause
+        threading.Thread(target=_run, args=given, name="pscompy watch", daemon=True).start()
 
-    def _run(self) -> None:
-        pause = min(self._limit / LOOKS, PAUSE_MAX)
-        while not self._job.session._wait_closed(pause):
-            try:
-                self._look()
-            except PscomError as error:
-                logger.info("the watch for deadlocks ends: %s", error)
-                return
+    def go_on(self) -> bool:
+        """Look at the waits. Returns False if that is not possible any more."""
+        try:
+            self._look()
+        except PscomError as error:
+            logger.info("the watch for deadlocks ends: %s", error)
+            return False
+        return True
+
+    def end(self) -> None:
         with contextlib.suppress(PscomError):
             for worker in self._workers.values():
                 worker.publish(None)
@@ -91,6 +97,20 @@ class Watch:
         if session not in self._workers:
             self._workers[session] = WorkerWatch(self._job, session, self._limit)
         return self._workers[session]
+
+
+def _run(reference: weakref.ref[Watch], alive: threading.Lock, pause: float) -> None:
+    """Run the thread of a watch until its session is closed, or dropped: `alive` is released
+    then."""
+    while not alive.acquire(timeout=pause):
+        watch = reference()
+        if watch is not None and not watch.go_on():
+            return
+        del watch
+    alive.release()
+    watch = reference()
+    if watch is not None:
+        watch.end()
 
 
 class WorkerWatch:

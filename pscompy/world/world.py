@@ -78,7 +78,7 @@ class World(Communicator):
         if seconds > 0 and self.size > 1:
             from pscompy.world.watch import Watch
 
-            Watch(self._job, seconds)
+            self._job.watch = Watch(self._job, seconds)
 
     def _connect_to_all(self) -> None:
         """Wait until all connections are up. The error of one that fails names the rank."""
