@@ -123,7 +123,7 @@ void psb_request_finalize(PyObject *object)
         request_refer_to_self(self);
         /* Nobody asks for its exception, which the origin would word. The
          * request must not keep the session alive by its origin. */
-        if (!self->callbacks)
+        if (!psb_request_watched(self))
             Py_CLEAR(self->op.origin);
     }
     psb_raised_restore(raised);
