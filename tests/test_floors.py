@@ -129,7 +129,7 @@ CORE_ROWS = (
     "proto/rndv_keys proto/tuple_am proto/tuple proto/match proto/describe",
     "proto/am proto/eager proto/region proto/rndv",
     "proto/rndv_direct proto/rndv_am proto/rndv_fin",
-    "proto/am_offer proto/tag_send proto/tag",
+    "proto/am_offer proto/refuse proto/tag_send proto/tag",
     "proto/lend proto/rma proto/bundle proto/rndv_rts",
     "proto/message proto/giveback proto/am_post",
     "proto/proto proto/protocols",

@@ -461,6 +461,19 @@ class Connections:
             self._engine.close_connection(record.handle)
         self._check_ended()
 
+    def log_waits(self, seconds: float) -> None:
+        """Log for each connection that has not ended what its close waits for."""
+        sends = self._engine.sends()
+        for record in list(self._in_use):
+            lengths = [nbytes for conn, nbytes in sends if conn == record.id]
+            waits = f"has not received {len(lengths)} messages of {sum(lengths)} bytes"
+            logger.warning(
+                "%s closes: %s%s %s; it waits for %.0f s at most (PSP_SHUTDOWN_TIMEOUT)",
+                *(self._here.name, record.label),
+                *(f" over {record.transport}" * bool(record.transport),),
+                *(waits if lengths else "has not answered", seconds),
+            )
+
     def abort_all(self) -> None:
         """Fail all connections that are still in use."""
         for record in list(self._in_use):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+CLOSE_SECONDS = 1.0  # seconds that closing waits before it says what for
 STOP_SECONDS = 5.0  # seconds to wait for the end of the thread
 NOTE_SECONDS = 1.0  # seconds that `records` waits for the control thread, which may be stuck
 
@@ -216,7 +217,7 @@ class Control:
 
     # ---- start and end ----
 
-    def close(self, timeout: float | None) -> bool:
+    def close(self, timeout: float) -> bool:
         """Close all connections and wait for their ends. Returns False if some have not ended
         after `timeout` seconds."""
         with self._lock:
@@ -224,7 +225,11 @@ class Control:
             if not self._started:
                 return True
         self._thread.call(self._begin_closing)
-        return all_ended.wait(timeout)
+        patience = min(CLOSE_SECONDS, timeout)
+        if all_ended.wait(patience) or timeout <= patience:
+            return all_ended.is_set()
+        self._connections.log_waits(timeout)
+        return all_ended.wait(timeout - patience)
 
     def stop(self) -> bool:
         """Fail the connections that are left, and end the thread. Returns False if the thread is

@@ -192,6 +192,11 @@ class Engine:
             if not self._destroyed:
                 lib.psc_worker_end_receive(self._worker, id, status)
 
+    def sends(self) -> list[tuple[int, int]]:
+        """Return the connection and the length of each send that is not done, of the first
+        ITEMS_MAX requests."""
+        return [(it.conn, it.nbytes) for it in self.items() if it.kind == lib.PSC_ITEM_SEND]
+
     def _raw_items(self, size: int) -> tuple[Any, int]:
         """Return an array of at most `size` items, with the number that there is."""
         room = ffi.new("psc_item_t[]", size)

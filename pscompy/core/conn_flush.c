@@ -60,7 +60,8 @@ static void conn_flush_close(psc_conn_t *conn)
             psc_conn_retire_lanes(conn);
     }
     if (conn->state == PSC_CONN_CLOSING && !conn->closing.sent &&
-        psc_work_empty(&conn->work) && !conn->worker->up->sends_pending(conn)) {
+        psc_work_empty(&conn->work) &&
+        !conn->worker->up->transfers_pending(conn)) {
         conn->worker->up->conn_closing(conn);
         conn->closing.sent =
             conn->worker->up->send_control(conn, PSC_WIRE_CLOSE);
@@ -96,6 +97,8 @@ bool psc_conn_flush(psc_conn_t *conn)
             moved |= conn->worker->up->send_fins(conn);
         moved |= conn_flush_queue(conn, PSC_WORK_ORDERED);
         conn_flush_lost(conn);
+        if (conn->state == PSC_CONN_CLOSING && !conn->closing.sent)
+            moved |= conn->worker->up->refuse(conn);
         if (conn->flow.due && !psc_conn_ended(conn) &&
             conn->worker->up->send_control(conn, PSC_WIRE_CREDIT)) {
             psc_count(conn, PSC_COUNTER_credit_messages, 1);

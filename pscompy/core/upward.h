@@ -55,10 +55,14 @@ struct psc_upward {
     void (*conn_ended)(psc_conn_t *conn, psc_status_t status);
     /* End the posted receives and probes that name the connection. */
     void (*receives_ended)(psc_conn_t *conn, psc_status_t status);
+    /* Refuse the announced messages that the connection, which is closing here,
+     * will not receive. Returns true if anything was sent. */
+    bool (*refuse)(psc_conn_t *conn);
     /* The connection's CLOSE is about to be sent. */
     void (*conn_closing)(psc_conn_t *conn);
-    /* Returns true if the connection has sends that are not complete. */
-    bool (*sends_pending)(const psc_conn_t *conn);
+    /* Returns true if the connection has sends that are not complete, or
+     * receives whose messages are still arriving. */
+    bool (*transfers_pending)(const psc_conn_t *conn);
     /* Free the connection's unreceived messages. */
     void (*conn_destroy)(psc_conn_t *conn);
     /* Free what the protocols still keep for a connection without lanes. */

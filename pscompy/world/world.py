@@ -25,6 +25,8 @@ __all__ = ["World"]
 
 logger = logging.getLogger(__name__)
 
+PATIENCE = 1.0  # seconds that the end of a World waits for other ranks before the log says so
+
 
 class World(Communicator):
     """All ranks of the job that a launcher started; without a launcher, rank 0 of 1.
@@ -137,6 +139,14 @@ class World(Communicator):
         self.session._drive_besides()
         threading.Thread(target=arrive, name="pscompy finalize", daemon=True).start()
         try:
+            with contextlib.suppress(Timeout):  # a time-out of the barrier is raised once more
+                request.wait(PATIENCE)
+            if not request.done():
+                logger.info(
+                    "rank %d waits for the others to come to the end of their World"
+                    " (PSP_FINALIZE_TIMEOUT)",
+                    self.rank,
+                )
             request.wait()
             return True
         except Timeout:

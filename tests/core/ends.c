@@ -36,6 +36,116 @@ CASE(close_both)
     pair_close(&pair);
 }
 
+/* ---- sends without a receive ---- */
+
+enum { PENDING = 40, PENDING_LEN = 50000 };
+
+static char pending_out[PENDING_LEN];
+
+static void post_pending(side_t *side, psc_request_t **sends)
+{
+    for (int i = 0; i < PENDING; i++)
+        sends[i] = post_send(side, pending_out, PENDING_LEN, 1);
+}
+
+static void pending_end(pair_t *pair, psc_request_t **sends)
+{
+    for (int i = 0; i < PENDING; i++)
+        check(finish(pair, sends[i]).status == PSC_ERR_CLOSED);
+}
+
+/* Both sides close while their long messages wait for receives that nobody
+ * posts; b closes when a's messages have arrived, or at once. */
+static void close_with_pending(bool settled)
+{
+    psc_request_t *sends_a[PENDING], *sends_b[PENDING];
+    pair_t pair;
+
+    pair_open(&pair);
+    post_pending(&pair.a, sends_a);
+    post_pending(&pair.b, sends_b);
+    if (settled)
+        settle(&pair);
+    psc_conn_close(pair.a.conn);
+    if (settled)
+        settle(&pair);
+    psc_conn_close(pair.b.conn);
+    pending_end(&pair, sends_a);
+    pending_end(&pair, sends_b);
+    until(&pair, psc_conn_state(pair.a.conn) == PSC_CONN_CLOSED);
+    until(&pair, psc_conn_state(pair.b.conn) == PSC_CONN_CLOSED);
+    check(pair.a.conn->rts_in == 0 && pair.b.conn->rts_in == 0);
+    pair_close(&pair);
+}
+
+CASE(close_both_with_pending_sends)
+{
+    close_with_pending(true);
+    close_with_pending(false);
+}
+
+/* What b has received, or has a receive for, arrives although both close; the
+ * other messages do not. */
+CASE(close_both_with_some_receives)
+{
+    enum { RECEIVES = 3 };
+    psc_request_t *sends_a[PENDING], *sends_b[PENDING], *recvs[RECEIVES];
+    static char in[RECEIVES][PENDING_LEN];
+    psc_result_t result;
+    pair_t pair;
+
+    pair_open(&pair);
+    fill(pending_out, PENDING_LEN, 3);
+    post_pending(&pair.a, sends_a);
+    post_pending(&pair.b, sends_b);
+    settle(&pair);
+    for (int i = 0; i < RECEIVES; i++)
+        recvs[i] = post_recv(&pair.b, NULL, in[i], PENDING_LEN, 1, &result);
+    psc_conn_close(pair.a.conn);
+    psc_conn_close(pair.b.conn);
+    for (int i = 0; i < RECEIVES; i++) {
+        check(finish(&pair, recvs[i]).status == PSC_OK);
+        check(filled(in[i], PENDING_LEN, 3));
+    }
+    for (int i = 0; i < PENDING; i++) {
+        check(finish(&pair, sends_a[i]).status ==
+              (i < RECEIVES ? PSC_OK : PSC_ERR_CLOSED));
+    }
+    pending_end(&pair, sends_b);
+    until(&pair, psc_conn_state(pair.a.conn) == PSC_CONN_CLOSED);
+    until(&pair, psc_conn_state(pair.b.conn) == PSC_CONN_CLOSED);
+    pair_close(&pair);
+}
+
+/* One side closes: its own messages are delivered, because the other one still
+ * receives, and the other one's messages end. */
+CASE(close_one_with_pending_sends)
+{
+    psc_request_t *sends_a[PENDING], *sends_b[PENDING], *recv;
+    static char in[PENDING_LEN];
+    psc_result_t result;
+    pair_t pair;
+
+    pair_open(&pair);
+    fill(pending_out, PENDING_LEN, 4);
+    post_pending(&pair.a, sends_a);
+    post_pending(&pair.b, sends_b);
+    settle(&pair);
+    psc_conn_close(pair.a.conn);
+    pending_end(&pair, sends_b);
+    check(psc_conn_state(pair.b.conn) == PSC_CONN_UP);
+    for (int i = 0; i < PENDING; i++) {
+        recv = post_recv(&pair.b, i % 2 ? NULL : pair.b.conn, in, PENDING_LEN,
+                         1, &result);
+        check((recv ? finish(&pair, recv) : result).status == PSC_OK);
+        check(filled(in, PENDING_LEN, 4));
+        sent(&pair, sends_a[i]);
+    }
+    until(&pair, psc_conn_state(pair.a.conn) == PSC_CONN_CLOSED);
+    until(&pair, psc_conn_state(pair.b.conn) == PSC_CONN_CLOSED);
+    pair_close(&pair);
+}
+
 /* The closing side is destroyed before its CLOSE can be acknowledged. */
 CASE(close_then_gone)
 {

@@ -163,3 +163,19 @@ def test_a_rank_that_computes_is_connected_to(run, script, tmp_path):
                 Path(file).touch()
 
     assert run.lines(2, script(computes, str(tmp_path / "sent"))) == ["b'meanwhile'"]
+
+
+@pytest.mark.parametrize("transport", [{}, {"PSP_SHM": "0"}])
+def test_ranks_end_with_long_sends_that_nobody_receives(run, script, transport):
+    """Each rank leaves its World at once, although PSP_SHUTDOWN_TIMEOUT is longer than the test."""
+
+    def leaves():
+        with pscompy.World() as world:
+            for _ in range(20):
+                world.isend(bytes(1_000_000), dest=1 - world.rank, tag=1)
+            world.barrier()
+
+    settings = {**transport, "PSP_SHUTDOWN_TIMEOUT": "1000"}
+    done = run("-n", 2, script(leaves), env=settings)
+    assert done.returncode == 0
+    assert done.stderr == ""

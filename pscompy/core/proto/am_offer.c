@@ -12,6 +12,7 @@
 #include "am.h"
 #include "am_node.h"
 #include "rndv.h"
+#include "rndv_fin.h"
 
 /* A message that was announced by RTS and is not fetched yet. */
 typedef struct am_offer {
@@ -151,6 +152,27 @@ psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
     return status;
 }
 
+static void am_offer_free(am_offer_t *waiting)
+{
+    waiting->offer.conn->rts_in--;
+    psc_list_remove(&waiting->link);
+    free(waiting);
+}
+
+bool psc_am_offer_refuse(psc_conn_t *conn)
+{
+    psc_list_for_each(waiting, &conn->worker->am.offers, am_offer_t, link) {
+        if (waiting->offer.conn != conn)
+            continue;
+        if (psc_rndv_fin(conn, PSC_ERR_CLOSED, &waiting->offer.send_id, 1) !=
+            PSC_OK)
+            return false;
+        am_offer_free(waiting);
+        return true;
+    }
+    return false;
+}
+
 uint64_t psc_am_offers_bytes(const psc_worker_t *worker)
 {
     uint64_t bytes = 0;
@@ -200,11 +222,8 @@ void psc_am_message_free(psc_message_t *message)
 static void am_offers_end(psc_worker_t *worker, const psc_conn_t *conn)
 {
     psc_list_for_each(waiting, &worker->am.offers, am_offer_t, link) {
-        if (conn && waiting->offer.conn != conn)
-            continue;
-        waiting->offer.conn->rts_in--;
-        psc_list_remove(&waiting->link);
-        free(waiting);
+        if (!conn || waiting->offer.conn == conn)
+            am_offer_free(waiting);
     }
 }
 

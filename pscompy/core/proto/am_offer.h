@@ -11,6 +11,9 @@
  * PSC_ERR_PROTOCOL if the peer violates the protocol. */
 psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
                               const psc_offer_t *offer);
+/* Refuse one of the connection's messages that wait to be fetched; see
+ * refuse.h. Returns true if there was one, and its FIN was sent. */
+bool psc_am_offer_refuse(psc_conn_t *conn);
 /* Returns the bytes of the records of messages that wait to be fetched. */
 uint64_t psc_am_offers_bytes(const psc_worker_t *worker);
 psc_message_t *psc_am_poll(psc_worker_t *worker);

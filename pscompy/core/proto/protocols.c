@@ -16,6 +16,7 @@
 #include "proto.h"
 #include "rail.h"
 #include "rates.h"
+#include "refuse.h"
 #include "region.h"
 #include "replay.h"
 #include "rndv_fin.h"
@@ -144,10 +145,21 @@ static void lane_lost(psc_lane_t *lane)
     psc_replay_lost(lane);
 }
 
-static bool sends_pending(const psc_conn_t *conn)
+/* Returns true if the connection's CLOSE must wait for this request. A receive
+ * without a buffer (MATCHED) may never get one, and one that has failed
+ * (ENDING) waits for the end of the lane. */
+static bool transfer_pending(const psc_req_t *req)
+{
+    if (req->kind == PSC_REQ_SEND)
+        return req->stage != PSC_STAGE_LENT;
+    return req->kind == PSC_REQ_RECV && req->stage != PSC_STAGE_ENDING &&
+           req->head.state != PSC_REQUEST_MATCHED;
+}
+
+static bool transfers_pending(const psc_conn_t *conn)
 {
     psc_list_for_each(req, (psc_list_t *)&conn->active, psc_req_t, link) {
-        if (req->kind == PSC_REQ_SEND && req->stage != PSC_STAGE_LENT)
+        if (transfer_pending(req))
             return true;
     }
     return false;
@@ -182,8 +194,9 @@ const psc_upward_t psc_protocols = {
     .conn_up = conn_up,
     .conn_ended = conn_ended,
     .receives_ended = receives_ended,
+    .refuse = psc_refuse_announced,
     .conn_closing = psc_lend_conn_closing,
-    .sends_pending = sends_pending,
+    .transfers_pending = transfers_pending,
     .conn_destroy = conn_destroy,
     .conn_freed = psc_replay_end,
     .inbox_drain = inbox_drain,

@@ -14,12 +14,10 @@
 #include "rail.h"
 #include "rndv.h"
 
-#define FINS_MAX 16u /* maximum number of FINs in one message */
-
 /* ---- sending ---- */
 
-static psc_status_t fin_send(psc_conn_t *conn, psc_status_t result,
-                             const uint64_t *ids, uint32_t n)
+psc_status_t psc_rndv_fin(psc_conn_t *conn, psc_status_t result,
+                          const uint64_t *ids, uint32_t n)
 {
     psc_wire_fin_t wire = {.status = result, .request_id = ids[0]};
     psc_status_t status = psc_credit_send(
@@ -41,7 +39,7 @@ psc_status_t psc_rndv_send_fin(psc_req_t *req)
         psc_list_push(&req->conn->work.fins, &req->bulk->work_link);
         return PSC_INPROGRESS;
     }
-    status = fin_send(req->conn, req->error, &req->bulk->remote_id, 1);
+    status = psc_rndv_fin(req->conn, req->error, &req->bulk->remote_id, 1);
     if (status != PSC_OK)
         return status;
     psc_req_finish(req, req->error);
@@ -54,7 +52,7 @@ static uint32_t fin_ids(const psc_conn_t *conn, uint64_t *ids)
     const psc_link_t *link = conn->work.fins.next;
     uint32_t n = 0;
 
-    for (; link != &conn->work.fins && n < FINS_MAX; link = link->next)
+    for (; link != &conn->work.fins && n < PSC_FINS_MAX; link = link->next)
         ids[n++] = psc_container_of(link, psc_bulk_t, work_link)->remote_id;
     return n;
 }
@@ -63,12 +61,12 @@ static uint32_t fin_ids(const psc_conn_t *conn, uint64_t *ids)
  * program may never call progress again afterwards. */
 bool psc_rndv_send_fins(psc_conn_t *conn)
 {
-    uint64_t ids[FINS_MAX];
+    uint64_t ids[PSC_FINS_MAX];
     bool moved = false;
 
     while (!psc_list_empty(&conn->work.fins)) {
         uint32_t n = fin_ids(conn, ids);
-        psc_status_t status = fin_send(conn, PSC_OK, ids, n);
+        psc_status_t status = psc_rndv_fin(conn, PSC_OK, ids, n);
         psc_link_t *link;
 
         if (status == PSC_ERR_NO_RESOURCE)
@@ -139,7 +137,8 @@ psc_status_t psc_rndv_fin_arrived(psc_lane_t *lane, const psc_am_t *am)
     size_t more = am->len / sizeof(uint64_t);
     psc_status_t status;
 
-    if (wire->status > 0 || am->len % sizeof(uint64_t) != 0 || more >= FINS_MAX)
+    if (wire->status > 0 || am->len % sizeof(uint64_t) != 0 ||
+        more >= PSC_FINS_MAX)
         return PSC_ERR_PROTOCOL;
     status = fin_of_one(lane, wire->request_id, result);
     for (size_t i = 0; i < more && status == PSC_OK; i++) {
