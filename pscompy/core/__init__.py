@@ -18,6 +18,13 @@ except ModuleNotFoundError as error:
 
 __all__ = ["check", "ffi", "lib"]
 
+# cffi makes each type and each function at its first use, and aborts the process if a finalizer of
+# the garbage collector uses the same one in the middle of that. So all are made here.
+for _name in ffi.list_types()[0]:
+    ffi.typeof(_name)
+for _name in dir(lib):
+    getattr(lib, _name)
+
 
 def check(status: int, what: str) -> int:
     """Return the status. If it is an error, raise the exception that stands for it."""
