@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from pickle import PicklingError
@@ -148,10 +149,13 @@ class Service:
             raise
         if options.on_sent is not None:
             sent._on_done(partial(_call_on_sent, options.on_sent))
+        # weakly, because an alarm stays in its queue after its future has ended
+        reference = weakref.ref(future)
+        over = partial(_over, reference)
         if options.timeout is not None:
-            late = partial(_time_out, future, links, target, options.timeout)
-            self._set_alarm(options.timeout, future.done, late)
-        self._expect(links, target, future.done)
+            late = partial(_time_out, reference, links, target, options.timeout)
+            self._set_alarm(options.timeout, over, late)
+        self._expect(links, target, over)
         return future
 
     def _set_alarm(
@@ -458,10 +462,16 @@ def _target(function: Callable[..., object], calls: Objects) -> object:
     return function
 
 
-def _time_out(future: Future, links: Links, target: object, seconds: float) -> None:
+def _over(reference: weakref.ref[Future]) -> bool:
+    future = reference()
+    return future is None or future.done()
+
+
+def _time_out(reference: weakref.ref[Future], links: Links, target: object, seconds: float) -> None:
+    future = reference()
     text = f"action {_label(target)} of {links.peer}: not ended within {seconds:g} s"
-    error = Timeout(text, peer=links.peer)
-    if future.finish(None, _explained(error, links)):
+    error = _explained(Timeout(text, peer=links.peer), links)
+    if future is not None and future.finish(None, error):
         future.withdraw()
 
 
