@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 COMMON = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g1", "-Og", "-pthread"]
-COMMON += [f"-I{ROOT}"]
+COMMON += ["-DPSC_DEBUG", f"-I{ROOT}"]  # PSC_DEBUG: with assertions
 ADDRESS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 # TSan does not model fences; the sources use them only to order flags relative to data.
 THREAD = ["-fsanitize=thread", "-fno-sanitize-recover=all", "-Wno-tsan"]

@@ -155,7 +155,7 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     req->kind = kind;
     req->stage = PSC_STAGE_IDLE;
     req->conn = NULL;
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
     req->in_use = true;
     requests->n_used++;
     atomic_store_explicit(&req->holds, PSC_HELD_BY_CORE | PSC_HELD_BY_CONSUMER,

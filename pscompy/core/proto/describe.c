@@ -79,9 +79,10 @@ _Static_assert((int)PSC_ITEM_SEND == (int)PSC_REQ_SEND &&
 
 static psc_item_t describe_request(const psc_req_t *req)
 {
-    bool posted =
-        req->stage == PSC_STAGE_POSTED || req->stage == PSC_STAGE_EXPOSED;
-    const psc_conn_t *peer = !posted && req->conn ? req->conn : req->source;
+    bool posted = req->stage == PSC_STAGE_POSTED ||
+                  req->stage == PSC_STAGE_TAGGED ||
+                  req->stage == PSC_STAGE_EXPOSED;
+    const psc_conn_t *peer = posted ? psc_req_source(req) : req->conn;
 
     return (psc_item_t){.kind = (psc_item_kind_t)req->kind,
                         .request = (uintptr_t)&req->head,

@@ -123,10 +123,10 @@ static psc_req_t *giveback_drop(psc_unexp_t *unexp)
     psc_req_t *left = NULL;
 
     psc_list_for_each(req, &unexp->conn->active, psc_req_t, link) {
-        if (req->unexp != unexp || req->bulk->on_done)
+        if (psc_req_unexp(req) != unexp || req->bulk->on_done)
             continue;
         psc_unexp_unclaim(req);
-        req->unexp = NULL;
+        psc_req_set_unexp(req, NULL);
         left = req;
     }
     psc_unexp_free(unexp);
@@ -148,11 +148,11 @@ static void giveback_failed(psc_unexp_t *unexp, psc_status_t status)
  * receive's buffer has the message now, or the message has failed. */
 static void giveback_settled(psc_req_t *req)
 {
-    psc_unexp_t *unexp = req->unexp;
+    psc_unexp_t *unexp = psc_req_unexp(req);
     psc_status_t status = req->head.result.status;
 
     req->bulk->on_done = NULL;
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
     if (status != PSC_OK && status != PSC_ERR_TRUNCATED) {
         giveback_failed(unexp, status);
         return;
@@ -211,7 +211,7 @@ psc_status_t psc_giveback_request(psc_req_t *req)
     status = psc_message_put_back(unexp);
     if (status != PSC_OK)
         return status;
-    req->unexp = unexp;
+    psc_req_set_unexp(req, unexp);
     req->bulk->on_done = giveback_settled;
     return PSC_INPROGRESS;
 }
@@ -224,7 +224,7 @@ void psc_giveback_conn_ended(psc_conn_t *conn)
         if (req->bulk->on_done != giveback_settled)
             continue;
         req->bulk->on_done = NULL;
-        giveback_drop(req->unexp);
-        req->unexp = NULL;
+        giveback_drop(psc_req_unexp(req));
+        psc_req_set_unexp(req, NULL);
     }
 }

@@ -229,7 +229,7 @@ static void lend_keep(psc_conn_t *conn, psc_loan_t *loan)
 
 psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p)
 {
-    psc_unexp_t *unexp = req->unexp;
+    psc_unexp_t *unexp = psc_req_unexp(req);
     psc_conn_t *conn;
     psc_map_t *map;
     psc_loan_t *loan;
@@ -247,7 +247,7 @@ psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p)
         lend_keep(conn, loan);
     conn->rts_in--;
     psc_unexp_free(unexp);
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
     psc_count(conn, PSC_COUNTER_views_mapped, 1);
     psc_count(conn, PSC_COUNTER_received_messages, 1);
     psc_count(conn, PSC_COUNTER_received_bytes, loan->view.nbytes);

@@ -64,13 +64,12 @@ static psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
 static inline void match_remove_hidden(psc_match_queue_t *queue, psc_req_t *req)
 {
     psc_match_lists_t *lists =
-        req->source
+        psc_req_source(req)
             ? &queue->lists
             : psc_match_lists(psc_req_worker(req), NULL, req->context, false);
 
     match_dequeue(&lists->posted, req);
-    /* clears `source`, which is in the same place (a union) */
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
 }
 
 static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
@@ -80,7 +79,7 @@ static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
         return;
     }
     match_dequeue(&queue->exposed, req);
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
 }
 
 /* Returns true if a receive in `posted`, posted before `order`, could take a
@@ -176,16 +175,16 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
 
 void psc_match_leave(psc_req_t *req)
 {
-    psc_match_lists_t *lists =
-        psc_match_lists(psc_req_worker(req), req->source, req->context, false);
+    psc_match_lists_t *lists = psc_match_lists(
+        psc_req_worker(req), psc_req_source(req), req->context, false);
 
     if (req->kind == PSC_REQ_PROBE) {
         match_dequeue(&lists->probes, req);
         return;
     }
     match_dequeue(&lists->posted, req);
-    if (req->source && !psc_list_empty(&lists->posted.all))
-        match_hand_over(req->source,
+    if (psc_req_source(req) && !psc_list_empty(&lists->posted.all))
+        match_hand_over(psc_req_source(req),
                         psc_container_of(lists, psc_match_queue_t, lists));
 }
 
@@ -199,7 +198,7 @@ bool psc_match_expose(psc_req_t *req)
         return false;
     queue = psc_tuple_pauses(req) ? NULL : psc_match_alone(req);
     if (!queue || !psc_tuple_expose(req)) {
-        psc_count(req->source, PSC_COUNTER_tuple_hidden, 1);
+        psc_count(psc_req_source(req), PSC_COUNTER_tuple_hidden, 1);
         return false;
     }
     req->head.result.order = ++psc_req_worker(req)->matching.clock;
@@ -221,7 +220,7 @@ void psc_match_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len)
     psc_match_queue_t *queue;
 
     if (req->stage == PSC_STAGE_EXPOSED) {
-        queue = psc_match_queue(req->source, req->context, false);
+        queue = psc_match_queue(psc_req_source(req), req->context, false);
         match_lose(queue, req);
         if (!psc_list_empty(&queue->lists.posted.all))
             match_expose(queue);
@@ -232,7 +231,7 @@ void psc_match_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len)
 psc_status_t psc_match_conceal(psc_req_t *req)
 {
     psc_match_queue_t *queue =
-        psc_match_queue(req->source, req->context, false);
+        psc_match_queue(psc_req_source(req), req->context, false);
     psc_status_t status = psc_tuple_withdraw(req);
 
     if (status == PSC_OK)
@@ -299,8 +298,7 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp)
         if ((tagged->head.result.tag == unexp->tag ||
              tagged->head.result.tag == PSC_ANY_TAG) &&
             match_earlier(req, tagged) == tagged && psc_tag_recall(tagged)) {
-            /* clears `source`, which is in the same place (a union) */
-            tagged->unexp = NULL;
+            psc_req_set_unexp(tagged, NULL);
             return tagged;
         }
     }
@@ -355,8 +353,8 @@ psc_status_t psc_match_keep(psc_unexp_t *unexp)
 psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists)
 {
     if (!lists)
-        lists = psc_match_lists(psc_req_worker(req), req->source, req->context,
-                                true);
+        lists = psc_match_lists(psc_req_worker(req), psc_req_source(req),
+                                req->context, true);
     if (!lists)
         return PSC_ERR_NO_MEMORY;
     req->head.result.order = ++psc_req_worker(req)->matching.clock;
@@ -369,7 +367,8 @@ psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists)
 
 psc_match_queue_t *psc_match_alone(const psc_req_t *req)
 {
-    psc_match_queue_t *queue = psc_match_queue(req->source, req->context, true);
+    psc_match_queue_t *queue =
+        psc_match_queue(psc_req_source(req), req->context, true);
 
     if (!queue ||
         match_overlaps(&queue->lists.posted, req->head.result.tag,

@@ -38,7 +38,7 @@ static inline psc_status_t message_request(psc_worker_t *worker,
     }
     req->context = (uint16_t)args->context;
     req->head.result.tag = args->tag;
-    req->source = args->source;
+    psc_req_set_source(req, args->source);
     req->head.flags = args->flags;
     req->head.owner = args->owner;
     *req_p = req;
@@ -271,9 +271,11 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     if (status != PSC_OK)
         return status;
     *request_p = &req->head;
-    if (req->source && req->source->tagging.on && psc_tag_recv(req))
+    if (psc_req_source(req) && psc_req_source(req)->tagging.on &&
+        psc_tag_recv(req))
         return PSC_INPROGRESS;
-    if (req->source && psc_tuple_is_long(req->source, req->total) &&
+    if (psc_req_source(req) &&
+        psc_tuple_is_long(psc_req_source(req), req->total) &&
         psc_match_expose(req))
         return PSC_INPROGRESS;
     return message_post(req, lists, request_p);
@@ -301,7 +303,7 @@ static psc_status_t message_supply_rest(psc_req_t *req, psc_unexp_t *unexp)
 psc_status_t psc_message_supply(psc_req_t *req, const psc_iov_t *iov,
                                 size_t n_iov)
 {
-    psc_unexp_t *unexp = req->unexp;
+    psc_unexp_t *unexp = psc_req_unexp(req);
     psc_status_t status;
 
     if (req->head.state != PSC_REQUEST_MATCHED)
@@ -309,7 +311,7 @@ psc_status_t psc_message_supply(psc_req_t *req, const psc_iov_t *iov,
     status = psc_req_set_iov(req, iov, n_iov);
     if (status != PSC_OK)
         return status;
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
     req->head.flags &= ~PSC_FLAG_NO_BUFFER;
     req->inside = true;
     if (unexp->rts || unexp->arriving)
@@ -390,7 +392,7 @@ psc_status_t psc_message_put_back(psc_unexp_t *unexp)
         return PSC_OK;
     psc_unexp_take(unexp);
     if (req->stage == PSC_STAGE_LANDING)
-        req->unexp = unexp;
+        psc_req_set_unexp(req, unexp);
     else
         message_meet(req, unexp);
     return PSC_OK;
@@ -399,11 +401,11 @@ psc_status_t psc_message_put_back(psc_unexp_t *unexp)
 void psc_message_answered(psc_exposed_t *shown)
 {
     psc_req_t *req = psc_tuple_req(shown);
-    psc_unexp_t *unexp = req->unexp;
+    psc_unexp_t *unexp = psc_req_unexp(req);
 
     req->exposed = false;
     psc_req_forget_lane(req, psc_conn_main_lane(req->conn));
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
     if (unexp)
         message_meet(req, unexp);
     else
@@ -415,25 +417,27 @@ void psc_message_answered(psc_exposed_t *shown)
 static bool message_waits(const psc_req_t *req)
 {
     return req->head.state == PSC_REQUEST_MATCHED ||
-           (req->stage == PSC_STAGE_CLAIMED && req->unexp &&
-            req->unexp->req == req);
+           (req->stage == PSC_STAGE_CLAIMED && psc_req_unexp(req) &&
+            psc_req_unexp(req)->req == req);
 }
 
 psc_status_t psc_message_cancel(psc_req_t *req)
 {
-    psc_unexp_t *unexp = req->unexp;
+    psc_unexp_t *unexp;
 
     if (req->head.state == PSC_REQUEST_DONE)
         return PSC_ERR_INVALID;
     if (message_waits(req)) {
+        unexp = psc_req_unexp(req);
         psc_unexp_unclaim(req);
-        req->unexp = NULL;
+        psc_req_set_unexp(req, NULL);
         psc_req_finish(req, PSC_ERR_CANCELLED);
         return psc_message_put_back(unexp);
     }
     if (req->stage == PSC_STAGE_LANDING && req->exposed) {
         /* CONCEAL was sent; a message may wait in `unexp` for the answer */
-        req->unexp = NULL;
+        unexp = psc_req_unexp(req);
+        psc_req_set_unexp(req, NULL);
         if (unexp)
             psc_message_put_back(unexp);
         return PSC_INPROGRESS;

@@ -244,8 +244,8 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
 static void proto_drop_record(psc_unexp_t *unexp)
 {
     psc_list_for_each(req, &unexp->conn->active, psc_req_t, link) {
-        if (req->unexp == unexp)
-            req->unexp = NULL;
+        if (psc_req_unexp(req) == unexp)
+            psc_req_set_unexp(req, NULL);
     }
     psc_unexp_free(unexp);
 }

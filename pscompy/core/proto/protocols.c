@@ -81,17 +81,18 @@ static bool send_due(psc_conn_t *conn)
  * complete message, but has no buffer yet, keeps the message. */
 static void ends_request(psc_req_t *req, psc_status_t status)
 {
-    psc_unexp_t *unexp = req->unexp;
+    psc_unexp_t *unexp;
 
     if (req->kind == PSC_REQ_LOAN) {
         psc_lend_end(req);
         return;
     }
     if (req->head.state != PSC_REQUEST_MATCHED) {
-        if (req->stage == PSC_STAGE_LANDING && unexp) {
+        unexp = req->stage == PSC_STAGE_LANDING ? psc_req_unexp(req) : NULL;
+        if (unexp) {
             /* the message that the receive would get, if the peer had not
              * claimed the receive */
-            req->unexp = NULL;
+            psc_req_set_unexp(req, NULL);
             if (psc_match_put_back(unexp) != PSC_OK)
                 psc_unexp_free(unexp);
         }
@@ -99,10 +100,11 @@ static void ends_request(psc_req_t *req, psc_status_t status)
         psc_req_fail(req, psc_lend_outcome(req, status));
         return;
     }
+    unexp = psc_req_unexp(req);
     if (unexp && !unexp->rts)
         return;
     psc_list_remove(&req->link);
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
     if (unexp)
         psc_unexp_free(unexp);
     psc_req_finish(req, status);

@@ -210,7 +210,7 @@ static void rndv_recv_announced(psc_req_t *req, psc_unexp_t *unexp)
 
     if (unexp->order)
         req->head.result.order = unexp->order;
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
     status = psc_rndv_recv_start(req, &offer);
     offer.conn->rts_in--;
     psc_unexp_free(unexp);

@@ -224,12 +224,12 @@ void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
                   size_t len)
 {
     psc_req_t *req = psc_container_of(recv, psc_bulk_t, tagged)->req;
-    psc_conn_t *conn = req->source;
+    /* psc_tag_recv_end() sets `error` */
+    psc_conn_t *conn = req->error ? req->conn : psc_req_source(req);
     bool missed = status == PSC_ERR_UNSUPPORTED;
 
     psc_list_remove(&req->link);
-    /* clears `source`, which is in the same place (a union) */
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
     req->bulk->inflight = 0;
     if (req->error || (status != PSC_OK && !missed)) {
         psc_req_finish(req, req->error ? req->error : status);
@@ -273,7 +273,8 @@ void psc_tag_recv_end(psc_req_t *req, psc_status_t status)
         return;
     }
     psc_list_remove(&req->link);
-    psc_req_attach(req, req->source);
+    psc_req_attach(req, psc_req_source(req));
+    psc_req_set_unexp(req, NULL);
     req->bulk->inflight = 1;
     req->error = status;
 }

@@ -4,13 +4,13 @@
 
 bool psc_tag_may(const psc_req_t *req)
 {
-    return req->source->state == PSC_CONN_UP && req->n_iov <= 1 &&
+    return psc_req_source(req)->state == PSC_CONN_UP && req->n_iov <= 1 &&
            !(req->head.flags & PSC_FLAG_NO_BUFFER);
 }
 
 bool psc_tag_post(psc_req_t *req)
 {
-    psc_lane_t *lane = psc_conn_main_lane(req->source);
+    psc_lane_t *lane = psc_conn_main_lane(psc_req_source(req));
 
     if (!psc_req_extend(req))
         return false;
@@ -21,19 +21,19 @@ bool psc_tag_post(psc_req_t *req)
                                                 : req->head.result.tag),
         .ignore = PSC_TAG_MARK |
                   (req->head.result.tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0),
-        .done = req->source->tagging.done,
+        .done = psc_req_source(req)->tagging.done,
     };
     if (req->n_iov)
         req->bulk->tagged.buffer = req->piece;
     if (lane->slot->ops->tag_post(lane->ep, &req->bulk->tagged) != PSC_OK)
         return false;
-    psc_count(req->source, PSC_COUNTER_tag_posted, 1);
+    psc_count(psc_req_source(req), PSC_COUNTER_tag_posted, 1);
     return true;
 }
 
 bool psc_tag_recall(psc_req_t *req)
 {
-    psc_lane_t *lane = psc_conn_main_lane(req->source);
+    psc_lane_t *lane = psc_conn_main_lane(psc_req_source(req));
 
     if (req->bulk->inflight > 0 ||
         lane->slot->ops->tag_cancel(lane->ep, &req->bulk->tagged) != PSC_OK)

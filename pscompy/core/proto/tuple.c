@@ -33,7 +33,7 @@ static bool pause_skips(psc_tuple_pause_t *pause)
 
 static psc_tuple_pause_t *tuple_shows(const psc_req_t *req)
 {
-    return &psc_tuple_bucket(req->source->tuple, req->context,
+    return &psc_tuple_bucket(psc_req_source(req)->tuple, req->context,
                              req->head.result.tag)
                 ->show;
 }
@@ -103,7 +103,7 @@ void psc_tuple_end(psc_conn_t *conn)
 
 bool psc_tuple_may(const psc_req_t *req)
 {
-    const psc_conn_t *conn = req->source;
+    const psc_conn_t *conn = psc_req_source(req);
 
     return conn->tuple && conn->state == PSC_CONN_UP && req->n_iov == 1 &&
            req->total >= conn->tuple->min &&
@@ -120,7 +120,7 @@ void psc_tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag)
 
 bool psc_tuple_pauses(const psc_req_t *req)
 {
-    return req->source->tuple->n_exposed == PSC_EXPOSED_MAX ||
+    return psc_req_source(req)->tuple->n_exposed == PSC_EXPOSED_MAX ||
            pause_skips(tuple_shows(req));
 }
 
@@ -157,13 +157,13 @@ static void tuple_landed(psc_exposed_t *shown, psc_status_t status)
 /* The peer cannot put a message into the receive any more. */
 static void tuple_hidden(psc_req_t *req)
 {
-    psc_req_forget_lane(req, psc_conn_main_lane(req->source));
+    psc_req_forget_lane(req, psc_conn_main_lane(psc_req_source(req)));
     req->exposed = false;
 }
 
 bool psc_tuple_expose(psc_req_t *req)
 {
-    psc_conn_t *conn = req->source;
+    psc_conn_t *conn = psc_req_source(req);
     psc_lane_t *lane = psc_conn_main_lane(conn);
     int32_t tag = req->head.result.tag;
 
@@ -188,7 +188,7 @@ bool psc_tuple_expose(psc_req_t *req)
 
 bool psc_tuple_conceal(psc_req_t *req)
 {
-    psc_conn_t *conn = req->source;
+    psc_conn_t *conn = psc_req_source(req);
 
     if (conn->tuple->ops->conceal(psc_conn_main_lane(conn)->ep,
                                   &req->bulk->shown,
@@ -204,18 +204,18 @@ psc_status_t psc_tuple_withdraw(psc_req_t *req)
 {
     if (!req->exposed)
         return psc_tuple_conceal(req) ? PSC_OK : PSC_ERR_INVALID;
-    psc_tuple_am_ask(req->source, &req->bulk->shown, tuple_seen(req->source));
+    psc_tuple_am_ask(psc_req_source(req), &req->bulk->shown,
+                     tuple_seen(psc_req_source(req)));
     return PSC_INPROGRESS;
 }
 
 void psc_tuple_detach(psc_req_t *req)
 {
-    psc_conn_t *conn = req->source;
+    psc_conn_t *conn = psc_req_source(req);
 
     conn->tuple->n_exposed--;
     tuple_shows(req)->misses = 0;
-    /* clears `source`, which is in the same place (a union) */
-    req->unexp = NULL;
+    psc_req_set_unexp(req, NULL);
     /* the transport calls `landed`, unless the peer writes with a key */
     req->bulk->inflight = !req->exposed;
     psc_req_stage_set(req, PSC_STAGE_LANDING);

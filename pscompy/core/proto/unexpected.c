@@ -98,23 +98,23 @@ void psc_unexp_claim(psc_req_t *req, psc_unexp_t *unexp)
     psc_req_attach(req, unexp->conn);
     psc_req_stage_set(req, PSC_STAGE_CLAIMED);
     match_order(req, unexp);
-    req->unexp = unexp;
+    psc_req_set_unexp(req, unexp);
     unexp->req = req;
 }
 
 void psc_unexp_unclaim(psc_req_t *req)
 {
-    if (req->stage != PSC_STAGE_CLAIMED || !req->unexp ||
-        req->unexp->req != req)
+    if (req->stage != PSC_STAGE_CLAIMED || !psc_req_unexp(req) ||
+        psc_req_unexp(req)->req != req)
         return;
-    req->unexp->req = NULL;
-    req->unexp = NULL;
+    psc_req_unexp(req)->req = NULL;
+    psc_req_set_unexp(req, NULL);
 }
 
 void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp)
 {
     match_order(req, unexp);
-    req->unexp = unexp;
+    psc_req_set_unexp(req, unexp);
     psc_req_attach(req, unexp->conn);
     psc_conn_sign(unexp->conn, &req->head.result);
     req->head.result.tag = unexp->tag;

@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 #include "../api.h"
+#include "pscompy/transport/kit/check.h"
 #include "pscompy/transport/kit/iov.h"
 #include "pscompy/transport/kit/list.h"
 #include "../wire.h"
@@ -168,15 +169,16 @@ struct psc_req {
     /* The first member: the part that consumers see. Until the request matches
      * a message, result.tag is the tag that the operation names. */
     psc_request_t head;
+    /* Use psc_req_source() and psc_req_unexp(). */
     union {
-        /* In the stages POSTED, TAGGED and EXPOSED: the connection that the
-         * receive names as its source, NULL for any */
+        /* In the stages POSTED, TAGGED and EXPOSED, and just before: the
+         * connection that the receive names as its source, NULL for any */
         psc_conn_t *source;
         /* In the state MATCHED: the message that waits for a buffer. In the
          * stage CLAIMED: the message that is still arriving. In a receive that
          * gives its message back: the record of that message. Else NULL. */
         psc_unexp_t *unexp;
-    };
+    } partner;
     /* In the stages POSTED, TAGGED and EXPOSED: the link in a match queue. In
      * all other stages: the link in the list `active` of the connection. While
      * the request is free: the link in the pool's list. */
@@ -225,6 +227,7 @@ struct psc_req {
      * waits */
     bool confirm : 1;
     bool exposed : 1; /* the peer has keys to write into the request's memory */
+    bool open : 1; /* `partner` is the source; in debug builds only */
 };
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "total is piece.len");
@@ -252,6 +255,40 @@ static inline psc_worker_t *psc_req_worker(const psc_req_t *req)
 static inline const psc_iov_t *psc_req_iov(const psc_req_t *req)
 {
     return req->n_iov > 1 ? req->pieces : &req->piece;
+}
+
+static inline void psc_req_set_open(psc_req_t *req, bool open)
+{
+#ifdef PSC_DEBUG
+    req->open = open;
+#else
+    (void)req;
+    (void)open;
+#endif
+}
+
+static inline psc_conn_t *psc_req_source(const psc_req_t *req)
+{
+    psc_assert(req->open);
+    return req->partner.source;
+}
+
+static inline void psc_req_set_source(psc_req_t *req, psc_conn_t *source)
+{
+    req->partner.source = source;
+    psc_req_set_open(req, true);
+}
+
+static inline psc_unexp_t *psc_req_unexp(const psc_req_t *req)
+{
+    psc_assert(!req->open);
+    return req->partner.unexp;
+}
+
+static inline void psc_req_set_unexp(psc_req_t *req, psc_unexp_t *unexp)
+{
+    req->partner.unexp = unexp;
+    psc_req_set_open(req, false);
 }
 
 /* The only function that changes a request's stage. */
