@@ -7,11 +7,15 @@ another thread has polled, because that disarms it.
 
 An await that is cancelled withdraws its request, unless another await of the request is left. If a
 receive with a message is withdrawn, the message goes back to the queue; see `Request._give_back`.
+The loop itself, by the callbacks that it has for the descriptor, keeps what is awaited in it. When
+it is closed it drops them, and what nobody else holds is garbage: the collector closes the
+coroutines, which withdraws their requests.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import weakref
 from collections.abc import Callable, Generator
@@ -25,6 +29,10 @@ PASSES = 16  # number of passes of progress before the event loop runs its other
 SETTLE_SECONDS = 1.0  # seconds to wait for the rest of a message that is given back
 
 
+class Awaited(set["asyncio.Future[None]"]):
+    """The futures of suspended awaits."""
+
+
 class Reader:
     """Makes progress of one session in one event loop while requests are awaited there."""
 
@@ -33,7 +41,10 @@ class Reader:
         self._worker = worker
         self._sleeper = worker.sleeper()
         self._thread = threading.get_ident()
-        self._futures: set[asyncio.Future[None]] = set()  # futures of suspended awaits
+        # A weak reference, because the Reader outlives the awaits of a loop that is closed: the
+        # loop's callbacks hold it, and the suspended awaits.
+        self._awaited: Callable[[], Awaited | None] = lambda: None
+        self._collected = False  # whether what a closed loop has left was collected
         # callbacks that were not called yet
         self._callbacks: weakref.WeakSet[LoopCallback] = weakref.WeakSet()
         self._registered = False  # whether the event loop watches the descriptor of `_sleeper`
@@ -47,22 +58,29 @@ class Reader:
         self._thread = threading.get_ident()
         future = loop.create_future()
         timer = None if seconds is None else loop.call_later(seconds, self._wake, future)
+        waiting = weakref.ref(future)
+        awaited = self._awaited()
+        if awaited is None:
+            awaited = Awaited()
+            self._awaited = weakref.ref(awaited)
 
         def wake(_: Request) -> None:
-            if threading.get_ident() == self._thread:
-                self._wake(future)
+            if self.closed():
+                self._collect()
+            elif threading.get_ident() == self._thread:
+                self._wake(waiting())
             else:
-                self._in_loop(self._wake, future)
+                self._in_loop(self._wake, waiting())
 
         request._on_done(wake)
-        self._futures.add(future)
+        awaited.add(future)
         try:
             self._start_looking()
             yield from future
         finally:
             if timer is not None:
                 timer.cancel()
-            self._futures.discard(future)
+            awaited.discard(future)
             request.remove_done_callback(wake)
 
     def add_callback(self, callback: LoopCallback) -> None:
@@ -73,30 +91,48 @@ class Reader:
 
     def call(self, fn: Callable[[Request], object], request: Request) -> None:
         """Call fn(request) in the loop, or in this thread if the loop is closed."""
-        loop = self._loop()
-        if loop is None or loop.is_closed():
+        if self.closed():
             fn(request)
         else:
             self._in_loop(fn, request)
+
+    def closed(self) -> bool:
+        loop = self._loop()
+        return loop is None or loop.is_closed()
+
+    def _collect(self) -> None:
+        """A request that was awaited in a loop that is closed has completed. Collect what that loop
+        has left, so that the message goes back now if nobody holds the request."""
+        if not self._collected:
+            self._collected = True
+            gc.collect()
 
     def _start_looking(self) -> None:
         if not self._registered:
             self._look()
 
-    def _wake(self, future: asyncio.Future[None]) -> None:
-        self._futures.discard(future)
+    def _wake(self, future: asyncio.Future[None] | None) -> None:
+        if future is None:
+            return
+        awaited = self._awaited()
+        if awaited is not None:
+            awaited.discard(future)
         if not future.done() and not future.get_loop().is_closed():
             future.set_result(None)
+
+    def _called(self, awaited: Awaited | None) -> None:
+        """The callback of the loop, which holds `awaited` by it."""
+        self._look()
 
     def _look(self) -> None:
         """Poll until nothing is left to do, then arm the descriptor and let the loop sleep."""
         loop = self._loop()
         if loop is None or loop.is_closed():
             return
-        if not (self._futures or self._callbacks) or not self._worker.address:
+        if not (self._awaited() or self._callbacks) or not self._worker.address:
             self._rest(loop)
         elif not self._poll(loop):
-            loop.call_soon(self._look)
+            loop.call_soon(self._called, self._awaited())
 
     def _poll(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Make progress, then arm the descriptor. Returns False if it cannot be armed, because more
@@ -113,7 +149,7 @@ class Reader:
 
     def _register(self, loop: asyncio.AbstractEventLoop) -> None:
         if not self._registered:
-            loop.add_reader(self._sleeper.fileno(), self._look)
+            loop.add_reader(self._sleeper.fileno(), self._called, self._awaited())
             self._registered = True
 
     def _rest(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -188,6 +224,8 @@ def await_request(request: Request) -> Generator[Any, None, Any]:
         yield from watching.until_done(request)
     except BaseException as error:
         request._awaits -= 1
+        if watching.closed():  # the request is withdrawn if nobody else holds it
+            raise
         cancelled = isinstance(error, asyncio.CancelledError)
         if not request._awaits and request._give_back() and cancelled:
             # a second cancellation ends this wait: the request keeps its buffer

@@ -40,6 +40,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     op->listed = op->in_room = op->matched = false;
     op->done = op->in_request = op->finished = op->failed = false;
     op->in_flight = op->self_reference = op->offered = false;
+    op->takes = op->told = false;
     op->unnotified = op->cancelled = op->persistent = false;
     op->seen = op->giving_back = false;
     op->awaits = 0;

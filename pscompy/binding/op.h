@@ -59,6 +59,11 @@ typedef struct psb_op {
      * its last reference to the request */
     bool self_reference : 1;
     bool offered : 1; /* asyncio may have made a task that awaits the request */
+    /* a PSB_EVENT that completes with an object that was received */
+    bool takes : 1;
+    /* a call-back of the program has told it, or is to tell it, of the
+     * completion */
+    bool told : 1;
     /* the core does not report the completion, so psb_worker_drain() looks for
      * it */
     bool unnotified : 1;

@@ -102,11 +102,14 @@ PyObject *psb_request_add_done_callback(psb_request_t *self, PyObject *fn)
 
     if (!PyCallable_Check(fn))
         return PyErr_Format(PyExc_TypeError, "the call-back must be callable");
-    if (psb_request_advance(self))
+    if (psb_request_advance(self)) {
+        self->op.told = true;
         return psb_request_on_done(self, fn);
+    }
     callback = request_callback(self, fn);
     if (!callback)
         return NULL;
+    self->op.told = true;
     added = psb_request_on_done(self, callback);
     Py_DECREF(callback);
     return added;
@@ -127,6 +130,10 @@ PyObject *psb_request_remove_done_callback(psb_request_t *self, PyObject *fn)
             return NULL;
         }
         removed += same;
+    }
+    if (removed && !psb_request_watched(self)) {
+        self->op.told = false;
+        psb_request_unwatched(self);
     }
     Py_XDECREF(list);
     return PyLong_FromSsize_t(removed);

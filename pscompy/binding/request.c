@@ -92,7 +92,11 @@ static PyObject *request_get_status(psb_request_t *self, void *closure)
     PyObject *status = self->op.finished ? *psb_request_status(self) : NULL;
 
     (void)closure;
-    return Py_NewRef(status ? status : Py_None);
+    if (!status)
+        Py_RETURN_NONE;
+    Py_INCREF(status);
+    psb_request_mark_seen(self);
+    return status;
 }
 
 /* The getter of _asyncio_future_blocking. asyncio reads this attribute before

@@ -1,6 +1,8 @@
 /* Requests from start to completion. If the program drops its last reference to
- * a request in flight, the finalizer adds a reference, so that the request and
- * its buffers live until the operation completes. */
+ * a receive without having learnt of its completion, the receive is withdrawn,
+ * or its message goes back to the queue. For any other request in flight the
+ * finalizer adds a reference, so that the request and its buffers live until
+ * the operation completes. */
 #include "request_life.h"
 
 #include "errors.h"
@@ -96,20 +98,53 @@ static void request_end(psb_request_t *self)
     }
 }
 
-/* Called for a task that asyncio made of the request, if that task was
- * cancelled before its first step and has therefore not begun to await the
- * request. Withdraws the request, as a cancelled await does, unless the program
- * has seen its completion. */
-static void request_withdraw(psb_request_t *self)
+/* Withdraws a request as a cancelled await does. */
+static void request_give_back(psb_request_t *self)
 {
-    PyObject *later;
+    PyObject *later = PyObject_CallMethod((PyObject *)self, "_give_back", NULL);
 
-    if (self->op.seen || self->op.worker->status != PSC_OK)
-        return;
-    later = PyObject_CallMethod((PyObject *)self, "_give_back", NULL);
     if (!later)
         PyErr_WriteUnraisable((PyObject *)self);
     Py_XDECREF(later);
+}
+
+/* Withdraws a receive of which nobody wants to know any more, without running
+ * code in Python. If its message is arriving, the message goes back to the
+ * queue when it has arrived. */
+static void request_drop_receive(psb_request_t *self)
+{
+    if (!psb_op_give_up(&self->op)) {
+        self->op.giving_back = true;
+        return;
+    }
+    psb_op_return(&self->op);
+    request_end(self);
+    request_rest(self);
+}
+
+/* Withdraws the request if the program has dropped it before it learnt of the
+ * completion, and no call-back is to tell it: a receive, and the request of a
+ * task that asyncio has made and that was cancelled before its first step. */
+static void request_withdraw(psb_request_t *self)
+{
+    psb_op_t *op = &self->op;
+    bool unwanted = !op->told && !psb_request_watched(self);
+
+    if (op->seen || op->worker->status != PSC_OK ||
+        !op->worker->state->request_type) /* the module was cleared */
+        return;
+    if (psb_op_receives(op) && unwanted)
+        request_drop_receive(self);
+    else if (op->offered || (op->takes && unwanted))
+        request_give_back(self);
+}
+
+void psb_request_unwatched(psb_request_t *self)
+{
+    /* The finalizer has run. The collector frees the request together with the
+     * coroutine that had added the call-back. */
+    if (self->op.self_reference)
+        request_withdraw(self);
 }
 
 void psb_request_finalize(PyObject *object)
@@ -117,8 +152,7 @@ void psb_request_finalize(PyObject *object)
     psb_request_t *self = (psb_request_t *)object;
     psb_raised_t raised = psb_raised_take();
 
-    if (PSB_UNLIKELY(self->op.offered))
-        request_withdraw(self);
+    request_withdraw(self);
     if (self->op.in_flight && !self->op.self_reference) {
         request_refer_to_self(self);
         /* Nobody asks for its exception, which the origin would word. The
@@ -205,8 +239,13 @@ void psb_request_adopt(psb_op_t *op)
         psb_op_link(&self->op);
         self->op.unnotified = true;
         self->op.worker->n_unnotified++;
-        /* the request keeps the reference that request_new returned */
         self->op.self_reference = true;
+        Py_INCREF(self);
+        if (psb_op_receives(&self->op))
+            request_drop_receive(self);
+        Py_DECREF(self);
+        /* the request keeps the reference that request_new returned, until its
+         * operation has completed */
     } else { /* no memory: leak the buffers, which are still in use */
         PyErr_Clear();
         psb_op_unlink(op);

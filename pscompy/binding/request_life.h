@@ -87,8 +87,13 @@ int psb_request_clear(PyObject *self);
 void psb_request_dealloc(PyObject *self);
 /* Called when the program has dropped its last reference to the request. */
 void psb_request_finalize(PyObject *self);
+/* Called when the last call-back was removed, also after the finalizer. */
+void psb_request_unwatched(psb_request_t *self);
 static inline bool psb_request_survives(psb_request_t *self)
 {
-    return PSB_UNLIKELY(self->op.in_flight || self->op.offered) &&
+    const psb_op_t *op = &self->op;
+
+    return PSB_UNLIKELY(op->in_flight || op->offered ||
+                        (psb_op_receives(op) && !op->seen)) &&
            PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0;
 }

@@ -220,6 +220,18 @@ static bool wait_until_all(PyObject *tuple, int64_t deadline, PyObject *timeout)
     return true;
 }
 
+/* All requests have completed, and the program learns of it even if an
+ * exception is raised. */
+static void wait_mark_seen(PyObject *tuple)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+        psb_request_t *request = (psb_request_t *)PyTuple_GET_ITEM(tuple, i);
+
+        if (request->op.finished)
+            psb_request_mark_seen(request);
+    }
+}
+
 PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline,
                        PyObject *timeout)
 {
@@ -231,6 +243,8 @@ PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline,
     results = PyList_New(PyTuple_GET_SIZE(tuple));
     if (results && !wait_until_all(tuple, deadline, timeout))
         Py_CLEAR(results);
+    if (results)
+        wait_mark_seen(tuple);
     for (Py_ssize_t i = 0; results && i < PyTuple_GET_SIZE(tuple); i++) {
         PyObject *item = PyTuple_GET_ITEM(tuple, i);
         PyObject *value = psb_request_result((psb_request_t *)item);

@@ -107,6 +107,7 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     if (psb_worker_enter(self, NULL) < 0)
         return NULL;
     psb_op_init(&op, &call, &room);
+    op.takes = call.context != 0;
     return psb_request_post(&call, &op);
 }
 

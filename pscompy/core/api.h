@@ -247,9 +247,9 @@ typedef struct psc_api {
      * buffer. Returns what cancel returns. PSC_INPROGRESS may also mean that
      * the message is back at its old place in the queue, where it completes
      * later: the buffer belongs to the library until the request is done, with
-     * CANCELLED. Returns PSC_ERR_INVALID if the request has ended (see
-     * recv_return), is not a receive, or was matched by a fabric that has not
-     * reported the message yet. */
+     * CANCELLED, or with the message if that cannot go back for want of memory.
+     * Returns PSC_ERR_INVALID if the request has ended (see recv_return) or is
+     * not a receive. */
     psc_status_t (*recv_give_up)(psc_request_t *request);
     /* Put the message of a receive that has ended back to its old place in the
      * queue of unexpected messages, as a copy of the bytes in iov. result and

@@ -39,7 +39,7 @@ from pscompy.parcel.calls import Call, Links, Options
 from pscompy.parcel.driver import driver_of
 from pscompy.parcel.frame import DELAY, Batch, Called, Frame, Result, packed_answer
 from pscompy.parcel.future import Future
-from pscompy.parcel.object_requests import head_of, when_all_ended
+from pscompy.parcel.object_requests import head_of, results, when_all_ended
 from pscompy.parcel.objects import Objects, receive
 from pscompy.parcel.remote_errors import put_together, take_apart
 from pscompy.parcel.thread_pool import Threads, processors
@@ -366,7 +366,7 @@ class Service:
 
         def arrived() -> None:
             try:
-                self._begin(call, objects.load(data, head, [it.result() for it in chunks]))
+                self._begin(call, objects.load(data, head, results(chunks)))
             except BaseException as error:
                 self._fail(call, error)
 

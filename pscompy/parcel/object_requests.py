@@ -7,7 +7,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pscompy.api.request import Request
 from pscompy.binding.guard import guard
@@ -34,6 +34,14 @@ def when_all_ended(requests: Sequence[Request], then: Callable[[], object]) -> N
 
     for request in requests:
         request._on_done(one_ended)
+
+
+def results(requests: Sequence[Request]) -> list[Any]:
+    """Return the results of requests that have ended, or raise the exception of the first that has
+    failed; the others' messages are dropped then."""
+    for request in requests:
+        request.done()  # a receive of which nobody knows would give its message back
+    return [request.result() for request in requests]
 
 
 class Sending(Request[None]):
@@ -82,7 +90,8 @@ class Receiving(Request):
         # keeps the request for offered chunks; see Objects.keep
         self._keep: Callable[[], object] | None = None
         self._unwanted = False
-        # A weak reference, so that the head does not keep a receive that the program has dropped.
+        # A weak reference, so that neither the head nor the chunks keep a receive that the program
+        # has dropped: its finalizer calls _give_back().
         head._on_done(partial(_on_head, weakref.ref(self)))
 
     @property
@@ -106,13 +115,7 @@ class Receiving(Request):
                 self._fail(error)
                 return
 
-        def load() -> None:
-            try:
-                arrived = [chunk.result() for chunk in chunks]
-                self._complete(objects.load(data, head, arrived))
-            except BaseException as error:
-                self._fail(error)
-
+        load = partial(_load, weakref.ref(self), objects, data, head)
         if chunks:
             when_all_ended(chunks, load)
         else:
@@ -144,3 +147,15 @@ def _on_head(receiving: weakref.ref[Receiving], head: Request) -> None:
         head._give_back()
     else:
         it._on_head(head)
+
+
+def _load(
+    receiving: weakref.ref[Receiving], objects: Objects, data: bytearray, head: Head | None
+) -> None:
+    it = receiving()
+    if it is None:
+        return
+    try:
+        it._complete(objects.load(data, head, results(it._chunks)))
+    except BaseException as error:
+        it._fail(error)

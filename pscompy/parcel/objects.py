@@ -245,12 +245,18 @@ class Objects:
         """Receive the chunks outside of the head. If the wait is interrupted, a receive stays
         posted for each of these chunks, because the sender waits until they are fetched."""
         if len(head.entries) > 1 or head.offer or not head.outside:
-            return wait_all(self.fetch(head))
+            requests = self.fetch(head)
+            try:
+                return wait_all(requests)
+            except BaseException:
+                for request in requests:
+                    stay_posted(request)
+                raise
         try:
             return (self.chunks._recv_memory(head.ident),)
         except BaseException:
             with suppress(PscomError):
-                self.chunks._irecv_memory(head.ident)
+                stay_posted(self.chunks._irecv_memory(head.ident))
             raise
 
     def load(self, data: Buffer, head: Head | None, chunks: Sequence[Any]) -> Any:
@@ -278,6 +284,11 @@ def receive(
     made = worker.event(Receiving, origin, head)
     made.begin(head, source)
     return made
+
+
+def stay_posted(request: Request) -> None:
+    """Keep a receive posted although nobody holds it; its message is dropped."""
+    request._on_done(Request.done)
 
 
 def wait_or_cancel(request: Request, timeout: float) -> Any:

@@ -166,19 +166,15 @@ def test_a_request_that_the_program_has_stays(pair: Pair) -> None:
     asyncio.run(main())
 
 
-def test_a_receive_that_nobody_has_offered_goes_on(pair: Pair) -> None:
-    buffer = bytearray(5)
+def test_a_receive_whose_call_back_starts_it_again_goes_on(pair: Pair) -> None:
     again = pair.right.recv_init(bytearray(5), 2)
     again.start()
     seen: list[_binding.Request] = []
     again.add_done_callback(seen.append)
-    pair.right.irecv(buffer, 1)
     del again
     gc.collect()
-    for tag in (1, 2):
-        pair.left.isend(b"first", tag)
+    pair.left.isend(b"first", 2)
     pair.until(lambda: seen)
-    assert buffer == b"first"
     (request,) = seen
     seen.clear()
     request.start()  # the finalizer of the request has run before

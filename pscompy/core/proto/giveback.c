@@ -162,6 +162,30 @@ static void giveback_settled(psc_req_t *req)
     psc_eager_complete(unexp);
 }
 
+/* Called when a receive ends that was given back before anything was known of
+ * its message. */
+static void giveback_late(psc_req_t *req)
+{
+    psc_result_t *result = &req->head.result;
+
+    req->bulk->on_done = NULL;
+    if ((result->status == PSC_OK || result->status == PSC_ERR_TRUNCATED) &&
+        psc_giveback_message(psc_req_worker(req), req->context, result,
+                             psc_req_iov(req), req->n_iov) == PSC_OK)
+        result->status = PSC_ERR_CANCELLED;
+}
+
+void psc_giveback_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len)
+{
+    psc_req_t *req = psc_tuple_req(shown);
+
+    psc_match_taken(shown, bits, len);
+    if (req->bulk->on_done != giveback_late)
+        return;
+    req->bulk->on_done = NULL;
+    psc_giveback_request(req);
+}
+
 /* Returns true if the message is being transferred into the receive's buffer;
  * *result_p then describes it. */
 static bool giveback_moves(const psc_req_t *req, psc_result_t *result_p)
@@ -200,10 +224,12 @@ psc_status_t psc_giveback_request(psc_req_t *req)
         return status;
     if (req->bulk->on_done) /* the request is being given back already */
         return PSC_INPROGRESS;
-    if (!giveback_moves(req, &result))
-        return status;
     if (!psc_req_extend(req))
         return PSC_ERR_NO_MEMORY;
+    if (!giveback_moves(req, &result)) {
+        req->bulk->on_done = giveback_late;
+        return PSC_INPROGRESS;
+    }
     unexp = giveback_record(req->conn, req->context, &result, req->total);
     if (!unexp)
         return PSC_ERR_NO_MEMORY;

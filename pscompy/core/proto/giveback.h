@@ -11,6 +11,9 @@
  * the record, and the buffer returns to its owner. Until then the record
  * belongs to the original receive.
  *
+ * A fabric may have matched the receive, or the peer claimed it, without having
+ * reported the message yet. The message then goes back when it is reported.
+ *
  * Bytes for which the original receive had no room are lost: the message is
  * given back truncated. */
 #pragma once
@@ -20,13 +23,18 @@
 /* Give back a receive that has not ended: its message returns to the queue of
  * unexpected messages. Returns PSC_OK if the receive has ended with
  * PSC_ERR_CANCELLED, PSC_INPROGRESS if it will end so later, and
- * PSC_ERR_INVALID if it had ended before or cannot be given back. */
+ * PSC_ERR_INVALID if it had ended before or is not a receive. */
 psc_status_t psc_giveback_request(psc_req_t *req);
 /* Give back the message of a receive that has ended, copied from the memory
  * that it was received into. */
 psc_status_t psc_giveback_message(psc_worker_t *worker, uint32_t context,
                                   const psc_result_t *result,
                                   const psc_iov_t *iov, size_t n_iov);
+/* The peer has claimed a receive that was exposed to it; see
+ * psc_tuple_t.taken. A receive that was given back before the record of the
+ * claim arrived gives the message back now, so that no later message overtakes
+ * it. */
+void psc_giveback_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len);
 /* Handle PLACED: the peer has put a message into a receive that was exposed to
  * it (tuple_am.h). The message is given back if CONCEAL was sent meanwhile. */
 psc_status_t psc_giveback_placed(psc_lane_t *lane, const psc_am_t *am);

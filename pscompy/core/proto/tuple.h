@@ -74,7 +74,7 @@ struct psc_tuple {
     uint32_t rts_out, rts_in;
     uint32_t n_exposed; /* number of receives that are exposed now */
     psc_tuple_bucket_t buckets[PSC_TUPLE_BUCKETS];
-    /* called when the peer has claimed a receive; match.c implements it */
+    /* called when the peer has claimed a receive; giveback.c implements it */
     void (*taken)(psc_exposed_t *shown, uint64_t bits, uint64_t len);
 };
 
