@@ -252,6 +252,10 @@ static PyModuleDef_Slot module_slots[] = {
      * core's threads belong to one interpreter */
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif
+#ifdef Py_mod_gil
+    /* docs/threads.md has the state that only the GIL guards */
+    {Py_mod_gil, Py_MOD_GIL_USED},
+#endif
     {0, NULL}};
 
 static struct PyModuleDef module_def = {
