@@ -198,6 +198,11 @@ typedef struct psc_message {
 typedef void (*psc_am_handler_t)(void *arg, const psc_message_t *message);
 
 typedef enum psc_wait_mode { PSC_WAIT_ALL, PSC_WAIT_ANY } psc_wait_mode_t;
+/* A flag for a psc_wait_mode_t: `wait` goes on although completion_poll or
+ * message_poll has something. For a thread that does not call these functions,
+ * for example in C beside Python. It lets the threads know that do call them,
+ * and that wait or sleep. */
+#define PSC_WAIT_OWN 0x100
 
 typedef struct psc_api {
     uint32_t abi; /* PSC_API_ABI */
@@ -301,7 +306,8 @@ typedef struct psc_api {
     /* Block (without the GIL) until all or any of the requests are not ACTIVE.
      * Spins, then sleeps. Returns PSC_OK, PSC_ERR_TIMEOUT, PSC_ERR_INTERRUPTED
      * (check for signals and call again), or PSC_INPROGRESS (completion_poll or
-     * message_poll has something; call again afterwards). */
+     * message_poll has something; call again afterwards; not with
+     * PSC_WAIT_OWN). */
     psc_status_t (*wait)(psc_worker_t *worker, psc_request_t *const *requests,
                          size_t n, psc_wait_mode_t mode, int64_t timeout_ns);
     /* Returns the next request with PSC_FLAG_NOTIFY that is done or matched, or

@@ -239,3 +239,143 @@ CASE(role_is_passed_on)
     }
     close_without_late(&pair);
 }
+
+/* ---- threads that do not take what is queued (PSC_WAIT_OWN) ---- */
+
+typedef struct taker {
+    pthread_t thread;
+    psc_worker_t *worker;
+    psc_request_t *never;
+    atomic_bool queued; /* a completion was queued for this thread to take */
+    atomic_uint taken, late;
+} taker_t;
+
+/* A thread that takes what is queued, as Python's threads do, and waits for a
+ * request that completes last. */
+static void *taker_run(void *arg)
+{
+    taker_t *me = arg;
+    psc_request_t *request;
+    psc_status_t status;
+    bool queued;
+
+    do {
+        queued = atomic_load(&me->queued);
+        status =
+            api->wait(me->worker, &me->never, 1, PSC_WAIT_ALL, PATIENCE_NS);
+        if (status == PSC_ERR_INTERRUPTED && queued)
+            atomic_fetch_add(&me->late, 1);
+        while ((request = api->completion_poll(me->worker))) {
+            atomic_store(&me->queued, false);
+            api->request_free(request);
+            atomic_fetch_add(&me->taken, 1);
+        }
+    } while (status == PSC_ERR_INTERRUPTED || status == PSC_INPROGRESS);
+    check(status == PSC_OK);
+    return NULL;
+}
+
+static void *own_run(void *arg)
+{
+    waiter_t *me = arg;
+    psc_status_t status;
+
+    do {
+        status = api->wait(me->worker, me->requests, me->n,
+                           PSC_WAIT_ANY | PSC_WAIT_OWN, PATIENCE_NS);
+    } while (status == PSC_ERR_INTERRUPTED);
+    check(status == PSC_OK);
+    return NULL;
+}
+
+static void own_start(waiter_t *waiter, psc_worker_t *worker,
+                      psc_request_t *request)
+{
+    *waiter = (waiter_t){.worker = worker, .requests = {request}, .n = 1};
+    check(pthread_create(&waiter->thread, NULL, own_run, waiter) == 0);
+    while (atomic_load(&worker->wait.polling) != PSC_POLLING_OWN)
+        sched_yield();
+}
+
+/* Queue a completion that completion_poll returns. */
+static void queue_one(psc_worker_t *worker)
+{
+    psc_request_t *request;
+
+    check(api->event_create(worker, PSC_FLAG_NOTIFY, NULL, &request) == PSC_OK);
+    api->event_complete(request, PSC_OK);
+}
+
+static bool poller_sleeps(psc_worker_t *worker)
+{
+    bool sleeps;
+
+    psc_lock_acquire(&worker->lock);
+    sleeps = worker->wait.poller.wants != 0;
+    psc_worker_leave(worker);
+    return sleeps;
+}
+
+CASE(a_completion_of_others_ends_no_wait_of_its_own)
+{
+    int64_t end = psc_clock_now() + PATIENCE_NS;
+    psc_request_t *own, *queued;
+    psc_worker_t *worker;
+    waiter_t waiter;
+    pair_t pair;
+
+    pair_open(&pair);
+    worker = pair.a.worker;
+    own = event(worker);
+    queue_one(worker);
+    check(api->wait(worker, &own, 1, PSC_WAIT_ALL, PATIENCE_NS) ==
+          PSC_INPROGRESS);
+    check(api->wait(worker, &own, 1, PSC_WAIT_ALL | PSC_WAIT_OWN, 1000) ==
+          PSC_ERR_TIMEOUT);
+    own_start(&waiter, worker, own);
+    while (!poller_sleeps(worker)) { /* it does not turn in a circle */
+        check(psc_clock_now() < end);
+        sched_yield();
+    }
+    api->event_complete(own, PSC_OK);
+    check(pthread_join(waiter.thread, NULL) == 0);
+    queued = api->completion_poll(worker);
+    check(queued);
+    api->request_free(queued);
+    api->request_free(own);
+    close_without_late(&pair);
+}
+
+CASE(who_takes_completions_is_woken_by_who_does_not)
+{
+    enum { ROUNDS = 10 };
+    int64_t end = psc_clock_now() + PATIENCE_NS;
+    psc_worker_t *worker;
+    waiter_t waiter;
+    taker_t taker;
+    pair_t pair;
+
+    pair_open(&pair);
+    worker = pair.a.worker;
+    own_start(&waiter, worker, event(worker));
+    taker = (taker_t){.worker = worker, .never = event(worker)};
+    check(pthread_create(&taker.thread, NULL, taker_run, &taker) == 0);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        await_followers(worker, 1);
+        atomic_store(&taker.queued, true);
+        queue_one(worker);
+        while (atomic_load(&taker.taken) == i) {
+            check(psc_clock_now() < end);
+            sched_yield();
+        }
+    }
+    /* a thread whose time slice just ends may be late */
+    check(atomic_load(&taker.late) < ROUNDS / 2);
+    api->event_complete(waiter.requests[0], PSC_OK);
+    check(pthread_join(waiter.thread, NULL) == 0);
+    api->event_complete(taker.never, PSC_OK);
+    check(pthread_join(taker.thread, NULL) == 0);
+    api->request_free(waiter.requests[0]);
+    api->request_free(taker.never);
+    close_without_late(&pair);
+}

@@ -6,7 +6,9 @@ own. A `wait` thread blocks: it polls, or follows the thread that polls. A `send
 message that the fabric has no room for, and then blocks. A `stay` thread blocks for an event that
 never happens; a `brief` thread, too, but its time is short. A `stand` thread stands in: it
 sleeps as an outside thread while no thread holds the poller's role, and else stands by. A `call`
-thread polls once and ends, a `glance` thread arms once and ends. A step is one critical section
+thread polls once and ends, a `glance` thread arms once and ends. An `own` thread blocks for an
+event that never happens, and does not return for what is queued (PSC_WAIT_OWN); a `take` thread
+blocks until a completion is queued, which no thread waits for. A step is one critical section
 under the worker's lock, or one instruction without the lock. Messages arrive, and room becomes
 free, at any time.
 
@@ -40,6 +42,7 @@ INGREDIENTS = {
     "pass the role on": "rule 6, of followers that return",
     "ring for the role": "rule 7: a thread that stands by is rung when the role is free",
     "look standing by": "rule 7: it looks at its request after arming",
+    "wake for the queue": "rule 8: a poller that does not take what is queued wakes who does",
 }
 
 
@@ -82,6 +85,8 @@ BEGIN = {
     "call": "poll",
     "glance": "glance",
     "stand": "stand",
+    "own": "look to wait",
+    "take": "look to wait",
 }
 FOLLOWING = ("role?", "follow", "disarm", "time is over")
 STANDING_BY = ("look by", "by")
@@ -90,7 +95,8 @@ STANDING_BY = ("look by", "by")
 class Model:
     def __init__(self, kinds: Sequence[str], without: str | None = None) -> None:
         self._rules = set(INGREDIENTS) - {without}
-        waiting = [i for i, kind in enumerate(kinds) if kind in ("outside", "wait", "stand")]
+        comes = ("outside", "wait", "stand", "take")
+        waiting = [i for i, kind in enumerate(kinds) if kind in comes]
         threads = tuple(Thread(kind, BEGIN[kind]) for kind in kinds)
         self.begin = State(threads, coming=tuple(waiting))
 
@@ -133,11 +139,21 @@ class Model:
     def _change(self, state: State, whose: int) -> State:
         state = self._set(state, whose, done=True)
         state = state.having(changed(it, behind=it.kind == "outside") for it in state.threads)
-        if "wake the follower" in self._rules and whose in self._followers(state):
+        queued = state.threads[whose].kind == "take"
+        waited_for = whose in self._followers(state) and not queued
+        if "wake the follower" in self._rules and waited_for:
             state = self._set(state, whose, armed=False, rung=True)
         if "ring for changes" in self._rules:
             state = self._ring(state)
         return state
+
+    def _hand_on(self, state: State, me: int) -> State:
+        """If this poller does not take what is queued, wake a follower that does."""
+        takes = [i for i in self._followers(state) if state.threads[i].kind == "take"]
+        takes = [i for i in takes if state.threads[i].done]
+        if "wake for the queue" not in self._rules or state.threads[me].kind != "own" or not takes:
+            return state
+        return self._set(state, takes[0], armed=False, rung=True)
 
     def _pass(self, state: State) -> State:
         ended = state.inside + (state.queued if state.room else ())
@@ -298,16 +314,17 @@ class Model:
         if thread.done or thread.kind == "brief":
             yield self._go(state, me, "give role")
         if not thread.done:
-            yield self._go(self._pass(state), me, "spin")
+            yield self._go(self._hand_on(self._pass(state), me), me, "spin")
             yield self._go(state, me, "arm poller")
 
     def _arm_poller(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         state, armed = self._arm_fabric(self._set(state, me, armed=False, rung=False))
         if armed:
             late = "look after arming" in self._rules
+            state = self._hand_on(state, me)
             yield self._go(state, me, "armed" if late else "doze", armed=True)
         else:
-            yield self._go(self._pass(state), me, "spin")
+            yield self._go(self._hand_on(self._pass(state), me), me, "spin")
 
     def _armed(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         yield self._go(state, me, "stay awake" if thread.done else "doze")
@@ -318,7 +335,8 @@ class Model:
     def _doze(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         if thread.rung or state.fired:
             state = self._set(state, me, armed=False, rung=False)
-            yield self._go(self._pass(state) if state.fired else state, me, "spin")
+            after = self._pass(state) if state.fired else state
+            yield self._go(self._hand_on(after, me), me, "spin")
 
     def _give_role(self, state: State, me: int, thread: Thread) -> Iterator[State]:
         yield self._go(state._replace(role=False), me, "settle role")
@@ -375,7 +393,8 @@ class Model:
 
     def _over(self, state: State) -> bool:
         return all(
-            thread.at == "end" or thread.kind in ("stay", "brief") for thread in state.threads
+            thread.at == "end" or thread.kind in ("stay", "brief", "own")
+            for thread in state.threads
         )
 
     def next(self, state: State) -> Iterator[State]:

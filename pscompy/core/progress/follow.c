@@ -3,10 +3,11 @@
 /* A request that two threads wait for wakes the first of them; the second is
  * woken by every change of any request. */
 void psc_follower_arm(psc_worker_t *worker, psc_follower_t *follower,
-                      psc_request_t *const *requests, size_t n)
+                      psc_request_t *const *requests, size_t n, uint32_t more)
 {
-    *follower = (psc_follower_t){
-        .requests = requests, .n = n, .wants = PSC_WAKE_FREE | PSC_WAKE_END};
+    *follower = (psc_follower_t){.requests = requests,
+                                 .n = n,
+                                 .wants = PSC_WAKE_FREE | PSC_WAKE_END | more};
     for (size_t i = 0; i < n; i++) {
         psc_req_t *req = psc_container_of(requests[i], psc_req_t, head);
 
@@ -58,7 +59,7 @@ void psc_followers_wake(psc_worker_t *worker, uint32_t reasons)
         if (!(follower->wants & reasons))
             continue;
         psc_follower_wake(worker, follower);
-        if (reasons == PSC_WAKE_FREE)
+        if (reasons == PSC_WAKE_FREE || reasons == PSC_WAKE_QUEUED)
             return;
     }
 }

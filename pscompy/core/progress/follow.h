@@ -7,9 +7,10 @@
 #include "../types/worker.h"
 
 /* Arm a follower that sleeps until one of the `n` requests changes, and that
- * has looked at the requests with the lock held. */
+ * has looked at the requests with the lock held. `more` are other reasons
+ * (PSC_WAKE_) to wake it. */
 void psc_follower_arm(psc_worker_t *worker, psc_follower_t *follower,
-                      psc_request_t *const *requests, size_t n);
+                      psc_request_t *const *requests, size_t n, uint32_t more);
 /* Take a follower, which does not sleep any more, out of the worker's list,
  * unless it was woken. Returns false if it was woken. */
 bool psc_follower_disarm(psc_follower_t *follower);
@@ -17,7 +18,7 @@ bool psc_follower_disarm(psc_follower_t *follower);
  * thread is awake at the latest when the lock has been released. */
 void psc_follower_wake(psc_worker_t *worker, psc_follower_t *follower);
 /* Wake followers for these PSC_WAKE_ reasons: the earliest one if the poller's
- * role is free, all if every wait ends. */
+ * role is free or something is queued, all if every wait ends. */
 void psc_followers_wake(psc_worker_t *worker, uint32_t reasons);
 
 static inline bool psc_follower_woken(psc_follower_t *follower)

@@ -85,13 +85,14 @@ void psc_sleeper_look(psc_sleeper_t *sleeper)
     sleeper->seen = atomic_load(&sleeper->worker->wait.generation);
 }
 
-static bool sleeper_has_event(psc_sleeper_t *sleeper)
+static bool sleeper_has_event(psc_sleeper_t *sleeper, uint32_t wants)
 {
     psc_worker_t *worker = sleeper->worker;
     uint32_t seen = sleeper->seen;
 
     psc_sleeper_look(sleeper);
-    return seen != sleeper->seen || psc_worker_pending(worker);
+    return seen != sleeper->seen ||
+           (!(wants & PSC_WAKE_OWN) && psc_worker_pending(worker));
 }
 
 psc_status_t psc_sleeper_try(psc_sleeper_t *sleeper, uint32_t wants)
@@ -99,7 +100,7 @@ psc_status_t psc_sleeper_try(psc_sleeper_t *sleeper, uint32_t wants)
     psc_status_t status;
 
     psc_sleeper_disarm(sleeper);
-    if (wants & PSC_WAKE_EVENT && sleeper_has_event(sleeper))
+    if (wants & PSC_WAKE_EVENT && sleeper_has_event(sleeper, wants))
         return PSC_ERR_NO_RESOURCE;
     status = sleeper_arm_fabrics(sleeper->worker);
     if (status != PSC_OK)

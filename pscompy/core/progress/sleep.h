@@ -26,6 +26,11 @@
  *  6. A thread that gives the role back wakes one follower. A follower that
  *     returns passes this on: if the role is free it wakes another.
  *
+ * A thread that polls without taking what is queued (PSC_WAIT_OWN) arms
+ * although something is queued:
+ *  8. After each pass it wakes one of the followers that return for what is
+ *     queued, and that have looked at the queues with the lock held.
+ *
  * A thread that stands in for the program (stand_in.h) is a sleeper while no
  * other thread holds the role:
  *  7. If the holder of the role sleeps, the stand-in arms for PSC_WAKE_FREE and

@@ -100,7 +100,8 @@ static void stand_in_rest(psc_stand_in_t *self)
         stand_by = stand_in_by(self);
         if (self->ended(self))
             return;
-        stand_in_hear(self, stand_by ? INT64_MAX : self->patience_ns);
+        stand_in_hear(self,
+                      stand_by && !pending ? INT64_MAX : self->patience_ns);
     } while ((passes != stand_in_passes(worker) ||
               atomic_load(&worker->wait.polling)) &&
              !(pending && psc_worker_pending(worker)));
@@ -142,13 +143,13 @@ static bool stand_in_needed(psc_stand_in_t *self)
 }
 
 /* Returns true if there are completions or messages that the stand-in is to
- * take, because no other thread polls. */
+ * take, because no other thread polls that would take them. */
 static bool stand_in_has_event(const psc_stand_in_t *self)
 {
     const psc_worker_t *worker = stand_in_worker(self);
 
     return self->wants & PSC_WAKE_EVENT && psc_worker_pending(worker) &&
-           !atomic_load(&worker->wait.polling);
+           atomic_load(&worker->wait.polling) != PSC_POLLING;
 }
 
 /* Sleep until a fabric is readable or the bell is rung. */

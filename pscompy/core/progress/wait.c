@@ -28,6 +28,7 @@ typedef struct wait_goal {
     /* with PSC_WAIT_ALL the requests before the index `first` are done */
     size_t n, first;
     psc_wait_mode_t mode;
+    bool own; /* PSC_WAIT_OWN */
     unsigned wakes; /* psc_wait_state_t.wakes when the wait began */
     int64_t deadline;
 } wait_goal_t;
@@ -54,7 +55,7 @@ static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
 {
     if (wait_reached(goal))
         *result_p = PSC_OK;
-    else if (psc_worker_pending(worker))
+    else if (!goal->own && psc_worker_pending(worker))
         *result_p = PSC_INPROGRESS;
     else if (atomic_load(&worker->wait.wakes) != goal->wakes)
         *result_p = PSC_ERR_INTERRUPTED;
@@ -63,12 +64,21 @@ static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
     return PSC_OK;
 }
 
-static unsigned wait_pass(psc_worker_t *worker, psc_ifaces_t ifaces)
+/* With the lock held, after a pass by a thread that does not take what is
+ * queued: wake one that does (rule 8 in sleep.h). */
+static void wait_hand_on(psc_worker_t *worker, const wait_goal_t *goal)
+{
+    if (goal->own && psc_worker_pending(worker))
+        psc_wake(worker, PSC_WAKE_QUEUED);
+}
+
+static unsigned wait_pass(psc_worker_t *worker, const wait_goal_t *goal)
 {
     unsigned n;
 
     psc_lock_acquire(&worker->lock);
-    n = psc_worker_pass(worker, ifaces);
+    n = psc_worker_pass(worker, PSC_PASS_DUE);
+    wait_hand_on(worker, goal);
     psc_worker_leave(worker);
     return n;
 }
@@ -86,7 +96,7 @@ static psc_status_t wait_spin(psc_worker_t *worker, wait_goal_t *goal,
             psc_spin_begin(worker, &spin, goal->deadline);
         if (wait_look(worker, goal, result_p) == PSC_OK)
             return PSC_OK;
-        moved = wait_pass(worker, PSC_PASS_DUE) > 0;
+        moved = wait_pass(worker, goal) > 0;
     } while (moved || psc_spin_on(worker, &spin));
     return PSC_INPROGRESS;
 }
@@ -105,16 +115,18 @@ static int wait_milliseconds(int64_t deadline)
 
 /* Arm the poller's sleeper. If that fails, poll all interfaces, also those
  * without lanes: the one that could not be armed has something to do. */
-static psc_status_t wait_arm(psc_worker_t *worker)
+static psc_status_t wait_arm(psc_worker_t *worker, const wait_goal_t *goal)
 {
     psc_sleeper_t *self = &worker->wait.poller;
+    uint32_t own = goal->own ? PSC_WAKE_OWN : 0;
     psc_status_t status;
 
     psc_lock_acquire(&worker->lock);
     psc_sleeper_look(self); /* the poller looks at its requests after arming */
-    status = psc_sleeper_try(self, PSC_WAKE_SPENT | PSC_WAKE_EVENT);
+    status = psc_sleeper_try(self, PSC_WAKE_SPENT | PSC_WAKE_EVENT | own);
     if (status != PSC_OK)
         psc_worker_pass(worker, PSC_PASS_ALL);
+    wait_hand_on(worker, goal);
     psc_worker_leave(worker);
     return status;
 }
@@ -157,6 +169,7 @@ static bool wait_doze(psc_worker_t *worker, wait_goal_t *goal)
         wait_look_late(worker, goal);
     else if (ready.bits)
         psc_worker_pass(worker, ready);
+    wait_hand_on(worker, goal);
     psc_worker_leave(worker);
     return n > 0;
 }
@@ -171,7 +184,7 @@ static void wait_stay_awake(psc_worker_t *worker)
 static psc_status_t wait_sleep(psc_worker_t *worker, wait_goal_t *goal,
                                psc_status_t *result_p)
 {
-    if (wait_arm(worker) != PSC_OK)
+    if (wait_arm(worker, goal) != PSC_OK)
         return PSC_INPROGRESS;
     if (wait_look(worker, goal, result_p) == PSC_OK) {
         wait_stay_awake(worker);
@@ -204,9 +217,13 @@ static psc_status_t wait_poll(psc_worker_t *worker, wait_goal_t *goal)
 
 /* ---- the poller's role ---- */
 
-static bool wait_take_role(psc_worker_t *worker)
+static bool wait_take_role(psc_worker_t *worker, const wait_goal_t *goal)
 {
-    if (atomic_exchange(&worker->wait.polling, 1) != 0)
+    unsigned nobody = 0;
+
+    if (!atomic_compare_exchange_strong(&worker->wait.polling, &nobody,
+                                        goal->own ? PSC_POLLING_OWN
+                                                  : PSC_POLLING))
         return false;
     if (atomic_load(&worker->wait.wanted) & PSC_WAKE_TAKEN) {
         psc_lock_acquire(&worker->lock);
@@ -306,7 +323,8 @@ static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
         return PSC_OK;
     }
     psc_follower_arm(worker, &self, goal->requests + goal->first,
-                     goal->mode == PSC_WAIT_ALL ? 1 : goal->n);
+                     goal->mode == PSC_WAIT_ALL ? 1 : goal->n,
+                     goal->own ? 0 : PSC_WAKE_QUEUED);
     psc_worker_leave(worker);
     while (asleep && atomic_load(&worker->wait.polling) &&
            !psc_follower_woken(&self))
@@ -336,7 +354,8 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
 {
     wait_goal_t goal = {.requests = requests,
                         .n = n,
-                        .mode = mode,
+                        .mode = mode & ~PSC_WAIT_OWN,
+                        .own = mode & PSC_WAIT_OWN,
                         .wakes = atomic_load(&worker->wait.wakes),
                         .deadline = psc_clock_deadline(timeout_ns)};
     psc_status_t result = PSC_OK;
@@ -346,7 +365,7 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
     if (wait_look(worker, &goal, &result) == PSC_OK)
         return result;
     do {
-        if (wait_take_role(worker))
+        if (wait_take_role(worker, &goal))
             return wait_with_role(worker, &goal);
     } while (wait_follow(worker, &goal, &result) != PSC_OK &&
              wait_look(worker, &goal, &result) != PSC_OK);
@@ -365,7 +384,7 @@ bool psc_wait_linger(psc_worker_t *worker, psc_request_t *request, int64_t ns)
 
     if (atomic_load(&worker->forked) || worker->config.spin_ns == 0)
         return false;
-    if (wait_take_role(worker)) {
+    if (wait_take_role(worker, &goal)) {
         wait_spin(worker, &goal, &ignored);
         wait_give_role(worker);
     }

@@ -20,6 +20,11 @@
 #define PSC_WAKE_TAKEN 8u
 #define PSC_WAKE_POLLED 16u /* a thread has polled */
 #define PSC_WAKE_END 32u /* psc_worker_wake was called */
+/* the completion queue or the queue of active messages has something, and the
+ * thread that polls for all does not take it (PSC_WAIT_OWN) */
+#define PSC_WAKE_QUEUED 64u
+/* No reason: arm although one of these queues has something. */
+#define PSC_WAKE_OWN 128u
 
 struct psc_sleeper {
     psc_worker_t *worker;
@@ -53,6 +58,8 @@ struct psc_follower {
 };
 
 #define PSC_WOKEN_MAX 16u
+#define PSC_POLLING 1u
+#define PSC_POLLING_OWN 2u
 
 /* The wake generation (the number of changes that a thread may wait for), and
  * the threads that sleep. */
@@ -60,8 +67,8 @@ typedef struct psc_wait_state {
     atomic_uint generation;
     /* PSC_WAKE_ bits that any armed sleeper or follower wants */
     atomic_uint wanted;
-    /* 1: a thread holds the poller's role, which is to poll for all threads
-     * that wait */
+    /* not 0: a thread holds the poller's role, which is to poll for all threads
+     * that wait; PSC_POLLING_OWN: it does not take what is queued */
     atomic_uint polling;
     /* number of calls of psc_worker_wake; each ends all waits */
     atomic_uint wakes;
