@@ -24,6 +24,9 @@ class GatewayTransport(Transport):
     connections to the gateways."""
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
+        return self.carry_for(settings, -1)
+
+    def carry_for(self, settings: Sequence[Setting], rank: int) -> Carrier:
         """Start the agent of a session, the thread that keeps connections to the gateways. Returns
         the session's transport `gateway`, and the relay that carries its handshakes. Raises
         `Unused` if no gateway is configured or the extension module is missing, and `BadRoutes` if
@@ -35,7 +38,7 @@ class GatewayTransport(Transport):
         # Imported late, because most processes use no gateway.
         from pscompy_gateway.transport.agent import carry
 
-        return carry(settings)
+        return carry(settings, rank)
 
 
 @hookimpl

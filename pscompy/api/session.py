@@ -178,7 +178,7 @@ class Session:
     ) -> None:
         self._engine.open_log(self._log_level)
         known = () if beside is None else beside._engine.options
-        self._engine.open(self._found, self._config, known)
+        self._engine.open(self._found, self._config, known, self._identity.rank)
         if self._config["PROGRESS_THREAD"]:
             self._engine.start_thread(self._config["PROGRESS_PATIENCE_US"] * 1000)
         self._engine.read_log()

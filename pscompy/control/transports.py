@@ -53,17 +53,18 @@ class Transports:
         self._carriers: dict[str, Carrier] = {}
 
     def open(
-        self, transports: Iterable[Transport], config: Config, known: Sequence[Option]
+        self, transports: Iterable[Transport], config: Config, known: Sequence[Option], rank: int
     ) -> None:
-        """Open every transport that can be opened. A failure becomes the reason in its option. Of
-        several transports with one name the first is opened. An option that equals one of the
-        `known` options is replaced by it, so that workers share the object."""
+        """Open every transport that can be opened, for this rank of a World. A failure becomes the
+        reason in its option. Of several transports with one name the first is opened. An option
+        that equals one of the `known` options is replaced by it, so that workers share the
+        object."""
         first: dict[str, Transport] = {}
         for found in transports:
             first.setdefault(found.name, found)
         self.joined = config["RAILS"]
         _check_known(self.joined, first)
-        opened = (self._open(found, config) for found in first.values())
+        opened = (self._open(found, config, rank) for found in first.values())
         self.options = [next((it for it in known if it == made), made) for made in opened]
         _check_able(self.joined, self.options)
         for found, option in zip(first.values(), self.options, strict=True):
@@ -86,7 +87,7 @@ class Transports:
         reports = [it.stuck() for it in self._carriers.values() if it.stuck is not None]
         return bool(reports)
 
-    def _open(self, found: Transport, config: Config) -> Option:
+    def _open(self, found: Transport, config: Config, rank: int) -> Option:
         declared = found.transport
         priority = 0 if declared is None else declared.priority
         option = Option(found.name, found.user_priority, priority)
@@ -95,7 +96,7 @@ class Transports:
             return option._replace(reason=reason)
         try:
             settings = config.settings(found.name.upper())
-            carrier = declared.carry_within(settings, config["CANDIDATE_TIMEOUT"])
+            carrier = declared.carry_within(settings, config["CANDIDATE_TIMEOUT"], rank)
         except Exception as error:  # a defect of a plug-in is a reason not to use it
             return option._replace(reason=f"{error}" or type(error).__name__)
         self._carriers[found.name] = carrier

@@ -112,11 +112,16 @@ class Engine:
     # ---- the worker ----
 
     def open(
-        self, transports: Iterable[Transport], config: Config, known: Sequence[Option] = ()
+        self,
+        transports: Iterable[Transport],
+        config: Config,
+        known: Sequence[Option] = (),
+        rank: int = -1,
     ) -> None:
-        """Open every transport that can be opened; see `options`. An option that equals one of the
-        `known` options, those of another worker, is replaced by it."""
-        self._transports.open(transports, config, known)
+        """Open every transport that can be opened, for this rank of a World; see `options`. An
+        option that equals one of the `known` options, those of another worker, is replaced by
+        it."""
+        self._transports.open(transports, config, known, rank)
 
     @property
     def options(self) -> list[Option]:

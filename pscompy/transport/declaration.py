@@ -101,11 +101,15 @@ class Transport(NamedTuple):
         assert self.ops is not None  # the validation of the declaration has checked this
         return Carrier(self.ops(), settings)
 
-    def carry_within(self, settings: Sequence[Setting], seconds: float) -> Carrier:
-        """Like `carry`; raises `TimeoutError` if the `open` of a transport in Python takes longer
-        than `seconds`."""
+    def carry_for(self, settings: Sequence[Setting], rank: int) -> Carrier:
+        """Like `carry`, for the session of a rank of a World; `rank` is -1 for another session."""
+        return self.carry(settings)
+
+    def carry_within(self, settings: Sequence[Setting], seconds: float, rank: int = -1) -> Carrier:
+        """Like `carry_for`; raises `TimeoutError` if the `open` of a transport in Python takes
+        longer than `seconds`."""
         if self.python is None:
-            return self.carry(settings)
+            return self.carry_for(settings, rank)
         # imported only here: it loads the compiled extension
         from pscompy.transport.python.pump import Pump
 

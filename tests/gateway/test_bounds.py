@@ -83,6 +83,10 @@ MALFORMED = (
     b'{"kind": "hello", "node": 1, "module": 1, "names": ' + b"[" * 300 + b"]" * 300 + b"}",
     b'{"kind": "hello", "node": Infinity, "module": 1}',
     b'{"kind": "hello", "node": 5, "module": 99999}',
+    b'{"kind": "hello", "node": 5, "module": 1, "rank": -1}',
+    b'{"kind": "hello", "node": 5, "module": 1, "rank": 2147483648}',
+    b'{"kind": "hello", "node": 5, "module": 1, "rank": "no number"}',
+    b'{"kind": "hello", "node": 5, "module": 1, "rank": [3]}',
 )
 # Frames that a process, here node 77, may not send.
 FORBIDDEN = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -142,7 +143,7 @@ def talks():
 
 
 def test_a_picture(machine, script, gate, tmp_path):
-    """The table and the map show which processes exchange messages while they are connected."""
+    """The table and the map show which ranks exchange messages while they are connected."""
     pytest.importorskip("matplotlib", reason="no matplotlib: pip install 'pscompy[plot]'")
     machine.start_gateway(1)
     jobs = [machine.ranks(module, 2, script(talks), gate.path) for module in machine.modules]
@@ -157,15 +158,74 @@ def test_a_picture(machine, script, gate, tmp_path):
     }
     assert all(it["bytes"] >= 5000 for it in told["streams"])
     assert topology_plot.totals([told, told]) == {k: 2 * n for k, n in report.pairs(told).items()}
+    ranks = {it["node"]: it["rank"] for it in told["peers"]}
+    assert sorted((modules[node], ranks[node]) for node in modules) == [
+        *((1, 0), (1, 1), (2, 2), (2, 3)),
+    ]
     lines = [line.split() for line in report.table(told)]
-    ends = {f"{module}:{node:x}" for node, module in modules.items()}
-    assert sum(set(line[:2]) <= ends for line in lines) == 8
-    out = tmp_path / "map.png"
-    finished(machine.python(1, "-m", "pscompy_gateway", "map", f"10.1.1.9:{PORT}", "--out", out))
-    assert out.read_bytes().startswith(b"\x89PNG")
+    for node, module in modules.items():
+        assert [str(module), str(ranks[node]), f"{node:x}"] in [line[:3] for line in lines]
+    pairs = {tuple(line[:4]) for line in lines if line[0] == "rank"}
+    across = {(one, two) for one in "01" for two in "23"}
+    assert pairs == {
+        ("rank", a, "rank", b) for one, two in across for a, b in [(one, two), (two, one)]
+    }
+    drawn = {}
+    for kind in ("png", "svg"):
+        out = tmp_path / f"map.{kind}"
+        asking = machine.python(1, "-m", "pscompy_gateway", "map", f"10.1.1.9:{PORT}", "--out", out)
+        finished(asking)
+        drawn[kind] = out.read_bytes()
+    assert drawn["png"].startswith(b"\x89PNG")
+    assert all(b"<!-- rank %d -->" % rank in drawn["svg"] for rank in range(4))
+    assert re.findall(rb"<!-- rank \d - rank \d, ", drawn["svg"])
     gate.let_through(4)
     for job in jobs:
         finished(job)
+
+
+def answers():
+    with pscompy.Session() as session, session.listen() as listening:
+        os.write(1, f"{listening.address}\n".encode())
+        connection = listening.accept()
+        connection.send(connection.recv())
+        assert connection.recv() == b"end"
+
+
+def asks(address):
+    with pscompy.Session() as session:
+        connection = session.connect(address)
+        connection.send(b"question")
+        connection.recv()
+        os.write(1, b"answered\n")
+        os.read(0, 1)
+        connection.send(b"end")
+
+
+def test_processes_without_ranks(machine, script):
+    """Sessions outside of a World go by the numbers of their nodes."""
+    machine.start_gateway(1)
+    answering = machine.python(1, script(answers))
+    address = answering.stdout.readline().strip()
+    asking = machine.python(2, script(asks, address), stdin=subprocess.PIPE)
+    assert asking.stdout.readline() == "answered\n", asking.stderr.read()
+    told = machine.status(1)
+    lines = [line.split() for line in report.table(told)]
+    assert [it["rank"] for it in told["peers"]] == [None, None]
+    for it in told["peers"]:
+        assert [str(it["module"]), "-", f"{it['node']:x}"] in [line[:3] for line in lines]
+    ends = {f"{it['module']}:{it['node']:x}" for it in told["peers"]}
+    assert sum(set(line[:2]) == ends for line in lines) == 2
+    asking.communicate("\n", timeout=TIMEOUT)
+    finished(answering)
+
+
+def test_a_rank_of_two_worlds():
+    """Processes with one rank, of several Worlds or several endpoints, stay apart."""
+    ranks = {(2 << 48) + 1: 0, (3 << 48) + 1: 0, (4 << 48) + 1: 1, (5 << 48) + 1: None}
+    told = {"peers": [{"node": node, "rank": rank} for node, rank in ranks.items()]}
+    names = report.rank_names([told, told])
+    assert list(names.values()) == ["rank 0 (0002)", "rank 0 (0003)", "rank 1"]
 
 
 def streams():

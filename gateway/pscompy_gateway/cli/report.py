@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 Status = dict[str, Any]
@@ -22,23 +22,43 @@ def table(status: Status) -> Iterator[str]:
         f"{counters['unreachable']} for unknown nodes"
     )
     if status["peers"]:
-        yield f"{'module':>8} {'node':>17} {'in':>14} {'out':>14} {'held':>10} {'dropped':>8}"
+        numbers = f"{'in':>14} {'out':>14} {'held':>10} {'dropped':>8}"
+        yield f"{'module':>8} {'rank':>7} {'node':>17} {numbers}"
     for it in status["peers"]:
         where = "gateway" if it["node"] in _gateways(status) else it["module"]
+        rank = "-" if it.get("rank") is None else it["rank"]
         numbers = f"{it['in_bytes']:14} {it['out_bytes']:14} {it['held']:10} {it['dropped']:8}"
-        yield f"{where:>8} {it['node']:17x} {numbers}"
+        yield f"{where:>8} {rank:>7} {it['node']:17x} {numbers}"
     if status["streams"]:
         yield f"{'from':>24} {'to':>24} {'packets':>10} {'bytes':>14}"
+    names = rank_names([status])
     for it in sorted(status["streams"], key=lambda it: -it["bytes"]):
-        ends = f"{_end(it['from_node'], status):>24} {_end(it['to_node'], status):>24}"
-        yield f"{ends} {it['packets']:10} {it['bytes']:14}"
+        ends = [_end(it[side], status, names) for side in ("from_node", "to_node")]
+        yield f"{ends[0]:>24} {ends[1]:>24} {it['packets']:10} {it['bytes']:14}"
 
 
-def _end(node: int, status: Status) -> str:
-    """Return the name of a node, MODULE:NODE. For a node behind another gateway the module is not
-    known here, so `?` stands for it."""
+def _end(node: int, status: Status, names: dict[int, str]) -> str:
+    """Return the name of a node, MODULE:NODE if it is no rank. For a node behind another gateway
+    the module is not known here, so `?` stands for it."""
     known = {it["node"]: it["module"] for it in status["peers"]}
-    return f"{known.get(node, '?')}:{node:x}"
+    return names.get(node) or f"{known.get(node, '?')}:{node:x}"
+
+
+def rank_names(statuses: Sequence[Status]) -> dict[int, str]:
+    """Return a name for each node that is a rank of a World. Nodes with the same rank, of several
+    Worlds or endpoints, are named by their numbers, too. An older gateway reports no ranks."""
+    peers = (it for status in statuses for it in status["peers"])
+    ranks = {it["node"]: it["rank"] for it in peers if it.get("rank") is not None}
+    count = Counter(ranks.values())
+    return {
+        node: f"rank {rank}" if count[rank] == 1 else f"rank {rank} ({short(node)})"
+        for node, rank in ranks.items()
+    }
+
+
+def short(node: int) -> str:
+    """Return the first digits of a node's number, which suffice for people."""
+    return f"{node >> 48:04x}"
 
 
 def _gateways(status: Status) -> set[int]:

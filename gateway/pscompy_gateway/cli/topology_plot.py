@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pscompy import PscomError
-from pscompy_gateway.cli.report import Pair, Status, pairs, streams
+from pscompy_gateway.cli.report import Pair, Status, pairs, rank_names, short, streams
 
 NAMED = 10  # number of pairs of nodes in the legend, which has those with the most bytes
 WIDEST = 5.0  # width in points of the widest line
@@ -32,18 +32,15 @@ def draw(statuses: Sequence[Status], path: Path) -> None:
     axes.set_axis_off()
     modules = {n: m for it in statuses for m, nodes in streams(it).items() for n in nodes}
     places = places_of(modules)
+    names = rank_names(statuses)
     _draw_pairs(axes, statuses, places, modules)
     for number, status in enumerate(statuses):
         where = (0.5, _height(number, len(statuses)))
         axes.text(*where, status["name"], ha="center", va="center", bbox={"fc": "gold"}, zorder=3)
     for node, (x, y) in places.items():
-        text = f"module {modules[node]}\n{_short(node)}"
+        text = f"module {modules[node]}\n{names.get(node) or short(node)}"
         axes.text(x, y, text, ha="center", va="center", fontsize=7, bbox={"fc": "white"}, zorder=3)
     figure.savefig(path)
-
-
-def _short(node: int) -> str:
-    return f"{node >> 48:04x}"
 
 
 def _height(number: int, count: int) -> float:
@@ -79,9 +76,10 @@ def _draw_pairs(
     places: Mapping[int, Place],
     modules: Mapping[int, int],
 ) -> None:
+    names = rank_names(statuses)
     most = max((n for it in statuses for n in pairs(it).values()), default=1)
     for rank, (pair, total) in enumerate(totals(statuses).items()):
-        label = " - ".join(f"{modules.get(it, '?')}:{_short(it)}" for it in pair)
+        label = " - ".join(names.get(it) or f"{modules.get(it, '?')}:{short(it)}" for it in pair)
         look = {"color": f"C{rank % 10}", "alpha": 0.7}
         if rank < NAMED:
             axes.plot([], [], label=f"{label}, {total / 1e6:.3g} MB", **look)

@@ -403,7 +403,7 @@ class Daemon:
                 for it in self._members
                 if it.node
             ],
-            "peers": self._rows("peer"),
+            "peers": [{**it, "rank": self._board.rank(it["node"])} for it in self._rows("peer")],
             "streams": self._rows("stream"),
         }
 

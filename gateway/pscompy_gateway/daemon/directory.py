@@ -18,6 +18,7 @@ from pscompy_gateway.trunk import LOAD_MAX, Frame
 
 HOPS_MAX = 8  # highest number of gateways that a frame may pass
 MODULE_MAX = 65535
+RANK_MAX = (1 << 31) - 1
 # maximum number of nodes that are remembered although they are not connected here
 NODES_MAX = 1 << 14
 # Kinds of frames that a process may send, about itself only; others are sent by gateways only.
@@ -35,6 +36,7 @@ class Member:
         self.data = data  # this gateway's address for data connections, in the member's network
         self.node = 0
         self.module = -1
+        self.rank: int | None = None  # the rank in its World of a process that has one
         self.name = ""
         # if this member is a gateway: the hops from it to each module; None if it is a process
         self.reaches: dict[int, int] | None = None
@@ -77,6 +79,10 @@ class Switchboard:
     def processes(self) -> list[Member]:
         return [member for member in self.nodes.values() if member.reaches is None]
 
+    def rank(self, node: int) -> int | None:
+        """Return the rank of a process in its World, if it has one and is connected here."""
+        return self.nodes[node].rank if node in self.nodes else None
+
     def ways(self) -> Iterator[tuple[Member, int]]:
         """Yield (gateway, module) for each remote module and each neighbour gateway on a shortest
         way."""
@@ -117,15 +123,18 @@ class Switchboard:
         """Register a member under the node number that its first frame, `frame`, holds. Raises
         `ValueError` if a number is out of range or the node belongs to another session."""
         node, module = int(frame["node"]), int(frame["module"])
+        rank = int(frame["rank"]) if "rank" in frame else None
         member.name = str(frame.get("name", ""))
         member.reaches = {} if "modules" in frame else None
         if member.reaches is not None:  # a gateway has several sessions, so its name is the owner
             member.owner = f"gateway {member.name}"
         if not 0 < node < 1 << 64 or not -1 <= module <= MODULE_MAX:
             raise ValueError("no node, or no module, has that number")
+        if not 0 <= (rank or 0) <= RANK_MAX:
+            raise ValueError("no rank has that number")
         if member.node not in (0, node) or self.nodes.get(node, member).owner != member.owner:
             raise ValueError(f"node {node:x}  belongs to another session")
-        member.node, member.module = node, module
+        member.node, member.module, member.rank = node, module, rank
         self.nodes[node] = member
         self._left.pop(node, None)
         self._behind.pop(node, None)

@@ -38,13 +38,13 @@ LOST = 5.0  # seconds during which a lost node is not dialled again
 READY = 3.0  # seconds that listen() waits until a gateway knows this process
 
 
-def carry(settings: Sequence[Setting]) -> Carrier:
+def carry(settings: Sequence[Setting], rank: int) -> Carrier:
     """Start the agent of a session, the thread that keeps connections to the gateways. Returns the
     session's transport `gateway`, and the agent as the relay that carries its handshakes. Raises
     `BadRoutes` if PSP_GW_SERVER is malformed."""
     texts = {setting.name: setting.text for setting in settings}
     routes = servers.parse(texts["SERVER"])
-    agent = Agent(routes, int(texts["MODULE"]), texts["KEY"], texts["KEY_FILE"])
+    agent = Agent(routes, int(texts["MODULE"]), texts["KEY"], texts["KEY_FILE"], rank)
     handle = Setting("agent", "", agent.handle)
     return Carrier(native.ops(), [*settings, handle], agent.close, agent)
 
@@ -64,8 +64,12 @@ class _Gateway:
 class Agent:
     """The agent of one session; implements `pscompy.plugin.Relay`."""
 
-    def __init__(self, routes: servers.Routes, module: int, key: str, key_file: str) -> None:
+    def __init__(
+        self, routes: servers.Routes, module: int, key: str, key_file: str, rank: int
+    ) -> None:
+        """`rank` is the session's rank in its World, which gateways show; -1: it has none."""
         self.module = module
+        self._rank = {"rank": rank} if rank >= 0 else {}  # a field of the first frame
         self.node = node_number()
         self._routes = routes
         self._names = node_names()
@@ -175,9 +179,8 @@ class Agent:
 
     async def _use(self, gateway: _Gateway, trunk: Trunk) -> None:
         """Use a gateway until its trunk has ended, which raises `PscomError`."""
-        trunk.send(
-            {"kind": "hello", "node": self.node, "module": self.module, "names": self._names}
-        )
+        me = {"node": self.node, "module": self.module, "names": self._names, **self._rank}
+        trunk.send({"kind": "hello", **me})
         welcome = await trunk.receive()
         self._load(gateway, welcome["load"])
         gateway.data = await self._open_data(str(welcome["data"]))
