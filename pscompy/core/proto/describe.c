@@ -151,8 +151,8 @@ void psc_worker_end_receive(psc_worker_t *worker, uint64_t id, int status)
     for (uint32_t i = 0; i < psc_requests_count(&worker->requests); i++) {
         psc_req_t *req = psc_req_at(&worker->requests, i);
 
-        if (req->in_use && psc_req_id(req) == id && !req->source &&
-            req->stage == PSC_STAGE_POSTED &&
+        if (req->in_use && psc_req_id(req) == id &&
+            req->stage == PSC_STAGE_POSTED && !psc_req_source(req) &&
             (req->kind == PSC_REQ_RECV || req->kind == PSC_REQ_PROBE)) {
             psc_match_leave(req);
             psc_req_finish(req, (psc_status_t)status);
