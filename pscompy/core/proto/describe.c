@@ -12,8 +12,10 @@
  * (psc_rts_in_full). */
 static bool describe_held_back(const psc_req_t *req)
 {
-    if (req->source)
-        return psc_rts_in_full(req->source);
+    psc_conn_t *source = psc_req_source(req);
+
+    if (source)
+        return psc_rts_in_full(source);
     psc_list_for_each(conn, &psc_req_worker(req)->conns, psc_conn_t, link) {
         if (psc_rts_in_full(conn))
             return true;
