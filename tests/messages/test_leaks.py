@@ -43,7 +43,7 @@ def requests(pair: Pair) -> None:
     pscompy.wait_any([sent, receive])
     pair.right.irecv(tag=4)
     pair.left.isend(b"dropped", 4)
-    pair.settle(2)
+    pair.right.recv(tag=4)
 
 
 def errors(pair: Pair) -> None:
