@@ -52,7 +52,17 @@ FLOORS = {
     "pscompy/binding": (
         *("module", "communicator", "connection_type", "worker_type", "request", "persistent"),
         *("sleeper", "object", "access", "run", "outcome", "message", "worker_end", "waiting"),
-        *("await", "completion", "cancel", "request_life", "result", "giveback", "start", "op"),
+        *(
+            "await",
+            "completion",
+            "cancel",
+            "request_refs",
+            "request_life",
+            "result",
+            "giveback",
+            "start",
+            "op",
+        ),
         *("buffers", "readonly_lease", "rank_map", "errors", "call", "array", "timeout", "strided"),
         *("state", "recv_buffer", "memory", "connection", "args", "guard"),
     ),

@@ -3,7 +3,7 @@
  * tag again. */
 #include "persistent.h"
 
-#include "request_life.h"
+#include "request_refs.h"
 #include "run.h"
 
 typedef struct psb_persistent {

@@ -6,6 +6,7 @@
 #include "cancel.h"
 #include "completion.h"
 #include "outcome.h"
+#include "request_refs.h"
 #include "timeout.h"
 #include "waiting.h"
 

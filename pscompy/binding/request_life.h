@@ -79,12 +79,8 @@ void psb_request_abandon(psb_request_t *self, psc_status_t status);
  * sys.unraisablehook. */
 void psb_request_call(psb_request_t *self, PyObject *callback);
 
-/* ---- the object's references, and its end ----
- * For the types Request and PersistentRequest. */
+/* ---- the object's end ---- */
 
-int psb_request_traverse(PyObject *self, visitproc visit, void *arg);
-int psb_request_clear(PyObject *self);
-void psb_request_dealloc(PyObject *self);
 /* Called when the program has dropped its last reference to the request. */
 void psb_request_finalize(PyObject *self);
 /* Called when the last call-back was removed, also after the finalizer. */
