@@ -66,7 +66,8 @@ def receiver(start, transport):
     `other`; it returns all three."""
 
     def begin(**config):
-        settings = {**ONLY[transport], **config}
+        # few announcements, so that missing credit holds the flood back
+        settings = {**ONLY[transport], "RTS_MAX": 1024, **config}
         receiver, flooder, other = (start(settings) for _ in range(3))
         address = receiver(listen)
         flooder.connect(address)
