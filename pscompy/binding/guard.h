@@ -1,5 +1,5 @@
-/* What the calling thread may do at the moment: the types Lock and NoWaiting,
- * and the functions of the module that go with them.
+/* Limits of what the calling thread may do at the moment: the types Lock and
+ * NoWaiting, and the functions of the module that go with them.
  *
  * The collector runs finalizers, and a signal runs its handler, between any two
  * steps of a thread, also while the thread holds a lock of pscompy's Python

@@ -1,4 +1,4 @@
-/* What a connection refuses leaves nothing behind, in itself or in others. */
+/* Messages that a connection refuses leave nothing behind anywhere. */
 #include "hostile.h"
 #include "pscompy/core/conn_queue.h"
 #include "pscompy/core/proto/tag_post.h"

@@ -20,12 +20,12 @@ from tests.program import program
 
 TIMES = 8
 LENGTH = 1 << 16  # numbers of an array
-# What the library of verbs answers where the kernel copies nothing (IBV_FORK_DISABLED).
+# The answer of the library of verbs where the kernel copies nothing (IBV_FORK_DISABLED).
 OLD_KERNEL = "int ibv_is_fork_initialized(void) { return 0; }\n"
 
 
 def ranks(text: str, **variables: str) -> list[str]:
-    """What two ranks over ib print, sorted."""
+    """The lines that two ranks over ib print, sorted."""
     settings = {"PSP_SHM": "0", "PSP_TCP": "0"}
     done = subprocess.run(
         [sys.executable, "-m", "pscompy", "run", "-n", "2", "--", sys.executable, "-c", text],

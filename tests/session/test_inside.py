@@ -251,4 +251,5 @@ def test_another_thread_that_starts_the_control_thread_is_not_waited_for(
 def test_a_session_opens_while_the_log_is_set_up(open_session):
     """For example a handler of the log that is dropped then opens one."""
     with logs._lock:
-        open_session(DEBUG=logging.getLogger("pscompy").level and 1)
+        opened = open_session(DEBUG=logging.getLogger("pscompy").level and 1)
+    assert opened.stats["requests_used"] == 0
