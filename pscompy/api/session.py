@@ -445,7 +445,7 @@ class Session:
         self._shut(0)
 
     def __del__(self) -> None:
-        if self._opened is None or self._closing or self._forked or process.exiting:
+        if self._opened is None or self._closing or process.exiting:
             return
         try:
             warn("Session" if self._identity.rank < 0 else "World", self.name, self._opened)
@@ -538,8 +538,8 @@ class Session:
 
     def _after_fork(self) -> None:
         """Called in the child after a fork: every use of the session raises from then on, and what
-        the child shares with its parent stays untouched."""
-        self._forked = True
+        the child shares with its parent stays untouched. Nothing is left to close in the child."""
+        self._forked = self._closing = True
         self._binding.forked()
         self._control.forked()
         self._engine.forked()

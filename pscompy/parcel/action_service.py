@@ -17,6 +17,7 @@ from functools import partial
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pscompy.api.dropped import while_alive
 from pscompy.api.request import Request
 from pscompy.binding import _binding
 from pscompy.binding.guard import Lock, require_waiting, when_outside
@@ -149,20 +150,27 @@ class Service:
             raise
         if options.on_sent is not None:
             sent._on_done(partial(_call_on_sent, options.on_sent))
-        # weakly, because an alarm stays in its queue after its future has ended
-        reference = weakref.ref(future)
-        over = partial(_over, reference)
         if options.timeout is not None:
-            late = partial(_time_out, reference, links, target, options.timeout)
-            self._set_alarm(options.timeout, over, late)
-        self._expect(links, target, over)
+            late = partial(_time_out, seconds=options.timeout)
+            self._set_alarm(options.timeout, links, target, future, late)
+        self._expect(links, target, future)
         return future
 
     def _set_alarm(
-        self, seconds: float, over: Callable[[], bool], act: Callable[[], object]
+        self,
+        seconds: float,
+        links: Links,
+        target: object,
+        waits: Future | Batch,
+        act: Callable[[Links, object, Any], object],
     ) -> None:
-        """Set an alarm; if this thread has put off `start`, after that."""
-        when_outside(lambda: self._alarms.set(seconds, over, act))
+        """Have act(links, target, waits) called in that many seconds unless `waits` is done by
+        then; if this thread has put off `start`, after that.
+
+        The alarm stays in its queue after `waits` has ended, so it refers to the session weakly."""
+        over = partial(_over, weakref.ref(waits))
+        late = partial(_act, act, weakref.ref(links), target, weakref.ref(waits))
+        when_outside(lambda: self._alarms.set(seconds, over, late))
 
     def call(
         self,
@@ -178,7 +186,7 @@ class Service:
         packed = links.calls.take_apart((target, args, kwargs))
         number = next(links.numbers) & NUMBERS
         future = self._ask(links, number)  # makes wait_for_answers() wait for this call
-        self._expect(links, target, future.done)
+        self._expect(links, target, future)
         try:
             links.calls.begin(packed, number << 1)
             data = links.answers.heads.recv(None, number)
@@ -220,7 +228,7 @@ class Service:
             batch.drop()
             answer.cancel()
             raise
-        self._expect(links, _target(calls[0][0], links.calls), lambda: batch.complete)
+        self._expect(links, _target(calls[0][0], links.calls), batch)
         return number
 
     def withdraw(self, links: Links, number: int, index: int) -> None:
@@ -249,12 +257,12 @@ class Service:
         self._asked.add(future)
         return future
 
-    def _expect(self, links: Links, target: object, done: Callable[[], bool]) -> None:
+    def _expect(self, links: Links, target: object, waits: Future | Batch) -> None:
         """If the peer has never answered, and does not within a second, look for the reason."""
         if not links.answered:
-            self._set_alarm(DOUBT, done, partial(self._doubt, links, target))
+            self._set_alarm(DOUBT, links, target, waits, while_alive(self._doubt))
 
-    def _doubt(self, links: Links, target: object) -> None:
+    def _doubt(self, links: Links, target: object, _: object) -> None:
         """Note and log once that the peer does not accept calls, or may not."""
         if links.answered or links.doubt:
             return
@@ -300,7 +308,7 @@ class Service:
         try:
             batch.take(answer.result(), links.answers)
             links.answered = True
-            if not batch.complete:
+            if not batch.done():
                 self._await_part(links, number, batch)
         except BaseException as error:
             batch.fail(_explained(error, links))
@@ -462,16 +470,26 @@ def _target(function: Callable[..., object], calls: Objects) -> object:
     return function
 
 
-def _over(reference: weakref.ref[Future]) -> bool:
-    future = reference()
-    return future is None or future.done()
+def _over(reference: weakref.ref[Future | Batch]) -> bool:
+    waits = reference()
+    return waits is None or waits.done()
 
 
-def _time_out(reference: weakref.ref[Future], links: Links, target: object, seconds: float) -> None:
-    future = reference()
+def _act(
+    act: Callable[[Links, object, Any], object],
+    its_links: weakref.ref[Links],
+    target: object,
+    reference: weakref.ref[Future | Batch],
+) -> None:
+    links, waits = its_links(), reference()
+    if links is not None and waits is not None:
+        act(links, target, waits)
+
+
+def _time_out(links: Links, target: object, future: Future, seconds: float) -> None:
     text = f"action {_label(target)} of {links.peer}: not ended within {seconds:g} s"
     error = _explained(Timeout(text, peer=links.peer), links)
-    if future is not None and future.finish(None, error):
+    if future.finish(None, error):
         future.withdraw()
 
 

@@ -19,7 +19,7 @@ class Links:
     """The Objects (see objects.py) that carry calls of actions to and from one peer, and those that
     carry the answers."""
 
-    __slots__ = ("answered", "answers", "calls", "doubt", "numbers", "source")
+    __slots__ = ("__weakref__", "answered", "answers", "calls", "doubt", "numbers", "source")
 
     def __init__(self, source: object, calls: Objects, answers: Objects) -> None:
         self.source = source

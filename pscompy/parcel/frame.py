@@ -245,8 +245,7 @@ class Batch:
         self._report = report
         self._refused = refused
 
-    @property
-    def complete(self) -> bool:
+    def done(self) -> bool:
         return not self._left
 
     def take(self, part: Any, answers: Objects) -> None:

@@ -20,11 +20,14 @@ def wait_on_all():
         peer = 1 - world.rank
         outer = world.endpoints(2)
         named = [*outer, *outer[1].endpoints(1), *world.endpoints(1)]
-        for k, endpoint in enumerate(named):
-            endpoint.irecv(source=peer, tag=100 + k)
-            endpoint.dup().irecv(source=peer, tag=200 + k)
+        posted = [
+            it.irecv(source=peer, tag=tag + k)
+            for k, endpoint in enumerate(named)
+            for tag, it in ((100, endpoint), (200, endpoint.dup()))
+        ]
         if world.rank == 0:
             print(world.session.dump())
+        assert not any(request.test() for request in posted)
         world.barrier()
         world.close()
 

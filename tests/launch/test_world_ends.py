@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,26 @@ def test_a_child_of_a_rank_is_no_rank(run, script):
 
     lines = run.lines(2, script(forks))
     assert [line[:32] for line in lines] == ["True"] * 2 + ["this process was forked from ran"] * 2
+
+
+@pytest.mark.parametrize("way", ["at the end of its block", "by an exception", "by close"])
+def test_a_child_that_leaves_the_world_says_nothing_of_its_parent(run, script, way):
+    def forks(way):
+        with pscompy.World() as world:
+            if world.rank == 0 and not os.fork():
+                if way == "by an exception":
+                    sys.exit(0)
+                if way == "by close":
+                    world.close()
+                world.__exit__(None, None, None)
+                os._exit(0)
+            if world.rank == 0:
+                assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
+                world.send(b"the parent is there", dest=1)
+            else:
+                print(bytes(world.recv(source=0)).decode())
+
+    assert run.lines(2, script(forks, way)) == ["the parent is there"]
 
 
 def test_a_rank_that_computes_is_connected_to(run, script, tmp_path):

@@ -273,4 +273,4 @@ def test_an_answer_without_integers_as_indexes_is_refused(part: Any) -> None:
     batch = Batch(2, lambda results, lost: pytest.fail("reported"), pytest.fail)
     with pytest.raises(pscompy.ProtocolError):
         batch.take(part, SimpleNamespace())
-    assert not batch.complete
+    assert not batch.done()

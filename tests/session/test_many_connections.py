@@ -153,11 +153,10 @@ def test_from_several_threads(transport, open_session):
     sock.close()
     threads[3].join(BOUND)
     assert answered == [b"?"] * 150
-    mine = {here, there}
-    expect_soon(lambda: not any(owner(c) in mine for c in gc.get_objects()))
+    mine = here._control, there._control
+    expect_soon(lambda: not any(control_of(it) in mine for it in gc.get_objects()))
 
 
-def owner(thing):
-    """The session that the connection `thing` belongs to; None for other objects."""
-    kept = isinstance(thing, pscompy.Connection)
-    return thing._context.control._connections._adopt.__self__ if kept else None
+def control_of(thing):
+    """The control plane of the connection `thing`; None for other objects."""
+    return thing._context.control if isinstance(thing, pscompy.Connection) else None

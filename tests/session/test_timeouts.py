@@ -74,9 +74,10 @@ def drain_and_answer(here):
     here.c.send(b"", tag=3)
 
 
-def test_a_send_of_which_nothing_has_left_is_withdrawn(link):
-    """The peer is stopped and earlier messages fill the transport, so this send can be
+def test_a_send_of_which_nothing_has_left_is_withdrawn(connect, transport):
+    """The peer is stopped, and as many messages as may be are announced, so this send can be
     withdrawn."""
+    link = connect(transport, RTS_MAX=1024)
     link.peer.stop()
     queued = [link.c.isend(bytes(60_000), tag=1) for _ in range(3000)]
     error = timed_out(lambda: link.c.send(bytes(60_000), tag=2, timeout=SHORT))
