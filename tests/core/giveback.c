@@ -290,7 +290,8 @@ CASE(given_up_twice)
     free(again);
 }
 
-/* The connection is lost while the rest of the message is in flight. `who`
+/* The connection is lost while the rest of the message is in flight, and
+ * another message waits for a receive of the peer. `who`
  * selects what waits for it: 0: a receive without a buffer, 1: one with a
  * buffer, 2: none. */
 static void and_lost(int who)
@@ -298,7 +299,7 @@ static void and_lost(int who)
     char *in = malloc(LARGE), *again = malloc(LARGE);
     psc_iov_t iov = {again, LARGE};
     psc_recv_args_t args = {.context = CONTEXT, .tag = 4};
-    psc_request_t *recv, *next = NULL, *send;
+    psc_request_t *recv, *next = NULL, *send, *unreceived;
     psc_result_t result;
     pair_t pair;
     psc_status_t end;
@@ -312,6 +313,7 @@ static void and_lost(int who)
     args.iov = &iov;
     args.n_iov = who;
     recv = post_recv(&pair.b, pair.b.conn, in, LARGE, 4, &result);
+    unreceived = post_send(&pair.b, in, LARGE, 5);
     send = send_filled(&pair, LARGE, 4);
     end = give_up(&pair, recv, in, LARGE);
     moving = !done(recv);
@@ -322,6 +324,7 @@ static void and_lost(int who)
     until(&pair, done(recv));
     check(recv->result.status == (moving ? PSC_ERR_PEER_LOST : end));
     api->request_free(recv);
+    check(finish(&pair, unreceived).status == PSC_ERR_PEER_LOST);
     if (next)
         check(finish(&pair, next).status == PSC_ERR_PEER_LOST);
     psc_conn_fail(pair.a.conn, PSC_ERR_PEER_LOST);

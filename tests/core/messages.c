@@ -311,3 +311,22 @@ CASE(room)
     room_in_pieces(&pair, 1, 5);
     pair_close(&pair);
 }
+
+/* A receive that no message has matched takes neither memory nor a view. */
+CASE(nothing_to_supply)
+{
+    char in[8];
+    psc_iov_t iov = {in, sizeof in};
+    psc_request_t *recv;
+    psc_result_t result;
+    psc_view_t *view;
+    pair_t pair;
+
+    pair_open(&pair);
+    recv = post_recv(&pair.b, NULL, in, sizeof in, 1, &result);
+    check(api->recv_supply(recv, &iov, 1) == PSC_ERR_INVALID);
+    check(api->recv_view(recv, &view) == PSC_ERR_INVALID);
+    check(api->cancel(recv) == PSC_OK);
+    api->request_free(recv);
+    pair_close(&pair);
+}

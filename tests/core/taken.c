@@ -346,6 +346,29 @@ CASE(landing_when_a_peer_closes)
     }
 }
 
+/* A connection fails while a message without a receive is arriving, and while
+ * the same side's send waits for a receive. */
+CASE(landing_beside_a_send)
+{
+    psc_wire_eager_t eager = {.context = CONTEXT, .tag = 1};
+    static char out[SMALL];
+    psc_request_t *send;
+    landing_t landing;
+    pair_t pair;
+
+    pair_open(&pair);
+    psc_worker_log_to(pair.a.worker, -1, 0);
+    send = post_send(&pair.a, out, SMALL, 2);
+    landing = landing_begin(pair.a.conn->lanes[0], PSC_WIRE_EAGER, &eager,
+                            sizeof eager, 900);
+    check(landing_write(&landing) == 900);
+    psc_conn_fail(pair.a.conn, PSC_ERR_PEER_LOST);
+    check(landing_write(&landing) == 0);
+    landing_end(&landing);
+    check(finish(&pair, send).status == PSC_ERR_PEER_LOST);
+    pair_close(&pair);
+}
+
 /* The payload of a put is arriving when its region is closed. */
 CASE(landing_in_a_closed_region)
 {

@@ -229,13 +229,14 @@ static void lend_keep(psc_conn_t *conn, psc_loan_t *loan)
 
 psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p)
 {
-    psc_unexp_t *unexp = psc_req_unexp(req);
+    psc_unexp_t *unexp;
     psc_conn_t *conn;
     psc_map_t *map;
     psc_loan_t *loan;
 
     if (req->head.state != PSC_REQUEST_MATCHED)
         return PSC_ERR_INVALID;
+    unexp = psc_req_unexp(req);
     map = lend_locate(unexp);
     if (!map)
         return PSC_ERR_UNSUPPORTED;

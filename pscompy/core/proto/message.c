@@ -38,7 +38,8 @@ static inline psc_status_t message_request(psc_worker_t *worker,
     }
     req->context = (uint16_t)args->context;
     req->head.result.tag = args->tag;
-    psc_req_set_source(req, args->source);
+    if (kind != PSC_REQ_SEND)
+        psc_req_set_source(req, args->source);
     req->head.flags = args->flags;
     req->head.owner = args->owner;
     *req_p = req;
@@ -303,7 +304,7 @@ static psc_status_t message_supply_rest(psc_req_t *req, psc_unexp_t *unexp)
 psc_status_t psc_message_supply(psc_req_t *req, const psc_iov_t *iov,
                                 size_t n_iov)
 {
-    psc_unexp_t *unexp = psc_req_unexp(req);
+    psc_unexp_t *unexp;
     psc_status_t status;
 
     if (req->head.state != PSC_REQUEST_MATCHED)
@@ -311,6 +312,7 @@ psc_status_t psc_message_supply(psc_req_t *req, const psc_iov_t *iov,
     status = psc_req_set_iov(req, iov, n_iov);
     if (status != PSC_OK)
         return status;
+    unexp = psc_req_unexp(req);
     psc_req_set_unexp(req, NULL);
     req->head.flags &= ~PSC_FLAG_NO_BUFFER;
     req->inside = true;
