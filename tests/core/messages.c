@@ -1,6 +1,8 @@
 /* Single messages of many lengths, sent and received in both orders, and how
  * receives match them. */
 #include "harness.h"
+#include "pscompy/core/types/conn.h"
+#include "pscompy/core/worker.h"
 
 static bool came_from(const psc_result_t *result, psc_conn_t *conn)
 {
@@ -328,5 +330,44 @@ CASE(nothing_to_supply)
     check(api->recv_view(recv, &view) == PSC_ERR_INVALID);
     check(api->cancel(recv) == PSC_OK);
     api->request_free(recv);
+    pair_close(&pair);
+}
+
+/* Announce this many messages, wait for them, and receive them. Returns what
+ * psc_rts_in_full says in between. */
+static bool announced_is_full(pair_t *pair, int n)
+{
+    static char out[50000], in[50000];
+    psc_request_t *sends[4], *recv;
+    psc_result_t result;
+    bool full;
+
+    for (int i = 0; i < n; i++)
+        sends[i] = post_send(&pair->a, out, sizeof out, 1);
+    until(pair, pair->b.conn->rts_in == (uint32_t)n);
+    settle(pair); /* a placeholder (tag.h) counts before its RTS arrives */
+    full = psc_rts_in_full(pair->b.conn);
+    for (int i = 0; i < n; i++) {
+        recv = post_recv(&pair->b, pair->b.conn, in, sizeof in, 1, &result);
+        check(finish(pair, recv).status == PSC_OK);
+        sent(pair, sends[i]);
+    }
+    return full;
+}
+
+/* The peer's last announcement for now is the last only until receives have
+ * answered some: later ones need not be. */
+CASE(the_last_announcement)
+{
+    pair_t pair;
+
+    options.rts_max = 2;
+    pair_open(&pair);
+    check(announced_is_full(&pair, 2));
+    check(!announced_is_full(&pair, 1));
+    /* with the configuration of another peer */
+    pair.a.worker->config.rts_max = 4;
+    check(!announced_is_full(&pair, 3));
+    check(announced_is_full(&pair, 4));
     pair_close(&pair);
 }

@@ -115,7 +115,7 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
     const psc_wire_rts_t *wire = am->header;
     psc_status_t status = rndv_announced(lane, am);
 
-    if (wire->flags & PSC_RTS_LAST)
-        lane->conn->rts_in_last = lane->conn->rts_in;
+    lane->conn->rts_in_last =
+        wire->flags & PSC_RTS_LAST ? lane->conn->rts_in : 0;
     return status;
 }

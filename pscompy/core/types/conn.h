@@ -113,9 +113,9 @@ struct psc_conn {
     /* the control plane was notified that sends waited because of
      * psc_worker_config_t.rts_max */
     bool rts_max_reported;
-    /* rts_in when the last RTS with PSC_RTS_LAST arrived: the peer's later
-     * messages wait for a receive while rts_in has not fallen below; 0: no such
-     * RTS has arrived */
+    /* If the last RTS had the flag PSC_RTS_LAST: rts_in when it arrived. The
+     * peer's later messages wait for a receive while rts_in has not fallen
+     * below. Else 0. */
     uint32_t rts_in_last;
     psc_proto_params_t params;
     psc_flow_t flow;
