@@ -275,6 +275,7 @@ void psc_tag_recv_end(psc_req_t *req, psc_status_t status)
     psc_list_remove(&req->link);
     psc_req_attach(req, psc_req_source(req));
     psc_req_set_unexp(req, NULL);
+    psc_req_stage_set(req, PSC_STAGE_ENDING);
     req->bulk->inflight = 1;
     req->error = status;
 }

@@ -33,11 +33,8 @@ bool psc_tag_post(psc_req_t *req)
 
 bool psc_tag_recall(psc_req_t *req)
 {
-    psc_lane_t *lane;
+    psc_lane_t *lane = psc_conn_main_lane(psc_req_source(req));
 
-    if (req->bulk->inflight > 0) /* also of a connection that has ended */
-        return false;
-    lane = psc_conn_main_lane(psc_req_source(req));
     if (lane->slot->ops->tag_cancel(lane->ep, &req->bulk->tagged) != PSC_OK)
         return false;
     psc_list_remove(&req->link);

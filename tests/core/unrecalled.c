@@ -1,0 +1,94 @@
+/* Receives that the fabric matches, and that it cannot give back when they are
+ * withdrawn, because a message is being written into them. */
+#include "harness.h"
+#include "pscompy/core/conn.h"
+#include "pscompy/core/worker.h"
+
+enum { LARGE = 300000 };
+
+/* A transport that gives no receive back as long as `refuses` is set. With
+ * `mute` it reports nothing more of such a receive. */
+static struct {
+    psc_transport_ops_t ops;
+    const psc_transport_ops_t *below;
+    bool refuses, mute;
+} fabric;
+
+static psc_status_t fabric_cancel(psc_ep_t *ep, psc_tag_recv_t *recv)
+{
+    psc_status_t status = PSC_OK;
+
+    if (!fabric.refuses || fabric.mute)
+        status = fabric.below->tag_cancel(ep, recv);
+    return fabric.refuses ? PSC_ERR_INVALID : status;
+}
+
+/* Returns false if the fabric matches no messages. */
+static bool fabric_refuses(psc_conn_t *conn, bool mute)
+{
+    psc_iface_slot_t *slot = conn->lanes[0]->slot;
+
+    if (!conn->tagging.on)
+        return false;
+    fabric.below = slot->ops;
+    fabric.ops = *slot->ops;
+    fabric.ops.tag_cancel = fabric_cancel;
+    fabric.refuses = true;
+    fabric.mute = mute;
+    slot->ops = &fabric.ops;
+    return true;
+}
+
+/* Returns what psc_worker_items says of the worker's only request. */
+static psc_item_t only_item(psc_worker_t *worker)
+{
+    psc_item_t item;
+
+    check(psc_worker_items(worker, &item, 1) == 1);
+    return item;
+}
+
+static psc_req_t *req_of(psc_request_t *request)
+{
+    return psc_container_of(request, psc_req_t, head);
+}
+
+static psc_stage_t stage_of(psc_request_t *request)
+{
+    return req_of(request)->stage;
+}
+
+/* The fabric reports the end of a receive that it has not given back. */
+static void fabric_reports(psc_worker_t *worker, psc_request_t *request)
+{
+    psc_tag_recv_t *tagged = &req_of(request)->bulk->tagged;
+
+    check(psc_worker_enter(worker, 0) == PSC_OK);
+    tagged->done(tagged, PSC_ERR_CANCELLED, 0, 0);
+    psc_worker_leave(worker);
+}
+
+CASE(an_ended_receive_names_its_peer)
+{
+    static char in[100];
+    psc_request_t *recv;
+    psc_result_t result;
+    psc_item_t item;
+    pair_t pair;
+
+    pair_open(&pair);
+    if (fabric_refuses(pair.b.conn, true)) {
+        psc_worker_log_to(pair.b.worker, -1, 0);
+        recv = post_recv(&pair.b, pair.b.conn, in, sizeof in, 1, &result);
+        check(stage_of(recv) == PSC_STAGE_TAGGED);
+        psc_conn_fail(pair.b.conn, PSC_ERR_PEER_LOST);
+        check(!done(recv));
+        item = only_item(pair.b.worker);
+        check(item.conn == pair.b.conn->id);
+        check(strstr(item.state, "memory is still in use"));
+        check(api->cancel(recv) == PSC_ERR_INVALID);
+        fabric_reports(pair.b.worker, recv);
+        check(finish(&pair, recv).status == PSC_ERR_PEER_LOST);
+    }
+    pair_close(&pair);
+}
