@@ -92,3 +92,47 @@ CASE(an_ended_receive_names_its_peer)
     }
     pair_close(&pair);
 }
+
+/* The receive is given up before the fabric reports that a long message has
+ * matched it. A later receive gets that message, not a later one. */
+static void given_up(psc_rndv_scheme_t scheme)
+{
+    static char in[LARGE], out[LARGE], again[LARGE];
+    psc_request_t *recv, *send, *next;
+    psc_result_t result;
+    pair_t pair;
+
+    options.scheme = scheme;
+    pair_open(&pair);
+    if (fabric_refuses(pair.b.conn, false)) {
+        fill(out, LARGE, 3);
+        recv = post_recv(&pair.b, pair.b.conn, in, LARGE, 4, &result);
+        check(stage_of(recv) == PSC_STAGE_TAGGED);
+        check(api->recv_give_up(recv) == PSC_INPROGRESS);
+        send = post_send(&pair.a, out, LARGE, 4);
+        until(&pair, stage_of(recv) != PSC_STAGE_TAGGED);
+        next =
+            post_recv(&pair.b, pair.b.conn, again, LARGE, PSC_ANY_TAG, &result);
+        check(!post_send(&pair.a, out, 10, 6));
+        check(finish(&pair, recv).status == PSC_ERR_CANCELLED);
+        if (next)
+            result = finish(&pair, next);
+        check(result.tag == 4 && filled(again, LARGE, 3));
+        fabric.refuses = false;
+        next = post_recv(&pair.b, pair.b.conn, again, LARGE, 6, &result);
+        if (next)
+            result = finish(&pair, next);
+        check(result.status == PSC_OK);
+        sent(&pair, send);
+    }
+    pair_close(&pair);
+}
+
+CASE(given_up_before_it_is_matched)
+{
+    static const psc_rndv_scheme_t schemes[] = {PSC_RNDV_AUTO, PSC_RNDV_PUT,
+                                                PSC_RNDV_GET, PSC_RNDV_AM};
+
+    for (unsigned i = 0; i < 4; i++)
+        given_up(schemes[i]);
+}

@@ -7,6 +7,7 @@
 #include "credit.h"
 #include "eager.h"
 #include "message.h"
+#include "tag.h"
 #include "tag_post.h"
 #include "tuple.h"
 #include "tuple_am.h"
@@ -175,15 +176,30 @@ static void giveback_late(psc_req_t *req)
         result->status = PSC_ERR_CANCELLED;
 }
 
-void psc_giveback_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len)
+/* The message of the receive is known now: give it back, if the receive was
+ * given back before. */
+static void giveback_now(psc_req_t *req)
 {
-    psc_req_t *req = psc_tuple_req(shown);
-
-    psc_match_taken(shown, bits, len);
     if (req->bulk->on_done != giveback_late)
         return;
     req->bulk->on_done = NULL;
     psc_giveback_request(req);
+}
+
+void psc_giveback_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len)
+{
+    psc_match_taken(shown, bits, len);
+    giveback_now(psc_tuple_req(shown));
+}
+
+/* If the receive has ended, giveback_late has been called. */
+void psc_giveback_tagged(psc_tag_recv_t *recv, psc_status_t status,
+                         uint64_t bits, size_t len)
+{
+    psc_req_t *req = psc_container_of(recv, psc_bulk_t, tagged)->req;
+
+    psc_tag_done(recv, status, bits, len);
+    giveback_now(req);
 }
 
 /* Returns true if the message is being transferred into the receive's buffer;

@@ -12,7 +12,8 @@
  * belongs to the original receive.
  *
  * A fabric may have matched the receive, or the peer claimed it, without having
- * reported the message yet. The message then goes back when it is reported.
+ * reported the message yet. The message then goes back when it is reported: at
+ * once, although it may still be arriving.
  *
  * Bytes for which the original receive had no room are lost: the message is
  * given back truncated. */
@@ -35,6 +36,11 @@ psc_status_t psc_giveback_message(psc_worker_t *worker, uint32_t context,
  * claim arrived gives the message back now, so that no later message overtakes
  * it. */
 void psc_giveback_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len);
+/* The function conn->tagging.done: the fabric has matched or ended a receive
+ * (psc_tag_done). A receive that was given back before gives its message back
+ * now, even if only its announcement has arrived. */
+void psc_giveback_tagged(psc_tag_recv_t *recv, psc_status_t status,
+                         uint64_t bits, size_t len);
 /* Handle PLACED: the peer has put a message into a receive that was exposed to
  * it (tuple_am.h). The message is given back if CONCEAL was sent meanwhile. */
 psc_status_t psc_giveback_placed(psc_lane_t *lane, const psc_am_t *am);

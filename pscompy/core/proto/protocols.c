@@ -43,7 +43,7 @@ static bool conn_lanes(psc_conn_t *conn)
 
     if (!psc_replay_begin(conn))
         return false;
-    conn->tagging.done = psc_tag_done;
+    conn->tagging.done = psc_giveback_tagged;
     conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
     psc_rates_start(conn);
     psc_tuple_begin(conn, psc_giveback_taken, psc_message_answered);
