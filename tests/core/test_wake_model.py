@@ -30,6 +30,8 @@ TRIPLES = [  # those with most states last
     ("own", "own", "take"),
     ("own", "take", "call"),
     ("own", "take", "outside"),
+    ("own", "stand", "call"),
+    ("own", "own", "stand"),
 ]
 POLLERS_AND_SLEEPERS = ("outside", "wait", "brief", "call")  # two threads of each kind
 

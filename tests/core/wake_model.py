@@ -5,7 +5,8 @@ Some threads share one worker with one fabric. An `outside` thread sleeps on a d
 own. A `wait` thread blocks: it polls, or follows the thread that polls. A `send` thread queues a
 message that the fabric has no room for, and then blocks. A `stay` thread blocks for an event that
 never happens; a `brief` thread, too, but its time is short. A `stand` thread stands in: it
-sleeps as an outside thread while no thread holds the poller's role, and else stands by. A `call`
+sleeps as an outside thread while no thread holds the poller's role, and else stands by; its
+request is complete also when something is queued that no other thread takes. A `call`
 thread polls once and ends, a `glance` thread arms once and ends. An `own` thread blocks for an
 event that never happens, and does not return for what is queued (PSC_WAIT_OWN); a `take` thread
 blocks until a completion is queued, which no thread waits for. A step is one critical section
@@ -40,9 +41,9 @@ INGREDIENTS = {
     "look at the role": "rule 5: a follower looks at the role after arming",
     "wake for the role": "rule 6: a follower is woken when the role is free",
     "pass the role on": "rule 6, of followers that return",
-    "ring for the role": "rule 7: a thread that stands by is rung when the role is free",
-    "look standing by": "rule 7: it looks at its request after arming",
-    "wake for the queue": "rule 8: a poller that does not take what is queued wakes who does",
+    "wake for the queue": "rule 7: a poller that does not take what is queued wakes who does",
+    "ring for the role": "rule 8: a thread that stands by is rung when the role is free",
+    "look standing by": "rule 8: it looks at its request and the queues after arming",
 }
 
 

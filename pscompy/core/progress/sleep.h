@@ -28,14 +28,15 @@
  *
  * A thread that polls without taking what is queued (PSC_WAIT_OWN) arms
  * although something is queued:
- *  8. After each pass it wakes one of the followers that return for what is
+ *  7. After each pass it wakes one of the followers that return for what is
  *     queued, and that have looked at the queues with the lock held.
  *
  * A thread that stands in for the program (stand_in.h) is a sleeper while no
  * other thread holds the role:
- *  7. If the holder of the role sleeps, the stand-in arms for PSC_WAKE_FREE and
- *     PSC_WAKE_EVENT, then looks at its request; giving the role back rings its
- *     bell. While the holder is awake, the stand-in looks again repeatedly.
+ *  8. If the holder of the role sleeps, the stand-in arms for PSC_WAKE_FREE and
+ *     PSC_WAKE_EVENT, then looks at its request and at the queues; giving the
+ *     role back rings its bell. While the holder is awake, the stand-in looks
+ *     again repeatedly.
  * tests/core/wake_model.py tries all orders of these steps. */
 #pragma once
 

@@ -96,8 +96,8 @@ static void stand_in_rest(psc_stand_in_t *self)
 
     do {
         passes = stand_in_passes(worker);
-        pending = psc_worker_pending(worker);
         stand_by = stand_in_by(self);
+        pending = psc_worker_pending(worker); /* after arming (rule 8) */
         if (self->ended(self))
             return;
         stand_in_hear(self,

@@ -65,7 +65,7 @@ static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
 }
 
 /* With the lock held, after a pass by a thread that does not take what is
- * queued: wake one that does (rule 8 in sleep.h). */
+ * queued: wake one that does (rule 7 in sleep.h). */
 static void wait_hand_on(psc_worker_t *worker, const wait_goal_t *goal)
 {
     if (goal->own && psc_worker_pending(worker))
