@@ -2,7 +2,6 @@
  * people who look for the cause of a hang. psc_worker_end_receive ends one of
  * the requests that it describes. */
 #include "../finish.h"
-#include "../progress/sleep.h"
 #include "../request.h"
 #include "../worker.h"
 #include "match.h"
@@ -26,7 +25,7 @@ static bool describe_held_back(const psc_req_t *req)
 /* Returns in words what a posted receive or probe waits for. */
 static const char *describe_posted(const psc_req_t *req)
 {
-    if (req->kind != PSC_REQ_EVENT && describe_held_back(req))
+    if (describe_held_back(req))
         return "later messages wait at their sender until earlier ones are "
                "received (PSP_RTS_MAX)";
     return req->stage == PSC_STAGE_TAGGED ? "posted to the fabric" : "";
@@ -148,18 +147,14 @@ uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
 
 void psc_worker_end_receive(psc_worker_t *worker, uint64_t id, int status)
 {
+    psc_req_t *req;
+
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
-    for (uint32_t i = 0; i < psc_requests_count(&worker->requests); i++) {
-        psc_req_t *req = psc_req_at(&worker->requests, i);
-
-        if (req->in_use && psc_req_id(req) == id &&
-            req->stage == PSC_STAGE_POSTED && !psc_req_source(req) &&
-            (req->kind == PSC_REQ_RECV || req->kind == PSC_REQ_PROBE)) {
-            psc_match_leave(req);
-            psc_req_finish(req, (psc_status_t)status);
-        }
+    req = psc_req_find(&worker->requests, id);
+    if (req && req->stage == PSC_STAGE_POSTED && !psc_req_source(req)) {
+        psc_match_leave(req);
+        psc_req_finish(req, (psc_status_t)status);
     }
-    psc_wake(worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
     psc_worker_leave(worker);
 }
