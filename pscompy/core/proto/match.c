@@ -59,27 +59,30 @@ static psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
                          match_request(&queue->exposed, tag));
 }
 
-/* Take a receive that is not exposed out of its queue. queue: the match queue
- * of the message that the receive has matched. */
-static inline void match_remove_hidden(psc_match_queue_t *queue, psc_req_t *req)
+/* Returns the list of a receive that is not exposed. queue: the match queue of
+ * the message that the receive has matched. */
+static inline psc_match_list_t *match_posted(psc_match_queue_t *queue,
+                                             const psc_req_t *req)
 {
-    psc_match_lists_t *lists =
-        psc_req_source(req)
-            ? &queue->lists
-            : psc_match_lists(psc_req_worker(req), NULL, req->context, false);
+    if (psc_req_source(req))
+        return &queue->lists.posted;
+    return &psc_match_lists(psc_req_worker(req), NULL, req->context, false)
+                ->posted;
+}
 
-    match_dequeue(&lists->posted, req);
+/* Take a receive that has matched a message out of its list. */
+static inline void match_remove(psc_match_list_t *list, psc_req_t *req)
+{
+    match_dequeue(list, req);
     psc_req_set_unexp(req, NULL);
 }
 
-static void match_remove(psc_match_queue_t *queue, psc_req_t *req)
+/* As match_remove, also for a receive that is exposed. */
+static void match_remove_any(psc_match_queue_t *queue, psc_req_t *req)
 {
-    if (req->stage != PSC_STAGE_EXPOSED) {
-        match_remove_hidden(queue, req);
-        return;
-    }
-    match_dequeue(&queue->exposed, req);
-    psc_req_set_unexp(req, NULL);
+    match_remove(req->stage == PSC_STAGE_EXPOSED ? &queue->exposed
+                                                 : match_posted(queue, req),
+                 req);
 }
 
 /* Returns true if a receive in `posted`, posted before `order`, could take a
@@ -150,7 +153,7 @@ match_arrival_among(psc_conn_t *conn, psc_match_queue_t *queue, int32_t tag)
     if (req->stage == PSC_STAGE_EXPOSED && !psc_tuple_conceal(req))
         return PSC_MATCH_REFUSED;
     req->head.result.order = ++conn->worker->matching.clock;
-    match_remove(queue, req);
+    match_remove_any(queue, req);
     if (!psc_list_empty(&queue->lists.posted.all))
         match_hand_over(conn, queue);
     return req;
@@ -167,7 +170,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
     if (!req)
         return NULL;
     req->head.result.order = ++conn->worker->matching.clock;
-    match_remove_hidden(queue, req);
+    match_remove(match_posted(queue, req), req);
     if (queue && !psc_list_empty(&queue->lists.posted.all))
         match_hand_over(conn, queue);
     return req;
@@ -303,7 +306,7 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp)
         }
     }
     if (req && req->stage != PSC_STAGE_LANDING)
-        match_remove(queue, req);
+        match_remove_any(queue, req);
     return req;
 }
 
