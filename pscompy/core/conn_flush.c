@@ -50,9 +50,14 @@ static void conn_flush_lost(psc_conn_t *conn)
         lost->down_due &= (uint8_t)(lost->down_due - 1);
 }
 
-/* Send the CLOSE or CLOSE_ACK of a connection that ends normally. */
-static void conn_flush_close(psc_conn_t *conn)
+/* Before CLOSE is sent: refuse the messages that the peer has announced. Then
+ * send the CLOSE or CLOSE_ACK of a connection that ends normally. Returns true
+ * if messages were refused. */
+static bool conn_flush_close(psc_conn_t *conn)
 {
+    bool refused = conn->state == PSC_CONN_CLOSING && !conn->closing.sent &&
+                   conn->worker->up->refuse(conn);
+
     if (conn->closing.ack_due &&
         conn->worker->up->send_control(conn, PSC_WIRE_CLOSE_ACK)) {
         conn->closing.ack_due = false;
@@ -66,6 +71,7 @@ static void conn_flush_close(psc_conn_t *conn)
         conn->closing.sent =
             conn->worker->up->send_control(conn, PSC_WIRE_CLOSE);
     }
+    return refused;
 }
 
 static bool conn_idle(const psc_conn_t *conn)
@@ -97,8 +103,6 @@ bool psc_conn_flush(psc_conn_t *conn)
             moved |= conn->worker->up->send_fins(conn);
         moved |= conn_flush_queue(conn, PSC_WORK_ORDERED);
         conn_flush_lost(conn);
-        if (conn->state == PSC_CONN_CLOSING && !conn->closing.sent)
-            moved |= conn->worker->up->refuse(conn);
         if (conn->flow.due && !psc_conn_ended(conn) &&
             conn->worker->up->send_control(conn, PSC_WIRE_CREDIT)) {
             psc_count(conn, PSC_COUNTER_credit_messages, 1);
@@ -106,7 +110,7 @@ bool psc_conn_flush(psc_conn_t *conn)
         }
     }
     if (conn->closing.ack_due || conn->state == PSC_CONN_CLOSING)
-        conn_flush_close(conn);
+        moved |= conn_flush_close(conn);
     if (conn_idle(conn))
         psc_list_remove(&conn->work.busy_link);
     conn->worker->restless |= moved;

@@ -46,16 +46,13 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
         wire->flags |= PSC_RTS_LENT;
 }
 
-/* Returns true if one more message may be announced. The first message of a
- * connection that must wait is reported to the control plane. */
-static bool rndv_may_announce(psc_conn_t *conn)
+/* Report the first message of a connection that must wait, because of
+ * psc_rts_out_full, to the control plane. */
+static void rndv_report_full(psc_conn_t *conn)
 {
-    if (!psc_rts_out_full(conn))
-        return true;
     if (!conn->rts_max_reported)
         psc_notice_post(&conn->worker->notices, &conn->notice);
     conn->rts_max_reported = true;
-    return false;
 }
 
 psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
@@ -73,8 +70,10 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
 
     /* the peer already counts the message of a late RTS, by its placeholder
      * (tag.h) */
-    if (!(flags & PSC_RTS_LATE) && !rndv_may_announce(conn))
+    if (!(flags & PSC_RTS_LATE) && psc_rts_out_full(conn)) {
+        rndv_report_full(conn);
         return PSC_ERR_NO_RESOURCE;
+    }
     if (conn->rts_out + 1 >= conn->worker->config.rts_max)
         wire.flags |= PSC_RTS_LAST;
     rndv_rts_keys(req, &wire, keys, &keys_len);
