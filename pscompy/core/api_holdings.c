@@ -40,19 +40,41 @@ static uint64_t holdings_buckets(const psc_match_lists_t *lists)
            psc_match_list_buckets(&lists->unexpected);
 }
 
+static uint64_t holdings_record(const psc_unexp_t *unexp)
+{
+    return sizeof *unexp + unexp->keys_len;
+}
+
+/* Returns the bytes of the records that wait for their mark or their RTS
+ * (proto/tag.h), and are in no match queue. */
+static uint64_t holdings_incomplete(psc_lane_t *lane)
+{
+    uint64_t bytes = 0;
+
+    psc_list_for_each(unexp, &lane->announced, psc_unexp_t, link)
+        bytes += holdings_record(unexp);
+    for (psc_unexp_t *at = lane->promised; at; at = at->next_promised)
+        bytes += at->req ? holdings_record(at) : 0;
+    return bytes;
+}
+
 /* Returns the bytes of the records of messages that were announced by RTS and
- * have no receive yet. */
-static uint64_t holdings_announced(const psc_worker_t *worker)
+ * have no receive yet, or whose announcement has not arrived completely. */
+static uint64_t holdings_announced(psc_worker_t *worker)
 {
     uint64_t bytes = psc_am_offers_bytes(worker);
 
+    psc_list_for_each(conn, &worker->conns, psc_conn_t, link) {
+        for (uint32_t i = 0; i < conn->n_lanes; i++)
+            bytes += holdings_incomplete(conn->lanes[i]);
+    }
     for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++) {
         psc_list_for_each(context, &worker->matching.contexts[i], psc_context_t,
                           link) {
             psc_list_for_each(unexp, &context->lists.unexpected.all,
                               psc_unexp_t, any_link) {
                 if (unexp->rts)
-                    bytes += sizeof *unexp + unexp->keys_len;
+                    bytes += holdings_record(unexp);
             }
         }
     }

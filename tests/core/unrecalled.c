@@ -1,7 +1,10 @@
-/* Receives that the fabric matches, and that it cannot give back when they are
- * withdrawn, because a message is being written into them. */
+/* Where the fabric matches: receives that it cannot give back when they are
+ * withdrawn, because a message is being written into them, and announcements
+ * that are not complete. */
 #include "harness.h"
 #include "pscompy/core/conn.h"
+#include "pscompy/core/lane_upcalls.h"
+#include "pscompy/core/proto/match_queue.h"
 #include "pscompy/core/worker.h"
 
 enum { LARGE = 300000 };
@@ -125,6 +128,31 @@ static void given_up(psc_rndv_scheme_t scheme)
         check(result.status == PSC_OK);
         sent(&pair, send);
     }
+    pair_close(&pair);
+}
+
+/* An announcement whose mark (tag.h) never arrives is counted, too. */
+CASE(announced_bytes_without_a_mark)
+{
+    psc_wire_rts_t rts = {.context = CONTEXT, .len = LARGE};
+    psc_am_t am = {
+        .id = PSC_WIRE_RTS, .header = &rts, .header_len = sizeof rts};
+    psc_counted_t counted[64];
+    uint64_t bytes = 0;
+    pair_t pair;
+    uint32_t n;
+
+    pair_open(&pair);
+    psc_lock_acquire(&pair.b.worker->lock);
+    psc_lane_upcalls.am_recv(pair.b.conn->lanes[0]->ep, &am);
+    psc_worker_leave(pair.b.worker);
+    n = psc_worker_holdings(pair.b.worker, counted, 64);
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcmp(counted[i].name, "announced_bytes") == 0)
+            bytes = counted[i].value;
+    }
+    check(bytes >= sizeof(psc_unexp_t));
+    psc_conn_fail(pair.b.conn, PSC_ERR_PEER_LOST);
     pair_close(&pair);
 }
 
