@@ -1,5 +1,6 @@
-/* Segments of a pool: sealed memory files, mapped at addresses where huge pages
- * fit, with an identity (psc_segment_identity_t) in their last page. */
+/* Segments of a pool, mapped at addresses where huge pages fit. A shared
+ * segment is a sealed memory file with an identity (psc_segment_identity_t) in
+ * its last page. A private or pinned segment has neither. */
 #include "segment.h"
 
 #include <fcntl.h>

@@ -154,8 +154,9 @@ typedef struct psc_bulk {
     /* internal requests: link in the list `accesses` of the region's
      * psc_target_t */
     psc_link_t access_link;
-    /* the transport's record of the receive: `tagged` in stage TAGGED, `shown`
-     * in the stages EXPOSED and LANDING */
+    /* The transport's record of the receive: `tagged` in stage TAGGED, `shown`
+     * in the stages EXPOSED and LANDING; in stage ENDING the one of the stage
+     * before. */
     union {
         psc_tag_recv_t tagged;
         psc_exposed_t shown;
@@ -171,12 +172,15 @@ struct psc_req {
     psc_request_t head;
     /* Use psc_req_source() and psc_req_unexp(). */
     union {
-        /* In the stages POSTED, TAGGED and EXPOSED, and just before: the
-         * connection that the receive names as its source, NULL for any */
+        /* In a receive or probe in the stages POSTED, TAGGED and EXPOSED, and
+         * just before: the connection that it names as its source, NULL for
+         * any */
         psc_conn_t *source;
         /* In the state MATCHED: the message that waits for a buffer. In the
          * stage CLAIMED: the message that is still arriving. In a receive that
-         * gives its message back: the record of that message. Else NULL. */
+         * gives its message back: the record of that message. In stage LANDING:
+         * the message that waits for the peer's answer. Else NULL, also in all
+         * sends. */
         psc_unexp_t *unexp;
     } partner;
     /* In the stages POSTED, TAGGED and EXPOSED: the link in a match queue. In

@@ -23,7 +23,8 @@
 /* the completion queue or the queue of active messages has something, and the
  * thread that polls for all does not take it (PSC_WAIT_OWN) */
 #define PSC_WAKE_QUEUED 64u
-/* No reason: arm although one of these queues has something. */
+/* Not a reason, but a flag of psc_sleeper_try: arm although one of these queues
+ * has something. */
 #define PSC_WAKE_OWN 128u
 
 struct psc_sleeper {
@@ -58,7 +59,10 @@ struct psc_follower {
 };
 
 #define PSC_WOKEN_MAX 16u
+/* Values of psc_wait_state_t.polling: the thread that polls for all threads
+ * also takes what is queued (completions and active messages) */
 #define PSC_POLLING 1u
+/* it leaves what is queued to other threads (PSC_WAIT_OWN) */
 #define PSC_POLLING_OWN 2u
 
 /* The wake generation (the number of changes that a thread may wait for), and
@@ -68,7 +72,7 @@ typedef struct psc_wait_state {
     /* PSC_WAKE_ bits that any armed sleeper or follower wants */
     atomic_uint wanted;
     /* not 0: a thread holds the poller's role, which is to poll for all threads
-     * that wait; PSC_POLLING_OWN: it does not take what is queued */
+     * that wait; PSC_POLLING or PSC_POLLING_OWN */
     atomic_uint polling;
     /* number of calls of psc_worker_wake; each ends all waits */
     atomic_uint wakes;

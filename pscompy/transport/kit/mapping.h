@@ -29,8 +29,8 @@ static inline uint8_t *psc_mapping_create(int fd, size_t len, int protection)
         munmap(base, len);
         return NULL;
     }
-    /* In private memory even a short block would then take a huge page, so that
-     * the caller advises where its long blocks are. */
+    /* Not in private memory, where even a short block would take a huge page;
+     * psc_segment_warm makes huge pages of long blocks. */
     if (fd >= 0)
         madvise(base, len & ~(PSC_HUGE_PAGE - 1), MADV_HUGEPAGE);
     return base;
