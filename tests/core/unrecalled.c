@@ -64,7 +64,7 @@ static psc_stage_t stage_of(psc_request_t *request)
 /* The fabric reports the end of a receive that it has not given back. */
 static void fabric_reports(psc_worker_t *worker, psc_request_t *request)
 {
-    psc_tag_recv_t *tagged = &req_of(request)->bulk->tagged;
+    psc_tag_recv_t *tagged = psc_req_tagged(req_of(request));
 
     check(psc_worker_enter(worker, 0) == PSC_OK);
     tagged->done(tagged, PSC_ERR_CANCELLED, 0, 0);

@@ -89,7 +89,7 @@ static psc_status_t giveback_asked(psc_req_t *req)
                              &req->head.result, psc_req_iov(req), req->n_iov);
 
     if (status == PSC_OK)
-        psc_message_answered(&req->bulk->shown);
+        psc_message_answered(psc_req_shown(req));
     return status;
 }
 
@@ -196,7 +196,7 @@ void psc_giveback_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len)
 void psc_giveback_tagged(psc_tag_recv_t *recv, psc_status_t status,
                          uint64_t bits, size_t len)
 {
-    psc_req_t *req = psc_container_of(recv, psc_bulk_t, tagged)->req;
+    psc_req_t *req = psc_container_of(recv, psc_bulk_t, record.tagged)->req;
 
     psc_tag_done(recv, status, bits, len);
     giveback_now(req);

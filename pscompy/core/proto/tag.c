@@ -207,7 +207,7 @@ static psc_status_t tag_matched(psc_req_t *req, psc_conn_t *conn, uint64_t bits,
     psc_count(conn, PSC_COUNTER_tag_matched, 1);
     if (missed)
         return tag_goes_on(req, tag_promise(lane, context, tag, len,
-                                            req->bulk->tagged.number));
+                                            psc_req_tagged(req)->number));
     if (bits & PSC_TAG_MARK && len == 0)
         return tag_goes_on(req, tag_marked(lane, context, tag));
     if (bits & PSC_TAG_MARK) {
@@ -223,7 +223,7 @@ static psc_status_t tag_matched(psc_req_t *req, psc_conn_t *conn, uint64_t bits,
 void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
                   size_t len)
 {
-    psc_req_t *req = psc_container_of(recv, psc_bulk_t, tagged)->req;
+    psc_req_t *req = psc_container_of(recv, psc_bulk_t, record.tagged)->req;
     /* psc_tag_recv_end() sets `error` */
     psc_conn_t *conn = req->error ? req->conn : psc_req_source(req);
     bool missed = status == PSC_ERR_UNSUPPORTED;

@@ -11,10 +11,12 @@ bool psc_tag_may(const psc_req_t *req)
 bool psc_tag_post(psc_req_t *req)
 {
     psc_lane_t *lane = psc_conn_main_lane(psc_req_source(req));
+    psc_tag_recv_t *record;
 
     if (!psc_req_extend(req))
         return false;
-    req->bulk->tagged = (psc_tag_recv_t){
+    record = &req->bulk->record.tagged;
+    *record = (psc_tag_recv_t){
         .source = lane->ep,
         .match = psc_tag_bits(req->context, req->head.result.tag == PSC_ANY_TAG
                                                 ? 0
@@ -24,8 +26,8 @@ bool psc_tag_post(psc_req_t *req)
         .done = psc_req_source(req)->tagging.done,
     };
     if (req->n_iov)
-        req->bulk->tagged.buffer = req->piece;
-    if (lane->slot->ops->tag_post(lane->ep, &req->bulk->tagged) != PSC_OK)
+        record->buffer = req->piece;
+    if (lane->slot->ops->tag_post(lane->ep, record) != PSC_OK)
         return false;
     psc_count(psc_req_source(req), PSC_COUNTER_tag_posted, 1);
     return true;
@@ -35,7 +37,7 @@ bool psc_tag_recall(psc_req_t *req)
 {
     psc_lane_t *lane = psc_conn_main_lane(psc_req_source(req));
 
-    if (lane->slot->ops->tag_cancel(lane->ep, &req->bulk->tagged) != PSC_OK)
+    if (lane->slot->ops->tag_cancel(lane->ep, psc_req_tagged(req)) != PSC_OK)
         return false;
     psc_list_remove(&req->link);
     return true;

@@ -166,17 +166,19 @@ bool psc_tuple_expose(psc_req_t *req)
     psc_conn_t *conn = psc_req_source(req);
     psc_lane_t *lane = psc_conn_main_lane(conn);
     int32_t tag = req->head.result.tag;
+    psc_exposed_t *record;
 
     if (!psc_req_extend(req))
         return false;
-    req->bulk->shown = (psc_exposed_t){
+    record = &req->bulk->record.shown;
+    *record = (psc_exposed_t){
         .match = psc_tag_bits(req->context, tag == PSC_ANY_TAG ? 0 : tag),
         .ignore = tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0,
         .buffer = req->piece,
         .taken = conn->tuple->taken,
         .landed = tuple_landed};
-    if (conn->tuple->ops->expose(lane->ep, &req->bulk->shown,
-                                 tuple_seen(conn)) != PSC_OK) {
+    if (conn->tuple->ops->expose(lane->ep, record, tuple_seen(conn)) !=
+        PSC_OK) {
         tuple_hidden(req);
         return false;
     }
@@ -191,7 +193,7 @@ bool psc_tuple_conceal(psc_req_t *req)
     psc_conn_t *conn = psc_req_source(req);
 
     if (conn->tuple->ops->conceal(psc_conn_main_lane(conn)->ep,
-                                  &req->bulk->shown,
+                                  psc_req_shown(req),
                                   tuple_seen(conn)) != PSC_OK)
         return false;
     conn->tuple->n_exposed--;
@@ -204,7 +206,7 @@ psc_status_t psc_tuple_withdraw(psc_req_t *req)
 {
     if (!req->exposed)
         return psc_tuple_conceal(req) ? PSC_OK : PSC_ERR_INVALID;
-    psc_tuple_am_ask(psc_req_source(req), &req->bulk->shown,
+    psc_tuple_am_ask(psc_req_source(req), psc_req_shown(req),
                      tuple_seen(psc_req_source(req)));
     return PSC_INPROGRESS;
 }

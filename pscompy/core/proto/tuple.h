@@ -153,7 +153,7 @@ void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len);
 
 static inline psc_req_t *psc_tuple_req(psc_exposed_t *shown)
 {
-    return psc_container_of(shown, psc_bulk_t, shown)->req;
+    return psc_container_of(shown, psc_bulk_t, record.shown)->req;
 }
 
 /* ---- sending ---- */

@@ -126,7 +126,7 @@ static void permit_end(psc_tuple_am_t *am, permit_t *permit)
 static psc_status_t am_key(psc_conn_t *conn, psc_exposed_t *recv,
                            uint8_t *packed, size_t *len_p)
 {
-    psc_req_t *req = psc_container_of(recv, psc_bulk_t, shown)->req;
+    psc_req_t *req = psc_container_of(recv, psc_bulk_t, record.shown)->req;
     psc_keyed_t keyed = {conn, recv->buffer, req->bulk->mem,
                          req->bulk->keys.key};
     psc_status_t status = psc_rndv_pack_key(&keyed, psc_conn_main_lane(conn),

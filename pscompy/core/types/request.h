@@ -156,11 +156,12 @@ typedef struct psc_bulk {
     psc_link_t access_link;
     /* The transport's record of the receive: `tagged` in stage TAGGED, `shown`
      * in the stages EXPOSED and LANDING; in stage ENDING the one of the stage
-     * before. */
+     * before. Use psc_req_tagged() and psc_req_shown(), except to fill in the
+     * record before the stage begins. */
     union {
         psc_tag_recv_t tagged;
         psc_exposed_t shown;
-    };
+    } record;
 } psc_bulk_t;
 
 /* A request. It is small, because a program may have very many posted receives.
@@ -293,6 +294,21 @@ static inline void psc_req_set_unexp(psc_req_t *req, psc_unexp_t *unexp)
 {
     req->partner.unexp = unexp;
     psc_req_set_open(req, false);
+}
+
+static inline psc_tag_recv_t *psc_req_tagged(const psc_req_t *req)
+{
+    psc_assert(req->stage == PSC_STAGE_TAGGED ||
+               req->stage == PSC_STAGE_ENDING);
+    return &req->bulk->record.tagged;
+}
+
+static inline psc_exposed_t *psc_req_shown(const psc_req_t *req)
+{
+    psc_assert(req->stage == PSC_STAGE_EXPOSED ||
+               req->stage == PSC_STAGE_LANDING ||
+               req->stage == PSC_STAGE_ENDING);
+    return &req->bulk->record.shown;
 }
 
 /* The only function that changes a request's stage. */
