@@ -95,7 +95,7 @@ static psc_status_t req_pool_grow(psc_requests_t *requests)
 static void req_drop_iov(psc_req_t *req)
 {
     if (req->n_iov > 1)
-        free(req->pieces);
+        free(req->memory.list.pieces);
     req->n_iov = 0;
 }
 
@@ -162,7 +162,7 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
                           memory_order_relaxed);
     req->inside = req->confirm = req->exposed = false;
     req->error = PSC_OK;
-    req->total = 0;
+    req->memory.list.total = 0;
     return req;
 }
 
@@ -227,8 +227,8 @@ psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov, size_t n_iov)
         memcpy(room, iov, n_iov * sizeof *iov);
     }
     req_drop_iov(req);
-    req->pieces = n_iov == 1 ? iov->base : room;
-    req->total = psc_iov_total(iov, n_iov);
+    req->memory.list.pieces = n_iov == 1 ? iov->base : room;
+    req->memory.list.total = psc_iov_total(iov, n_iov);
     req->n_iov = (uint32_t)n_iov;
     return PSC_OK;
 }

@@ -28,8 +28,9 @@ CASE(pool_of_requests)
     }
     check(psc_requests_count(&pool) == N);
     check(!psc_req_find(&pool, (uint64_t)1 << 32 | N));
-    check(psc_req_set_iov(req[5], iov, 3) == PSC_OK && req[5]->total == 6);
-    check(psc_req_iov(req[5]) == req[5]->pieces);
+    check(psc_req_set_iov(req[5], iov, 3) == PSC_OK &&
+          psc_req_total(req[5]) == 6);
+    check(psc_req_iov(req[5]) == req[5]->memory.list.pieces);
     check(!psc_req_extended(req[5]) && req[5]->bulk->inflight == 0);
     check(psc_req_extend(req[5]) && psc_req_extend(req[5]));
     check(psc_req_extended(req[5]) && req[5]->bulk->req == req[5]);

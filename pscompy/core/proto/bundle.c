@@ -50,7 +50,7 @@ static psc_status_t bundle_request(psc_conn_t *conn, psc_req_kind_t kind,
         req->bulk->parts[i].begin = at;
         req->bulk->parts[i].end = at += args->iov[i].len;
     }
-    req->bulk->len = req->head.result.nbytes = req->total;
+    req->bulk->len = req->head.result.nbytes = psc_req_total(req);
     return PSC_OK;
 }
 
@@ -136,8 +136,8 @@ psc_status_t psc_bundle_offer(psc_conn_t *conn, const psc_send_args_t *args,
     psc_req_stage_set(req, PSC_STAGE_OFFERED);
     psc_count(conn, PSC_COUNTER_offered, req->n_iov);
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
-    psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
-    bundle_expect(conn, req->total);
+    psc_count(conn, PSC_COUNTER_sent_bytes, psc_req_total(req));
+    bundle_expect(conn, psc_req_total(req));
     *request_p = &req->head;
     return PSC_INPROGRESS;
 }

@@ -92,7 +92,7 @@ static psc_item_t describe_request(const psc_req_t *req)
                         .rank = peer ? peer->rank : -1,
                         .context = req->context,
                         .tag = req->head.result.tag,
-                        .nbytes = req->total,
+                        .nbytes = psc_req_total(req),
                         .state = describe_state(req)};
 }
 

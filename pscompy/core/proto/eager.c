@@ -208,7 +208,8 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
         psc_credit_return(conn, psc_credit_cost(am->len));
         if (psc_tuple_is_long(conn, am->len))
             psc_tuple_came(conn, req->context, tag);
-        eager_copied_in(&req->head.result, conn, tag, am->len, req->total);
+        eager_copied_in(&req->head.result, conn, tag, am->len,
+                        psc_req_total(req));
         psc_req_finish(req, req->head.result.status);
         return PSC_OK;
     }
@@ -313,7 +314,7 @@ void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len)
 {
     psc_credit_return(conn, psc_credit_cost(len));
     eager_result(&req->head.result, conn, req->head.result.tag, len,
-                 req->total);
+                 psc_req_total(req));
     psc_req_finish(req, req->head.result.status);
 }
 
@@ -322,7 +323,7 @@ void psc_eager_end_receive(psc_lane_t *lane)
     psc_incoming_t *in = &lane->incoming;
 
     psc_rates_end_copy(lane->conn, in->len, in->began);
-    eager_count_copy(lane->conn, in->len, in->req->total);
+    eager_count_copy(lane->conn, in->len, psc_req_total(in->req));
     psc_eager_landed(lane->conn, in->req, in->len);
 }
 

@@ -246,7 +246,8 @@ psc_status_t psc_giveback_request(psc_req_t *req)
         req->bulk->on_done = giveback_late;
         return PSC_INPROGRESS;
     }
-    unexp = giveback_record(req->conn, req->context, &result, req->total);
+    unexp =
+        giveback_record(req->conn, req->context, &result, psc_req_total(req));
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
     unexp->arriving = true;

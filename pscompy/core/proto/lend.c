@@ -49,11 +49,12 @@ static bool lend_possible(psc_req_t *req)
     psc_segment_t *segment;
     uint64_t offset;
 
-    if (req->n_iov != 1 || req->total < PSC_LEND_MIN ||
+    if (req->n_iov != 1 || psc_req_total(req) < PSC_LEND_MIN ||
         !(lane->slot->attr.caps & PSC_CAP_MAP))
         return false;
-    segment = psc_pool_find(psc_req_worker(req)->memory.pool, req->piece.base,
-                            req->total, &offset);
+    segment =
+        psc_pool_find(psc_req_worker(req)->memory.pool,
+                      psc_req_piece(req)->base, psc_req_total(req), &offset);
     return segment && segment->kind == PSC_SEGMENT_SHARED &&
            psc_segment_mem(segment, lane->slot);
 }

@@ -83,9 +83,10 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
         return status;
     if (req->head.flags & PSC_FLAG_LEND && psc_lend_begin(req))
         return psc_rndv_send_rts(req);
-    if (!psc_eager_fits(conn, req->total) && !psc_rates_try(conn, req->total))
+    if (!psc_eager_fits(conn, psc_req_total(req)) &&
+        !psc_rates_try(conn, psc_req_total(req)))
         return psc_rndv_send_rts(req);
-    if (!psc_flow_has(&conn->flow, psc_credit_cost(req->total))) {
+    if (!psc_flow_has(&conn->flow, psc_credit_cost(psc_req_total(req)))) {
         status = psc_rndv_send_rts(req);
         /* in stage SEND_MARK the RTS was sent, although its mark must wait */
         if (req->stage != PSC_STAGE_SEND)
@@ -94,7 +95,7 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
     }
     req->bulk->comp.func = message_sent;
     status = message_send_eager(conn, &head, psc_req_iov(req), req->n_iov,
-                                req->total, &req->bulk->comp);
+                                psc_req_total(req), &req->bulk->comp);
     if (status == PSC_ERR_UNSUPPORTED)
         return psc_rndv_send_rts(req);
     if (status == PSC_INPROGRESS) {
@@ -180,7 +181,7 @@ psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
         return status;
     req->bulk->aux = aux;
     req->head.result.tag = args->tag;
-    req->head.result.nbytes = req->total;
+    req->head.result.nbytes = psc_req_total(req);
     psc_req_attach(req, conn);
     psc_req_stage_set(req, PSC_STAGE_SEND);
     *request_p = &req->head;
@@ -276,7 +277,7 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
         psc_tag_recv(req))
         return PSC_INPROGRESS;
     if (psc_req_source(req) &&
-        psc_tuple_is_long(psc_req_source(req), req->total) &&
+        psc_tuple_is_long(psc_req_source(req), psc_req_total(req)) &&
         psc_match_expose(req))
         return PSC_INPROGRESS;
     return message_post(req, lists, request_p);

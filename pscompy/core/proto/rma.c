@@ -147,7 +147,7 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
     if (!req)
         return PSC_ERR_NO_MEMORY;
     psc_req_set_iov(req, args->iov, 1);
-    req->bulk->len = req->total;
+    req->bulk->len = psc_req_total(req);
     req->bulk->one_lane = true;
     req->bulk->rma.region = head.id;
     req->bulk->rma.nonce = head.nonce;
@@ -212,7 +212,7 @@ psc_status_t psc_rma_send_request(psc_req_t *req)
                            .region = req->bulk->rma.region,
                            .nonce = req->bulk->rma.nonce,
                            .offset = req->bulk->rma.offset,
-                           .len = req->total};
+                           .len = psc_req_total(req)};
     psc_status_t status;
 
     if (emulated->out >= RMA_OUT_MAX) {

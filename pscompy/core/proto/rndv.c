@@ -65,7 +65,7 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
                            .aux = req->bulk->aux,
                            .flags = flags,
                            .send_id = psc_req_id(req),
-                           .len = req->total};
+                           .len = psc_req_total(req)};
     psc_status_t status;
 
     /* the peer already counts the message of a late RTS, by its placeholder
@@ -106,7 +106,7 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
     psc_status_t status = PSC_ERR_UNSUPPORTED;
     psc_keyed_t keyed;
 
-    if (!req || req->conn != lane->conn || wire->len > req->total ||
+    if (!req || req->conn != lane->conn || wire->len > psc_req_total(req) ||
         (req->stage != PSC_STAGE_AWAIT_RTR && req->stage != PSC_STAGE_OFFERED))
         return PSC_ERR_PROTOCOL;
     keyed = psc_rndv_keyed(req);
@@ -156,8 +156,8 @@ static void rndv_recv_meets(psc_req_t *req, psc_conn_t *conn, int32_t tag,
     psc_conn_sign(conn, result);
     result->tag = tag;
     result->nbytes = len;
-    result->status = len > req->total ? PSC_ERR_TRUNCATED : PSC_OK;
-    req->bulk->len = len < req->total ? len : req->total;
+    result->status = len > psc_req_total(req) ? PSC_ERR_TRUNCATED : PSC_OK;
+    req->bulk->len = len < psc_req_total(req) ? len : psc_req_total(req);
 }
 
 /* Use get if the peer sent keys and the configuration allows it; otherwise ask

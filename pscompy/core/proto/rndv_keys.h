@@ -21,7 +21,8 @@ static inline psc_keyed_t psc_rndv_keyed(psc_req_t *req)
 {
     psc_iov_t none = {NULL, 0};
 
-    return (psc_keyed_t){req->conn, req->n_iov == 1 ? req->piece : none,
+    return (psc_keyed_t){req->conn,
+                         req->n_iov == 1 ? *psc_req_piece(req) : none,
                          req->bulk->mem, req->bulk->keys.key};
 }
 

@@ -21,7 +21,7 @@ psc_status_t psc_rndv_send_rts(psc_req_t *req)
     if (status != PSC_OK)
         return status;
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
-    psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
+    psc_count(conn, PSC_COUNTER_sent_bytes, psc_req_total(req));
     if (psc_tag_carries(conn, req->context)) {
         psc_req_stage_set(req, PSC_STAGE_SEND_MARK);
         return psc_tag_send_mark(req);

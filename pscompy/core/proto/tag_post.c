@@ -26,7 +26,7 @@ bool psc_tag_post(psc_req_t *req)
         .done = psc_req_source(req)->tagging.done,
     };
     if (req->n_iov)
-        record->buffer = req->piece;
+        record->buffer = *psc_req_piece(req);
     if (lane->slot->ops->tag_post(lane->ep, record) != PSC_OK)
         return false;
     psc_count(psc_req_source(req), PSC_COUNTER_tag_posted, 1);

@@ -64,11 +64,12 @@ static bool tag_may_put(const psc_req_t *req)
 
     if (!psc_tag_carries(conn, req->context) || conn->tagging.pause_left > 0 ||
         conn->params.scheme != PSC_RNDV_AUTO || req->n_iov != 1 ||
-        req->total > TAG_PUT_MAX || psc_eager_fits(conn, req->total) ||
+        psc_req_total(req) > TAG_PUT_MAX ||
+        psc_eager_fits(conn, psc_req_total(req)) ||
         req->head.flags & PSC_FLAG_LEND)
         return false;
     slot = psc_conn_main_lane(conn)->slot;
-    return slot->ops->tag_put && req->total <= slot->attr.max_put;
+    return slot->ops->tag_put && psc_req_total(req) <= slot->attr.max_put;
 }
 
 static void tag_put_missed(psc_req_t *req)
@@ -114,8 +115,9 @@ psc_status_t psc_tag_send_put(psc_req_t *req)
         return PSC_ERR_UNSUPPORTED;
     lane = psc_conn_main_lane(conn);
     req->bulk->comp.func = tag_put_done;
-    status = lane->slot->ops->tag_put(lane->ep, tag_mark(req), req->piece.base,
-                                      req->total, &number, &req->bulk->comp);
+    status = lane->slot->ops->tag_put(
+        lane->ep, tag_mark(req), psc_req_piece(req)->base, psc_req_total(req),
+        &number, &req->bulk->comp);
     if (status == PSC_ERR_NO_RESOURCE)
         psc_count(conn, PSC_COUNTER_back_pressure, 1);
     if (status < 0)
@@ -123,7 +125,7 @@ psc_status_t psc_tag_send_put(psc_req_t *req)
     req->bulk->aux = (uint16_t)number;
     req->bulk->inflight = 1;
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
-    psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
+    psc_count(conn, PSC_COUNTER_sent_bytes, psc_req_total(req));
     psc_req_stage_set(req, PSC_STAGE_TAG_PUT);
     return PSC_INPROGRESS;
 }

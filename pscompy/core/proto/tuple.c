@@ -106,7 +106,7 @@ bool psc_tuple_may(const psc_req_t *req)
     const psc_conn_t *conn = psc_req_source(req);
 
     return conn->tuple && conn->state == PSC_CONN_UP && req->n_iov == 1 &&
-           req->total >= conn->tuple->min &&
+           psc_req_total(req) >= conn->tuple->min &&
            !(req->head.flags & PSC_FLAG_NO_BUFFER);
 }
 
@@ -174,7 +174,7 @@ bool psc_tuple_expose(psc_req_t *req)
     *record = (psc_exposed_t){
         .match = psc_tag_bits(req->context, tag == PSC_ANY_TAG ? 0 : tag),
         .ignore = tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0,
-        .buffer = req->piece,
+        .buffer = *psc_req_piece(req),
         .taken = conn->tuple->taken,
         .landed = tuple_landed};
     if (conn->tuple->ops->expose(lane->ep, record, tuple_seen(conn)) !=
@@ -235,8 +235,8 @@ void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len)
     result->order = ++psc_req_worker(req)->matching.clock;
     result->tag = (int32_t)(bits & PSC_TAG_MASK);
     result->nbytes = len;
-    result->status = len > req->total ? PSC_ERR_TRUNCATED : PSC_OK;
-    req->bulk->len = len < req->total ? len : req->total;
+    result->status = len > psc_req_total(req) ? PSC_ERR_TRUNCATED : PSC_OK;
+    req->bulk->len = len < psc_req_total(req) ? len : psc_req_total(req);
 }
 
 /* ---- sending ---- */
@@ -287,19 +287,20 @@ static psc_status_t tuple_claim(psc_req_t *req, const psc_sighted_t *recv,
     psc_status_t status;
 
     req->bulk->comp.func = tuple_placed;
-    status =
-        conn->tuple->ops->claim(psc_conn_main_lane(conn)->ep, recv, bits,
-                                req->piece.base, req->total, &req->bulk->comp);
+    status = conn->tuple->ops->claim(psc_conn_main_lane(conn)->ep, recv, bits,
+                                     psc_req_piece(req)->base,
+                                     psc_req_total(req), &req->bulk->comp);
     if (status == PSC_ERR_NO_RESOURCE)
         psc_count(conn, PSC_COUNTER_back_pressure, 1);
     if (status < 0)
         return status;
     psc_count(conn, PSC_COUNTER_tuple_placed, 1);
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
-    psc_count(conn, PSC_COUNTER_sent_bytes, req->total);
+    psc_count(conn, PSC_COUNTER_sent_bytes, psc_req_total(req));
     /* if the message travels in the claim, the receiver counts the copy */
     psc_count(conn, PSC_COUNTER_copied_bytes,
-              conn->tuple_am && !req->bulk->keys.key[0] ? 0 : req->total);
+              conn->tuple_am && !req->bulk->keys.key[0] ? 0
+                                                        : psc_req_total(req));
     req->bulk->inflight = status == PSC_INPROGRESS;
     psc_req_stage_set(req, PSC_STAGE_PLACING);
     if (status == PSC_OK)
@@ -343,8 +344,8 @@ psc_status_t psc_tuple_send(psc_req_t *req)
     psc_conn_t *conn = req->conn;
     psc_tuple_bucket_t *bucket;
 
-    if (!conn->tuple || req->total < conn->tuple->min || req->n_iov != 1 ||
-        req->head.flags & PSC_FLAG_LEND)
+    if (!conn->tuple || psc_req_total(req) < conn->tuple->min ||
+        req->n_iov != 1 || req->head.flags & PSC_FLAG_LEND)
         return PSC_ERR_UNSUPPORTED;
     bucket = psc_tuple_bucket(conn->tuple, req->context, req->head.result.tag);
     if (pause_skips(&bucket->look))

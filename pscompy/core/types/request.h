@@ -203,14 +203,15 @@ struct psc_req {
     /* The waiting thread to wake when the request's state changes; NULL while
      * the request is free. */
     psc_follower_t *follower;
+    /* Use psc_req_iov(), psc_req_piece() and psc_req_total(). */
     union {
         psc_iov_t piece; /* the only piece, if n_iov is 1 */
         struct {
             psc_iov_t *pieces; /* the pieces, if n_iov is more than 1 */
             /* bytes in all pieces together; shares its place with piece.len */
             uint64_t total;
-        };
-    };
+        } list;
+    } memory;
     /* never NULL: a request without a psc_bulk_t of its own has a shared one,
      * all zero; see psc_req_extend */
     psc_bulk_t *bulk;
@@ -259,7 +260,20 @@ static inline psc_worker_t *psc_req_worker(const psc_req_t *req)
 
 static inline const psc_iov_t *psc_req_iov(const psc_req_t *req)
 {
-    return req->n_iov > 1 ? req->pieces : &req->piece;
+    return req->n_iov > 1 ? req->memory.list.pieces : &req->memory.piece;
+}
+
+/* Returns the only piece. */
+static inline const psc_iov_t *psc_req_piece(const psc_req_t *req)
+{
+    psc_assert(req->n_iov == 1);
+    return &req->memory.piece;
+}
+
+/* Returns the bytes in all pieces together. */
+static inline uint64_t psc_req_total(const psc_req_t *req)
+{
+    return req->memory.list.total;
 }
 
 static inline void psc_req_set_open(psc_req_t *req, bool open)
@@ -322,5 +336,5 @@ static inline void psc_req_stage_set(psc_req_t *req, psc_stage_t stage)
 static inline bool psc_req_has_room(const psc_req_t *req, uint64_t len)
 {
     return !(req->head.flags & PSC_FLAG_NO_BUFFER) ||
-           (req->n_iov && len <= req->total);
+           (req->n_iov && len <= psc_req_total(req));
 }
