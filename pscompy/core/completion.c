@@ -4,8 +4,8 @@
 
 static void completion_push(_Atomic(psc_req_t *) *chain, psc_req_t *req)
 {
-    req->next = atomic_load_explicit(chain, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak(chain, &req->next, req))
+    req->place.other.next = atomic_load_explicit(chain, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak(chain, &req->place.other.next, req))
         ;
 }
 
@@ -60,8 +60,8 @@ static psc_req_t *completion_reverse(psc_req_t *req)
     psc_req_t *first = NULL, *next;
 
     for (; req; req = next) {
-        next = req->next;
-        req->next = first;
+        next = req->place.other.next;
+        req->place.other.next = first;
         first = req;
     }
     return first;
@@ -99,7 +99,7 @@ psc_req_t *psc_completion_poll(psc_completions_t *queue)
         req = queue->taken;
         if (!req)
             return NULL;
-        queue->taken = req->next;
+        queue->taken = req->place.other.next;
     } while (!completion_take(queue, req));
     return req;
 }
@@ -114,7 +114,7 @@ void psc_completion_sift(psc_completions_t *queue)
         return;
     req = completion_reverse(atomic_exchange(&queue->added, NULL));
     for (; req; req = next) {
-        next = req->next;
+        next = req->place.other.next;
         if (atomic_load(&req->holds) & PSC_HELD_BY_CONSUMER)
             completion_push(&queue->added, req);
         else

@@ -42,10 +42,10 @@ void psc_req_forget_lane(psc_req_t *req, const psc_lane_t *lane)
 /* Release the lanes' registrations and keys of this request. */
 static void req_bulk_release(psc_req_t *req)
 {
-    if (!psc_req_extended(req) || !req->conn)
+    if (!psc_req_extended(req) || !psc_req_conn(req))
         return;
-    for (uint32_t i = 0; i < req->conn->n_lanes; i++)
-        psc_req_forget_lane(req, req->conn->lanes[i]);
+    for (uint32_t i = 0; i < psc_req_conn(req)->n_lanes; i++)
+        psc_req_forget_lane(req, psc_req_conn(req)->lanes[i]);
 }
 
 static void req_end(psc_req_t *req, psc_status_t status)

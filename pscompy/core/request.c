@@ -115,7 +115,7 @@ static void req_reclaim(psc_requests_t *requests)
     psc_req_t *req = psc_completion_take_freed(&requests->completions), *next;
 
     for (; req; req = next) {
-        next = req->next;
+        next = req->place.other.next;
         psc_req_recycle(requests, req);
     }
 }
@@ -154,7 +154,7 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     memset(&req->head, 0, sizeof req->head);
     req->kind = kind;
     req->stage = PSC_STAGE_IDLE;
-    req->conn = NULL;
+    psc_req_set_conn(req, NULL);
     psc_req_set_unexp(req, NULL);
     req->in_use = true;
     requests->n_used++;

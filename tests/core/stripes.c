@@ -134,7 +134,7 @@ static int copied_beside(double other)
     psc_bulk_t bulk = {.len = 64 << 20};
     int sent;
 
-    it->req.conn = &it->conn;
+    psc_req_set_conn(&it->req, &it->conn);
     it->req.bulk = &bulk;
     it->conn.params.fragment = PIECE;
     bulk.refused = 2; /* only the first lane is asked */

@@ -59,9 +59,9 @@ void psc_target_leave(psc_req_t *req)
  * and take the memory away from the request. */
 static void access_cut(psc_req_t *req)
 {
-    for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
-        if (psc_incoming_for(&req->conn->lanes[i]->incoming, req))
-            landing_cut(req->conn->lanes[i]);
+    for (uint32_t i = 0; i < psc_req_conn(req)->n_lanes; i++) {
+        if (psc_incoming_for(&psc_req_conn(req)->lanes[i]->incoming, req))
+            landing_cut(psc_req_conn(req)->lanes[i]);
     }
     psc_req_set_iov(req, NULL, 0);
 }
@@ -87,7 +87,7 @@ static void access_refuse(psc_req_t *req)
     access_cut(req);
     if (req->stage == PSC_STAGE_SEND_RTR || req->stage == PSC_STAGE_FRAG) {
         psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
-        psc_conn_queue(req->conn, req);
+        psc_conn_queue(psc_req_conn(req), req);
     }
 }
 
@@ -140,8 +140,9 @@ static psc_status_t access_revoke(psc_req_t *req)
 {
     psc_status_t status = PSC_OK;
 
-    for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
-        if (access_revoke_lane(req, req->conn->lanes[i]) == PSC_INPROGRESS)
+    for (uint32_t i = 0; i < psc_req_conn(req)->n_lanes; i++) {
+        if (access_revoke_lane(req, psc_req_conn(req)->lanes[i]) ==
+            PSC_INPROGRESS)
             status = PSC_INPROGRESS;
     }
     return status;

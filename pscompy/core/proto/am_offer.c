@@ -31,15 +31,16 @@ static void am_fetched(psc_req_t *req)
     psc_worker_t *worker = psc_req_worker(req);
     am_node_t *node = req->bulk->payload;
 
-    req->conn->rts_in--;
-    if (req->head.result.status != PSC_OK || !psc_am_hand_over(req->conn, node))
+    psc_req_conn(req)->rts_in--;
+    if (req->head.result.status != PSC_OK ||
+        !psc_am_hand_over(psc_req_conn(req), node))
         psc_am_node_drop(worker, node);
     am_offers_start(worker);
 }
 
 static void am_refused(psc_req_t *req)
 {
-    req->conn->rts_in--;
+    psc_req_conn(req)->rts_in--;
 }
 
 /* Refuse a message because memory is short: the sender gets the error in a FIN,

@@ -58,7 +58,7 @@ static psc_keyed_t part_keyed(psc_req_t *req, uint32_t i)
 {
     psc_part_t *part = &req->bulk->parts[i];
 
-    return (psc_keyed_t){req->conn, psc_req_iov(req)[i], part->mem,
+    return (psc_keyed_t){psc_req_conn(req), psc_req_iov(req)[i], part->mem,
                          part->keys.key};
 }
 
@@ -93,7 +93,8 @@ static bool bundle_pack(psc_req_t *req, uint8_t *packed, size_t *len_p,
     psc_wire_offer_t wire = {
         .send_id = psc_req_id(req),
         .n_parts = req->n_iov,
-        .n_keys = with_keys ? psc_rndv_lanes_able(req->conn, PSC_CAP_GET) : 0,
+        .n_keys =
+            with_keys ? psc_rndv_lanes_able(psc_req_conn(req), PSC_CAP_GET) : 0,
     };
 
     memcpy(packed, &wire, sizeof wire);
@@ -187,7 +188,8 @@ static psc_status_t bundle_unpack(psc_req_t *req, const uint8_t *packed,
         status = part_unpack(req, i, wire.n_keys, &packed, &len);
     if (status == PSC_OK && len > 0)
         return PSC_ERR_PROTOCOL;
-    if (status == PSC_OK && (wire.n_keys == 0 || !psc_rndv_may_get(req->conn)))
+    if (status == PSC_OK &&
+        (wire.n_keys == 0 || !psc_rndv_may_get(psc_req_conn(req))))
         return PSC_ERR_UNSUPPORTED;
     return status;
 }

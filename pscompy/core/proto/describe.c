@@ -35,7 +35,7 @@ static const char *describe_posted(const psc_req_t *req)
  * left. */
 static const char *describe_send(const psc_req_t *req)
 {
-    bool full = psc_rts_out_full(req->conn);
+    bool full = psc_rts_out_full(psc_req_conn(req));
 
     if (req->stage == PSC_STAGE_SEND)
         return full ? "not sent yet, because the peer must first receive some "
@@ -83,7 +83,7 @@ static psc_item_t describe_request(const psc_req_t *req)
     bool posted = req->stage == PSC_STAGE_POSTED ||
                   req->stage == PSC_STAGE_TAGGED ||
                   req->stage == PSC_STAGE_EXPOSED;
-    const psc_conn_t *peer = posted ? psc_req_source(req) : req->conn;
+    const psc_conn_t *peer = posted ? psc_req_source(req) : psc_req_conn(req);
 
     return (psc_item_t){.kind = (psc_item_kind_t)req->kind,
                         .request = (uintptr_t)&req->head,

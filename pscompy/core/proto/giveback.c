@@ -220,7 +220,7 @@ static bool giveback_moves(const psc_req_t *req, psc_result_t *result_p)
          * (psc_tuple_taken) */
         return req->bulk->len > 0;
     case PSC_STAGE_CLAIMED:
-        in = &psc_conn_main_lane(req->conn)->incoming;
+        in = &psc_conn_main_lane(psc_req_conn(req))->incoming;
         result_p->nbytes = in->len;
         return psc_incoming_for(in, req);
     default:
@@ -246,8 +246,8 @@ psc_status_t psc_giveback_request(psc_req_t *req)
         req->bulk->on_done = giveback_late;
         return PSC_INPROGRESS;
     }
-    unexp =
-        giveback_record(req->conn, req->context, &result, psc_req_total(req));
+    unexp = giveback_record(psc_req_conn(req), req->context, &result,
+                            psc_req_total(req));
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
     unexp->arriving = true;

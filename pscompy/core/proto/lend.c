@@ -45,7 +45,7 @@ typedef struct psc_loan {
 
 static bool lend_possible(psc_req_t *req)
 {
-    psc_lane_t *lane = psc_conn_main_lane(req->conn);
+    psc_lane_t *lane = psc_conn_main_lane(psc_req_conn(req));
     psc_segment_t *segment;
     uint64_t offset;
 
@@ -64,7 +64,7 @@ bool psc_lend_begin(psc_req_t *req)
     if (lend_possible(req))
         return true;
     req->head.flags &= ~PSC_FLAG_LEND;
-    psc_count(req->conn, PSC_COUNTER_lend_copied, 1);
+    psc_count(psc_req_conn(req), PSC_COUNTER_lend_copied, 1);
     return false;
 }
 
@@ -73,8 +73,9 @@ psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am)
     const psc_wire_taken_t *wire = am->header;
     psc_req_t *req = psc_req_find(&lane->worker->requests, wire->request_id);
 
-    if (!req || req->conn != lane->conn || req->kind != PSC_REQ_SEND ||
-        req->stage != PSC_STAGE_AWAIT_RTR || !(req->head.flags & PSC_FLAG_LEND))
+    if (!req || req->kind != PSC_REQ_SEND ||
+        req->stage != PSC_STAGE_AWAIT_RTR || psc_req_conn(req) != lane->conn ||
+        !(req->head.flags & PSC_FLAG_LEND))
         return PSC_ERR_PROTOCOL;
     psc_rndv_rts_answered(lane->conn);
     psc_req_stage_set(req, PSC_STAGE_LENT);
@@ -261,8 +262,8 @@ psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p)
 psc_status_t psc_lend_send_taken(psc_req_t *req)
 {
     psc_wire_taken_t wire = {.request_id = req->bulk->remote_id};
-    psc_status_t status =
-        psc_credit_send(req->conn, PSC_WIRE_TAKEN, &wire, sizeof wire, NULL, 0);
+    psc_status_t status = psc_credit_send(psc_req_conn(req), PSC_WIRE_TAKEN,
+                                          &wire, sizeof wire, NULL, 0);
 
     if (status != PSC_OK)
         return status;
@@ -320,8 +321,8 @@ static void lend_settle(psc_worker_t *worker, psc_loan_t *loan)
         return;
     req->bulk->payload = NULL;
     psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
-    psc_conn_queue(req->conn, req);
-    psc_conn_flush(req->conn);
+    psc_conn_queue(psc_req_conn(req), req);
+    psc_conn_flush(psc_req_conn(req));
 }
 
 void psc_lend_drain(psc_worker_t *worker)
@@ -349,7 +350,7 @@ void psc_lend_conn_closing(psc_conn_t *conn)
 void psc_lend_end(psc_req_t *req)
 {
     if (req->bulk->payload)
-        lend_keep(req->conn, req->bulk->payload);
+        lend_keep(psc_req_conn(req), req->bulk->payload);
     psc_req_unqueue(req);
     req->bulk->payload = NULL;
     psc_req_finish(req, PSC_OK);

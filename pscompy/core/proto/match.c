@@ -9,8 +9,14 @@
 static inline void match_dequeue(psc_match_list_t *list, psc_req_t *req)
 {
     psc_match_list_remove(list, &req->link);
-    /* clears `bucket`, which is in the same place (a union) */
-    req->conn = NULL;
+    psc_req_set_listed(req, false);
+    psc_req_set_conn(req, NULL);
+}
+
+static inline void match_enqueue(psc_match_list_t *list, psc_req_t *req)
+{
+    psc_req_set_listed(req, true);
+    psc_match_list_push(list, &req->link);
 }
 
 /* ---- arriving messages ---- */
@@ -112,6 +118,7 @@ static void match_expose(psc_match_queue_t *queue)
            psc_tuple_may(req) && !psc_tuple_pauses(req) &&
            match_first_of_all(queue, req) && psc_tuple_expose(req)) {
         match_dequeue(&queue->lists.posted, req);
+        psc_req_set_listed(req, true);
         psc_match_list_insert(&queue->exposed, &req->link);
     }
 }
@@ -205,7 +212,7 @@ bool psc_match_expose(psc_req_t *req)
         return false;
     }
     req->head.result.order = ++psc_req_worker(req)->matching.clock;
-    psc_match_list_push(&queue->exposed, &req->link);
+    match_enqueue(&queue->exposed, req);
     return true;
 }
 
@@ -362,9 +369,8 @@ psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists)
         return PSC_ERR_NO_MEMORY;
     req->head.result.order = ++psc_req_worker(req)->matching.clock;
     psc_req_stage_set(req, PSC_STAGE_POSTED);
-    psc_match_list_push(req->kind == PSC_REQ_PROBE ? &lists->probes
-                                                   : &lists->posted,
-                        &req->link);
+    match_enqueue(req->kind == PSC_REQ_PROBE ? &lists->probes : &lists->posted,
+                  req);
     return PSC_OK;
 }
 

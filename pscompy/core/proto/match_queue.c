@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 static const psc_match_shape_t match_requests = PSC_MATCH_SHAPE(
-    psc_req_t, link, bucket, head.result.tag, head.result.order);
+    psc_req_t, link, place.bucket, head.result.tag, head.result.order);
 static const psc_match_shape_t match_of_source =
     PSC_MATCH_SHAPE(psc_unexp_t, link, bucket, tag, order);
 static const psc_match_shape_t match_of_all =

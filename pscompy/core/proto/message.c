@@ -71,7 +71,7 @@ static inline psc_status_t message_send_eager(psc_conn_t *conn,
 
 psc_status_t psc_message_send_progress(psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     psc_message_head_t head = {req->context, req->head.result.tag,
                                req->bulk->aux};
     psc_status_t status;
@@ -138,7 +138,7 @@ psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
  * no sleeping threads, because the consumer does not have the request yet. */
 static psc_status_t message_start(psc_req_t *req, psc_request_t **request_p)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     bool first = conn->state == PSC_CONN_UP &&
                  psc_list_empty(&conn->work.queues[PSC_WORK_ORDERED]);
 
@@ -239,7 +239,7 @@ static psc_status_t message_recv_found(psc_worker_t *worker,
         psc_req_no_buffer(req, unexp);
     else
         message_recv_go_on(req, unexp);
-    psc_conn_flush(req->conn);
+    psc_conn_flush(psc_req_conn(req));
     return PSC_INPROGRESS;
 }
 
@@ -292,7 +292,7 @@ static psc_status_t message_supply_rest(psc_req_t *req, psc_unexp_t *unexp)
 
     __atomic_store_n(&req->head.state, PSC_REQUEST_ACTIVE, __ATOMIC_RELEASE);
     message_recv_go_on(req, unexp);
-    psc_conn_flush(req->conn);
+    psc_conn_flush(psc_req_conn(req));
     req->inside = false;
     if (req->head.state != PSC_REQUEST_DONE)
         return PSC_INPROGRESS;
@@ -407,7 +407,7 @@ void psc_message_answered(psc_exposed_t *shown)
     psc_unexp_t *unexp = psc_req_unexp(req);
 
     req->exposed = false;
-    psc_req_forget_lane(req, psc_conn_main_lane(req->conn));
+    psc_req_forget_lane(req, psc_conn_main_lane(psc_req_conn(req)));
     psc_req_set_unexp(req, NULL);
     if (unexp)
         message_meet(req, unexp);

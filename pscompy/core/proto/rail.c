@@ -67,7 +67,7 @@ static void rail_advance(psc_req_t *req, size_t len)
     again->len -= len;
     if (again->len == 0)
         bulk->again.n--;
-    psc_count(req->conn, PSC_COUNTER_fragments_again, 1);
+    psc_count(psc_req_conn(req), PSC_COUNTER_fragments_again, 1);
 }
 
 void psc_rail_taken(psc_req_t *req, const psc_lane_t *lane, size_t len)

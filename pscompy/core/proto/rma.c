@@ -51,7 +51,7 @@ static bool rma_may_use(psc_conn_t *conn, const psc_lane_t *lane, bool is_put)
 static bool rma_unpack_key(psc_req_t *req, const psc_region_packed_key_t *key,
                            const uint8_t *at)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
 
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         psc_lane_t *lane = conn->lanes[i];
@@ -91,7 +91,7 @@ static psc_status_t rma_unpack(psc_req_t *req, const psc_rma_args_t *rma,
 
 static bool rma_has_key(const psc_req_t *req)
 {
-    for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
+    for (uint32_t i = 0; i < psc_req_conn(req)->n_lanes; i++) {
         if (req->bulk->keys.key[i])
             return true;
     }
@@ -101,7 +101,7 @@ static bool rma_has_key(const psc_req_t *req)
 /* Have the target move the bytes, by messages. */
 static void rma_emulate(psc_req_t *req)
 {
-    psc_count(req->conn, PSC_COUNTER_rma_emulated, 1);
+    psc_count(psc_req_conn(req), PSC_COUNTER_rma_emulated, 1);
     req->confirm = req->kind == PSC_REQ_SEND;
     req->bulk->one_lane = true;
     psc_req_stage_set(req, PSC_STAGE_RMA_REQUEST);
@@ -120,9 +120,9 @@ static psc_status_t rma_choose(psc_req_t *req, const psc_rma_args_t *rma,
         rma_emulate(req);
         return PSC_OK;
     }
-    psc_count(req->conn,
+    psc_count(psc_req_conn(req),
               rma->is_put ? PSC_COUNTER_rma_put : PSC_COUNTER_rma_get, 1);
-    req->bulk->one_lane = !req->conn->replay;
+    req->bulk->one_lane = !psc_req_conn(req)->replay;
     psc_req_stage_set(req, PSC_STAGE_RMA_DIRECT);
     return PSC_OK;
 }
@@ -192,7 +192,7 @@ psc_status_t psc_rma_direct(psc_req_t *req)
 /* A request of this side has ended: send one that waits. */
 static void rma_ended(psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     psc_link_t *link;
 
     req->bulk->on_done = NULL;
@@ -206,7 +206,7 @@ static void rma_ended(psc_req_t *req)
  * because the peer needs those to end the requests before it. */
 psc_status_t psc_rma_send_request(psc_req_t *req)
 {
-    psc_emulated_t *emulated = &req->conn->emulated;
+    psc_emulated_t *emulated = &psc_req_conn(req)->emulated;
     bool is_put = req->kind == PSC_REQ_SEND;
     psc_wire_rma_t wire = {.request_id = psc_req_id(req),
                            .region = req->bulk->rma.region,
@@ -219,9 +219,9 @@ psc_status_t psc_rma_send_request(psc_req_t *req)
         psc_list_push(&emulated->waiting, &req->bulk->work_link);
         return PSC_INPROGRESS;
     }
-    status =
-        psc_credit_send(req->conn, is_put ? PSC_WIRE_RMA_PUT : PSC_WIRE_RMA_GET,
-                        &wire, sizeof wire, NULL, 0);
+    status = psc_credit_send(psc_req_conn(req),
+                             is_put ? PSC_WIRE_RMA_PUT : PSC_WIRE_RMA_GET,
+                             &wire, sizeof wire, NULL, 0);
     if (status != PSC_OK)
         return status;
     emulated->out++;
@@ -235,7 +235,7 @@ psc_status_t psc_rma_send_request(psc_req_t *req)
 static void rma_served(psc_req_t *req)
 {
     psc_target_leave(req);
-    req->conn->emulated.in--;
+    psc_req_conn(req)->emulated.in--;
 }
 
 /* Create the target's request that serves the origin's. */

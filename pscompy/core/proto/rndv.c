@@ -30,7 +30,7 @@ bool psc_rndv_may_get(const psc_conn_t *conn)
 static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
                           size_t *len_p)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     psc_keyed_t keyed = psc_rndv_keyed(req);
     psc_segment_t *segment = NULL;
 
@@ -57,7 +57,7 @@ static void rndv_report_full(psc_conn_t *conn)
 
 psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     uint8_t keys[PSC_KEYS_MAX];
     size_t keys_len = 0;
     psc_wire_rts_t wire = {.tag = (uint32_t)req->head.result.tag,
@@ -106,8 +106,10 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
     psc_status_t status = PSC_ERR_UNSUPPORTED;
     psc_keyed_t keyed;
 
-    if (!req || req->conn != lane->conn || wire->len > psc_req_total(req) ||
-        (req->stage != PSC_STAGE_AWAIT_RTR && req->stage != PSC_STAGE_OFFERED))
+    if (!req ||
+        (req->stage != PSC_STAGE_AWAIT_RTR &&
+         req->stage != PSC_STAGE_OFFERED) ||
+        psc_req_conn(req) != lane->conn || wire->len > psc_req_total(req))
         return PSC_ERR_PROTOCOL;
     keyed = psc_rndv_keyed(req);
     req->bulk->remote_id = wire->recv_id;
@@ -137,11 +139,11 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am)
 
 void psc_rndv_received(psc_req_t *req)
 {
-    psc_count(req->conn, PSC_COUNTER_received_messages, 1);
-    psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk->len);
+    psc_count(psc_req_conn(req), PSC_COUNTER_received_messages, 1);
+    psc_count(psc_req_conn(req), PSC_COUNTER_received_bytes, req->bulk->len);
     if (req->confirm) {
         psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
-        psc_conn_queue(req->conn, req);
+        psc_conn_queue(psc_req_conn(req), req);
         return;
     }
     psc_req_finish(req, req->head.result.status);
@@ -237,7 +239,7 @@ void psc_rndv_recv_landed(psc_req_t *req, psc_conn_t *conn, int32_t tag,
 
 psc_status_t psc_rndv_send_rtr(psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     psc_keyed_t keyed = psc_rndv_keyed(req);
     uint8_t keys[PSC_KEYS_MAX];
     size_t keys_len = 0;
@@ -285,11 +287,11 @@ void psc_rndv_comp(psc_comp_t *comp, psc_status_t status)
     if (req->stage == PSC_STAGE_ENDING)
         psc_access_settle(req);
     else
-        psc_conn_queue(req->conn, req);
+        psc_conn_queue(psc_req_conn(req), req);
 }
 
 psc_status_t psc_rndv_pause(psc_req_t *req)
 {
-    psc_conn_queue(req->conn, req);
+    psc_conn_queue(psc_req_conn(req), req);
     return PSC_INPROGRESS;
 }

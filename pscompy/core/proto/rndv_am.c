@@ -21,20 +21,20 @@ static bool frag_zcopy(const psc_req_t *req, const psc_lane_t *lane, size_t len)
     const psc_iface_attr_t *attr = &lane->slot->attr;
 
     return attr->caps & PSC_CAP_AM_ZCOPY && len >= attr->min_zcopy &&
-           (psc_striped(req) || !req->conn->replay);
+           (psc_striped(req) || !psc_req_conn(req)->replay);
 }
 
 static size_t frag_limit(const psc_req_t *req, const psc_lane_t *lane)
 {
     const psc_iface_attr_t *attr = &lane->slot->attr;
     bool striped = psc_striped(req);
-    size_t copied = striped ? attr->max_bcopy : req->conn->max_bcopy;
+    size_t copied = striped ? attr->max_bcopy : psc_req_conn(req)->max_bcopy;
     uint64_t left = psc_rail_next(req->bulk).len;
     uint64_t limit = frag_zcopy(req, lane, left)
                          ? attr->max_zcopy
                          : copied - sizeof(psc_wire_frag_t);
-    uint64_t most = striped ? psc_stripe_size(req->conn, req->bulk->len)
-                            : req->conn->params.fragment;
+    uint64_t most = striped ? psc_stripe_size(psc_req_conn(req), req->bulk->len)
+                            : psc_req_conn(req)->params.fragment;
 
     if (limit > most)
         limit = most;
@@ -45,9 +45,9 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane,
                               psc_comp_t *comp, size_t *len_p, bool *copied_p)
 {
     bool striped = psc_striped(req);
-    psc_outlet_t out =
-        striped ? (psc_outlet_t){lane->slot->ops, lane->ep} : req->conn->out;
-    psc_flow_t *flow = &req->conn->flow, before = *flow;
+    psc_outlet_t out = striped ? (psc_outlet_t){lane->slot->ops, lane->ep}
+                               : psc_req_conn(req)->out;
+    psc_flow_t *flow = &psc_req_conn(req)->flow, before = *flow;
     psc_wire_frag_t wire = {
         .credit = psc_flow_stamp(flow, psc_req_worker(req)->room.window),
         .ordered = !striped,
@@ -96,8 +96,8 @@ static psc_status_t frag_next(psc_req_t *req, psc_lane_t *lane, size_t *moved_p)
                         len);
     psc_rail_taken(req, lane, len);
     *moved_p += len;
-    psc_count(req->conn, PSC_COUNTER_fragments, 1);
-    psc_count(req->conn, PSC_COUNTER_copied_bytes, copied ? len : 0);
+    psc_count(psc_req_conn(req), PSC_COUNTER_fragments, 1);
+    psc_count(psc_req_conn(req), PSC_COUNTER_copied_bytes, copied ? len : 0);
     return PSC_OK;
 }
 
@@ -126,7 +126,8 @@ psc_status_t psc_rndv_frag(psc_req_t *req)
         if (striped)
             status = frag_next_striped(req, &moved);
         else
-            status = frag_next(req, psc_conn_main_lane(req->conn), &moved);
+            status =
+                frag_next(req, psc_conn_main_lane(psc_req_conn(req)), &moved);
         if (status == PSC_ERR_NO_RESOURCE)
             return req->bulk->inflight && !striped ? PSC_INPROGRESS : status;
         if (status < 0)
@@ -148,8 +149,9 @@ static psc_req_t *frag_receiver(psc_lane_t *lane, const psc_wire_frag_t *wire,
 {
     psc_req_t *req = psc_req_find(&lane->worker->requests, wire->recv_id);
 
-    if (!req || req->conn != lane->conn || req->stage != PSC_STAGE_AWAIT_DATA ||
-        wire->offset > req->bulk->len || len > req->bulk->len - wire->offset ||
+    if (!req || req->stage != PSC_STAGE_AWAIT_DATA ||
+        psc_req_conn(req) != lane->conn || wire->offset > req->bulk->len ||
+        len > req->bulk->len - wire->offset ||
         len > req->bulk->len - req->bulk->arrived)
         return NULL;
     return req;
@@ -160,7 +162,7 @@ static psc_req_t *frag_receiver(psc_lane_t *lane, const psc_wire_frag_t *wire,
  * the receive ends only after the last one. */
 static void frag_ended(psc_req_t *req, uint64_t len)
 {
-    psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
+    psc_count(psc_req_conn(req), PSC_COUNTER_copied_bytes, len);
     if (req->bulk->arrived < req->bulk->len || req->bulk->inflight > 0)
         return;
     req->confirm |= psc_striped(req);

@@ -25,7 +25,7 @@ static const psc_part_t *rndv_part(psc_bulk_t *bulk, uint64_t offset)
 
 static size_t rndv_limit(const psc_req_t *req, size_t most, uint64_t left)
 {
-    const psc_conn_t *conn = req->conn;
+    const psc_conn_t *conn = psc_req_conn(req);
     size_t limit = psc_striped(req) ? psc_stripe_size(conn, req->bulk->len)
                                     : conn->params.fragment;
 
@@ -94,8 +94,8 @@ static void rndv_moved(psc_req_t *req, psc_lane_t *lane, psc_piece_t *own,
     psc_rail_taken(req, lane, len);
     if (!flies)
         psc_rail_done(req, lane, offset);
-    psc_count(req->conn, PSC_COUNTER_fragments, 1);
-    psc_count(req->conn, PSC_COUNTER_copied_bytes, len);
+    psc_count(psc_req_conn(req), PSC_COUNTER_fragments, 1);
+    psc_count(psc_req_conn(req), PSC_COUNTER_copied_bytes, len);
 }
 
 /* Move the next piece over the lane. A lane without a key (it was lost, has
@@ -191,7 +191,7 @@ psc_status_t psc_rndv_move(psc_req_t *req, bool is_put)
             status = psc_stripe_move(req, psc_rail_next(req->bulk).len, move,
                                      &moved);
         else
-            status = move(req, psc_conn_main_lane(req->conn), &moved);
+            status = move(req, psc_conn_main_lane(psc_req_conn(req)), &moved);
         if (status == PSC_ERR_NO_RESOURCE && striped)
             return psc_stripe_possible(req) ? status : rndv_stranded(req);
         if (status == PSC_ERR_NO_RESOURCE)
@@ -214,7 +214,7 @@ void psc_rndv_begin_again(psc_req_t *req)
 static psc_status_t rndv_restart(psc_req_t *req, psc_stage_t stage)
 {
     psc_rndv_begin_again(req);
-    psc_count(req->conn, PSC_COUNTER_rndv_fallback, 1);
+    psc_count(psc_req_conn(req), PSC_COUNTER_rndv_fallback, 1);
     psc_req_stage_set(req, stage);
     return PSC_OK;
 }
@@ -239,7 +239,7 @@ psc_status_t psc_rndv_one_sided_result(const psc_req_t *req)
  * flushed. */
 psc_status_t psc_rndv_flush(psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     uint32_t n_lanes = req->bulk->one_lane ? 1 : conn->n_lanes;
 
     while (req->bulk->arrived < n_lanes) {
@@ -271,17 +271,19 @@ psc_status_t psc_rndv_get(psc_req_t *req)
     psc_status_t status;
 
     if (req->bulk->began == 0)
-        req->bulk->began = psc_rates_begin_get(req->conn, req->bulk->len);
+        req->bulk->began =
+            psc_rates_begin_get(psc_req_conn(req), req->bulk->len);
     status = psc_rndv_move(req, false);
     if (status != PSC_OK && status != PSC_ERR_UNSUPPORTED)
         return status;
-    psc_rates_end_get(req->conn, req->bulk->len,
+    psc_rates_end_get(psc_req_conn(req), req->bulk->len,
                       status == PSC_OK ? req->bulk->began : -1);
     if (status != PSC_OK)
         return rndv_restart(req, PSC_STAGE_SEND_RTR);
     if (req->error == PSC_OK) {
-        psc_count(req->conn, PSC_COUNTER_received_messages, 1);
-        psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk->len);
+        psc_count(psc_req_conn(req), PSC_COUNTER_received_messages, 1);
+        psc_count(psc_req_conn(req), PSC_COUNTER_received_bytes,
+                  req->bulk->len);
     }
     psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
     return PSC_OK;

@@ -36,10 +36,11 @@ psc_status_t psc_rndv_send_fin(psc_req_t *req)
     if (req->bulk->inflight > 0)
         return PSC_INPROGRESS;
     if (req->bulk->waited && req->error == PSC_OK) {
-        psc_list_push(&req->conn->work.fins, &req->bulk->work_link);
+        psc_list_push(&psc_req_conn(req)->work.fins, &req->bulk->work_link);
         return PSC_INPROGRESS;
     }
-    status = psc_rndv_fin(req->conn, req->error, &req->bulk->remote_id, 1);
+    status =
+        psc_rndv_fin(psc_req_conn(req), req->error, &req->bulk->remote_id, 1);
     if (status != PSC_OK)
         return status;
     psc_req_finish(req, req->error);
@@ -97,7 +98,9 @@ static psc_status_t fin_of_one(psc_lane_t *lane, uint64_t id,
 {
     psc_req_t *req = psc_req_find(&lane->worker->requests, id);
 
-    if (!req || req->conn != lane->conn)
+    /* a receive has no connection while it may be in a match queue: in stages
+     * before SEND */
+    if (!req || req->stage < PSC_STAGE_SEND || psc_req_conn(req) != lane->conn)
         return PSC_ERR_PROTOCOL;
     switch (req->stage) {
     /* the peer has got the data from here, or has refused it */

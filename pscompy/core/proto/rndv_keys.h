@@ -21,7 +21,7 @@ static inline psc_keyed_t psc_rndv_keyed(psc_req_t *req)
 {
     psc_iov_t none = {NULL, 0};
 
-    return (psc_keyed_t){req->conn,
+    return (psc_keyed_t){psc_req_conn(req),
                          req->n_iov == 1 ? *psc_req_piece(req) : none,
                          req->bulk->mem, req->bulk->keys.key};
 }

@@ -12,7 +12,7 @@
 
 psc_status_t psc_rndv_send_rts(psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     psc_status_t status = psc_tag_send_put(req);
 
     if (status != PSC_ERR_UNSUPPORTED)

@@ -26,7 +26,7 @@
 
 bool psc_striped(const psc_req_t *req)
 {
-    return req->conn->n_lanes > 1 && !req->bulk->one_lane;
+    return psc_req_conn(req)->n_lanes > 1 && !req->bulk->one_lane;
 }
 
 size_t psc_stripe_size(const psc_conn_t *conn, uint64_t len)
@@ -70,8 +70,8 @@ static bool stripe_allowed(const psc_lane_t *lane, uint32_t barred)
 
 bool psc_stripe_possible(const psc_req_t *req)
 {
-    for (uint32_t i = 0; i < req->conn->n_lanes; i++) {
-        if (stripe_allowed(req->conn->lanes[i], req->bulk->refused))
+    for (uint32_t i = 0; i < psc_req_conn(req)->n_lanes; i++) {
+        if (stripe_allowed(psc_req_conn(req)->lanes[i], req->bulk->refused))
             return true;
     }
     return false;
@@ -285,21 +285,21 @@ static void stripe_rested(psc_conn_t *conn)
 psc_status_t psc_stripe_move(psc_req_t *req, uint64_t left,
                              psc_stripe_move_t move, size_t *moved_p)
 {
-    size_t len = psc_stripe_size(req->conn, req->bulk->len);
+    size_t len = psc_stripe_size(psc_req_conn(req), req->bulk->len);
     psc_status_t status = PSC_ERR_NO_RESOURCE;
     uint32_t full = 0;
     psc_lane_t *lane;
 
     if (left == req->bulk->len)
-        stripe_rested(req->conn);
+        stripe_rested(psc_req_conn(req));
     while (status == PSC_ERR_NO_RESOURCE &&
-           (lane = psc_stripe_lane(req->conn, left, len, req->bulk->refused,
-                                   full))) {
+           (lane = psc_stripe_lane(psc_req_conn(req), left, len,
+                                   req->bulk->refused, full))) {
         status = move(req, lane, moved_p);
         full |= 1u << lane->index;
     }
     if (status == PSC_ERR_NO_RESOURCE)
-        stripe_none_took(req->conn, full);
+        stripe_none_took(psc_req_conn(req), full);
     return status;
 }
 

@@ -225,7 +225,7 @@ void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
 {
     psc_req_t *req = psc_container_of(recv, psc_bulk_t, record.tagged)->req;
     /* psc_tag_recv_end() sets `error` */
-    psc_conn_t *conn = req->error ? req->conn : psc_req_source(req);
+    psc_conn_t *conn = req->error ? psc_req_conn(req) : psc_req_source(req);
     bool missed = status == PSC_ERR_UNSUPPORTED;
 
     psc_list_remove(&req->link);

@@ -45,12 +45,12 @@ psc_status_t psc_tag_send(psc_conn_t *conn, const psc_message_head_t *head,
 
 psc_status_t psc_tag_send_mark(psc_req_t *req)
 {
-    psc_status_t status = tag_issue(req->conn, tag_mark(req), NULL, 0);
+    psc_status_t status = tag_issue(psc_req_conn(req), tag_mark(req), NULL, 0);
 
     if (status != PSC_OK)
         return status;
-    if (req->conn->tagging.pause_left > 0)
-        req->conn->tagging.pause_left--;
+    if (psc_req_conn(req)->tagging.pause_left > 0)
+        psc_req_conn(req)->tagging.pause_left--;
     psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
     return PSC_INPROGRESS;
 }
@@ -59,7 +59,7 @@ psc_status_t psc_tag_send_mark(psc_req_t *req)
 
 static bool tag_may_put(const psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     const psc_iface_slot_t *slot;
 
     if (!psc_tag_carries(conn, req->context) || conn->tagging.pause_left > 0 ||
@@ -74,7 +74,7 @@ static bool tag_may_put(const psc_req_t *req)
 
 static void tag_put_missed(psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
 
     psc_count(conn, PSC_COUNTER_tag_put_missed, 1);
     if (conn->tagging.pause < TAG_PAUSE_MAX)
@@ -87,7 +87,7 @@ static void tag_put_missed(psc_req_t *req)
 static void tag_put_done(psc_comp_t *comp, psc_status_t status)
 {
     psc_req_t *req = psc_container_of(comp, psc_bulk_t, comp)->req;
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     bool missed = status == PSC_ERR_UNSUPPORTED;
 
     if ((status != PSC_OK && !missed) || psc_conn_ended(conn)) {
@@ -106,7 +106,7 @@ static void tag_put_done(psc_comp_t *comp, psc_status_t status)
 
 psc_status_t psc_tag_send_put(psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     psc_lane_t *lane;
     uint32_t number = 0;
     psc_status_t status;

@@ -147,8 +147,9 @@ static void tuple_landed(psc_exposed_t *shown, psc_status_t status)
     psc_req_t *req = psc_tuple_req(shown);
 
     if (status == PSC_OK) {
-        psc_count(req->conn, PSC_COUNTER_received_messages, 1);
-        psc_count(req->conn, PSC_COUNTER_received_bytes, req->bulk->len);
+        psc_count(psc_req_conn(req), PSC_COUNTER_received_messages, 1);
+        psc_count(psc_req_conn(req), PSC_COUNTER_received_bytes,
+                  req->bulk->len);
         status = req->head.result.status;
     }
     tuple_finish(req, status);
@@ -228,10 +229,10 @@ void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len)
 {
     psc_result_t *result = &req->head.result;
 
-    psc_count(req->conn, PSC_COUNTER_tuple_taken, 1);
+    psc_count(psc_req_conn(req), PSC_COUNTER_tuple_taken, 1);
     if (req->stage == PSC_STAGE_ENDING)
         return;
-    psc_conn_sign(req->conn, result);
+    psc_conn_sign(psc_req_conn(req), result);
     result->order = ++psc_req_worker(req)->matching.clock;
     result->tag = (int32_t)(bits & PSC_TAG_MASK);
     result->nbytes = len;
@@ -255,10 +256,10 @@ static bool tuple_covers(psc_place_t seen, psc_place_t place)
  * this receive and was not sent into an exposed receive. */
 static psc_place_t tuple_need(const psc_req_t *req, const psc_sighted_t *recv)
 {
-    psc_tuple_t *tuple = req->conn->tuple;
+    psc_tuple_t *tuple = psc_req_conn(req)->tuple;
 
     if (recv->ignore)
-        return psc_tuple_place(req->conn->flow.sent, tuple->rts_out);
+        return psc_tuple_place(psc_req_conn(req)->flow.sent, tuple->rts_out);
     return psc_tuple_bucket(tuple, req->context, req->head.result.tag)->last;
 }
 
@@ -283,7 +284,7 @@ static void tuple_placed(psc_comp_t *comp, psc_status_t status)
 static psc_status_t tuple_claim(psc_req_t *req, const psc_sighted_t *recv,
                                 uint64_t bits)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     psc_status_t status;
 
     req->bulk->comp.func = tuple_placed;
@@ -310,19 +311,19 @@ static psc_status_t tuple_claim(psc_req_t *req, const psc_sighted_t *recv,
 
 static psc_status_t tuple_otherwise(psc_req_t *req, psc_counter_t why)
 {
-    psc_count(req->conn, why, 1);
+    psc_count(psc_req_conn(req), why, 1);
     return PSC_ERR_UNSUPPORTED;
 }
 
 static psc_status_t tuple_look(psc_req_t *req, psc_tuple_bucket_t *bucket)
 {
-    const psc_transport_ops_t *ops = req->conn->tuple->ops;
+    const psc_transport_ops_t *ops = psc_req_conn(req)->tuple->ops;
     uint64_t bits = psc_tag_bits(req->context, req->head.result.tag);
     psc_sighted_t sighted[PSC_EXPOSED_MAX];
     const psc_sighted_t *recv;
     psc_place_t seen = 0;
     uint32_t n =
-        ops->exposed(psc_conn_main_lane(req->conn)->ep, sighted, &seen);
+        ops->exposed(psc_conn_main_lane(psc_req_conn(req))->ep, sighted, &seen);
     psc_status_t status;
 
     recv = tuple_first(sighted, n, bits);
@@ -341,7 +342,7 @@ static psc_status_t tuple_look(psc_req_t *req, psc_tuple_bucket_t *bucket)
 
 psc_status_t psc_tuple_send(psc_req_t *req)
 {
-    psc_conn_t *conn = req->conn;
+    psc_conn_t *conn = psc_req_conn(req);
     psc_tuple_bucket_t *bucket;
 
     if (!conn->tuple || psc_req_total(req) < conn->tuple->min ||

@@ -157,7 +157,7 @@ static inline void psc_count(psc_conn_t *conn, psc_counter_t counter,
 /* Add a request to the connection's outstanding requests. */
 static inline void psc_req_attach(psc_req_t *req, psc_conn_t *conn)
 {
-    req->conn = conn;
+    psc_req_set_conn(req, conn);
     if (!psc_link_listed(&req->link))
         psc_list_push(&conn->active, &req->link);
 }

@@ -188,18 +188,19 @@ struct psc_req {
      * all other stages: the link in the list `active` of the connection. While
      * the request is free: the link in the pool's list. */
     psc_link_t link;
+    /* Use psc_req_conn() and psc_req_set_conn(). */
     union {
         /* In the stages POSTED and EXPOSED: the link in a bucket of the index
          * of a psc_match_list_t (proto/match_list.h) */
         psc_link_t bucket;
         struct { /* the members for all other stages */
             /* the next request in the completion queue or in the list of freed
-             * requests */
+             * requests; only completion.h and the pool use it */
             psc_req_t *next;
             /* send: destination; recv: source, once known; else NULL */
             psc_conn_t *conn;
-        };
-    };
+        } other;
+    } place;
     /* The waiting thread to wake when the request's state changes; NULL while
      * the request is free. */
     psc_follower_t *follower;
@@ -234,6 +235,7 @@ struct psc_req {
     bool confirm : 1;
     bool exposed : 1; /* the peer has keys to write into the request's memory */
     bool open : 1; /* `partner` is the source; in debug builds only */
+    bool listed : 1; /* `place` is the bucket; in debug builds only */
 };
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "total is piece.len");
@@ -284,6 +286,29 @@ static inline void psc_req_set_open(psc_req_t *req, bool open)
     (void)req;
     (void)open;
 #endif
+}
+
+/* The request has entered a psc_match_list_t, or has left it. */
+static inline void psc_req_set_listed(psc_req_t *req, bool listed)
+{
+#ifdef PSC_DEBUG
+    req->listed = listed;
+#else
+    (void)req;
+    (void)listed;
+#endif
+}
+
+static inline psc_conn_t *psc_req_conn(const psc_req_t *req)
+{
+    psc_assert(!req->listed);
+    return req->place.other.conn;
+}
+
+static inline void psc_req_set_conn(psc_req_t *req, psc_conn_t *conn)
+{
+    psc_assert(!req->listed);
+    req->place.other.conn = conn;
 }
 
 static inline psc_conn_t *psc_req_source(const psc_req_t *req)
