@@ -40,10 +40,13 @@ PyObject *psb_call_init(psb_call_t *call)
 
 static PyObject *persistent_start(psb_persistent_t *self, PyObject *unused)
 {
+    /* psb_call_enter sets `conn` and may run Python code, so each thread that
+     * is inside start() has a call of its own */
+    psb_call_t call = self->call;
     int started;
 
     (void)unused;
-    if (psb_call_enter(&self->call) < 0)
+    if (psb_call_enter(&call) < 0)
         return NULL;
     if (!psb_request_advance(&self->request))
         return PyErr_Format(PyExc_RuntimeError,
@@ -53,7 +56,7 @@ static PyObject *persistent_start(psb_persistent_t *self, PyObject *unused)
         return PyErr_Format(PyExc_RuntimeError,
                             "another thread starts this request");
     self->starting = true;
-    started = psb_request_restart(&self->request, &self->call);
+    started = psb_request_restart(&self->request, &call);
     self->starting = false;
     return started < 0 ? NULL : Py_NewRef(Py_None);
 }

@@ -83,6 +83,68 @@ def test_started_while_another_thread_asks(method: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+def start_in_two_threads() -> None:
+    """Start a send in two threads: one is about to hand it to the core, in a call-back of the
+    previous start, while the other begins, in a call-back of another request."""
+    import contextlib
+    import threading
+
+    import pscompy
+
+    world = pscompy.World()
+    me, reached, go = world.rank, threading.Semaphore(0), [threading.Event() for _ in range(3)]
+
+    def stop(number: int) -> None:
+        reached.release()
+        go[number].wait()
+
+    def begin(target: object, number: int) -> threading.Thread:
+        thread = threading.Thread(target=target)
+        thread.start()
+        reached.acquire()
+        return thread
+
+    def start() -> None:
+        with contextlib.suppress(RuntimeError):  # the other thread has started it
+            send.start()
+
+    def arrive(tag: int) -> None:
+        world.send(b"x", me, tag)
+        while not worker.pending:
+            world.iprobe(me, 99)  # makes progress, and delivers nothing
+
+    send = world.send_init(bytes(1_000_000), me, 1)
+    worker = send._worker
+    send.start()
+    send.add_done_callback(lambda _: stop(1))
+    others = [world.irecv(source=me, tag=tag) for tag in (0, 2)]
+    for number, request in zip((0, 2), others):
+        request.add_done_callback(lambda _, number=number: stop(number))
+    arrive(0)
+    drain = begin(worker.drain, 0)  # so that the start does not deliver the send
+    received = world.irecv(source=me, tag=1)
+    while not received.done():
+        world.iprobe(me, 99)
+    for _ in range(100):  # until the send has completed, too
+        world.iprobe(me, 99)
+    first = begin(start, 1)
+    go[0].set()
+    drain.join()
+    arrive(2)
+    second = begin(start, 2)
+    go[1].set()
+    first.join()
+    go[2].set()
+    second.join()
+    assert len(world.recv(source=me, tag=1)) == 1_000_000
+
+
+def test_started_by_two_threads() -> None:
+    command = [sys.executable, "-X", "faulthandler", "-c", program(start_in_two_threads)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
 def used(pair: Pair) -> int:
     return int(pair.sides[0].engine.counters()["requests_used"])
 
