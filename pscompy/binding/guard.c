@@ -4,6 +4,8 @@
  * taken and counted, or neither. */
 #include "guard.h"
 
+#include "args.h"
+
 #include <pythread.h>
 
 /* The state of the calling thread. */
@@ -148,23 +150,49 @@ static bool lock_owned(const psb_lock_t *self)
     return self->count && self->owner == PyThread_get_thread_ident();
 }
 
-/* Takes the lock `count` times. Returns false if another thread holds it for
- * longer than `us` microseconds; -1: waits without a limit. */
-static bool lock_take(psb_lock_t *self, unsigned count, PY_TIMEOUT_T us)
+/* Returns the microseconds until the deadline, or -1 without a limit. */
+static PY_TIMEOUT_T lock_left(int64_t deadline)
+{
+    int64_t left = deadline - psc_clock_now();
+
+    if (deadline == PSC_FOREVER)
+        return -1;
+    return left > 0 ? left / 1000 + 1 : 0;
+}
+
+/* Waits for the lock in steps, between which the handlers of signals run if
+ * `handle` is set. Returns PY_LOCK_INTR if a handler has raised an exception;
+ * the thread does not have the lock then. */
+static PyLockStatus lock_wait(psb_lock_t *self, int64_t deadline, bool handle)
+{
+    PyLockStatus status;
+
+    do {
+        PY_TIMEOUT_T us = lock_left(deadline);
+
+        Py_BEGIN_ALLOW_THREADS status =
+            PyThread_acquire_lock_timed(self->lock, us, handle);
+        Py_END_ALLOW_THREADS
+    } while (status == PY_LOCK_INTR && PyErr_CheckSignals() == 0);
+    return status;
+}
+
+/* Takes the lock `count` times. Returns 0 if another thread holds it until the
+ * deadline, and -1 if the handler of a signal has raised an exception, which
+ * can happen if `handle` is set. */
+static int lock_take(psb_lock_t *self, unsigned count, int64_t deadline,
+                     bool handle)
 {
     PyLockStatus status = PY_LOCK_ACQUIRED;
 
-    if (!lock_owned(self) && !PyThread_acquire_lock(self->lock, NOWAIT_LOCK)) {
-        Py_BEGIN_ALLOW_THREADS status =
-            PyThread_acquire_lock_timed(self->lock, us, 0);
-        Py_END_ALLOW_THREADS
-    }
+    if (!lock_owned(self) && !PyThread_acquire_lock(self->lock, NOWAIT_LOCK))
+        status = lock_wait(self, deadline, handle);
     if (status != PY_LOCK_ACQUIRED)
-        return false;
+        return status == PY_LOCK_INTR ? -1 : 0;
     self->owner = PyThread_get_thread_ident();
     self->count += count;
     here.n_locks += count;
-    return true;
+    return 1;
 }
 
 /* Raises RuntimeError, and returns NULL, if another thread holds the lock. */
@@ -184,7 +212,8 @@ static PyObject *lock_give(psb_lock_t *self, unsigned count)
 static PyObject *lock_enter(psb_lock_t *self, PyObject *unused)
 {
     (void)unused;
-    lock_take(self, 1, -1);
+    if (lock_take(self, 1, PSC_FOREVER, true) < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 
@@ -194,20 +223,29 @@ static PyObject *lock_exit(psb_lock_t *self, PyObject *exception)
     return lock_give(self, 1);
 }
 
+/* Releases the lock if the calling thread holds it. */
+static PyObject *lock_exit_held(psb_lock_t *self, PyObject *exception)
+{
+    if (lock_owned(self))
+        return lock_exit(self, exception);
+    Py_RETURN_NONE;
+}
+
 static PyObject *lock_acquire(psb_lock_t *self, PyObject *args,
                               PyObject *kwargs)
 {
     static char *names[] = {"blocking", "timeout", NULL};
     int blocking = 1;
-    double timeout = -1;
+    PyObject *timeout = NULL;
+    int64_t deadline = PSC_FOREVER;
+    int taken;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pd:acquire", names,
-                                     &blocking, &timeout))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pO:acquire", names,
+                                     &blocking, &timeout) ||
+        psb_arg_deadline(timeout, &deadline) < 0)
         return NULL;
-    if (!blocking)
-        timeout = 0;
-    return PyBool_FromLong(
-        lock_take(self, 1, timeout < 0 ? -1 : (PY_TIMEOUT_T)(timeout * 1e6)));
+    taken = lock_take(self, 1, blocking ? deadline : psc_clock_now(), true);
+    return taken < 0 ? NULL : PyBool_FromLong(taken);
 }
 
 static PyObject *lock_is_owned(psb_lock_t *self, PyObject *unused)
@@ -232,7 +270,7 @@ static PyObject *lock_acquire_restore(psb_lock_t *self, PyObject *count)
 
     if (times == (unsigned long)-1 && PyErr_Occurred())
         return NULL;
-    lock_take(self, (unsigned)times, -1);
+    lock_take(self, (unsigned)times, PSC_FOREVER, false);
     Py_RETURN_NONE;
 }
 
@@ -279,12 +317,14 @@ static PyMethodDef lock_methods[] = {
     {"__enter__", PSB_FUNCTION(lock_enter), METH_NOARGS, NULL},
     {"__exit__", PSB_FUNCTION(lock_exit), METH_VARARGS, NULL},
     {"acquire", PSB_FUNCTION(lock_acquire), METH_VARARGS | METH_KEYWORDS,
-     "acquire($self, blocking=True, timeout=-1)\n--\n\n"
+     "acquire($self, blocking=True, timeout=None)\n--\n\n"
      "Take the lock. Returns False if another thread holds it for longer than\n"
      "`timeout` seconds, or if blocking is false."},
     {"release", PSB_FUNCTION(lock_exit), METH_NOARGS,
      "release($self)\n--\n\n"
      "Release the lock."},
+    {"_exit_held", PSB_FUNCTION(lock_exit_held), METH_VARARGS,
+     "For pscompy.binding.guard.limited."},
     {"_is_owned", PSB_FUNCTION(lock_is_owned), METH_NOARGS,
      "For threading.Condition."},
     {"_release_save", PSB_FUNCTION(lock_release_save), METH_NOARGS,

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import partial
+from operator import attrgetter
 
 from pscompy.binding import _binding
 
@@ -29,9 +31,30 @@ when_outside = _binding.when_outside
 guard = Lock()
 
 
+class _Condition(threading.Condition):
+    """Enters and leaves its Lock by the functions in C, which these properties return before the
+    Lock is taken. Between the Lock and the block there is no Python code, in which the handler of a
+    signal could raise its exception."""
+
+    __enter__ = property(attrgetter("_lock.__enter__"))
+    __exit__ = property(attrgetter("_lock.__exit__"))
+
+
 def condition(lock: _binding.Lock) -> threading.Condition:
     """Return a Condition of this lock."""
-    return threading.Condition(lock)  # type: ignore[arg-type]  # it does as an RLock
+    return _Condition(lock)  # type: ignore[arg-type]  # it does as an RLock
+
+
+class Limited:
+    """A context manager that takes a Lock; gives False, and takes nothing, if another thread holds
+    it for longer than `seconds`. It has no Python code for the reason of `_Condition`."""
+
+    def __init__(self, lock: _binding.Lock, seconds: float) -> None:
+        self._enter = partial(lock.acquire, timeout=seconds)
+        self._exit = lock._exit_held
+
+    __enter__ = property(attrgetter("_enter"))
+    __exit__ = property(attrgetter("_exit"))
 
 
 os.register_at_fork(after_in_child=guard._after_fork)

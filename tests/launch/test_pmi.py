@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pscompy.binding.guard import inside
 from pscompy.errors import ConfigError, ConnectError, PeerLost, ProtocolError, Timeout
 from pscompy.world.bootstrap import Pmi1, Single, detect, pmi1
 from pscompy.world.bootstrap.pmi1_server import Abort, Server
@@ -363,6 +364,46 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another(link, monkeypatc
     assert client.get("second", 0) == "two"
     thread.join()
     client._link.close()
+
+
+class Interrupted(Exception):
+    """Raised by the handler of a signal."""
+
+
+def interrupted(number, call):
+    """Whether the call was interrupted when it had called `number` functions in Python, where
+    Python runs the handlers of signals."""
+    left = iter(range(number))
+
+    def trace(frame, event, arg):
+        if next(left, None) is None:
+            sys.settrace(None)
+            raise Interrupted
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except Interrupted:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_a_signal_leaves_no_lock_and_no_reader():
+    for number in range(100):
+        link = Link()
+        with link.theirs, link.ours:
+            client = link.client()
+            link.ours.sendall(pack("put_result", rc=0))
+            again = interrupted(number, lambda client=client: client.put("key", "value"))
+            assert not inside(), number
+            assert client._reader is None, number
+            client._link.close()
+        if not again:
+            break
+    assert number > 10
 
 
 @pytest.mark.parametrize(

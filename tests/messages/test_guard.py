@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 
@@ -10,6 +11,7 @@ import pytest
 
 from pscompy.binding import _binding
 from pscompy.binding.guard import (
+    Limited,
     Lock,
     NoWaiting,
     condition,
@@ -122,6 +124,103 @@ def test_a_condition_of_it():
     waiting.join()
     assert seen[0] == "told"
     assert seen[2:] == [True, False]
+
+
+# ---- signals ----
+
+
+class Interrupted(Exception):
+    """Raised by the signal handler."""
+
+
+def interrupt(*_):
+    raise Interrupted
+
+
+WAYS = {
+    "with": lambda lock: lock,
+    "condition": condition,
+    "limited": lambda lock: Limited(lock, 60),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_signal_ends_the_wait_for_it(way):
+    lock, taken, over = Lock(), threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            taken.set()
+            over.wait(5)  # a wait that no signal ends is over then, too
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    taken.wait()
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    main = threading.get_ident()
+    threading.Timer(0.05, signal.pthread_kill, (main, signal.SIGUSR1)).start()
+    try:
+        with pytest.raises(Interrupted), WAYS[way](lock):
+            over.set()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert not over.is_set()
+    assert not inside()
+    over.set()
+    holder.join()
+    assert elsewhere(lambda: lock.acquire(False) and lock.release() is None)
+
+
+def test_a_signal_whose_handler_returns_does_not_end_the_wait():
+    lock, handled, taken = Lock(), threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            taken.set()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+            handled.wait()
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: handled.set())
+    holder = threading.Thread(target=hold)
+    try:
+        holder.start()
+        taken.wait()
+        with Limited(lock, 60) as mine:
+            assert mine
+            assert handled.is_set()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    holder.join()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_code_in_which_a_signal_could_raise_surrounds_the_block(way):
+    """Code in Python between the lock and the block could raise with the lock taken."""
+    called = []
+    entered = WAYS[way](Lock())
+    sys.setprofile(lambda frame, event, arg: called.append(frame) if event == "call" else None)
+    try:
+        with entered:
+            assert inside()
+    finally:
+        sys.setprofile(None)
+    assert not called
+    assert not inside()
+
+
+def test_a_limited_wait():
+    lock = Lock()
+    with Limited(lock, 0) as mine, Limited(lock, 0) as again:
+        assert mine
+        assert again
+        assert elsewhere(lambda: taken_within(lock, 0.001)) == (False, False)
+    assert elsewhere(lambda: taken_within(lock, 0)) == (True, True)
+    assert not inside()
+
+
+def taken_within(lock, seconds):
+    with Limited(lock, seconds) as mine:
+        return mine, inside()
 
 
 @pytest.mark.parametrize("held_by", ["the forking thread", "another thread"])

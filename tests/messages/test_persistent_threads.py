@@ -118,7 +118,7 @@ def start_in_two_threads() -> None:
     send.start()
     send.add_done_callback(lambda _: stop(1))
     others = [world.irecv(source=me, tag=tag) for tag in (0, 2)]
-    for number, request in zip((0, 2), others):
+    for number, request in zip((0, 2), others, strict=True):
         request.add_done_callback(lambda _, number=number: stop(number))
     arrive(0)
     drain = begin(worker.drain, 0)  # so that the start does not deliver the send

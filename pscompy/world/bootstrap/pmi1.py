@@ -17,7 +17,14 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pscompy.binding.guard import Lock, NoWaiting, condition, inside, require_waiting
+from pscompy.binding.guard import (
+    Limited,
+    Lock,
+    NoWaiting,
+    condition,
+    inside,
+    require_waiting,
+)
 from pscompy.errors import ConnectError, PeerLost, ProtocolError, PscomError, Timeout
 from pscompy.world.bootstrap import ends
 from pscompy.world.bootstrap.long_values import join, split
@@ -76,7 +83,7 @@ class Pmi1:
         self._state = condition(Lock())
         # held while one question is asked; barriers do without this lock
         self._turn = Lock()
-        self._reading = False
+        self._reader: object = None  # stands for the call that reads from the link
         self._asked = 0  # number of questions that were sent, not counting barriers
         self._answered = 0
         self._reply: Reply = ("", {})
@@ -165,7 +172,7 @@ class Pmi1:
 
     def read_reports(self) -> bool:
         with self._state:
-            if self._reading:  # that thread handles all that arrives
+            if self._reader:  # its thread handles all that arrives
                 return True
             if self._link.fileno() < 0:  # this rank has signed off
                 return False
@@ -231,16 +238,14 @@ class Pmi1:
         if inside():  # perhaps this thread is in the middle of another exchange
             require_waiting()
         deadline = time.monotonic() + seconds
-        if not self._turn.acquire(timeout=seconds):
-            raise self._late()
-        try:
+        with Limited(self._turn, seconds) as mine:
+            if not mine:
+                raise self._late()
             with self._state:
                 self._send(line)
                 self._asked += 1
             self._await(lambda: self._answered == self._asked, deadline)
             return self._reply
-        finally:
-            self._turn.release()
 
     def _send(self, line: bytes) -> None:
         try:
@@ -250,30 +255,31 @@ class Pmi1:
 
     def _await(self, ready: Callable[[], bool], deadline: float | None) -> None:
         """Return once `ready()` is true; Timeout after the deadline."""
-        while not self._become_reader(ready, deadline):
-            try:
-                with NoWaiting():  # because other threads wait for what this one reads
-                    lines = self._read_lines(deadline)
-                with self._state:
-                    for line in lines:
-                        self._dispatch(line)
+        me = object()
+        while not ready():
+            try:  # a signal may raise anywhere
+                if self._become_reader(me, ready, deadline):
+                    with NoWaiting():  # because other threads wait for what this one reads
+                        lines = self._read_lines(deadline)
+                    with self._state:
+                        for line in lines:
+                            self._dispatch(line)
             finally:
-                with self._state:
-                    self._reading = False
-                    self._state.notify_all()
-            if ready():
-                return
+                if self._reader is me:
+                    self._reader = None  # also if a signal ends the wait for the lock
+                    with self._state:
+                        self._state.notify_all()
 
-    def _become_reader(self, ready: Callable[[], bool], deadline: float | None) -> bool:
-        """Wait until `ready()` is true or no thread reads. Returns True if `ready()` is true, False
-        if the caller must read from the link now."""
+    def _become_reader(self, me: object, ready: Callable[[], bool], deadline: float | None) -> bool:
+        """Wait until `ready()` is true or no call reads. Returns whether the caller must read from
+        the link now; `_reader` is `me` then."""
         with self._state:
-            if not self._state.wait_for(lambda: ready() or not self._reading, _left(deadline)):
+            if not self._state.wait_for(lambda: ready() or not self._reader, _left(deadline)):
                 raise self._late()
             if ready():
-                return True
-            self._reading = True
-            return False
+                return False
+            self._reader = me
+            return True
 
     def _read_lines(self, deadline: float | None) -> list[bytes]:
         poll = select.poll()
