@@ -12,6 +12,8 @@
 #include "select_device.h"
 #include "pscompy/transport/kit/page.h"
 
+#define IB_FORK_UNNEEDED 2 /* as IBV_FORK_UNNEEDED of rdma-core 35 */
+
 void ib_device_name(const ib_device_t *device, char *name, size_t room)
 {
     snprintf(name, room, "%s/%u", ibv_get_device_name(device->context->device),
@@ -98,13 +100,14 @@ static bool ib_device_share(ib_device_t *device, const ib_choice_t *choice,
 }
 
 /* Asks the library of verbs whether the kernel copies registered pages at a
- * fork. Libraries older than rdma-core 35 do not have the function. */
+ * fork. Libraries older than rdma-core 35 do not have the function, nor their
+ * headers its type. */
 static bool ib_device_forks(void)
 {
-    enum ibv_fork_status (*ask)(void);
+    int (*ask)(void);
 
     *(void **)&ask = dlsym(RTLD_DEFAULT, "ibv_is_fork_initialized");
-    return ask && ask() == IBV_FORK_UNNEEDED;
+    return ask && ask() == IB_FORK_UNNEEDED;
 }
 
 bool ib_device_open(ib_device_t *device, const ib_choice_t *choice,
