@@ -4,6 +4,8 @@
  * without waiting. */
 #include "memory.h"
 
+#include "errors.h"
+
 typedef struct psb_memory {
     PyObject_HEAD const psc_api_t *api;
     psc_block_t *block; /* at most one of block, view and plain is set */
@@ -15,15 +17,21 @@ typedef struct psb_memory {
     bool readonly;
 } psb_memory_t;
 
+/* Returns NULL with an exception without memory, or if the worker has ended:
+ * the collector may have run a finalizer that has closed it. */
 static psb_memory_t *memory_new(psb_worker_t *worker, bool readonly)
 {
     PyTypeObject *type = worker->state->memory_type;
     psb_memory_t *self = (psb_memory_t *)type->tp_alloc(type, 0);
 
-    if (self) {
-        self->api = worker->api;
-        self->session = psb_worker_held(worker->owner);
-        self->readonly = readonly;
+    if (!self)
+        return NULL;
+    self->api = worker->api;
+    self->session = psb_worker_held(worker->owner);
+    self->readonly = readonly;
+    if (PSB_UNLIKELY(worker->status != PSC_OK)) {
+        psb_raise(worker->state, NULL, worker->status, 0);
+        Py_CLEAR(self);
     }
     return self;
 }
@@ -74,21 +82,20 @@ PyObject *psb_memory_receive(psb_worker_t *worker, size_t nbytes, bool readonly)
     return memory_finish(self, status, nbytes);
 }
 
-PyObject *psb_memory_view(psb_worker_t *worker, psc_request_t *matched)
+PyObject *psb_memory_empty(psb_worker_t *worker)
 {
-    psb_memory_t *self = memory_new(worker, true);
+    return (PyObject *)memory_new(worker, true);
+}
 
-    if (!self) {
-        PyErr_Clear();
-        return NULL;
-    }
-    if (self->api->recv_view(matched, &self->view) != PSC_OK) {
-        Py_DECREF(self);
-        return NULL;
-    }
+bool psb_memory_show(PyObject *memory, psc_request_t *matched)
+{
+    psb_memory_t *self = (psb_memory_t *)memory;
+
+    if (self->api->recv_view(matched, &self->view) != PSC_OK)
+        return false;
     self->base = (void *)(uintptr_t)self->view->base;
     self->nbytes = (Py_ssize_t)self->view->nbytes;
-    return (PyObject *)self;
+    return true;
 }
 
 void *psb_memory_base(PyObject *object, Py_ssize_t *nbytes_p)
@@ -105,16 +112,30 @@ static int memory_getbuffer(psb_memory_t *self, Py_buffer *view, int flags)
                              self->readonly, flags);
 }
 
+static int memory_traverse(psb_memory_t *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->session);
+    return 0;
+}
+
+static int memory_clear(psb_memory_t *self)
+{
+    Py_CLEAR(self->session);
+    return 0;
+}
+
 static void memory_dealloc(psb_memory_t *self)
 {
     PyTypeObject *type = Py_TYPE(self);
 
+    PyObject_GC_UnTrack(self);
     if (self->block)
         self->api->block_free(self->block);
     if (self->view)
         self->api->view_free(self->view);
     PyMem_RawFree(self->plain);
-    Py_XDECREF(self->session);
+    memory_clear(self);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -122,12 +143,15 @@ static void memory_dealloc(psb_memory_t *self)
 static PyType_Slot memory_slots[] = {
     {Py_tp_doc, "Bytes of a session's pool, or of a message that was lent."},
     {Py_tp_dealloc, memory_dealloc},
+    {Py_tp_traverse, memory_traverse},
+    {Py_tp_clear, memory_clear},
     {Py_bf_getbuffer, memory_getbuffer},
     {0, NULL}};
 
 PyType_Spec psb_memory_spec = {
     .name = "pscompy.binding._binding.Memory",
     .basicsize = sizeof(psb_memory_t),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = memory_slots,
 };

@@ -14,8 +14,11 @@ PyObject *psb_memory_alloc(psb_worker_t *worker, size_t nbytes, uint32_t flags);
  * cannot write to the memory. */
 PyObject *psb_memory_receive(psb_worker_t *worker, size_t nbytes,
                              bool readonly);
-/* Returns a Memory that shows the message of a matched receive in its sender's
- * memory. Returns NULL, without an exception, if the message has to be received
- * into a buffer instead. */
-PyObject *psb_memory_view(psb_worker_t *worker, psc_request_t *matched);
+/* Returns a read-only Memory of no bytes, for psb_memory_show(). Making it may
+ * run finalizers. */
+PyObject *psb_memory_empty(psb_worker_t *worker);
+/* Makes the empty Memory show the message of a matched receive in its sender's
+ * memory. Returns false if the message has to be received into a buffer
+ * instead. */
+bool psb_memory_show(PyObject *memory, psc_request_t *matched);
 void *psb_memory_base(PyObject *memory, Py_ssize_t *nbytes_p);

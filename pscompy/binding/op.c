@@ -210,23 +210,30 @@ static void op_supply_fresh(psb_op_t *op)
     }
 }
 
-static bool op_supply_view(psb_op_t *op)
+/* Shows a receive that takes Memory the message in its sender's memory, if the
+ * message was lent. Like op_supply_fresh, may find it supplied already. */
+static void op_supply_view(psb_op_t *op)
 {
-    PyObject *view = NULL;
+    PyObject *view = psb_memory_empty(op->worker);
 
-    if (op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY)
-        view = psb_memory_view(op->worker, op->core);
-    if (view)
+    if (!view)
+        PyErr_Clear();
+    else if (op_needs_memory(op) && psb_memory_show(view, op->core))
         psb_op_set_memory(op, view);
-    return view;
+    else
+        Py_DECREF(view);
 }
 
 static void op_supply(psb_op_t *op)
 {
-    if (op->kind == PSB_RECV_INTO)
+    if (op->kind == PSB_RECV_INTO) {
         op_hand_over(op, psb_buffers_iov(&op->buffers),
                      psb_buffers_n(&op->buffers));
-    else if (!op_supply_view(op))
+        return;
+    }
+    if (op->kind == PSB_RECV_VIEW || op->kind == PSB_RECV_MEMORY)
+        op_supply_view(op);
+    if (op_needs_memory(op))
         op_supply_fresh(op);
 }
 

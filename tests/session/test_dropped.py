@@ -147,6 +147,12 @@ def one_whose_handlers_refer_to_it() -> None:
     connection.open(BOUND)
 
 
+def one_whose_handler_refers_to_its_memory() -> None:
+    session = pscompy.Session()
+    block = session.allocate(1 << 20)
+    session.on_message(1, lambda *_: block)
+
+
 @pscompy.action
 def nothing() -> None:
     pass
@@ -209,6 +215,7 @@ KINDS = (
     *(a_session, one_that_listens, one_that_awaits_a_connection, two_that_are_connected),
     *(one_whose_handlers_refer_to_it, one_that_calls_actions, a_world, one_with_endpoints),
     *(one_with_memory, one_with_a_descriptor, one_of_asyncio, one_with_a_dropped_request),
+    one_whose_handler_refers_to_its_memory,
 )
 
 
