@@ -6,6 +6,7 @@
 
 #include "completion.h"
 #include "errors.h"
+#include "giveback.h"
 #include "guard.h"
 #include "start.h"
 #include "timeout.h"
@@ -146,8 +147,9 @@ bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout)
         return true;
     if (!psb_op_withdraw(op))
         psb_request_adopt(op);
-    else if (outcome == PSB_TIMEOUT &&
-             psb_op_result(op)->status != PSC_ERR_CANCELLED)
+    else if (outcome != PSB_TIMEOUT)
+        psb_op_return(op); /* a message that has arrived meanwhile */
+    else if (psb_op_result(op)->status != PSC_ERR_CANCELLED)
         return true; /* the operation completed before it could be withdrawn */
     if (outcome == PSB_TIMEOUT)
         psb_raise_timeout(op, timeout, NULL);

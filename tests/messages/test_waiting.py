@@ -52,6 +52,27 @@ def interrupted() -> Iterator[Callable[[Callable[[], object]], None]]:
     signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.parametrize("buffer", [None, bytearray(5)], ids=["new", "into"])
+def test_a_message_that_arrives_while_a_handler_raises_goes_back(
+    loop_pair: Pair, buffer: bytearray | None
+) -> None:
+    """The handler lets the receive complete, as a thread that polls may at the same moment."""
+
+    def handler(number: int, frame: object) -> None:
+        loop_pair.wait(*[loop_pair.left.isend(data, tag=1) for data in (b"first", b"second")])
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(Interrupt):
+            loop_pair.right.recv(buffer, tag=1)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert loop_pair.right.recv(tag=1) == b"first"
+    assert loop_pair.right.recv(tag=1) == b"second"
+
+
 # ---- time-outs ----
 
 
