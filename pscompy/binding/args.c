@@ -65,16 +65,31 @@ int psb_args_parse(const psb_signature_t *signature, PyObject *const *args,
     return 0;
 }
 
-PyObject *psb_shown(PyObject *object)
+static PyObject *args_shown(PyObject *object)
 {
-    PyObject *text;
+    PyObject *text = PyObject_Repr(object);
 
-    PyErr_Clear();
-    text = PyObject_Repr(object);
     if (text)
         return text;
     PyErr_Clear();
     return PyUnicode_FromFormat("<%.100s>", Py_TYPE(object)->tp_name);
+}
+
+int psb_refuse(PyObject *type, PyObject *object, const char *format, ...)
+{
+    PyObject *reason, *text;
+    va_list values;
+
+    PyErr_Clear();
+    text = args_shown(object);
+    va_start(values, format);
+    reason = PyUnicode_FromFormatV(format, values);
+    va_end(values);
+    if (reason && text)
+        PyErr_Format(type, PyUnicode_AsUTF8(reason), text);
+    Py_XDECREF(reason);
+    Py_XDECREF(text);
+    return -1;
 }
 
 /* ---- numbers ---- */
@@ -83,18 +98,15 @@ PyObject *psb_shown(PyObject *object)
  * integer, else a ValueError. Returns -1. */
 static int args_refuse_tag(PyObject *object, bool any)
 {
-    PyObject *type = PyExc_ValueError, *text;
+    PyObject *type = PyExc_ValueError;
 
     if (PyErr_Occurred()) {
         if (!PyErr_ExceptionMatches(PyExc_TypeError))
             return -1;
         type = PyExc_TypeError;
     }
-    text = psb_shown(object);
-    PyErr_Format(type, "a tag is a number from 0 to %d%s, not %V", PSC_TAG_MAX,
-                 any ? ", or ANY_TAG" : "", text, "this");
-    Py_XDECREF(text);
-    return -1;
+    return psb_refuse(type, object, "a tag is a number from 0 to %d%s, not %%U",
+                      PSC_TAG_MAX, any ? ", or ANY_TAG" : "");
 }
 
 int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p)
@@ -116,7 +128,7 @@ int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p)
 int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
                 uint64_t *value_p)
 {
-    PyObject *index, *text;
+    PyObject *index;
     unsigned long long value;
 
     if (!object)
@@ -134,18 +146,15 @@ int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
         *value_p = value;
         return 0;
     }
-    text = psb_shown(object);
-    PyErr_Format(PyExc_ValueError, "%s is a number from 0 to %llu, not %V",
-                 name, (unsigned long long)max, text, "this");
-    Py_XDECREF(text);
-    return -1;
+    return psb_refuse(PyExc_ValueError, object,
+                      "%s is a number from 0 to %llu, not %%U", name,
+                      (unsigned long long)max);
 }
 
 /* ---- time ---- */
 
 int psb_arg_deadline(PyObject *object, int64_t *deadline_p)
 {
-    PyObject *text;
     double seconds;
     int64_t now;
 
@@ -159,14 +168,9 @@ int psb_arg_deadline(PyObject *object, int64_t *deadline_p)
                          Py_TYPE(object)->tp_name);
         return -1;
     }
-    if (!(seconds >= 0)) {
-        text = psb_shown(object);
-        PyErr_Format(PyExc_ValueError,
-                     "a timeout is None or at least 0 seconds, not %V", text,
-                     "this");
-        Py_XDECREF(text);
-        return -1;
-    }
+    if (!(seconds >= 0))
+        return psb_refuse(PyExc_ValueError, object,
+                          "a timeout is None or at least 0 seconds, not %%U");
     now = psc_clock_now();
     if (seconds < (double)(PSC_FOREVER - now) / 1e9)
         *deadline_p = now + (int64_t)(seconds * 1e9);

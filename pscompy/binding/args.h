@@ -22,11 +22,11 @@ int psb_args_parse(const psb_signature_t *signature, PyObject *const *args,
 int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p);
 int psb_arg_u64(PyObject *object, const char *name, uint64_t max,
                 uint64_t *value_p);
-/* Returns the repr of `object`, for the message of an exception. An object that
- * has none, such as a number of too many digits, is shown as its type. Returns
- * a new reference, or NULL without memory, for the format %V. Clears Python's
- * error indicator. */
-PyObject *psb_shown(PyObject *object);
+/* Raises an exception whose text shows `object`, in place of the "%%U" in the
+ * format, which is otherwise one of PyErr_Format. An object that has no repr,
+ * such as a number of too many digits, is shown as its type. The exception
+ * replaces one that is set. Returns -1. */
+int psb_refuse(PyObject *type, PyObject *object, const char *format, ...);
 /* Converts a timeout of Python (None, or seconds) to a deadline (as of
  * psc_clock_now). */
 int psb_arg_deadline(PyObject *object, int64_t *deadline_p);

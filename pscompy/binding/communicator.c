@@ -31,7 +31,7 @@ static psb_connection_t *comm_make_peer(psb_communicator_t *self,
         return NULL;
     if (!PyObject_TypeCheck(peer, self->worker->state->connection_type) ||
         !connection->worker || rank >= self->size) {
-        PyErr_Format(PyExc_TypeError, "_peer(%zd) returned %R", rank, peer);
+        psb_refuse(PyExc_TypeError, peer, "_peer(%zd) returned %%U", rank);
         Py_DECREF(peer);
         return NULL;
     }
@@ -50,31 +50,20 @@ static int comm_refuse_rank(const psb_call_t *call, PyObject *object)
                        : call->buf            ? "dest"
                                               : "rank";
 
-    PyObject *text;
-
     if (!PyErr_ExceptionMatches(PyExc_TypeError))
         return -1;
-    text = psb_shown(object);
-    PyErr_Format(PyExc_TypeError, "%s is the number of a rank, not %V", name,
-                 text, "this");
-    Py_XDECREF(text);
-    return -1;
+    return psb_refuse(PyExc_TypeError, object,
+                      "%s is the number of a rank, not %%U", name);
 }
 
 static int comm_miss_rank(const psb_communicator_t *self, PyObject *object)
 {
-    PyObject *text = psb_shown(object);
-
     if (self->size == 1)
-        PyErr_Format(PyExc_IndexError,
-                     "no rank %V: there is rank 0 only (pscompy run -n N "
-                     "PROGRAM starts N ranks)",
-                     text, "of this number");
-    else
-        PyErr_Format(PyExc_IndexError, "no rank %V: the ranks are 0 to %zd",
-                     text, "of this number", self->size - 1);
-    Py_XDECREF(text);
-    return -1;
+        return psb_refuse(PyExc_IndexError, object,
+                          "no rank %%U: there is rank 0 only (pscompy run -n N "
+                          "PROGRAM starts N ranks)");
+    return psb_refuse(PyExc_IndexError, object,
+                      "no rank %%U: the ranks are 0 to %zd", self->size - 1);
 }
 
 /* Sets call->connection to the connection to the rank `object`, or to NULL if
@@ -94,9 +83,8 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
         return comm_refuse_rank(call, object);
     if (rank == PSB_ANY_SOURCE)
         return 0;
-    if (PSB_UNLIKELY(overflow || rank < 0 || rank >= self->size)) {
+    if (PSB_UNLIKELY(overflow || rank < 0 || rank >= self->size))
         return comm_miss_rank(self, object);
-    }
     *peer_p = self->peers[rank];
     if (PSB_UNLIKELY(!*peer_p))
         *peer_p = comm_make_peer(self, (Py_ssize_t)rank);

@@ -116,9 +116,11 @@ static PyObject *sleeper_wait(psb_sleeper_t *self, PyObject *const *args,
         return NULL;
     request = (psb_request_t *)given[0];
     if (!PyObject_TypeCheck(given[0], type) ||
-        request->op.worker != self->worker)
-        return PyErr_Format(PyExc_TypeError, "a Request of this worker, not %R",
-                            given[0]);
+        request->op.worker != self->worker) {
+        psb_refuse(PyExc_TypeError, given[0],
+                   "a Request of this worker, not %%U");
+        return NULL;
+    }
     switch (psb_request_stand_in(request, self->core, deadline)) {
     case PSB_DONE:
         return psb_request_result(request);
