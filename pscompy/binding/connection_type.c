@@ -218,8 +218,10 @@ static PyMethodDef connection_methods[] = {
      "and of one dimension; ValueError if the message has another number of\n"
      "bytes than dtype and shape; the message then stays in the queue. The\n"
      "array shows the sender's memory if the message was lent, else a copy.\n"
-     "The loan ends when nothing refers to that memory any more. The array\n"
-     "does not change, even if the peer or the session has ended."},
+     "The loan ends when nothing refers to that memory any more. Until then\n"
+     "the array does not change, even if the peer or the session has ended,\n"
+     "unless the sender writes to memory that it has lent. In a child after\n"
+     "a fork, that memory is kept only as long as the parent has the array."},
     {"sendrecv", PSB_FUNCTION(connection_sendrecv), PSB_FAST,
      "sendrecv($self, sendbuf, recvbuf=None, sendtag=0, recvtag=-1,"
      " timeout=None)\n--\n\n"

@@ -1,6 +1,6 @@
-/* What the types Request and PersistentRequest do for the garbage collector.
- * These functions run also after the module's state was cleared, so they use
- * nothing of it. */
+/* The slots of the types Request and PersistentRequest for the garbage
+ * collector. These functions run also after the module's state was cleared, so
+ * they use nothing of it. */
 #pragma once
 
 #include "request_life.h"

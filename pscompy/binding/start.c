@@ -226,7 +226,7 @@ int psb_op_start(psb_op_t *op, psb_call_t *call, uint32_t flags, void *owner)
             !call->post && psb_op_goes_out(op) ? call->conn : NULL;
     } else {
         op->phase.result.status = status;
-        op->done = true;
+        psb_op_set_done(op, op->phase.result);
     }
     return 0;
 }

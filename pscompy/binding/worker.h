@@ -46,7 +46,7 @@ typedef struct psb_worker {
     psb_patience_t patience;
     /* The dictionaries id -> Connection, from Worker.retain() to
      * Worker.release(), and id -> handler of active messages, or weak
-     * references to them (belong_to); see psb_worker_dict. */
+     * references to them (belong_to); see psb_worker_held. */
     PyObject *connections, *handlers;
     PyObject *owner; /* weak reference to the session, or NULL */
     /* the Status that was made last in a World, or NULL (result.c) */

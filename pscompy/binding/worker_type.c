@@ -89,6 +89,7 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     psb_call_t call = {.kind = PSB_EVENT, .worker = self, .post = true};
     PyTypeObject *base = self->state->request_type;
     PyObject *given[3];
+    bool receives;
     psb_view_room_t room;
     psb_op_t op;
 
@@ -100,14 +101,15 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
         (!PyType_Check(given[0]) || !PyType_IsSubtype(call.type, base)))
         return PyErr_Format(PyExc_TypeError, "event() takes a type of Request");
     call.origin = given[1] == Py_None ? NULL : given[1];
-    if (given[2] && PyObject_TypeCheck(given[2], base)) {
+    receives = given[2] && PyObject_TypeCheck(given[2], base);
+    if (receives) {
         call.context = ((psb_request_t *)given[2])->op.context;
         call.tag = ((psb_request_t *)given[2])->op.tag;
     }
     if (psb_worker_enter(self, NULL) < 0)
         return NULL;
     psb_op_init(&op, &call, &room);
-    op.takes = call.context != 0;
+    op.takes = receives;
     return psb_request_post(&call, &op);
 }
 
