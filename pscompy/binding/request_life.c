@@ -222,6 +222,7 @@ int psb_request_restart(psb_request_t *self, psb_call_t *call)
     op.core = NULL;
     op.waiters = 0;
     op.failed = op.finished = op.seen = op.giving_back = op.done = false;
+    op.told = false; /* the call-backs were told of the previous start */
     if (request_launch(self, &op, call) == 0)
         return 0;
     request_rest(self);

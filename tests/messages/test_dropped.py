@@ -141,6 +141,23 @@ def test_all_that_wait_all_waits_for_is_known(loop_pair: Pair) -> None:
     assert loop_pair.right.iprobe() is None
 
 
+def test_a_call_back_is_told_of_one_start(pair: Pair) -> None:
+    """A persistent receive that is dropped after its next start takes no message."""
+    told: list[Any] = []
+    request = pair.right.recv_init(bytearray(6))
+    request.start()
+    request.add_done_callback(told.append)
+    pair.left.isend(b"first")
+    pair.until(lambda: told)
+    told.clear()
+    request.start()
+    del request
+    gc.collect()
+    sent = pair.left.isend(b"second")
+    pair.settle()
+    assert next_two(pair, sent) == [b"second", b"second"]
+
+
 def test_a_call_back_holds_it(pair: Pair) -> None:
     told: list[Any] = []
     pair.right.irecv().add_done_callback(lambda request: told.append(request.result()))
