@@ -5,6 +5,7 @@
 #include "guard.h"
 
 #include "args.h"
+#include "interrupts.h"
 
 #include <pythread.h>
 
@@ -12,7 +13,8 @@
 static _Thread_local struct {
     unsigned n_locks;      /* number of Locks that the thread holds */
     unsigned n_no_waiting; /* number of NoWaiting that the thread is in */
-    PyObject *later; /* list of (function, args) to call, or NULL; see leave */
+    PyObject
+        *later; /* list of (function, args), or NULL; guard_leave calls them */
 } here;
 
 bool psb_guard_may_wait(void)
@@ -33,14 +35,16 @@ PyObject *psb_guard_refuse(void)
 
 /* ---- calls that are put off ---- */
 
-static void guard_call(PyObject *call)
+/* Calls a function that has nobody to tell of its exceptions. */
+static void guard_call(PyObject *function, PyObject *args)
 {
-    PyObject *function = PyTuple_GET_ITEM(call, 0);
-    PyObject *result = PyObject_CallObject(function, PyTuple_GET_ITEM(call, 1));
+    bool interrupted = psb_interrupt_take();
+    PyObject *result = PyObject_CallObject(function, args);
 
     if (!result)
         PyErr_WriteUnraisable(function);
     Py_XDECREF(result);
+    psb_interrupt_return(interrupted);
 }
 
 /* Makes the calls that were put off, if the thread has released all Locks. */
@@ -51,28 +55,41 @@ static void guard_leave(void)
 
         here.later = NULL;
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(later); i++)
-            guard_call(PyList_GET_ITEM(later, i));
+            guard_call(PyTuple_GET_ITEM(PyList_GET_ITEM(later, i), 0),
+                       PyTuple_GET_ITEM(PyList_GET_ITEM(later, i), 1));
         Py_DECREF(later);
     }
 }
 
-static int guard_put_off(PyObject *call)
+static int guard_put_off(PyObject *function, PyObject *args)
 {
+    PyObject *call = PyTuple_Pack(2, function, args);
     PyObject *list = here.later ? NULL : PyList_New(0);
+    int failed;
 
-    if (!list && !here.later)
-        return -1;
-    if (!here.later) /* the allocation may have run a finalizer that set it */
+    if (!here.later) /* the allocations may have run a finalizer that set it */
         here.later = list;
     else
         Py_XDECREF(list);
-    return PyList_Append(here.later, call);
+    failed = !call || !here.later || PyList_Append(here.later, call) < 0;
+    Py_XDECREF(call);
+    return failed ? -1 : 0;
+}
+
+void psb_guard_call(PyObject *function, PyObject *argument)
+{
+    PyObject *args = PyTuple_Pack(1, argument);
+
+    if (args && !here.n_locks)
+        guard_call(function, args);
+    else if (!args || guard_put_off(function, args) < 0)
+        PyErr_WriteUnraisable(function);
+    Py_XDECREF(args);
 }
 
 static PyObject *guard_when_outside(PyObject *module, PyObject *args)
 {
-    PyObject *function, *rest, *call;
-    int failed;
+    PyObject *function, *rest, *result = NULL;
 
     (void)module;
     if (PyTuple_GET_SIZE(args) < 1)
@@ -81,18 +98,12 @@ static PyObject *guard_when_outside(PyObject *module, PyObject *args)
     rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
     if (!rest)
         return NULL;
-    if (!here.n_locks) {
-        PyObject *result = PyObject_CallObject(function, rest);
-
-        Py_DECREF(rest);
-        return result;
-    }
-    call = Py_BuildValue("(ON)", function, rest);
-    failed = !call || guard_put_off(call) < 0;
-    Py_XDECREF(call);
-    if (failed)
-        return NULL;
-    Py_RETURN_NONE;
+    if (!here.n_locks)
+        result = PyObject_CallObject(function, rest);
+    else if (guard_put_off(function, rest) == 0)
+        result = Py_NewRef(Py_None);
+    Py_DECREF(rest);
+    return result;
 }
 
 static PyObject *guard_inside(PyObject *module, PyObject *unused)

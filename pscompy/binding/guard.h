@@ -22,3 +22,7 @@ extern PyMethodDef psb_guard_functions[];
 bool psb_guard_may_wait(void);
 /* Raises RuntimeError; returns NULL. */
 PyObject *psb_guard_refuse(void);
+/* Calls function(argument), or puts the call off until the calling thread holds
+ * no Lock. An exception goes to sys.unraisablehook, except Ctrl-C, which is
+ * raised after the call. */
+void psb_guard_call(PyObject *function, PyObject *argument);

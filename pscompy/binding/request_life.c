@@ -7,7 +7,7 @@
 
 #include "errors.h"
 #include "giveback.h"
-#include "interrupts.h"
+#include "guard.h"
 #include "result.h"
 #include "start.h"
 
@@ -245,7 +245,7 @@ void psb_request_adopt(psb_op_t *op)
         if (psb_op_receives(&self->op))
             request_drop_receive(self);
         Py_DECREF(self);
-        /* the request keeps the reference that request_new returned, until its
+        /* the reference that stands behind self_reference remains until the
          * operation has completed */
     } else { /* no memory: leak the buffers, which are still in use */
         PyErr_Clear();
@@ -261,13 +261,7 @@ void psb_request_adopt(psb_op_t *op)
 
 void psb_request_call(psb_request_t *self, PyObject *callback)
 {
-    bool interrupted = psb_interrupt_take();
-    PyObject *result = PyObject_CallOneArg(callback, (PyObject *)self);
-
-    if (!result)
-        PyErr_WriteUnraisable(callback);
-    Py_XDECREF(result);
-    psb_interrupt_return(interrupted);
+    psb_guard_call(callback, (PyObject *)self);
 }
 
 /* Runs the call-backs in the list, and drops the reference to the list. */
@@ -300,7 +294,8 @@ static harvest_t request_harvest(psb_request_t *self)
         harvest.outcome = psb_raised_instance();
         harvest.failed = true;
     }
-    if (psb_op_receives(&self->op) &&
+    /* else another thread has stored the outcome and started it again */
+    if (self->op.done && psb_op_receives(&self->op) &&
         (status == PSC_OK || status == PSC_ERR_TRUNCATED))
         harvest.status = psb_op_status(&self->op);
     if (PyErr_Occurred())

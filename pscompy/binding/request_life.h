@@ -56,7 +56,8 @@ void psb_request_adopt(psb_op_t *op);
 
 /* ---- completion ---- */
 
-/* Returns true once the request has completed and its call-backs have run.
+/* Returns true once the request has completed and its call-backs have run, or
+ * were put off until the thread has released its Locks (guard.h).
  * Returns false if a call-back has started it again. */
 bool psb_request_advance(psb_request_t *self);
 /* Records that the program knows of the completion, so that it may use the
@@ -75,7 +76,8 @@ bool psb_request_withdraw(psb_request_t *self);
 /* Fails the request with `status`, because its worker has ended: CLOSED (after
  * close()) or FORKED (in a child process). */
 void psb_request_abandon(psb_request_t *self, psc_status_t status);
-/* Runs a call-back of the request; an exception that it raises goes to
+/* Runs a call-back of the request, or puts it off while the calling thread
+ * holds a Lock (guard.h); an exception that it raises goes to
  * sys.unraisablehook. */
 void psb_request_call(psb_request_t *self, PyObject *callback);
 
@@ -83,7 +85,8 @@ void psb_request_call(psb_request_t *self, PyObject *callback);
 
 /* Called when the program has dropped its last reference to the request. */
 void psb_request_finalize(PyObject *self);
-/* Called when the last call-back was removed, also after the finalizer. */
+/* Called when the last call-back was removed. If the finalizer has run before,
+ * only the request itself, and the caller for the moment, hold the request. */
 void psb_request_unwatched(psb_request_t *self);
 static inline bool psb_request_survives(psb_request_t *self)
 {

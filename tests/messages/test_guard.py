@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
@@ -280,6 +281,46 @@ def test_calls_that_need_not_wait_work(pair):
     assert pair.right.recv(tag=1) == b"x"
     assert pair.right.recv(tag=2) == b"yz"
     _binding.wait_all(sent)
+
+
+HARVESTS = {
+    "done": lambda request: request.done(),
+    "test": lambda request: request.test(),
+    "cancel": lambda request: request.cancel(),
+    "wait": lambda request: request.wait(),
+    "wait_any": lambda request: _binding.wait_any([request]),
+    "add_done_callback": lambda request: request.add_done_callback(lambda _: None),
+}
+
+
+@pytest.mark.parametrize("name", HARVESTS)
+def test_call_backs_run_outside_whoever_completes_the_request(loop_pair, name):
+    """Within a Lock they could take another one, whose holder waits for this one."""
+    called = []
+    request = loop_pair.right.irecv()
+    request.add_done_callback(lambda _: called.append(inside()))
+    loop_pair.left.send(b"x")
+    with guard:  # progress delivers nothing
+        while not loop_pair.left._worker.pending:
+            loop_pair.left._worker.progress()
+        HARVESTS[name](request)
+        assert request._finished
+        assert called == []
+        request.add_done_callback(lambda _: called.append(inside()))
+    assert called == [False, False]
+
+
+def test_ctrl_c_is_raised_after_a_call_that_was_put_off():
+    """The call has nobody to tell of it."""
+    called = []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), guard:
+            when_outside(_thread.interrupt_main)
+            when_outside(lambda: called.append("made"))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert called == ["made"]
 
 
 def test_call_backs_wait_until_the_thread_may(pair):
