@@ -9,9 +9,12 @@ import os
 import sys
 import threading
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+from pscompy.api import process
 from pscompy.api.request import Request
+from pscompy.binding.guard import may_wait
 from pscompy.config import logs
 from pscompy.errors import PeerLost, PscomError, Timeout
 from pscompy.world.bootstrap import attach, join_up
@@ -105,14 +108,28 @@ class World(Communicator):
     # ---- the end ----
 
     def close(self) -> None:
-        """Close the session, without waiting for other ranks to close theirs. Idempotent."""
+        """Close the session, without waiting for other ranks to close theirs. Idempotent. A
+        finalizer or a signal handler that must not wait has it closed in the background."""
+        self._close(sys.exc_info()[1])
+
+    def _close(self, error: BaseException | None) -> None:
+        """Close the session. If `error` has led to that, as in `finally`, the launcher learns of it
+        before the connections end, so that it knows which rank has failed first."""
+        if not may_wait():
+            process.in_background(partial(self._close, error))
+            return
         early = not self.session._closing
+        if early and error is not None:
+            self._job.leave(error)
         self.session.close()
-        if early:
+        if early and error is None:
             self._job.leave()
 
     def _leave_by(self, error: BaseException) -> None:
         """End the session without waiting, after the launcher has learned that this rank fails."""
+        if not may_wait():
+            process.in_background(partial(self._leave_by, error))
+            return
         try:
             if not self.session._closing:
                 self._job.leave(error)

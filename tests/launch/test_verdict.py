@@ -14,6 +14,7 @@ import pscompy
 from pscompy.errors import Closed, ConnectError, PeerLost
 from pscompy.launch.verdict import Failure, Verdict
 from pscompy.world.bootstrap.blame import blamed_rank
+from pscompy.world.bootstrap.pmi1_server import Server
 from tests.launch.ranks import own_rank
 from tests.launch.test_hosts import two  # noqa: F401
 from tests.waiting import stay
@@ -74,6 +75,17 @@ def catches_the_loss(way):
         fail(way)
 
 
+def closes_in_finally():
+    world = pscompy.World()
+    if world.rank == 2:  # the others notice the end of its connections before `close` returns
+        world.irecv(tag=1).add_done_callback(lambda _: time.sleep(1))
+    try:
+        depend(world, 2)
+        fail("exits")
+    finally:
+        world.close()
+
+
 def leaves_early_and_stays(code):
     world = pscompy.World()
     world.barrier()
@@ -113,6 +125,12 @@ def test_the_first_failure_counts(run, script, program, way):
     assert done.returncode == code
 
 
+def test_the_first_failure_counts_if_each_rank_closes_in_finally(run, script):
+    done = run.having(PATIENCE=60)("-n", 3, script(closes_in_finally))
+    assert "pscompy run: rank 2 exited with code 3" in done.stderr
+    assert done.returncode == 3
+
+
 @pytest.mark.parametrize("way", ["exits", "is-killed"])
 def test_the_first_failure_on_several_hosts_counts(two, script, way):  # noqa: F811
     code, words = WAYS[way]
@@ -143,6 +161,17 @@ def test_an_abort_does_not_wait_for_ranks_that_have_left(run, script):
 
 
 # ---- by itself ----
+
+
+def test_a_world_that_was_closed_is_no_departure_and_a_late_blame_counts():
+    server = Server([3], "pscompy-name")
+    server.receive(0, b"cmd=leave world=0 failed=0")
+    server.receive(1, b"cmd=leave world=0 failed=1")
+    server.receive(0, b"cmd=leave world=1 failed=1 blames=2")
+    server.receive(1, b"cmd=finalize blames=0")
+    server.receive(0, b"cmd=finalize")
+    assert list(server.departures.items()) == [(1, 0), (0, 2)]
+
 
 BAD, WORSE = Failure(1, "bad"), Failure(2, "worse")
 

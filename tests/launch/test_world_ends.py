@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import pscompy
+from pscompy.binding.guard import guard
 from tests.waiting import asleep, expect_soon, stay
 
 
@@ -170,6 +171,23 @@ def test_a_child_that_leaves_the_world_says_nothing_of_its_parent(run, script, w
                 print(bytes(world.recv(source=0)).decode())
 
     assert run.lines(2, script(forks, way)) == ["the parent is there"]
+
+
+def test_close_in_a_finalizer_happens_in_the_background(run, script):
+    def closes_inside():
+        world = pscompy.World()
+        if world.rank == 0:
+            with guard:
+                world.close()
+            stay()
+        try:
+            world.recv(source=0)
+        except pscompy.Closed:
+            print("closed", flush=True)
+        world.abort(3)
+
+    done = run("-n", 2, script(closes_inside))
+    assert (done.stdout, "Error" in done.stderr) == ("closed\n", False), done.stderr
 
 
 def test_a_rank_that_computes_is_connected_to(run, script, tmp_path):

@@ -63,8 +63,8 @@ class Server:
         self._ends = Ends()
         # clients of each rank that have not signed off: MPI may share the socket with pscompy
         self._clients: Counter[int] = Counter()
-        # ranks that have said that they leave, or have ended, in this order, each with the rank
-        # that it blames
+        # ranks that have left a World by an exception, or have ended, in this order, each with the
+        # rank that it blames
         self.departures: dict[int, int | None] = {}
         self._signed_off: set[int] = set()
 
@@ -88,7 +88,7 @@ class Server:
     def leave(self, rank: int) -> Replies:
         """Handle the end of a rank's process or of its socket, and return the replies."""
         self._left.append(rank)
-        self.departures.setdefault(rank, None)
+        self._depart(rank)
         self._waiting.discard(rank)
         self._ends.forget(rank)
         return self._refuse_barrier()
@@ -96,8 +96,14 @@ class Server:
     def end(self, rank: int, status: int | None) -> Replies:
         """Report the end of a rank's process to the other ranks: its exit code, the negative number
         of a signal, or None if it is not known."""
-        self.departures.setdefault(rank, None)
+        self._depart(rank)
         return self._ends.add(ends.of_process(rank, status, rank in self._signed_off))
+
+    def _depart(self, rank: int, blames: int | None = None) -> None:
+        """Note a departure. The first one gives the rank its place, and the first that blames
+        another rank counts."""
+        if self.departures.get(rank) is None:
+            self.departures[rank] = blames
 
     def wait_of(self, rank: int) -> str:
         """Return how long this rank has waited, and for what, as the rank has published it; "" if
@@ -179,15 +185,17 @@ class Server:
     def _leave(self, rank: int, fields: dict[str, str]) -> Replies:
         """Note that the rank leaves a World. The answer lets the rank close its connections, so the
         ranks that fail for want of them leave later."""
-        self.departures.setdefault(rank, _blamed(fields))
-        end = ends.of_world(rank, _number(fields, "world"), fields.get("failed") == "1")
+        failed = fields.get("failed") == "1"
+        if failed:
+            self._depart(rank, _blamed(fields))
+        end = ends.of_world(rank, _number(fields, "world"), failed)
         return [(rank, pack("leave_result", rc=0)), *self._ends.add(end)]
 
     def _finalize(self, rank: int, fields: dict[str, str]) -> Replies:
         self._clients[rank] -= 1
         self._signed_off.add(rank)
         self._ends.forget(rank)
-        self.departures.setdefault(rank, _blamed(fields))
+        self._depart(rank, _blamed(fields))
         return [(rank, pack("finalize_ack"))]
 
     def _abort(self, rank: int, fields: dict[str, str]) -> Replies:
