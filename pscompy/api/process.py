@@ -46,8 +46,8 @@ def sessions() -> list[Any]:
 
 
 def close_dropped(session: Closable) -> None:
-    """Close a session, which the program has dropped, in the background, as leaving its `with`
-    block by an exception does."""
+    """Close a session, which the program has dropped, in the background, without waiting for
+    peers."""
     _dropped[id(session)] = session
     with contextlib.suppress(RuntimeError):  # no thread can be started: the process closes it later
         in_background(session._abandon)

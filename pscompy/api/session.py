@@ -158,6 +158,7 @@ class Session:
         self._beside = Beside()
         self._endpoints = {}
         self._on_closed: Callable[[Session], object] = id
+        self._on_abandoned: Callable[[], object] = int
         self._root = self  # the session that ends this one with itself
         self._find_peer = find_peer  # for the control plane, which refers to it weakly
         # connections in use and handlers of active messages, for the worker
@@ -441,8 +442,9 @@ class Session:
         self._shut(self._config["SHUTDOWN_TIMEOUT"])
 
     def _abandon(self) -> None:
-        """Close the session without waiting for peers, as one that is left by an exception."""
+        """Close a session that the program has dropped, without waiting for peers."""
         self._shut(0)
+        self._on_abandoned()
 
     def __del__(self) -> None:
         if self._opened is None or self._closing or process.exiting:

@@ -47,6 +47,8 @@ class Job:
         self.watch: object = None  # a Watch, which lives as long as the job
         name, job = self._name_of(self.rank), f"{bootstrap.job_id}.{self._generation}"
         self.session = Session._of_job(name, config, self.rank, job, self._find_peer)
+        if self.size > 1:  # without this object, which the session must not keep
+            self.session._on_abandoned = partial(bootstrap.leave, self._generation, False)
         self._departures = Departures(self.session._control, self._generation)
 
     def publish(self) -> None:

@@ -73,8 +73,8 @@ class World(Communicator):
             self._watch()
             if not job.session.config["ONDEMAND"]:
                 self._connect_to_all()
-        except BaseException:
-            job.session._shut(0)
+        except BaseException as error:
+            self._leave_by(error)
             raise
 
     def _watch(self) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
+from contextlib import suppress
 
 import pytest
 
@@ -14,6 +16,7 @@ from pscompy.world.bootstrap.ends import EVERY, End, Ends
 from pscompy.world.bootstrap.pmi1_server import Server
 from pscompy.world.bootstrap.pmi1_wire import LINE_MAX, WireError, parse
 from tests.jobs import TIMEOUT
+from tests.launch.ranks import own_rank
 from tests.launch.test_hosts import two  # noqa: F401
 from tests.launch.test_store import free_port, numbered, start  # noqa: F401
 from tests.waiting import stay
@@ -166,6 +169,39 @@ def test_a_world_after_the_one_that_was_left(run, script):
 
     done = run("-n", 2, script(opens_two))
     assert (done.stdout, done.stderr, done.returncode) == ("b'second'\n", "", 0)
+
+
+def test_a_rank_that_drops_its_world(run, script):
+    def drops_it():
+        world = pscompy.World()
+        if world.rank == 1:
+            del world
+            gc.collect()
+            stay()
+        say(outcome(lambda: world.recv(source=1, timeout=60)))
+        say(outcome(lambda: world.send(b"", dest=1, timeout=60)))
+        world.abort(3)
+
+    done = run("-n", 2, script(drops_it))
+    assert done.stdout.splitlines() == ["Closed: rank 1 has left its World"] * 2, done.stderr
+
+
+def test_a_rank_whose_world_fails_to_open(run, script):
+    def fails():
+        class Broken(pscompy.World):
+            def _watch(self):
+                raise ValueError
+
+        if own_rank() == 1:
+            with suppress(ValueError):
+                Broken()
+            stay()
+        world = pscompy.World()
+        say(outcome(lambda: world.recv(source=1, timeout=60)))
+        world.abort(3)
+
+    done = run("-n", 2, script(fails))
+    assert done.stdout == "PeerLost: rank 1 has left its World by an exception\n", done.stderr
 
 
 def test_a_rank_of_another_host_that_has_left(two, script):  # noqa: F811
