@@ -29,7 +29,7 @@ class Ranks(_binding.Communicator):
         self._rank = members.index(job.rank)
         self._context = Context(
             *(session._binding, session._control, number, len(members), self._links_of, session),
-            Serving(job.bootstrap, members, partial(job.key_of_service, number)),
+            Serving(job.bootstrap, partial(job.key_of_service, number)),
         )
         self._bind(session._binding, len(members), number)
         if members != range(job.size):

@@ -5,7 +5,7 @@ Only under a launcher whose values are seen at once (`Bootstrap.live`) do ranks 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from pscompy.errors import PscomError
@@ -13,14 +13,11 @@ from pscompy.world.bootstrap.launcher import Bootstrap
 
 
 class Serving:
-    """The ranks of one communicator, `members` of the job, that accept calls; a `Presence` of its
-    Service. `key` returns the key of a rank at the launcher."""
+    """The ranks of one communicator that accept calls; a `Presence` of its Service. All ranks are
+    those of the job, as in `Links.source`. `key` returns the key of a rank at the launcher."""
 
-    def __init__(
-        self, bootstrap: Bootstrap, members: Sequence[int], key: Callable[[int], str]
-    ) -> None:
+    def __init__(self, bootstrap: Bootstrap, key: Callable[[int], str]) -> None:
         self._bootstrap = bootstrap
-        self._members = members
         self._key = key
 
     def announce(self) -> None:
@@ -28,8 +25,7 @@ class Serving:
             with suppress(PscomError):  # the launcher may be gone
                 self._bootstrap.put(self._key(self._bootstrap.rank), "serves")
 
-    def accepts(self, source: int) -> bool | None:
-        rank = self._members[source]
+    def accepts(self, rank: int) -> bool | None:
         if not self._bootstrap.live:
             return None
         try:

@@ -11,6 +11,7 @@ import pytest
 import pscompy
 from pscompy.errors import Unsupported
 from pscompy.parcel import action
+from tests.launch.ranks import own_rank
 from tests.waiting import expect_soon, stay
 
 
@@ -41,6 +42,26 @@ def test_a_timeout_names_the_action_the_rank_and_the_reason(run, script, endpoin
     told = "action far:away of rank 1: not ended within 2 s; rank 1 has not called serve()"
     assert f"Timeout: {told}" in done.stdout.splitlines(), done
     assert "action far:away waits: rank 1 has not called serve()" in done.stderr
+
+
+def test_a_rank_of_a_communicator_of_fewer_ranks(run, script):
+    def calls_in_its_module():
+        @pscompy.action(name="far:away")
+        def away():
+            return 1
+
+        world = pscompy.World({"MSA_MODULE_ID": 2 if own_rank() else 1})
+        module = world.split_by_module()
+        if world.rank != 1:
+            stay()
+        try:
+            module.with_options(timeout=2).call(1, away)
+        except pscompy.PscomError as error:
+            say(error)
+        world.abort(3)
+
+    done = run("-n", 3, script(calls_in_its_module))
+    assert done.stdout.endswith("; rank 2 has not called serve()\n"), done
 
 
 @pytest.mark.parametrize("way", ["directly", "through_a_future"])
