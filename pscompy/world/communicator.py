@@ -89,6 +89,7 @@ class Communicator(Ranks):
     @property
     def modules(self) -> tuple[int, ...]:
         """The module of every rank."""
+        self.session._check()
         modules = self._job.modules
         return tuple(modules[member] for member in self._members)
 

@@ -97,12 +97,14 @@ class World(Communicator):
                 raise named from error
 
     def abort(self, code: int = 1) -> NoReturn:
-        """End all ranks at once; `code` becomes the exit code of the job (1 if it is 0)."""
+        """End all ranks at once; `code` becomes the exit code of the job (1 if it is 0). A forked
+        child ends only itself."""
         for stream in (sys.stdout, sys.stderr):
             # the stream may be None, closed, or a pipe that nobody reads
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 stream.flush()
-        self._job.bootstrap.abort(code)
+        if not self.session._forked:
+            self._job.bootstrap.abort(code)
         os._exit(code & 0xFF or 1)
 
     # ---- the end ----

@@ -121,6 +121,25 @@ def test_a_rank_of_a_store_that_was_killed(start, script, gone, shm):  # noqa: F
     assert out.splitlines() == [f"PeerLost: rank {gone} has ended"] * 4, err
 
 
+def test_a_rank_of_a_store_whose_child_outlives_it(start, script):  # noqa: F811
+    def leaves_a_child():
+        world = pscompy.World()
+        if world.rank:
+            child = os.fork()
+            if not child:
+                stay()
+            say(child)
+            os.kill(os.getpid(), signal.SIGKILL)
+        say(outcome(lambda: world.recv(source=1, timeout=20)))
+
+    port, program = free_port(), script(leaves_a_child)
+    first, second = (start(program, **numbered(rank, 2, port, PSP_SHM=0)) for rank in (0, 1))
+    child = int(second.stdout.readline())
+    out, err = first.communicate(timeout=TIMEOUT)
+    os.kill(child, signal.SIGKILL)
+    assert out == "PeerLost: rank 1 has ended\n", err
+
+
 def test_what_was_sent_before_arrives_first(run, script):
     def takes_all():
         world = pscompy.World()

@@ -173,6 +173,22 @@ def test_a_child_that_leaves_the_world_says_nothing_of_its_parent(run, script, w
     assert run.lines(2, script(forks, way)) == ["the parent is there"]
 
 
+def test_a_child_of_a_rank_does_not_talk_to_the_launcher(run, script):
+    def forks():
+        with pscompy.World() as world:
+            if world.rank == 0 and not os.fork():
+                try:
+                    sys.stdout.write(f"{world.modules}\n")
+                except pscompy.Closed as error:
+                    sys.stdout.write(f"{error}\n")
+                world.abort(5)
+            if world.rank == 0:
+                assert os.waitstatus_to_exitcode(os.wait()[1]) == 5
+
+    (line,) = run.lines(2, script(forks))
+    assert line.startswith("inherited through fork")
+
+
 def test_close_in_a_finalizer_happens_in_the_background(run, script):
     def closes_inside():
         world = pscompy.World()

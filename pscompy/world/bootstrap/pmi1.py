@@ -48,6 +48,9 @@ _LEAVE_TIMEOUT = 2.0  # seconds to wait for the answer to `leave`, before the ra
 Reply = tuple[str, dict[str, str]]
 
 
+_clients: weakref.WeakSet[Pmi1] = weakref.WeakSet()
+
+
 class Pmi1:
     """Implements `Bootstrap` by one rank's connection to a PMI-1 server."""
 
@@ -92,6 +95,7 @@ class Pmi1:
         # those that are told of the ends of ranks, and the ends that were reported
         self._followers: weakref.WeakSet[Follower] = weakref.WeakSet()
         self._ends: list[ends.End] = []
+        _clients.add(self)
         try:
             self._greet(pmi_id)
         except BaseException:
@@ -208,6 +212,14 @@ class Pmi1:
             self._note(end)
         if self._followers:
             self._send(pack("watch", since=len(self._ends)))
+
+    def _abandon(self) -> None:
+        """In a child after a fork: close the link, so that it ends with the parent, and replace
+        locks that threads of the parent may hold."""
+        self._link.close()
+        self._state, self._turn = condition(Lock()), Lock()
+        self._reading = self._in_barrier = False
+        self._followers, self.keeper = weakref.WeakSet(), None
 
     # ---- requests and replies ----
 
@@ -343,3 +355,11 @@ def _mpi_finalizes() -> bool:
 
 def _left(deadline: float | None) -> float | None:
     return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _after_fork_in_child() -> None:
+    for client in list(_clients):
+        client._abandon()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
