@@ -451,3 +451,48 @@ def test_a_launcher_that_dies_is_noticed_by_all_who_wait(link):
     with pytest.raises(PeerLost):
         client.get("key", 0)
     client._link.close()
+
+
+class Noted:
+    """A `Follower` that keeps the numbers of the ranks that have ended."""
+
+    def __init__(self):
+        self.ranks = []
+
+    def note(self, end):
+        self.ranks.append(end.rank)
+
+
+@pytest.fixture
+def following(link):
+    """A link whose client follows the ends of ranks, and the client with its follower."""
+    link.server = Server([3], "pscompy-job")
+    client, noted = link.client(), Noted()
+    os.close(client.follow(noted, 0))
+    link.answer(1)
+    yield link, client, noted
+    client._link.close()
+
+
+def test_an_end_that_is_reported_twice_is_noted_once(following):
+    link, client, noted = following
+
+    def end(rank):
+        for _, line in link.server.end(rank, 0):
+            link.ours.sendall(line)
+
+    end(1)
+    os.close(client.follow(noted, 1))  # the request and the report cross
+    link.answer(1)
+    assert client.read_reports()
+    link.answer(2)
+    end(2)
+    assert client.read_reports()
+    assert noted.ranks == [1, 2]
+
+
+def test_a_report_that_is_malformed_ends_the_reports_and_is_logged(following, caplog):
+    link, client, _ = following
+    link.ours.sendall(b"cmd=ends until=1 list=nonsense\n")
+    assert not client.read_reports()
+    assert "the launcher sent 'nonsense' is no end of a rank" in caplog.text

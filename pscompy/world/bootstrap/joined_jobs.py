@@ -12,6 +12,7 @@ import base64
 import hashlib
 import itertools
 import json
+import re
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,11 @@ class Joined:
         return self._values[key]
 
     def barrier(self, timeout: float | None = None) -> None:
-        for of_module in self._exchange({"values": self._new}, timeout).values():
+        try:
+            of_modules = self._exchange({"values": self._new}, timeout)
+        except PeerLost as error:
+            raise self._renumbered(error) from None
+        for of_module in of_modules.values():
             for of_rank in of_module:
                 self._values.update(of_rank["values"])
         self._new = {}
@@ -93,6 +98,15 @@ class Joined:
         is of another module."""
         here = rank is not None and 0 <= rank - self._first < self._local.size
         return rank - self._first if rank is not None and here else None
+
+    def _renumbered(self, error: PeerLost) -> PeerLost:
+        """Return the error with the number in the joined job if its peer is a rank of this
+        module."""
+        match = re.fullmatch(r"rank (\d+)", error.peer or "")
+        if match is None:
+            return error
+        peer = f"rank {self._first + int(match[1])}"
+        return PeerLost(str(error).replace(f"{match[0]} has left", f"{peer} has left"), peer=peer)
 
     def abort(self, code: int) -> None:
         """End this module; the others notice that it has left."""

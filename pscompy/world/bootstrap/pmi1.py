@@ -8,7 +8,9 @@ goes on reading.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import re
 import select
 import socket
 import sys
@@ -41,6 +43,8 @@ from pscompy.world.bootstrap.pmi1_wire import (
 
 if TYPE_CHECKING:
     from pscompy.world.bootstrap.launcher import Follower
+
+logger = logging.getLogger(__name__)
 
 _REPLY_TIMEOUT = 60.0  # seconds to wait for any reply, except those to a barrier and to `leave`
 _LEAVE_TIMEOUT = 2.0  # seconds to wait for the answer to `leave`, before the rank leaves anyway
@@ -143,7 +147,8 @@ class Pmi1:
         fields = reply[1] if reply else {}
         if fields.get("rc", "0") != "0":
             reason = fields.get("msg", f"{self._server} gave no reason").replace("_", " ")
-            raise PeerLost(f"barrier of all ranks: {reason}", peer=reason.removesuffix(" has left"))
+            left = re.fullmatch(r"(rank \d+) has left", reason)
+            raise PeerLost(f"barrier of all ranks: {reason}", peer=left[1] if left else None)
 
     def finalize(self, blames: int | None = None) -> None:
         if _mpi_finalizes():
@@ -185,6 +190,9 @@ class Pmi1:
                     self._dispatch(line)
             except Timeout:
                 return True
+            except ProtocolError as error:
+                logger.error("ends of ranks are no longer reported: %s", error)
+                return False
             except PscomError:  # the launcher is gone
                 return False
             finally:
@@ -208,7 +216,13 @@ class Pmi1:
             follower.note(end)
 
     def _take_ends(self, fields: dict[str, str]) -> None:
-        for end in ends.unpack(fields.get("list", "")):
+        try:
+            reported = ends.unpack(fields.get("list", ""))
+        except WireError as error:
+            raise self._broken(f"sent {error}") from error
+        # ends may be reported twice, because several requests of `watch` may be in flight
+        known = len(self._ends) - (self._number(fields, "until") - len(reported))
+        for end in reported[max(0, known) :]:
             self._note(end)
         if self._followers:
             self._send(pack("watch", since=len(self._ends)))
