@@ -258,9 +258,10 @@ class Pmi1:
             raise self._broken(f"answered {command} with {answer}: {reason}")
         return result
 
-    def _exchange(self, line: bytes, seconds: float = _REPLY_TIMEOUT) -> Reply:
-        """Send a line and wait for its reply, skipping replies to earlier questions that timed
-        out."""
+    def _exchange(self, line: bytes, seconds: float | None = None) -> Reply:
+        """Send a line and wait for its reply, `_REPLY_TIMEOUT` seconds at most unless `seconds` are
+        given, skipping replies to earlier questions that timed out."""
+        seconds = _REPLY_TIMEOUT if seconds is None else seconds
         if inside():  # perhaps this thread is in the middle of another exchange
             require_waiting()
         deadline = time.monotonic() + seconds
