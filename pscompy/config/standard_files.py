@@ -7,13 +7,22 @@ import os
 
 def open_standard_files() -> None:
     """Open /dev/null for each of the descriptors 0, 1 and 2 that is closed, so that none of ours
-    gets its number: programs, libraries and children read and write these three."""
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:  # another thread has closed a lower one
-                os.dup2(opened, number)
-                os.close(opened)
-            os.set_inheritable(number, True)
+    gets its number: programs, libraries and children read and write these three.
+
+    The kernel gives out the lowest number that is free, so no descriptor is replaced that another
+    thread opens meanwhile.
+    """
+    while not all(map(_is_open, range(3))):
+        opened = os.open(os.devnull, os.O_RDWR)
+        if opened > 2:  # another thread has just opened the last one
+            os.close(opened)
+        else:
+            os.set_inheritable(opened, True)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True

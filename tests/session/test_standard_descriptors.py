@@ -27,7 +27,7 @@ def report(path: str, what: object) -> None:
 
 
 def standard(pid: int | str = "self") -> list[str]:
-    """What the descriptors 0, 1 and 2 of a process are."""
+    """The files of the descriptors 0, 1 and 2 of a process."""
     return [os.readlink(f"/proc/{pid}/fd/{n}") for n in range(3)]
 
 
@@ -116,6 +116,30 @@ def test_children_have_them_too(script: Callable[..., Path], run: Launcher, resu
     process = started([sys.executable, script(runs_a_child, str(result))], (0, 1, 2), run.environ)
     assert process.wait(60) == 0
     assert json.loads(result.read_text()) == 0
+
+
+def is_overtaken(path: str) -> None:
+    """Open a file at descriptor 0 after it was found closed, as another thread may do."""
+    from pscompy.config.standard_files import open_standard_files
+
+    opened: list[int] = []
+
+    def overtake(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and arguments[0] == os.devnull and not opened:
+            opened.append(-1)  # before the file, whose opening is an event, too
+            opened.append(os.open("/dev/zero", os.O_RDONLY))
+
+    sys.addaudithook(overtake)
+    open_standard_files()
+    report(path, standard())
+
+
+def test_no_file_of_another_thread_is_replaced(
+    script: Callable[..., Path], run: Launcher, result: Path
+) -> None:
+    process = started([sys.executable, script(is_overtaken, str(result))], (0, 2), run.environ)
+    assert process.wait(60) == 0
+    assert json.loads(result.read_text()) == ["/dev/zero", "/dev/zero", "/dev/null"]
 
 
 @pytest.mark.parametrize("closed", [(0,), (1, 2), (0, 1, 2)], ids=str)
