@@ -53,8 +53,10 @@ def timed_out(
     parts = [f"{words}: not done within {waited:g} s"]
     if cause := _why_not_connected(origin):
         parts.append(f"the last attempt to connect: {cause}")
-    parts += _held_back(worker, origin, sends=words.startswith(("send", "am_send")))
-    if _verb(verb, context) in ("receive", "probe"):
+    verb = _verb(verb, context)
+    sends = verb in ("send", "am_send") or (verb == "event" and isinstance(origin, _Beside))
+    parts += _held_back(worker, origin, sends)
+    if verb in ("receive", "probe"):
         parts += _unmatched(worker, origin, context)
     made = origin._exception(lib.PSC_ERR_TIMEOUT, 0) if hasattr(origin, "_exception") else None
     peer = getattr(made, "peer", None)
@@ -107,11 +109,11 @@ def _held_back(worker: _binding.Worker, origin: Any, sends: bool) -> Iterator[st
 def _any_peer_waits(worker: _binding.Worker) -> Iterator[str]:
     """Describe a connection whose messages a receive from any source may wait for in vain."""
     for session in process.sessions():
-        for it in (session, *session._beside.everyone()):
-            conn = it._engine.peer_waits() if it._binding is worker else 0
-            for record in it._control.records() if conn else ():
-                if record.id == conn:
-                    yield _peer_waits(record.label, it._engine.announced(record.handle).arrived)
+        conn = session._engine.peer_waits() if session._binding is worker else 0
+        for record in session._control.records() if conn else ():
+            if record.id == conn:
+                arrived = session._engine.announced(record.handle).arrived
+                yield _peer_waits(record.label, arrived)
 
 
 def _peer_waits(label: str, messages: int) -> str:

@@ -148,6 +148,23 @@ def test_a_send_that_waits_names_what_holds_it_back(held):
     held.peer.result()
 
 
+def test_a_receive_on_an_endpoint_names_it_once(world):
+    endpoint = world(RTS_MAX=FEW).endpoints(2)[1]
+    sends = send_to_itself(endpoint, 2 * FEW, LONG)
+    found = []
+
+    def named():
+        found.append(text_of(lambda: endpoint.recv(tag=2, timeout=SHORT)))
+        return "wait for a receive here" in found[-1]
+
+    expect_soon(named)
+    assert found[-1].count("wait for a receive here") == 1, found[-1]
+    for _ in range(2 * FEW):
+        endpoint.recv(tag=1, timeout=BOUND)
+    assert endpoint.recv(tag=2, timeout=BOUND) == b"wanted"
+    pscompy.wait_all(sends, timeout=BOUND)
+
+
 def test_the_log_says_once_what_is_held_back(world, caplog):
     world = world(RTS_MAX=FEW)
     with caplog.at_level(logging.WARNING, "pscompy"):
