@@ -83,6 +83,7 @@ class Job:
                 self._check_output()
                 self._balance()
                 self._loop.turn(self._time_left())
+                self._decide()
                 self._carry_out_orders()
             self._stop()
         self._terminal.flush()
@@ -195,8 +196,8 @@ class Job:
             self._orders = self._killing(now)
 
     def _judge(self, number: int, status: int) -> None:
-        """End the job if the rank's process, which has ended, has failed. The other ranks are told
-        of the end, unless they are being ended, too."""
+        """Note the end of a rank's process for the verdict. The other ranks are told of the end,
+        unless they are being ended, too."""
         replies = self._pmi.end(number, status)
         if not self._failed:
             self._deliver(replies)
@@ -204,7 +205,6 @@ class Job:
         code = status if status >= 0 else 128 - status
         failure = Failure(code, f"rank {number} {end_of(status)}") if code else None
         self._verdict.end(number, failure)
-        self._decide()
 
     def _decide(self) -> None:
         """End the job if a rank has failed, once it is known which one has failed first."""
@@ -231,7 +231,6 @@ class Job:
         self._orders += [(begin, signal.SIGTERM), *self._killing(begin + GRACE)]
 
     def _carry_out_orders(self) -> None:
-        self._decide()
         while self._orders and self._orders[0][0] <= time.monotonic():
             self._signal(self._orders.pop(0)[1])
             self._signal(signal.SIGCONT)  # a stopped process does not handle SIGTERM

@@ -16,6 +16,7 @@ from pscompy.api import process
 from pscompy.api.request import Request
 from pscompy.binding.guard import may_wait
 from pscompy.config import logs
+from pscompy.config.standard_files import open_standard_files
 from pscompy.errors import PeerLost, PscomError, Timeout
 from pscompy.world.bootstrap import attach, join_up
 from pscompy.world.bootstrap.launcher import Bootstrap
@@ -61,6 +62,7 @@ class World(Communicator):
         """
         from pscompy.world.bootstrap.mpi import Mpi
 
+        open_standard_files()
         world = cls.__new__(cls)
         world._open(join_up(Mpi(comm), config, join), config)
         return world

@@ -13,7 +13,6 @@ from typing import Any
 
 from pscompy import PscomError
 from pscompy.config import parsers
-from pscompy.config.standard_files import open_standard_files
 from pscompy_gateway import policies
 from pscompy_gateway.cli import report, service, topology_plot
 from pscompy_gateway.daemon.daemon import Daemon, Fabric
@@ -32,7 +31,6 @@ network, this machine's address there, and variables that override the environme
 
 def main(arguments: list[str]) -> int:
     """Run and query gateways, which connect modules that share no fabric."""
-    open_standard_files()
     options = _parser().parse_args(arguments)
     try:
         return int(options.action(options))

@@ -79,7 +79,6 @@ def join_up(
 
     Raises the errors of `Join.wanted` and `Joined`.
     """
-    open_standard_files()
     wanted = Join.wanted(config, join)
     if wanted is None:
         return bootstrap
