@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from pscompy.binding.guard import NoWaiting
+from pscompy.binding.guard import NoWaiting, guard
 from pscompy.control.descriptors import Spare
 
 logger = logging.getLogger(__name__)
@@ -94,13 +94,16 @@ class ControlThread:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def call(self, function: Callback, *args: Any) -> None:
-        """Queue a call for the control thread; queued calls run in their order."""
+        """Queue a call for the control thread; queued calls run in their order. After the end of
+        the thread nothing is called. Waits for no Lock but `guard`."""
         self._commands.append((function, args))
         if self._woken:
             return
         try:
             self._woken = True
-            os.eventfd_write(self._wake, 1)
+            with guard:  # so that `_close` does not close the descriptor during the write
+                if self._wake >= 0:
+                    os.eventfd_write(self._wake, 1)
         except BaseException:  # for instance a KeyboardInterrupt before the write
             self._woken = False
             raise
@@ -138,7 +141,10 @@ class ControlThread:
 
     def _close(self) -> None:
         self._epoll.close()
-        os.close(self._wake)
+        with guard:
+            wake, self._wake = self._wake, -1
+            if wake >= 0:
+                os.close(wake)
         self.spare.close()
 
     # ---- called on the control thread ----

@@ -175,6 +175,25 @@ def test_a_line_of_the_log_needs_no_descriptor() -> None:
     assert last == "ValueError: a cause"
 
 
+def test_a_call_after_the_end_writes_into_no_descriptor() -> None:
+    """Another file may have the number by then."""
+    ended = ControlThread("a test")
+    ended.start()
+    number = ended._wake
+    assert ended.stop(60)
+    reused = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    try:
+        if reused != number:
+            os.dup2(reused, number, inheritable=False)
+        ended.call(int)
+        with pytest.raises(BlockingIOError):
+            os.eventfd_read(reused)
+    finally:
+        os.close(reused)
+        if reused != number:
+            os.close(number)
+
+
 # ---- guests of the thread, which end without it ----
 
 
