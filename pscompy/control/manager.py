@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -210,10 +211,9 @@ class Control:
 
     def rank_ended(self, rank: int, reason: PscomError) -> None:
         """End the connections to a rank that has ended or has left its World, by this worker and by
-        those beside it; see ended_ranks.py. Called on any thread."""
-        with self._lock:
-            if not self._connections.closing:  # the thread still takes calls
-                self._thread.call(self._on_rank_ended, rank, reason)
+        those beside it; see ended_ranks.py. Called on any thread, also on one that holds a
+        Lock."""
+        self._thread.call(self._on_rank_ended, rank, reason)
 
     # ---- start and end ----
 
@@ -350,6 +350,8 @@ class Control:
             self._by_link(record, lambda links: links.fall_back(record))
 
     def _on_rank_ended(self, rank: int, reason: PscomError) -> None:
+        if rank in self._ended:  # a rank that has left its World is reported again when it ends
+            return
         self._ended[rank] = reason
         for control in (self, *self._others.values()):
             control._end_rank(rank, reason)
@@ -368,11 +370,12 @@ class Control:
         if self._connections.closing:
             return
         self._note_calls()
-        record = self._find_peer(self.here._replace(rank=rank))
-        if record is not None:
-            self._connections.register(record)
-            calls = self._neighbours.calls(record)
-            self._connections.ended_ranks.add(record, reason, calls)
+        with suppress(Closed):  # the session has begun to close
+            record = self._find_peer(self.here._replace(rank=rank))
+            if record is not None:
+                self._connections.register(record)
+                calls = self._neighbours.calls(record)
+                self._connections.ended_ranks.add(record, reason, calls)
 
     def _links_of(self, job: str) -> OnDemand | None:
         other = self._others.get(job)

@@ -1,0 +1,54 @@
+"""Reports of ranks that have ended, or have left their World."""
+
+from __future__ import annotations
+
+import threading
+
+from peers import Peer, world
+
+from pscompy import Closed, PeerLost
+
+ENDED = PeerLost("rank 1 has ended", peer="rank 1")
+
+
+def looks(peer: Peer) -> int:
+    """How many timers will look for receives that nobody can satisfy."""
+    timers = [timer for _, _, timer in peer._control._thread._timers]
+    return len([timer for timer in timers if timer.function.__name__ == "_end_hopeless"])
+
+
+def test_a_rank_that_is_reported_several_times_is_looked_after_once():
+    with world(2) as ranks:
+        control = ranks[0]._control
+        control._n_others = 1
+        for reason in (Closed("rank 1 has left its World"), ENDED, ENDED):
+            control.rank_ended(1, reason)
+        control._thread.run(int)
+        assert control.is_last
+        assert looks(ranks[0]) == 1
+
+
+def test_a_report_while_the_session_begins_to_close_fails_nothing():
+    """`_no_callback_failed` looks for the error in the log."""
+    with world(2) as ranks:
+        control = ranks[0]._control
+        control._find_peer = lambda _: ranks[0]._new_record(rank=1)  # as Job.record does
+        ranks[0]._closing = True  # as Session._shut does first
+        control.rank_ended(1, ENDED)
+        control._thread.run(int)
+        ranks[0]._closing = False
+
+
+def test_a_report_does_not_wait_for_a_lock():
+    """Its thread holds the one of the launcher's connection."""
+    with world(2) as ranks:
+        control = ranks[0]._control
+        reported = threading.Event()
+
+        def report() -> None:
+            control.rank_ended(1, ENDED)
+            reported.set()
+
+        with control._lock:
+            threading.Thread(target=report).start()
+            assert reported.wait(60)
