@@ -81,7 +81,7 @@ CONTROL = (
     ("negotiation",),
     ("attempt", "renewal"),
     ("peer",),
-    ("ended_ranks",),
+    ("ended_ranks", "resolving"),
     ("links", "connections", "listening"),
     ("dialing", "loopback", "neighbours"),
     ("ondemand",),

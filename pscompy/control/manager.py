@@ -31,6 +31,7 @@ from pscompy.control.neighbours import Neighbours
 from pscompy.control.peer import FindPeer, OnSettled, Record
 from pscompy.control.phases import Phase
 from pscompy.control.progress import Progress
+from pscompy.control.resolving import when_address_is_known
 from pscompy.control.worker import Engine
 from pscompy.errors import Closed, ConnectError, PscomError
 
@@ -328,9 +329,8 @@ class Control:
     def _begin_link(self, record: Record) -> None:
         """Connect by a link. Finds the peer's address first if `begin_open` could not wait for the
         launcher."""
-        if record.address is None:
-            record.find_address()
-        self._by_link(record, lambda links: links.begin(record))
+        connect = partial(self._by_link, record, lambda links: links.begin(record))
+        when_address_is_known(self._thread, record, connect)
 
     def _by_link(self, record: Record, connect: Callable[[OnDemand], object]) -> None:
         """Connect by a link. If the part that makes links cannot be imported, give up."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hmac
 import logging
 import socket
-import threading
 from collections.abc import Callable
 from functools import partial
 
@@ -35,6 +34,7 @@ from pscompy.control.peer import FindPeer, Record
 from pscompy.control.phases import ON_CALL, ON_CONNECT, Phase, PhaseEvent, Verdict
 from pscompy.control.precon import Link
 from pscompy.control.renewal import Renewal
+from pscompy.control.resolving import when_address_is_known
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
 
 logger = logging.getLogger(__name__)
@@ -234,20 +234,13 @@ class OnDemand:
 
     def fall_back(self, record: Record) -> None:
         """Connect over a precon link, because the call that connects neighbours without one has
-        failed. The peer's address may have to be asked from the launcher, which another thread
-        does."""
+        failed."""
         kind = self._own_kind(record)
         if record.phase in (Phase.LAZY, Phase.NEGOTIATING):
             self._connections.step(
                 record, PhaseEvent.CALL if kind is Kind.CALL else PhaseEvent.DIAL
             )
-
-        def find_address() -> None:
-            if record.address is None:
-                record.find_address()
-            self._thread.call(self._dial, record, kind)
-
-        threading.Thread(target=find_address, name="pscompy-resolve", daemon=True).start()
+        when_address_is_known(self._thread, record, partial(self._dial, record, kind))
 
     def _dial(self, record: Record, kind: Kind) -> None:
         calling = record.phase in (Phase.DIALING, Phase.CALLING)

@@ -1,12 +1,14 @@
-"""Reports of ranks that have ended, or have left their World."""
+"""Reports of ranks that have ended, and addresses that a control thread must not wait for."""
 
 from __future__ import annotations
 
 import threading
 
 from peers import Peer, world
+from test_neighbours import node
 
 from pscompy import Closed, PeerLost
+from pscompy.binding.guard import guard
 
 ENDED = PeerLost("rank 1 has ended", peer="rank 1")
 
@@ -52,3 +54,26 @@ def test_a_report_does_not_wait_for_a_lock():
         with control._lock:
             threading.Thread(target=report).start()
             assert reported.wait(60)
+
+
+def test_a_launcher_that_is_slow_holds_nothing_up():
+    """A finalizer begins to connect while its thread is inside, so the thread asks nobody."""
+    known, asked = threading.Event(), threading.Event()
+    with node({"SHM": 0}, {"SHM": 0}) as ranks:
+        record = ranks[0].peers[1]._record
+        resolve = record.resolve
+
+        def slowly() -> str:
+            asked.set()
+            assert known.wait(60)
+            return resolve()
+
+        record.resolve = slowly
+        with guard:
+            ranks[0].peers[1].isend(b"first")
+        assert asked.wait(60)
+        passed = threading.Event()
+        ranks[0]._control._thread.call(passed.set)
+        assert passed.wait(10)
+        known.set()
+        assert bytes(ranks[1].peers[0].recv(timeout=60)) == b"first"
