@@ -90,6 +90,7 @@ class Receiving(Request):
         # keeps the request for offered chunks; see Objects.keep
         self._keep: Callable[[], object] | None = None
         self._unwanted = False
+        self._fetching = False  # whether `_on_head` asks for the chunks at the moment
         # A weak reference, so that neither the head nor the chunks keep a receive that the program
         # has dropped: its finalizer calls _give_back().
         head._on_done(partial(_on_head, weakref.ref(self)))
@@ -101,25 +102,39 @@ class Receiving(Request):
 
     def _on_head(self, request: Request) -> None:
         with guard:  # excludes _give_back() in another thread
-            if self._unwanted:
-                request._give_back()
-                return
-            try:
-                data = request.result()
-                objects = self._source(request)
-                head = head_of(data)
-                chunks = self._chunks = objects.fetch(head) if head else []
-                if head and head.offer:
-                    self._keep = partial(objects.keep, head.ident, chunks[-1])
-            except BaseException as error:
+            self._fetching = not self._unwanted
+        if not self._fetching:
+            request._give_back()
+            return
+        try:
+            data = request.result()
+            objects = self._source(request)
+            head = head_of(data)
+            # without `guard`, because the chunks' memory is allocated and perhaps registered
+            chunks = self._chunks = objects.fetch(head) if head else []
+            if head and head.offer:
+                self._keep = partial(objects.keep, head.ident, chunks[-1])
+        except BaseException as error:
+            if self._end_fetching():
                 self._fail(error)
-                return
+            return
+        if not self._end_fetching():
+            return
 
         load = partial(_load, weakref.ref(self), objects, data, head)
         if chunks:
             when_all_ended(chunks, load)
         else:
             load()
+
+    def _end_fetching(self) -> bool:
+        """Return whether the object is still wanted; otherwise the messages are put back."""
+        with guard:
+            self._fetching = False
+            unwanted = self._unwanted
+        if unwanted:
+            self._return_messages()
+        return not unwanted
 
     def cancel(self) -> bool:
         """Withdraw the receive. Returns False if the head has arrived already."""
@@ -133,12 +148,16 @@ class Receiving(Request):
             return False
         with guard:
             self._unwanted = True
-            if self._keep is not None:
-                self._keep()
-            parts = [*self._chunks, self._head]
-        for part in parts:
-            part._give_back(True)
+            fetching = self._fetching
+        if not fetching:  # otherwise _end_fetching() does the rest
+            self._return_messages()
         return False
+
+    def _return_messages(self) -> None:
+        if self._keep is not None:
+            self._keep()
+        for part in (*self._chunks, self._head):
+            part._give_back(True)
 
 
 def _on_head(receiving: weakref.ref[Receiving], head: Request) -> None:

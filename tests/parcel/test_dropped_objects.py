@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 import pscompy
 from pscompy.api.request import Request
+from pscompy.binding.guard import inside
+from pscompy.parcel.archive import Head
+from pscompy.parcel.objects import Objects
 from tests.waiting import expect_soon
 
 OBJECTS = {"small": {"a": 1}, "array": np.arange(500_000), "arrays": [np.arange(200_000)] * 3}
@@ -38,6 +42,42 @@ def dropped_objects(here: pscompy.Connection, there: pscompy.Connection, what: s
         assert same(there.recv_obj(tag=1, timeout=60), first)
         assert there.recv_obj(tag=1, timeout=60) == "second"
         sender.join()
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[pscompy.Connection, pscompy.Connection]]:
+    with pscompy.Session() as one, pscompy.Session() as two:
+        listener = one.listen()
+        there = two.connect(listener.address)
+        there.send(b"hello")
+        yield listener.accept(timeout=60), there
+
+
+@pytest.mark.parametrize("what", ["array", "arrays"])
+def test_one_that_becomes_unwanted_while_its_chunks_are_asked_for(
+    pair: tuple[pscompy.Connection, pscompy.Connection], what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chunks are asked for outside of `guard`, because their memory may have to be registered;
+    so another thread may give the receive back meanwhile."""
+    here, there = pair
+    fetch, posted, within = Objects.fetch, there.irecv_obj(tag=1), []
+
+    def fetch_slowly(objects: Objects, head: Head) -> list[Request]:
+        within.append(inside())
+        if len(within) == 1:
+            dropping = threading.Thread(target=posted._give_back)
+            dropping.start()
+            dropping.join()
+        return fetch(objects, head)
+
+    monkeypatch.setattr(Objects, "fetch", fetch_slowly)
+    sent = here.isend_obj(OBJECTS[what], 1), here.isend_obj("second", 1)
+    with pytest.raises(pscompy.Cancelled):
+        posted.wait(60)
+    assert same(there.recv_obj(tag=1, timeout=60), OBJECTS[what])
+    assert there.recv_obj(tag=1, timeout=60) == "second"
+    pscompy.wait_all(sent, 60)
+    assert not any(within)
 
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
