@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pscompy.api.timeouts import as_float
-from pscompy.binding.guard import condition, guard, require_waiting, when_outside
+from pscompy.binding.guard import condition, guard, inside, require_waiting, when_outside
 from pscompy.errors import PeerLost, PscomError
 from pscompy.parcel.action import registered
 from pscompy.parcel.frame import LOST, call_many
@@ -116,7 +116,10 @@ class Executor(concurrent.futures.Executor):
         """Run the function on one of the ranks. Raises `RuntimeError` after shutdown."""
         task = _Task((function, args, kwargs or _NO_KEYWORDS), self)
         self._check()
-        when_outside(self._add, (task,))
+        if inside():
+            when_outside(self._add_later, task)
+        else:
+            self._add((task,))
         return task
 
     def map(
@@ -195,6 +198,13 @@ class Executor(concurrent.futures.Executor):
             full = self._full
         if not full:
             self._hand_out()
+
+    def _add_later(self, task: _Task) -> None:
+        """Add a task that the program holds already, so that only the task can report an error."""
+        try:
+            self._add((task,))
+        except Exception as error:
+            task.finish(None, error)
 
     def _hand_out(self) -> None:
         """Send waiting calls to ranks that can take more, to the least loaded rank first."""

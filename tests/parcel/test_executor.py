@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import pscompy
+from pscompy.binding.guard import guard
 from tests import waiting
 
 SHM, TCP = {"PSP_TCP": "0"}, {"PSP_SHM": "0"}
@@ -444,3 +445,14 @@ def test_a_function_without_a_name_names_the_extra(shm):
 def test_a_function_without_a_name_in_a_restricted_session(connect):
     with pytest.raises(pickle.PicklingError, match=r"pscompy\[cloudpickle\].*without.*=restricted"):
         connect("shm", PARCEL_UNPICKLE="restricted").c.call(lambda: 1)
+
+
+def test_a_task_that_is_added_after_the_shutdown_fails():
+    """A finalizer submits it in the middle of another call, so it is added later."""
+    with pscompy.World() as world:
+        executor = pscompy.Executor(world)
+        with guard:
+            task = executor.submit(os.getpid)
+            executor.shutdown(wait=False)
+        with pytest.raises(RuntimeError, match="after shutdown"):
+            task.result(20)
