@@ -26,6 +26,14 @@ class Driver:
         self.at_end: list[Callable[[], object]] = []  # called when the worker has ended
         self.alarms = Alarms(lambda: self._event._complete(None))
 
+    def start(self, name: str) -> None:
+        """Start the thread; if that fails, a later call of `driver_of` tries again."""
+        try:
+            threading.Thread(target=self.run, name=name, daemon=True).start()
+        except Exception:
+            _drivers.pop(self._worker, None)
+            raise
+
     def run(self) -> None:
         """Drive the worker until it ends."""
         try:
@@ -58,7 +66,7 @@ def driver_of(worker: _binding.Worker, name: str, at_end: Callable[[], object]) 
         made = Driver(worker)
         found = _drivers.setdefault(worker, made)
         if found is made:
-            threading.Thread(target=made.run, name=name, daemon=True).start()
+            made.start(name)
     with guard:
         if worker not in _drivers:
             raise Closed("the session is closed")

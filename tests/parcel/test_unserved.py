@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
 
 import pytest
@@ -13,6 +14,18 @@ from pscompy.errors import Unsupported
 from pscompy.parcel import action
 from tests.launch.ranks import own_rank
 from tests.waiting import expect_soon, stay
+
+
+@pscompy.action(name="far:nothing")
+def nothing():
+    pass
+
+
+@pytest.fixture
+def pair():
+    """A session, and its connection to another one, which does not serve."""
+    with pscompy.Session() as here, pscompy.Session() as there:
+        yield here, here.connect(there.listen().address)
 
 
 def say(text):
@@ -136,3 +149,17 @@ def test_a_peer_outside_a_world_is_asked_for():
             pscompy.Timeout, match=r"far:plain of .*2 s; .* has it called serve\(\)"
         ):
             peer.with_options(timeout=2).call(plain)
+
+
+def test_a_driver_that_cannot_be_started_is_started_later(pair, monkeypatch):
+    _, peer = pair
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as limits:
+        limits.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            peer.submit(nothing)
+    with pytest.raises(pscompy.Timeout, match="far:nothing"):
+        peer.with_options(timeout=0.01).submit(nothing).result(20)
