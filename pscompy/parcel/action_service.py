@@ -119,7 +119,7 @@ class Service:
             self._alarms = driver_of(self.worker, self._name, self._threads.end).alarms
             self._begun = True
         if self._presence is not None:
-            self._alarms.set(0, lambda: False, self._presence.announce)
+            _in_background(self._presence.announce)
         self._listen()
 
     # ---- calls that this process sends ----
@@ -151,26 +151,24 @@ class Service:
         if options.on_sent is not None:
             sent._on_done(partial(_call_on_sent, options.on_sent))
         if options.timeout is not None:
-            late = partial(_time_out, seconds=options.timeout)
-            self._set_alarm(options.timeout, links, target, future, late)
+            self._limit(options.timeout, links, target, future)
         self._expect(links, target, future)
         return future
 
-    def _set_alarm(
-        self,
-        seconds: float,
-        links: Links,
-        target: object,
-        waits: Future | Batch,
-        act: Callable[[Links, object, Any], object],
-    ) -> None:
-        """Have act(links, target, waits) called in that many seconds unless `waits` is done by
-        then; if this thread has put off `start`, after that.
+    def _limit(self, seconds: float, links: Links, target: object, future: Future) -> None:
+        """Have the future fail in that many seconds, unless it is done by then.
 
-        The alarm stays in its queue after `waits` has ended, so it refers to the session weakly."""
-        over = partial(_over, weakref.ref(waits))
-        late = partial(_act, act, weakref.ref(links), target, weakref.ref(waits))
-        when_outside(lambda: self._alarms.set(seconds, over, late))
+        The alarm stays in its queue after the future has ended, so it refers to the session
+        weakly."""
+        waits = weakref.ref(future)
+        late = partial(_time_out, weakref.ref(links), target, waits, seconds)
+        self._set_alarm(seconds, partial(_over, waits), late)
+
+    def _set_alarm(
+        self, seconds: float, over: Callable[[], bool], act: Callable[[], object]
+    ) -> None:
+        """Set an alarm; if this thread has put off `start`, after that."""
+        when_outside(lambda: self._alarms.set(seconds, over, act))
 
     def call(
         self,
@@ -258,15 +256,27 @@ class Service:
         return future
 
     def _expect(self, links: Links, target: object, waits: Future | Batch) -> None:
-        """If the peer has never answered, and does not within a second, look for the reason."""
-        if not links.answered:
-            self._set_alarm(DOUBT, links, target, waits, while_alive(self._doubt))
-
-    def _doubt(self, links: Links, target: object, _: object) -> None:
-        """Note and log once that the peer does not accept calls, or may not."""
+        """If the peer has never answered, and does not within a second, look for the reason. One
+        alarm serves all calls of that second."""
         if links.answered or links.doubt:
             return
+        first, links.unanswered = links.unanswered is None, (target, weakref.ref(waits))
+        if first:
+            reference = weakref.ref(links)
+            act = partial(_in_background, partial(while_alive(self._doubt), reference))
+            self._set_alarm(DOUBT, partial(_answered, reference), act)
+
+    def _doubt(self, reference: weakref.ref[Links]) -> None:
+        """Note and log once that the peer does not accept calls, or may not."""
+        links = reference()
+        if links is None or links.unanswered is None:
+            return
+        (target, waits), links.unanswered = links.unanswered, None
+        if _over(waits):
+            return
         serves = self._presence.accepts(links.source) if self._presence is not None else None
+        if links.answered:
+            return
         if serves is None:
             links.doubt = f"{links.peer} has not answered yet: has it called serve()?"
         elif not serves:
@@ -470,23 +480,31 @@ def _target(function: Callable[..., object], calls: Objects) -> object:
     return function
 
 
-def _over(reference: weakref.ref[Future | Batch]) -> bool:
+def _over(reference: weakref.ref[Any]) -> bool:
     waits = reference()
     return waits is None or waits.done()
 
 
-def _act(
-    act: Callable[[Links, object, Any], object],
-    its_links: weakref.ref[Links],
-    target: object,
-    reference: weakref.ref[Future | Batch],
+def _answered(reference: weakref.ref[Links]) -> bool:
+    links = reference()
+    return links is None or links.answered
+
+
+def _in_background(function: Callable[[], object]) -> None:
+    """Call a function that asks the launcher, which may take a minute, on a thread of its own: the
+    time limits of actions need the driver's."""
+    try:
+        threading.Thread(target=function, name="pscompy presence", daemon=True).start()
+    except RuntimeError:  # no thread can be started
+        function()
+
+
+def _time_out(
+    its_links: weakref.ref[Links], target: object, waits: weakref.ref[Future], seconds: float
 ) -> None:
-    links, waits = its_links(), reference()
-    if links is not None and waits is not None:
-        act(links, target, waits)
-
-
-def _time_out(links: Links, target: object, future: Future, seconds: float) -> None:
+    links, future = its_links(), waits()
+    if links is None or future is None:
+        return
     text = f"action {_label(target)} of {links.peer}: not ended within {seconds:g} s"
     error = _explained(Timeout(text, peer=links.peer), links)
     if future.finish(None, error):

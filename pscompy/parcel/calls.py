@@ -11,7 +11,11 @@ from pscompy.api.timeouts import as_seconds
 from pscompy.parcel.frame import Called, Frame
 
 if TYPE_CHECKING:
+    import weakref
+
     from pscompy.parcel.action import Registered
+    from pscompy.parcel.frame import Batch
+    from pscompy.parcel.future import Future
     from pscompy.parcel.objects import Objects
 
 
@@ -19,7 +23,16 @@ class Links:
     """The Objects (see objects.py) that carry calls of actions to and from one peer, and those that
     carry the answers."""
 
-    __slots__ = ("__weakref__", "answered", "answers", "calls", "doubt", "numbers", "source")
+    __slots__ = (
+        "__weakref__",
+        "answered",
+        "answers",
+        "calls",
+        "doubt",
+        "numbers",
+        "source",
+        "unanswered",
+    )
 
     def __init__(self, source: object, calls: Objects, answers: Objects) -> None:
         self.source = source
@@ -28,6 +41,9 @@ class Links:
         self.numbers = itertools.count()
         self.answered = False  # whether the peer has answered a call
         self.doubt = ""  # why it may never do so
+        # the latest call while an alarm waits for the peer's first answer: what was called, and the
+        # Future or Batch that waits
+        self.unanswered: tuple[object, weakref.ref[Future | Batch]] | None = None
 
     @property
     def peer(self) -> str:

@@ -151,6 +151,50 @@ def test_a_peer_outside_a_world_is_asked_for():
             peer.with_options(timeout=2).call(plain)
 
 
+def test_many_calls_of_one_peer_have_one_alarm(pair):
+    here, peer = pair
+    futures = [peer.submit(nothing) for _ in range(100)]
+    alarms = here._plain.service()._alarms
+    assert alarms._queued.qsize() + len(alarms._heap) <= 2  # the other one is that of Alarms.soon
+    futures[0].cancel()
+    expect_soon(lambda: peer._links.doubt)
+
+
+def test_a_peer_is_doubted_again_after_a_call_for_which_nobody_waits(pair):
+    _, peer = pair
+    peer.submit(nothing).cancel()
+    expect_soon(lambda: peer._links.unanswered is None)
+    assert not peer._links.doubt
+    waits = peer.submit(nothing)
+    expect_soon(lambda: peer._links.doubt)
+    assert not waits.done()
+
+
+class SlowLauncher:
+    """A `Presence` whose launcher does not answer."""
+
+    def __init__(self):
+        self.answers = threading.Event()
+
+    def announce(self):
+        self.answers.wait(60)
+
+    def accepts(self, source):
+        self.answers.wait(60)
+
+
+def test_a_slow_launcher_holds_up_no_time_limit(pair):
+    here, peer = pair
+    here._plain._presence = launcher = SlowLauncher()
+    try:
+        for seconds in (0.01, 1.2):  # before and after the first doubt
+            with pytest.raises(pscompy.Timeout):
+                peer.with_options(timeout=seconds).submit(nothing).result(20)
+            assert not launcher.answers.is_set()
+    finally:
+        launcher.answers.set()
+
+
 def test_a_driver_that_cannot_be_started_is_started_later(pair, monkeypatch):
     _, peer = pair
 
