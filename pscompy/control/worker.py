@@ -87,7 +87,8 @@ class ConnState(IntEnum):
 
 
 class Engine:
-    """A worker of the core with its transports."""
+    """A worker of the core with its transports. A call that may meet the destruction of the worker,
+    or of a connection whose handle it is given, holds `guard`."""
 
     ERR_CONNECT: int = lib.PSC_ERR_CONNECT
     ERR_CLOSED: int = lib.PSC_ERR_CLOSED
@@ -103,9 +104,6 @@ class Engine:
         self._passes = ffi.new("uint32_t *")
         self._attended = ffi.new("int *")
         self._log: CoreLog | None = None
-        # Held while a thread uses the worker, or a connection's handle, in a call that may meet
-        # their destruction.
-        self._guard = guard
         self._destroyed = False
         self._destroy = self._destroy_connection  # one bound method for all connections
 
@@ -154,13 +152,13 @@ class Engine:
 
     def set_secret(self, secret: bytes) -> None:
         """Set the secret that authenticates remote keys of memory."""
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_worker_secret(self._worker, secret)
 
     def totals(self) -> dict[str, int]:
         """Return the counters of the worker: the last ones once it is destroyed."""
-        with self._guard:
+        with guard:
             if self._last_totals:
                 return dict(self._last_totals)
             values = ffi.new("uint64_t[]", lib.psc_counter_count())
@@ -170,7 +168,7 @@ class Engine:
 
     def counters(self) -> dict[str, int]:
         """Return the counters of the worker, and the contents of its caches and pools."""
-        with self._guard:
+        with guard:
             if self._destroyed:
                 return self.totals()
             return self.totals() | _summed(partial(lib.psc_worker_holdings, self._worker))
@@ -193,7 +191,7 @@ class Engine:
 
     def end_receive(self, id: int, status: int) -> None:
         """End a receive or probe from any source, if no message has matched it yet."""
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_worker_end_receive(self._worker, id, status)
 
@@ -205,7 +203,7 @@ class Engine:
     def _raw_items(self, size: int) -> tuple[Any, int]:
         """Return an array of at most `size` items, with the number that there is."""
         room = ffi.new("psc_item_t[]", size)
-        with self._guard:
+        with guard:
             n = 0 if self._destroyed else lib.psc_worker_items(self._worker, room, size)
         return room, n
 
@@ -219,7 +217,7 @@ class Engine:
     def destroy(self) -> bool:
         """Destroy the worker; no thread may be inside one of its calls, and no handle is valid
         afterwards. Returns True if a peer may still write into memory of this process."""
-        with self._guard:
+        with guard:
             self._last_totals = self.totals()
             self._destroyed = True
         reached = bool(lib.psc_worker_destroy(self._worker))
@@ -235,7 +233,7 @@ class Engine:
 
     def abandon(self) -> bool:
         """Instead of `destroy`, if a thread is stuck inside a call: free nothing, return True."""
-        with self._guard:
+        with guard:
             self._destroyed = True
         return True
 
@@ -347,12 +345,12 @@ class Engine:
 
     def set_rank(self, handle: Any, rank: int) -> None:
         """Let this connection, which was created with rank -1, be the one with the rank."""
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_conn_set_rank(handle, rank)
 
     def connection_state(self, handle: Any) -> ConnState:
-        with self._guard:
+        with guard:
             if self._destroyed:
                 return ConnState.CLOSED
             return ConnState(lib.psc_conn_state(handle))
@@ -360,7 +358,7 @@ class Engine:
     def connection_reason(self, handle: Any) -> str:
         """Return the reason that a transport gave for the connection's end, or ""."""
         room = ffi.new("char[]", REASON_MAX)
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_conn_reason(handle, room)
         return text(room)
@@ -369,7 +367,7 @@ class Engine:
         """Return the counters of a connection and of its lanes' transports."""
         values = ffi.new("uint64_t[]", lib.psc_counter_count())
         fabric: dict[str, int] = {}
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_conn_counters(handle, values)
                 fabric = _summed(partial(lib.psc_conn_fabric_counters, handle))
@@ -378,19 +376,19 @@ class Engine:
     def announced(self, handle: Any) -> Announced:
         """Return how many announced messages of a connection have no receive yet."""
         it = ffi.new("psc_announced_t *")
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_conn_announced(handle, it)
         return Announced(it.sent, it.arrived, it.waits, it.peer_waits)
 
     def peer_waits(self) -> int:
         """Return the id of a connection whose peer waits (psc_announced_t), or 0."""
-        with self._guard:
+        with guard:
             return 0 if self._destroyed else int(lib.psc_worker_peer_waits(self._worker))
 
     def begin_connecting(self, handle: Any) -> None:
         """Move the connection from LAZY to CONNECTING; in any other state nothing happens."""
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_conn_connecting(handle)
 
@@ -406,7 +404,7 @@ class Engine:
         """Take the times of the connection's copied messages, and of those fetched by gets; () if
         there are not enough of them for a correction."""
         raw = ffi.new("psc_moved_t[2]")
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_conn_rates(handle, raw, raw + 1)
         both = tuple(Moved(it.messages, it.bytes, it.ns) for it in raw)
@@ -414,7 +412,7 @@ class Engine:
 
     def adapt(self, handle: Any, params: Params) -> None:
         """Use other parameters for messages that are sent from now on."""
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_conn_adapt(handle, _raw(params))
 
@@ -434,7 +432,7 @@ class Engine:
     def call(self, handle: Any) -> bool:
         """Call the connection's rank, as `join` allows. Returns False, and changes nothing, if it
         cannot be called."""
-        with self._guard:
+        with guard:
             return not self._destroyed and bool(lib.psc_conn_call(handle, 0) == lib.PSC_OK)
 
     def call_state(self, handle: Any) -> tuple[int, int]:
@@ -487,12 +485,12 @@ class Engine:
 
     def close_connection(self, handle: Any) -> None:
         """Close the connection after the data that is queued was sent."""
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_conn_close(handle)
 
     def _destroy_connection(self, handle: Any) -> None:
-        with self._guard:
+        with guard:
             if not self._destroyed:
                 lib.psc_conn_destroy(handle)
 
