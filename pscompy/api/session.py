@@ -159,7 +159,8 @@ class Session:
         self._endpoints = {}
         self._on_closed: Callable[[Session], object] = id
         self._on_abandoned: Callable[[], object] = int
-        self._root = self  # the session that ends this one with itself
+        # the session that ends this one with itself; the sessions of its endpoints keep it alive so
+        self._root = self
         self._find_peer = find_peer  # for the control plane, which refers to it weakly
         # connections in use and handlers of active messages, for the worker
         self._in_use, self._handlers = Kept(), Kept()

@@ -12,7 +12,7 @@ from pscompy.control.negotiation import Negotiation
 from pscompy.errors import PscomError
 
 Refusal = tuple[PscomError, bool]
-"""Why a link failed, and whether another attempt may succeed."""
+"""The error by which a link failed, and whether another attempt may succeed."""
 
 
 class Attempt:

@@ -58,7 +58,8 @@ class Connections:
     live.
 
     `adopt` makes and holds the record of a connection that a peer has begun. All but `register`,
-    `records`, `retain`, `closing`, `begin_closing` and `close` are for the control thread.
+    `records`, `retain`, `closing`, `begin_closing`, `close` and `log_waits` are for the control
+    thread.
     """
 
     def __init__(

@@ -264,7 +264,7 @@ def _jitter() -> float:
 
 
 class Backoff:
-    """How long to wait before the next attempt: 10 ms, doubling up to 1 s, with jitter."""
+    """The pauses between attempts: 10 ms, doubling up to 1 s, with jitter."""
 
     def __init__(self, retries: int, jitter: Callable[[], float] = _jitter) -> None:
         self._left = retries

@@ -60,7 +60,7 @@ class Lane:
 
     @property
     def reason(self) -> str:
-        """Why the lane failed, as its transport says, or ""."""
+        """The reason that the transport gave for the failure of the lane, or ""."""
         room = ffi.new("char[]", REASON_MAX)
         lib.psc_lane_reason(self.handle, room)
         return text(room)

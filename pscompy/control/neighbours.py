@@ -51,7 +51,7 @@ class Introduction:
 
     def __init__(self, neighbours: Neighbours, record: Record) -> None:
         self.record = record
-        self.looks = 0  # how often `_look_for_late` has found the call in flight
+        self.looks = 0  # number of times that `_look_for_late` has found the call in flight
         self._neighbours = neighbours
 
     def announce_close(self) -> None:

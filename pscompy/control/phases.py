@@ -60,7 +60,7 @@ PHASE: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
 
 
 class Verdict(Enum):
-    """How to treat a link on which a peer was introduced."""
+    """The decision about a link on which a peer was introduced."""
 
     TAKE = auto()  # negotiate on this link
     CROSS = auto()  # this side is connecting already: park the peer's link

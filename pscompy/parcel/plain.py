@@ -87,7 +87,7 @@ def _weight(items: Any) -> int:
 
 
 class Maker(NamedTuple):
-    """How to make the objects of one class or function that a pickle names.
+    """The functions that make the objects of one class or function that a pickle names.
 
     `make(budget, *args)` begins an object and `fill(budget, made, state)` returns it complete; an
     object whose maker `needs_state` is invalid before that. If `hides` is set, the reader puts the

@@ -354,7 +354,7 @@ class Handshake:
 
 _GUARDS = (LinkState.GUARD, LinkState.ANSWER_AGAIN, LinkState.TRIAL_AGAIN)
 
-# How the next piece of input is taken from the channel and handled. Only the states in _PIECES
+# The functions that take the next piece of input from the channel, and that handle it. Only the states in _PIECES
 # await another piece than a frame.
 _Piece = tuple[Callable[[Channel], Any], Callable[[Handshake, Any], Iterator[HandshakeEvent]]]
 _FRAMES: _Piece = (Channel.take_frame, Handshake._on_frame)
