@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 0.5  # seconds to receive the last data of a dead peer (PSC_CAP_EOF)
 DRAIN_PAUSE = 0.01  # seconds between two checks whether a dead peer's last data has arrived
+WAITS_MAX = 100  # maximum number of connections that `log_waits` names
 # maximum number of explanations that are kept, to be shared by later connections
 EXPLAINED_MAX = 64
 
@@ -463,9 +464,10 @@ class Connections:
         self._check_ended()
 
     def log_waits(self, seconds: float) -> None:
-        """Log for each connection that has not ended what its close waits for."""
-        sends = self._engine.sends()
-        for record in list(self._in_use):
+        """Log for each connection that has not ended what its close waits for, for WAITS_MAX of
+        them at most. Called on any thread."""
+        sends, in_use = self._engine.sends(), list(self._in_use)
+        for record in in_use[:WAITS_MAX]:
             lengths = [nbytes for conn, nbytes in sends if conn == record.id]
             waits = f"has not received {len(lengths)} messages of {sum(lengths)} bytes"
             logger.warning(
@@ -474,6 +476,9 @@ class Connections:
                 *(f" over {record.transport}" * bool(record.transport),),
                 *(waits if lengths else "has not answered", seconds),
             )
+        if len(in_use) > WAITS_MAX:
+            name = self._here.name
+            logger.warning("%s closes: it waits for %d connections in all", name, len(in_use))
 
     def abort_all(self) -> None:
         """Fail all connections that are still in use."""

@@ -8,6 +8,7 @@ import pytest
 from puppets import BOUND, ONLY
 
 import pscompy
+from pscompy.control import connections
 
 LONG = 4096
 PENDING = 50
@@ -72,3 +73,17 @@ def test_a_long_close_says_what_it_waits_for(connect, transport, caplog):
         link.session.close()
     waits = f"{peer} over {transport} has not received 3 messages of {3 * LONG} bytes"
     assert f"{name} closes: {waits}; it waits for 2 s at most (PSP_SHUTDOWN_TIMEOUT)" in caplog.text
+
+
+def test_a_long_close_names_some_of_many_peers(open_session, caplog, monkeypatch):
+    monkeypatch.setattr(connections, "WAITS_MAX", 2)
+    here, there = open_session(RENDEZVOUS=1000, SHUTDOWN_TIMEOUT=1.1), open_session()
+    address = there.listen("127.0.0.1").address
+    for peer in [here.connect(address) for _ in range(4)]:
+        peer.open(BOUND)
+        peer.isend(bytes(LONG))
+    with caplog.at_level(logging.WARNING, "pscompy"):
+        here.close()
+    told = [record.getMessage() for record in caplog.records]
+    assert ["has not received 1 messages" in it for it in told] == [True, True, False]
+    assert told[2] == f"{here.name} closes: it waits for 4 connections in all"

@@ -354,8 +354,8 @@ class Handshake:
 
 _GUARDS = (LinkState.GUARD, LinkState.ANSWER_AGAIN, LinkState.TRIAL_AGAIN)
 
-# The functions that take the next piece of input from the channel, and that handle it. Only the states in _PIECES
-# await another piece than a frame.
+# The functions that take the next piece of input from the channel, and that handle it. Only the
+# states in _PIECES await another piece than a frame.
 _Piece = tuple[Callable[[Channel], Any], Callable[[Handshake, Any], Iterator[HandshakeEvent]]]
 _FRAMES: _Piece = (Channel.take_frame, Handshake._on_frame)
 _PIECES: dict[LinkState, _Piece] = {
