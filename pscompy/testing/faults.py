@@ -61,9 +61,13 @@ class _Wrapped(Transport):
     inner: Transport
 
     def carry(self, settings: Sequence[Setting]) -> Carrier:
+        return self.carry_for(settings, -1)
+
+    def carry_for(self, settings: Sequence[Setting], rank: int) -> Carrier:
         module: Any = importlib.import_module("pscompy.testing._faults")
         knobs = {setting.name: setting.number for setting in settings}
-        carrier = self.inner.carry([it for it in settings if not it.name.startswith(PREFIX)])
+        own = [it for it in settings if not it.name.startswith(PREFIX)]
+        carrier = self.inner.carry_for(own, rank)
         raw = module.ffi.new("faults_knobs_t *")
         for knob in KNOBS:
             setattr(raw, knob.name.removeprefix(PREFIX).lower(), knobs[knob.name])
