@@ -5,11 +5,17 @@ code may use pscompy, so what it calls must not wait for a lock whose holder may
 thread. Two rules see to that:
 
 * A thread that is `inside`, because it holds a `Lock`, waits for no other Lock but `guard`, which
-  is taken last. What needs another one is put off by `when_outside`. `guard` protects only state
-  that is whole between any two steps, because its own thread may take it again.
+  is taken last. What needs another one is put off by `when_outside`. The one exception: a thread
+  that asks the launcher holds `Pmi1._turn` while it takes `Pmi1._state`, always in this order;
+  finalizers and handlers that are inside do not ask the launcher. `guard` protects only state that
+  is whole between any two steps, because its own thread may take it again.
 * A call that waits for a message, for the launcher or for the control thread raises RuntimeError
   unless its thread `may_wait`: it must not be inside, nor within a `NoWaiting`, as the control
   thread always is.
+
+Locks of other types do no harm: `Service._listening` and `Alarms._soon_set` are tried, and never
+waited for; `Session._alive` and a pump's locks are waited for by calls that may wait; the one of
+config/logs.py is reentrant, and its holder waits for nothing of pscompy.
 """
 
 from __future__ import annotations
