@@ -81,7 +81,7 @@ CONTROL = (
     ("negotiation",),
     ("attempt", "renewal"),
     ("peer",),
-    ("ended_ranks", "resolving"),
+    ("ended_ranks", "resolving", "tuning"),
     ("links", "connections", "listening"),
     ("dialing", "loopback", "neighbours"),
     ("ondemand",),

@@ -10,21 +10,20 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet, WeakValueDictionary
 
 from pscompy.config import logs
 from pscompy.config.config import Config
-from pscompy.config.parsers import AUTO
-from pscompy.control import selection
 from pscompy.control.ended_ranks import EndedRanks
 from pscompy.control.event_loop import ControlThread
-from pscompy.control.explain import Explanation, Rails, explain
+from pscompy.control.explain import Rails, explain
 from pscompy.control.factory import LaneFactory
 from pscompy.control.lane import Lane
 from pscompy.control.peer import OnSettled, PeerLink, Record
 from pscompy.control.phases import Phase, PhaseEvent
+from pscompy.control.tuning import Tuning
 from pscompy.control.worker import ConnState, Engine
 from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
 
@@ -36,8 +35,6 @@ logger = logging.getLogger(__name__)
 DRAIN_SECONDS = 0.5  # seconds to receive the last data of a dead peer (PSC_CAP_EOF)
 DRAIN_PAUSE = 0.01  # seconds between two checks whether a dead peer's last data has arrived
 WAITS_MAX = 100  # maximum number of connections that `log_waits` names
-# maximum number of explanations that are kept, to be shared by later connections
-EXPLAINED_MAX = 64
 
 
 class Holder(Protocol):
@@ -85,8 +82,7 @@ class Connections:
         self._in_use: set[Record] = set()  # records of connections that are neither lazy nor closed
         # those of which the log says that PSP_RTS_MAX holds messages back
         self._held_back: WeakSet[Record] = WeakSet()
-        # explanations that were made, by the arguments of `_explain`
-        self._explained: dict[Hashable, Explanation] = {}
+        self.tuning = Tuning(self._engine, config)
 
     # ---- called on any thread ----
 
@@ -201,7 +197,7 @@ class Connections:
         matching = None
         rails = tuple(lane.rail.key for lane in lanes)
         try:
-            self._engine.install(record.handle, lanes, self.parameters(rails))
+            self._engine.install(record.handle, lanes, self.tuning.parameters(rails))
             matching = lanes[0].matching()
         # the program has closed the connection meanwhile; the core reports that, and then the
         # record ends
@@ -220,104 +216,12 @@ class Connections:
     ) -> None:
         """Notify all that wait for the connection, which carries messages over these rails now."""
         record.transport = rails[0][0]
-        report = self._explain(rails, matching, offered, tuple(reasons.items()))
+        report = self.tuning.explain(rails, matching, offered, tuple(reasons.items()))
         record.report = report._replace(peer=record.label)
         self.step(record, PhaseEvent.ESTABLISHED)
         if self._config["DEBUG_CONTYPE"]:
             logs.notice("connected to %s over %s", record.label, report.transports)
         record.settle(None)
-
-    def parameters(
-        self, rails: Rails, first: selection.Estimates | None = None
-    ) -> selection.Params:
-        """Return the parameters (message lengths for each protocol) of a connection over these
-        rails of open transports. `first` replaces the estimates of the first rail's transport."""
-        options = [self._option(name) for name, _ in rails]
-        declared, *others = (it.estimates for it in options if it.estimates is not None)
-        return selection.parameters(first or declared, self._settings(options[0]), tuple(others))
-
-    def _option(self, name: str) -> selection.Option:
-        return next(option for option in self._engine.options if option.name == name)
-
-    def _explain(
-        self,
-        rails: Rails,
-        matching: str | None,
-        offered: tuple[str, ...],
-        reasons: tuple[tuple[str, str], ...],
-    ) -> Explanation:
-        """Explain a connection over these rails. Most connections share one explanation."""
-        key = rails, matching, offered, reasons
-        if found := self._explained.get(key):
-            return found
-        if len(self._explained) == EXPLAINED_MAX:
-            self._explained.clear()
-        option, params = self._option(rails[0][0]), self.parameters(rails)
-        excluded = {*dict(rails), *dict(reasons)}
-        self._explained[key] = explain(
-            self._engine.options,
-            offered,
-            dict(reasons),
-            rails=rails,
-            params=params,
-            faster=self._faster(option, params, excluded),
-            matching=matching,
-            estimates=option.estimates,
-            shown_from=self._shown_from(option, params, len(rails)),
-            untold="" if matching is None else self._untold(option, params, len(rails)),
-            thread=self._config["PROGRESS_THREAD"],
-        )
-        return self._explained[key]
-
-    def _faster(
-        self, option: selection.Option, params: selection.Params, excluded: set[str]
-    ) -> dict[str, tuple[float, int]]:
-        """Return the other usable transports that are estimated to be faster than `option`, see
-        `selection.faster`."""
-        found: dict[str, tuple[float, int]] = {}
-        for other in self._engine.options:
-            if other.name in excluded or other.estimates is None or option.estimates is None:
-                continue
-            if gain := selection.faster(option.estimates, params, other.estimates):
-                found[other.name] = gain
-        return found
-
-    def _shown_from(
-        self, option: selection.Option, params: selection.Params, lanes: int
-    ) -> int | None:
-        """Return the length of the shortest receive that the peer can see, and write into directly
-        (PSP_TUPLEQ); None if it sees none."""
-        least = selection.shown_min(self._config["TUPLEQ"], self._config["TUPLEQ_MIN"])
-        assert option.estimates is not None
-        caps = option.estimates.caps
-        put = caps & selection.CAP_PUT_AM and not self._untold(option, params, lanes)
-        able = put or caps & selection.CAP_EXPOSE
-        if not (least and able and params.scheme == "auto" and lanes == 1):
-            return None
-        return params.eager_max + 1 if least == AUTO else max(least, put and params.eager_max + 1)
-
-    def _untold(self, option: selection.Option, params: selection.Params, lanes: int) -> str:
-        assert option.estimates is not None
-        caps = option.estimates.caps
-        return selection.untold(self._config["TUPLEQ"], caps, params.scheme, lanes)
-
-    def _correct(self, record: Record) -> None:
-        """Correct the transport's estimates by the measured times of the connection's messages, and
-        the connection's parameters if they are too far from the best ones."""
-        report, rates = record.report, self._engine.rates(record.handle)
-        if not rates or report.estimates is None or report.params is None:
-            return
-        corrected = selection.corrected(report.estimates, *rates)
-        if selection.loss(corrected, report.params) <= selection.LOSS_MAX:
-            return
-        option = self._option(record.transport)
-        params = self.parameters(report.rails, corrected)
-        if params == report.params:
-            return
-        self._engine.adapt(record.handle, params)
-        shown_from = self._shown_from(option, params, report.lanes)
-        record.report = report._replace(params=params, estimates=corrected, shown_from=shown_from)
-        logger.debug("%s: eager up to %d bytes", record.label, params.eager_max)
 
     def _note_lost_rails(self, record: Record) -> None:
         report = record.report
@@ -343,12 +247,6 @@ class Connections:
                 *(record.label, announced.sent),
             )
 
-    def _settings(self, option: selection.Option) -> selection.Settings:
-        threshold = f"{option.name.upper()}_RENDEZVOUS"
-        name = threshold if threshold in self._config else "RENDEZVOUS"
-        wanted = self._config[name]
-        return selection.Settings(AUTO if wanted is None else wanted, self._config["RNDV_SCHEME"])
-
     def when_settled(self, record: Record, on_settled: OnSettled) -> None:
         """Call `on_settled` once the connection, whose connecting has begun, is up or failed."""
         if record.phase is Phase.UP:
@@ -369,7 +267,7 @@ class Connections:
             return
         state = self._engine.connection_state(record.handle)
         if state == ConnState.UP and record.phase is Phase.UP:
-            self._correct(record)
+            self.tuning.correct(record)
             self._note_lost_rails(record)
             self._note_held_back(record)
         if (

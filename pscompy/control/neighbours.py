@@ -109,7 +109,7 @@ class Neighbours:
         common, wire = Writer(), VERSION_MAX.to_bytes(2, "little")
         self._here._replace(uid=bytes(UID_SIZE), name="", pid=0, rank=-1).pack(common)
         key = expand(secret, b"pscompy neighbours 4", wire, common.bytes())
-        params = self._connections.parameters(((usable[0].name, 0),))
+        params = self._connections.tuning.parameters(((usable[0].name, 0),))
         try:
             self._datagrams.open(expand(key, b"datagrams"))
             self._callers = self._engine.join(usable[0], key, self._here.rank, params)

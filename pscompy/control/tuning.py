@@ -1,0 +1,130 @@
+"""The parameters of connections (message lengths for each protocol), and their explanations.
+
+They follow from the estimates of the transports and from the configuration. Times of messages,
+which the core measures, correct those of a connection.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Hashable
+
+from pscompy.config.config import Config
+from pscompy.config.parsers import AUTO
+from pscompy.control import selection
+from pscompy.control.explain import Explanation, Rails, explain
+from pscompy.control.peer import Record
+from pscompy.control.worker import Engine
+
+logger = logging.getLogger(__name__)
+
+# maximum number of explanations that are kept, to be shared by later connections
+EXPLAINED_MAX = 64
+
+
+class Tuning:
+    """Chooses, explains and corrects the parameters of the connections of one worker."""
+
+    def __init__(self, engine: Engine, config: Config) -> None:
+        self._engine = engine
+        self._config = config
+        # explanations that were made, by the arguments of `explain`
+        self._explained: dict[Hashable, Explanation] = {}
+
+    def parameters(
+        self, rails: Rails, first: selection.Estimates | None = None
+    ) -> selection.Params:
+        """Return the parameters (message lengths for each protocol) of a connection over these
+        rails of open transports. `first` replaces the estimates of the first rail's transport."""
+        options = [self._option(name) for name, _ in rails]
+        declared, *others = (it.estimates for it in options if it.estimates is not None)
+        return selection.parameters(first or declared, self._settings(options[0]), tuple(others))
+
+    def _option(self, name: str) -> selection.Option:
+        return next(option for option in self._engine.options if option.name == name)
+
+    def explain(
+        self,
+        rails: Rails,
+        matching: str | None,
+        offered: tuple[str, ...],
+        reasons: tuple[tuple[str, str], ...],
+    ) -> Explanation:
+        """Explain a connection over these rails. Most connections share one explanation."""
+        key = rails, matching, offered, reasons
+        if found := self._explained.get(key):
+            return found
+        if len(self._explained) == EXPLAINED_MAX:
+            self._explained.clear()
+        option, params = self._option(rails[0][0]), self.parameters(rails)
+        excluded = {*dict(rails), *dict(reasons)}
+        self._explained[key] = explain(
+            self._engine.options,
+            offered,
+            dict(reasons),
+            rails=rails,
+            params=params,
+            faster=self._faster(option, params, excluded),
+            matching=matching,
+            estimates=option.estimates,
+            shown_from=self._shown_from(option, params, len(rails)),
+            untold="" if matching is None else self._untold(option, params, len(rails)),
+            thread=self._config["PROGRESS_THREAD"],
+        )
+        return self._explained[key]
+
+    def _faster(
+        self, option: selection.Option, params: selection.Params, excluded: set[str]
+    ) -> dict[str, tuple[float, int]]:
+        """Return the other usable transports that are estimated to be faster than `option`, see
+        `selection.faster`."""
+        found: dict[str, tuple[float, int]] = {}
+        for other in self._engine.options:
+            if other.name in excluded or other.estimates is None or option.estimates is None:
+                continue
+            if gain := selection.faster(option.estimates, params, other.estimates):
+                found[other.name] = gain
+        return found
+
+    def _shown_from(
+        self, option: selection.Option, params: selection.Params, lanes: int
+    ) -> int | None:
+        """Return the length of the shortest receive that the peer can see, and write into directly
+        (PSP_TUPLEQ); None if it sees none."""
+        least = selection.shown_min(self._config["TUPLEQ"], self._config["TUPLEQ_MIN"])
+        assert option.estimates is not None
+        caps = option.estimates.caps
+        put = caps & selection.CAP_PUT_AM and not self._untold(option, params, lanes)
+        able = put or caps & selection.CAP_EXPOSE
+        if not (least and able and params.scheme == "auto" and lanes == 1):
+            return None
+        return params.eager_max + 1 if least == AUTO else max(least, put and params.eager_max + 1)
+
+    def _untold(self, option: selection.Option, params: selection.Params, lanes: int) -> str:
+        assert option.estimates is not None
+        caps = option.estimates.caps
+        return selection.untold(self._config["TUPLEQ"], caps, params.scheme, lanes)
+
+    def correct(self, record: Record) -> None:
+        """Correct the transport's estimates by the measured times of the connection's messages, and
+        the connection's parameters if they are too far from the best ones."""
+        report, rates = record.report, self._engine.rates(record.handle)
+        if not rates or report.estimates is None or report.params is None:
+            return
+        corrected = selection.corrected(report.estimates, *rates)
+        if selection.loss(corrected, report.params) <= selection.LOSS_MAX:
+            return
+        option = self._option(record.transport)
+        params = self.parameters(report.rails, corrected)
+        if params == report.params:
+            return
+        self._engine.adapt(record.handle, params)
+        shown_from = self._shown_from(option, params, report.lanes)
+        record.report = report._replace(params=params, estimates=corrected, shown_from=shown_from)
+        logger.debug("%s: eager up to %d bytes", record.label, params.eager_max)
+
+    def _settings(self, option: selection.Option) -> selection.Settings:
+        threshold = f"{option.name.upper()}_RENDEZVOUS"
+        name = threshold if threshold in self._config else "RENDEZVOUS"
+        wanted = self._config[name]
+        return selection.Settings(AUTO if wanted is None else wanted, self._config["RNDV_SCHEME"])
