@@ -72,7 +72,7 @@ CONTROL = (
     ("event_loop", "selection", "name_table", "phases"),
     ("company",),
     ("precon", "explain", "lane", "datagrams", "guest"),
-    ("dialer", "admission", "transports"),
+    ("dialer", "admission", "transports", "core_connection"),
     ("worker",),
     ("progress",),
     ("factory",),

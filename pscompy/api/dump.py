@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pscompy.api import process
 from pscompy.api.request import ANY_TAG
-from pscompy.control.worker import ITEMS_MAX, ConnState, Item
+from pscompy.control.core_connection import ConnState
+from pscompy.control.worker import ITEMS_MAX, Item
 from pscompy.core import lib
 from pscompy.errors import describe
 

@@ -16,6 +16,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from pscompy.config import logs
 from pscompy.config.config import Config
+from pscompy.control.core_connection import ConnState
 from pscompy.control.ended_ranks import EndedRanks
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.explain import Rails, explain
@@ -24,7 +25,7 @@ from pscompy.control.lane import Lane
 from pscompy.control.peer import OnSettled, PeerLink, Record
 from pscompy.control.phases import Phase, PhaseEvent
 from pscompy.control.tuning import Tuning
-from pscompy.control.worker import ConnState, Engine
+from pscompy.control.worker import Engine
 from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pscompy.control.core_connection import ConnState
 from pscompy.control.peer import Record
 from pscompy.control.phases import Phase
-from pscompy.control.worker import ConnState, Engine, Item
+from pscompy.control.worker import Engine, Item
 from pscompy.core import lib
 from pscompy.errors import PeerLost, PscomError
 

@@ -22,6 +22,7 @@ from functools import cached_property
 
 from pscompy.control import selection
 from pscompy.control.connections import Connections
+from pscompy.control.core_connection import CallState
 from pscompy.control.datagrams import Datagrams
 from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.factory import LaneFactory
@@ -31,7 +32,6 @@ from pscompy.control.handshake.limits import UID_SIZE, VERSION_MAX
 from pscompy.control.peer import FindPeer, Record
 from pscompy.control.phases import Phase, PhaseEvent
 from pscompy.control.selection import CAP_NODE, Option
-from pscompy.control.worker import CallState
 from pscompy.errors import Closed, PscomError
 
 logger = logging.getLogger(__name__)
