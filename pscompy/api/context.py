@@ -17,8 +17,9 @@ from pscompy.control.manager import Control
 from pscompy.core import lib
 
 if TYPE_CHECKING:
-    from pscompy.parcel.action_service import Presence, Service
+    from pscompy.parcel.action_service import Service
     from pscompy.parcel.calls import Links
+    from pscompy.parcel.doubts import Presence
 
 
 @contextlib.contextmanager

@@ -63,6 +63,14 @@ def name_of(function: Callable[..., Any]) -> str:
     return f"{function.__module__}:{function.__qualname__}"
 
 
+def named(function: Callable[..., object]) -> str:
+    """Return the name of a function, or of the type of a callable that has none."""
+    try:
+        return name_of(function)
+    except AttributeError:
+        return type(function).__name__
+
+
 def _redefined(old: Callable[..., Any], new: Callable[..., Any]) -> bool:
     """Return whether `new` is `old` again, defined once more because its module was reloaded."""
     return name_of(old) == name_of(new)

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import logging
 import threading
-import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from pscompy.api.dropped import while_alive
 from pscompy.api.request import Request
 from pscompy.binding import _binding
 from pscompy.binding.guard import Lock, require_waiting, when_outside
-from pscompy.config import logs
 from pscompy.config.parsers import AUTO
 from pscompy.errors import (
     ProtocolError,
@@ -32,11 +29,12 @@ from pscompy.errors import (
 from pscompy.parcel.action import (
     Registered,
     find,
-    name_of,
+    named,
     nearest,
     registered,
 )
 from pscompy.parcel.calls import Call, Links, Options
+from pscompy.parcel.doubts import Doubts, Presence, explained
 from pscompy.parcel.driver import driver_of
 from pscompy.parcel.frame import DELAY, Batch, Called, Frame, Result, packed_answer
 from pscompy.parcel.future import Future
@@ -50,21 +48,9 @@ if TYPE_CHECKING:
 
 # mask of a call's number; its tag has one bit more, which is set to cancel the call
 NUMBERS = 0x3FFFFFFF
-# seconds without an answer after which the log says why a peer that has never answered may not
-DOUBT = 1.0
 BACKLOG = 64  # calls that are accepted beyond those that can run at once
 
 logger = logging.getLogger(__name__)
-
-
-class Presence(Protocol):
-    """Says which peers accept calls of actions."""
-
-    def announce(self) -> None:
-        """Let the peers know that this process accepts calls."""
-
-    def accepts(self, source: Any) -> bool | None:
-        """Return whether a peer accepts calls, None if that is not known."""
 
 
 class Service:
@@ -85,7 +71,7 @@ class Service:
         presence: Presence | None = None,
     ) -> None:
         self.worker = worker
-        self._presence = presence
+        self._doubts = Doubts(presence)
         self._anybody = anybody
         self._links = links
         self._any_function = config["PARCEL_ACTIONS"] == "any"
@@ -117,9 +103,9 @@ class Service:
             if self._begun:
                 return
             self._alarms = driver_of(self.worker, self._name, self._threads.end).alarms
+            self._doubts.alarms = self._alarms
             self._begun = True
-        if self._presence is not None:
-            _in_background(self._presence.announce)
+        self._doubts.announce()
         self._listen()
 
     # ---- calls that this process sends ----
@@ -151,24 +137,9 @@ class Service:
         if options.on_sent is not None:
             sent._on_done(partial(_call_on_sent, options.on_sent))
         if options.timeout is not None:
-            self._limit(options.timeout, links, target, future)
-        self._expect(links, target, future)
+            self._doubts.limit(options.timeout, links, target, future)
+        self._doubts.expect(links, target, future)
         return future
-
-    def _limit(self, seconds: float, links: Links, target: object, future: Future) -> None:
-        """Have the future fail in that many seconds, unless it is done by then.
-
-        The alarm stays in its queue after the future has ended, so it refers to the session
-        weakly."""
-        waits = weakref.ref(future)
-        late = partial(_time_out, weakref.ref(links), target, waits, seconds)
-        self._set_alarm(seconds, partial(_over, waits), late)
-
-    def _set_alarm(
-        self, seconds: float, over: Callable[[], bool], act: Callable[[], object]
-    ) -> None:
-        """Set an alarm; if this thread has put off `start`, after that."""
-        when_outside(lambda: self._alarms.set(seconds, over, act))
 
     def call(
         self,
@@ -184,12 +155,12 @@ class Service:
         packed = links.calls.take_apart((target, args, kwargs))
         number = next(links.numbers) & NUMBERS
         future = self._ask(links, number)  # makes wait_for_answers() wait for this call
-        self._expect(links, target, future)
+        self._doubts.expect(links, target, future)
         try:
             links.calls.begin(packed, number << 1)
             data = links.answers.heads.recv(None, number)
         except Exception as error:
-            self._end(future, None, _explained(error, links))
+            self._end(future, None, explained(error, links))
             raise
         except BaseException:  # for example KeyboardInterrupt; the answer still needs a receive
             self._await_answer(links, number, future)
@@ -226,7 +197,7 @@ class Service:
             batch.drop()
             answer.cancel()
             raise
-        self._expect(links, _target(calls[0][0], links.calls), batch)
+        self._doubts.expect(links, _target(calls[0][0], links.calls), batch)
         return number
 
     def withdraw(self, links: Links, number: int, index: int) -> None:
@@ -255,35 +226,6 @@ class Service:
         self._asked.add(future)
         return future
 
-    def _expect(self, links: Links, target: object, waits: Future | Batch) -> None:
-        """If the peer has never answered, and does not within a second, look for the reason. One
-        alarm serves all calls of that second."""
-        if links.answered or links.doubt:
-            return
-        first, links.unanswered = links.unanswered is None, (target, weakref.ref(waits))
-        if first:
-            reference = weakref.ref(links)
-            act = partial(_in_background, partial(while_alive(self._doubt), reference))
-            self._set_alarm(DOUBT, partial(_answered, reference), act)
-
-    def _doubt(self, reference: weakref.ref[Links]) -> None:
-        """Note and log once that the peer does not accept calls, or may not."""
-        links = reference()
-        if links is None or links.unanswered is None:
-            return
-        (target, waits), links.unanswered = links.unanswered, None
-        if _over(waits):
-            return
-        serves = self._presence.accepts(links.source) if self._presence is not None else None
-        if links.answered:
-            return
-        if serves is None:
-            links.doubt = f"{links.peer} has not answered yet: has it called serve()?"
-        elif not serves:
-            links.doubt = f"{links.peer} has not called serve()"
-        if links.doubt:
-            logs.notice("action %s waits: %s", _label(target), links.doubt)
-
     def _await_answer(self, links: Links, number: int, future: Future) -> Request:
         answer = self._answer_of(links, number)
         answer._on_done(partial(self._answered, links, future))
@@ -293,7 +235,7 @@ class Service:
         try:
             good, value = answer.result()
         except BaseException as error:
-            self._end(future, None, _explained(error, links))
+            self._end(future, None, explained(error, links))
             return
         links.answered = True
         if good:
@@ -321,7 +263,7 @@ class Service:
             if not batch.done():
                 self._await_part(links, number, batch)
         except BaseException as error:
-            batch.fail(_explained(error, links))
+            batch.fail(explained(error, links))
 
     def _withdraw(self, links: Links, number: int, future: Future) -> None:
         self._send_withdrawal(links, number, b"")
@@ -437,7 +379,7 @@ class Service:
                 f"{target!r} is no action here: register it with @pscompy.action, or set"
                 " PSP_PARCEL_ACTIONS=any"
             )
-        return found or Registered(target, _named(target), False)
+        return found or Registered(target, named(target), False)
 
     # ---- answering ----
 
@@ -480,55 +422,5 @@ def _target(function: Callable[..., object], calls: Objects) -> object:
     return function
 
 
-def _over(reference: weakref.ref[Any]) -> bool:
-    waits = reference()
-    return waits is None or waits.done()
-
-
-def _answered(reference: weakref.ref[Links]) -> bool:
-    links = reference()
-    return links is None or links.answered
-
-
-def _in_background(function: Callable[[], object]) -> None:
-    """Call a function that asks the launcher, which may take a minute, on a thread of its own: the
-    time limits of actions need the driver's."""
-    try:
-        threading.Thread(target=function, name="pscompy presence", daemon=True).start()
-    except RuntimeError:  # no thread can be started
-        function()
-
-
-def _time_out(
-    its_links: weakref.ref[Links], target: object, waits: weakref.ref[Future], seconds: float
-) -> None:
-    links, future = its_links(), waits()
-    if links is None or future is None:
-        return
-    text = f"action {_label(target)} of {links.peer}: not ended within {seconds:g} s"
-    error = _explained(Timeout(text, peer=links.peer), links)
-    if future.finish(None, error):
-        future.withdraw()
-
-
-def _explained(error: BaseException, links: Links) -> BaseException:
-    """Add to the text of a local error why the peer may not have answered."""
-    if isinstance(error, PscomError) and links.doubt and not links.answered:
-        error.args = (f"{error}; {links.doubt}",)
-    return error
-
-
-def _label(target: object) -> str:
-    """Return the name of the action that a call names."""
-    return target if isinstance(target, str) else _named(target)  # type: ignore[arg-type]
-
-
 def _call_on_sent(on_sent: Callable[[], object], _: Request) -> None:
     on_sent()
-
-
-def _named(function: Callable[..., object]) -> str:
-    try:
-        return name_of(function)
-    except AttributeError:
-        return type(function).__name__
