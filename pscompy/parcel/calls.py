@@ -41,9 +41,9 @@ class Links:
         self.numbers = itertools.count()
         self.answered = False  # whether the peer has answered a call
         self.doubt = ""  # why it may never do so
-        # the latest call while an alarm waits for the peer's first answer: what was called, and the
-        # Future or Batch that waits
-        self.unanswered: tuple[object, weakref.ref[Future | Batch]] | None = None
+        # while an alarm waits for the peer's first answer: some calls, each as what was called, and
+        # the Future or Batch that waits
+        self.unanswered: list[tuple[object, weakref.ref[Future | Batch]]] = []
 
     @property
     def peer(self) -> str:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 # seconds without an answer after which the log says why a peer that has never answered may not
 DOUBT = 1.0
+# number of calls of a peer that has not answered yet, the first ones and the latest, of which one
+# must still wait for the log to say so
+WATCHED_MAX = 8
 
 
 class Presence(Protocol):
@@ -72,7 +75,10 @@ class Doubts:
         alarm serves all calls of that second."""
         if links.answered or links.doubt:
             return
-        first, links.unanswered = links.unanswered is None, (target, weakref.ref(waits))
+        unanswered = links.unanswered
+        first = not unanswered
+        del unanswered[WATCHED_MAX - 1 :]
+        unanswered.append((target, weakref.ref(waits)))
         if first:
             reference = weakref.ref(links)
             act = partial(_in_background, partial(while_alive(self._doubt), reference))
@@ -81,10 +87,11 @@ class Doubts:
     def _doubt(self, reference: weakref.ref[Links]) -> None:
         """Note and log once that the peer does not accept calls, or may not."""
         links = reference()
-        if links is None or links.unanswered is None:
+        if links is None:
             return
-        (target, waits), links.unanswered = links.unanswered, None
-        if _over(waits):
+        unanswered, links.unanswered = links.unanswered, []
+        targets = [target for target, waits in unanswered if not _over(waits)]
+        if not targets:
             return
         serves = self._presence.accepts(links.source) if self._presence is not None else None
         if links.answered:
@@ -94,7 +101,7 @@ class Doubts:
         elif not serves:
             links.doubt = f"{links.peer} has not called serve()"
         if links.doubt:
-            logs.notice("action %s waits: %s", label_of(target), links.doubt)
+            logs.notice("action %s waits: %s", label_of(targets[0]), links.doubt)
 
 
 def _over(reference: weakref.ref[Any]) -> bool:
