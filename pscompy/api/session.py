@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
@@ -13,13 +11,14 @@ from pscompy.api import process
 from pscompy.api.beside import Beside
 from pscompy.api.connection import Connection
 from pscompy.api.context import Context
-from pscompy.api.dropped import Kept, Place, place, warn, while_alive
+from pscompy.api.dropped import Kept, place, while_alive
 from pscompy.api.listener import Socket
 from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import Request
+from pscompy.api.session_end import SessionEnd
 from pscompy.api.timeouts import as_seconds
 from pscompy.binding import _binding
-from pscompy.binding.guard import guard, may_wait
+from pscompy.binding.guard import guard
 from pscompy.config import logs
 from pscompy.config.standard_files import open_standard_files
 from pscompy.control import descriptors
@@ -30,7 +29,7 @@ from pscompy.control.peer import Record
 from pscompy.control.worker import Engine
 from pscompy.core import lib
 from pscompy.discovery import registry
-from pscompy.errors import Closed, Timeout
+from pscompy.errors import Timeout
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -47,10 +46,6 @@ R = TypeVar("R", bound=Request)
 __all__ = ["MemoryRegion", "Pin", "Session"]
 
 
-_closers: set[int] = set()  # the idents of threads that close a session
-_inherited = "inherited through fork: open a new Session in the child"
-
-
 def _no_peer(_: Identity) -> None:
     """Find no record for a peer: a session outside a job knows no ranks."""
 
@@ -61,7 +56,7 @@ def _links_to(source: Connection | None) -> Links | None:
     return None if source is None else source._action_links()
 
 
-class Session:
+class Session(SessionEnd):
     """Listens, connects, and owns the sockets, connections and memory that it makes.
 
     `name` is the name that peers see; sessions that connect to each other must have different
@@ -75,9 +70,6 @@ class Session:
     process's descriptors is too low.
     """
 
-    # text that names the endpoints that the session belongs to; "" if it belongs to none
-    _users = ""
-    _opened: Place | None = None  # where the program has opened it; None for one of endpoints
     _endpoints: dict[int, str]  # names of endpoints, by the context numbers of their communicators
 
     def __init__(self, name: str | None = None, config: Mapping[str, object] | None = None) -> None:
@@ -148,17 +140,16 @@ class Session:
         self, find_peer: Callable[[Identity], Record | None], beside: Session | None = None
     ) -> None:
         self._forked = False
-        self._alive = threading.Lock()  # held while the session is open; see `_wait_closed`
+        self._alive = threading.Lock()
         self._alive.acquire()
         self._closing = False
-        # whether the control thread has ended; None until the session has ended its connections
-        self._control_ended: bool | None = None
-        self._sockets: list[Socket] = []
-        self._regions: dict[MemoryRegion | Pin, None] = {}
+        self._control_ended = None
+        self._sockets = []
+        self._regions = {}
         self._beside = Beside()
         self._endpoints = {}
-        self._on_closed: Callable[[Session], object] = id
-        self._on_abandoned: Callable[[], object] = int
+        self._on_closed = id
+        self._on_abandoned = int
         # the session that ends this one with itself; the sessions of its endpoints keep it alive so
         self._root = self
         self._find_peer = find_peer  # for the control plane, which refers to it weakly
@@ -172,7 +163,7 @@ class Session:
         except BaseException:
             self._engine.destroy()
             raise
-        self._sleeper: Sleeper | None = None
+        self._sleeper = None
         process.add(self)
 
     def _open_parts(
@@ -192,7 +183,7 @@ class Session:
         def adopt_nothing() -> Record:  # the session is about to be closed
             return Record(*engine.create_connection(-1))
 
-        self._control: Control = Control(
+        self._control = Control(
             *(self._config, engine, self._identity, while_alive(self._adopt, adopt_nothing)),
             *(self._binding, while_alive(find_peer), control),
         )
@@ -426,127 +417,6 @@ class Session:
         self._check()
         return self._binding.progress()
 
-    # ---- the end ----
-
-    def close(self) -> None:
-        """Close all connections, sockets and everything else; what was sent still arrives.
-        Idempotent.
-
-        Waits up to PSP_SHUTDOWN_TIMEOUT seconds for peers that are silent. Calls that wait in
-        other threads raise `Closed`. In a callback that the `close` of any session runs, `close`
-        does not wait for a thread that closes this session already. A finalizer or a signal handler
-        that must not wait has the session closed in the background.
-        """
-        if not may_wait():
-            process.in_background(self.close)
-            return
-        self._shut(self._config["SHUTDOWN_TIMEOUT"])
-
-    def _abandon(self) -> None:
-        """Close a session that the program has dropped, without waiting for peers."""
-        self._shut(0)
-        self._on_abandoned()
-
-    def __del__(self) -> None:
-        if self._opened is None or self._closing or process.exiting:
-            return
-        try:
-            warn("Session" if self._identity.rank < 0 else "World", self.name, self._opened)
-        finally:
-            process.close_dropped(self)
-
-    def _shut(self, timeout: float) -> None:
-        with guard:
-            first, self._closing = not self._closing, True
-        if self._forked:
-            return
-        this = threading.get_ident()
-        nested = this in _closers  # then this is a callback of a `close` in the same thread
-        if not first:
-            if not nested:  # the thread that closes this session may wait for the other `close`
-                self._wait_closed()
-            return
-        _closers.add(this)
-        try:
-            self._close_all(timeout)
-        finally:
-            if not nested:
-                _closers.discard(this)
-            process.remove(self)
-            self._on_closed(self)
-            self._alive.release()
-
-    def _wait_closed(self, timeout: float = -1) -> bool:
-        """Wait until the session is closed, for `timeout` seconds at most unless that is -1.
-        Returns whether the session is closed."""
-        if closed := self._alive.acquire(timeout=timeout):
-            self._alive.release()
-        return closed
-
-    def _close_all(self, timeout: float) -> None:
-        until = time.monotonic() + timeout
-
-        def in_time(close: Callable[[float], None]) -> None:
-            close(max(0.0, until - time.monotonic()))
-
-        # closes all sessions even if one raises; this session's worker last
-        with contextlib.ExitStack() as ends:
-            ends.callback(in_time, self._close_worker)
-            for beside in self._beside:
-                ends.callback(in_time, beside._shut)
-
-    def _end_connections(self, timeout: float) -> None:
-        """Close all sockets and connections, and end the control thread; the worker stays. A second
-        call does nothing."""
-        if self._control_ended is not None:
-            return
-        for sock in list(self._sockets):
-            sock.close()
-        try:
-            self._control.close(timeout)
-        finally:
-            self._control_ended = self._control.stop()
-
-    def _close_worker(self, timeout: float) -> None:
-        try:
-            self._end_connections(timeout)
-        finally:
-            if self._config["DEBUG_STATS"]:
-                logs.notice("%s%s: %s", self.name, self._users, _figures(self._engine.counters()))
-            regions = list(self._regions)
-            for region in regions:
-                region._forget()
-            reached = self._binding.close(
-                self._engine.destroy if self._control_ended else self._engine.abandon
-            )
-            for region in regions:
-                region._keep() if reached else region.close()
-            self._sleeper = None
-
-    def _drive_besides(self) -> None:
-        """Have the control thread make progress for all sessions that end with this one."""
-        for beside in self._beside.everyone():
-            beside._control.drive()
-
-    def _stop_listening(self, sock: Socket) -> None:
-        self._sockets.remove(sock)
-        if not self._forked and self._alive.locked():
-            self._control.stop_listening(sock._listener)
-
-    def _check(self) -> None:
-        if self._forked:
-            raise Closed(_inherited)
-        if self._closing:
-            raise Closed("the session is closed")
-
-    def _after_fork(self) -> None:
-        """Called in the child after a fork: every use of the session raises from then on, and what
-        the child shares with its parent stays untouched. Nothing is left to close in the child."""
-        self._forked = self._closing = True
-        self._binding.forked()
-        self._control.forked()
-        self._engine.forked()
-
     def __enter__(self: S) -> S:
         return self
 
@@ -571,7 +441,3 @@ class Session:
             f"a {type(self).__name__} stays in its process: send a Socket's address instead, and"
             " open a Session there"
         )
-
-
-def _figures(counters: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in counters.items() if value) or "nothing"
