@@ -72,8 +72,8 @@ def fill(arrays: Any, number: float) -> list[float]:
 
 
 def outcome(receive: Callable[[], Any]) -> dict[str, list[float]]:
-    """What a child and its parent see in the arrays of `receive`, which returns those of 1, then
-    those of 2."""
+    """The numbers that a child and its parent see in the arrays of `receive`, which returns those
+    of 1, then those of 2."""
     arrays = receive()
     first = forked(seen, arrays)
     del arrays  # its memory may be used again

@@ -23,7 +23,7 @@ _ENDED = (ConnState.CLOSED, ConnState.FAILED)
 
 
 class EndedRanks:
-    """The ended ranks, as one worker of a session knows them. On the control thread."""
+    """The ended ranks, as one worker of a session knows them. Used on the control thread only."""
 
     def __init__(
         self,

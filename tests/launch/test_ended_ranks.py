@@ -25,7 +25,7 @@ from tests.waiting import stay
 
 
 def outcome(operation):
-    """What a call that waits for a rank returns or raises."""
+    """The result or the error of a call that waits for a rank."""
     try:
         return operation()
     except pscompy.PscomError as error:

@@ -25,7 +25,7 @@ from pscompy.binding.guard import (
 
 
 def elsewhere(call):
-    """What the call returns in another thread."""
+    """The result of the call in another thread."""
     results = []
     thread = threading.Thread(target=lambda: results.append(call()))
     thread.start()

@@ -21,7 +21,7 @@ from tests.storm import STORM
 ALL = os.environ.get("PSCOMPY_TEST_SIGNALS") == "all"
 KIT = "tests/conformance/test_conformance.py"
 PORTALS = "tests/portals/test_conformance.py"
-# Of the kit, what shows long messages, many at once, and processes that sleep.
+# The tests of the kit that show long messages, many at once, and processes that sleep.
 SOME = "both_directions or however_slowly or who_sleeps or large"
 
 
@@ -67,7 +67,7 @@ def signals(counts: Path) -> int:
 
 
 def messages(log: Path) -> int:
-    """How many messages the sessions have sent that have logged their counters."""
+    """The number of sent messages of the sessions that have logged their counters."""
     lines = log.read_text() if log.exists() else ""
     return sum(map(int, re.findall(r"\bsent_messages (\d+)", lines)))
 
