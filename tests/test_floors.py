@@ -64,7 +64,7 @@ FLOORS = {
             "op",
         ),
         *("buffers", "readonly_lease", "rank_map", "errors", "call", "array", "timeout", "strided"),
-        *("state", "recv_buffer", "memory", "connection", "args", "guard"),
+        *("state", "recv_buffer", "memory", "connection", "guard", "args"),
     ),
     "gateway/pscompy_gateway/transport": (
         *("transport", "notes", "ep_end", "receive", "probe", "ep", "send", "packets", "paths"),
