@@ -466,12 +466,17 @@ def test_ranks_fill_hosts_in_turn_beyond_their_slots():
     [
         (from_words(["a:2000000"]), None),
         ({}, 2000000),
-        (of_allocation({"SLURM_JOB_NODELIST": "n[1-1000000]m[1-2]"}), None),
     ],
 )
 def test_more_ranks_than_a_job_may_have(slots, size):
     with pytest.raises(ConfigError, match="a job may have 1048576"):
         shares(slots, size)
+
+
+def test_an_allocation_of_more_hosts_than_a_job_may_have():
+    slots = of_allocation({"SLURM_JOB_NODELIST": "n[1-1000000]m[1-2]"})
+    with pytest.raises(ConfigError, match="a job may have 1048576"):
+        shares(slots, None)
 
 
 @pytest.mark.parametrize("text", ["a:0", "a:x", "", "a b", ":2", "-oProxyCommand=sh"])

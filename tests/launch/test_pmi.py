@@ -356,7 +356,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another(link, monkeypatc
     link.server.receive(0, b"cmd=put key=first value=1:one")
     link.server.receive(0, b"cmd=put key=second value=1:two")
     with monkeypatch.context() as patch:
-        patch.setattr(pmi1, "_REPLY_TIMEOUT", 0.05)
+        patch.setattr(Pmi1._exchange, "__defaults__", (0.05,))  # in place of _REPLY_TIMEOUT
         with pytest.raises(Timeout):
             client.get("first", 0)
     thread = threading.Thread(target=link.answer, args=(2,))
