@@ -5,16 +5,15 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pscompy.testing.base import Base
-from pscompy.testing.fault_cases import OPERATIONS, Faults
 from pscompy.testing.process import Far
 from tests import by_value, forked
 from tests.compiler import Compiler
 from tests.jobs import Launcher
+from tests.left_out import ALL, left_out
 from tests.program import program
 
 # A shell without job control starts background programs with SIGINT ignored, and their children
@@ -70,26 +69,10 @@ def begins(item: pytest.Item) -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):
         items.sort(key=begins)
-    if "PSCOMPY_TEST_OPERATIONS" not in os.environ and not any("::" in it for it in config.args):
-        left_out = dict.fromkeys(left_out_operations(items))
-        config.hook.pytest_deselected(items=list(left_out))
-        items[:] = [item for item in items if item not in left_out]
-
-
-def left_out_operations(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Tests of endpoints that break, and of deaths, at one of the OPERATIONS of the conformance
-    kit: of each suite all but two, so that four suites together have all."""
-    suites: dict[type, int] = {}
-    for item in items:
-        suite = getattr(item, "cls", None) or object
-        if issubclass(suite, Faults) and "operation" in (called := parameters(item)):
-            number = suites.setdefault(suite, len(suites))
-            if (OPERATIONS.index(called["operation"]) - number) % 4:
-                yield item
-
-
-def parameters(item: pytest.Item) -> dict[str, Any]:
-    return item.callspec.params if hasattr(item, "callspec") else {}
+    if not ALL and not any("::" in it for it in config.args):
+        without = dict.fromkeys(left_out(items))
+        config.hook.pytest_deselected(items=list(without))
+        items[:] = [item for item in items if item not in without]
 
 
 def pytest_collection_finish() -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import ClassVar
 
 import pytest
 
 from pscompy.testing import conformance
 from tests.ib.devices import FEW_BUFFERS
+from tests.left_out import ALL
 
-SIZES = {} if "PSCOMPY_TEST_OPERATIONS" in os.environ else FEW_BUFFERS
+SIZES = {} if ALL else FEW_BUFFERS
 
 
 @pytest.mark.usefixtures("second_device")

@@ -12,7 +12,7 @@ import pytest
 
 from pscompy.binding.guard import inside
 from pscompy.errors import ConfigError, ConnectError, PeerLost, ProtocolError, Timeout
-from pscompy.world.bootstrap import Pmi1, Single, detect, pmi1
+from pscompy.world.bootstrap import Pmi1, Single, detect
 from pscompy.world.bootstrap.pmi1_server import Abort, Server
 from pscompy.world.bootstrap.pmi1_wire import LineBuffer, WireError, pack, parse
 from tests.waiting import expect_soon, stay

@@ -1,7 +1,7 @@
 """Tests of messages, the conformance kit, jobs and gateways beside a storm of signals: each thread
 of each process has a timer of 100 us, whose handler counts (storm/sitecustomize.py).
 
-PSCOMPY_TEST_SIGNALS=all takes all tests that hold beside a storm, instead of some of each kind.
+PSCOMPY_TEST_ALL=1 takes all tests that hold beside a storm, instead of some of each kind.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.ib.booting import ROOT, missing, run_suites
+from tests.left_out import ALL
 from tests.storm import STORM
 
-ALL = os.environ.get("PSCOMPY_TEST_SIGNALS") == "all"
 KIT = "tests/conformance/test_conformance.py"
 PORTALS = "tests/portals/test_conformance.py"
 # The tests of the kit that show long messages, many at once, and processes that sleep.
@@ -26,7 +26,7 @@ SOME = "both_directions or however_slowly or who_sleeps or large"
 
 
 class Part(NamedTuple):
-    """The tests that `some` selects of `files`; with PSCOMPY_TEST_SIGNALS=all, all of `more` or
+    """The tests that `some` selects of `files`; with PSCOMPY_TEST_ALL=1, all of `more` or
     `files`. `without` selects tests that wait until a thread sleeps or count its wake-ups."""
 
     files: str

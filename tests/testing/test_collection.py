@@ -1,4 +1,4 @@
-"""Operations at which endpoints break: each suite shows some, all suites together show all."""
+"""What a usual run leaves out (tests/left_out.py), and what it shows nevertheless."""
 
 from __future__ import annotations
 
@@ -6,34 +6,69 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from pscompy.testing.fault_cases import OPERATIONS
+from tests.left_out import COSTLY, GRIDS
 
-SUITES = Path(__file__).parents[1] / "conformance"
+ROOT = Path(__file__).parents[2]
+FILES = sorted({name.partition("::")[0] for name in (*GRIDS, *COSTLY)})  # those of the kit, too
 CASE = re.compile(r"::(\w+)::test_a_death_at_any_operation_is_a_lost_peer\[(\d+)\]")
 
 
-def collected(**environ: str) -> dict[str, list[int]]:
-    """The operations of each suite."""
+@cache
+def collected(**environ: str) -> list[str]:
+    """The tests that a run of FILES takes."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider"]
     others = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST")}
-    others.pop("PSCOMPY_TEST_OPERATIONS", None)
+    others.pop("PSCOMPY_TEST_ALL", None)
     done = subprocess.run(
-        [*command, SUITES], capture_output=True, text=True, check=True, env={**others, **environ}
+        [*command, *FILES],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env={**others, **environ},
     )
+    return [line for line in done.stdout.splitlines() if "::" in line]
+
+
+def operations(**environ: str) -> dict[str, list[int]]:
+    """The operations of each suite."""
     suites: dict[str, list[int]] = {}
-    for suite, operation in CASE.findall(done.stdout):
+    for suite, operation in CASE.findall("\n".join(collected(**environ))):
         suites.setdefault(suite, []).append(int(operation))
     return suites
 
 
 def test_all_suites_together_have_all_operations() -> None:
-    suites = collected()
-    assert {len(operations) for operations in suites.values()} == {2}
-    assert {it for operations in suites.values() for it in operations} == set(OPERATIONS)
+    suites = operations()
+    assert {len(it) for it in suites.values()} == {2}
+    assert {it for found in suites.values() for it in found} == set(OPERATIONS)
 
 
 def test_the_variable_brings_all_to_each() -> None:
-    suites = collected(PSCOMPY_TEST_OPERATIONS="all")
-    assert {tuple(operations) for operations in suites.values()} == {OPERATIONS}
+    suites = operations(PSCOMPY_TEST_ALL="1")
+    assert {tuple(it) for it in suites.values()} == {OPERATIONS}
+
+
+def test_every_name_is_that_of_a_test() -> None:
+    """Whoever renames a test that is left out renames it there, too."""
+    every, usual = collected(PSCOMPY_TEST_ALL="1"), collected()
+    assert set(every) >= COSTLY
+    assert {it.partition("[")[0] for it in every} >= GRIDS.keys()
+    assert set(usual) < set(every)
+    assert not COSTLY & set(usual)
+    assert {it.partition("[")[0] for it in usual} >= GRIDS.keys()
+
+
+def test_a_grid_keeps_each_value_of_each_parameter() -> None:
+    (name,) = (it for it in GRIDS if it.endswith("test_dropped_while_the_message_arrives"))
+    every, usual = collected(PSCOMPY_TEST_ALL="1"), collected()
+
+    def words(tests: list[str]) -> set[str]:
+        return {word for it in tests if name in it for word in re.split(r"[-\[\]]", it)}
+
+    assert words(usual) == words(every)
+    assert len(usual) < len(every)
