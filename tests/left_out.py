@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pscompy.testing.fault_cases import OPERATIONS, Faults
+from pscompy.testing.fault_cases import Faults
 
 ALL = "PSCOMPY_TEST_ALL" in os.environ
 
@@ -81,7 +81,7 @@ def left_out(items: Sequence[pytest.Item]) -> list[pytest.Item]:
         grids[item.nodeid.partition("[")[0]].append(item)
     beyond = [it for name, often in GRIDS.items() for it in beyond_diagonals(grids[name], often)]
     costly = (it for it in items if it.nodeid in COSTLY)
-    return [*beyond, *costly, *operations(items)]
+    return [*beyond, *costly, *faults(items)]
 
 
 def beyond_diagonals(items: Sequence[pytest.Item], often: int) -> list[pytest.Item]:
@@ -103,16 +103,19 @@ def values(item: pytest.Item) -> set[tuple[str, int]]:
     return {(name, id(value)) for name, value in parameters(item).items()}
 
 
-def operations(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
-    """Tests of endpoints that break, and of deaths, at one of the OPERATIONS of the conformance
-    kit: of each suite all but two, so that four suites together have all."""
+def faults(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """Tests of the conformance kit with one of several faults (`knobs`), or with a fault at one of
+    several operations: of each suite all but two, so that four suites together have all."""
     suites: dict[type, int] = {}
+    groups = defaultdict(list)
     for item in items:
         suite = getattr(item, "cls", None) or object
-        if issubclass(suite, Faults) and "operation" in (called := parameters(item)):
+        if issubclass(suite, Faults) and {"operation", "knobs"} & parameters(item).keys():
             number = suites.setdefault(suite, len(suites))
-            if (OPERATIONS.index(called["operation"]) - number) % 4:
-                yield item
+            groups[number, item.nodeid.partition("[")[0]].append(item)
+    for (number, _), group in groups.items():
+        apart = max(1, len(group) // 2)
+        yield from (it for place, it in enumerate(group) if (place - number) % apart)
 
 
 def parameters(item: pytest.Item) -> dict[str, Any]:

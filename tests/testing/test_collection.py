@@ -48,6 +48,14 @@ def test_all_suites_together_have_all_operations() -> None:
     assert {it for found in suites.values() for it in found} == set(OPERATIONS)
 
 
+def test_all_suites_together_have_all_faults() -> None:
+    fault = re.compile(r"::(\w+)::test_everything_arrives_however_slowly\[(\w+)\]")
+    found = fault.findall("\n".join(collected()))
+    every = fault.findall("\n".join(collected(PSCOMPY_TEST_ALL="1")))
+    assert {knobs for _, knobs in found} == {knobs for _, knobs in every}
+    assert len(every) == 3 * len(found)
+
+
 def test_the_variable_brings_all_to_each() -> None:
     suites = operations(PSCOMPY_TEST_ALL="1")
     assert {tuple(it) for it in suites.values()} == {OPERATIONS}
