@@ -87,6 +87,7 @@ def start_in_two_threads() -> None:
     """Start a send in two threads: one is about to hand it to the core, in a call-back of the
     previous start, while the other begins, in a call-back of another request."""
     import contextlib
+    import os
     import threading
 
     import pscompy
@@ -95,39 +96,49 @@ def start_in_two_threads() -> None:
     me, reached, go = world.rank, threading.Semaphore(0), [threading.Event() for _ in range(3)]
 
     def stop(number: int) -> None:
-        reached.release()
-        go[number].wait()
+        if threading.current_thread().name == str(number):
+            reached.release()
+            go[number].wait()
 
-    def begin(target: object, number: int) -> threading.Thread:
-        thread = threading.Thread(target=target)
+    def begin(target: Callable[[], object], number: int) -> threading.Thread:
+        thread = threading.Thread(target=target, name=str(number), daemon=True)
         thread.start()
-        reached.acquire()
+        if not reached.acquire(timeout=10):  # the control thread has run the call-back
+            os._exit(0)
         return thread
+
+    def arrive(number: int) -> None:
+        """Have a message arrive, whose receive has not been delivered."""
+        while True:
+            request = world.irecv(source=me, tag=2)
+            request.add_done_callback(lambda _: stop(number))
+            world.send(b"x", me, 2)
+            while not worker.pending and not request._finished:
+                world.iprobe(me, 99)  # delivers only what has completed before
+            if not request._finished:
+                return
+
+    def start_when_complete() -> None:
+        while True:
+            with contextlib.suppress(RuntimeError):  # in flight
+                send.start()
+                return
+            world.iprobe(me, 99)
 
     def start() -> None:
         with contextlib.suppress(RuntimeError):  # the other thread has started it
             send.start()
 
-    def arrive(tag: int) -> None:
-        world.send(b"x", me, tag)
-        while not worker.pending:
-            world.iprobe(me, 99)  # makes progress, and delivers nothing
-
     send = world.send_init(bytes(1_000_000), me, 1)
     worker = send._worker
     send.start()
     send.add_done_callback(lambda _: stop(1))
-    others = [world.irecv(source=me, tag=tag) for tag in (0, 2)]
-    for number, request in zip((0, 2), others, strict=True):
-        request.add_done_callback(lambda _, number=number: stop(number))
     arrive(0)
     drain = begin(worker.drain, 0)  # so that the start does not deliver the send
     received = world.irecv(source=me, tag=1)
     while not received.done():
         world.iprobe(me, 99)
-    for _ in range(100):  # until the send has completed, too
-        world.iprobe(me, 99)
-    first = begin(start, 1)
+    first = begin(start_when_complete, 1)
     go[0].set()
     drain.join()
     arrive(2)

@@ -60,6 +60,8 @@ def test_a_message_that_arrives_while_a_handler_raises_goes_back(
 
     def handler(number: int, frame: object) -> None:
         loop_pair.wait(*[loop_pair.left.isend(data, tag=1) for data in (b"first", b"second")])
+        for _ in range(10):
+            loop_pair.progress()
         raise Interrupt
 
     before = signal.signal(signal.SIGALRM, handler)
