@@ -259,6 +259,12 @@ static PyObject *lock_acquire(psb_lock_t *self, PyObject *args,
     return taken < 0 ? NULL : PyBool_FromLong(taken);
 }
 
+static PyObject *lock_locked(psb_lock_t *self, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(self->count > 0);
+}
+
 static PyObject *lock_is_owned(psb_lock_t *self, PyObject *unused)
 {
     (void)unused;
@@ -334,6 +340,9 @@ static PyMethodDef lock_methods[] = {
     {"release", PSB_FUNCTION(lock_exit), METH_NOARGS,
      "release($self)\n--\n\n"
      "Release the lock."},
+    {"locked", PSB_FUNCTION(lock_locked), METH_NOARGS,
+     "locked($self)\n--\n\n"
+     "Return whether a thread holds the lock."},
     {"_exit_held", PSB_FUNCTION(lock_exit_held), METH_VARARGS,
      "For pscompy.binding.guard.limited."},
     {"_is_owned", PSB_FUNCTION(lock_is_owned), METH_NOARGS,

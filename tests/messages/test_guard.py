@@ -37,9 +37,11 @@ def test_its_thread_takes_it_again_and_others_do_not():
     lock = Lock()
     with lock, lock:
         assert not elsewhere(lambda: lock.acquire(False))
+        assert elsewhere(lock.locked)
         assert inside()
         assert not elsewhere(inside)
     assert not inside()
+    assert not lock.locked()
     assert elsewhere(lambda: lock.acquire(False) and (lock.release(), inside())[1] is False)
     with pytest.raises(RuntimeError, match="does not hold"):
         lock.release()
