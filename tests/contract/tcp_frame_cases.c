@@ -88,11 +88,11 @@ CASE(absurd_frames_break)
 /* The harness's own checks of contents do not apply to damaged messages. */
 static psc_status_t ignore_recv(psc_ep_t *ep, const psc_am_t *am)
 {
-    volatile uint8_t sum = 0;
+    const volatile uint8_t *payload = am->payload;
 
     (void)ep;
     for (size_t i = 0; i < am->len; i++) /* check that every byte is readable */
-        sum += ((const uint8_t *)am->payload)[i];
+        (void)payload[i];
     return PSC_OK;
 }
 
