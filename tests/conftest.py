@@ -81,6 +81,8 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+# Newer Pythons warn of forks beside threads, which is what some tests are about.
+os.environ.setdefault("PYTHONWARNINGS", "ignore:This process:DeprecationWarning")
 # numpy starts no threads of its own in the thousand processes of the tests that import it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Tests look up names that do not exist; limit the wait if the name server cannot be reached.

@@ -200,12 +200,10 @@ def test_who_asks_for_a_node_that_has_left_is_told_so() -> None:
         assert (told[-1]["kind"], told[-1]["about"], told[-1]["left"]) == ("absent", node, left)
 
 
-@pytest.mark.parametrize(
-    "data", [b"[" * 60_000, b'{"kind":"x","y":' + b"[" * 300 + b"]" * 300 + b"}"]
-)
-def test_a_frame_that_is_nested_too_deeply(data: bytes) -> None:
+@pytest.mark.parametrize("depth", [300, 30_000])
+def test_a_frame_that_is_nested_too_deeply(depth: int) -> None:
     with pytest.raises(BadFrame, match="nested"):
-        parse(data, "somebody")
+        parse(b'{"kind":"x","y":' + b"[" * depth + b"]" * depth + b"}", "somebody")
 
 
 def test_a_tunnel_whose_bytes_are_not_read_is_closed():
