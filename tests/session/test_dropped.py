@@ -19,7 +19,7 @@ import pscompy
 from pscompy.api import process
 from tests.waiting import expect_soon
 
-TIMES = 50
+TIMES = 20
 
 
 def collected(reference) -> bool:
