@@ -85,7 +85,7 @@ def left_out(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 
 def beyond_diagonals(items: Sequence[pytest.Item], often: int) -> list[pytest.Item]:
-    """What is left of these tests when, so often, a few have been taken in which each value of each
+    """The tests that are left when, so often, a few have been taken in which each value of each
     parameter occurs."""
     rest = list(items)
     for _ in range(often):

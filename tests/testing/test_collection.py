@@ -1,4 +1,4 @@
-"""What a usual run leaves out (tests/left_out.py), and what it shows nevertheless."""
+"""The tests that a usual run leaves out (tests/left_out.py), and those that it keeps."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_variable_brings_all_to_each() -> None:
 
 
 def test_every_name_is_that_of_a_test() -> None:
-    """Whoever renames a test that is left out renames it there, too."""
+    """A test that is left out and renamed must be renamed in tests/left_out.py, too."""
     every, usual = collected(PSCOMPY_TEST_ALL="1"), collected()
     assert set(every) >= COSTLY
     assert {it.partition("[")[0] for it in every} >= GRIDS.keys()
