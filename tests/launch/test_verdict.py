@@ -119,7 +119,7 @@ WAYS = {
 )
 def test_the_first_failure_counts(run, script, program, way):
     code, words = WAYS[way]
-    done = run("-n", 3, script(program, way))
+    done = run.having(PATIENCE=60)("-n", 3, script(program, way))
     ours = [it for it in done.stderr.splitlines() if it.startswith("pscompy run: ")]
     assert ours[0].startswith(f"pscompy run: rank 2 {words}"), done.stderr
     assert done.returncode == code
