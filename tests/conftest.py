@@ -16,10 +16,12 @@ from tests.jobs import Launcher
 from tests.left_out import ALL, left_out
 from tests.program import program
 
-# A shell without job control starts background programs with SIGINT ignored, and their children
-# inherit that. Tests that interrupt programs need the usual handler.
+# A shell without job control starts background programs with SIGINT and SIGQUIT ignored, and their
+# children inherit that. Tests that send these signals need the usual handlers.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 Far.dumps = by_value.dumps  # far processes call functions and lambdas of the tests, too
 Far.begun = forked.begun
