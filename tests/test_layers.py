@@ -68,10 +68,10 @@ GENERATED = ("**/_core.c", "**/_native.c")
 
 # The control plane, from the bottom to the top: a module imports only modules of lower rows.
 CONTROL = (
-    ("descriptors", "addresses", "core_log", "handshake", "link_options"),
+    ("descriptors", "addresses", "core_log", "handshake", "precon_options"),
     ("event_loop", "selection", "name_table", "phases"),
-    ("company",),
-    ("precon", "explain", "lane", "datagrams", "guest"),
+    ("rail_set",),
+    ("precon", "explain", "lane", "datagrams", "sibling"),
     ("dialer", "admission", "transports", "core_connection"),
     ("worker",),
     ("progress",),
@@ -82,8 +82,8 @@ CONTROL = (
     ("attempt", "renewal"),
     ("peer",),
     ("ended_ranks", "resolving", "tuning"),
-    ("links", "connections", "listening"),
-    ("dialing", "loopback", "neighbours"),
+    ("precons", "connections", "listening"),
+    ("dialing", "loopback", "node_connect"),
     ("ondemand",),
     ("manager",),
 )

@@ -20,7 +20,7 @@ ALONE = {
     "pscompy/binding/worker_end.c": ("nanosleep", "in a loop"),
     "pscompy/core/api_memory.c": ("nanosleep", "in a loop"),
     "pscompy/core/lifetime.c": ("epoll_wait", "in a loop with a deadline"),
-    "pscompy/core/progress/stand_in.c": ("ppoll epoll_wait", "a signal is a reason to look"),
+    "pscompy/core/progress/background.c": ("ppoll epoll_wait", "a signal is a reason to look"),
     "pscompy/core/progress/wait.c": ("epoll_wait", "the caller runs the handlers of Python"),
     "pscompy/plugins/portals/softni/api_wait.c": ("ppoll", "it returns PTL_INTERRUPTED"),
     "pscompy/plugins/portals/softni/interface.c": ("poll", "in a loop with a deadline"),

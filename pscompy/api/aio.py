@@ -6,7 +6,7 @@ descriptor must be armed before each sleep. It becomes readable when progress is
 another thread has polled, because that disarms it.
 
 An await that is cancelled withdraws its request, unless another await of the request is left. If a
-receive with a message is withdrawn, the message goes back to the queue; see `Request._give_back`.
+receive with a message is withdrawn, the message goes back to the queue; see `Request._requeue`.
 The loop itself, by the callbacks that it has for the descriptor, keeps what is awaited in it. When
 it is closed it drops them, and what nobody else holds is garbage: the collector closes the
 coroutines, which withdraws their requests.
@@ -26,7 +26,7 @@ from pscompy.binding._binding import Request, Worker
 from pscompy.errors import Closed
 
 PASSES = 16  # number of passes of progress before the event loop runs its other callbacks
-SETTLE_SECONDS = 1.0  # seconds to wait for the rest of a message that is given back
+SETTLE_SECONDS = 1.0  # seconds to wait for the rest of a message that is requeued
 
 
 class Awaited(set["asyncio.Future[None]"]):
@@ -227,7 +227,7 @@ def await_request(request: Request) -> Generator[Any, None, Any]:
         if watching.closed():  # the request is withdrawn if nobody else holds it
             raise
         cancelled = isinstance(error, asyncio.CancelledError)
-        if not request._awaits and request._give_back() and cancelled:
+        if not request._awaits and request._requeue() and cancelled:
             # a second cancellation ends this wait: the request keeps its buffer
             with suppress(asyncio.CancelledError):
                 yield from watching.until_done(request, SETTLE_SECONDS)

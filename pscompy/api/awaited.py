@@ -10,14 +10,14 @@ from contextlib import suppress
 from typing import Any
 
 from pscompy.api import process
-from pscompy.api.connection import Connection, _Beside
+from pscompy.api.connection import Connection, _OtherContext
 from pscompy.api.request import ANY_TAG, Request, Status
 from pscompy.api.timeouts import as_float
 from pscompy.binding import _binding
 from pscompy.core import lib
 from pscompy.errors import PscomError, Timeout
 
-_ROOM = 0xC000  # the bits of a context number that tell messages, objects and actions apart
+_KIND_BITS = 0xC000  # the bits of a context number that tell messages, objects and actions apart
 _CALLS = {
     0: ("a bytes message", "recv()"),
     lib.PSC_CONTEXT_OBJECTS: ("an object", "recv_obj(tag={})"),
@@ -34,7 +34,7 @@ def operation(verb: str, origin: Any, context: int, tag: int) -> str:
     words = f"{verb} {towards} {peer}"
     if verb not in ("send", "receive", "probe"):
         return words
-    if context & _ROOM == lib.PSC_CONTEXT_OBJECTS:
+    if context & _KIND_BITS == lib.PSC_CONTEXT_OBJECTS:
         words = f"{verb} of an object {towards} {peer}"
     return f"{words} with {'any tag' if tag == ANY_TAG else f'tag {tag}'}"
 
@@ -54,7 +54,7 @@ def timed_out(
     if cause := _why_not_connected(origin):
         parts.append(f"the last attempt to connect: {cause}")
     verb = _verb(verb, context)
-    sends = verb in ("send", "am_send") or (verb == "event" and isinstance(origin, _Beside))
+    sends = verb in ("send", "am_send") or (verb == "event" and isinstance(origin, _OtherContext))
     parts += _held_back(worker, origin, sends)
     if verb in ("receive", "probe"):
         parts += _unmatched(worker, origin, context)
@@ -71,7 +71,7 @@ def _verb(verb: str, context: int) -> str:
 
 def _event(origin: Any) -> str:
     """Return the words for an event, which is an operation that Python completes."""
-    if isinstance(origin, _Beside):
+    if isinstance(origin, _OtherContext):
         return f"send of an object to {origin.peer}"
     if isinstance(origin, Connection):
         return f"connecting to {origin.peer}"
@@ -126,10 +126,10 @@ def _peer_waits(label: str, messages: int) -> str:
 def _unmatched(worker: _binding.Worker, origin: Any, context: int) -> Iterator[str]:
     """Describe the earliest message and the earliest object that wait to be received from this
     peer, or from any peer if the operation names none."""
-    for room, (kind, call) in _CALLS.items():
+    for bits, (kind, call) in _CALLS.items():
         status = None
         with suppress(PscomError):  # raised if the peer is gone
-            status = _earliest(worker, origin, context & ~_ROOM | room)
+            status = _earliest(worker, origin, context & ~_KIND_BITS | bits)
         if status is not None:
             source = status.source.peer if isinstance(status.source, Connection) else status.source
             takes = call.format(status.tag)
@@ -137,7 +137,7 @@ def _unmatched(worker: _binding.Worker, origin: Any, context: int) -> Iterator[s
 
 
 def _earliest(worker: _binding.Worker, origin: Any, context: int) -> Status | None:
-    status = _Beside(origin, context).iprobe() if isinstance(origin, Connection) else None
+    status = _OtherContext(origin, context).iprobe() if isinstance(origin, Connection) else None
     if status is not None:
         return status._replace(source=origin) if not isinstance(status.source, int) else status
     anybody = _binding.Communicator()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pscompy.control.explain import Explanation
     from pscompy.control.peer import Record
     from pscompy.parcel.callers import Caller
-    from pscompy.parcel.calls import Links
+    from pscompy.parcel.calls import ActionPeer
     from pscompy.parcel.future import Future
     from pscompy.parcel.objects import Objects
 
@@ -59,14 +59,14 @@ class Connection(_binding.Connection):
     the connection.
     """
 
-    __slots__ = ("__weakref__", "_context", "_links", "_record")
+    __slots__ = ("__weakref__", "_actions", "_context", "_record")
 
     def __init__(self, context: Context, record: Record, number: int | None = None) -> None:
         """`number` is the context number of the messages; None means the number of `context`."""
         self._context = context
         self._record = record
-        # the Links that carry action calls; made at the first call
-        self._links: Links | None = None
+        # the ActionPeer that carries calls of actions; made at the first call
+        self._actions: ActionPeer | None = None
         address = int(ffi.cast("uintptr_t", record.handle))
         number = context.number if number is None else number
         self._bind(context.worker, address, number, record.handle)
@@ -192,20 +192,20 @@ class Connection(_binding.Connection):
 
         record = self._record
         return Objects(
-            self._beside(context),
-            self._beside(lib.PSC_CONTEXT_CHUNKS),
+            self._in_context(context),
+            self._in_context(lib.PSC_CONTEXT_CHUNKS),
             Pickling(self._context.control.config),
             lambda: record.report.eager_max,
             kind,
         )
 
-    def _beside(self, offset: int) -> Connection:
+    def _in_context(self, offset: int) -> Connection:
         """Return the same connection for messages of the context whose number is higher by
         `offset`."""
-        return _Beside(self, self._context.number + offset)
+        return _OtherContext(self, self._context.number + offset)
 
     def _as_mine(self, status: Status) -> Status:
-        """Return the status of a message of `_beside`, with this connection as its source."""
+        """Return the status of a message of `_in_context`, with this connection as its source."""
         return status if isinstance(status.source, int) else status._replace(source=self)
 
     # ---- actions ----
@@ -220,7 +220,7 @@ class Connection(_binding.Connection):
 
     def call(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
         """Call `submit`, and wait for the result."""
-        return self._context.service().call(self._action_links(), function, args, kwargs)
+        return self._context.service().call(self._action_peer(), function, args, kwargs)
 
     def with_options(
         self, *, timeout: float | None = None, on_sent: Callable[[], object] | None = None
@@ -232,22 +232,22 @@ class Connection(_binding.Connection):
         from pscompy.parcel.calls import Options
 
         options = Options(timeout, on_sent)
-        return Caller(self._context.service(), self._action_links(), options)
+        return Caller(self._context.service(), self._action_peer(), options)
 
-    def _action_links(self) -> Links:
-        if self._links is None:
-            from pscompy.parcel.calls import Links
+    def _action_peer(self) -> ActionPeer:
+        if self._actions is None:
+            from pscompy.parcel.calls import ActionPeer
             from pscompy.parcel.objects import ANSWER, CALL
 
-            made = Links(
+            made = ActionPeer(
                 self._record.rank if self._record.rank >= 0 else self,
                 self._make_objects(lib.PSC_CONTEXT_ACTIONS, CALL),
                 self._make_objects(lib.PSC_CONTEXT_OBJECTS + 1, ANSWER),
             )
             with guard:
-                # another thread may have made the links meanwhile
-                self._links = self._links or made
-        return self._links
+                # another thread may have made the ActionPeer meanwhile
+                self._actions = self._actions or made
+        return self._actions
 
     def __enter__(self) -> Connection:
         return self
@@ -296,7 +296,7 @@ class Connection(_binding.Connection):
         return copy.copy(known) if isinstance(known, type(made)) else made
 
 
-class _Beside(Connection):
+class _OtherContext(Connection):
     """A connection's messages in another context. The original connection is kept alive while it
     connects."""
 

@@ -18,7 +18,7 @@ from pscompy.core import lib
 
 if TYPE_CHECKING:
     from pscompy.parcel.action_service import Service
-    from pscompy.parcel.calls import Links
+    from pscompy.parcel.calls import ActionPeer
     from pscompy.parcel.doubts import Presence
 
 
@@ -39,7 +39,7 @@ class Context:
     """A context number of a session, with the service that runs the actions of its peers."""
 
     __slots__ = (
-        "_find_links",
+        "_find_action_peer",
         "_presence",
         "_service",
         "_session",
@@ -55,19 +55,20 @@ class Context:
         control: Control,
         number: int,
         size: int,
-        find_links: Callable[[Any], Links | None],
+        find_action_peer: Callable[[Any], ActionPeer | None],
         session: object,
         presence: Presence | None = None,
     ) -> None:
-        """`size` is the number of ranks, 0 for plain connections. `find_links` returns the links to
-        the source that a Status names, or None if that peer is gone. `session` lives as long as a
-        connection of the context. `presence` knows which ranks accept calls of actions."""
+        """`size` is the number of ranks, 0 for plain connections. `find_action_peer` returns the
+        ActionPeer of the source that a Status names, or None if that peer is gone. `session` lives
+        as long as a connection of the context. `presence` knows which ranks accept calls of
+        actions."""
         self._session = session
         self.worker = worker
         self.control = control
         self.number = number
         self._size = size
-        self._find_links = find_links
+        self._find_action_peer = find_action_peer
         self._presence = presence
         self._service: Service | None = None
 
@@ -87,4 +88,4 @@ class Context:
 
         calls = anybody(self.worker, self._size, self.number + lib.PSC_CONTEXT_ACTIONS)
         config, name = self.control.config, self.control.here.name
-        return Service(self.worker, calls, self._find_links, config, name, self._presence)
+        return Service(self.worker, calls, self._find_action_peer, config, name, self._presence)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pscompy.api.session import Session
 
 LINES_MAX = 100  # a dump shows at most this many requests, and this many messages
-# maximum number of lines of the program that are named as the possible place of a wait
-PLACES_MAX = 3
+# maximum number of lines of the program that are named as the possible source of a wait
+SOURCE_LINES_MAX = 3
 _STACK_MAX = 8  # number of innermost calls of each thread that a dump shows
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _VERBS = {
@@ -64,7 +64,7 @@ class Operation(NamedTuple):
 def dump(session: Session) -> str:
     """Return the text of `Session.dump`: the dumps of a session and of the sessions of its
     endpoints."""
-    return "\n".join(map(_dump_one, (session, *session._beside.everyone())))
+    return "\n".join(map(_dump_one, (session, *session._siblings.everyone())))
 
 
 def _dump_one(session: Session) -> str:
@@ -178,17 +178,17 @@ def _section(title: str, lines: list[str]) -> list[str]:
 # ---- where the program is ----
 
 
-def place() -> str:
+def source_line() -> str:
     """Return the line of the program that the main thread executes, "" if it is not known."""
     return _line(sys._current_frames().get(threading.main_thread().ident or 0))
 
 
-def places() -> str:
+def source_lines() -> str:
     """Return the lines that the program's threads execute, without those that wait for other
     threads; "" if they are too many to tell which one is meant."""
     frames = (frame for _, frame in _frames() if frame.f_globals.get("__name__") != "threading")
     lines = sorted(set(filter(None, map(_line, frames))))
-    return " or ".join(lines) if len(lines) <= PLACES_MAX else ""
+    return " or ".join(lines) if len(lines) <= SOURCE_LINES_MAX else ""
 
 
 def _line(frame: FrameType | None) -> str:

@@ -23,7 +23,7 @@ class Accepting(Request["Connection"]):
     sock: Socket
     number: int  # counts the requests of the socket
     # the connection that this request was given, with its number in the order of establishment
-    place: tuple[int, Connection] | None = None
+    arrival: tuple[int, Connection] | None = None
 
     def cancel(self) -> bool:
         self.sock._strike_out(self)
@@ -34,10 +34,10 @@ class Accepting(Request["Connection"]):
         if self._watched:
             self.sock._hold(self)
         elif self._worker.address:  # 0 once the session is closed
-            self._give_back()
+            self._requeue()
         super().__del__()
 
-    def _give_back(self, anyway: bool = False) -> bool:
+    def _requeue(self, anyway: bool = False) -> bool:
         self.sock._put_back(self)
         return False
 
@@ -91,7 +91,7 @@ class Socket:
             # the connection came up just before the request was withdrawn
             connection = request.result()
         except BaseException:
-            request._give_back()
+            request._requeue()
             raise
         return connection
 
@@ -105,7 +105,7 @@ class Socket:
         with guard:
             self._waiting[request.number] = weakref.ref(request)
             self._hand_out()
-            if self._closed and request.place is None:
+            if self._closed and request.arrival is None:
                 self._strike_out(request)
                 request._fail(self._closed_error())
         return request
@@ -134,27 +134,27 @@ class Socket:
     def _deliver(self, connection: Connection) -> None:
         self._keep((next(self._count), connection))
 
-    def _keep(self, place: tuple[int, Connection]) -> None:
+    def _keep(self, arrival: tuple[int, Connection]) -> None:
         with guard:
             if not self._closed:
-                heapq.heappush(self._ready, place)
+                heapq.heappush(self._ready, arrival)
                 self._hand_out()
                 return
-        place[1].close()
+        arrival[1].close()
 
     def _hand_out(self) -> None:
         """Give connections to the earliest requests. Called with the guard held."""
         while self._ready and self._waiting:
-            place = heapq.heappop(self._ready)
+            arrival = heapq.heappop(self._ready)
             request = self._earliest()
             if request is not None:
-                request.place = place
-                if request._complete(place[1]):
+                request.arrival = arrival
+                if request._complete(arrival[1]):
                     # If this destroys the request, its connection returns to the heap here.
                     request = None
                     continue
-                request.place = None
-            heapq.heappush(self._ready, place)
+                request.arrival = None
+            heapq.heappush(self._ready, arrival)
 
     def _earliest(self) -> Accepting | None:
         """Take the earliest request that waits. Returns None if the program has dropped it."""
@@ -165,7 +165,7 @@ class Socket:
         """Keep a request that the program has dropped, because callbacks wait for it."""
         with guard:
             closed = self._closed
-            if request.place is None and not closed:
+            if request.arrival is None and not closed:
                 self._waiting[request.number] = lambda: request
                 self._hand_out()
         if closed:
@@ -179,9 +179,9 @@ class Socket:
         """Take back a request that nobody waits for any more. If the request holds a connection
         that nobody has seen, the connection keeps its place in the order."""
         self._strike_out(request)
-        # From here on `place` stays as it is.
-        if request._revoke() and request.place is not None:
-            self._keep(request.place)
+        # From here on `arrival` stays as it is.
+        if request._revoke() and request.arrival is not None:
+            self._keep(request.arrival)
 
     def _closed_error(self) -> Closed:
         return Closed(f"the socket {self.address} is closed")

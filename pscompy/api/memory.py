@@ -120,10 +120,10 @@ class MemoryRegion(_Known):
         return bool(lib.psc_memory_deregister(handle) != lib.PSC_INPROGRESS)
 
     def _pack(self) -> bytes:
-        room = ffi.new("uint8_t[]", PACKED_MAX)
+        packed = ffi.new("uint8_t[]", PACKED_MAX)
         length = ffi.new("size_t *", PACKED_MAX)
-        check(lib.psc_memory_pack(self._handle, room, length), "pack the remote key")
-        return bytes(ffi.buffer(room, length[0]))
+        check(lib.psc_memory_pack(self._handle, packed, length), "pack the remote key")
+        return bytes(ffi.buffer(packed, length[0]))
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a MemoryRegion stays in its process: send its rkey instead")

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
 from pscompy.api import process
-from pscompy.api.beside import Beside
 from pscompy.api.connection import Connection
 from pscompy.api.context import Context
 from pscompy.api.dropped import Kept, place, while_alive
@@ -16,6 +15,7 @@ from pscompy.api.listener import Socket
 from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import Request
 from pscompy.api.session_end import SessionEnd
+from pscompy.api.siblings import Siblings
 from pscompy.api.timeouts import as_seconds
 from pscompy.binding import _binding
 from pscompy.binding.guard import guard
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pscompy.binding._binding import Sleeper
     from pscompy.control.handshake.identity import Identity
-    from pscompy.parcel.calls import Links
+    from pscompy.parcel.calls import ActionPeer
 
 S = TypeVar("S", bound="Session")
 R = TypeVar("R", bound=Request)
@@ -50,10 +50,10 @@ def _no_peer(_: Identity) -> None:
     """Find no record for a peer: a session outside a job knows no ranks."""
 
 
-def _links_to(source: Connection | None) -> Links | None:
+def _action_peer_to(source: Connection | None) -> ActionPeer | None:
     """Return the links that carry action calls and answers of a plain connection, None if the
     connection is gone."""
-    return None if source is None else source._action_links()
+    return None if source is None else source._action_peer()
 
 
 class Session(SessionEnd):
@@ -126,8 +126,8 @@ class Session(SessionEnd):
         )
         made._open_worker(find_peer, self)
         made._root = self
-        self._beside.add(made)
-        made._on_closed = self._beside.remove
+        self._siblings.add(made)
+        made._on_closed = self._siblings.remove
         made._users = f" of {users}"
         try:
             made._control.start_beside(users)
@@ -137,7 +137,7 @@ class Session(SessionEnd):
         return made
 
     def _open_worker(
-        self, find_peer: Callable[[Identity], Record | None], beside: Session | None = None
+        self, find_peer: Callable[[Identity], Record | None], first: Session | None = None
     ) -> None:
         self._forked = False
         self._alive = threading.Lock()
@@ -146,7 +146,7 @@ class Session(SessionEnd):
         self._control_ended = None
         self._sockets = []
         self._regions = {}
-        self._beside = Beside()
+        self._siblings = Siblings()
         self._endpoints = {}
         self._on_closed = id
         self._on_abandoned = int
@@ -159,7 +159,7 @@ class Session(SessionEnd):
             self._engine = Engine(self._config)
         try:
             with descriptors.typed():
-                self._open_parts(find_peer, beside)
+                self._open_parts(find_peer, first)
         except BaseException:
             self._engine.destroy()
             raise
@@ -167,17 +167,17 @@ class Session(SessionEnd):
         process.add(self)
 
     def _open_parts(
-        self, find_peer: Callable[[Identity], Record | None], beside: Session | None
+        self, find_peer: Callable[[Identity], Record | None], first: Session | None
     ) -> None:
         self._engine.open_log(self._log_level)
-        known = () if beside is None else beside._engine.options
+        known = () if first is None else first._engine.options
         self._engine.open(self._found, self._config, known, self._identity.rank)
         if self._config["PROGRESS_THREAD"]:
             self._engine.start_thread(self._config["PROGRESS_PATIENCE_US"] * 1000)
         self._engine.read_log()
         self._binding = _binding.Worker(self._engine.address)
         self._binding.belong_to(self, self._in_use, self._handlers)
-        control = None if beside is None else beside._control
+        control = None if first is None else first._control
         engine = self._engine
 
         def adopt_nothing() -> Record:  # the session is about to be closed
@@ -188,7 +188,7 @@ class Session(SessionEnd):
             *(self._binding, while_alive(find_peer), control),
         )
         self._plain = Context(
-            *(self._binding, self._control, lib.PSC_CONTEXT_PLAIN, 0, _links_to, self)
+            *(self._binding, self._control, lib.PSC_CONTEXT_PLAIN, 0, _action_peer_to, self)
         )
 
     # ---- properties ----
@@ -220,7 +220,7 @@ class Session(SessionEnd):
 
     def _stats(self) -> dict[str, int]:
         rooms = {"rooms_used": self._binding.rooms_used, "rooms_kept": self._binding.rooms_kept}
-        return dict(self._beside.stats(self._engine.counters() | rooms | {"workers": 1}))
+        return dict(self._siblings.stats(self._engine.counters() | rooms | {"workers": 1}))
 
     @property
     def transports(self) -> dict[str, str]:
@@ -291,7 +291,7 @@ class Session(SessionEnd):
         known, and `resolve` returns its address at the first use. If the record is `spare`, because
         another one of the rank may be used, the core does not know its rank before `set_rank`."""
         self._check()
-        made = self._engine.create_connection(-1 if spare else rank, linked=resolve is None)
+        made = self._engine.create_connection(-1 if spare else rank, needs_precon=resolve is None)
         return Record(*made, address, rank, name, resolve)
 
     def _adopt(self) -> Record:

@@ -15,9 +15,9 @@ from pscompy.config import logs
 from pscompy.errors import Closed
 
 if TYPE_CHECKING:
-    from pscompy.api.beside import Beside
     from pscompy.api.listener import Socket
     from pscompy.api.memory import MemoryRegion, Pin
+    from pscompy.api.siblings import Siblings
     from pscompy.binding import _binding
     from pscompy.binding._binding import Sleeper
     from pscompy.config.config import Config
@@ -45,7 +45,7 @@ class SessionEnd:
     _engine: Engine
     _binding: _binding.Worker
     _control: Control
-    _beside: Beside
+    _siblings: Siblings
     _sockets: list[Socket]
     _regions: dict[MemoryRegion | Pin, None]
     _sleeper: Sleeper | None
@@ -117,8 +117,8 @@ class SessionEnd:
         # closes all sessions even if one raises; this session's worker last
         with contextlib.ExitStack() as ends:
             ends.callback(in_time, self._close_worker)
-            for beside in self._beside:
-                ends.callback(in_time, beside._shut)
+            for sibling in self._siblings:
+                ends.callback(in_time, sibling._shut)
 
     def _end_connections(self, timeout: float) -> None:
         """Close all sockets and connections, and end the control thread; the worker stays. A second
@@ -151,8 +151,8 @@ class SessionEnd:
 
     def _drive_besides(self) -> None:
         """Have the control thread make progress for all sessions that end with this one."""
-        for beside in self._beside.everyone():
-            beside._control.drive()
+        for sibling in self._siblings.everyone():
+            sibling._control.drive()
 
     def _stop_listening(self, sock: Socket) -> None:
         self._sockets.remove(sock)

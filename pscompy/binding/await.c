@@ -59,13 +59,13 @@ static PyObject *ended_next(psb_ended_t *self)
 
 /* Called when the await ends without taking the result: gives a received
  * message back to the queue, unless another await may take the result. */
-static void ended_give_back(psb_ended_t *self)
+static void ended_requeue(psb_ended_t *self)
 {
     PyObject *request = (PyObject *)self->request, *later;
 
     if (self->turn || self->request->op.awaits > 0)
         return;
-    later = PyObject_CallMethod(request, "_give_back", NULL);
+    later = PyObject_CallMethod(request, "_requeue", NULL);
     if (!later)
         PyErr_WriteUnraisable(request);
     Py_XDECREF(later);
@@ -76,7 +76,7 @@ static PyObject *ended_throw(psb_ended_t *self, PyObject *const *args,
 {
     if (n_args < 1 || n_args > 3)
         return PyErr_Format(PyExc_TypeError, "throw() takes an exception");
-    ended_give_back(self);
+    ended_requeue(self);
     if (PyExceptionInstance_Check(args[0]))
         PyErr_SetObject((PyObject *)Py_TYPE(args[0]), args[0]);
     else
@@ -87,7 +87,7 @@ static PyObject *ended_throw(psb_ended_t *self, PyObject *const *args,
 static PyObject *ended_close(psb_ended_t *self, PyObject *unused)
 {
     (void)unused;
-    ended_give_back(self);
+    ended_requeue(self);
     Py_RETURN_NONE;
 }
 

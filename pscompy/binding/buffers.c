@@ -265,8 +265,8 @@ static bool buffers_get_kept(psb_buffers_t *buffers, PyObject *object,
     return true;
 }
 
-/* Replaces a view that is not contiguous, in the psb_view_room_t, by a view on
- * the heap with a layout (shape and strides). */
+/* Replaces a view that is not contiguous, in the psb_view_storage_t, by a view
+ * on the heap with a layout (shape and strides). */
 static int buffers_stride(psb_buffers_t *buffers, bool writable)
 {
     Py_buffer view = *psb_buffers_views(buffers)->view;
@@ -289,17 +289,19 @@ static int buffers_stride(psb_buffers_t *buffers, bool writable)
 }
 
 static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
-                           psb_needs_t needs, psb_view_room_t *room)
+                           psb_needs_t needs, psb_view_storage_t *storage)
 {
-    Py_buffer *view = &room->view;
+    Py_buffer *view = &storage->view;
 
     if (buffers_get_kept(buffers, object, needs.writable))
         return 0;
     if (buffer_get(view, object, needs) < 0)
         return -1;
-    room->views = (psb_views_t){
-        .view = view, .nbytes = (uint64_t)view->len, .n = 1, .in_room = true};
-    buffers->keeper = (uintptr_t)&room->views;
+    storage->views = (psb_views_t){.view = view,
+                                   .nbytes = (uint64_t)view->len,
+                                   .n = 1,
+                                   .in_storage = true};
+    buffers->keeper = (uintptr_t)&storage->views;
     if (PSB_UNLIKELY(!buffer_contiguous(view)))
         return buffers_stride(buffers, needs.writable);
     buffers->piece = (psc_iov_t){view->buf, (size_t)view->len};
@@ -308,19 +310,19 @@ static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
 
 int psb_buffers_keep(psb_buffers_t *buffers)
 {
-    const psb_views_t *room = psb_buffers_views(buffers);
+    const psb_views_t *storage = psb_buffers_views(buffers);
     psb_views_t *views;
 
-    if (!room || !room->in_room)
+    if (!storage || !storage->in_storage)
         return 0;
     if (buffers_allocate(buffers, 1) < 0)
         return -1;
     views = psb_buffers_views(buffers);
-    *views->view = *room->view;
+    *views->view = *storage->view;
     *views->pieces = buffers->piece;
-    views->nbytes = room->nbytes;
-    views->n = room->n;
-    views->lease = room->lease;
+    views->nbytes = storage->nbytes;
+    views->n = storage->n;
+    views->lease = storage->lease;
     return 0;
 }
 
@@ -333,7 +335,8 @@ static PyObject *buffers_object(const psb_buffers_t *buffers)
 
     if (psb_buffers_kept_by(buffers) == PSB_KEPT_BY_OWNER)
         return psb_buffers_keeper(buffers);
-    return views && (views->in_room || views->layout) ? views->view->obj : NULL;
+    return views && (views->in_storage || views->layout) ? views->view->obj
+                                                         : NULL;
 }
 
 int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state)
@@ -358,7 +361,7 @@ int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state)
 /* Gets the buffers of a copy of the list, because getting a buffer may run code
  * that changes the list. */
 static int buffers_get_list(psb_buffers_t *buffers, PyObject *list,
-                            psb_needs_t needs, psb_view_room_t *room)
+                            psb_needs_t needs, psb_view_storage_t *storage)
 {
     PyObject *tuple = PySequence_Tuple(list);
     int result;
@@ -366,8 +369,8 @@ static int buffers_get_list(psb_buffers_t *buffers, PyObject *list,
     if (!tuple)
         return -1;
     if (PyTuple_GET_SIZE(tuple) == 1)
-        result =
-            buffers_get_one(buffers, PyTuple_GET_ITEM(tuple, 0), needs, room);
+        result = buffers_get_one(buffers, PyTuple_GET_ITEM(tuple, 0), needs,
+                                 storage);
     else
         result = buffers_get_pieces(buffers, tuple, needs);
     Py_DECREF(tuple);
@@ -375,13 +378,13 @@ static int buffers_get_list(psb_buffers_t *buffers, PyObject *list,
 }
 
 int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
-                    psb_view_room_t *room)
+                    psb_view_storage_t *storage)
 {
     psb_buffers_init(buffers);
     if (PSB_UNLIKELY(PyList_CheckExact(object) || PyTuple_Check(object) ||
                      PyList_Check(object)))
-        return buffers_get_list(buffers, object, needs, room);
-    return buffers_get_one(buffers, object, needs, room);
+        return buffers_get_list(buffers, object, needs, storage);
+    return buffers_get_one(buffers, object, needs, storage);
 }
 
 static void buffers_free_views(psb_views_t *views)
@@ -390,7 +393,7 @@ static void buffers_free_views(psb_views_t *views)
         psb_lease_end(views->lease);
     for (uint32_t i = 0; i < views->n; i++)
         PyBuffer_Release(&views->view[i]);
-    if (views->in_room)
+    if (views->in_storage)
         return;
     PyMem_Free(views->layout);
     PyMem_Free(views);

@@ -6,7 +6,7 @@
 /* Views of the buffer protocol, and the pieces of memory that they show. */
 typedef struct psb_views {
     Py_buffer *view;
-    /* NULL if the view is in a psb_view_room_t (`in_room`), because then
+    /* NULL if the view is in a psb_view_storage_t (`in_storage`), because then
      * psb_buffers_t.piece is the only piece */
     psc_iov_t *pieces;
     /* the layout (strides) of memory that is not contiguous, encoded in
@@ -17,15 +17,15 @@ typedef struct psb_views {
     /* the lease (readonly_lease.h) of the object, if it is an array that is
      * lent; else NULL */
     psb_lease_t *lease;
-    bool in_room;
+    bool in_storage;
 } psb_views_t;
 
 /* Memory on the stack for one view, so that a blocking call allocates
  * nothing. */
-typedef struct psb_view_room {
+typedef struct psb_view_storage {
     psb_views_t views;
     Py_buffer view;
-} psb_view_room_t;
+} psb_view_storage_t;
 
 /* The memory of one message, and the object that keeps the memory valid. Small,
  * because each outstanding request has one: `keeper` is the address of that
@@ -113,13 +113,13 @@ typedef struct psb_needs {
  * BufferError if the object is not as `needs` says, or if an object in a list
  * of several is not C-contiguous. */
 int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
-                    psb_view_room_t *room);
+                    psb_view_storage_t *storage);
 /* Makes the array that the buffers show, alone or as the only one of a list,
  * read-only until they are released; does nothing for another object. Returns
  * -1 with an exception. */
 int psb_buffers_lend(psb_buffers_t *buffers, psb_state_t *state);
-/* Moves the view from its psb_view_room_t on the stack to the heap, for buffers
- * that outlive the call. */
+/* Moves the view from its psb_view_storage_t on the stack to the heap, for
+ * buffers that outlive the call. */
 int psb_buffers_keep(psb_buffers_t *buffers);
 void psb_buffers_release(psb_buffers_t *buffers);
 int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg);

@@ -6,7 +6,7 @@
 
 #include "args.h"
 #include "errors.h"
-#include "giveback.h"
+#include "requeue.h"
 
 PyObject *psb_request_cancel(psb_request_t *self, PyObject *unused)
 {
@@ -53,10 +53,10 @@ static int cancel_ended(psb_request_t *self)
     return 0;
 }
 
-PyObject *psb_request_give_back(psb_request_t *self, PyObject *const *args,
-                                Py_ssize_t n_args, PyObject *kwnames)
+PyObject *psb_request_requeue(psb_request_t *self, PyObject *const *args,
+                              Py_ssize_t n_args, PyObject *kwnames)
 {
-    static const psb_signature_t signature = {"_give_back", 0, 1, {"anyway"}};
+    static const psb_signature_t signature = {"_requeue", 0, 1, {"anyway"}};
     PyObject *given[1];
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)

@@ -54,10 +54,10 @@ static PyObject *message_receive(psb_op_t *matched, psb_kind_t kind,
                        .context = matched->context,
                        .deadline = PSC_FOREVER};
     PyObject *value;
-    psb_view_room_t room;
+    psb_view_storage_t storage;
     psb_op_t op;
 
-    if (psb_op_init(&op, &call, &room) < 0)
+    if (psb_op_init(&op, &call, &storage) < 0)
         return NULL;
     op.core = matched->core;
     psb_op_unlink(matched);

@@ -25,7 +25,8 @@ void psb_op_unlink(psb_op_t *op)
 
 /* ---- start ---- */
 
-int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
+int psb_op_init(psb_op_t *op, const psb_call_t *call,
+                psb_view_storage_t *storage)
 {
     psb_needs_t needs = {
         .writable = call->kind == PSB_RECV_INTO || call->kind == PSB_GET ||
@@ -39,7 +40,7 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     op->kind = (uint8_t)call->kind;
     op->listed = op->in_room = op->matched = false;
     op->done = op->in_request = op->finished = op->failed = false;
-    op->in_flight = op->self_reference = op->offered = false;
+    op->in_flight = op->self_reference = op->awaitable = false;
     op->takes = op->told = false;
     op->unnotified = op->cancelled = op->persistent = false;
     op->seen = op->giving_back = false;
@@ -49,7 +50,8 @@ int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room)
     op->waiters = 0;
     op->polls = 0;
     psb_buffers_init(&op->buffers);
-    if (call->buf && psb_buffers_get(&op->buffers, call->buf, needs, room) < 0)
+    if (call->buf &&
+        psb_buffers_get(&op->buffers, call->buf, needs, storage) < 0)
         return -1;
     if (PSB_UNLIKELY(call->lend) &&
         psb_buffers_lend(&op->buffers, call->worker->state) < 0) {

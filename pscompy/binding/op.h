@@ -58,7 +58,8 @@ typedef struct psb_op {
     /* the request holds a reference to itself, because the program has dropped
      * its last reference to the request */
     bool self_reference : 1;
-    bool offered : 1; /* asyncio may have made a task that awaits the request */
+    /* asyncio may have made a task that awaits the request */
+    bool awaitable : 1;
     /* a PSB_EVENT that completes with an object that was received */
     bool takes : 1;
     /* a call-back of the program has told it, or is to tell it, of the
@@ -72,16 +73,17 @@ typedef struct psb_op {
      * start */
     bool persistent : 1;
     /* The program has seen that the request completed. Until then a receive can
-     * give its message back to the queue of arrived messages. */
+     * requeue its message to the queue of arrived messages. */
     bool seen : 1;
     /* a receive whose message goes back to the queue when it completes */
     bool giving_back : 1;
     psb_buffers_t buffers;
 } psb_op_t;
 
-/* Fills `op` for the call and gets its buffers; references are borrowed. `room`
- * must live as long as `op`, unless `op` becomes a Request. */
-int psb_op_init(psb_op_t *op, const psb_call_t *call, psb_view_room_t *room);
+/* Fills `op` for the call and gets its buffers; references are borrowed.
+ * `storage` must live as long as `op`, unless `op` becomes a Request. */
+int psb_op_init(psb_op_t *op, const psb_call_t *call,
+                psb_view_storage_t *storage);
 /* Looks whether the operation has completed, and returns true if it has.
  * Supplies memory to a receive without buffer that has matched a message. */
 bool psb_op_advance(psb_op_t *op);
@@ -91,7 +93,7 @@ void psb_op_abandon(psb_op_t *op, psc_status_t status);
  * flight. */
 bool psb_op_withdraw(psb_op_t *op);
 /* Like psb_op_withdraw(), for an op that no thread waits for any more: a
- * receive also gives back a message that is still arriving. */
+ * receive also requeues a message that is still arriving. */
 bool psb_op_give_up(psb_op_t *op);
 /* Returns true for a receive, which takes a message off the queue of arrived
  * messages. */

@@ -19,14 +19,14 @@ PyObject *psb_call_init(psb_call_t *call)
 {
     PyTypeObject *type = call->worker->state->persistent_type;
     psb_persistent_t *self;
-    psb_view_room_t room;
+    psb_view_storage_t storage;
     psb_op_t op;
 
     if (!call->buf)
         return PyErr_Format(PyExc_TypeError,
                             "a persistent receive needs a buffer: it is used "
                             "again by every start");
-    if (psb_op_init(&op, call, &room) < 0)
+    if (psb_op_init(&op, call, &storage) < 0)
         return NULL;
     self = (psb_persistent_t *)psb_request_idle(type, &op);
     if (self) {

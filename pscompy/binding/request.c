@@ -105,7 +105,7 @@ static PyObject *request_get_status(psb_request_t *self, void *closure)
 static PyObject *request_get_blocking(psb_request_t *self, void *closure)
 {
     (void)closure;
-    self->op.offered = true;
+    self->op.awaitable = true;
     Py_RETURN_NONE;
 }
 
@@ -177,12 +177,12 @@ static PyMethodDef request_methods[] = {
     {"_on_done", PSB_FUNCTION(psb_request_on_done), METH_O,
      "_on_done($self, fn, /)\n--\n\n"
      "Like add_done_callback, for a function that any thread may call."},
-    {"_give_back", PSB_FUNCTION(psb_request_give_back), PSB_FAST,
-     "_give_back($self, anyway=False)\n--\n\n"
+    {"_requeue", PSB_FUNCTION(psb_request_requeue), PSB_FAST,
+     "_requeue($self, anyway=False)\n--\n\n"
      "Withdraw a request that nobody waits for any more. A receive that has\n"
-     "matched gives its message back, unless the program has its result;\n"
+     "matched requeues its message, unless the program has its result;\n"
      "with `anyway` also then. Returns True if the message is still arriving\n"
-     "and is given back afterwards."},
+     "and is requeued afterwards."},
     {"_revoke", PSB_FUNCTION(psb_request_revoke), METH_NOARGS,
      "_revoke($self)\n--\n\n"
      "Complete an event with Cancelled, also if it has completed and the\n"

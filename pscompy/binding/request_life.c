@@ -6,7 +6,7 @@
 #include "request_life.h"
 
 #include "errors.h"
-#include "giveback.h"
+#include "requeue.h"
 #include "guard.h"
 #include "result.h"
 #include "start.h"
@@ -54,7 +54,7 @@ static void request_take(psb_request_t *self, psb_op_t *op)
     psb_op_unlink(op);
     op->in_request = true;
     op->awaits = self->op.awaits;
-    op->offered = self->op.offered;
+    op->awaitable = self->op.awaitable;
     self->op = *op;
     self->outcome = NULL;
     *psb_request_callbacks(self) = NULL;
@@ -101,7 +101,7 @@ static void request_end(psb_request_t *self)
 /* Withdraws a request as a cancelled await does. */
 static void request_give_back(psb_request_t *self)
 {
-    PyObject *later = PyObject_CallMethod((PyObject *)self, "_give_back", NULL);
+    PyObject *later = PyObject_CallMethod((PyObject *)self, "_requeue", NULL);
 
     if (!later)
         PyErr_WriteUnraisable((PyObject *)self);
@@ -135,7 +135,7 @@ static void request_withdraw(psb_request_t *self)
         return;
     if (psb_op_receives(op) && unwanted)
         request_drop_receive(self);
-    else if (op->offered || (op->takes && unwanted))
+    else if (op->awaitable || (op->takes && unwanted))
         request_give_back(self);
 }
 

@@ -92,7 +92,7 @@ static inline bool psb_request_survives(psb_request_t *self)
 {
     const psb_op_t *op = &self->op;
 
-    return PSB_UNLIKELY(op->in_flight || op->offered ||
+    return PSB_UNLIKELY(op->in_flight || op->awaitable ||
                         (psb_op_receives(op) && !op->seen)) &&
            PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0;
 }

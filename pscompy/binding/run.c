@@ -87,10 +87,10 @@ static bool call_may_be_late(const psb_call_t *call)
 PyObject *psb_call_run(psb_call_t *call)
 {
     PyObject *value = NULL;
-    psb_view_room_t room;
+    psb_view_storage_t storage;
     psb_op_t op;
 
-    if (psb_op_init(&op, call, &room) < 0)
+    if (psb_op_init(&op, call, &storage) < 0)
         return NULL;
     if (psb_call_enter(call) < 0)
         value = NULL;
@@ -168,11 +168,11 @@ static psc_status_t call_look(psb_call_t *call, psc_result_t *result_p)
 PyObject *psb_call_iprobe(psb_call_t *call)
 {
     psc_result_t result = {.rank = -1};
-    psb_view_room_t room;
+    psb_view_storage_t storage;
     psb_op_t op;
 
     call->kind = PSB_PROBE;
-    if (psb_op_init(&op, call, &room) < 0 || psb_call_enter(call) < 0)
+    if (psb_op_init(&op, call, &storage) < 0 || psb_call_enter(call) < 0)
         return NULL;
     result.status = call_look(call, &result);
     if (result.status == PSC_INPROGRESS)
@@ -186,11 +186,11 @@ PyObject *psb_call_iprobe(psb_call_t *call)
 PyObject *psb_call_improbe(psb_call_t *call)
 {
     PyObject *value;
-    psb_view_room_t room;
+    psb_view_storage_t storage;
     psb_op_t op;
 
     call->kind = PSB_MATCH;
-    if (psb_op_init(&op, call, &room) < 0 || psb_call_enter(call) < 0)
+    if (psb_op_init(&op, call, &storage) < 0 || psb_call_enter(call) < 0)
         return NULL;
     call->worker->api->progress(call->worker->core, PSC_FLAG_TRY);
     if (psb_op_start(&op, call, 0, NULL) < 0)

@@ -121,7 +121,7 @@ static PyObject *sleeper_wait(psb_sleeper_t *self, PyObject *const *args,
                    "a Request of this worker, not %%U");
         return NULL;
     }
-    switch (psb_request_stand_in(request, self->core, deadline)) {
+    switch (psb_request_wait_in_background(request, self->core, deadline)) {
     case PSB_DONE:
         return psb_request_result(request);
     case PSB_TIMEOUT:
@@ -147,7 +147,8 @@ static PyMethodDef sleeper_methods[] = {
      "this pass does not wake it."},
     {"wait", PSB_FUNCTION(sleeper_wait), PSB_FAST,
      "wait($self, request, timeout=None)\n--\n\n"
-     "Like request.wait(timeout), for a thread that stands in for the\n"
+     "Like request.wait(timeout), for a thread that makes background progress "
+     "for the\n"
      "program: it makes progress and runs call-backs while no other thread\n"
      "waits."},
     {NULL, NULL, 0, NULL}};

@@ -6,7 +6,7 @@
 
 #include "completion.h"
 #include "errors.h"
-#include "giveback.h"
+#include "requeue.h"
 #include "guard.h"
 #include "start.h"
 #include "timeout.h"
@@ -125,8 +125,9 @@ psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline)
     return outcome;
 }
 
-psb_outcome_t psb_request_stand_in(psb_request_t *self, psc_sleeper_t *sleeper,
-                                   int64_t deadline)
+psb_outcome_t psb_request_wait_in_background(psb_request_t *self,
+                                             psc_sleeper_t *sleeper,
+                                             int64_t deadline)
 {
     psb_outcome_t outcome = PSB_DONE;
 

@@ -14,8 +14,9 @@ typedef enum psb_outcome {
 psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline);
 /* Waits for the request in a thread that runs call-backs while the program
  * computes: it polls only while no other thread does. */
-psb_outcome_t psb_request_stand_in(psb_request_t *self, psc_sleeper_t *sleeper,
-                                   int64_t deadline);
+psb_outcome_t psb_request_wait_in_background(psb_request_t *self,
+                                             psc_sleeper_t *sleeper,
+                                             int64_t deadline);
 /* Raises the TypeError for an argument of wait_all or wait_any that is no list
  * of requests. Returns NULL. */
 PyObject *psb_wait_refuse(PyObject *object);

@@ -90,7 +90,7 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     PyTypeObject *base = self->state->request_type;
     PyObject *given[3];
     bool receives;
-    psb_view_room_t room;
+    psb_view_storage_t storage;
     psb_op_t op;
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
@@ -108,7 +108,7 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     }
     if (psb_worker_enter(self, NULL) < 0)
         return NULL;
-    psb_op_init(&op, &call, &room);
+    psb_op_init(&op, &call, &storage);
     op.takes = receives;
     return psb_request_post(&call, &op);
 }

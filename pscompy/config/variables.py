@@ -31,7 +31,7 @@ GENERAL = (
         "GUARD_TIMEOUT",
         "30",
         seconds,
-        "Seconds of silence on the precon link after which a peer is lost.",
+        "Seconds of silence on the precon after which a peer is lost.",
     ),
     Var("RETRY", "10", count, "Further attempts to connect, at most 1 s apart, if a peer refuses."),
     Var("CANDIDATE_TIMEOUT", "10", seconds, "Seconds for a transport to connect; inf: no limit."),
@@ -136,8 +136,8 @@ DEBUG = (
 )
 
 PRECON = (
-    Var("PRECON_TCP_SO_SNDBUF", "32768", size(1, 1 << 30), "Send buffer of the precon link."),
-    Var("PRECON_TCP_SO_RCVBUF", "32768", size(1, 1 << 30), "Receive buffer of the precon link."),
+    Var("PRECON_TCP_SO_SNDBUF", "32768", size(1, 1 << 30), "Send buffer of the precon."),
+    Var("PRECON_TCP_SO_RCVBUF", "32768", size(1, 1 << 30), "Receive buffer of the precon."),
     Var("PRECON_TCP_NODELAY", "1", flag, "Send precon messages at once."),
     Var(
         "PRECON_TCP_RECONNECT_TIMEOUT",

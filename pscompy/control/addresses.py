@@ -1,9 +1,9 @@
 """Addresses of sockets as strings, and the addresses of this host to advertise.
 
-A socket's address reads psp://HOST:PORT[,HOST:PORT...][,RELAY!PLACE...]/NAME, without spaces: every
-place where the session listens, best first, its places at relays (transports that carry
-handshakes), and the session's name, percent-encoded. IPv6 hosts stand in brackets. Places without
-the scheme, or without a name, are accepted too.
+A socket's address reads psp://HOST:PORT[,HOST:PORT...][,RELAY!LOCATION...]/NAME, without spaces:
+every location where the session listens, best first, its locations at relays (transports that carry
+handshakes), and the session's name, percent-encoded. IPv6 hosts stand in brackets. Locations
+without the scheme, or without a name, are accepted too.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pscompy.errors import ConfigError, ConnectError
 from pscompy.transport.interfaces import Interface, addresses, interfaces
 
 SCHEME = "psp://"
-PLACES_MAX = 16
-# maximum number of addresses advertised for one host; the rest of PLACES_MAX is left for relays
+LOCATIONS_MAX = 16
+# maximum number of addresses advertised for one host; the rest of LOCATIONS_MAX is left for relays
 ADVERTISED_MAX = 12
 
 PORT_MAX = 65535
@@ -35,7 +35,7 @@ SocketAddress = tuple[Any, ...]
 """Host and port as Python's sockets have them; with flow and scope if they are of IPv6."""
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """A host (a name, or a numeric address without brackets) and a port."""
 
     host: str
@@ -46,47 +46,48 @@ class Place(NamedTuple):
 
 
 class Detour(NamedTuple):
-    """A place that is reached through a transport's relay, which alone interprets `place`."""
+    """A location that is reached through a transport's relay, which alone interprets `location`."""
 
     relay: str
-    place: str
+    location: str
 
     def __str__(self) -> str:
-        return f"{self.relay}!{self.place}"
+        return f"{self.relay}!{self.location}"
 
 
 class Address(NamedTuple):
-    """All places where a socket listens; `name` is the session's name, or "" if it is not known."""
+    """All locations where a socket listens; `name` is the session's name, or "" if it is not
+    known."""
 
-    places: tuple[Place, ...]
+    locations: tuple[Location, ...]
     name: str = ""
     detours: tuple[Detour, ...] = ()
 
     def __str__(self) -> str:
         name = f"/{_quoted(self.name)}" if self.name else ""
-        return SCHEME + ",".join(map(str, (*self.places, *self.detours))) + name
+        return SCHEME + ",".join(map(str, (*self.locations, *self.detours))) + name
 
     @classmethod
     def parse(cls, text: str) -> Address:
         """Parse an address. Raises `ConnectError` if the text is not an address."""
         if not isinstance(text, str):
             raise TypeError(f"an address is a str, not {type(text).__name__}")
-        places, _, name = text.strip().removeprefix(SCHEME).partition("/")
-        pieces = places.split(",")
-        if len(pieces) > PLACES_MAX:
+        locations, _, name = text.strip().removeprefix(SCHEME).partition("/")
+        pieces = locations.split(",")
+        if len(pieces) > LOCATIONS_MAX:
             raise _no_address(text)
-        direct = tuple(_place(piece, text) for piece in pieces if "!" not in piece)
+        direct = tuple(_location(piece, text) for piece in pieces if "!" not in piece)
         detours = (Detour(*piece.split("!", 1)) for piece in pieces if "!" in piece)
         return cls(direct, unquote(name), tuple(detours))
 
 
-def _place(piece: str, text: str) -> Place:
+def _location(piece: str, text: str) -> Location:
     host, _, port = piece.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     known = _is_numeric(bare) if host == f"[{bare}]" else _is_host(host)
     if not (known and port.isdecimal() and len(port) <= 5 and 0 < int(port) <= PORT_MAX):
         raise _no_address(text)
-    return Place(bare, int(port))
+    return Location(bare, int(port))
 
 
 def _is_host(text: str) -> bool:

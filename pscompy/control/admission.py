@@ -1,8 +1,8 @@
 """Admission to a listening socket: how many callers may wait there that have not proved the key.
 
-Anybody can connect. A caller costs a place and a descriptor until it has proved the key, and is
-dropped if the proof takes too long. If all places are taken, or few descriptors are left, the
-newest caller is admitted, and the oldest caller of the source that holds most places is dropped. A
+Anybody can connect. A caller costs a slot and a descriptor until it has proved the key, and is
+dropped if the proof takes too long. If all slots are taken, or few descriptors are left, the
+newest caller is admitted, and the oldest caller of the source that holds most slots is dropped. A
 peer that has the key proves it within milliseconds, so it is not the oldest; and a source that
 floods the socket loses its own callers. If few descriptors are left and no caller can be dropped,
 the new peer is turned away, with a greeting that says so.
@@ -24,16 +24,16 @@ from pscompy.control.event_loop import READ, ControlThread, Timer
 from pscompy.control.handshake.greeting import full_greeting
 
 if TYPE_CHECKING:
-    from pscompy.control.precon import Link
+    from pscompy.control.precon import Precon
 
 logger = logging.getLogger(__name__)
 
-PLACES_MAX = 1024  # maximum number of callers of one socket that have not authenticated yet
-PLACES_SHARE = 4  # callers that have not authenticated take at most 1/4 of the descriptors
+SLOTS_MAX = 1024  # maximum number of callers of one socket that have not authenticated yet
+SLOTS_SHARE = 4  # callers that have not authenticated take at most 1/4 of the descriptors
 UNPROVED_SECONDS = 10.0  # seconds within which a caller must prove that it has the key
 FREE_MAX = 16  # descriptors left free for connections that come up, and for the program
 FREE_SHARE = 8  # at most 1/8 of the process's descriptors is left free
-ACCEPT_MAX = 32  # maximum number of callers that are accepted before open links are served again
+ACCEPT_MAX = 32  # maximum number of callers that are accepted before open precons are served again
 PAUSE = 0.25  # seconds without accepting, if there is no memory or no descriptor at all
 # shortest time in seconds between two log lines about peers that are turned away
 REPORT_SECONDS = 10.0
@@ -45,10 +45,10 @@ _NO_MEMORY = (errno.ENOBUFS, errno.ENOMEM)
 _MAPPED = bytes(10) + b"\xff\xff"  # first 12 bytes of an IPv6 address that stands for an IPv4 one
 
 
-def places() -> int:
+def slots() -> int:
     """Return how many callers of one socket may wait without having proved that they have the
     key."""
-    return max(1, min(PLACES_MAX, descriptors.limit() // PLACES_SHARE))
+    return max(1, min(SLOTS_MAX, descriptors.limit() // SLOTS_SHARE))
 
 
 def to_leave() -> int:
@@ -66,35 +66,35 @@ def source_of(address: Any) -> Source:
 
 
 class Callers:
-    """Links of callers that have not authenticated yet, by source, the oldest first."""
+    """Precons of callers that have not authenticated yet, by source, the oldest first."""
 
     def __init__(self) -> None:
-        self._sources: dict[Source, dict[Link, None]] = {}
-        self._of: dict[Link, Source] = {}
+        self._sources: dict[Source, dict[Precon, None]] = {}
+        self._of: dict[Precon, Source] = {}
 
     def __len__(self) -> int:
         return len(self._of)
 
-    def __contains__(self, link: Link) -> bool:
-        return link in self._of
+    def __contains__(self, precon: Precon) -> bool:
+        return precon in self._of
 
-    def __iter__(self) -> Iterator[Link]:
+    def __iter__(self) -> Iterator[Precon]:
         return iter(list(self._of))
 
-    def add(self, link: Link, source: Source) -> None:
-        self._of[link] = source
-        self._sources.setdefault(source, {})[link] = None
+    def add(self, precon: Precon, source: Source) -> None:
+        self._of[precon] = source
+        self._sources.setdefault(source, {})[precon] = None
 
-    def discard(self, link: Link) -> None:
-        source = self._of.pop(link, None)
+    def discard(self, precon: Precon) -> None:
+        source = self._of.pop(precon, None)
         if source is None:
             return
-        del self._sources[source][link]
+        del self._sources[source][precon]
         if not self._sources[source]:
             del self._sources[source]
 
-    def first_to_drop(self) -> Link:
-        """Return the oldest link of the source that has the highest number of links here."""
+    def first_to_drop(self) -> Precon:
+        """Return the oldest precon of the source that has the highest number of precons here."""
         largest = max(self._sources.values(), key=len)
         return next(iter(largest))
 
@@ -106,14 +106,14 @@ class Admission:
         self,
         thread: ControlThread,
         listening: socket.socket,
-        new_link: Callable[[socket.socket], Link],
+        new_precon: Callable[[socket.socket], Precon],
     ) -> None:
         self._thread = thread
         self._socket: socket.socket | None = listening
-        self._new_link = new_link
+        self._new_precon = new_precon
         self._callers = Callers()
-        self._timers: dict[Link, Timer] = {}
-        self._places = places()
+        self._timers: dict[Precon, Timer] = {}
+        self._slots = slots()
         self._leave = to_leave()
         # whether enough descriptors are free for all callers that _on_ready accepts now
         self._plenty = False
@@ -128,8 +128,8 @@ class Admission:
             if not self._paused:
                 self._thread.unregister(sock.fileno())
             sock.close()
-        for link in self._callers:
-            link.drop()
+        for precon in self._callers:
+            precon.drop()
 
     def forget(self) -> None:
         """In the child after a fork: close the descriptor; the parent goes on to listen."""
@@ -137,10 +137,10 @@ class Admission:
             os.close(self._socket.detach())
             self._socket = None
 
-    def authenticated(self, link: Link) -> None:
-        """Free the place of a caller that has proved the key, or whose link is closed."""
-        self._callers.discard(link)
-        timer = self._timers.pop(link, None)
+    def authenticated(self, precon: Precon) -> None:
+        """Free the slot of a caller that has proved the key, or whose precon is closed."""
+        self._callers.discard(precon)
+        timer = self._timers.pop(precon, None)
         if timer is not None:
             timer.cancel()
 
@@ -151,7 +151,7 @@ class Admission:
     # ---- accepting ----
 
     def _on_ready(self, _events: int) -> None:
-        """Accept some callers, before open links are served again. The number of free descriptors
+        """Accept some callers, before open precons are served again. The number of free descriptors
         is looked up once for all of them."""
         self._plenty = descriptors.left(self._leave + ACCEPT_MAX)
         for _ in range(ACCEPT_MAX):
@@ -175,7 +175,7 @@ class Admission:
         if self._socket is None:
             sock.close()
             return
-        while len(self._callers) >= self._places:
+        while len(self._callers) >= self._slots:
             self._drop_one()
         while self._callers and not self._enough_left():
             self._drop_one()
@@ -189,29 +189,29 @@ class Admission:
 
     def _add(self, sock: socket.socket, source: Source) -> None:
         try:
-            link = self._new_link(sock)
+            precon = self._new_precon(sock)
         except BaseException:
             sock.close()
             raise
-        if link.closed:
+        if precon.closed:
             return
-        link.on_close.append(self.authenticated)
-        self._callers.add(link, source)
-        self._timers[link] = self._thread.later(UNPROVED_SECONDS, self._expire, link)
+        precon.on_close.append(self.authenticated)
+        self._callers.add(precon, source)
+        self._timers[precon] = self._thread.later(UNPROVED_SECONDS, self._expire, precon)
 
     # ---- too many callers, or too few descriptors ----
 
     def _drop_one(self) -> None:
-        link = self._callers.first_to_drop()
-        logger.debug("%s is dropped for a newer caller", link.peer_address)
-        self.authenticated(link)
-        link.drop()
+        precon = self._callers.first_to_drop()
+        logger.debug("%s is dropped for a newer caller", precon.peer_address)
+        self.authenticated(precon)
+        precon.drop()
 
-    def _expire(self, link: Link) -> None:
-        if link in self._callers:
-            logger.info("%s has not proved the key in time", link.peer_address)
-            self.authenticated(link)
-            link.drop()
+    def _expire(self, precon: Precon) -> None:
+        if precon in self._callers:
+            logger.info("%s has not proved the key in time", precon.peer_address)
+            self.authenticated(precon)
+            precon.drop()
 
     def _turn_away(self, sock: socket.socket) -> None:
         """Send a greeting that says that no descriptor is left, and close. Data that has arrived

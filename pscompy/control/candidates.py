@@ -1,9 +1,9 @@
 """The candidates of one negotiation (transports that may carry the connection): their lanes are
-offered or answered, and tried in order.
+proposed or answered, and tried in order.
 
-`Offering` is the connector's half, `Answering` the acceptor's. Both drive the handshake of their
-link, collect the reason for every rejected candidate, and destroy every lane but those that `take`
-returns.
+`Proposing` is the connector's half, `Answering` the acceptor's. Both drive the handshake of their
+precon, collect the reason for every rejected candidate, and destroy every lane but those that
+`take` returns.
 
 A candidate has a limited time to come up. Each side counts only the time in which its control
 thread ran, so that a call that keeps the GIL for long costs the candidate at most one of its TICKS.
@@ -16,16 +16,16 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from pscompy.control import company, selection
-from pscompy.control.company import Chosen, Pick
+from pscompy.control import rail_set, selection
 from pscompy.control.event_loop import Timer
 from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import TrialFailed
-from pscompy.control.handshake.frames import CANDIDATES_MAX, Answer, Candidate, Choice, Offer
+from pscompy.control.handshake.frames import CANDIDATES_MAX, Answer, Candidate, Choice, Proposal
 from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.limits import LANES_MAX
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, Lane
-from pscompy.control.precon import Link
+from pscompy.control.precon import Precon
+from pscompy.control.rail_set import Chosen, Pick
 from pscompy.control.selection import RAILS, Option, Rail
 from pscompy.errors import PscomError
 
@@ -33,31 +33,31 @@ TICKS = 8  # parts into which a candidate's time is divided
 
 
 class Candidates:
-    """The common part of `Offering` and `Answering`, the connector's and the acceptor's half: the
+    """The common part of `Proposing` and `Answering`, the connector's and the acceptor's half: the
     lanes of the current attempt, and the reasons for rejected candidates. `lost` is the number of
     the lost lane that the attempt replaces; None if the connection has no lanes yet."""
 
     def __init__(
-        self, factory: LaneFactory, link: Link, there: Identity, lost: int | None = None
+        self, factory: LaneFactory, precon: Precon, there: Identity, lost: int | None = None
     ) -> None:
         self.rails: tuple[Rail, ...] = ()  # rails of the lanes of the current attempt
         self.reasons: dict[str, str] = {}
         self._noted: set[str] = set()  # transports whose entry in `reasons` names rails left out
-        self.offered: tuple[str, ...] = ()
+        self.proposed: tuple[str, ...] = ()
         self._engine = factory.engine
         self._here = factory.here
         self._seconds = factory.candidate_seconds
-        self._link = link
+        self._precon = precon
         self._there = there
         self._lost = lost
         self._lanes: list[Lane] = []  # lanes of the current attempt, one for each rail
         self._reported_up = False
         self._ticks = 0
         self._timer: Timer | None = None
-        link.machine.check_lanes = self._failure
+        precon.machine.check_lanes = self._failure
         # If a lane replaces a lost one the connection is up, so its program usually makes progress
         # itself.
-        self._drive = factory.progress.need if lost is None else factory.progress.stand_in
+        self._drive = factory.progress.need if lost is None else factory.progress.background
         self._drive(self, True)
 
     def take(self) -> list[Lane]:
@@ -68,7 +68,7 @@ class Candidates:
 
     def undo(self) -> None:
         """Destroy the lanes that `take` did not return."""
-        self._link.machine.check_lanes = str
+        self._precon.machine.check_lanes = str
         self._drop()
         self._drive(self, False)
 
@@ -121,10 +121,10 @@ class Candidates:
             any_spare = self._lost is not None or selection.spare(self.rails)
             for number, (lane, address) in enumerate(pairs, self._lost or 0):
                 lane.on_change = self._on_change
-                token = self._link.machine.lane_token(number)
+                token = self._precon.machine.lane_token(number)
                 lane.connect(role, token, address, number > 0 or any_spare)
         except PscomError as error:
-            self._link.deliver(self._link.machine.lane_failed(str(error)))
+            self._precon.deliver(self._precon.machine.lane_failed(str(error)))
             return
         self._on_change()  # lanes of some transports are up as soon as `connect` returns
 
@@ -133,7 +133,7 @@ class Candidates:
     def _start_timer(self) -> None:
         self._cancel_timer()
         if math.isfinite(self._seconds):
-            self._timer = self._link.later(self._seconds / TICKS, self._on_tick)
+            self._timer = self._precon.later(self._seconds / TICKS, self._on_tick)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -142,13 +142,13 @@ class Candidates:
 
     def _on_tick(self) -> None:
         self._ticks += 1
-        if not self._lanes or not self._link.machine.trying:
+        if not self._lanes or not self._precon.machine.trying:
             return
         if self._ticks < TICKS:
             self._start_timer()
             return
         stuck = (self._engine.stuck(lane.option) for lane in self._lanes)
-        self._link.deliver(self._link.machine.lane_late(next(filter(None, stuck), "")))
+        self._precon.deliver(self._precon.machine.lane_late(next(filter(None, stuck), "")))
 
     # ---- creating and watching lanes ----
 
@@ -175,13 +175,13 @@ class Candidates:
         return failed.reason or "no reason given" if failed is not None else ""
 
     def _on_change(self) -> None:
-        if not self._lanes or not self._link.machine.trying:
+        if not self._lanes or not self._precon.machine.trying:
             return
         if reason := self._failure():
-            self._link.deliver(self._link.machine.lane_failed(reason))
+            self._precon.deliver(self._precon.machine.lane_failed(reason))
         elif not self._reported_up and all(lane.up for lane in self._lanes):
             self._reported_up = True
-            self._link.deliver(self._link.machine.lane_up())
+            self._precon.deliver(self._precon.machine.lane_up())
 
 
 class _Made(NamedTuple):
@@ -191,20 +191,20 @@ class _Made(NamedTuple):
     lane: Lane
 
 
-class Offering(Candidates):
-    """The half of the connector, which offers: it creates the lanes of all candidates beforehand,
+class Proposing(Candidates):
+    """The half of the connector, which proposes: it creates the lanes of all candidates beforehand,
     one for each rail."""
 
     def __init__(
-        self, factory: LaneFactory, link: Link, there: Identity, lost: int | None = None
+        self, factory: LaneFactory, precon: Precon, there: Identity, lost: int | None = None
     ) -> None:
-        super().__init__(factory, link, there, lost)
+        super().__init__(factory, precon, there, lost)
         self._candidates: list[Lane] = []
-        self._offer = Offer(())
+        self._proposal = Proposal(())
 
-    def offer(self) -> None:
+    def propose(self) -> None:
         """Send the candidates that this side has, and why it lacks the other transports. The
-        transports that PSP_RAILS joins are offered as a group, which precedes the first of them
+        transports that PSP_RAILS joins are proposed as a group, which precedes the first of them
         alone."""
         usable, absent = selection.candidates(self._engine.options, self._here, self._there)
         alone: dict[str, list[_Made]] = {}
@@ -216,28 +216,28 @@ class Offering(Candidates):
                 absent[option.name] = reason
         for name, reason in absent.items():
             self._reject(name, reason, here=True)
-        room = CANDIDATES_MAX - sum(map(len, alone.values()))
-        together = self._create_group([it for it in usable if it.name in alone], room)
+        most = CANDIDATES_MAX - sum(map(len, alone.values()))
+        together = self._create_group([it for it in usable if it.name in alone], most)
         members = {it.candidate.transport for it in together}
         ordered: list[_Made] = []
         for name, made in alone.items():
             if name in members:
                 ordered, together = ordered + together, []
             ordered += made
-        self.offered = tuple(alone)
+        self.proposed = tuple(alone)
         self._send(ordered, absent)
 
-    def _create_group(self, usable: list[Option], room: int) -> list[_Made]:
+    def _create_group(self, usable: list[Option], most: int) -> list[_Made]:
         """Create the lanes of the transports that go together (PSP_RAILS), unless there would be
-        more than `room` lanes. Writes into `reasons` which transports are left out."""
+        more than `most` lanes. Writes into `reasons` which transports are left out."""
         names = self._engine.joined
         if missing := [it for it in names if it not in {option.name for option in usable}]:
             reasons = (
                 f"without {it}: {self.reasons.get(it, 'no such transport')}" for it in missing
             )
             self.reasons[RAILS] = "; ".join(reasons)
-        joined = company.joined(usable, names)
-        if sum(len(option.rails) for option in joined) > room:
+        joined = rail_set.joined(usable, names)
+        if sum(len(option.rails) for option in joined) > most:
             return []
         made, reason = self._create_candidates(joined, group=1)
         if {it.candidate.transport for it in made} == {option.name for option in joined}:
@@ -247,7 +247,7 @@ class Offering(Candidates):
         self._reject(RAILS, reason, here=True)
         return []
 
-    def offer_rail(self, rail: Rail) -> bool:
+    def propose_rail(self, rail: Rail) -> bool:
         """Send a candidate for one rail, to replace a lost lane. Returns False if this side cannot
         create a lane on that rail."""
         made, _ = self._create_candidates([rail.option], rail.number)
@@ -270,9 +270,9 @@ class Offering(Candidates):
 
     def _send(self, made: list[_Made], absent: Mapping[str, str]) -> None:
         self._candidates = [lane for _, lane in made]
-        self._offer = Offer(tuple(candidate for candidate, _ in made), tuple(absent.items()))
-        self._link.machine.offer(self._offer)
-        self._link.flush()
+        self._proposal = Proposal(tuple(candidate for candidate, _ in made), tuple(absent.items()))
+        self._precon.machine.propose(self._proposal)
+        self._precon.flush()
 
     def answered(self, answer: Answer) -> None:
         """Try the candidates that the acceptor chose."""
@@ -294,27 +294,27 @@ class Offering(Candidates):
 
 
 class Answering(Candidates):
-    """The half of the acceptor, which tries the candidates of the offer until one comes up."""
+    """The half of the acceptor, which tries the candidates of the proposal until one comes up."""
 
     def __init__(
-        self, factory: LaneFactory, link: Link, there: Identity, lost: int | None = None
+        self, factory: LaneFactory, precon: Precon, there: Identity, lost: int | None = None
     ) -> None:
-        super().__init__(factory, link, there, lost)
+        super().__init__(factory, precon, there, lost)
         self._choices: Iterator[Chosen] = iter(())
         self._rejected: dict[str, str] = {}  # reasons for rejections since the last answer
-        self._offer = Offer(())
+        self._proposal = Proposal(())
 
-    def on_offer(self, offer: Offer) -> None:
-        """Answer the connector's offer."""
-        self._offer = offer
-        self.offered = _transports(offer.candidates)
-        for name, reason in offer.absent:
+    def on_proposal(self, proposal: Proposal) -> None:
+        """Answer the connector's proposal."""
+        self._proposal = proposal
+        self.proposed = _transports(proposal.candidates)
+        for name, reason in proposal.absent:
             self._reject(name, reason, here=False)
         joined = self._engine.joined
-        if joined and self._lost is None and not any(it.group for it in offer.candidates):
-            self._reject(RAILS, f"{'+'.join(joined)} is not offered", here=False)
-        self._choices = company.choices(
-            offer, self._engine.options, self._here, self._there, joined
+        if joined and self._lost is None and not any(it.group for it in proposal.candidates):
+            self._reject(RAILS, f"{'+'.join(joined)} is not proposed", here=False)
+        self._choices = rail_set.choices(
+            proposal, self._engine.options, self._here, self._there, joined
         )
         self.answer_next()
 
@@ -332,8 +332,8 @@ class Answering(Candidates):
             if made:
                 self._answer(picks, made)
                 return True
-        self._link.machine.answer((), tuple(self._rejected.items()))
-        self._link.flush()
+        self._precon.machine.answer((), tuple(self._rejected.items()))
+        self._precon.flush()
         return False
 
     def _answer(self, picks: list[Pick], made: list[tuple[Lane, bytes]]) -> None:
@@ -342,11 +342,11 @@ class Answering(Candidates):
         self._lanes = [lane for lane, _ in made]
         rejected, self._rejected = tuple(self._rejected.items()), {}
         chosen = tuple(Choice(number[lane.rail.key], address) for lane, address in made)
-        self._link.machine.answer(chosen, rejected)
-        theirs = [self._offer.candidates[choice.candidate].address for choice in chosen]
+        self._precon.machine.answer(chosen, rejected)
+        theirs = [self._proposal.candidates[choice.candidate].address for choice in chosen]
         self._try(ROLE_ACCEPTOR, self._lanes, theirs)
 
 
 def _transports(candidates: Iterable[Candidate]) -> tuple[str, ...]:
-    """Return the transports that are offered, in the connector's order."""
+    """Return the transports that are proposed, in the connector's order."""
     return tuple(dict.fromkeys(it.transport for it in candidates if it.group == 0))

@@ -1,7 +1,7 @@
 """The connections of a session that have been used: their phases, their lanes, and their ends.
 
-A record's phase changes in one place, `Connections.step`. ondemand.py decides how a link to the
-peer is made; this module has the steps that follow: the link is taken, lanes are installed, the
+A record's phase changes in one place, `Connections.step`. ondemand.py decides how a precon to the
+peer is made; this module has the steps that follow: the precon is taken, lanes are installed, the
 connection ends.
 """
 
@@ -22,7 +22,7 @@ from pscompy.control.event_loop import ControlThread
 from pscompy.control.explain import Rails, explain
 from pscompy.control.factory import LaneFactory
 from pscompy.control.lane import Lane
-from pscompy.control.peer import OnSettled, PeerLink, Record
+from pscompy.control.peer import OnSettled, PeerPrecon, Record
 from pscompy.control.phases import Phase, PhaseEvent
 from pscompy.control.tuning import Tuning
 from pscompy.control.worker import Engine
@@ -140,22 +140,22 @@ class Connections:
         return record
 
     def take(self, record: Record, negotiation: Negotiation[Record]) -> None:
-        """Use the link of `negotiation` for this connection from now on, and end this process's own
-        attempts to make another link."""
+        """Use the precon of `negotiation` for this connection from now on, and end this process's
+        own attempts to make another precon."""
         if record.attempt is not None:
             record.attempt.cancel()
-        own, record.link = record.link, negotiation
+        own, record.precon = record.precon, negotiation
         if own is not None and own is not negotiation:
             own.leave()
         self.step(record, PhaseEvent.TAKE)
         self._engine.begin_connecting(record.handle)
 
     def cancel_attempts(self, record: Record) -> None:
-        """End this process's own attempts to connect, and leave all links to the peer."""
+        """End this process's own attempts to connect, and leave all precons to the peer."""
         if record.attempt is not None:
             record.attempt.cancel()
             record.attempt = None
-        record.link = None
+        record.precon = None
         if record.parked is not None:
             record.parked.leave()
             record.parked = None
@@ -177,21 +177,21 @@ class Connections:
         record.settle(error)
 
     def established(self, record: Record, negotiation: Negotiation[Record]) -> None:
-        """Let the lanes, which are up on both sides, carry messages; the link stays open as the
+        """Let the lanes, which are up on both sides, carry messages; the precon stays open as the
         guard, whose end shows that the peer has died."""
         assert negotiation.peer is not None
         assert negotiation.lanes is not None
-        record.link = None
+        record.precon = None
         self.cancel_attempts(record)
-        record.link = negotiation
+        record.precon = negotiation
         record.peer = negotiation.peer
-        offered = negotiation.lanes.offered
+        proposed = negotiation.lanes.proposed
         lanes = negotiation.take_lanes()
         negotiation.guard(record.handle)
-        self.install(record, lanes, offered, negotiation.reasons)
+        self.install(record, lanes, proposed, negotiation.reasons)
 
     def install(
-        self, record: Record, lanes: list[Lane], offered: tuple[str, ...], reasons: dict[str, str]
+        self, record: Record, lanes: list[Lane], proposed: tuple[str, ...], reasons: dict[str, str]
     ) -> None:
         """Let these lanes carry the messages, and notify all that wait for the connection."""
         self._engine.begin_connecting(record.handle)
@@ -205,19 +205,19 @@ class Connections:
         except PscomError:
             for lane in lanes:
                 lane.destroy()
-        self.came_up(record, rails, matching, offered, reasons)
+        self.came_up(record, rails, matching, proposed, reasons)
 
     def came_up(
         self,
         record: Record,
         rails: Rails,
         matching: str | None,
-        offered: tuple[str, ...],
+        proposed: tuple[str, ...],
         reasons: dict[str, str],
     ) -> None:
         """Notify all that wait for the connection, which carries messages over these rails now."""
         record.transport = rails[0][0]
-        report = self.tuning.explain(rails, matching, offered, tuple(reasons.items()))
+        report = self.tuning.explain(rails, matching, proposed, tuple(reasons.items()))
         record.report = report._replace(peer=record.label)
         self.step(record, PhaseEvent.ESTABLISHED)
         if self._config["DEBUG_CONTYPE"]:
@@ -235,8 +235,8 @@ class Connections:
                 *(record.label, report.rail(lane), lost[lane]),
             )
         record.report = report._replace(lost=lost)
-        if record.link is not None:
-            record.link.lose(lost)
+        if record.precon is not None:
+            record.precon.lose(lost)
 
     def _note_held_back(self, record: Record) -> None:
         announced = self._engine.announced(record.handle)
@@ -280,8 +280,8 @@ class Connections:
             self._drain(record, time.monotonic() + DRAIN_SECONDS)
         if state == ConnState.CLOSING:
             self._progress.need(record, True)
-            if record.link is not None:
-                record.link.announce_close()
+            if record.precon is not None:
+                record.precon.announce_close()
         elif state in (ConnState.CLOSED, ConnState.FAILED):
             self._end(record, lost=state == ConnState.FAILED)
 
@@ -292,7 +292,7 @@ class Connections:
             self._progress.need(record, True)
 
     def guard_ended(self, record: Record | None, bye: bool, outage: str) -> None:
-        """Fail an established connection whose guard, the link that stayed open, has ended: the
+        """Fail an established connection whose guard, the precon that stayed open, has ended: the
         peer is lost."""
         if record is None or record.phase is not Phase.UP:
             return
@@ -306,15 +306,17 @@ class Connections:
         have ended, too, and so all lanes: look for the peer's end for DRAIN_SECONDS. This thread
         makes progress while the program makes none, so that the peer's end is noticed in any
         case."""
-        logger.debug("the link with %s has ended: %s", record.label, outage or "by the other side")
-        self._progress.stand_in(record, True)
+        logger.debug(
+            "the precon with %s has ended: %s", record.label, outage or "by the other side"
+        )
+        self._progress.background(record, True)
         if not outage:
             self._look_for_end(record, time.monotonic() + DRAIN_SECONDS)
 
     def guard_renewed(self, record: Record) -> None:
-        """Go on with another link as the guard, over which lost rails are joined again."""
-        logger.debug("another link guards the connection with %s", record.label)
-        self._progress.stand_in(record, False)
+        """Go on with another precon as the guard, over which lost rails are joined again."""
+        logger.debug("another precon guards the connection with %s", record.label)
+        self._progress.background(record, False)
         self._note_lost_rails(record)
 
     def _look_for_end(self, record: Record, until: float) -> None:
@@ -331,28 +333,28 @@ class Connections:
             self._thread.later(DRAIN_PAUSE, self._drain, record, until)
 
     def _end(self, record: Record, lost: bool) -> None:
-        """Leave the link of a connection that has ended, and release the connection."""
+        """Leave the precon of a connection that has ended, and release the connection."""
         if record.phase is Phase.CLOSED:
             return
-        was_up, link = record.phase is Phase.UP, record.link
+        was_up, precon = record.phase is Phase.UP, record.precon
         if lost and record.error is None:
             record.error = PeerLost(f"the connection to {record.label} is lost", peer=record.label)
         self.cancel_attempts(record)
-        self._leave(link, was_up, lost)
+        self._leave(precon, was_up, lost)
         self._progress.need(record, False)
-        self._progress.stand_in(record, False)
+        self._progress.background(record, False)
         self.step(record, PhaseEvent.ENDED)
         record.settle(record.error or Closed(f"the connection to {record.label} is closed"))
 
-    def _leave(self, link: PeerLink | None, was_up: bool, lost: bool) -> None:
-        if link is None:
+    def _leave(self, precon: PeerPrecon | None, was_up: bool, lost: bool) -> None:
+        if precon is None:
             return
         if lost:
-            link.break_off()
+            precon.break_off()
         elif was_up:
-            link.leave()
+            precon.leave()
         else:
-            link.close_early(f"{self._here.name} has closed this connection")
+            precon.close_early(f"{self._here.name} has closed this connection")
 
     # ---- the end of the session ----
 

@@ -28,7 +28,8 @@ class Announced(NamedTuple):
 
 
 class CallState(IntEnum):
-    """The states of a call, by which ranks of one node connect without a link: psc_call_state_t."""
+    """The states of a call, by which ranks of one node connect without a precon:
+    psc_call_state_t."""
 
     NONE = lib.PSC_CALL_NONE
     CALLING = lib.PSC_CALL_CALLING
@@ -72,11 +73,11 @@ class CoreConnections:
 
     def connection_reason(self, handle: Any) -> str:
         """Return the reason that a transport gave for the connection's end, or ""."""
-        room = ffi.new("char[]", REASON_MAX)
+        buffer = ffi.new("char[]", REASON_MAX)
         with guard:
             if not self._destroyed:
-                lib.psc_conn_reason(handle, room)
-        return text(room)
+                lib.psc_conn_reason(handle, buffer)
+        return text(buffer)
 
     def connection_counters(self, handle: Any) -> dict[str, int]:
         """Return the counters of a connection and of its lanes' transports."""

@@ -1,9 +1,10 @@
-"""Dialing a peer's address: all its places side by side, as happy eyeballs do (RFC 8305).
+"""Dialing a peer's address: all its locations side by side, as happy eyeballs do (RFC 8305).
 
-An address names every place at which the listener may be reached. Some may lead nowhere from this
-host, or to another process: a bridge, for example, has the same address on many hosts. So the next
-place is tried when one has failed, and also when it has not connected for a moment. The caller
-decides which place is the right one, namely where the peer answers, and then calls `cancel`.
+An address names every location at which the listener may be reached. Some may lead nowhere from
+this host, or to another process: a bridge, for example, has the same address on many hosts. So the
+next location is tried when one has failed, and also when it has not connected for a moment. The
+caller decides which location is the right one, namely where the peer answers, and then calls
+`cancel`.
 """
 
 from __future__ import annotations
@@ -16,34 +17,36 @@ import threading
 from collections.abc import Callable
 
 from pscompy.control import descriptors
-from pscompy.control.addresses import Place, SocketAddress, numeric_host
+from pscompy.control.addresses import Location, SocketAddress, numeric_host
 from pscompy.control.event_loop import WRITE, ControlThread, Timer
-from pscompy.control.link_options import LinkOptions
+from pscompy.control.precon_options import PreconOptions
 from pscompy.transport.declaration import Relay
 
-ATTEMPT_DELAY = 0.25  # seconds for a place to connect before the next one is tried too
+ATTEMPT_DELAY = 0.25  # seconds for a location to connect before the next one is tried too
 
-Target = tuple[int, SocketAddress]  # address family, and the address of a place
+Target = tuple[int, SocketAddress]  # address family, and the address of a location
 Targets = list[Target]
 Reached = Callable[[socket.socket, "Target | None"], object]
-"""Gets each connected socket, with its place."""
+"""Gets each connected socket, with its location."""
 Ended = Callable[[str], object]
-"""Gets the reasons when no place is left to try; a socket that has connected may still succeed."""
+"""Gets the reasons when no location is left to try; a socket that has connected may still
+succeed."""
 
 
 class Dialer:
-    """One attempt to reach an address. It goes on to further places until it is cancelled, more
+    """One attempt to reach an address. It goes on to further locations until it is cancelled, more
     slowly once one has connected.
 
-    `over`: no place is being tried, and none is left to try. `stalled`: a place did not answer at
-    all. `exhausted`: this process has no descriptor left, so that another attempt would fail too.
+    `over`: no location is being tried, and none is left to try. `stalled`: a location did not
+    answer at all. `exhausted`: this process has no descriptor left, so that another attempt would
+    fail too.
     `final`: the peer is known to be gone."""
 
     def __init__(
         self,
         thread: ControlThread,
-        places: tuple[Place, ...] | Targets,
-        options: LinkOptions,
+        locations: tuple[Location, ...] | Targets,
+        options: PreconOptions,
         reached: Reached,
         ended: Ended,
     ) -> None:
@@ -61,17 +64,17 @@ class Dialer:
         self.stalled = False
         self.final = False
         self.exhausted = False
-        _resolve(thread, places, self._on_resolved)
+        _resolve(thread, locations, self._on_resolved)
 
     def cancel(self) -> Targets:
-        """End the attempt; returns the places that have neither failed nor connected."""
+        """End the attempt; returns the locations that have neither failed nor connected."""
         self._cancelled = True
         self._stop_waiting()
         rest = [self._release(sock, close=True) for sock in list(self._pending)]
         return rest + self._targets
 
     def try_next(self) -> None:
-        """Try the next place now, because the peer has not answered on a connected socket."""
+        """Try the next location now, because the peer has not answered on a connected socket."""
         if self._targets:
             self._next()
 
@@ -86,7 +89,7 @@ class Dialer:
         self._next()
 
     def _next(self) -> None:
-        """Try the next place, and the one after it a moment later."""
+        """Try the next location, and the one after it a moment later."""
         self._stop_waiting()
         if self._cancelled:
             return
@@ -98,7 +101,7 @@ class Dialer:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Report that no place is left to try. A resolver that lacks descriptors reports that by
+        """Report that no location is left to try. A resolver that lacks descriptors reports that by
         various errors, so the free descriptors are checked here."""
         self.over = True
         self.exhausted = not descriptors.left(1)
@@ -153,8 +156,8 @@ class Dialer:
 
     def _note(self, target: Target, error: OSError) -> None:
         _, where = target
-        place = Place(numeric_host(where), where[1])
-        self._reasons.append(f"{place}: {descriptors.why(error)}")
+        location = Location(numeric_host(where), where[1])
+        self._reasons.append(f"{location}: {descriptors.why(error)}")
 
     def _release(self, sock: socket.socket, close: bool) -> Target:
         target, timer = self._pending.pop(sock)
@@ -174,7 +177,7 @@ class Detoured:
         self,
         thread: ControlThread,
         relay: Relay,
-        place: str,
+        location: str,
         reached: Reached,
         ended: Ended,
     ) -> None:
@@ -184,7 +187,7 @@ class Detoured:
         self._cancelled = False
         self.over = False
         self.final = False
-        self._cancel = relay.dial(place, self._on_outcome)
+        self._cancel = relay.dial(location, self._on_outcome)
 
     def cancel(self) -> Targets:
         self._cancelled = True
@@ -192,7 +195,7 @@ class Detoured:
         return []
 
     def try_next(self) -> None:
-        """Does nothing: a relay has one place only."""
+        """Does nothing: a relay has one location only."""
 
     def forget(self) -> None:
         """In the child after a fork: closes nothing, because there is no descriptor yet."""
@@ -226,33 +229,33 @@ def _connect_error(sock: socket.socket) -> OSError | None:
 
 def _resolve(
     thread: ControlThread,
-    places: tuple[Place, ...] | Targets,
+    locations: tuple[Location, ...] | Targets,
     done: Callable[[Targets, list[str]], object],
 ) -> None:
-    """Resolve numeric places at once, and names on another thread, because that may block."""
-    if isinstance(places, list):
-        thread.call(done, list(places), [])
+    """Resolve numeric locations at once, and names on another thread, because that may block."""
+    if isinstance(locations, list):
+        thread.call(done, list(locations), [])
         return
-    targets, reasons = _look_up(places, socket.AI_NUMERICHOST)
+    targets, reasons = _look_up(locations, socket.AI_NUMERICHOST)
     if not reasons:
         thread.call(done, targets, reasons)
         return
 
     def look_up() -> None:
-        thread.call(done, *_look_up(places, 0))
+        thread.call(done, *_look_up(locations, 0))
 
     threading.Thread(target=look_up, name="pscompy-resolve", daemon=True).start()
 
 
-def _look_up(places: tuple[Place, ...], flags: int) -> tuple[Targets, list[str]]:
+def _look_up(locations: tuple[Location, ...], flags: int) -> tuple[Targets, list[str]]:
     targets: Targets = []
     reasons = []
-    for place in places:
+    for location in locations:
         try:
-            host = place.host.encode("ascii") if place.host.isascii() else place.host
-            found = socket.getaddrinfo(host, place.port, type=socket.SOCK_STREAM, flags=flags)
+            host = location.host.encode("ascii") if location.host.isascii() else location.host
+            found = socket.getaddrinfo(host, location.port, type=socket.SOCK_STREAM, flags=flags)
         except (OSError, UnicodeError) as error:
-            reasons.append(f"{place}: {getattr(error, 'strerror', None) or error}")
+            reasons.append(f"{location}: {getattr(error, 'strerror', None) or error}")
             continue
         targets += [(int(family), where) for family, _, _, _, where in found]
     return list(dict.fromkeys(targets)), reasons

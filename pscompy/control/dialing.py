@@ -1,4 +1,5 @@
-"""This process's own attempts to reach peers: rounds over the places of an address, with pauses."""
+"""This process's own attempts to reach peers: rounds over the locations of an address, with
+pauses."""
 
 from __future__ import annotations
 
@@ -9,22 +10,22 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from pscompy.control import descriptors
-from pscompy.control.addresses import Address, Detour, Place
+from pscompy.control.addresses import Address, Detour, Location
 from pscompy.control.attempt import Attempt, Refusal
 from pscompy.control.connections import Connections
 from pscompy.control.dialer import Backoff, Detoured, Dialer, Ended, Reached, Target, Targets
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.handshake.frames import Kind
-from pscompy.control.link_options import LinkOptions
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record
 from pscompy.control.phases import Phase, PhaseEvent
+from pscompy.control.precon_options import PreconOptions
 from pscompy.control.worker import Engine
 from pscompy.errors import ConnectError, PscomError
 
 logger = logging.getLogger(__name__)
 
-NewLink = Callable[[Record, Kind, socket.socket], Negotiation[Record]]
+NewPrecon = Callable[[Record, Kind, socket.socket], Negotiation[Record]]
 """Begins the dialer's side of a negotiation on a connected socket."""
 
 
@@ -32,7 +33,7 @@ class Policy(NamedTuple):
     """The settings by which this process dials."""
 
     retries: int
-    link: LinkOptions
+    precon: PreconOptions
 
 
 class Dialing:
@@ -44,30 +45,30 @@ class Dialing:
         engine: Engine,
         connections: Connections,
         policy: Policy,
-        new_link: NewLink,
+        new_precon: NewPrecon,
     ) -> None:
         self._thread = thread
         self._engine = engine
         self._connections = connections
         self._policy = policy
-        self._new_link = new_link
+        self._new_precon = new_precon
 
     def begin(self, record: Record, kind: Kind) -> None:
         """Begin the first attempt to reach the peer of `record`."""
         record.attempt = Attempt(kind, Backoff(self._policy.retries))
         self._dial(record)
 
-    # ---- links that fail ----
+    # ---- precons that fail ----
 
     def begin_again(self, record: Record, kind: Kind, error: PscomError) -> None:
-        """Make attempts of this process's own, because the link that the peer had made broke."""
+        """Make attempts of this process's own, because the precon that the peer had made broke."""
         record.attempt = Attempt(kind, Backoff(self._policy.retries))
         self.next_attempt(record, error, again=True)
 
     def rival_failed(
         self, record: Record, attempt: Attempt, negotiation: Negotiation[Record], why: Refusal
     ) -> None:
-        """Go on after a link of this attempt has ended before the peer answered on it."""
+        """Go on after a precon of this attempt has ended before the peer answered on it."""
         del attempt.rivals[negotiation]
         attempt.refused = attempt.refused or why
         if attempt.dialer is not None:
@@ -76,17 +77,17 @@ class Dialing:
             self.next_attempt(record, *attempt.refused)
 
     def try_the_rest(self, record: Record, attempt: Attempt, why: Refusal) -> None:
-        """Try the places of the peer's address from which neither an answer nor a failure had come,
-        because the process that answered is not the peer."""
-        record.link = None
+        """Try the locations of the peer's address from which neither an answer nor a failure had
+        come, because the process that answered is not the peer."""
+        record.precon = None
         attempt.refused = attempt.refused or why
         rest, attempt.rest = attempt.rest, []
-        self._dial_places(record, attempt, rest)
+        self._dial_locations(record, attempt, rest)
 
     def next_attempt(self, record: Record, error: PscomError, again: bool) -> None:
-        """Go on after the link in use has failed: use the parked link that the peer has dialed, try
-        again, or give up."""
-        record.link = None
+        """Go on after the precon in use has failed: use the parked precon that the peer has dialed,
+        try again, or give up."""
+        record.precon = None
         if record.parked is not None:
             self._use_parked(record, record.parked)
             return
@@ -98,8 +99,8 @@ class Dialing:
             self._connections.give_up(record, error)
             return
         if record.phase is Phase.NEGOTIATING:
-            calling = attempt.kind is Kind.CALL
-            self._connections.step(record, PhaseEvent.CALL if calling else PhaseEvent.DIAL)
+            calling = attempt.kind is Kind.ASK
+            self._connections.step(record, PhaseEvent.ASK if calling else PhaseEvent.DIAL)
         attempt.last_error = error
         logger.debug("%s; next attempt in %.0f ms", error, delay * 1000)
         attempt.timer = self._thread.later(delay, self._dial, record)
@@ -125,7 +126,7 @@ class Dialing:
         attempt.rest, attempt.refused, attempt.closed = [], None, []
         for detour in address.detours:
             try:
-                last = not address.places and detour is address.detours[-1]
+                last = not address.locations and detour is address.detours[-1]
                 if self._takes(record, attempt, detour, last):
                     return
             except Exception as error:  # a defect of a plug-in fails this connection only
@@ -133,8 +134,8 @@ class Dialing:
                 reason = f"{detour}: the relay failed: {error!r}"
                 self._connections.give_up(record, cannot_reach(record, reason))
                 return
-        if address.places:
-            self._dial_places(record, attempt, address.places)
+        if address.locations:
+            self._dial_locations(record, attempt, address.locations)
         else:
             reason = "; ".join(attempt.closed)
             self._connections.give_up(record, cannot_reach(record, reason))
@@ -147,10 +148,10 @@ class Dialing:
         if relay is None:
             attempt.closed.append(f"{detour}: {self._why_no_relay(detour.relay)}")
             return False
-        if not (last or relay.leads(detour.place)):
+        if not (last or relay.leads(detour.location)):
             return False
         callbacks = self._callbacks(record, attempt)
-        attempt.dialer = Detoured(self._thread, relay, detour.place, *callbacks)
+        attempt.dialer = Detoured(self._thread, relay, detour.location, *callbacks)
         return True
 
     def _why_no_relay(self, name: str) -> str:
@@ -159,11 +160,11 @@ class Dialing:
                 return option.reason or f"the transport {name} has no relay"
         return f"no transport {name} here"
 
-    def _dial_places(
-        self, record: Record, attempt: Attempt, places: tuple[Place, ...] | Targets
+    def _dial_locations(
+        self, record: Record, attempt: Attempt, locations: tuple[Location, ...] | Targets
     ) -> None:
         callbacks = self._callbacks(record, attempt)
-        attempt.dialer = Dialer(self._thread, places, self._policy.link, *callbacks)
+        attempt.dialer = Dialer(self._thread, locations, self._policy.precon, *callbacks)
 
     def _callbacks(self, record: Record, attempt: Attempt) -> tuple[Reached, Ended]:
         def reached(sock: socket.socket, target: Target | None) -> None:
@@ -179,9 +180,9 @@ class Dialing:
     ) -> None:
         if attempt.dialer is not None and attempt.dialer.over:
             attempt.dialer = None
-        negotiation = self._new_link(record, attempt.kind, sock)
+        negotiation = self._new_precon(record, attempt.kind, sock)
         attempt.rivals[negotiation] = target
-        seconds = self._policy.link.silence_seconds
+        seconds = self._policy.precon.silence_seconds
         silence = None
         if math.isfinite(seconds):
             silence = self._thread.later(seconds, self._on_silence, record, attempt, negotiation)
@@ -191,17 +192,17 @@ class Dialing:
                 silence.cancel()
             self._on_answer(record, attempt, negotiation)
 
-        negotiation.link.on_answer = answered
+        negotiation.precon.on_answer = answered
 
     def _on_silence(
         self, record: Record, attempt: Attempt, negotiation: Negotiation[Record]
     ) -> None:
-        """Give up a link on which nobody has answered: a program that is not pscompy may listen
+        """Give up a precon on which nobody has answered: a program that is not pscompy may listen
         there, or the peer's process is stopped."""
         if negotiation not in attempt.rivals:
             return
-        where = negotiation.link.peer_address
-        seconds = self._policy.link.silence_seconds
+        where = negotiation.precon.peer_address
+        seconds = self._policy.precon.silence_seconds
         reason = (
             f"a program listens at {where}, but did not answer as pscompy does within {seconds:g} s"
             " (PSP_GUARD_TIMEOUT)"
@@ -212,13 +213,14 @@ class Dialing:
     def _on_answer(
         self, record: Record, attempt: Attempt, negotiation: Negotiation[Record]
     ) -> None:
-        """Use this link if it is the first one on which the peer answers."""
+        """Use this precon if it is the first one on which the peer answers."""
         if negotiation in attempt.rivals:
             attempt.settle(negotiation)
-            record.link = negotiation
+            record.precon = negotiation
 
     def _on_ended(self, record: Record, attempt: Attempt, reason: str) -> None:
-        """End the round, in which no place is left to try, unless links still await an answer."""
+        """End the round, in which no location is left to try, unless precons still await an
+        answer."""
         dialer, attempt.dialer = attempt.dialer, None
         assert dialer is not None
         attempt.stalled += dialer.stalled
@@ -227,7 +229,7 @@ class Dialing:
         error: PscomError = cannot_reach(record, "; ".join((reason, *attempt.closed)))
         again = (
             not (dialer.final or dialer.exhausted)
-            and attempt.stalled < self._policy.link.stalled_max
+            and attempt.stalled < self._policy.precon.stalled_max
         )
         if attempt.refused is not None:
             error, again = attempt.refused[0], again or attempt.refused[1]

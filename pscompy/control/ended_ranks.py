@@ -18,7 +18,7 @@ from pscompy.core import lib
 from pscompy.errors import PeerLost, PscomError
 
 LOOK_PAUSE = 0.3  # seconds between two looks at receives from any source, if no other rank is left
-_UNCONNECTED = (Phase.LAZY, Phase.DIALING, Phase.CALLING)
+_UNCONNECTED = (Phase.LAZY, Phase.DIALING, Phase.ASKING)
 _ENDED = (ConnState.CLOSED, ConnState.FAILED)
 
 
@@ -42,7 +42,7 @@ class EndedRanks:
 
     def add(self, record: Record, reason: PscomError, calls: bool) -> None:
         """Note that a rank has ended, the peer of this record, which is registered. `calls`: this
-        process calls the rank (see neighbours.py), which has not answered."""
+        process calls the rank (see node_connect.py), which has not answered."""
         if record.rank not in self._reasons:
             self._records.append(record)
         reason = self._reasons.setdefault(record.rank, reason)

@@ -77,7 +77,8 @@ class ControlThread:
         self._stopping = False
         self._idle = True  # whether no pump (see add_pump) had more to do when the pumps ran last
         self._pumps: tuple[Callable[[], bool], ...] = ()
-        self.root: ControlThread = self  # this control thread itself; in a Guest, that of its host
+        # this control thread itself; in a SiblingThread, that of its host
+        self.root: ControlThread = self
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.register(self._wake, READ, self._on_wake)
 

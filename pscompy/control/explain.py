@@ -257,12 +257,12 @@ def _cell(ns: float | None, used: bool) -> str:
 
 def explain(
     options: list[Option],
-    offered: tuple[str, ...],
+    proposed: tuple[str, ...],
     reasons: dict[str, str],
     **known: Any,
 ) -> Explanation:
-    """Explain a connection. Its candidates are the transports in `offered`, then all others of this
-    side, then those of which only a reason is known."""
-    others = [option.name for option in ordered(options) if option.name not in offered]
-    rest = [name for name in reasons if name not in offered and name not in others]
-    return Explanation((*offered, *others, *rest), reasons=dict(reasons), **known)
+    """Explain a connection. Its candidates are the transports in `proposed`, then all others of
+    this side, then those of which only a reason is known."""
+    others = [option.name for option in ordered(options) if option.name not in proposed]
+    rest = [name for name in reasons if name not in proposed and name not in others]
+    return Explanation((*proposed, *others, *rest), reasons=dict(reasons), **known)

@@ -38,11 +38,11 @@ class Lane:
 
         Raises `PscomError` if the transport has no address for this endpoint.
         """
-        room = ffi.new("uint8_t[]", ADDRESS_MAX)
+        buffer = ffi.new("uint8_t[]", ADDRESS_MAX)
         length = ffi.new("size_t *", ADDRESS_MAX)
-        status = lib.psc_lane_address(self.handle, room, length)
+        status = lib.psc_lane_address(self.handle, buffer, length)
         self._check(status, "address")
-        return bytes(ffi.buffer(room, length[0]))
+        return bytes(ffi.buffer(buffer, length[0]))
 
     def connect(self, role: int, token: bytes, address: bytes, spare: bool = False) -> None:
         """Begin to connect; `spare`: the connection will go on if it loses this lane. `on_change`
@@ -61,16 +61,16 @@ class Lane:
     @property
     def reason(self) -> str:
         """The reason that the transport gave for the failure of the lane, or ""."""
-        room = ffi.new("char[]", REASON_MAX)
-        lib.psc_lane_reason(self.handle, room)
-        return text(room)
+        buffer = ffi.new("char[]", REASON_MAX)
+        lib.psc_lane_reason(self.handle, buffer)
+        return text(buffer)
 
     def matching(self) -> str | None:
         """Return None if the fabric matches messages of this lane, which is up; otherwise the
         reason why it does not, which may be ""."""
-        room = ffi.new("char[]", REASON_MAX)
-        status = lib.psc_lane_matching(self.handle, room)
-        return None if status == lib.PSC_OK else text(room)
+        buffer = ffi.new("char[]", REASON_MAX)
+        status = lib.psc_lane_matching(self.handle, buffer)
+        return None if status == lib.PSC_OK else text(buffer)
 
     def installed(self) -> None:
         """Give the lane up to a connection, which owns it from now on."""

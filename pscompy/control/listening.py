@@ -1,5 +1,5 @@
-"""The listening sockets of a session, and the places at relays (transports that carry handshakes)
-where the session can be reached too."""
+"""The listening sockets of a session, and the locations at relays (transports that carry
+handshakes) where the session can be reached too."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pscompy.control import descriptors
 from pscompy.control.addresses import (
     Address,
     Detour,
-    Place,
+    Location,
     advertised,
     listening_socket,
     numeric_host,
 )
 from pscompy.control.admission import Admission
 from pscompy.control.event_loop import ControlThread
-from pscompy.control.link_options import LinkOptions
 from pscompy.control.peer import Record
+from pscompy.control.precon_options import PreconOptions
 from pscompy.errors import ConnectError, PscomError, shown
 from pscompy.transport.declaration import Relay
 
 if TYPE_CHECKING:
-    from pscompy.control.precon import Link
+    from pscompy.control.precon import Precon
 
 Deliver = Callable[[Record], object]
 """Gets every connection that has come up through a listener."""
@@ -41,14 +41,14 @@ class Listener:
         self.socket = sock
         self.admission: Admission | None = None  # set once the control thread listens
 
-    def authenticated(self, link: Link) -> None:
-        """Note that the peer of an accepted link has proved the key."""
+    def authenticated(self, precon: Precon) -> None:
+        """Note that the peer of an accepted precon has proved the key."""
         if self.admission is not None:
-            self.admission.authenticated(link)
+            self.admission.authenticated(precon)
 
 
-Accept = Callable[[Listener, socket.socket], "Link"]
-"""Begins a link on an accepted socket."""
+Accept = Callable[[Listener, socket.socket], "Precon"]
+"""Begins a precon on an accepted socket."""
 
 
 class Listening:
@@ -58,7 +58,7 @@ class Listening:
         self,
         thread: ControlThread,
         relays: dict[str, Relay],
-        options: LinkOptions,
+        options: PreconOptions,
         network: str,
         accept: Accept,
     ) -> None:
@@ -78,20 +78,20 @@ class Listening:
             sock = listening_socket(host, port, self._options.apply)
         except (OSError, UnicodeError, OverflowError) as error:
             reason = descriptors.why(error) if isinstance(error, OSError) else error
-            place = f"{host or '*'}:{shown(port)}"
-            raise ConnectError(f"cannot listen at {place}: {reason}") from error
+            location = f"{host or '*'}:{shown(port)}"
+            raise ConnectError(f"cannot listen at {location}: {reason}") from error
         try:
             hosts = self._hosts(sock)
         except PscomError:
             sock.close()
             raise
-        places = tuple(Place(where, sock.getsockname()[1]) for where in hosts)
+        locations = tuple(Location(where, sock.getsockname()[1]) for where in hosts)
         listener = Listener(deliver, sock)
         listener.detours = tuple(
             Detour(relay, it.listen(partial(self._thread.call, self._on_detour, listener)))
             for relay, it in self._relays.items()
         )
-        listener.address = str(Address(places, name, listener.detours))
+        listener.address = str(Address(locations, name, listener.detours))
         self._thread.call(self._begin, listener)
         return listener
 
@@ -136,7 +136,7 @@ class Listening:
 
     def _end(self, listener: Listener) -> None:
         for detour in listener.detours:
-            self._relays[detour.relay].stop(detour.place)
+            self._relays[detour.relay].stop(detour.location)
         if listener.admission is not None:
             listener.admission.close()
         if listener in self._listeners:

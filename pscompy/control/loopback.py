@@ -1,5 +1,5 @@
 """A session's connection with itself: one lane of a transport that can do that, without a precon
-link."""
+precon."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The control plane of a session: the thread, the parts that run on it, and the calls into them.
 
-    listening   accepts links of peers          ondemand     decides which link is used
+    listening   accepts precons of peers        ondemand     decides which precon is used
     connections installs and ends lanes         progress     drives transports meanwhile
 
 Public methods may be called from any thread and return at once, except `close` and `stop`.
@@ -22,16 +22,16 @@ from pscompy.control.descriptors import why
 from pscompy.control.ended_ranks import LOOK_PAUSE
 from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.factory import LaneFactory
-from pscompy.control.guest import Guest
 from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.keys import Key, find_key
-from pscompy.control.link_options import LinkOptions
 from pscompy.control.listening import Deliver, Listener, Listening
-from pscompy.control.neighbours import Neighbours
+from pscompy.control.node_connect import NodeConnects
 from pscompy.control.peer import FindPeer, OnSettled, Record
 from pscompy.control.phases import Phase
+from pscompy.control.precon_options import PreconOptions
 from pscompy.control.progress import Progress
 from pscompy.control.resolving import when_address_is_known
+from pscompy.control.sibling import SiblingThread
 from pscompy.control.worker import Engine
 from pscompy.errors import Closed, ConnectError, PscomError
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import socket
 
     from pscompy.control.ondemand import OnDemand
-    from pscompy.control.precon import Link
+    from pscompy.control.precon import Precon
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Control:
     """The control plane of one worker. `adopt` makes the record of a connection that a peer has
     begun, and holds it; `holder` holds all connections that are in use. `find_peer` returns the
     record of a rank of the job, None if there is no such rank; it is called on the control thread.
-    `beside` is the control plane of the session's first worker, whose thread, key and listeners
+    `first` is the control plane of the session's first worker, whose thread, key and listeners
     serve all workers of the session."""
 
     def __init__(
@@ -63,10 +63,10 @@ class Control:
         adopt: Callable[[], Record],
         holder: Holder,
         find_peer: FindPeer,
-        beside: Control | None = None,
+        first: Control | None = None,
     ) -> None:
-        if beside is not None:
-            beside = beside._beside or beside
+        if first is not None:
+            first = first._first or first
         self.config = config
         self.engine = engine
         self.here = here
@@ -75,26 +75,26 @@ class Control:
         self._started = False
         # text for `explain()` that names the communicators that use the worker
         self.users = "all communicators without their own"
-        self._beside: Control | None = beside
+        self._first: Control | None = first
         self._thread: ControlThread = (
-            ControlThread(f"pscompy {here.name}") if beside is None else Guest(beside._thread)
+            ControlThread(f"pscompy {here.name}") if first is None else SiblingThread(first._thread)
         )
         self._progress = Progress(self._thread, engine)
-        self._options = LinkOptions.of(config)
+        self._options = PreconOptions.of(config)
         self._factory = LaneFactory(engine, here, self._progress, config["CANDIDATE_TIMEOUT"])
         self._connections = Connections(self._thread, self._factory, config, holder, adopt)
         self._find_peer = find_peer
-        self._neighbours = Neighbours(
+        self._node_connects = NodeConnects(
             *(self._thread, self._factory, self._connections, find_peer),
             self._fall_back,
         )
-        self._on_demand: OnDemand | None = None  # made at the first link, by `_links`
+        self._on_demand: OnDemand | None = None  # made at the first precon, by `_precons`
         self._others: dict[str, Control] = {}  # control planes of the other workers, by job
         # descriptor that is readable while the launcher's reports of ended ranks are to be read
         self._reports = -1
         self._n_others = 0  # number of other ranks of the job
         self._ended: dict[int, PscomError] = {}  # ranks that were reported, with the reasons
-        self._progress.on_held = self._neighbours.answer_callers
+        self._progress.on_held = self._node_connects.answer_callers
         self._listening = Listening(
             self._thread, engine.relays, self._options, config["NETWORK"], self._accept
         )
@@ -129,10 +129,10 @@ class Control:
             raise Closed("the session is closed")
         if record.phase is Phase.LAZY:
             self._connections.retain(connection)
-        # If possible, a rank on this node is called (connected without a link); then _note_calls
+        # If possible, a rank on this node is called (connected without a precon); then _note_calls
         # registers the record.
         unknown = record.resolve is not None and record.address is None
-        if unknown and self._neighbours.call(record):
+        if unknown and self._node_connects.call(record):
             return
         if unknown and may_wait():
             record.find_address()
@@ -207,8 +207,8 @@ class Control:
     @property
     def is_last(self) -> bool:
         """Whether all other ranks have ended or have left their World."""
-        ended = (self._beside or self)._ended
-        return bool(ended) and len(ended) == (self._beside or self)._n_others
+        ended = (self._first or self)._ended
+        return bool(ended) and len(ended) == (self._first or self)._n_others
 
     def rank_ended(self, rank: int, reason: PscomError) -> None:
         """End the connections to a rank that has ended or has left its World, by this worker and by
@@ -238,15 +238,15 @@ class Control:
         if not self._started:
             self._thread.abandon()
             return True
-        if self._beside is not None:
-            self._beside._others.pop(self.here.job, None)
+        if self._first is not None:
+            self._first._others.pop(self.here.job, None)
         self._thread.call(self._abort)
         # `_abort` makes the core report the end of each connection; handle these reports before the
         # thread stops
         self._thread.call(self._on_core_events, READ)
         stopped = self._thread.stop(STOP_SECONDS)
         if stopped:
-            self._neighbours.close()
+            self._node_connects.close()
             self._close_reports()
         return stopped
 
@@ -260,14 +260,14 @@ class Control:
         self._listening.forget()
         if self._on_demand is not None:
             self._on_demand.forget()
-        self._neighbours.close()
+        self._node_connects.close()
         self._close_reports()
         self._connections.forget()
         self._thread.abandon()
 
     def _find_key(self) -> Key:
         if self._key is None:
-            self._key = find_key(self.config) if self._beside is None else self._beside._find_key()
+            self._key = find_key(self.config) if self._first is None else self._first._find_key()
             self.engine.set_secret(self._key.for_memory)
         return self._key
 
@@ -284,16 +284,16 @@ class Control:
 
     def start_beside(self, users: str) -> None:
         """Let peers connect to this worker, which is not the session's first one."""
-        assert self._beside is not None
+        assert self._first is not None
         self.users = users
-        self._beside._start()
+        self._first._start()
         self._start()
-        self._beside._others[self.here.job] = self
-        for rank, reason in self._beside._ended.copy().items():
+        self._first._others[self.here.job] = self
+        for rank, reason in self._first._ended.copy().items():
             self._thread.call(self._end_rank, rank, reason)
 
     def _begin(self, key: Key) -> None:
-        self._neighbours.open(key.secret)
+        self._node_connects.open(key.secret)
         self._progress.start()
         self._thread.register(self.engine.control_fd, READ, self._on_core_events)
         log = self.engine.log_fd
@@ -312,9 +312,9 @@ class Control:
 
     # ---- on the control thread ----
 
-    def _links(self) -> OnDemand:
-        """Return the part that makes links and negotiates on them. The first link imports it: ranks
-        on one node need no links."""
+    def _precons(self) -> OnDemand:
+        """Return the part that makes precons and negotiates on them. The first precon imports it:
+        ranks on one node need no precons."""
         if self._on_demand is None:
             with self._thread.spare.lent():  # an import opens files
                 from pscompy.control.dialing import Policy
@@ -322,32 +322,32 @@ class Control:
             policy = Policy(self.config["RETRY"], self._options)
             self._on_demand = OnDemand(
                 *(self._thread, self._factory, self._connections, policy),
-                *(self._find_key(), self._find_peer, self._links_of),
+                *(self._find_key(), self._find_peer, self._precons_of),
             )
         return self._on_demand
 
     def _begin_link(self, record: Record) -> None:
-        """Connect by a link. Finds the peer's address first if `begin_open` could not wait for the
-        launcher."""
-        connect = partial(self._by_link, record, lambda links: links.begin(record))
+        """Connect by a precon. Finds the peer's address first if `begin_open` could not wait for
+        the launcher."""
+        connect = partial(self._by_precon, record, lambda precons: precons.begin(record))
         when_address_is_known(self._thread, record, connect)
 
-    def _by_link(self, record: Record, connect: Callable[[OnDemand], object]) -> None:
-        """Connect by a link. If the part that makes links cannot be imported, give up."""
+    def _by_precon(self, record: Record, connect: Callable[[OnDemand], object]) -> None:
+        """Connect by a precon. If the part that makes precons cannot be imported, give up."""
         try:
-            links = self._links()
+            precons = self._precons()
         except (ImportError, OSError) as error:
             reason = why(error) if isinstance(error, OSError) else str(error)
             if record.phase in (Phase.LAZY, Phase.NEGOTIATING):
-                failed = ConnectError(f"no link can be made: {reason}", peer=record.label)
+                failed = ConnectError(f"no precon can be made: {reason}", peer=record.label)
                 self._connections.give_up(record, failed)
         else:
-            connect(links)
+            connect(precons)
 
     def _fall_back(self, record: Record) -> None:
-        """Connect by a link, because a call has failed, unless the rank has ended."""
+        """Connect by a precon, because a call has failed, unless the rank has ended."""
         if not self._connections.ended_ranks.lose(record):
-            self._by_link(record, lambda links: links.fall_back(record))
+            self._by_precon(record, lambda precons: precons.fall_back(record))
 
     def _on_rank_ended(self, rank: int, reason: PscomError) -> None:
         if rank in self._ended:  # a rank that has left its World is reported again when it ends
@@ -374,15 +374,15 @@ class Control:
             record = self._find_peer(self.here._replace(rank=rank))
             if record is not None:
                 self._connections.register(record)
-                calls = self._neighbours.calls(record)
+                calls = self._node_connects.calls(record)
                 self._connections.ended_ranks.add(record, reason, calls)
 
-    def _links_of(self, job: str) -> OnDemand | None:
+    def _precons_of(self, job: str) -> OnDemand | None:
         other = self._others.get(job)
-        return None if other is None else other._links()
+        return None if other is None else other._precons()
 
-    def _accept(self, listener: Listener, sock: socket.socket) -> Link:
-        return self._links().accept(listener, sock)
+    def _accept(self, listener: Listener, sock: socket.socket) -> Precon:
+        return self._precons().accept(listener, sock)
 
     def _on_core_events(self, _events: int) -> None:
         changed = self.engine.control_events()
@@ -391,20 +391,20 @@ class Control:
             if lane is not None:
                 lane.on_change()
         if changed.calls or changed.connections:
-            self._neighbours.note_calls(changed.calls)
+            self._node_connects.note_calls(changed.calls)
         for conn_id in changed.connections:
             self._connections.on_core_event(conn_id)
         self._progress.check_background()
 
     def _note_calls(self) -> None:
-        """Note all calls so far (ranks of this node connect by calls, without a link; see
-        neighbours.py): the core reports calls that have failed as events, and the others as new
+        """Note all calls so far (ranks of this node connect by calls, without a precon; see
+        node_connect.py): the core reports calls that have failed as events, and the others as new
         calls."""
         self._on_core_events(READ)
-        self._neighbours.note_calls()
+        self._node_connects.note_calls()
 
     def _begin_closing(self) -> None:
-        self._neighbours.end_calls()
+        self._node_connects.end_calls()
         self._listening.close_all()
         self._connections.close_all()
 

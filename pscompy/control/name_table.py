@@ -8,7 +8,7 @@ from pscompy.control.handshake.identity import Identity
 
 
 class Names:
-    """The names of this session and of all sessions that have a link with it."""
+    """The names of this session and of all sessions that have a precon with it."""
 
     def __init__(self, here: Identity) -> None:
         self._here = here

@@ -1,8 +1,8 @@
-"""A negotiation: the course of one precon link (a TCP link that carries the handshake), from its
+"""A negotiation: the course of one precon (a TCP connection that carries the handshake), from its
 greeting to its end as the guard of a connection.
 
-A negotiation owns its link and its lanes. It decides nothing about other links: its `Owner`
-decides whether a link is used, parked or tried again.
+A negotiation owns its precon and its lanes. It decides nothing about other precons: its `Owner`
+decides whether a precon is used, parked or tried again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from pscompy.control.candidates import Answering, Offering
+from pscompy.control.candidates import Answering, Proposing
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import (
@@ -21,8 +21,8 @@ from pscompy.control.handshake.events import (
     Established,
     HandshakeEvent,
     Introduced,
-    Offered,
     PeerClosing,
+    Proposed,
     Refused,
     TrialFailed,
     Welcomed,
@@ -30,9 +30,9 @@ from pscompy.control.handshake.events import (
 from pscompy.control.handshake.frames import RefuseCode
 from pscompy.control.handshake.handshake import Handshake, Side
 from pscompy.control.handshake.identity import Identity
-from pscompy.control.handshake.states import LinkState
+from pscompy.control.handshake.states import PreconState
 from pscompy.control.lane import Lane
-from pscompy.control.precon import Link
+from pscompy.control.precon import Precon
 from pscompy.control.rejoining import Rejoining
 from pscompy.control.selection import Rail
 from pscompy.errors import ConnectError, NameInUse, ProtocolError, PscomError
@@ -44,12 +44,12 @@ R = TypeVar("R")
 
 
 class Guarded(NamedTuple):
-    """A connection over several rails, `rails[i]` for lane i, that a link guards."""
+    """A connection over several rails, `rails[i]` for lane i, that a precon guards."""
 
     peer: Identity
     handle: Any
     rails: tuple[Rail, ...]
-    token: bytes  # the `guard_token` of the connection's first link
+    token: bytes  # the `guard_token` of the connection's first precon
 
 
 class Owner(Protocol[R]):
@@ -60,28 +60,28 @@ class Owner(Protocol[R]):
         `refuse`."""
 
     def welcomed(self, negotiation: Negotiation[R], event: Welcomed) -> None:
-        """The listener agrees to the link. The owner calls `refuse`; or `proceed`, but not yet if
-        the link is crossed (the listener has parked it)."""
+        """The listener agrees to the precon. The owner calls `refuse`; or `proceed`, but not yet if
+        the precon is crossed (the listener has parked it)."""
 
     def resumed(self, negotiation: Negotiation[R]) -> None:
-        """The peer uses, after all, the link that this process dialed and the peer had parked."""
+        """The peer uses, after all, the precon that this process dialed and the peer had parked."""
 
     def established(self, negotiation: Negotiation[R]) -> None:
         """The lanes are up on both sides. The owner installs what `take_lanes` returns."""
 
     def failed(self, negotiation: Negotiation[R], error: PscomError, again: bool) -> None:
-        """The link has ended without lanes. `again` says whether another attempt may succeed."""
+        """The precon has ended without lanes. `again` says whether another attempt may succeed."""
 
     def peer_closing(self, negotiation: Negotiation[R]) -> None:
         """The peer's last message is in flight on the lanes."""
 
     def guard_ended(self, negotiation: Negotiation[R], bye: bool) -> None:
-        """The link of an established connection has ended; `bye` says whether the peer ended the
-        link on purpose."""
+        """The precon of an established connection has ended; `bye` says whether the peer ended the
+        precon on purpose."""
 
 
 class Negotiation(Generic[R]):
-    """One precon link and its lanes; `record` is None while the peer is not known."""
+    """One precon and its lanes; `record` is None while the peer is not known."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Negotiation(Generic[R]):
     ) -> None:
         self.record = record
         self.peer: Identity | None = None
-        self.lanes: Offering | Answering | None = None
+        self.lanes: Proposing | Answering | None = None
         # `guarded` and `rejoining`, to replace lost lanes, exist once lanes on several rails are up
         self.guarded: Guarded | None = None
         self.rejoining: Rejoining | None = None
@@ -103,12 +103,12 @@ class Negotiation(Generic[R]):
         self._owner = owner
         self._factory = factory
         self._ended = False  # True: the owner is not notified any more
-        self.link = Link(thread, sock, machine, self)
+        self.precon = Precon(thread, sock, machine, self)
 
     @property
     def peer_label(self) -> str:
         """The peer as errors and log lines name it."""
-        return str(self.peer) if self.peer else self.link.peer_address
+        return str(self.peer) if self.peer else self.precon.peer_address
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -118,36 +118,37 @@ class Negotiation(Generic[R]):
     # ---- calls of the owner ----
 
     def hand_over(self, owner: Owner[R], factory: LaneFactory) -> None:
-        """Let the owner of another worker decide about the link of a peer that was introduced."""
+        """Let the owner of another worker decide about the precon of a peer that was introduced."""
         self._owner = owner
         self._factory = factory
-        self.link.machine.identity = factory.here
+        self.precon.machine.identity = factory.here
 
     def welcome(self) -> None:
-        """Agree to the link of a peer that was introduced."""
-        self.link.machine.welcome()
+        """Agree to the precon of a peer that was introduced."""
+        self.precon.machine.welcome()
         self._begin_lanes()
-        self.link.flush()
+        self.precon.flush()
 
     def cross(self) -> None:
-        """Park (keep in reserve) the link of a peer that this process is already connecting to."""
+        """Park (keep in reserve) the precon of a peer that this process is already connecting
+        to."""
         self.crossed = True
-        self.link.machine.cross()
-        self.link.flush()
+        self.precon.machine.cross()
+        self.precon.flush()
 
     def proceed(self) -> None:
-        """Negotiate lanes: after the welcome, or on a link that was parked."""
+        """Negotiate lanes: after the welcome, or on a precon that was parked."""
         self._begin_lanes()
-        self.link.flush()
+        self.precon.flush()
 
     def refuse(self, code: RefuseCode, reason: str) -> None:
-        """End the link and send the reason; the owner is not notified."""
-        if self.link.machine.authenticated and not self._ended:
-            self.link.machine.refuse(code, reason)
+        """End the precon and send the reason; the owner is not notified."""
+        if self.precon.machine.authenticated and not self._ended:
+            self.precon.machine.refuse(code, reason)
         self.leave()
 
     def close_early(self, reason: str) -> None:
-        """End the link before the connection is up, because it was closed here."""
+        """End the precon before the connection is up, because it was closed here."""
         self.refuse(RefuseCode.CLOSED, reason)
 
     def lose(self, lanes: dict[int, str]) -> None:
@@ -156,23 +157,23 @@ class Negotiation(Generic[R]):
             self.rejoining.lose(lanes)
 
     def leave(self) -> None:
-        """End the link with a bye; the owner is not notified."""
+        """End the precon with a bye; the owner is not notified."""
         self._ended = True
         self._undo()
-        self.link.machine.bye()
-        self.link.close()
+        self.precon.machine.bye()
+        self.precon.close()
 
     def break_off(self) -> None:
-        """End the link as if this process had died: the peer's side fails too."""
+        """End the precon as if this process had died: the peer's side fails too."""
         self._ended = True
         self._undo()
-        self.link.drop()
+        self.precon.drop()
 
     def dissolve(self) -> None:
-        """Drop all references to other objects, after the link is closed and its last event was
+        """Drop all references to other objects, after the precon is closed and its last event was
         delivered."""
         self.record = self.lanes = self.guarded = self.rejoining = None
-        self.link.disown()
+        self.precon.disown()
 
     def take_lanes(self) -> list[Lane]:
         """Return the lanes that came up; the caller owns them."""
@@ -183,39 +184,39 @@ class Negotiation(Generic[R]):
         assert self.peer is not None
         assert self.lanes is not None
         if len(self.lanes.rails) > 1:
-            token = self.link.machine.guard_token()
+            token = self.precon.machine.guard_token()
             self._guard(Guarded(self.peer, handle, self.lanes.rails, token))
 
     def renew(self, guarded: Guarded) -> None:
-        """Let this link guard a connection that is up, in place of a link that has ended."""
+        """Let this precon guard a connection that is up, in place of a precon that has ended."""
         self.peer = guarded.peer
         self.established = True
-        if self.link.machine.side is Side.LISTENER:
-            self.link.machine.welcome()
-            self.link.flush()
+        if self.precon.machine.side is Side.LISTENER:
+            self.precon.machine.welcome()
+            self.precon.flush()
         self._guard(guarded)
 
     def _guard(self, guarded: Guarded) -> None:
         self.guarded = guarded
         self.rejoining = Rejoining(
-            self._factory, self.link, guarded.peer, guarded.handle, guarded.rails
+            self._factory, self.precon, guarded.peer, guarded.handle, guarded.rails
         )
 
     def announce_close(self) -> None:
         """Let the peer know that this side's last message is in flight on the lanes."""
-        if self.link.machine.guards:
-            self.link.machine.closing()
-            self.link.flush()
+        if self.precon.machine.guards:
+            self.precon.machine.closing()
+            self.precon.flush()
 
-    # ---- events of the link ----
+    # ---- events of the precon ----
 
-    def on_link_event(self, link: Link, event: HandshakeEvent) -> None:
+    def on_precon_event(self, precon: Precon, event: HandshakeEvent) -> None:
         if self._ended:
             return
         try:
             self._handle(event)
-        except Exception as error:  # other links go on, and the peer must not wait for this one
-            logger.exception("the link with %s is broken off", self.peer_label)
+        except Exception as error:  # other precons go on, and the peer must not wait for this one
+            logger.exception("the precon with %s is broken off", self.peer_label)
             self.break_off()
             if self.established:
                 self._owner.guard_ended(self, bye=False)
@@ -226,15 +227,15 @@ class Negotiation(Generic[R]):
     def _handle(self, event: HandshakeEvent) -> None:
         if not self.established or type(event) not in _REJOINING:
             _HANDLERS[type(event)](self, event)
-        elif self.link.machine.state is LinkState.CLOSED:
-            pass  # nothing to do: the event that ends the link follows
+        elif self.precon.machine.state is PreconState.CLOSED:
+            pass  # nothing to do: the event that ends the precon follows
         elif self.rejoining is not None:
             _REJOINING[type(event)](self.rejoining, event)
         else:
             # an answer without lanes: this connection has one rail only
-            self.link.machine.answer(())
+            self.precon.machine.answer(())
 
-    def on_link_error(self, link: Link, error: PscomError) -> None:
+    def on_precon_error(self, precon: Precon, error: PscomError) -> None:
         logger.warning("%s: %s: %s", self.peer_label, type(error).__name__, error)
         if self.established:
             self._end_guard(bye=False)
@@ -245,10 +246,10 @@ class Negotiation(Generic[R]):
 
     def _begin_lanes(self) -> None:
         assert self.peer is not None
-        kind = Offering if self.link.machine.connector else Answering
-        self.lanes = kind(self._factory, self.link, self.peer)
-        if isinstance(self.lanes, Offering):
-            self.lanes.offer()
+        kind = Proposing if self.precon.machine.connector else Answering
+        self.lanes = kind(self._factory, self.precon, self.peer)
+        if isinstance(self.lanes, Proposing):
+            self.lanes.propose()
 
     def _on_introduced(self, event: Introduced) -> None:
         self.peer = event.identity
@@ -259,17 +260,17 @@ class Negotiation(Generic[R]):
         self.crossed = event.crossed
         self._owner.welcomed(self, event)
 
-    def _on_offered(self, event: Offered) -> None:
+    def _on_proposed(self, event: Proposed) -> None:
         if self.lanes is None:
             if self.crossed:
                 self._owner.resumed(self)
             self._begin_lanes()
         assert isinstance(self.lanes, Answering)
-        self.lanes.on_offer(event.offer)
+        self.lanes.on_proposal(event.proposal)
         self._fail_if_none_left()
 
     def _on_answered(self, event: Answered) -> None:
-        assert isinstance(self.lanes, Offering)
+        assert isinstance(self.lanes, Proposing)
         self.lanes.answered(event.answer)
         self._fail_if_none_left()
 
@@ -281,23 +282,23 @@ class Negotiation(Generic[R]):
             self._fail_if_none_left()
 
     def _fail_if_none_left(self) -> None:
-        """Fail with all reasons if the link was closed for want of candidates. The acceptor logs
+        """Fail with all reasons if the precon was closed for want of candidates. The acceptor logs
         them too, because no call of its program may raise the error."""
-        if self._ended or self.link.machine.state is not LinkState.CLOSED:
+        if self._ended or self.precon.machine.state is not PreconState.CLOSED:
             return
         listed = "; ".join(f"{name}: {reason}" for name, reason in self.reasons.items())
         error = ConnectError(
             f"no transport connects with {self.peer_label}: {listed or 'there is none'}",
             candidates=self.reasons,
         )
-        if not self.link.machine.connector:
+        if not self.precon.machine.connector:
             logger.warning("%s", error)
         self._fail(error, again=False)
 
     def _on_established(self, event: Established) -> None:
         self.established = True
         self._owner.established(self)
-        self.lanes = None  # frees the candidates, which would otherwise last as long as the link
+        self.lanes = None  # frees the candidates, which would otherwise last as long as the precon
 
     def _on_peer_closing(self, event: PeerClosing) -> None:
         self._owner.peer_closing(self)
@@ -315,25 +316,25 @@ class Negotiation(Generic[R]):
             self._end_guard(event.bye)
             return
         waited = event.state.name.lower()
-        outage = self.link.outage
-        how = f"does not answer ({outage})" if outage else "ended the link"
+        outage = self.precon.outage
+        how = f"does not answer ({outage})" if outage else "ended the precon"
         self._fail(
             ConnectError(f"{self.peer_label} {how} while its {waited} was awaited"),
             again=not event.bye,
         )
 
     def _end_guard(self, bye: bool) -> None:
-        """End the negotiation of an established connection, whose link has ended."""
+        """End the negotiation of an established connection, whose precon has ended."""
         self._ended = True
         self._undo()
-        self.link.close()
+        self.precon.close()
         self._owner.guard_ended(self, bye)
 
     def _fail(self, error: PscomError, again: bool) -> None:
-        error.peer = error.peer or (self.peer.name if self.peer else self.link.peer_address)
+        error.peer = error.peer or (self.peer.name if self.peer else self.precon.peer_address)
         self._ended = True
         self._undo()
-        self.link.close()
+        self.precon.close()
         self._owner.failed(self, error, again)
 
     def _undo(self) -> None:
@@ -346,7 +347,7 @@ class Negotiation(Generic[R]):
 _HANDLERS: dict[type[HandshakeEvent], Callable[[Negotiation[Any], Any], None]] = {
     Introduced: Negotiation._on_introduced,
     Welcomed: Negotiation._on_welcomed,
-    Offered: Negotiation._on_offered,
+    Proposed: Negotiation._on_proposed,
     Answered: Negotiation._on_answered,
     TrialFailed: Negotiation._on_trial_failed,
     Established: Negotiation._on_established,
@@ -356,7 +357,7 @@ _HANDLERS: dict[type[HandshakeEvent], Callable[[Negotiation[Any], Any], None]] =
 }
 
 _REJOINING: dict[type[HandshakeEvent], Callable[[Rejoining, Any], None]] = {
-    Offered: Rejoining.on_offered,
+    Proposed: Rejoining.on_proposed,
     Answered: Rejoining.on_answered,
     TrialFailed: Rejoining.on_trial_failed,
     Established: Rejoining.on_established,

@@ -27,21 +27,21 @@ OnSettled = Callable[["PscomError | None"], object]
 """Called once a connection is up, with None, or has failed, with the reason."""
 
 
-class PeerLink(Protocol):
-    """Carries notices to the peer's control thread, beside the lanes: a negotiation's link, or
-    the datagrams of a neighbour."""
+class PeerPrecon(Protocol):
+    """Carries notices to the peer's control thread, beside the lanes: a negotiation's precon, or
+    the datagrams of a node-local connect."""
 
     def announce_close(self) -> None:
         """Let the peer know that this side's last message is in flight on the lanes."""
 
     def leave(self) -> None:
-        """End the link on purpose."""
+        """End the precon on purpose."""
 
     def break_off(self) -> None:
-        """End the link as if this process had died."""
+        """End the precon as if this process had died."""
 
     def close_early(self, reason: str) -> None:
-        """End the link before the connection is up, because it was closed here."""
+        """End the precon before the connection is up, because it was closed here."""
 
     def lose(self, lanes: dict[int, str]) -> None:
         """Note that the connection has lost these lanes, for these reasons."""
@@ -56,7 +56,7 @@ class Record:
 
     __slots__ = (
         *("id", "handle", "address", "rank", "name", "resolve", "phase", "peer", "transport"),
-        *("error", "report", "waiting", "link", "parked", "attempt", "__weakref__"),
+        *("error", "report", "waiting", "precon", "parked", "attempt", "__weakref__"),
     )
 
     def __init__(
@@ -80,8 +80,8 @@ class Record:
         self.error: PscomError | None = None  # why the connection ended, or failed to connect
         self.report = NOT_CONNECTED
         self.waiting: tuple[OnSettled, ...] = ()
-        self.link: PeerLink | None = None  # the link that is in use
-        self.parked: Negotiation[Record] | None = None  # the peer's link, kept in reserve
+        self.precon: PeerPrecon | None = None  # the precon that is in use
+        self.parked: Negotiation[Record] | None = None  # the peer's precon, kept in reserve
         self.attempt: Attempt | None = None
 
     def step(self, event: PhaseEvent) -> None:

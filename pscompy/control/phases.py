@@ -1,4 +1,4 @@
-"""The phases of a connection's record, and how a peer's link is treated in each phase."""
+"""The phases of a connection's record, and how a peer's precon is treated in each phase."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ class Phase(Row):
     """The phase of a connection's record, from lazy to closed."""
 
     LAZY = auto()  # not used yet
-    DIALING = auto()  # this side makes a link, and is the connector
-    CALLING = auto()  # this side makes a link, and asks the peer to be the connector
-    NEGOTIATING = auto()  # one link is in use, lanes are coming up
+    DIALING = auto()  # this side makes a precon, and is the connector
+    ASKING = auto()  # this side makes a precon, and asks the peer to be the connector
+    NEGOTIATING = auto()  # one precon is in use, lanes are coming up
     UP = auto()
     CLOSED = auto()
 
 
 class PhaseEvent(Row):
     DIAL = auto()
-    CALL = auto()
-    TAKE = auto()  # a link was made by either side, and the connection is negotiated on it
+    ASK = auto()
+    TAKE = auto()  # a precon was made by either side, and the connection is negotiated on it
     ESTABLISHED = auto()
     GAVE_UP = auto()  # connecting failed; the next use tries again
     ENDED = auto()  # closed, or the peer was lost
@@ -31,9 +31,9 @@ class PhaseEvent(Row):
 PHASE: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
     Phase.LAZY: {
         PhaseEvent.DIAL: Phase.DIALING,
-        PhaseEvent.CALL: Phase.CALLING,
+        PhaseEvent.ASK: Phase.ASKING,
         PhaseEvent.TAKE: Phase.NEGOTIATING,
-        PhaseEvent.GAVE_UP: Phase.LAZY,  # no link can be made
+        PhaseEvent.GAVE_UP: Phase.LAZY,  # no precon can be made
         PhaseEvent.ENDED: Phase.CLOSED,
     },
     Phase.DIALING: {
@@ -41,16 +41,16 @@ PHASE: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
         PhaseEvent.GAVE_UP: Phase.LAZY,
         PhaseEvent.ENDED: Phase.CLOSED,
     },
-    Phase.CALLING: {
+    Phase.ASKING: {
         PhaseEvent.TAKE: Phase.NEGOTIATING,
         PhaseEvent.GAVE_UP: Phase.LAZY,
         PhaseEvent.ENDED: Phase.CLOSED,
     },
     Phase.NEGOTIATING: {
         PhaseEvent.ESTABLISHED: Phase.UP,
-        PhaseEvent.DIAL: Phase.DIALING,  # the link broke: try again
-        PhaseEvent.CALL: Phase.CALLING,
-        PhaseEvent.TAKE: Phase.NEGOTIATING,  # the link broke, and a parked link is used
+        PhaseEvent.DIAL: Phase.DIALING,  # the precon broke: try again
+        PhaseEvent.ASK: Phase.ASKING,
+        PhaseEvent.TAKE: Phase.NEGOTIATING,  # the precon broke, and a parked precon is used
         PhaseEvent.GAVE_UP: Phase.LAZY,
         PhaseEvent.ENDED: Phase.CLOSED,
     },
@@ -60,29 +60,29 @@ PHASE: Mapping[Phase, Mapping[PhaseEvent, Phase]] = {
 
 
 class Verdict(Enum):
-    """The decision about a link on which a peer was introduced."""
+    """The decision about a precon on which a peer was introduced."""
 
-    TAKE = auto()  # negotiate on this link
-    CROSS = auto()  # this side is connecting already: park the peer's link
-    LATER = auto()  # an older link of that peer has not ended yet: the peer tries again
+    TAKE = auto()  # negotiate on this precon
+    CROSS = auto()  # this side is connecting already: park the peer's precon
+    LATER = auto()  # an older precon of that peer has not ended yet: the peer tries again
     GONE = auto()  # this connection was closed here
 
 
-# Verdict on a CALL, by phase: the peer asks this side, of the lower name, to be the connector.
-ON_CALL: Mapping[Phase, Verdict] = {
+# Verdict on an ASK, by phase: the peer asks this side, of the lower name, to be the connector.
+ON_ASK: Mapping[Phase, Verdict] = {
     Phase.LAZY: Verdict.TAKE,
     Phase.DIALING: Verdict.CROSS,
-    Phase.CALLING: Verdict.LATER,  # impossible: the side with the lower name never calls
+    Phase.ASKING: Verdict.LATER,  # impossible: the side with the lower name never asks
     Phase.NEGOTIATING: Verdict.CROSS,
     Phase.UP: Verdict.LATER,
     Phase.CLOSED: Verdict.GONE,
 }
 
-# Verdict on a link of the side with the lower name, the connector, by phase.
+# Verdict on a precon of the side with the lower name, the connector, by phase.
 ON_CONNECT: Mapping[Phase, Verdict] = {
     Phase.LAZY: Verdict.TAKE,
-    Phase.DIALING: Verdict.LATER,  # impossible: the side with the higher name only calls
-    Phase.CALLING: Verdict.TAKE,  # the peer will park this side's own link
+    Phase.DIALING: Verdict.LATER,  # impossible: the side with the higher name only asks
+    Phase.ASKING: Verdict.TAKE,  # the peer will park this side's own precon
     Phase.NEGOTIATING: Verdict.LATER,
     Phase.UP: Verdict.LATER,
     Phase.CLOSED: Verdict.GONE,

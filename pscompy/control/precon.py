@@ -1,7 +1,7 @@
-"""Precon links over TCP: non-blocking sockets that carry a `Handshake`.
+"""Precons over TCP: non-blocking sockets that carry a `Handshake`.
 
-A `Link` moves bytes and delivers the handshake's events to its owner; it decides nothing.
-admission.py accepts links, dialer.py makes them.
+A `Precon` moves bytes and delivers the handshake's events to its owner; it decides nothing.
+admission.py accepts precons, dialer.py makes them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from pscompy.control.addresses import Place
+from pscompy.control.addresses import Location
 from pscompy.control.event_loop import READ, WRITE, ControlThread, Timer
 from pscompy.control.handshake.events import Ended, HandshakeEvent
 from pscompy.control.handshake.handshake import Handshake
@@ -21,36 +21,36 @@ from pscompy.errors import ConnectError, PscomError
 
 logger = logging.getLogger(__name__)
 
-LINGER_SECONDS = 2.0  # seconds to send the last bytes of a link
+LINGER_SECONDS = 2.0  # seconds to send the last bytes of a precon
 CHUNK = 64 * 1024
 
 # Errors of the kernel that mean that the peer's host, or the network to it, does not answer.
 OUTAGES = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTDOWN)
 
 
-class LinkOwner(Protocol):
-    """Receives the events of a link, on the control thread."""
+class PreconOwner(Protocol):
+    """Receives the events of a precon, on the control thread."""
 
-    def on_link_event(self, link: Link, event: HandshakeEvent) -> None: ...
+    def on_precon_event(self, precon: Precon, event: HandshakeEvent) -> None: ...
 
-    def on_link_error(self, link: Link, error: PscomError) -> None:
-        """The peer broke the protocol, or has another key. The link is closed already."""
+    def on_precon_error(self, precon: Precon, error: PscomError) -> None:
+        """The peer broke the protocol, or has another key. The precon is closed already."""
 
 
 class _Nobody:
-    """The owner of a link that has ended; it ignores all events."""
+    """The owner of a precon that has ended; it ignores all events."""
 
-    def on_link_event(self, link: Link, event: HandshakeEvent) -> None:
+    def on_precon_event(self, precon: Precon, event: HandshakeEvent) -> None:
         pass
 
-    def on_link_error(self, link: Link, error: PscomError) -> None:
+    def on_precon_error(self, precon: Precon, error: PscomError) -> None:
         pass
 
 
 _NOBODY = _Nobody()
 
 
-class Link:
+class Precon:
     """A connected TCP socket with its handshake."""
 
     def __init__(
@@ -58,20 +58,20 @@ class Link:
         thread: ControlThread,
         sock: socket.socket,
         machine: Handshake,
-        owner: LinkOwner,
+        owner: PreconOwner,
     ) -> None:
         self.machine = machine
-        self.owner: LinkOwner = owner
+        self.owner: PreconOwner = owner
         self.peer_address = _peer_address(sock)
         self._thread = thread
         self._sock: socket.socket | None = sock
         self._out = bytearray()
         self._writing = False
         self._leaving = False
-        self.outage = ""  # the error of the network, if that ended the link
+        self.outage = ""  # the error of the network, if that ended the precon
         # called once, when the first bytes arrive
         self.on_answer: Callable[[], object] | None = None
-        self.on_close: list[Callable[[Link], object]] = []
+        self.on_close: list[Callable[[Precon], object]] = []
         thread.register(sock.fileno(), READ, self._on_ready)
         self.flush()
 
@@ -125,7 +125,7 @@ class Link:
         self.on_close.clear()
 
     def forget(self) -> None:
-        """In the child after a fork: close the descriptor; the parent's link goes on."""
+        """In the child after a fork: close the descriptor; the parent's precon goes on."""
         if self._sock is not None:
             os.close(self._sock.detach())
             self._sock = None
@@ -167,15 +167,15 @@ class Link:
             events = self.machine.receive(data)
         except PscomError as error:
             self._fail(error)
-        except Exception as error:  # the machine is closed, so the link must end with it
-            logger.exception("the link with %s is broken off", self.peer_address)
+        except Exception as error:  # the machine is closed, so the precon must end with it
+            logger.exception("the precon with %s is broken off", self.peer_address)
             self._fail(ConnectError(f"{self.peer_address}: {error!r}"))
         else:
             self.deliver(events)
 
     def _fail(self, error: PscomError) -> None:
         self.close()
-        self.owner.on_link_error(self, error)
+        self.owner.on_precon_error(self, error)
 
     def deliver(self, events: list[HandshakeEvent]) -> None:
         """Send the handshake's output, and deliver these events to the owner."""
@@ -183,7 +183,7 @@ class Link:
         for event in events:
             if isinstance(event, Ended):
                 self.drop()
-            self.owner.on_link_event(self, event)
+            self.owner.on_precon_event(self, event)
         self.flush()
 
 
@@ -193,4 +193,4 @@ def _peer_address(sock: socket.socket) -> str:
     # the socket is closed already, or a relay's, which is not a TCP socket
     except (OSError, ValueError):
         return "?"
-    return str(Place(str(host).removeprefix("::ffff:"), int(port)))
+    return str(Location(str(host).removeprefix("::ffff:"), int(port)))

@@ -28,7 +28,7 @@ _STATE_SIZE = 64  # bytes to read: the process's state follows its name, which i
 
 _RETIRING = "retiring"
 _HOLDING = "holding"
-_STANDING_IN = "standing in"
+_BACKGROUND = "standing in"
 
 
 class Progress:
@@ -41,7 +41,7 @@ class Progress:
         self._thread = thread
         self._engine = engine
         self._reasons: dict[object, None] = {}
-        self._late_reasons: dict[object, None] = {}  # reasons that were given to `stand_in`
+        self._late_reasons: dict[object, None] = {}  # reasons that were given to `background`
         self._passes = 0  # passes of progress that this thread has made
         self._others_passes = -1  # passes of progress that other threads had made at the last look
         self._look: Timer | None = None
@@ -67,13 +67,13 @@ class Progress:
         else:
             self._thread.unregister(self._engine.fabric_fd)
 
-    def stand_in(self, reason: object, needed: bool) -> None:
+    def background(self, reason: object, needed: bool) -> None:
         """Add `reason` to the reasons for which this thread drives the transports while no other
         thread does (a program that calls pscompy drives them itself), or remove it if not
         `needed`."""
         _note(self._late_reasons, reason, needed)
         if not self._late_reasons:
-            self.need(_STANDING_IN, False)
+            self.need(_BACKGROUND, False)
         elif self._look is None:
             self._look_at_others()
 
@@ -112,7 +112,7 @@ class Progress:
         _note(self._late_reasons, _HOLDING, held)
         alone = others == self._others_passes and not attended
         self._others_passes = others
-        self.need(_STANDING_IN, bool(self._late_reasons) and alone)
+        self.need(_BACKGROUND, bool(self._late_reasons) and alone)
         if self._late_reasons and not alone:
             self._look = self._thread.later(self._pause, self._look_at_others)
         if held and (alone or not first):

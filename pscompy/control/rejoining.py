@@ -1,9 +1,9 @@
 """Joining rails again: a connection that goes on without a rail connects a new lane in its place.
 
-The connector offers one rail at a time, over the link that guards the connection. In the trial that
-follows, both sides bring up the lane, as they did the first lanes. If the trial fails, or the rail
-is lost again soon, the next trial begins after a pause, which is doubled each time. Everything here
-runs on the control thread.
+The connector proposes one rail at a time, over the precon that guards the connection. In the trial
+that follows, both sides bring up the lane, as they did the first lanes. If the trial fails, or the
+rail is lost again soon, the next trial begins after a pause, which is doubled each time. Everything
+here runs on the control thread.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from pscompy.control.candidates import Answering, Offering
+from pscompy.control.candidates import Answering, Proposing
 from pscompy.control.event_loop import Timer
 from pscompy.control.factory import LaneFactory
-from pscompy.control.handshake.events import Answered, Established, Offered, TrialFailed
+from pscompy.control.handshake.events import Answered, Established, Proposed, TrialFailed
 from pscompy.control.handshake.identity import Identity
-from pscompy.control.handshake.states import LinkState
-from pscompy.control.precon import Link
+from pscompy.control.handshake.states import PreconState
+from pscompy.control.precon import Precon
 from pscompy.control.selection import Rail
 from pscompy.errors import PscomError
 
@@ -40,20 +40,20 @@ class Rejoining:
     def __init__(
         self,
         factory: LaneFactory,
-        link: Link,
+        precon: Precon,
         there: Identity,
         handle: Any,
         rails: tuple[Rail, ...],
     ) -> None:
         self._factory = factory
-        self._link = link
+        self._precon = precon
         self._there = there
         self._handle = handle
         self._rails = rails
         self._lost: list[int] = []  # lost lanes, in whose places new ones are to be connected
         self._turn = 0  # number of attempts so far, by which the lost lanes take turns
         self._lane = 0  # number of the lane that the attempt replaces
-        self._half: Offering | Answering | None = None  # this side's part of the current attempt
+        self._half: Proposing | Answering | None = None  # this side's part of the current attempt
         self._failures = 0  # attempts in a row that failed, or whose rail was lost again soon
         self._joined = -math.inf  # when a rail was joined again last
         self._timer: Timer | None = None
@@ -67,7 +67,7 @@ class Rejoining:
         self._continue()
 
     def undo(self) -> None:
-        """Break off the attempt to join a rail again, because the link ends."""
+        """Break off the attempt to join a rail again, because the precon ends."""
         self._lost = []
         if self._timer is not None:
             self._timer.cancel()
@@ -77,42 +77,42 @@ class Rejoining:
 
     def _continue(self) -> None:
         busy = self._half is not None or self._timer is not None
-        if self._lost and not busy and self._link.machine.connector:
+        if self._lost and not busy and self._precon.machine.connector:
             pause = min(PAUSE * 2**self._failures, PAUSE_MAX)
-            self._timer = self._link.later(pause, self._offer)
+            self._timer = self._precon.later(pause, self._propose)
 
-    def _offer(self) -> None:
+    def _propose(self) -> None:
         self._timer = None
-        if not self._lost or self._link.machine.state is not LinkState.GUARD:
+        if not self._lost or self._precon.machine.state is not PreconState.GUARD:
             return
         self._turn += 1
         if not self._begin(self._lost[self._turn % len(self._lost)]):
             self._continue()
             return
-        half = self._half = Offering(self._factory, self._link, self._there, self._lane)
-        if not half.offer_rail(self._rails[self._lane]):
+        half = self._half = Proposing(self._factory, self._precon, self._there, self._lane)
+        if not half.propose_rail(self._rails[self._lane]):
             self._fail()
 
     def on_answered(self, event: Answered) -> None:
         """Connect the lane if the acceptor has the rail, too; otherwise the attempt fails."""
-        assert isinstance(self._half, Offering)
+        assert isinstance(self._half, Proposing)
         self._half.answered(event.answer)
         if not event.answer.lanes:
             self._fail()
 
     # ---- the acceptor ----
 
-    def on_offered(self, event: Offered) -> None:
-        """Answer the connector, which offers a lane on a lost rail."""
-        offered = [(it.group, it.transport, it.lane) for it in event.offer.candidates]
-        lanes = [i for i, rail in enumerate(self._rails) if [(0, *rail.key)] == offered]
+    def on_proposed(self, event: Proposed) -> None:
+        """Answer the connector, which proposes a lane on a lost rail."""
+        proposed = [(it.group, it.transport, it.lane) for it in event.proposal.candidates]
+        lanes = [i for i, rail in enumerate(self._rails) if [(0, *rail.key)] == proposed]
         if not lanes or not self._begin(lanes[0]):
             name = self._rails[0].option.name
-            self._link.machine.answer((), ((name, "the rail is not lost"),))
+            self._precon.machine.answer((), ((name, "the rail is not lost"),))
             return
-        half = self._half = Answering(self._factory, self._link, self._there, self._lane)
-        half.on_offer(event.offer)
-        if self._link.machine.state is LinkState.GUARD:  # this side had no lane to answer with
+        half = self._half = Answering(self._factory, self._precon, self._there, self._lane)
+        half.on_proposal(event.proposal)
+        if self._precon.machine.state is PreconState.GUARD:  # this side had no lane to answer with
             self._fail()
 
     # ---- connector and acceptor ----

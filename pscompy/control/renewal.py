@@ -1,9 +1,9 @@
-"""A connection that has lost the link that guards it, but not its lanes.
+"""A connection that has lost the precon that guards it, but not its lanes.
 
-A link runs over one network. If that fails, or the network is merely cut, a connection over several
-rails, any of which may fail, goes on: only its lanes tell now whether the peer lives. The side that
-had dialed the link dials all places of the peer's address again, until a link of Kind.GUARD comes
-about; the other side waits for it.
+A precon runs over one network. If that fails, or the network is merely cut, a connection over
+several rails, any of which may fail, goes on: only its lanes tell now whether the peer lives. The
+side that had dialed the precon dials all locations of the peer's address again, until a precon of
+Kind.GUARD comes about; the other side waits for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAUSE = 1.0  # seconds before the peer is dialed again; doubled each time
 PAUSE_MAX = 30.0
 
 Dial = Callable[[Reached, Ended], Dialer]
-NewLink = Callable[[socket.socket, Guarded], Negotiation[Any]]
+NewPrecon = Callable[[socket.socket, Guarded], Negotiation[Any]]
 
 
 def possible(guarded: Guarded | None, outage: str) -> bool:
@@ -36,30 +36,30 @@ def possible(guarded: Guarded | None, outage: str) -> bool:
 
 
 class Renewal:
-    """The `peer.PeerLink` of a connection without guard. `dial` is None on the side that waits. A
-    link that is not the guard `silence` seconds after it was connected is given up."""
+    """The `peer.PeerPrecon` of a connection without guard. `dial` is None on the side that waits. A
+    precon that is not the guard `silence` seconds after it was connected is given up."""
 
     def __init__(
         self,
         thread: ControlThread,
         guarded: Guarded,
         dial: Dial | None,
-        new_link: NewLink,
+        new_precon: NewPrecon,
         silence: float,
     ) -> None:
         self.guarded = guarded
         self._thread = thread
         self._dial = dial
-        self._new_link = new_link
+        self._new_precon = new_precon
         self._silence = silence
         self._pause = PAUSE
         self._timer: Timer | None = None
         self._dialer: Dialer | None = None
-        self._rivals: list[Negotiation[Any]] = []  # links on which the peer has not answered yet
+        self._rivals: list[Negotiation[Any]] = []  # precons on which the peer has not answered yet
         self._begin()
 
     def settle(self, winner: Negotiation[Any] | None = None) -> None:
-        """End all attempts; the winner's link is kept."""
+        """End all attempts; the winner's precon is kept."""
         if self._timer is not None:
             self._timer.cancel()
         if self._dialer is not None:
@@ -70,7 +70,7 @@ class Renewal:
                 rival.break_off()
 
     def failed(self, rival: Negotiation[Any]) -> None:
-        """Go on after a link that was to become the guard has failed."""
+        """Go on after a precon that was to become the guard has failed."""
         if rival not in self._rivals:
             return
         self._rivals.remove(rival)
@@ -89,13 +89,13 @@ class Renewal:
             self._dialer = self._dial(self._reached, self._ended)
 
     def _reached(self, sock: socket.socket, target: object) -> None:
-        rival = self._new_link(sock, self.guarded)
+        rival = self._new_precon(sock, self.guarded)
         self._rivals.append(rival)
         if math.isfinite(self._silence):
             self._thread.later(self._silence, self._on_silence, rival)
 
     def _on_silence(self, rival: Negotiation[Any]) -> None:
-        """Give up a link on which the peer has not answered; see `Dialing._on_silence`."""
+        """Give up a precon on which the peer has not answered; see `Dialing._on_silence`."""
         if rival in self._rivals:
             rival.break_off()
             self.failed(rival)
@@ -109,7 +109,7 @@ class Renewal:
             self._timer = self._thread.later(self._pause, self._begin)
             self._pause = min(2 * self._pause, PAUSE_MAX)
 
-    # ---- peer.PeerLink ----
+    # ---- peer.PeerPrecon ----
 
     def announce_close(self) -> None:
         pass
@@ -124,4 +124,4 @@ class Renewal:
         self.settle()
 
     def lose(self, lanes: dict[int, str]) -> None:
-        """Do nothing: the next link that guards the connection joins the lost rails again."""
+        """Do nothing: the next precon that guards the connection joins the lost rails again."""

@@ -29,7 +29,7 @@ CAP_EXPOSE = 0x4000
 CAP_PUT_AM = 0x10000
 CAP_FORK = 0x20000
 
-RAILS = "PSP_RAILS"  # names transports whose rails go together; see company.py
+RAILS = "PSP_RAILS"  # names transports whose rails go together; see rail_set.py
 
 # Rendezvous schemes, as in control.h.
 SCHEMES = {"auto": 0, "put": 1, "get": 2, "am": 3}
@@ -261,8 +261,8 @@ def parameters(
     if others and all(replaceable(lane.caps) for lane in lanes):
         # Every short message is copied until it is acknowledged, so that any lane can send it again
         # (core/proto/replay.h).
-        room = min(lane.max_bcopy for lane in lanes)
-        eager = estimates._replace(caps=estimates.caps & ~CAP_AM_ZCOPY, max_bcopy=room)
+        longest = min(lane.max_bcopy for lane in lanes)
+        eager = estimates._replace(caps=estimates.caps & ~CAP_AM_ZCOPY, max_bcopy=longest)
     return Params(
         eager_max=_eager_max(eager, settings.rendezvous, rendezvous),
         try_max=min(EAGER_LIMIT, eager.max_bcopy - HEADER_MAX) if settings == ALL_AUTO else 0,
@@ -302,17 +302,17 @@ def _rate(lanes: tuple[Estimates, ...], scheme: str) -> float:
 
 def _eager_max(estimates: Estimates, wish: int, scheme: str) -> int:
     """Return the longest message for which a rendezvous costs more, or is not allowed."""
-    room = estimates.max_bcopy - HEADER_MAX
+    longest = estimates.max_bcopy - HEADER_MAX
     if estimates.caps & CAP_AM_ZCOPY:
-        room = max(room, estimates.max_zcopy)
-    room = min(room, EAGER_LIMIT)
+        longest = max(longest, estimates.max_zcopy)
+    longest = min(longest, EAGER_LIMIT)
     if wish == INF:
-        return room
+        return longest
     if wish != AUTO:
-        return max(0, min(room, wish - 1))
+        return max(0, min(longest, wish - 1))
     ways = [eager_ns, zcopy_ns] if estimates.caps & CAP_AM_ZCOPY else [eager_ns]
     threshold = max(_crossover(partial(_rendezvous_wins, estimates, scheme, way)) for way in ways)
-    return max(0, min(room, threshold - 1))
+    return max(0, min(longest, threshold - 1))
 
 
 def _rendezvous_wins(
@@ -345,8 +345,10 @@ def _fragment(estimates: Estimates, scheme: str) -> int:
     """Return the length of a fragment: as long as the transport allows, for few completions, but
     bounded on a stream, where other messages wait behind it."""
     if scheme == "am":
-        room = estimates.max_bcopy - HEADER_MAX
-        return max(room, min(estimates.max_zcopy, FRAG_MAX) if estimates.caps & CAP_AM_ZCOPY else 0)
+        longest = estimates.max_bcopy - HEADER_MAX
+        return max(
+            longest, min(estimates.max_zcopy, FRAG_MAX) if estimates.caps & CAP_AM_ZCOPY else 0
+        )
     return {"put": estimates.max_put, "get": estimates.max_get}[scheme]
 
 

@@ -153,10 +153,10 @@ def open_path(worker: Any, carrier: Carrier, path: int) -> int:
     """Open one path of a transport. Returns the index of its interface. Raises `PscomError` with
     the reason if that fails."""
     settings = _settings(carrier.settings)
-    room = ffi.new("char[]", REASON_MAX)
-    iface = lib.psc_worker_open(worker, carrier.ops, path, settings.array, settings.size, room)
+    buffer = ffi.new("char[]", REASON_MAX)
+    iface = lib.psc_worker_open(worker, carrier.ops, path, settings.array, settings.size, buffer)
     if iface < 0:
-        raise PscomError(text(room) or str(from_status(iface, "open")))
+        raise PscomError(text(buffer) or str(from_status(iface, "open")))
     return int(iface)
 
 

@@ -47,11 +47,11 @@ class Tuning:
         self,
         rails: Rails,
         matching: str | None,
-        offered: tuple[str, ...],
+        proposed: tuple[str, ...],
         reasons: tuple[tuple[str, str], ...],
     ) -> Explanation:
         """Explain a connection over these rails. Most connections share one explanation."""
-        key = rails, matching, offered, reasons
+        key = rails, matching, proposed, reasons
         if found := self._explained.get(key):
             return found
         if len(self._explained) == EXPLAINED_MAX:
@@ -60,7 +60,7 @@ class Tuning:
         excluded = {*dict(rails), *dict(reasons)}
         self._explained[key] = explain(
             self._engine.options,
-            offered,
+            proposed,
             dict(reasons),
             rails=rails,
             params=params,

@@ -33,8 +33,8 @@ ITEMS_MAX = 4096  # maximum number of items that `items` returns
 
 class ControlEvents(NamedTuple):
     """Ids of the lanes and connections whose state has changed; ranks on this node whose call (a
-    connection without a link) has changed; ranks that call this one and have no connection with it.
-    Each function that takes events fills in some of these lists."""
+    connection without a precon) has changed; ranks that call this one and have no connection with
+    it. Each function that takes events fills in some of these lists."""
 
     lanes: list[int]
     connections: list[int]
@@ -140,10 +140,10 @@ class Engine(CoreConnections):
     def items(self, awaited: Collection[int] = ()) -> list[Item]:
         """Return the requests that are not done, then the messages that no receive has matched: the
         first ITEMS_MAX of them, and all requests whose addresses are `awaited`."""
-        room, n = self._raw_items(ITEMS_MAX)
+        buffer, n = self._raw_items(ITEMS_MAX)
         if n > ITEMS_MAX and awaited:
-            room, n = self._raw_items(n)
-        found = list(room[0 : min(n, len(room))])
+            buffer, n = self._raw_items(n)
+        found = list(buffer[0 : min(n, len(buffer))])
         more = (it for it in found[ITEMS_MAX:] if int(it.request) in awaited)
         return [
             Item(
@@ -166,10 +166,10 @@ class Engine(CoreConnections):
 
     def _raw_items(self, size: int) -> tuple[Any, int]:
         """Return an array of at most `size` items, with the number that there is."""
-        room = ffi.new("psc_item_t[]", size)
+        buffer = ffi.new("psc_item_t[]", size)
         with guard:
-            n = 0 if self._destroyed else lib.psc_worker_items(self._worker, room, size)
-        return room, n
+            n = 0 if self._destroyed else lib.psc_worker_items(self._worker, buffer, size)
+        return buffer, n
 
     def forked(self) -> None:
         """In the child after a fork: every later call returns PSC_ERR_FORKED and changes nothing
@@ -261,7 +261,7 @@ class Engine(CoreConnections):
         return self._take_events(lib.psc_worker_control_poll)
 
     def new_calls(self) -> list[int]:
-        """Take the ranks on this node whose calls (connections without a link) have begun or come
+        """Take the ranks on this node whose calls (connections without a precon) have begun or come
         up since the last time; `control_events` has those that change later, or have failed."""
         return self._take_events(lib.psc_worker_calls_poll).calls
 
@@ -298,11 +298,11 @@ class Engine(CoreConnections):
         """Return the address of a handle, as the binding and programs in C take it."""
         return int(ffi.cast("uintptr_t", handle))
 
-    def create_connection(self, rank: int, linked: bool = True) -> tuple[int, Any]:
-        """Create a lazy connection; if `linked`, over a link only, never by a call (see `join`).
-        Returns its id, and its handle, which owns the connection."""
+    def create_connection(self, rank: int, needs_precon: bool = True) -> tuple[int, Any]:
+        """Create a lazy connection; if `needs_precon`, over a precon only, never by a call (see
+        `join`). Returns its id, and its handle, which owns the connection."""
         conn_id = next(self._ids)
-        handle = lib.psc_conn_create(self._worker, conn_id, rank, linked)
+        handle = lib.psc_conn_create(self._worker, conn_id, rank, needs_precon)
         if not handle:
             raise MemoryError
         return conn_id, ffi.gc(handle, self._destroy)
@@ -313,7 +313,7 @@ class Engine(CoreConnections):
             return 0 if self._destroyed else int(lib.psc_worker_peer_waits(self._worker))
 
     def join(self, option: Option, key: bytes, rank: int, params: Params) -> int:
-        """Let the ranks on this node that have this key call each other (connect without a link)
+        """Let the ranks on this node that have this key call each other (connect without a precon)
         over this transport. Connections that come up by a call have these parameters. Returns a
         descriptor that is readable while a rank calls or the process of one has ended. Raises
         `PscomError` if that is not possible."""

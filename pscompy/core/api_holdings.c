@@ -2,18 +2,18 @@
  * when the program asks: nothing is counted per message. */
 #include "control.h"
 #include "memory/pool.h"
-#include "proto/am_offer.h"
+#include "proto/am_announced.h"
 #include "proto/match_queue.h"
 #include "worker.h"
 
 typedef struct holdings {
     psc_counted_t *counted;
-    uint32_t n, room;
+    uint32_t n, capacity;
 } holdings_t;
 
 static void holdings_add(holdings_t *holdings, const char *name, uint64_t value)
 {
-    if (holdings->n < holdings->room)
+    if (holdings->n < holdings->capacity)
         holdings->counted[holdings->n++] = (psc_counted_t){name, value};
 }
 
@@ -126,20 +126,20 @@ static void holdings_add_transports(holdings_t *holdings,
         if (slot->ops->iface_counters)
             holdings->n += slot->ops->iface_counters(
                 slot->iface, holdings->counted + holdings->n,
-                holdings->room - holdings->n);
+                holdings->capacity - holdings->n);
     }
 }
 
 uint32_t psc_worker_holdings(psc_worker_t *worker, psc_counted_t *counted,
-                             uint32_t room)
+                             uint32_t capacity)
 {
-    holdings_t holdings = {.counted = counted, .room = room};
+    holdings_t holdings = {.counted = counted, .capacity = capacity};
 
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return 0;
     holdings_add(&holdings, "connections", holdings_length(&worker->conns));
     holdings_add_requests(&holdings, &worker->requests);
-    holdings_add(&holdings, "unexpected_bytes", worker->room.kept);
+    holdings_add(&holdings, "unexpected_bytes", worker->budget.kept);
     holdings_add(&holdings, "announced_bytes", holdings_announced(worker));
     holdings_add(&holdings, "am_kept_bytes", worker->am.idle.bytes);
     holdings_add_matching(&holdings, worker);

@@ -9,8 +9,8 @@
 #include "progress/sleep.h"
 #include "progress/spin.h"
 #include "proto/am.h"
-#include "proto/am_offer.h"
-#include "proto/giveback.h"
+#include "proto/am_announced.h"
+#include "proto/requeue.h"
 #include "proto/lend.h"
 #include "proto/message.h"
 #include "request.h"
@@ -208,7 +208,7 @@ psc_status_t psc_api_recv_give_up(psc_request_t *request)
 {
     psc_req_t *req = psc_req_of(request);
 
-    return psc_worker_locked(psc_req_worker(req), 0, psc_giveback_request(req));
+    return psc_worker_locked(psc_req_worker(req), 0, psc_requeue_request(req));
 }
 
 psc_status_t psc_api_recv_return(psc_worker_t *worker, uint32_t context,
@@ -216,7 +216,7 @@ psc_status_t psc_api_recv_return(psc_worker_t *worker, uint32_t context,
                                  const psc_iov_t *iov, size_t n_iov)
 {
     return psc_worker_locked(
-        worker, 0, psc_giveback_message(worker, context, result, iov, n_iov));
+        worker, 0, psc_requeue_message(worker, context, result, iov, n_iov));
 }
 
 /* ---- active messages ---- */

@@ -12,14 +12,15 @@
 /* ---- states ---- */
 
 /* The only function that changes a connection's state. The control plane gets
- * no notice of the states before CLOSING, which it causes itself. */
+ * no control event of the states before CLOSING, which it causes itself. */
 void psc_conn_state_set(psc_conn_t *conn, psc_conn_state_t state)
 {
-    psc_room_share(&conn->worker->room,
-                   (state == PSC_CONN_UP) - (conn->state == PSC_CONN_UP));
+    psc_budget_share(&conn->worker->budget,
+                     (state == PSC_CONN_UP) - (conn->state == PSC_CONN_UP));
     __atomic_store_n(&conn->state, state, __ATOMIC_RELEASE);
     if (state >= PSC_CONN_CLOSING)
-        psc_notice_post(&conn->worker->notices, &conn->notice);
+        psc_control_event_post(&conn->worker->control_events,
+                               &conn->event_slot);
 }
 
 int psc_conn_state(const psc_conn_t *conn)
@@ -37,7 +38,7 @@ psc_status_t psc_conn_usable(const psc_conn_t *conn)
 /* ---- creation and destruction ---- */
 
 psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
-                            bool linked)
+                            bool needs_precon)
 {
     psc_conn_t *conn = calloc(1, sizeof *conn);
 
@@ -46,11 +47,11 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
     conn->worker = worker;
     conn->id = id;
     conn->rank = rank;
-    conn->linked = linked;
+    conn->needs_precon = needs_precon;
     conn->counters = &worker->unowned;
     psc_flow_init(&conn->flow);
     psc_work_init(&conn->work);
-    psc_notice_init(&conn->notice, PSC_CONTROL_CONN, id);
+    psc_event_slot_init(&conn->event_slot, PSC_CONTROL_CONN, id);
     psc_list_init(&conn->queues);
     psc_list_init(&conn->active);
     psc_list_init(&conn->maps);
@@ -88,11 +89,11 @@ static void conn_free(psc_conn_t *conn)
     if (conn->counters != &conn->worker->unowned)
         free(conn->counters);
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        psc_notice_end(&conn->lanes[i]->notice);
+        psc_event_slot_end(&conn->lanes[i]->event_slot);
         free(conn->lanes[i]);
     }
     psc_list_remove(&conn->work.busy_link);
-    psc_notice_end(&conn->notice);
+    psc_event_slot_end(&conn->event_slot);
     psc_list_remove(&conn->link);
     free(conn);
 }
@@ -137,7 +138,7 @@ void psc_call_drop(psc_conn_t *conn)
     if (!conn->call)
         return;
     psc_lane_abandon(conn->call);
-    psc_notices_hold(&conn->worker->notices, -1);
+    psc_control_events_hold(&conn->worker->control_events, -1);
     conn->call = NULL;
 }
 

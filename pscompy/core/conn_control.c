@@ -61,7 +61,8 @@ int psc_conn_call(psc_conn_t *conn, uint32_t flags)
     if (status != PSC_OK)
         return status;
     if (conn->state != PSC_CONN_UP && !conn->call)
-        status = conn->linked ? PSC_ERR_UNSUPPORTED : psc_call_begin(conn);
+        status =
+            conn->needs_precon ? PSC_ERR_UNSUPPORTED : psc_call_begin(conn);
     psc_wake(conn->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
     return psc_worker_left(conn->worker, status);
 }
@@ -131,7 +132,7 @@ int psc_conn_connecting(psc_conn_t *conn)
         return status;
     if (conn->state != PSC_CONN_LAZY)
         return psc_worker_left(conn->worker, PSC_ERR_INVALID);
-    conn->linked = true;
+    conn->needs_precon = true;
     psc_conn_state_set(conn, PSC_CONN_CONNECTING);
     return psc_worker_left(conn->worker, PSC_OK);
 }
@@ -211,7 +212,7 @@ void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane)
     if (conn->lost.joining & ~conn->lost.joined & bit) {
         /* If LANE_DOWN has arrived, because the peer has lost the new lane on
          * its side, answer it. */
-        if (conn->lost.told & bit) {
+        if (conn->lost.acked & bit) {
             conn->lost.down_due |= bit;
             psc_conn_mark_busy(conn);
         }
@@ -226,7 +227,7 @@ void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane)
 #define CONN_DRAIN_PASSES 10000
 
 /* Returns true if the main lane reports the peer's end itself, after the peer's
- * last message. The report over the precon link (between the control planes)
+ * last message. The report over the precon (between the control planes)
  * may arrive earlier than messages. */
 static bool conn_will_say(const psc_conn_t *conn)
 {
@@ -336,30 +337,31 @@ uint64_t psc_worker_peer_waits(psc_worker_t *worker)
  * bytes of long messages that the lane has carried. Returns the number of
  * counters. */
 static uint32_t conn_lane_counters(const psc_conn_t *conn,
-                                   psc_counted_t *counters, uint32_t room)
+                                   psc_counted_t *counters, uint32_t capacity)
 {
     static const char *const names[PSC_LANES_MAX] = {
         "lane0_bytes", "lane1_bytes", "lane2_bytes", "lane3_bytes"};
     uint32_t n = 0;
 
-    for (; conn->n_lanes > 1 && n < conn->n_lanes && n < room; n++)
+    for (; conn->n_lanes > 1 && n < conn->n_lanes && n < capacity; n++)
         counters[n] = (psc_counted_t){names[n], conn->lanes[n]->stripe.given};
     return n;
 }
 
 uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
-                                  uint32_t room)
+                                  uint32_t capacity)
 {
     uint32_t n;
 
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return 0;
-    n = conn_lane_counters(conn, counters, room);
+    n = conn_lane_counters(conn, counters, capacity);
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
         const psc_lane_t *lane = conn->lanes[i];
 
         if (lane->ep && lane->slot->ops->ep_counters)
-            n += lane->slot->ops->ep_counters(lane->ep, counters + n, room - n);
+            n += lane->slot->ops->ep_counters(lane->ep, counters + n,
+                                              capacity - n);
     }
     psc_worker_leave(conn->worker);
     return n;

@@ -46,9 +46,9 @@ typedef struct psc_worker_config {
      * claimed. -1: the shortest length that the connection does not send
      * eagerly. */
     int64_t tuple_min;
-    /* If the transport cannot show peers the receives that they may claim, the
-     * core announces these receives by messages (proto/tuple_am.h). Not used if
-     * tuple_min is 0. */
+    /* If the transport cannot advertise to peers the receives that they may
+     * claim, the core announces these receives by messages (proto/tuple_am.h).
+     * Not used if tuple_min is 0. */
     bool tuple_am;
 } psc_worker_config_t;
 
@@ -206,23 +206,24 @@ const char *psc_counter_name(int index);
 void psc_worker_counters(psc_worker_t *worker, uint64_t *values);
 void psc_conn_counters(psc_conn_t *conn, uint64_t *values);
 /* Contents of the caches and pools of a worker and its transports now. Fills in
- * at most `room`; returns the number. Each call visits all requests and
+ * at most `capacity`; returns the number. Each call visits all requests and
  * connections, so call it only now and then. */
 uint32_t psc_worker_holdings(psc_worker_t *worker, psc_counted_t *counted,
-                             uint32_t room);
+                             uint32_t capacity);
 /* The transports' own counters of a connection that is up; several lanes yield
- * the same names repeatedly. Fills in at most `room`; returns the number. */
+ * the same names repeatedly. Fills in at most `capacity`; returns the number.
+ * */
 uint32_t psc_conn_fabric_counters(psc_conn_t *conn, psc_counted_t *counters,
-                                  uint32_t room);
+                                  uint32_t capacity);
 /* Set the secret that only the processes of a job share: packed regions carry a
  * hash under it, so that they cannot be altered or forged. Call it before the
  * first psc_memory_pack. */
 void psc_worker_secret(psc_worker_t *worker, const uint8_t *secret);
 void psc_worker_log_to(psc_worker_t *worker, int fd, int level);
 /* Describe the worker's requests and unmatched messages. Fills in at most
- * `room` items; returns how many there are. */
+ * `capacity` items; returns how many there are. */
 uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
-                          uint32_t room);
+                          uint32_t capacity);
 /* End the receive or probe of this id (psc_item_t) with the status, if it is
  * from any source and no message has matched it. */
 void psc_worker_end_receive(psc_worker_t *worker, uint64_t id, int status);
@@ -260,8 +261,8 @@ void psc_worker_part(psc_worker_t *worker);
  * When its lane is up, the connection becomes UP without the control plane.
  * Does nothing if the rank is being called, or the connection is UP. Returns an
  * error, and changes nothing, if the rank cannot be called, or the connection
- * has begun to connect before; then the connection needs a link of the control
- * plane. With PSC_FLAG_TRY psc_conn_call never waits. */
+ * has begun to connect before; then the connection needs a precon of the
+ * control plane. With PSC_FLAG_TRY psc_conn_call never waits. */
 int psc_conn_call(psc_conn_t *conn, uint32_t flags);
 /* Returns a psc_call_state_t. *process_p: the id of the peer's process, or 0 if
  * it is not known. */
@@ -271,11 +272,11 @@ int psc_conn_call_state(psc_conn_t *conn, int *process_p);
 void psc_conn_hang_up(psc_conn_t *conn);
 
 /* ---- connections ---- */
-/* Create a LAZY connection. `linked`: the connection needs a link of the
- * control plane, and its rank is never called (psc_conn_call). Returns NULL if
- * no memory is left. */
+/* Create a LAZY connection. `needs_precon`: the connection needs a precon of
+ * the control plane, and its rank is never called (psc_conn_call). Returns NULL
+ * if no memory is left. */
 psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
-                            bool linked);
+                            bool needs_precon);
 /* Let the connection be the one with this rank, whose calls it answers from now
  * on. For a connection that was created with rank -1: of several that are made
  * for one rank at once, the control plane keeps one. */
@@ -303,7 +304,7 @@ void psc_conn_adapt(psc_conn_t *conn, const psc_proto_params_t *params);
 /* End all outstanding operations with the status. A CONNECTING connection that
  * fails with PSC_ERR_CONNECT becomes LAZY again. */
 void psc_conn_fail(psc_conn_t *conn, int status);
-/* The precon link (between the control planes) has reported the end of the
+/* The precon (between the control planes) has reported the end of the
  * peer's process: deliver what has arrived, then fail the connection with
  * PEER_LOST, or with CLOSED if its CLOSE was sent. Returns PSC_INPROGRESS if
  * more may be in flight, and the main lane will report the peer's end: call

@@ -34,7 +34,7 @@
     X(unexpected_held)     /* unexpected messages that were left in a buffer   \
                               of the fabric, not copied */                     \
     X(given_back)          /* receives that put their message back             \
-                              (giveback.h) */                                  \
+                              (requeue.h) */                                   \
     X(tag_posted)          /* receives posted to the fabric */                 \
     X(tag_matched)         /* posted receives that the fabric matched */       \
     X(tag_put_matched)     /* long messages put (tag_put) into posted          \

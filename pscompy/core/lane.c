@@ -17,9 +17,11 @@ void psc_lane_state_set(psc_lane_t *lane, psc_lane_state_t state)
 {
     lane->state = state;
     if (state == PSC_LANE_FAILED)
-        psc_notice_post(&lane->worker->notices, &lane->notice);
+        psc_control_event_post(&lane->worker->control_events,
+                               &lane->event_slot);
     else
-        psc_notice_post_quietly(&lane->worker->notices, &lane->notice);
+        psc_control_event_post_quietly(&lane->worker->control_events,
+                                       &lane->event_slot);
 }
 
 void psc_lane_fail(psc_lane_t *lane, psc_status_t status)
@@ -40,8 +42,8 @@ psc_lane_t *psc_lane_open(psc_worker_t *worker, psc_iface_slot_t *slot,
     lane->worker = worker;
     lane->slot = slot;
     psc_list_init(&lane->link);
-    psc_notice_init(&lane->notice, kind, id);
-    lane->notice.quiet = kind == PSC_CONTROL_CALL;
+    psc_event_slot_init(&lane->event_slot, kind, id);
+    lane->event_slot.quiet = kind == PSC_CONTROL_CALL;
     psc_list_init(&lane->early);
     psc_list_init(&lane->announced);
     lane->promised_end = &lane->promised;
@@ -156,7 +158,7 @@ void psc_lane_retire(psc_lane_t *lane)
     psc_ends_add(&lane->worker->ends, &lane->worker->ends.retiring,
                  &lane->link);
     /* the control thread drives progress if the program does not poll */
-    psc_notices_ring(&lane->worker->notices);
+    psc_control_events_ring(&lane->worker->control_events);
 }
 
 void psc_lanes_count(const psc_conn_t *conn)
@@ -212,13 +214,13 @@ void psc_lane_met(psc_lane_t *lane)
     psc_lost_forget(&conn->lost, bit);
     psc_lanes_count(conn);
     psc_count(conn, PSC_COUNTER_rails_joined, 1);
-    psc_notice_post(&conn->worker->notices, &conn->notice);
+    psc_control_event_post(&conn->worker->control_events, &conn->event_slot);
 }
 
 void psc_lane_abandon(psc_lane_t *lane)
 {
     lane->caller = NULL;
-    psc_notice_end(&lane->notice);
+    psc_event_slot_end(&lane->event_slot);
     psc_lane_retire(lane);
 }
 
@@ -234,7 +236,7 @@ static void lane_fini(psc_lane_t *lane)
     psc_lane_further(lane, false);
     psc_interfaces_pace(&worker->interfaces, worker->config.spin_ns);
     if (!lane->conn) {
-        psc_notice_end(&lane->notice);
+        psc_event_slot_end(&lane->event_slot);
         free(lane);
     } else if (psc_lane_spare(lane)) {
         worker->up->lane_sealed(lane);

@@ -28,7 +28,7 @@ void psc_lane_break(psc_lane_t *lane, psc_status_t status)
     snprintf(line, sizeof line,
              "%s: a message of the peer was refused (%s); the connection ends",
              lane->slot->ops->name, psc_status_string(status));
-    psc_notices_log(&lane->worker->notices, 1, line);
+    psc_control_events_log(&lane->worker->control_events, 1, line);
     if (lane->conn) {
         psc_conn_fail_locked(lane->conn, status);
         return;
@@ -64,7 +64,8 @@ static void lane_fail_conn(psc_lane_t *lane)
     /* The main lane will report the peer's end: notify only the control plane,
      * which waits for that report. */
     if (lane_before_main(lane)) {
-        psc_notice_post(&conn->worker->notices, &conn->notice);
+        psc_control_event_post(&conn->worker->control_events,
+                               &conn->event_slot);
         return;
     }
     psc_conn_lost(conn, lane->status);
@@ -351,12 +352,12 @@ psc_status_t psc_lane_join(psc_conn_t *conn, uint32_t index, psc_lane_t *lane)
     lane->stripe.given = old->stripe.given;
     psc_lane_further(lane, true);
     conn->lanes[index] = lane;
-    psc_notice_end(&old->notice);
+    psc_event_slot_end(&old->event_slot);
     free(old);
     conn->lost.joined |= bit;
     conn->lost.up_due |= bit;
     psc_conn_mark_busy(conn);
-    if (conn->lost.told & bit)
+    if (conn->lost.acked & bit)
         psc_lane_useless(lane);
     psc_lane_met(lane);
     lane_replay(lane);
@@ -388,8 +389,8 @@ psc_status_t psc_call_begin(psc_conn_t *conn)
     }
     lane->caller = conn;
     conn->call = lane;
-    conn->linked = true;
-    psc_notices_hold(&worker->notices, +1);
+    conn->needs_precon = true;
+    psc_control_events_hold(&worker->control_events, +1);
     psc_lane_state_set(lane, PSC_LANE_CONNECTING);
     psc_conn_state_set(conn, PSC_CONN_CONNECTING);
     return PSC_OK;
@@ -404,7 +405,7 @@ static void call_up(psc_lane_t *lane)
         lane->role = PSC_ROLE_ACCEPTOR;
     lane->caller = NULL;
     conn->call = NULL;
-    psc_notices_hold(&lane->worker->notices, -1);
+    psc_control_events_hold(&lane->worker->control_events, -1);
     if (psc_lanes_install(conn, &lane, 1,
                           &lane->worker->interfaces.call_params) != PSC_OK)
         psc_lane_abandon(lane);
@@ -442,21 +443,21 @@ static psc_status_t lane_rank_calls(psc_iface_t *iface, int rank)
     psc_list_for_each(conn, &worker->conns, psc_conn_t, link)
         if (conn->rank == rank)
             return psc_call_begin(conn) < 0 ? PSC_ERR_INVALID : PSC_OK;
-    return psc_notice_caller(&worker->notices, rank);
+    return psc_control_events_caller(&worker->control_events, rank);
 }
 
 static void lane_log(psc_iface_t *iface, int level, const char *line)
 {
     psc_iface_slot_t *slot = iface->user;
 
-    psc_notices_log(&slot->worker->notices, level, line);
+    psc_control_events_log(&slot->worker->control_events, level, line);
 }
 
 static void lane_holding(psc_iface_t *iface, int holding)
 {
     psc_iface_slot_t *slot = iface->user;
 
-    psc_notices_hold(&slot->worker->notices, holding ? 1 : -1);
+    psc_control_events_hold(&slot->worker->control_events, holding ? 1 : -1);
 }
 
 const psc_upcalls_t psc_lane_upcalls = {

@@ -23,14 +23,14 @@
 static void worker_close_fds(psc_worker_t *worker)
 {
     psc_sleepers_close(worker);
-    psc_notices_close(&worker->notices);
+    psc_control_events_close(&worker->control_events);
 }
 
 static int worker_open_fds(psc_worker_t *worker)
 {
-    int notices = psc_notices_open(&worker->notices);
+    int control_events = psc_control_events_open(&worker->control_events);
 
-    return psc_sleepers_open(worker) < 0 ? -1 : notices;
+    return psc_sleepers_open(worker) < 0 ? -1 : control_events;
 }
 
 psc_worker_t *psc_worker_create(const psc_worker_config_t *config)

@@ -5,13 +5,13 @@
 #include "layout.h"
 
 size_t psc_iov_slice(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
-                     size_t *len_p, psc_iov_t *out, size_t room)
+                     size_t *len_p, psc_iov_t *out, size_t capacity)
 {
     size_t n = 0, left = *len_p, covered = 0;
 
     if (psc_layout_of(iov, n_iov))
         return *len_p = 0;
-    for (size_t i = 0; i < n_iov && n < room && left > 0; i++) {
+    for (size_t i = 0; i < n_iov && n < capacity && left > 0; i++) {
         size_t take;
 
         if (offset >= iov[i].len) {

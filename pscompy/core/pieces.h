@@ -8,7 +8,7 @@
 size_t psc_iov_write(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
                      const void *from, size_t len);
 /* Fill `out` with the pieces of the range [offset, offset + *len_p). Returns
- * their number (at most `room`), and in *len_p the bytes that they cover. For a
- * layout both are 0. */
+ * their number (at most `capacity`), and in *len_p the bytes that they cover.
+ * For a layout both are 0. */
 size_t psc_iov_slice(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
-                     size_t *len_p, psc_iov_t *out, size_t room);
+                     size_t *len_p, psc_iov_t *out, size_t capacity);

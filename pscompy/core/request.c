@@ -160,7 +160,7 @@ psc_req_t *psc_req_create(psc_requests_t *requests, psc_req_kind_t kind)
     requests->n_used++;
     atomic_store_explicit(&req->holds, PSC_HELD_BY_CORE | PSC_HELD_BY_CONSUMER,
                           memory_order_relaxed);
-    req->inside = req->confirm = req->exposed = false;
+    req->inside = req->confirm = req->remote_writable = false;
     req->error = PSC_OK;
     req->memory.list.total = 0;
     return req;

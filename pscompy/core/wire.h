@@ -35,14 +35,15 @@
     X(SEEN, psc_wire_seen_t)       /* acknowledges ordered messages */         \
     X(RESUME, psc_wire_resume_t)   /* ordered messages go over this lane from  \
                                       now on; see proto/replay.h */            \
-    X(EXPOSE, psc_wire_expose_t)   /* a receive that the peer may claim; see   \
-                                      proto/tuple_am.h */                      \
-    X(CONCEAL, psc_wire_conceal_t) /* withdraws a receive that was exposed */  \
+    X(ADVERTISE, psc_wire_advertise_t)   /* a receive that the peer may claim; \
+                                      see proto/tuple_am.h */                  \
+    X(CONCEAL,                                                                 \
+      psc_wire_conceal_t) /* withdraws a receive that was advertised */        \
     X(CONCEALED, psc_wire_conceal_t) /* answers CONCEAL: no claim was made */  \
     X(CLAIM, psc_wire_claim_t)     /* payload: a long message, for a receive   \
-                                      that the peer has exposed */             \
+                                      that the peer has advertised */          \
     X(PLACED, psc_wire_placed_t)   /* a long message was put into a receive    \
-                                      that the peer has exposed */             \
+                                      that the peer has advertised */          \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place of \
                                       an RTS; see tag.h */                     \
     X(MISSED, psc_wire_eager_t)    /* a message whose payload, sent with the   \
@@ -167,22 +168,22 @@ typedef struct psc_wire_resume {
 
 /* A receive that the peer may claim; see proto/tuple_am.h. Payload: the packed
  * key by which the peer puts its message, if the fabric can put. */
-typedef struct psc_wire_expose {
+typedef struct psc_wire_advertise {
     uint32_t credit;
     uint32_t entry;
-    uint64_t generation; /* grows with every EXPOSE of a connection */
+    uint64_t generation; /* grows with every ADVERTISE of a connection */
     uint64_t match, ignore; /* as in psc_exposed_t */
     uint64_t len; /* length of the longest message that may claim the receive */
-    /* place (psc_place_t) up to which messages of the header's receiver have
-     * arrived at the sender of the header */
+    /* position (psc_position_t) up to which messages of the header's receiver
+     * have arrived at the sender of the header */
     uint64_t seen;
-} psc_wire_expose_t;
+} psc_wire_advertise_t;
 
 typedef struct psc_wire_conceal {
     uint32_t credit;
     uint32_t entry;
     uint64_t generation;
-    /* as in psc_wire_expose_t; not valid in CONCEALED */
+    /* as in psc_wire_advertise_t; not valid in CONCEALED */
     uint64_t seen;
 } psc_wire_conceal_t;
 

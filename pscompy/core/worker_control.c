@@ -17,14 +17,14 @@ int psc_worker_retiring(psc_worker_t *worker)
 int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p,
                        int *attended_p)
 {
-    psc_notices_t *notices = &worker->notices;
+    psc_control_events_t *control_events = &worker->control_events;
     bool holding;
 
     *passes_p = 0;
     *attended_p = atomic_load(&worker->wait.polling) != 0;
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return 0;
-    holding = notices->holding_reported = notices->n_holding > 0;
+    holding = control_events->holding_reported = control_events->n_holding > 0;
     *passes_p = worker->pass;
     psc_worker_leave(worker);
     return holding;
@@ -32,11 +32,11 @@ int psc_worker_holding(psc_worker_t *worker, uint32_t *passes_p,
 
 int psc_worker_control_fd(psc_worker_t *worker)
 {
-    return worker->notices.fd;
+    return worker->control_events.fd;
 }
 
 static int worker_take(psc_worker_t *worker,
-                       int (*take)(psc_notices_t *notices,
+                       int (*take)(psc_control_events_t *control_events,
                                    psc_control_event_t *events, int max),
                        psc_control_event_t *events, int max)
 {
@@ -44,7 +44,7 @@ static int worker_take(psc_worker_t *worker,
 
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return 0;
-    n = take(&worker->notices, events, max);
+    n = take(&worker->control_events, events, max);
     psc_worker_leave(worker);
     return n;
 }
@@ -52,25 +52,25 @@ static int worker_take(psc_worker_t *worker,
 int psc_worker_control_poll(psc_worker_t *worker, psc_control_event_t *events,
                             int max)
 {
-    return worker_take(worker, psc_notices_take, events, max);
+    return worker_take(worker, psc_control_events_take, events, max);
 }
 
 int psc_worker_callers_poll(psc_worker_t *worker, psc_control_event_t *events,
                             int max)
 {
-    return worker_take(worker, psc_notices_take_callers, events, max);
+    return worker_take(worker, psc_control_events_take_callers, events, max);
 }
 
 int psc_worker_calls_poll(psc_worker_t *worker, psc_control_event_t *events,
                           int max)
 {
-    return worker_take(worker, psc_notices_take_quiet, events, max);
+    return worker_take(worker, psc_control_events_take_quiet, events, max);
 }
 
 void psc_worker_log_to(psc_worker_t *worker, int fd, int level)
 {
-    worker->notices.log_fd = fd;
-    worker->notices.log_level = level;
+    worker->control_events.log_fd = fd;
+    worker->control_events.log_level = level;
 }
 
 void psc_worker_secret(psc_worker_t *worker, const uint8_t *secret)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from pscompy.config.standard_files import open_standard_files
-from pscompy.launch.channel import Channel, pack, unpack
+from pscompy.launch.agent_pipe import AgentPipe, pack, unpack
 from pscompy.launch.environment import on_this_host, rank_variables
 from pscompy.launch.event_loop import WRITE, Loop
 from pscompy.launch.process_group import Guard
@@ -33,7 +33,7 @@ class Agent:
     def __init__(self) -> None:
         open_standard_files()
         self._loop = Loop()
-        self._channel = Channel(self._loop, 0, 1, self._on_record, self._on_end)
+        self._pipe = AgentPipe(self._loop, 0, 1, self._on_record, self._on_end)
         self._ranks: dict[int, Rank] = {}
         # descriptor -> its rank, and 1 for stdout or 2 for stderr
         self._outputs: dict[int, tuple[int, int]] = {}
@@ -54,7 +54,7 @@ class Agent:
     def _balance(self) -> None:
         """Read the ranks' output unless the launcher is slow to take it."""
         for fd in list(self._outputs):
-            if self._channel.full:
+            if self._pipe.full:
                 self._loop.unwatch(fd)
             else:
                 self._loop.watch(fd, partial(self._on_output, fd))
@@ -77,7 +77,7 @@ class Agent:
                 variables = rank_variables(number, size, number - first, count)
                 self._start_rank(number, plan["argv"], {**environ, **variables})
         except OSError as error:
-            self._channel.send("cannot", *start_failure(plan["argv"], error))
+            self._pipe.send("cannot", *start_failure(plan["argv"], error))
 
     def _start_rank(self, number: int, argv: list[str], environ: dict[str, str]) -> None:
         stdin = self._open_stdin() if number == 0 else os.open(os.devnull, os.O_RDONLY)
@@ -108,7 +108,7 @@ class Agent:
         try:
             rank.pmi.send(line.encode("latin-1"), socket.MSG_DONTWAIT)
         except BlockingIOError:
-            self._channel.send("deaf", number)
+            self._pipe.send("deaf", number)
         except OSError:  # the rank has just ended; SIGCHLD follows
             pass
 
@@ -117,7 +117,7 @@ class Agent:
     def _open_stdin(self) -> int:
         reader, self._stdin = os.pipe()
         os.set_blocking(self._stdin, False)
-        self._channel.send("want")
+        self._pipe.send("want")
         return reader
 
     def _take_input(self, text: str) -> None:
@@ -141,7 +141,7 @@ class Agent:
             return
         if not self._input:
             self._loop.unwatch(self._stdin)
-            self._channel.send("want")
+            self._pipe.send("want")
 
     def _close_stdin(self) -> None:
         if self._stdin is not None:
@@ -172,7 +172,7 @@ class Agent:
                     break
         if rank.number == 0:
             self._close_stdin()
-        self._channel.send("end", rank.number, status)
+        self._pipe.send("end", rank.number, status)
 
     def _on_output(self, fd: int) -> bool:
         """Pass output of a rank on to the launcher. Returns False if there is none now."""
@@ -182,7 +182,7 @@ class Agent:
         except BlockingIOError:
             return False
         if data:
-            self._channel.send("out", number, index, pack(data))
+            self._pipe.send("out", number, index, pack(data))
             return True
         self._loop.unwatch(fd)
         del self._outputs[fd]
@@ -194,7 +194,7 @@ class Agent:
             return
         data = rank.read_pmi()
         if data:
-            self._channel.send("pmi", rank.number, data.decode("latin-1"))
+            self._pipe.send("pmi", rank.number, data.decode("latin-1"))
         elif data is not None:
             self._hang_up(rank)
 
@@ -202,7 +202,7 @@ class Agent:
         if rank.pmi.fileno() >= 0:
             self._loop.unwatch(rank.pmi.fileno())
             rank.pmi.close()
-            self._channel.send("left", rank.number)
+            self._pipe.send("left", rank.number)
 
 
 _HANDLERS: dict[str, Callable[..., None]] = {

@@ -24,7 +24,7 @@ from pscompy.config.variables import VARIABLES
 from pscompy.control.descriptors import why
 from pscompy.errors import ConfigError
 from pscompy.launch import job
-from pscompy.launch.channel import Channel, pack, unpack
+from pscompy.launch.agent_pipe import AgentPipe, pack, unpack
 from pscompy.launch.environment import job_environment
 from pscompy.launch.event_loop import Loop
 from pscompy.launch.hosts import Share, is_here
@@ -66,14 +66,14 @@ class _Host:
         return self.share.host
 
     def attach(self, loop: Loop, on_record: _OnRecord, on_lost: Callable[[_Host], None]) -> None:
-        self.channel = Channel(
+        self.pipe = AgentPipe(
             loop, self.stdout, self.stdin, partial(on_record, self), partial(on_lost, self)
         )
 
     def leave(self) -> None:
         """Close the input of the agent, which then ends."""
         assert self.process.stdin
-        self.channel.close()
+        self.pipe.close()
         with contextlib.suppress(OSError):
             self.process.stdin.close()
 
@@ -142,7 +142,7 @@ class HostsJob(Job):
             "count": share.ranks,
             "size": self._plan.size,
         }
-        host.channel.send("start", plan)
+        host.pipe.send("start", plan)
 
     @property
     def _living(self) -> bool:
@@ -153,17 +153,17 @@ class HostsJob(Job):
         enough."""
         self._terminal.balance()
         for host in self._hosts:
-            host.channel.listen(not self._terminal.full)
+            host.pipe.listen(not self._terminal.full)
         if self._terminal.broken:
             self._fail(128 + signal.SIGPIPE, "nobody reads the output any more")
 
     def _signal(self, number: int) -> None:
         for host in self._hosts:
-            host.channel.send("signal", number)
+            host.pipe.send("signal", number)
         if number == signal.SIGTSTP:  # the launcher stops next
             until = time.monotonic() + _FLUSH
             for host in self._hosts:
-                host.channel.flush(until)
+                host.pipe.flush(until)
         self._kills += number == signal.SIGKILL
         if self._kills > 1:  # an agent has not reacted to the first SIGKILL
             for host in self._hosts:
@@ -171,7 +171,7 @@ class HostsJob(Job):
 
     def _dump(self) -> None:
         for host in self._hosts:
-            host.channel.send("dump")
+            host.pipe.send("dump")
 
     def _killing(self, at: float) -> list[tuple[float, signal.Signals]]:
         """Return the orders that kill all ranks, and then the ways to agents that have not reacted
@@ -180,10 +180,10 @@ class HostsJob(Job):
 
     def _answer(self, number: int, line: bytes) -> None:
         if number in self._remote:
-            self._remote[number].host.channel.send("pmi", number, line.decode("latin-1"))
+            self._remote[number].host.pipe.send("pmi", number, line.decode("latin-1"))
 
     def _reap(self) -> None:
-        """Nothing to do at SIGCHLD: the end of an agent is noticed by the end of its channel."""
+        """Nothing to do at SIGCHLD: the end of an agent is noticed by the end of its pipe."""
 
     def _stop(self) -> None:
         for host in self._hosts:
@@ -232,7 +232,7 @@ class HostsJob(Job):
             data = os.read(0, _INPUT)
         except OSError:  # reading fails if the launcher runs in the background
             data = b""
-        host.channel.send("in", pack(data))
+        host.pipe.send("in", pack(data))
 
     def _on_lost(self, host: _Host) -> None:
         """Handle the end of an agent, whose ranks ended with it or cannot be reached."""

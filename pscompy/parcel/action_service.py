@@ -33,10 +33,10 @@ from pscompy.parcel.action import (
     nearest,
     registered,
 )
-from pscompy.parcel.calls import Call, Links, Options
+from pscompy.parcel.call_group import DELAY, Batch, Called, CallGroup, Result, packed_answer
+from pscompy.parcel.calls import ActionPeer, Call, Options
 from pscompy.parcel.doubts import Doubts, Presence, explained
 from pscompy.parcel.driver import driver_of
-from pscompy.parcel.frame import DELAY, Batch, Called, Frame, Result, packed_answer
 from pscompy.parcel.future import Future
 from pscompy.parcel.object_requests import head_of, results, when_all_ended
 from pscompy.parcel.objects import Objects, receive
@@ -56,16 +56,16 @@ logger = logging.getLogger(__name__)
 class Service:
     """Runs the calls of peers and sends calls to peers.
 
-    `anybody` receives from all peers in the context of calls. `links(source)` returns the Links of
-    the peer that a Status names, or None if that peer has gone. `presence` knows which peers accept
-    calls; None if that is not known.
+    `anybody` receives from all peers in the context of calls. `peer(source)` returns the ActionPeer
+    of the peer that a Status names, or None if that peer has gone. `presence` knows which peers
+    accept calls; None if that is not known.
     """
 
     def __init__(
         self,
         worker: _binding.Worker,
         anybody: _binding.Communicator,
-        links: Callable[[Any], Links | None],
+        peer: Callable[[Any], ActionPeer | None],
         config: Mapping[str, Any],
         name: str,
         presence: Presence | None = None,
@@ -73,7 +73,7 @@ class Service:
         self.worker = worker
         self._doubts = Doubts(presence)
         self._anybody = anybody
-        self._links = links
+        self._action_peer = peer
         self._any_function = config["PARCEL_ACTIONS"] == "any"
         self._name = f"pscompy actions {name}"
         most = config["PARCEL_THREADS"]
@@ -85,7 +85,7 @@ class Service:
         # that nothing refers to keeps itself alive, and with it the session.
         self._head: Request | None = None
         self._listening = threading.Lock()  # held while the receive of the next call is posted
-        # calls of peers that are not answered yet, by id() of the peer's Links and the call's
+        # calls of peers that are not answered yet, by id() of the peer's ActionPeer and the call's
         # number
         self._calls: dict[tuple[int, int], Call] = {}
         self._asked: set[Future] = set()  # futures of calls that were sent and are not answered yet
@@ -112,97 +112,97 @@ class Service:
 
     def submit(
         self,
-        links: Links,
+        peer: ActionPeer,
         function: Callable[..., object],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         options: Options,
     ) -> Future:
-        """Call a function on the peer of `links`.
+        """Call a function on `peer`.
 
         Raises the exceptions of the serialiser, and `PscomError` if the call cannot be sent.
         """
         if not self._begun:
             when_outside(self.start)
-        target = _target(function, links.calls)
-        packed = links.calls.take_apart((target, args, kwargs))
-        number = next(links.numbers) & NUMBERS
-        future = self._ask(links, number)
-        answer = self._await_answer(links, number, future)
+        target = _target(function, peer.calls)
+        packed = peer.calls.take_apart((target, args, kwargs))
+        number = next(peer.numbers) & NUMBERS
+        future = self._ask(peer, number)
+        answer = self._await_answer(peer, number, future)
         try:
-            sent = links.calls.begin(packed, number << 1)
+            sent = peer.calls.begin(packed, number << 1)
         except PscomError:
             answer.cancel()
             raise
         if options.on_sent is not None:
             sent._on_done(partial(_call_on_sent, options.on_sent))
         if options.timeout is not None:
-            self._doubts.limit(options.timeout, links, target, future)
-        self._doubts.expect(links, target, future)
+            self._doubts.limit(options.timeout, peer, target, future)
+        self._doubts.expect(peer, target, future)
         return future
 
     def call(
         self,
-        links: Links,
+        peer: ActionPeer,
         function: Callable[..., object],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Call a function on the peer of `links`, and return its result. Raises as `submit` does,
+        """Call a function on `peer`, and return its result. Raises as `submit` does,
         and what the function has raised."""
         self.start()
-        target = _target(function, links.calls)
-        packed = links.calls.take_apart((target, args, kwargs))
-        number = next(links.numbers) & NUMBERS
-        future = self._ask(links, number)  # makes wait_for_answers() wait for this call
-        self._doubts.expect(links, target, future)
+        target = _target(function, peer.calls)
+        packed = peer.calls.take_apart((target, args, kwargs))
+        number = next(peer.numbers) & NUMBERS
+        future = self._ask(peer, number)  # makes wait_for_answers() wait for this call
+        self._doubts.expect(peer, target, future)
         try:
-            links.calls.begin(packed, number << 1)
-            data = links.answers.heads.recv(None, number)
+            peer.calls.begin(packed, number << 1)
+            data = peer.answers.heads.recv(None, number)
         except Exception as error:
-            self._end(future, None, explained(error, links))
+            self._end(future, None, explained(error, peer))
             raise
         except BaseException:  # for example KeyboardInterrupt; the answer still needs a receive
-            self._await_answer(links, number, future)
+            self._await_answer(peer, number, future)
             raise
-        links.answered = True
+        peer.answered = True
         try:
-            good, value = links.answers.finish(data)
+            good, value = peer.answers.finish(data)
         finally:
             self._end(future, None, None)
         if good:
             return value
-        raise put_together(value, links.answers)
+        raise put_together(value, peer.answers)
 
     def submit_many(
         self,
-        links: Links,
+        peer: ActionPeer,
         calls: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]],
         report: Callable[[list[Result], bool], object],
         refused: Callable[[BaseException], object],
     ) -> int:
-        """Call several functions on the peer of `links` by one message. The results go to `report`
-        or `refused` (see `Batch` in frame.py). Returns the number for `withdraw`. Raises as
+        """Call several functions on `peer` by one message. The results go to `report`
+        or `refused` (see `Batch` in call_group.py). Returns the number for `withdraw`. Raises as
         `submit` does."""
         self.start()
-        packed = links.calls.take_apart(
-            [(_target(it, links.calls), args, kwargs) for it, args, kwargs in calls]
+        packed = peer.calls.take_apart(
+            [(_target(it, peer.calls), args, kwargs) for it, args, kwargs in calls]
         )
-        number = next(links.numbers) & NUMBERS
+        number = next(peer.numbers) & NUMBERS
         batch = Batch(len(calls), report, refused)
-        answer = self._await_part(links, number, batch)
+        answer = self._await_part(peer, number, batch)
         try:
-            links.calls.begin(packed, number << 1)
+            peer.calls.begin(packed, number << 1)
         except PscomError:
             batch.drop()
             answer.cancel()
             raise
-        self._doubts.expect(links, _target(calls[0][0], links.calls), batch)
+        self._doubts.expect(peer, _target(calls[0][0], peer.calls), batch)
         return number
 
-    def withdraw(self, links: Links, number: int, index: int) -> None:
+    def withdraw(self, peer: ActionPeer, number: int, index: int) -> None:
         """Cancel one of the calls that `submit_many` has sent."""
-        self._send_withdrawal(links, number, index.to_bytes(4, "little"))
+        self._send_withdrawal(peer, number, index.to_bytes(4, "little"))
 
     def serve_until(self, request: Request) -> None:
         """Wait for a request. In the main thread, run actions of peers meanwhile, as one of the
@@ -220,57 +220,57 @@ class Service:
         if concurrent.futures.wait(self._asked.copy(), timeout).not_done:
             raise Timeout("not all actions have ended")
 
-    def _ask(self, links: Links, number: int) -> Future:
+    def _ask(self, peer: ActionPeer, number: int) -> Future:
         """Make the future of a call that is being sent."""
-        future = Future(partial(self._withdraw, links, number), self.worker)
+        future = Future(partial(self._withdraw, peer, number), self.worker)
         self._asked.add(future)
         return future
 
-    def _await_answer(self, links: Links, number: int, future: Future) -> Request:
-        answer = self._answer_of(links, number)
-        answer._on_done(partial(self._answered, links, future))
+    def _await_answer(self, peer: ActionPeer, number: int, future: Future) -> Request:
+        answer = self._answer_of(peer, number)
+        answer._on_done(partial(self._answered, peer, future))
         return answer
 
-    def _answered(self, links: Links, future: Future, answer: Request) -> None:
+    def _answered(self, peer: ActionPeer, future: Future, answer: Request) -> None:
         try:
             good, value = answer.result()
         except BaseException as error:
-            self._end(future, None, explained(error, links))
+            self._end(future, None, explained(error, peer))
             return
-        links.answered = True
+        peer.answered = True
         if good:
             self._end(future, value, None)
         else:
-            self._end(future, None, put_together(value, links.answers))
+            self._end(future, None, put_together(value, peer.answers))
 
     def _end(self, future: Future, value: object, error: BaseException | None) -> None:
         self._asked.discard(future)
         future.finish(value, error)
 
-    def _answer_of(self, links: Links, number: int) -> Request:
-        heads = links.answers.heads
-        return receive(self.worker, heads, heads.irecv(None, number), lambda _: links.answers)
+    def _answer_of(self, peer: ActionPeer, number: int) -> Request:
+        heads = peer.answers.heads
+        return receive(self.worker, heads, heads.irecv(None, number), lambda _: peer.answers)
 
-    def _await_part(self, links: Links, number: int, batch: Batch) -> Request:
-        answer = self._answer_of(links, number)
-        answer._on_done(partial(self._part_came, links, number, batch))
+    def _await_part(self, peer: ActionPeer, number: int, batch: Batch) -> Request:
+        answer = self._answer_of(peer, number)
+        answer._on_done(partial(self._part_came, peer, number, batch))
         return answer
 
-    def _part_came(self, links: Links, number: int, batch: Batch, answer: Request) -> None:
+    def _part_came(self, peer: ActionPeer, number: int, batch: Batch, answer: Request) -> None:
         try:
-            batch.take(answer.result(), links.answers)
-            links.answered = True
+            batch.take(answer.result(), peer.answers)
+            peer.answered = True
             if not batch.done():
-                self._await_part(links, number, batch)
+                self._await_part(peer, number, batch)
         except BaseException as error:
-            batch.fail(explained(error, links))
+            batch.fail(explained(error, peer))
 
-    def _withdraw(self, links: Links, number: int, future: Future) -> None:
-        self._send_withdrawal(links, number, b"")
+    def _withdraw(self, peer: ActionPeer, number: int, future: Future) -> None:
+        self._send_withdrawal(peer, number, b"")
 
-    def _send_withdrawal(self, links: Links, number: int, index: bytes) -> None:
+    def _send_withdrawal(self, peer: ActionPeer, number: int, index: bytes) -> None:
         try:
-            links.calls.heads.isend(index, number << 1 | 1)
+            peer.calls.heads.isend(index, number << 1 | 1)
         except PscomError as error:
             logger.debug("cannot cancel an action: %s", error)
 
@@ -304,19 +304,19 @@ class Service:
             logger.debug("%s: %s", self._name, error)
             return
         assert head.status is not None
-        links = self._links(head.status.source)
-        if links is None:
+        peer = self._action_peer(head.status.source)
+        if peer is None:
             return
         number, cancels = head.status.tag >> 1, head.status.tag & 1
         if not cancels:
-            self._fetch(Call(links, number, self.resolve), data)
-        elif call := self._calls.get((id(links), number)):
+            self._fetch(Call(peer, number, self.resolve), data)
+        elif call := self._calls.get((id(peer), number)):
             call.withdraw(data)
 
     def _fetch(self, call: Call, data: bytearray) -> None:
         """Receive the chunks (long buffers) of a call's arguments, then begin the call."""
-        self._calls[id(call.links), call.number] = call
-        objects = call.links.calls
+        self._calls[id(call.peer), call.number] = call
+        objects = call.peer.calls
         try:
             head = head_of(data)
             chunks = objects.fetch(head) if head else []
@@ -337,27 +337,27 @@ class Service:
 
     def _begin(self, call: Call, asked: object) -> None:
         if isinstance(asked, list):
-            self._begin_frame(call, asked)
+            self._begin_group(call, asked)
             return
         found = call.prepare(asked)
 
         def work() -> None:
-            self._answer(call, *call.outcome(found, asked, call.links.answers))
+            self._answer(call, *call.outcome(found, asked, call.peer.answers))
 
         if found.inline:
             work()
         else:
             self._threads.put(work)
 
-    def _begin_frame(self, call: Call, asked: list[Any]) -> None:
-        call.frame = Frame(
-            call.links.answers,
+    def _begin_group(self, call: Call, asked: list[Any]) -> None:
+        call.group = CallGroup(
+            call.peer.answers,
             partial(self._send_answer, call),
             partial(self._alarms.soon, DELAY),
             partial(self._forget, call),
         )
         make = partial(Called, call.source, self.resolve)
-        call.frame.begin(asked, make, self._threads.put, self._threads.most)
+        call.group.begin(asked, make, self._threads.put, self._threads.most)
 
     def resolve(self, target: object) -> Registered:
         """Return the action for `target`, a name or a function.
@@ -385,22 +385,22 @@ class Service:
 
     def _fail(self, call: Call, error: BaseException) -> None:
         """Answer with an exception that kept the call from beginning."""
-        self._answer(call, False, take_apart(error, call.links.answers))
+        self._answer(call, False, take_apart(error, call.peer.answers))
 
     def _answer(self, call: Call, good: bool, value: object) -> None:
-        self._calls.pop((id(call.links), call.number), None)
-        self._send_answer(call, packed_answer(call.links.answers, call.name, good, value))
+        self._calls.pop((id(call.peer), call.number), None)
+        self._send_answer(call, packed_answer(call.peer.answers, call.name, good, value))
         self._listen()
 
     def _send_answer(self, call: Call, packed: bytes | Archive) -> None:
         try:
-            call.links.answers.begin(packed, call.number)
+            call.peer.answers.begin(packed, call.number)
         except PscomError as error:
             logger.debug("the answer of %s cannot be sent: %s", call.name, error)
 
     def _forget(self, call: Call) -> None:
         """End a call whose answer has been sent."""
-        self._calls.pop((id(call.links), call.number), None)
+        self._calls.pop((id(call.peer), call.number), None)
         self._listen()
 
 

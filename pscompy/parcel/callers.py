@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pscompy.parcel.action_service import Service
-    from pscompy.parcel.calls import Links, Options
+    from pscompy.parcel.calls import ActionPeer, Options
     from pscompy.parcel.future import Future
 
 
 class Caller:
     """Calls actions of one peer with given options."""
 
-    __slots__ = ("_links", "_options", "_service")
+    __slots__ = ("_action_peer", "_options", "_service")
 
-    def __init__(self, service: Service, links: Links, options: Options) -> None:
+    def __init__(self, service: Service, peer: ActionPeer, options: Options) -> None:
         self._service = service
-        self._links = links
+        self._action_peer = peer
         self._options = options
 
     def submit(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Future:
         """Like `Connection.submit`, with the options of this Caller."""
-        return self._service.submit(self._links, function, args, kwargs, self._options)
+        return self._service.submit(self._action_peer, function, args, kwargs, self._options)
 
     def call(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Any:
         """Like `Connection.call`, with the options of this Caller."""

@@ -1,5 +1,5 @@
-"""Types for the calls of actions to and from a peer: its Links, the Options of a call, and a Call
-that has arrived."""
+"""Types for the calls of actions to and from a peer: its ActionPeer, the Options of a call, and a
+Call that has arrived."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pscompy.api.timeouts import as_seconds
-from pscompy.parcel.frame import Called, Frame
+from pscompy.parcel.call_group import Called, CallGroup
 
 if TYPE_CHECKING:
     import weakref
 
     from pscompy.parcel.action import Registered
-    from pscompy.parcel.frame import Batch
+    from pscompy.parcel.call_group import Batch
     from pscompy.parcel.future import Future
     from pscompy.parcel.objects import Objects
 
 
-class Links:
+class ActionPeer:
     """The Objects (see objects.py) that carry calls of actions to and from one peer, and those that
     carry the answers."""
 
@@ -70,17 +70,19 @@ class Options:
 
 
 class Call(Called):
-    """A message of a peer with a call, or with several calls, which `frame` runs."""
+    """A message of a peer with a call, or with several calls, which `group` runs."""
 
-    def __init__(self, links: Links, number: int, resolve: Callable[[object], Registered]) -> None:
-        super().__init__(links.source, resolve)
-        self.links = links
+    def __init__(
+        self, peer: ActionPeer, number: int, resolve: Callable[[object], Registered]
+    ) -> None:
+        super().__init__(peer.source, resolve)
+        self.peer = peer
         self.number = number
-        self.frame: Frame | None = None
+        self.group: CallGroup | None = None
 
     def withdraw(self, index: bytes) -> None:
         """Cancel the call, or, of several calls, the one with the `index` that the peer sent."""
-        if self.frame is None:
+        if self.group is None:
             self.cancel()
         elif index:
-            self.frame.cancel(int.from_bytes(index, "little"))
+            self.group.cancel(int.from_bytes(index, "little"))

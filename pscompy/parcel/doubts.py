@@ -20,8 +20,8 @@ from pscompy.parcel.action import named
 
 if TYPE_CHECKING:
     from pscompy.parcel.alarms import Alarms
-    from pscompy.parcel.calls import Links
-    from pscompy.parcel.frame import Batch
+    from pscompy.parcel.call_group import Batch
+    from pscompy.parcel.calls import ActionPeer
     from pscompy.parcel.future import Future
 
 # seconds without an answer after which the log says why a peer that has never answered may not
@@ -55,7 +55,7 @@ class Doubts:
         if self._presence is not None:
             _in_background(self._presence.announce)
 
-    def limit(self, seconds: float, links: Links, target: object, future: Future) -> None:
+    def limit(self, seconds: float, links: ActionPeer, target: object, future: Future) -> None:
         """Have the future fail in that many seconds, unless it is done by then.
 
         The alarm stays in its queue after the future has ended, so it refers to the session
@@ -70,7 +70,7 @@ class Doubts:
         """Set an alarm; if this thread has put off `start`, after that."""
         when_outside(lambda: self.alarms.set(seconds, over, act))
 
-    def expect(self, links: Links, target: object, waits: Future | Batch) -> None:
+    def expect(self, links: ActionPeer, target: object, waits: Future | Batch) -> None:
         """If the peer has never answered, and does not within a second, look for the reason. One
         alarm serves all calls of that second."""
         if links.answered or links.doubt:
@@ -84,7 +84,7 @@ class Doubts:
             act = partial(_in_background, partial(while_alive(self._doubt), reference))
             self._set_alarm(DOUBT, partial(_answered, reference), act)
 
-    def _doubt(self, reference: weakref.ref[Links]) -> None:
+    def _doubt(self, reference: weakref.ref[ActionPeer]) -> None:
         """Note and log once that the peer does not accept calls, or may not."""
         links = reference()
         if links is None:
@@ -109,7 +109,7 @@ def _over(reference: weakref.ref[Any]) -> bool:
     return waits is None or waits.done()
 
 
-def _answered(reference: weakref.ref[Links]) -> bool:
+def _answered(reference: weakref.ref[ActionPeer]) -> bool:
     links = reference()
     return links is None or links.answered
 
@@ -124,7 +124,7 @@ def _in_background(function: Callable[[], object]) -> None:
 
 
 def _time_out(
-    its_links: weakref.ref[Links], target: object, waits: weakref.ref[Future], seconds: float
+    its_links: weakref.ref[ActionPeer], target: object, waits: weakref.ref[Future], seconds: float
 ) -> None:
     links, future = its_links(), waits()
     if links is None or future is None:
@@ -135,7 +135,7 @@ def _time_out(
         future.withdraw()
 
 
-def explained(error: BaseException, links: Links) -> BaseException:
+def explained(error: BaseException, links: ActionPeer) -> BaseException:
     """Add to the text of a local error why the peer may not have answered."""
     if isinstance(error, PscomError) and links.doubt and not links.answered:
         error.args = (f"{error}; {links.doubt}",)

@@ -16,12 +16,12 @@ from pscompy.api.timeouts import as_float
 from pscompy.binding.guard import condition, guard, inside, require_waiting, when_outside
 from pscompy.errors import PeerLost, PscomError
 from pscompy.parcel.action import registered
-from pscompy.parcel.frame import LOST, call_many
+from pscompy.parcel.call_group import LOST, call_many
 from pscompy.parcel.future import Future
 
 if TYPE_CHECKING:
-    from pscompy.parcel.calls import Links
-    from pscompy.parcel.frame import Result
+    from pscompy.parcel.call_group import Result
+    from pscompy.parcel.calls import ActionPeer
     from pscompy.world.communicator import Communicator
 
 logger = logging.getLogger(__name__)
@@ -38,8 +38,9 @@ _NO_KEYWORDS: dict[str, Any] = {}  # the kwargs of calls without any; pickled on
 class _Task(Future):
     """The future of a submitted call."""
 
-    # where the call was sent: Links of the rank, number of the message, index of the call in it
-    sent: tuple[Links, int, int] | None = None
+    # where the call was sent: ActionPeer of the rank, number of the message, index of the call in
+    # it
+    sent: tuple[ActionPeer, int, int] | None = None
     unwanted = False
 
     def __init__(self, call: tuple[Any, ...], executor: Executor) -> None:
@@ -64,10 +65,10 @@ class _Rank:
     """A rank that runs calls. `open` is the number of calls that were sent to it and have no result
     yet, `size` the number of calls that one message to it carries."""
 
-    __slots__ = ("links", "open", "size")
+    __slots__ = ("open", "peer", "size")
 
-    def __init__(self, links: Links) -> None:
-        self.links = links
+    def __init__(self, peer: ActionPeer) -> None:
+        self.peer = peer
         self.open = 0
         self.size = 1
 
@@ -107,7 +108,7 @@ class Executor(concurrent.futures.Executor):
         self._service.start()
         # number of calls that a rank may have at once even if they take long
         self._few = self._service.threads + 1
-        self._ranks = [_Rank(comm._links_of(rank)) for rank in range(1, comm.size) or (0,)]
+        self._ranks = [_Rank(comm._action_peer_of(rank)) for rank in range(1, comm.size) or (0,)]
         if comm.rank:
             self._ended = True
             comm.serve()
@@ -248,13 +249,13 @@ class Executor(concurrent.futures.Executor):
         sent = _Message(self, rank, tasks)
         try:
             number = self._service.submit_many(
-                rank.links, [task.call for task in tasks], sent.report, sent.refused
+                rank.peer, [task.call for task in tasks], sent.report, sent.refused
             )
         except Exception as error:
             sent.refused(error, lost=isinstance(error, LOST))
             return
         for index, task in enumerate(tasks):
-            task.sent = rank.links, number, index
+            task.sent = rank.peer, number, index
             if task.unwanted:  # the task was cancelled during the send
                 _withdraw(task)
 

@@ -74,7 +74,7 @@ class Sending(Request[None]):
             request.cancel()
         return True
 
-    def _give_back(self, anyway: bool = False) -> bool:
+    def _requeue(self, anyway: bool = False) -> bool:
         self.cancel()
         return False
 
@@ -92,7 +92,7 @@ class Receiving(Request):
         self._unwanted = False
         self._fetching = False  # whether `_on_head` asks for the chunks at the moment
         # A weak reference, so that neither the head nor the chunks keep a receive that the program
-        # has dropped: its finalizer calls _give_back().
+        # has dropped: its finalizer calls _requeue().
         head._on_done(partial(_on_head, weakref.ref(self)))
 
     @property
@@ -101,10 +101,10 @@ class Receiving(Request):
         return self._head.status
 
     def _on_head(self, request: Request) -> None:
-        with guard:  # excludes _give_back() in another thread
+        with guard:  # excludes _requeue() in another thread
             self._fetching = not self._unwanted
         if not self._fetching:
-            request._give_back()
+            request._requeue()
             return
         try:
             data = request.result()
@@ -140,7 +140,7 @@ class Receiving(Request):
         """Withdraw the receive. Returns False if the head has arrived already."""
         return not self._finished and self._head.cancel()
 
-    def _give_back(self, anyway: bool = False) -> bool:
+    def _requeue(self, anyway: bool = False) -> bool:
         """Put the messages of the head and the chunks back for other receives. All these messages
         are in memory of the library, so there is no need to wait for those that are still in
         flight."""
@@ -157,13 +157,13 @@ class Receiving(Request):
         if self._keep is not None:
             self._keep()
         for part in (*self._chunks, self._head):
-            part._give_back(True)
+            part._requeue(True)
 
 
 def _on_head(receiving: weakref.ref[Receiving], head: Request) -> None:
     it = receiving()
     if it is None:
-        head._give_back()
+        head._requeue()
     else:
         it._on_head(head)
 

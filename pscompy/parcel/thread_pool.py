@@ -36,15 +36,15 @@ class Threads:
         self._ended = False
         self._helped = 0  # 1 while a thread is in help_until
         # request on which the thread in help_until waits; completes with work for that thread
-        self._offer: Request | None = None
+        self._waiter: Request | None = None
 
     def put(self, work: Callable[[], object]) -> None:
         """Run work() as soon as a thread is free, and run it again as long as it returns something
         true, which means that it has more to do. work() must not raise."""
         with self._lock:
-            offer, self._offer = self._offer, None
-            if offer is not None:
-                offer._complete(work)
+            waiter, self._waiter = self._waiter, None
+            if waiter is not None:
+                waiter._complete(work)
                 return
             self._work.put(work)
             if self._idle:
@@ -90,26 +90,26 @@ class Threads:
         has completed."""
         with suppress(Empty):
             return self._work.get_nowait()
-        offer = event()  # making the event may run call-backs, which put work
+        waiter = event()  # making the event may run call-backs, which put work
         with self._lock:
             if self._work.empty():
-                self._offer = offer
+                self._waiter = waiter
             else:
-                offer._complete(_nothing)
+                waiter._complete(_nothing)
         try:
-            _binding.wait_any([request, offer])
+            _binding.wait_any([request, waiter])
         except BaseException:
-            self.put(self._take_back(offer))
+            self.put(self._take_back(waiter))
             raise
-        return self._take_back(offer)
+        return self._take_back(waiter)
 
-    def _take_back(self, offer: Request) -> Callable[[], Any]:
-        """End an offer to take work. Returns the work that was put into it, or _nothing."""
+    def _take_back(self, waiter: Request) -> Callable[[], Any]:
+        """End a wait for work. Returns the work that was put into it, or _nothing."""
         with self._lock:
-            if self._offer is offer:
-                self._offer = None
-                offer._complete(_nothing)
-        return offer.result()  # type: ignore[no-any-return]
+            if self._waiter is waiter:
+                self._waiter = None
+                waiter._complete(_nothing)
+        return waiter.result()  # type: ignore[no-any-return]
 
     def end(self) -> None:
         """Begin no more work; each thread ends as soon as it is free."""

@@ -193,17 +193,18 @@ static psc_status_t faults_conceal(psc_ep_t *ep, psc_exposed_t *recv,
     return EP_CALL(ep, conceal, recv, seen);
 }
 
-static uint32_t faults_exposed(psc_ep_t *ep, psc_sighted_t *sighted,
+static uint32_t faults_exposed(psc_ep_t *ep, psc_advertised_t *advertised,
                                uint64_t *seen_p)
 {
-    return EP_CALL(ep, exposed, sighted, seen_p);
+    return EP_CALL(ep, exposed, advertised, seen_p);
 }
 
-static psc_status_t faults_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
+static psc_status_t faults_claim(psc_ep_t *ep,
+                                 const psc_advertised_t *advertised,
                                  uint64_t bits, const void *buffer, size_t len,
                                  psc_comp_t *comp)
 {
-    FAULTS_OPERATION(ep, claim, sighted, bits, buffer, len, comp);
+    FAULTS_OPERATION(ep, claim, advertised, bits, buffer, len, comp);
 }
 
 static void faults_desc_release(psc_iface_t *iface, psc_desc_t *desc)

@@ -331,13 +331,13 @@ struct psc_exposed {
 
 /* A receive that the peer exposes to us, as the function `exposed` stores
  * it. */
-typedef struct psc_sighted {
+typedef struct psc_advertised {
     uint32_t entry;
     /* number that ascends in the order in which the peer has exposed its
      * receives */
     uint64_t generation;
     uint64_t match, ignore;
-} psc_sighted_t;
+} psc_advertised_t;
 
 /* ---- what a transport may call ----------------------------------------- */
 
@@ -622,7 +622,7 @@ struct psc_transport_ops {
      * called. NO_RESOURCE: too many receives are exposed. UNSUPPORTED: this
      * endpoint cannot expose receives. */
     psc_status_t (*expose)(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
-    /* Hide an exposed receive again. PSC_OK: it is hidden, and a peer whose
+    /* Hide an advertised receive again. PSC_OK: it is hidden, and a peer whose
      * `exposed` stores this `seen` cannot take it. PSC_ERR_INVALID: the peer
      * has taken the receive, so landed follows. */
     psc_status_t (*conceal)(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
@@ -630,7 +630,8 @@ struct psc_transport_ops {
      * any order, and the peer's `seen`. If a receive is stored, so are all that
      * were exposed before it and are still exposed. Returns the number of
      * stored receives. */
-    uint32_t (*exposed)(psc_ep_t *ep, psc_sighted_t *sighted, uint64_t *seen_p);
+    uint32_t (*exposed)(psc_ep_t *ep, psc_advertised_t *advertised,
+                        uint64_t *seen_p);
     /* Take one of the receives that `exposed` stored, for the bytes of
      * `buffer`, which belong to the transport until comp is called; bytes for
      * which the receive has no room are not sent. UNSUPPORTED: the peer has
@@ -638,7 +639,7 @@ struct psc_transport_ops {
      * endpoint, active messages and the reports of claims (psc_exposed.taken)
      * arrive in the order in which they were sent. A side that calls progress
      * copies the bytes, whatever the other side does. */
-    psc_status_t (*claim)(psc_ep_t *ep, const psc_sighted_t *sighted,
+    psc_status_t (*claim)(psc_ep_t *ep, const psc_advertised_t *advertised,
                           uint64_t bits, const void *buffer, size_t len,
                           psc_comp_t *comp);
 

@@ -156,7 +156,7 @@ class Communicator(Ranks):
         try:
             for first in range(0, number, sharers):
                 users = range(first, min(first + sharers, number))
-                job = self._job.beside(f"{name}.{first}", _worker_of(users) + origin)
+                job = self._job.sibling(f"{name}.{first}", _worker_of(users) + origin)
                 for k in users:
                     context = job.contexts.take()
                     endpoint = f"endpoint {k}{origin}"

@@ -1,8 +1,8 @@
 """Context numbers: each communicator takes two, on which its ranks agree.
 
 Threads of a rank may agree for several communicators at once, in another order than the threads of
-other ranks. One thread of a rank at a time offers its lowest free number; a communicator gets the
-highest number that its ranks offer, once all of them offer one.
+other ranks. One thread of a rank at a time bids its lowest free number; a communicator gets the
+highest number that its ranks bid, once all of them have bid.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pscompy.binding.guard import Lock
 from pscompy.core import lib
 from pscompy.errors import Unsupported
 
-_LATER = 1 << 40  # the offer of a rank that offers a number to another communicator at the moment
+_LATER = 1 << 40  # the bid of a rank that bids a number to another communicator at the moment
 
 
 class ContextNumbers:
@@ -27,7 +27,7 @@ class ContextNumbers:
         # The calls of `agree` whose ranks have all called it: the context number of the
         # communicator, and the number of the call.
         self._agreeing: set[tuple[int, int]] = set()
-        self._offering: tuple[int, int] | None = None  # the one among them that offers `_next`
+        self._bidding: tuple[int, int] | None = None  # the one among them that bids `_next`
 
     def take(self, number: int | None = None) -> int:
         """Reserve this context number and the following one; `number` is free, None means the
@@ -52,7 +52,7 @@ class ContextNumbers:
         with self._lock:
             self._agreeing.add(call)
         try:
-            while (agreed := maximum(self._offer(call))) >= _LATER:
+            while (agreed := maximum(self._bid(call))) >= _LATER:
                 self._withdraw(call)
             return self.take(agreed)
         finally:
@@ -60,16 +60,16 @@ class ContextNumbers:
                 self._agreeing.discard(call)
             self._withdraw(call)
 
-    def _offer(self, call: tuple[int, int]) -> int:
+    def _bid(self, call: tuple[int, int]) -> int:
         """Return the lowest free number, which no other call takes before `_withdraw`, or
         _LATER."""
         with self._lock:
-            if self._offering is not None or call != min(self._agreeing):
+            if self._bidding is not None or call != min(self._agreeing):
                 return _LATER
-            self._offering = call
+            self._bidding = call
             return self._next
 
     def _withdraw(self, call: tuple[int, int]) -> None:
         with self._lock:
-            if self._offering == call:
-                self._offering = None
+            if self._bidding == call:
+                self._bidding = None

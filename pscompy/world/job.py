@@ -80,7 +80,7 @@ class Job:
             )
             self.bootstrap.barrier()
 
-    def beside(self, name: str, users: str) -> Job:
+    def sibling(self, name: str, users: str) -> Job:
         """Return a job of the same ranks with a worker of its own, which has connections, receives
         and contexts of its own. All ranks know the worker by `name`; `users` names the endpoints
         that use it, for explanations."""
@@ -95,7 +95,7 @@ class Job:
 
     def record(self, rank: int) -> Record:
         """Return the record of the connection to a rank. The program uses the same record as the
-        control plane, which accepts that rank's links.
+        control plane, which accepts that rank's precons.
 
         Several threads, or a finalizer in the middle of this method, may make records of one rank
         at once. The first is kept, and the core never learns the rank of the others.

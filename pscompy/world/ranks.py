@@ -15,7 +15,7 @@ from pscompy.world.job import Job
 from pscompy.world.serving import Serving
 
 if TYPE_CHECKING:
-    from pscompy.parcel.calls import Links
+    from pscompy.parcel.calls import ActionPeer
 
 
 class Ranks(_binding.Communicator):
@@ -28,7 +28,14 @@ class Ranks(_binding.Communicator):
         self._members = members
         self._rank = members.index(job.rank)
         self._context = Context(
-            *(session._binding, session._control, number, len(members), self._links_of, session),
+            *(
+                session._binding,
+                session._control,
+                number,
+                len(members),
+                self._action_peer_of,
+                session,
+            ),
             Serving(job.bootstrap, partial(job.key_of_service, number)),
         )
         self._bind(session._binding, len(members), number)
@@ -56,7 +63,7 @@ class Ranks(_binding.Communicator):
             return PeerLost(f"{self!r}: all other ranks have ended or left their World")
         return made
 
-    def _links_of(self, rank: int) -> Links:
-        """Return the links that carry calls of actions to and from a rank, and their answers."""
+    def _action_peer_of(self, rank: int) -> ActionPeer:
+        """Return the objects that carry calls of actions to and from a rank, and their answers."""
         peer: Connection = self.connection(rank)
-        return peer._action_links()
+        return peer._action_peer()

@@ -23,7 +23,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from pscompy.api.dump import Operation, operations, place, places
+from pscompy.api.dump import Operation, operations, source_line, source_lines
 from pscompy.config import logs
 from pscompy.errors import PscomError
 from pscompy.world.bootstrap import waits
@@ -87,10 +87,10 @@ class Watch:
 
     def _look(self) -> None:
         session = self._job.session
-        besides = list(session._beside.everyone())
-        for closed in self._workers.keys() - {session, *besides}:
+        siblings = list(session._siblings.everyone())
+        for closed in self._workers.keys() - {session, *siblings}:
             self._workers.pop(closed).publish(None)
-        found = [self._worker_of(it).look() for it in besides]
+        found = [self._worker_of(it).look() for it in siblings]
         self._worker_of(session).look(next(filter(None, found), None))
 
     def _worker_of(self, session: Session) -> WorkerWatch:
@@ -122,7 +122,7 @@ class WorkerWatch:
         self._session = session
         self._limit = seconds
         self._name = session._identity.job.removeprefix(job.session._identity.job)
-        self._place: Callable[[], str] = places if self._name else place
+        self._place: Callable[[], str] = source_lines if self._name else source_line
         self._since: dict[int, float] = {}  # operation that is waited for -> time of the first look
         self._reported: set[int] = set()  # operations that were logged
         self._wait: waits.Wait | None = None  # the wait of this worker that is published

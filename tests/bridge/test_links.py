@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pscompy.transport.python.channel import Channel
+from pscompy.transport.python.bridged_link import BridgedLink
 from pscompy.transport.python.proof import Accepting, Connecting, Refused, read_hello
 
 TOKEN, OTHER = b"t" * 32, b"o" * 32
@@ -30,7 +30,7 @@ class Sink:
 
 @given(frames, st.data())
 def test_a_stream_keeps_frames_whatever_the_pieces(sent: list[bytes], dice: st.DataObject) -> None:
-    out, back = Channel(True, 300), Channel(True, 300)
+    out, back = BridgedLink(True, 300), BridgedLink(True, 300)
     sink = Sink(dice)
     for frame in sent:
         out.push(frame, counted=True)
@@ -47,7 +47,7 @@ def test_a_stream_keeps_frames_whatever_the_pieces(sent: list[bytes], dice: st.D
 
 @given(frames)
 def test_messages_are_frames(sent: list[bytes]) -> None:
-    out, back = Channel(False, 300), Channel(False, 300)
+    out, back = BridgedLink(False, 300), BridgedLink(False, 300)
     came: list[bytes] = []
     for frame in sent:
         out.push(frame, counted=True)
@@ -62,9 +62,9 @@ def test_messages_are_frames(sent: list[bytes]) -> None:
 
 @given(st.binary(min_size=1, max_size=2000))
 def test_absurd_streams_are_refused_or_wait(data: bytes) -> None:
-    channel = Channel(True, 300)
+    bridged = BridgedLink(True, 300)
     try:
-        came = list(channel.cut(data))
+        came = list(bridged.cut(data))
     except ConnectionError:
         return
     assert all(0 <= len(frame) <= 300 for frame in came)
@@ -72,17 +72,17 @@ def test_absurd_streams_are_refused_or_wait(data: bytes) -> None:
 
 def test_a_frame_that_is_too_long_is_refused() -> None:
     with pytest.raises(ConnectionError, match="301 bytes"):
-        list(Channel(False, 300).cut(bytes(301)))
+        list(BridgedLink(False, 300).cut(bytes(301)))
     with pytest.raises(ConnectionError, match="301 bytes"):
-        list(Channel(True, 300).cut((301).to_bytes(4, "little")))
+        list(BridgedLink(True, 300).cut((301).to_bytes(4, "little")))
 
 
 @pytest.mark.parametrize("taken", [-1, 5, 11])
 def test_a_transport_that_takes_a_part_of_a_message_is_told(taken: int) -> None:
-    channel = Channel(False, 300)
-    channel.push(bytes(10), counted=True)
+    bridged = BridgedLink(False, 300)
+    bridged.push(bytes(10), counted=True)
     with pytest.raises(ValueError, match=rf"send\(\) took {taken} "):
-        channel.flush(lambda link, data: taken)
+        bridged.flush(lambda link, data: taken)
 
 
 def test_both_prove_the_token() -> None:

@@ -8,13 +8,13 @@
 #include "harness.h"
 
 /* Behaviour of the child until it is killed. */
-typedef enum fault_stage {
+typedef enum fault_state {
     FAULT_SILENT,  /* never calls ep_connect */
     FAULT_IDLE,    /* up, then only progresses */
     FAULT_ASLEEP,  /* up, then does nothing */
     FAULT_SENDING, /* up, then floods */
     FAULT_HUGE     /* up, then sends one message that never ends */
-} fault_stage_t;
+} fault_state_t;
 
 typedef struct fault {
     ct_pair_t pair; /* only side_a and x are used */
@@ -35,7 +35,7 @@ static void child_flood(ct_pair_t *pair, ct_kind_t kind, size_t len)
     }
 }
 
-static void child_act(ct_pair_t *pair, fault_stage_t stage)
+static void child_act(ct_pair_t *pair, fault_state_t stage)
 {
     switch (stage) {
     case FAULT_SENDING:
@@ -55,7 +55,7 @@ static void child_act(ct_pair_t *pair, fault_stage_t stage)
     }
 }
 
-static void child_run(int link, fault_stage_t stage)
+static void child_run(int link, fault_state_t stage)
 {
     static ct_pair_t pair;
 
@@ -75,7 +75,7 @@ static void child_run(int link, fault_stage_t stage)
 
 /* ---- the parent ---- */
 
-static void fault_start(fault_t *fault, fault_stage_t stage)
+static void fault_start(fault_t *fault, fault_state_t stage)
 {
     int links[2];
 
@@ -119,7 +119,7 @@ static void fault_end(fault_t *fault)
     close(fault->link);
 }
 
-static void killed(fault_stage_t stage)
+static void killed(fault_state_t stage)
 {
     static fault_t fault;
     ct_end_t *end = &fault.pair.x;

@@ -188,14 +188,14 @@ psc_status_t ct_end_connect(ct_end_t *end, psc_role_t role,
 }
 
 /* An address, and the record that carries it to another process. */
-typedef struct end_place {
+typedef struct end_address {
     size_t len;
     uint8_t address[PSC_ADDRESS_MAX];
-} end_place_t;
+} end_address_t;
 
-static end_place_t end_place(const ct_end_t *end)
+static end_address_t end_address(const ct_end_t *end)
 {
-    end_place_t place = {.len = PSC_ADDRESS_MAX};
+    end_address_t place = {.len = PSC_ADDRESS_MAX};
 
     ct_check(end->side->ops->ep_address(end->ep, place.address, &place.len) ==
                  PSC_OK,
@@ -205,9 +205,9 @@ static end_place_t end_place(const ct_end_t *end)
     return place;
 }
 
-static end_place_t end_swap(const ct_end_t *end, int link)
+static end_address_t end_swap(const ct_end_t *end, int link)
 {
-    end_place_t place = end_place(end);
+    end_address_t place = end_address(end);
 
     ct_check(write(link, &place, sizeof place) == sizeof place, "link");
     ct_check(recv(link, &place, sizeof place, MSG_WAITALL) == sizeof place,
@@ -215,7 +215,7 @@ static end_place_t end_swap(const ct_end_t *end, int link)
     return place;
 }
 
-static void end_connect_to(ct_end_t *end, const end_place_t *peer,
+static void end_connect_to(ct_end_t *end, const end_address_t *peer,
                            psc_role_t role)
 {
     psc_status_t status =
@@ -227,14 +227,14 @@ static void end_connect_to(ct_end_t *end, const end_place_t *peer,
 
 void ct_end_join(ct_end_t *end, const ct_end_t *peer, psc_role_t role)
 {
-    end_place_t place = end_place(peer);
+    end_address_t place = end_address(peer);
 
     end_connect_to(end, &place, role);
 }
 
 void ct_end_join_over(ct_end_t *end, int link, psc_role_t role)
 {
-    end_place_t place = end_swap(end, link);
+    end_address_t place = end_swap(end, link);
 
     end_connect_to(end, &place, role);
 }

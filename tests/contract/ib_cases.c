@@ -14,12 +14,12 @@ CASE(too_long_sends_nothing)
     ct_pair_up(&pair);
     x = ib_ep(pair.x.ep);
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 1, 1);
-    ct_until(&pair, x->way == IB_WAY_OFFERED);
+    ct_until(&pair, x->way == IB_WAY_ANNOUNCED);
     ct_check(ct_send_try(&pair.x, CT_BCOPY, ct_longest(pair.a, CT_BCOPY) + 1, 1,
                          &send) == PSC_ERR_INVALID,
              "%s", psc_status_string(send.status));
     free(send.buffer);
-    ct_check(x->way == IB_WAY_OFFERED, "the ring is used from now on");
+    ct_check(x->way == IB_WAY_ANNOUNCED, "the ring is used from now on");
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 1, 1);
     ct_check(x->way == IB_WAY_RING, "the ring is not used");
     ct_pair_down(&pair);

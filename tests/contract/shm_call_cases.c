@@ -119,8 +119,8 @@ CASE(a_call_is_refused, .two_sides = true)
     ct_pair_down(&pair);
 }
 
-/* Rank 0 does not call rank 1, because of its card. */
-static void card_is_refused(ct_pair_t *pair, const char *why)
+/* Rank 0 does not call rank 1, because of its address. */
+static void address_is_refused(ct_pair_t *pair, const char *why)
 {
     answering = &pair->y;
     job_call(&pair->x, pair->a, 1);
@@ -136,31 +136,32 @@ CASE(a_call_without_the_key, .two_sides = true)
 
     job_open(&pair);
     side_iface(pair.a)->key[0]++;
-    card_is_refused(&pair, "does not hold the key");
+    address_is_refused(&pair, "does not hold the key");
     ct_pair_down(&pair);
 }
 
-CASE(a_card_that_was_changed, .two_sides = true)
+CASE(an_address_that_was_changed, .two_sides = true)
 {
     ct_pair_t pair;
-    uint8_t *card;
+    uint8_t *address;
 
     job_open(&pair);
-    card = (uint8_t *)&side_iface(pair.b)->inbox->card;
-    for (size_t at = 0; at < sizeof(shm_card_t); at++) {
-        card[at] ^= 0x10;
-        card_is_refused(&pair, "rank 1: ");
-        card[at] ^= 0x10;
+    address = (uint8_t *)&side_iface(pair.b)->inbox->address;
+    for (size_t at = 0; at < sizeof(shm_segment_address_t); at++) {
+        address[at] ^= 0x10;
+        address_is_refused(&pair, "rank 1: ");
+        address[at] ^= 0x10;
     }
     job_call(&pair.x, pair.a, 1);
     job_talk(&pair);
 }
 
-static void card_prove(shm_iface_t *iface)
+static void address_prove(shm_iface_t *iface)
 {
-    shm_card_t *card = &iface->inbox->card;
+    shm_segment_address_t *address = &iface->inbox->address;
 
-    psc_siphash(iface->key, card, offsetof(shm_card_t, proof), card->proof);
+    psc_siphash(iface->key, address, offsetof(shm_segment_address_t, proof),
+                address->proof);
 }
 
 static void stranger_child(const other_t *other, const shm_iface_t *iface)
@@ -169,8 +170,8 @@ static void stranger_child(const other_t *other, const shm_iface_t *iface)
     char byte = 0;
 
     close(iface->node_fd);
-    dup2(pipe, iface->bell.fd);
-    dup2(pipe, iface->knock.fd);
+    dup2(pipe, iface->doorbell.fd);
+    dup2(pipe, iface->connect_doorbell.fd);
     ct_check(send(other->link, &byte, 1, 0) == 1, "link");
     ct_check(recv(other->link, &byte, 1, 0) == 1, "link");
     _exit(read(pipe, &byte, 1) < 0 ? 0 : 1);
@@ -190,8 +191,8 @@ CASE(a_process_with_the_id_of_a_rank, .two_sides = true)
     if (other_fork(&other))
         stranger_child(&other, iface);
     ct_check(recv(other.link, &byte, 1, 0) == 1, "link");
-    iface->inbox->card.pid = other.pid;
-    card_prove(iface);
+    iface->inbox->address.pid = other.pid;
+    address_prove(iface);
     job_call(&pair.x, pair.a, 1);
     ct_check(send(other.link, &byte, 1, 0) == 1, "link");
     other_check(&other);
@@ -200,21 +201,22 @@ CASE(a_process_with_the_id_of_a_rank, .two_sides = true)
     ct_pair_down(&pair);
 }
 
-/* The card of a rank whose call is refused names a pipe that is not its own. */
-CASE(a_refusal_does_not_trust_the_card, .two_sides = true)
+/* The segment address of a rank whose call is refused names a pipe that is not
+ * its own. */
+CASE(a_refusal_does_not_trust_the_address, .two_sides = true)
 {
     ct_pair_t pair;
-    shm_card_t *card;
+    shm_segment_address_t *address;
     int pipe = shm_pipe_open();
     char byte;
 
     job_open(&pair);
-    card = &side_iface(pair.a)->inbox->card;
-    card->knock = pipe;
+    address = &side_iface(pair.a)->inbox->address;
+    address->connect_doorbell = pipe;
     job_call(&pair.x, pair.a, 1);
     ct_until(&pair,
-             shm_offer_state(&end_ep(&pair.x)->tx.ring) == SHM_CALL_REFUSED);
-    ct_check(read(pipe, &byte, 1) < 0, "it was knocked at");
+             shm_call_state(&end_ep(&pair.x)->tx.ring) == SHM_CALL_REFUSED);
+    ct_check(read(pipe, &byte, 1) < 0, "it was rung at");
     close(pipe);
     ct_pair_down(&pair);
 }
@@ -227,10 +229,11 @@ CASE(a_rank_is_woken_by_the_first_that_calls, .two_sides = true)
 
     job_open(&pair);
     iface = side_iface(pair.b);
-    atomic_store(&iface->inbox->knocked, 1);
+    atomic_store(&iface->inbox->rung, 1);
     answering = &pair.y;
     job_call(&pair.x, pair.a, 1);
-    ct_check(read(iface->knock.fd, &byte, 1) < 0, "it was woken again");
+    ct_check(read(iface->connect_doorbell.fd, &byte, 1) < 0,
+             "it was woken again");
     job_talk(&pair);
 }
 
@@ -243,8 +246,8 @@ CASE(a_rank_that_has_looked_is_woken_again, .two_sides = true)
     inbox = side_iface(pair.b)->inbox;
     answering = &pair.y;
     job_call(&pair.x, pair.a, 1);
-    ct_check(atomic_load(&inbox->knocked) == 1, "it was not woken");
-    ct_until(&pair, atomic_load(&inbox->knocked) == 0);
+    ct_check(atomic_load(&inbox->rung) == 1, "it was not woken");
+    ct_until(&pair, atomic_load(&inbox->rung) == 0);
     job_talk(&pair);
 }
 
@@ -283,16 +286,16 @@ CASE(a_second_call_fails, .two_sides = true)
 CASE(every_bit_is_set, .two_sides = true)
 {
     ct_pair_t pair;
-    shm_board_t *board;
+    shm_bitmap_t *bitmap;
 
     job_open(&pair);
-    board = &side_iface(pair.b)->inbox->board;
-    for (uint32_t bit = 0; bit < SHM_BOARD_BITS; bit++)
-        shm_board_set(board, bit);
+    bitmap = &side_iface(pair.b)->inbox->bitmap;
+    for (uint32_t bit = 0; bit < SHM_BITMAP_BITS; bit++)
+        shm_bitmap_set(bitmap, bit);
     answering = NULL;
     for (unsigned i = 0; i < 2000; i++)
         ct_side_progress(pair.b);
-    ct_check(atomic_load(&board->groups) == 0, "bits are left");
+    ct_check(atomic_load(&bitmap->groups) == 0, "bits are left");
     for (unsigned i = 1; i < SHM_NODE_BLOCKS; i++)
         ct_check(side_iface(pair.b)->blocks[i] == NULL, "block %u", i);
     answering = &pair.y;

@@ -1,5 +1,5 @@
 /* Cases of shm: endpoints that are idle, whose rings progress does not read,
- * and the board by which their peers ask for it. */
+ * and the bitmap by which their peers ask for it. */
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -145,23 +145,23 @@ CASE(idle_rings_wake)
     crowd_down();
 }
 
-/* Another peer clears the board. The message is found nevertheless: by a later
+/* Another peer clears the bitmap. The message is found nevertheless: by a later
  * pass, which reads a ring without its bit, and before the receiver sleeps. */
-CASE(spoilt_board)
+CASE(spoilt_bitmap)
 {
     int i;
 
     crowd_up();
     i = idle_one();
     send_one(i);
-    memset(receiving()->board, 0, sizeof(shm_board_t));
+    memset(receiving()->bitmap, 0, sizeof(shm_bitmap_t));
     pass();
-    ct_check(!arrived(i), "the board was not needed");
+    ct_check(!arrived(i), "the bitmap was not needed");
     ct_until(&pairs[i], arrived(i));
     settle(pairs[0].b);
     i = idle_one();
     send_one(i);
-    memset(receiving()->board, 0, sizeof(shm_board_t));
+    memset(receiving()->bitmap, 0, sizeof(shm_bitmap_t));
     ct_check(ct_ops->arm(pairs[0].b->iface) == PSC_ERR_NO_RESOURCE, "sleeps");
     pass();
     ct_check(arrived(i), "message %d", i);
@@ -170,18 +170,18 @@ CASE(spoilt_board)
 
 /* Another peer sets all bits all the time: no endpoint becomes active by it,
  * and messages arrive. */
-CASE(board_full_of_lies)
+CASE(bitmap_full_of_lies)
 {
     crowd_up();
     for (int i = 0; i < 5000; i++) {
-        memset(receiving()->board, 0xff, sizeof(shm_board_t));
+        memset(receiving()->bitmap, 0xff, sizeof(shm_bitmap_t));
         ct_side_progress(pairs[0].b);
         ct_check(receiving()->n_active <= ACTIVE_MIN, "%u",
                  receiving()->n_active);
     }
     for (int i = 0; i < MANY; i++) {
         send_one(i);
-        memset(receiving()->board, 0xff, sizeof(shm_board_t));
+        memset(receiving()->bitmap, 0xff, sizeof(shm_bitmap_t));
         pass();
         ct_check(arrived(i), "message %d", i);
     }
@@ -199,25 +199,25 @@ CASE(bit_of_another)
     send_one(i);
     ct_until(&pairs[i], arrived(i));
     settle(pairs[0].b);
-    end_ep(&pairs[i].x)->peer_bit = SHM_BOARD_BITS - 1;
+    end_ep(&pairs[i].x)->peer_bit = SHM_BITMAP_BITS - 1;
     send_one(i);
     ct_until(&pairs[i], arrived(i));
     crowd_down();
 }
 
-/* Leaves no bit of the side's board free. */
+/* Leaves no bit of the side's bitmap free. */
 static void take_all_bits(shm_iface_t *iface, shm_ep_t **bits)
 {
-    for (uint32_t i = 0; i < SHM_BOARD_BITS; i++)
+    for (uint32_t i = 0; i < SHM_BITMAP_BITS; i++)
         bits[i] = end_ep(&pairs[0].y);
     iface->bits = bits;
-    iface->n_bits = SHM_BOARD_BITS;
+    iface->n_bits = SHM_BITMAP_BITS;
 }
 
 /* Endpoints without a bit stay active. */
 CASE(more_than_all_bits)
 {
-    static shm_ep_t *bits[SHM_BOARD_BITS];
+    static shm_ep_t *bits[SHM_BITMAP_BITS];
 
     ct_pair_open(&pairs[0]);
     take_all_bits(receiving(), bits);
@@ -232,10 +232,10 @@ CASE(more_than_all_bits)
     crowd_down();
 }
 
-/* The offer names a bit that no board has. */
+/* The call names a bit that no bitmap has. */
 CASE(absurd_bit_is_refused)
 {
-    static shm_ep_t *bits[SHM_BOARD_BITS];
+    static shm_ep_t *bits[SHM_BITMAP_BITS];
     ct_pair_t *pair = &pairs[0];
 
     ct_pair_open(pair);

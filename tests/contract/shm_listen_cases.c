@@ -98,12 +98,12 @@ CASE(impostor_is_refused)
     ct_pair_down(&pair);
 }
 
-/* Sends an offer like the connector's, with three descriptors. */
+/* Sends resources like the connector's, with three descriptors. */
 static void send_offer(int fd, const uint8_t *answer)
 {
     shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
                            .version = SHM_PACKET_VERSION,
-                           .kind = SHM_PACKET_OFFER};
+                           .kind = SHM_PACKET_RESOURCES};
     enum { ROOM = CMSG_SPACE(SHM_MAX_FDS * sizeof(int)) };
     _Alignas(struct cmsghdr) char control[ROOM] = {0};
     struct iovec iov = {&packet, sizeof(packet)};
@@ -118,13 +118,13 @@ static void send_offer(int fd, const uint8_t *answer)
     header->cmsg_type = SCM_RIGHTS;
     header->cmsg_len = CMSG_LEN(sizeof(fds));
     memcpy(CMSG_DATA(header), fds, sizeof(fds));
-    memcpy(packet.u.offer.answer, answer, PSC_PROOF_SIZE);
+    memcpy(packet.u.resources.answer, answer, PSC_PROOF_SIZE);
     ct_check(sendmsg(fd, &message, 0) > 0, "sendmsg");
 }
 
 /* The caller sends correct packets, but does not hold the token: the acceptor's
  * own proof is not accepted as the answer. */
-CASE(unproved_offer_is_refused)
+CASE(unproved_resources_are_refused)
 {
     ct_pair_t pair;
     shm_packet_t packet = {.magic = SHM_PACKET_MAGIC,
@@ -177,8 +177,8 @@ CASE(silent_callers_are_bounded)
              iface->n_anonymous);
     ct_pair_connect(&pair);
     ct_exchange(&pair, &pair.x, &pair.y, CT_BCOPY, 100, 1);
-    psc_list_for_each(link, &iface->links, shm_link_t, listed)
-        link->since -= SHM_ANONYMOUS_NS; /* as if the time had passed */
+    psc_list_for_each(sock, &iface->sockets, shm_socket_t, listed)
+        sock->since -= SHM_ANONYMOUS_NS; /* as if the time had passed */
     ct_until(&pair, iface->n_anonymous == 0);
     for (unsigned i = 0; i < n; i++)
         close(fds[i]);

@@ -99,8 +99,8 @@ CASE(refusal_wakes)
     ct_pair_down(&pair);
 }
 
-/* A message and a goodbye ring the bell while y sleeps. y finds the message,
- * which explains the wake-up, and drains the bell for both. */
+/* A message and a goodbye ring the doorbell while y sleeps. y finds the
+ * message, which explains the wake-up, and drains the doorbell for both. */
 CASE(goodbye_behind_a_message)
 {
     ct_pair_t pair;
@@ -113,7 +113,7 @@ CASE(goodbye_behind_a_message)
     check_woken(pair.b);
     ct_side_progress(pair.b);
     ct_check(pair.y.received == 1 && !pair.y.failed, "%s", pair.y.reason);
-    ct_check(side_iface(pair.b)->rung, "the bell is silent");
+    ct_check(side_iface(pair.b)->rung, "the doorbell is silent");
     check_told(&pair, PSC_ERR_CLOSED, "closed");
     ct_send_finish(&pair, &send);
     ct_pair_down(&pair);

@@ -88,11 +88,11 @@ CASE(death_shows_despite_heirs)
     ct_pair_down(&pair);
 }
 
-/* ---- killed at every stage ---- */
+/* ---- killed at every state ---- */
 
-/* The two processes alternate, so that no stage can pass while only one makes
+/* The two processes alternate, so that no state can pass while only one makes
  * progress. */
-static bool stage_turn(const other_t *other)
+static bool state_turn(const other_t *other)
 {
     char turn = 0;
 
@@ -100,36 +100,38 @@ static bool stage_turn(const other_t *other)
            recv(other->link, &turn, 1, 0) == 1;
 }
 
-static void stage_child(other_t *other, psc_role_t role, shm_stage_t stage)
+static void state_child(other_t *other, psc_role_t role,
+                        shm_socket_state_t state)
 {
     static ct_pair_t pair;
 
     other_begin(other, &pair, role);
     while (!pair.x.up) {
-        psc_list_for_each(link, &side_iface(pair.a)->links, shm_link_t, listed)
-            if (link->stage == stage)
+        psc_list_for_each(sock, &side_iface(pair.a)->sockets, shm_socket_t,
+                          listed)
+            if (sock->state == state)
                 raise(SIGKILL);
         ct_side_progress(pair.a);
-        ct_check(stage_turn(other), "nobody is there");
+        ct_check(state_turn(other), "nobody is there");
     }
-    if (stage == SHM_STAGE_OPEN)
+    if (state == SHM_SOCKET_OPEN)
         raise(SIGKILL);
-    _exit(0); /* this role never enters that stage */
+    _exit(0); /* this role never enters that state */
 }
 
-/* Returns true if the other process was in that stage. */
-static bool stage_kill(psc_role_t role, shm_stage_t stage)
+/* Returns true if the other process was in that state. */
+static bool state_kill(psc_role_t role, shm_socket_state_t state)
 {
     static ct_pair_t pair;
     other_t other;
     int status;
 
     if (other_fork(&other))
-        stage_child(&other, role, stage);
+        state_child(&other, role, state);
     other_begin(&other, &pair,
                 role == PSC_ROLE_ACCEPTOR ? PSC_ROLE_CONNECTOR
                                           : PSC_ROLE_ACCEPTOR);
-    while (stage_turn(&other))
+    while (state_turn(&other))
         ct_side_progress(pair.a);
     ct_until(&pair, pair.x.failed);
     status = other_wait(&other);
@@ -138,26 +140,27 @@ static bool stage_kill(psc_role_t role, shm_stage_t stage)
         return false;
     printf("%s killed in %s: %s\n",
            role == PSC_ROLE_ACCEPTOR ? "acceptor" : "connector",
-           shm_stage_name(stage), pair.x.reason);
+           shm_socket_state_name(state), pair.x.reason);
     return true;
 }
 
 CASE(killed_in_every_stage)
 {
     const unsigned expected[2] = {
-        [PSC_ROLE_CONNECTOR] = 1u << SHM_STAGE_CHALLENGE |
-                               1u << SHM_STAGE_OFFER | 1u << SHM_STAGE_OPEN,
-        [PSC_ROLE_ACCEPTOR] = 1u << SHM_STAGE_PROOF | 1u << SHM_STAGE_VERDICT |
-                              1u << SHM_STAGE_OPEN,
+        [PSC_ROLE_CONNECTOR] = 1u << SHM_SOCKET_CHALLENGE |
+                               1u << SHM_SOCKET_RESOURCES |
+                               1u << SHM_SOCKET_OPEN,
+        [PSC_ROLE_ACCEPTOR] = 1u << SHM_SOCKET_PROOF |
+                              1u << SHM_SOCKET_VERDICT | 1u << SHM_SOCKET_OPEN,
     };
 
     for (psc_role_t role = PSC_ROLE_CONNECTOR; role <= PSC_ROLE_ACCEPTOR;
          role++) {
         unsigned seen = 0;
 
-        for (unsigned stage = 0; stage < SHM_N_STAGES; stage++)
-            if (stage_kill(role, (shm_stage_t)stage))
-                seen |= 1u << stage;
+        for (unsigned state = 0; state < SHM_N_SOCKET_STATES; state++)
+            if (state_kill(role, (shm_socket_state_t)state))
+                seen |= 1u << state;
         ct_check(seen == expected[role], "role %d was in stages 0x%x", role,
                  seen);
     }

@@ -19,14 +19,14 @@ from pscompy.control.handshake.greeting import Hello
 from tests.waiting import expect_soon
 
 Make = Callable[..., Session]
-PLACES = 32
+SLOTS = 32
 GREETING = Hello(b"n" * limits.NONCE_SIZE).pack()
 
 
 @pytest.fixture
 def listening(session: Make, monkeypatch: pytest.MonkeyPatch) -> pscompy.Socket:
-    """A listening socket with few places and no time limit for strangers."""
-    monkeypatch.setattr(admission, "PLACES_MAX", PLACES)
+    """A listening socket with few slots and no time limit for strangers."""
+    monkeypatch.setattr(admission, "SLOTS_MAX", SLOTS)
     monkeypatch.setattr(admission, "UNPROVED_SECONDS", 10_000.0)
     return session("server").listen("127.0.0.1")
 
@@ -40,8 +40,8 @@ def strangers() -> Iterator[list[sockets.socket]]:
 
 
 def dial(listening: pscompy.Socket, source: str = "127.0.0.1") -> sockets.socket:
-    place = Address.parse(listening.address).places[0]
-    return sockets.create_connection((place.host, place.port), 60, (source, 0))
+    location = Address.parse(listening.address).locations[0]
+    return sockets.create_connection((location.host, location.port), 60, (source, 0))
 
 
 def dropped(stranger: sockets.socket) -> bool:
@@ -62,11 +62,11 @@ def test_a_peer_comes_in_beside_strangers(
     session: Make, listening: pscompy.Socket, strangers: list[sockets.socket], words: bytes
 ) -> None:
     """Peers are accepted, however much the strangers have sent and however many of them wait."""
-    for _ in range(3 * PLACES):
+    for _ in range(3 * SLOTS):
         strangers.append(dial(listening))
         strangers[-1].sendall(words)
     check_served(session, listening)
-    expect_soon(lambda: sum(not dropped(one) for one in strangers) <= PLACES)
+    expect_soon(lambda: sum(not dropped(one) for one in strangers) <= SLOTS)
     check_served(session, listening)
     for one in strangers:
         with suppress(OSError):
@@ -79,9 +79,9 @@ def test_a_source_that_calls_without_end_pushes_out_its_own(
 ) -> None:
     lonely = dial(listening, "127.0.0.2")
     strangers.append(lonely)
-    for _ in range(3 * PLACES):
+    for _ in range(3 * SLOTS):
         strangers.append(dial(listening))
-    expect_soon(lambda: dropped(strangers[PLACES]))
+    expect_soon(lambda: dropped(strangers[SLOTS]))
     check_served(session, listening)
     assert not dropped(lonely)
 
@@ -102,12 +102,12 @@ def test_one_byte_at_a_time_gains_no_time(session: Make, monkeypatch: pytest.Mon
     check_served(session, listening)
 
 
-def test_a_link_that_comes_in_has_the_options_of_those_that_go_out(session: Make) -> None:
+def test_a_precon_that_comes_in_has_the_options_of_those_that_go_out(session: Make) -> None:
     """An accepted socket inherits its options from the listening socket."""
     settings = {"PRECON_TCP_NODELAY": 1, "PRECON_TCP_SO_RCVBUF": 50_000}
     server, client = session("server", **settings), session("client", **settings)
     client.connect(server.listen("127.0.0.1").address).open(60)
-    ends = [next(iter(own._control._on_demand._links)).link._sock for own in (server, client)]
+    ends = [next(iter(own._control._on_demand._precons)).precon._sock for own in (server, client)]
     assert None not in ends
     names = ("SO_KEEPALIVE", "SO_SNDBUF", "SO_RCVBUF")
     options = [(sockets.SOL_SOCKET, getattr(sockets, name)) for name in names]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from pscompy.control.event_loop import READ, ControlThread
-from pscompy.control.guest import Guest
+from pscompy.control.sibling import SiblingThread
 from pscompy.errors import Closed
 from tests.program import program
 from tests.waiting import expect_soon
@@ -194,7 +194,7 @@ def test_a_call_after_the_end_writes_into_no_descriptor() -> None:
             os.close(number)
 
 
-# ---- guests of the thread, which end without it ----
+# ---- siblings of the thread, which end without it ----
 
 
 @pytest.fixture
@@ -205,30 +205,32 @@ def pipe() -> Iterator[tuple[int, int]]:
         os.close(descriptor)
 
 
-def test_a_guest_is_served_by_the_thread(thread: ControlThread, pipe: tuple[int, int]) -> None:
-    guest, came = Guest(thread), []
+def test_a_sibling_is_served_by_the_thread(thread: ControlThread, pipe: tuple[int, int]) -> None:
+    sibling, came = SiblingThread(thread), []
     pumped, timed = threading.Event(), threading.Event()
-    guest.start(lambda: guest.register(pipe[0], READ, lambda _: came.append(os.read(pipe[0], 1))))
-    guest.run(guest.add_pump, lambda: bool(pumped.set() or True))
-    guest.run(guest.later, 0, timed.set)
+    sibling.start(
+        lambda: sibling.register(pipe[0], READ, lambda _: came.append(os.read(pipe[0], 1)))
+    )
+    sibling.run(sibling.add_pump, lambda: bool(pumped.set() or True))
+    sibling.run(sibling.later, 0, timed.set)
     os.write(pipe[1], b"x")
     expect_soon(lambda: came == [b"x"])
     assert pumped.wait(60)
     assert timed.wait(60)
-    assert guest.stop(60)
+    assert sibling.stop(60)
 
 
 def test_nothing_is_called_after_its_end(thread: ControlThread, pipe: tuple[int, int]) -> None:
-    guest: Guest = Guest(thread)
+    sibling: SiblingThread = SiblingThread(thread)
     called: list[str] = []
-    guest.start(lambda: guest.register(pipe[0], READ, lambda _: called.append("descriptor")))
-    guest.run(guest.add_pump, lambda: bool(called.append("pump") or True))
-    guest.run(guest.later, 0.05, called.append, "timer")
-    assert guest.stop(60)
+    sibling.start(lambda: sibling.register(pipe[0], READ, lambda _: called.append("descriptor")))
+    sibling.run(sibling.add_pump, lambda: bool(called.append("pump") or True))
+    sibling.run(sibling.later, 0.05, called.append, "timer")
+    assert sibling.stop(60)
     before = list(called)
     os.write(pipe[1], b"x")
-    guest.call(called.append, "call")
-    guest.run(called.append, "run")
+    sibling.call(called.append, "call")
+    sibling.run(called.append, "run")
     passed = threading.Event()
     thread.call(thread.later, 0.1, passed.set)
     assert passed.wait(60)
@@ -238,31 +240,31 @@ def test_nothing_is_called_after_its_end(thread: ControlThread, pipe: tuple[int,
     thread.run(thread.unregister, pipe[0])
 
 
-def test_a_guest_that_cannot_begin_raises_in_its_starter(
+def test_a_sibling_that_cannot_begin_raises_in_its_starter(
     thread: ControlThread, pipe: tuple[int, int]
 ) -> None:
-    guest = Guest(thread)
+    sibling = SiblingThread(thread)
 
     def fails() -> None:
-        guest.register(pipe[0], READ, lambda _: None)
+        sibling.register(pipe[0], READ, lambda _: None)
         raise OSError("on purpose")
 
     with pytest.raises(OSError, match="on purpose"):
-        guest.start(fails)
-    assert guest.stop(60)
+        sibling.start(fails)
+    assert sibling.stop(60)
     thread.run(thread.register, pipe[0], READ, lambda _: None)  # not registered any more
     thread.run(thread.unregister, pipe[0])
 
 
-def test_a_guest_whose_thread_ends_meanwhile_is_refused(thread: ControlThread) -> None:
+def test_a_sibling_whose_thread_ends_meanwhile_is_refused(thread: ControlThread) -> None:
     thread.call(thread._stop)  # as `stop` begins
     thread._thread.join(60)
     with pytest.raises(Closed):
-        Guest(thread).start()
+        SiblingThread(thread).start()
 
 
-def test_guests_of_one_thread_end_apart(thread: ControlThread) -> None:
-    first, second = Guest(thread), Guest(Guest(thread))
+def test_siblings_of_one_thread_end_apart(thread: ControlThread) -> None:
+    first, second = SiblingThread(thread), SiblingThread(SiblingThread(thread))
     pumped = threading.Event()
     second.run(second.add_pump, lambda: bool(pumped.set() or True))
     assert first.stop(60)

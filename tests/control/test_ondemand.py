@@ -49,10 +49,10 @@ def test_the_lower_name_connects_whoever_begins(first: int) -> None:
     with world(2) as ranks:
         ranks[first].peers[1 - first].send(b"hello", timeout=60)
         assert bytes(ranks[1 - first].peers[first].recv(timeout=60)) == b"hello"
-        lower = ranks[0].peers[1]._record.link
+        lower = ranks[0].peers[1]._record.precon
         assert lower is not None
-        assert lower.link.machine.connector
-        assert lower.link.machine.kind is (Kind.PEER if first == 0 else Kind.CALL)
+        assert lower.precon.machine.connector
+        assert lower.precon.machine.kind is (Kind.PEER if first == 0 else Kind.ASK)
 
 
 def test_only_what_is_used_is_connected() -> None:
@@ -141,7 +141,7 @@ def test_both_sides_open_from_many_threads() -> None:
         assert made(ranks) == 2
 
 
-def test_a_connection_with_oneself_needs_no_link() -> None:
+def test_a_connection_with_oneself_needs_no_precon() -> None:
     with world(1) as (rank,):
         request = rank.peers[0].irecv()
         rank.peers[0].send(b"to myself", timeout=60)
@@ -150,7 +150,7 @@ def test_a_connection_with_oneself_needs_no_link() -> None:
             rank.peers[0].transport == "loop"
         )  # after the control thread has noted the connection
         assert rank.peers[0]._record.phase is Phase.UP
-        assert rank.peers[0]._record.link is None
+        assert rank.peers[0]._record.precon is None
 
 
 def test_without_any_transport_it_fails_at_once_with_all_reasons() -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from precon_links import KEY, identity
+from precon_pairs import KEY, identity
 
 import pscompy
 from pscompy import AuthError, ConnectError, NameInUse, Session, Timeout, VersionMismatch
@@ -32,7 +32,7 @@ Make = Callable[..., Session]
 
 
 def raw(address: str) -> sockets.socket:
-    place = Address.parse(address).places[0]
+    place = Address.parse(address).locations[0]
     return sockets.create_connection((place.host, place.port), timeout=60)
 
 
@@ -103,18 +103,18 @@ def test_versions_that_do_not_overlap(session: Make) -> None:
     listening = server.listen()
     key = find_key(server._config)
     stranger = Handshake(Side.DIALER, key, identity("x"), Kind.PLAIN, versions=(7, 9))
-    with raw(listening.address) as link:
-        link.sendall(stranger.output())
+    with raw(listening.address) as precon:
+        precon.sendall(stranger.output())
         with pytest.raises(VersionMismatch, match=rf"7\.\.\.9.*{OURS}"):
-            stranger.receive(link.recv(1000))
-        assert link.recv(1000) == b""
+            stranger.receive(precon.recv(1000))
+        assert precon.recv(1000) == b""
     check_still_serves(server, listening)
 
-    def answer(link: sockets.socket) -> None:
+    def answer(precon: sockets.socket) -> None:
         machine = Handshake(Side.LISTENER, key, identity("x"), versions=(7, 9))
         with pytest.raises(VersionMismatch):
-            machine.receive(link.recv(1000))
-        link.sendall(machine.output())
+            machine.receive(precon.recv(1000))
+        precon.sendall(machine.output())
 
     with raw_server(answer) as address, pytest.raises(VersionMismatch, match=r"7\.\.\.9"):
         session().connect(address).open(60)
@@ -127,10 +127,10 @@ def test_a_guard_of_no_connection_is_refused(session: Make) -> None:
         Side.DIALER, find_key(server._config), identity("x"), Kind.GUARD, token=bytes(32)
     )
     events: list[HandshakeEvent] = []
-    with raw(listening.address) as link:
+    with raw(listening.address) as precon:
         while not events:
-            link.sendall(machine.output())
-            events += machine.receive(link.recv(1000))
+            precon.sendall(machine.output())
+            events += machine.receive(precon.recv(1000))
     assert events == [Refused(RefuseCode.NOT_HERE, "there is no such connection")]
     check_still_serves(server, listening)
 
@@ -165,7 +165,7 @@ def test_a_name_belongs_to_one(session: Make) -> None:
 )
 def test_a_server_of_another_kind(session: Make, words: bytes) -> None:
     own = session()
-    with raw_server(lambda link: link.sendall(words)) as address:
+    with raw_server(lambda precon: precon.sendall(words)) as address:
         with pytest.raises(ConnectError, match="does not speak pscompy"):
             own.connect(address).open(60)
     check_still_serves(own, own.listen())
@@ -173,8 +173,8 @@ def test_a_server_of_another_kind(session: Make, words: bytes) -> None:
 
 def test_a_server_that_hangs_up_is_tried_again_for_a_bounded_time(session: Make) -> None:
     tries: list[None] = []
-    with raw_server(lambda link: tries.append(None)) as address:
-        with pytest.raises(ConnectError, match="ended the link"):
+    with raw_server(lambda precon: tries.append(None)) as address:
+        with pytest.raises(ConnectError, match="ended the precon"):
             session(RETRY=3).connect(address).open(60)
     assert len(tries) == 4
 
@@ -182,7 +182,7 @@ def test_a_server_that_hangs_up_is_tried_again_for_a_bounded_time(session: Make)
 def test_a_server_that_never_answers_is_waited_for_as_long_as_wanted(session: Make) -> None:
     own = session(SHUTDOWN_TIMEOUT=1)
     gate = threading.Event()
-    with raw_server(lambda link: gate.wait(60)) as address:
+    with raw_server(lambda precon: gate.wait(60)) as address:
         connection = own.connect(address)
         with pytest.raises(Timeout):
             connection.open(0.1)
@@ -204,30 +204,30 @@ def test_a_port_that_cannot_be(session: Make, port: int) -> None:
         session().listen("127.0.0.1", port)
 
 
-def test_strangers_scans_and_half_open_links_do_not_keep_others_out(
+def test_strangers_scans_and_half_open_precons_do_not_keep_others_out(
     session: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Peers need not wait until the strangers' time limit ends, which never happens in this
     test."""
     monkeypatch.setattr(admission, "UNPROVED_SECONDS", 10_000.0)
-    monkeypatch.setattr(admission, "PLACES_MAX", 64)
+    monkeypatch.setattr(admission, "SLOTS_MAX", 64)
     server = session("server")
     listening = server.listen()
-    half_open = [raw(listening.address) for _ in range(admission.PLACES_MAX + 30)]
+    half_open = [raw(listening.address) for _ in range(admission.SLOTS_MAX + 30)]
     for number, words in enumerate((b"GET / HTTP/1.1\r\n\r\n", b"\x93pscompy", os.urandom(64))):
-        with raw(listening.address) as link:
-            link.sendall(words)
+        with raw(listening.address) as precon:
+            precon.sendall(words)
             if number == 0:
-                assert link.recv(100) == b""
+                assert precon.recv(100) == b""
     for _ in range(50):  # like a port scan
         raw(listening.address).close()
     check_still_serves(server, listening)
-    for link in half_open:
-        link.close()
+    for precon in half_open:
+        precon.close()
 
 
-def test_links_that_reset_at_every_stage_do_no_harm(session: Make) -> None:
-    """Peers that hold the key reset the link after `cut` bytes."""
+def test_precons_that_reset_at_every_stage_do_no_harm(session: Make) -> None:
+    """Peers that hold the key reset the precon after `cut` bytes."""
     server = session("server")
     listening = server.listen()
     key = find_key(server._config)
@@ -238,16 +238,16 @@ def test_links_that_reset_at_every_stage_do_no_harm(session: Make) -> None:
 
 def _talk_and_reset(address: str, key: Key, cut: int) -> None:
     machine = Handshake(Side.DIALER, key, identity(f"cut {cut}"), Kind.PLAIN)
-    with raw(address) as link:
-        link.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, struct.pack("ii", 1, 0))
+    with raw(address) as precon:
+        precon.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, struct.pack("ii", 1, 0))
         sent = 0
         while sent < cut:
             data = machine.output()[: cut - sent]
             if not data and machine.authenticated:
                 return  # all its bytes have been sent
             if not data:
-                machine.receive(link.recv(4096))
-            link.sendall(data)
+                machine.receive(precon.recv(4096))
+            precon.sendall(data)
             sent += len(data)
 
 
@@ -258,20 +258,20 @@ def test_garbage_of_one_who_holds_the_key(session: Make) -> None:
     luck = random.Random(1)
     for number in range(40):
         machine = Handshake(Side.DIALER, key, identity(f"fuzz {number}"), Kind.PLAIN)
-        with raw(listening.address) as link:
-            link.sendall(machine.output())
-            machine.receive(link.recv(4096))
-            link.sendall(machine.output())
+        with raw(listening.address) as precon:
+            precon.sendall(machine.output())
+            machine.receive(precon.recv(4096))
+            precon.sendall(machine.output())
             with suppress(pscompy.PscomError):
-                machine.receive(link.recv(4096))
+                machine.receive(precon.recv(4096))
             body = luck.randbytes(luck.randrange(200))
             kind = luck.choice(list(frames.FrameType))
             content = struct.pack("<IB3s", len(body), kind, b"\0\0\0") + body
-            machine._channel.send_content(content)
-            link.sendall(machine.output())
-            link.settimeout(60)
+            machine._stream.send_content(content)
+            precon.sendall(machine.output())
+            precon.settimeout(60)
             with suppress(ConnectionResetError):
-                while link.recv(4096):
+                while precon.recv(4096):
                     pass
     check_still_serves(server, listening)
 

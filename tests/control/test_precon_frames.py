@@ -19,7 +19,7 @@ from pscompy.control.handshake.frames import (
     Intro,
     Kind,
     LaneReport,
-    Offer,
+    Proposal,
     Refuse,
     RefuseCode,
     Said,
@@ -53,7 +53,7 @@ choices = st.builds(Choice, candidate=u16, address=addresses)
 all_frames = st.one_of(
     st.builds(Intro, kind=st.sampled_from(Kind), identity=identities, token=st.binary(max_size=32)),
     st.builds(Welcome, identity=identities, crossed=st.booleans()),
-    st.builds(Offer, candidates=st.lists(candidates, max_size=4).map(tuple), absent=reasons),
+    st.builds(Proposal, candidates=st.lists(candidates, max_size=4).map(tuple), absent=reasons),
     st.builds(
         Answer, attempt=u32, lanes=st.lists(choices, max_size=4).map(tuple), rejected=reasons
     ),
@@ -112,19 +112,19 @@ def test_long_texts_are_cut_at_a_character() -> None:
     assert decoded.reason == "ü" * (frames.REASON_MAX // 2)
 
 
-def test_the_largest_offer_fits() -> None:
+def test_the_largest_proposal_fits() -> None:
     candidate = Candidate("x" * frames.TRANSPORT_NAME_MAX, 1, b"a" * limits.ADDRESS_MAX)
     reason = ("x" * frames.TRANSPORT_NAME_MAX, "r" * 300)
-    offer = Offer((candidate,) * frames.CANDIDATES_MAX, (reason,) * frames.REASONS_MAX)
-    assert frames.decode(frames.encode(offer)) == offer
+    proposal = Proposal((candidate,) * frames.CANDIDATES_MAX, (reason,) * frames.REASONS_MAX)
+    assert frames.decode(frames.encode(proposal)) == proposal
 
 
 def test_too_much_is_refused_where_it_is_made() -> None:
     candidate = Candidate("shm", 1, b"")
     with pytest.raises(ValueError, match="at most"):
-        frames.encode(Offer((candidate,) * (frames.CANDIDATES_MAX + 1)))
+        frames.encode(Proposal((candidate,) * (frames.CANDIDATES_MAX + 1)))
     with pytest.raises(ValueError, match="at most"):
-        frames.encode(Offer((Candidate("shm", 1, b"a" * (limits.ADDRESS_MAX + 1)),)))
+        frames.encode(Proposal((Candidate("shm", 1, b"a" * (limits.ADDRESS_MAX + 1)),)))
 
 
 @given(st.binary(min_size=32, max_size=32), u16, u16, st.integers(0, 2**32 - 1))

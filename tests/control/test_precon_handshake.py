@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from precon_links import KEY, Pair, identity
+from precon_pairs import KEY, Pair, identity
 
 from pscompy.control.handshake.events import (
     Answered,
@@ -17,12 +17,12 @@ from pscompy.control.handshake.events import (
     TrialFailed,
     Welcomed,
 )
-from pscompy.control.handshake.frames import Kind, Offer, RefuseCode
+from pscompy.control.handshake.frames import Kind, Proposal, RefuseCode
 from pscompy.control.handshake.handshake import Handshake, Side
-from pscompy.control.handshake.states import LinkState
+from pscompy.control.handshake.states import PreconState
 from pscompy.control.handshake.tables import LocalProtocolError, RemoteProtocolError
 
-KINDS = [Kind.PLAIN, Kind.PEER, Kind.CALL]
+KINDS = [Kind.PLAIN, Kind.PEER, Kind.ASK]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -38,7 +38,7 @@ def test_both_sides_come_up(kind: Kind, chunk: int) -> None:
     (welcomed,) = pair.take(pair.dialer)
     assert isinstance(welcomed, Welcomed)
     assert (welcomed.identity.name, welcomed.crossed) == ("b", False)
-    pair.offer("shm", "tcp")
+    pair.propose("shm", "tcp")
     pair.answer(1)
     pair.report(pair.connector)
     pair.run(chunk)
@@ -47,15 +47,15 @@ def test_both_sides_come_up(kind: Kind, chunk: int) -> None:
     pair.run(chunk)
     for side in (pair.connector, pair.acceptor):
         assert pair.take(side) == [Established(1)]
-        assert side.state is LinkState.GUARD
+        assert side.state is PreconState.GUARD
 
 
-def test_a_caller_is_the_acceptor_of_its_own_link() -> None:
-    pair = Pair(Kind.CALL)
+def test_a_caller_is_the_acceptor_of_its_own_precon() -> None:
+    pair = Pair(Kind.ASK)
     pair.introduce()
     assert pair.connector is pair.listener
     with pytest.raises(LocalProtocolError):
-        pair.dialer.offer(Offer(()))
+        pair.dialer.propose(Proposal(()))
 
 
 def test_both_sides_have_the_same_tokens_and_no_token_twice() -> None:
@@ -71,7 +71,7 @@ def test_both_sides_have_the_same_tokens_and_no_token_twice() -> None:
     assert len(tokens) == 4
 
 
-def test_a_link_that_is_to_guard_is_the_guard_once_it_is_welcomed() -> None:
+def test_a_precon_that_is_to_guard_is_the_guard_once_it_is_welcomed() -> None:
     first = Pair()
     first.to_trial()
     token = first.dialer.guard_token()
@@ -83,7 +83,7 @@ def test_a_link_that_is_to_guard_is_the_guard_once_it_is_welcomed() -> None:
     assert introduced.token == token
     pair.listener.welcome()
     pair.run()
-    assert pair.dialer.state is pair.listener.state is LinkState.GUARD
+    assert pair.dialer.state is pair.listener.state is PreconState.GUARD
     assert pair.connector is pair.dialer
     assert pair.dialer.guard_token() != token
 
@@ -102,7 +102,7 @@ def test_a_failed_attempt_is_undone_on_both_sides(who: str) -> None:
     here = {side: who in (name, "both") for name, side in _sides(pair).items()}
     for side, failed_here in here.items():
         assert pair.take(side) == [TrialFailed(1, "no memory", failed_here)]
-        assert side.state is LinkState.ANSWER
+        assert side.state is PreconState.ANSWER
     pair.answer(1)
     pair.report(pair.connector)
     pair.report(pair.acceptor)
@@ -151,7 +151,7 @@ def test_an_attempt_falls_when_both_sides_have_given_it_its_time(up: str | None)
         assert isinstance(failed, TrialFailed)
         assert failed.here is (side is pair.acceptor)
         assert failed.reason.endswith("(PSP_CANDIDATE_TIMEOUT): its send() blocks")
-        assert side.state is LinkState.ANSWER
+        assert side.state is PreconState.ANSWER
 
 
 def test_a_peer_that_is_busy_is_waited_for() -> None:
@@ -179,7 +179,7 @@ def test_lanes_that_fail_unnoticed_before_both_know_that_they_are_up(side: str) 
     assert [type(event) for event in pair.take(pair.connector)] == [TrialFailed]
     (event,) = pair.take(pair.acceptor)
     assert (event.reason, event.here) == ("gone", side == "acceptor")
-    assert pair.acceptor.state is LinkState.ANSWER
+    assert pair.acceptor.state is PreconState.ANSWER
 
 
 MOVES = ["up c", "up a", "fail c", "fail a", "late c", "late a", "c>a", "a>c"]
@@ -194,7 +194,7 @@ def test_both_sides_always_agree_on_an_attempt(moves: list[str]) -> None:
     for move in moves:
         _move(pair, move, reported)
     for side in _sides(pair).values():
-        if side.state is LinkState.TRIAL and ("up", _name(pair, side)) not in reported:
+        if side.state is PreconState.TRIAL and ("up", _name(pair, side)) not in reported:
             _move(pair, f"up {_name(pair, side)}", reported)
     pair.run()
     ends = [[type(event) for event in pair.take(side)] for side in _sides(pair).values()]
@@ -219,7 +219,7 @@ def _move(pair: Pair, move: str, reported: set[tuple[str, str]]) -> None:
         return
     what, who = move.split()
     already = {said for said, by in reported if by == who}
-    if sides[who].state is not LinkState.TRIAL or "fail" in already or what in already:
+    if sides[who].state is not PreconState.TRIAL or "fail" in already or what in already:
         return
     if what == "late":
         pair.events[sides[who]] += sides[who].lane_late("")
@@ -228,34 +228,34 @@ def _move(pair: Pair, move: str, reported: set[tuple[str, str]]) -> None:
         pair.report(sides[who], "broken" if what == "fail" else None)
 
 
-def test_no_candidate_left_ends_the_link_and_tells_why() -> None:
+def test_no_candidate_left_ends_the_precon_and_tells_why() -> None:
     pair = Pair()
     pair.introduce()
-    pair.offer("shm")
+    pair.propose("shm")
     pair.acceptor.answer((), (("shm", "switched off by PSP_SHM=0"),))
     pair.run()
     (answered,) = pair.take(pair.connector)
     assert isinstance(answered, Answered)
     assert answered.answer.rejected == (("shm", "switched off by PSP_SHM=0"),)
-    assert pair.connector.state is pair.acceptor.state is LinkState.CLOSED
+    assert pair.connector.state is pair.acceptor.state is PreconState.CLOSED
 
 
 # ---- crossing, refusing, leaving -----------------------------------------------------------------
 
 
 def test_a_crossed_call_is_parked_and_can_still_be_used() -> None:
-    pair = Pair(Kind.CALL)
+    pair = Pair(Kind.ASK)
     pair.run()
     pair.listener.cross()
     pair.run()
     (welcomed,) = pair.take(pair.dialer)
     assert isinstance(welcomed, Welcomed)
     assert welcomed.crossed
-    assert pair.dialer.state is pair.listener.state is LinkState.PARKED
+    assert pair.dialer.state is pair.listener.state is PreconState.PARKED
     pair.take(pair.listener)
-    pair.offer("tcp")
+    pair.propose("tcp")
     pair.answer(0)
-    assert pair.dialer.state is pair.listener.state is LinkState.TRIAL
+    assert pair.dialer.state is pair.listener.state is PreconState.TRIAL
 
 
 def test_only_calls_are_crossed() -> None:
@@ -272,7 +272,7 @@ def test_a_refusal_says_why() -> None:
     pair.listener.refuse(RefuseCode.NAME_IN_USE, "there is another b")
     pair.run()
     assert pair.take(pair.dialer) == [Refused(RefuseCode.NAME_IN_USE, "there is another b")]
-    assert pair.dialer.state is LinkState.CLOSED
+    assert pair.dialer.state is PreconState.CLOSED
 
 
 def test_bye_is_an_end_in_order_and_silence_is_not() -> None:
@@ -289,14 +289,14 @@ def test_bye_is_an_end_in_order_and_silence_is_not() -> None:
         if bye:
             pair.connector.bye()
             pair.run()
-            assert pair.take(pair.acceptor) == [Ended(True, LinkState.GUARD)]
+            assert pair.take(pair.acceptor) == [Ended(True, PreconState.GUARD)]
         else:
-            assert pair.acceptor.receive(b"") == [Ended(False, LinkState.GUARD)]
+            assert pair.acceptor.receive(b"") == [Ended(False, PreconState.GUARD)]
         assert pair.acceptor.receive(b"") == []
 
 
-@pytest.mark.parametrize("state", [state for state in LinkState if state.value < 9])
-def test_the_end_is_told_in_every_state(state: LinkState) -> None:
+@pytest.mark.parametrize("state", [state for state in PreconState if state.value < 9])
+def test_the_end_is_told_in_every_state(state: PreconState) -> None:
     machine = Handshake(Side.LISTENER, KEY, identity("b"))
     machine.state = state
     assert machine.receive(b"") == [Ended(False, state)]

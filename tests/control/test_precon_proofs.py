@@ -1,22 +1,22 @@
-"""Proofs of the key, seals and versions: nothing of another key or link is accepted."""
+"""Proofs of the key, seals and versions: nothing of another key or precon is accepted."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
-from precon_links import KEY, OTHER_KEY, Pair, identity, sealed_size
+from precon_pairs import KEY, OTHER_KEY, Pair, identity, sealed_size
 
 from pscompy.control.handshake import greeting, limits
 from pscompy.control.handshake.auth import Seal, Secrets
 from pscompy.control.handshake.events import (
     Refused,
 )
-from pscompy.control.handshake.frames import Kind, Offer, RefuseCode
+from pscompy.control.handshake.frames import Kind, Proposal, RefuseCode
 from pscompy.control.handshake.greeting import full_greeting
 from pscompy.control.handshake.handshake import Handshake, Side, frames
 from pscompy.control.handshake.limits import VERSION_MAX, VERSION_MIN
-from pscompy.control.handshake.states import LinkState
+from pscompy.control.handshake.states import PreconState
 from pscompy.control.handshake.tables import RemoteProtocolError
 from pscompy.errors import AuthError, VersionMismatch
 
@@ -55,18 +55,18 @@ def test_a_greeting_says_nothing_of_the_key() -> None:
     said = {KEY: b"", OTHER_KEY: b""}
     for key in said:
         pair = Pair(key=key, peer_key=key)
-        pair.listener._channel.hello = pair.dialer._channel.hello = greeting.Hello(
+        pair.listener._stream.hello = pair.dialer._stream.hello = greeting.Hello(
             b"n" * limits.NONCE_SIZE
         )
         stranger = greeting.Hello(b"s" * limits.NONCE_SIZE).pack() + b"?" * limits.MAC_SIZE
         with pytest.raises(AuthError, match="another key"):
             pair.listener.receive(stranger)
         said[key] = pair.listener.output()
-    assert said[KEY] == said[OTHER_KEY] == pair.listener._channel.hello.pack() + frames.WRONG_PROOF
+    assert said[KEY] == said[OTHER_KEY] == pair.listener._stream.hello.pack() + frames.WRONG_PROOF
 
 
 def test_a_proof_depends_on_both_nonces() -> None:
-    """A proof cannot be used on another link, and proofs cannot be computed in advance."""
+    """A proof cannot be used on another precon, and proofs cannot be computed in advance."""
     greetings = [greeting.Hello(letter * limits.NONCE_SIZE).pack() for letter in (b"a", b"b")]
     proofs = set()
     for dialer in greetings:
@@ -90,10 +90,10 @@ def test_a_listener_without_descriptors_says_so() -> None:
     assert isinstance(refused, Refused)
     assert refused.code is RefuseCode.FULL
     assert "RLIMIT_NOFILE" in refused.reason
-    assert pair.dialer.state is LinkState.CLOSED
+    assert pair.dialer.state is PreconState.CLOSED
 
 
-def test_nothing_of_an_earlier_link_can_be_played_again() -> None:
+def test_nothing_of_an_earlier_precon_can_be_played_again() -> None:
     first = Pair()
     recorded = first.dialer.output()
     first.listener.receive(recorded)
@@ -113,14 +113,14 @@ def test_a_listener_says_nothing_before_the_greeting() -> None:
 
 
 def test_a_candidate_cannot_be_stripped() -> None:
-    """An attacker on the link removes shm from the offer and corrects all lengths."""
+    """An attacker on the precon removes shm from the proposal and corrects all lengths."""
     pair = Pair()
     pair.introduce()
     both = tuple(frames.Candidate(name, 1, b"x") for name in ("shm", "tcp"))
-    pair.connector.offer(Offer(both))
+    pair.connector.propose(Proposal(both))
     sealed = pair.connector.output()
-    assert len(sealed) == sealed_size(Offer(both))
-    stripped = frames.encode(Offer(both[1:])) + sealed[-limits.MAC_SIZE :]
+    assert len(sealed) == sealed_size(Proposal(both))
+    stripped = frames.encode(Proposal(both[1:])) + sealed[-limits.MAC_SIZE :]
     with pytest.raises(RemoteProtocolError, match="altered in transit"):
         pair.acceptor.receive(stripped)
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from precon_links import KEY, Pair, identity
+from precon_pairs import KEY, Pair, identity
 
 from pscompy.control.handshake.events import (
-    Offered,
+    Proposed,
 )
-from pscompy.control.handshake.frames import Choice, Kind, Offer
+from pscompy.control.handshake.frames import Choice, Kind, Proposal
 from pscompy.control.handshake.handshake import Handshake, Side, frames
-from pscompy.control.handshake.states import LinkState
+from pscompy.control.handshake.states import PreconState
 from pscompy.control.handshake.tables import RemoteProtocolError
 from pscompy.errors import PscomError
 
 
-def test_an_answer_must_choose_what_was_offered() -> None:
+def test_an_answer_must_choose_what_was_proposed() -> None:
     pair = Pair()
     pair.introduce()
-    pair.offer("shm")
+    pair.propose("shm")
     pair.acceptor.answer((Choice(1, b"x"),))
-    with pytest.raises(RemoteProtocolError, match="not offered"):
+    with pytest.raises(RemoteProtocolError, match="not proposed"):
         pair.run()
 
 
@@ -30,7 +30,7 @@ def test_an_answer_must_choose_what_was_offered() -> None:
 def test_an_answer_must_choose_what_is_left(second: tuple[int, ...]) -> None:
     pair = Pair()
     pair.introduce()
-    pair.offer("shm", "tcp")
+    pair.propose("shm", "tcp")
     pair.answer(0)
     pair.acceptor.lane_failed("a cause")
     pair.run()
@@ -48,7 +48,7 @@ def test_an_answer_must_choose_what_goes_together(indices: tuple[int, ...], toge
     pair.introduce()
     places = [("shm", 0), ("tcp", 0), ("tcp", 1), ("gm", 1)]
     made = (frames.Candidate(name, 1, b"x", group) for name, group in places)
-    pair.connector.offer(Offer(tuple(made)))
+    pair.connector.propose(Proposal(tuple(made)))
     pair.run()
     pair.acceptor.answer(tuple(Choice(index, b"x") for index in indices))
     if together:
@@ -58,12 +58,12 @@ def test_an_answer_must_choose_what_goes_together(indices: tuple[int, ...], toge
         pair.run()
 
 
-def test_an_offer_from_the_acceptor_is_refused() -> None:
+def test_a_proposal_from_the_acceptor_is_refused() -> None:
     pair = Pair()
     pair.introduce()
-    pair.listener.kind = Kind.CALL  # the listener now takes itself for the connector
-    pair.listener.offer(Offer(()))
-    with pytest.raises(RemoteProtocolError, match="offer from the acceptor"):
+    pair.listener.kind = Kind.ASK  # the listener now takes itself for the connector
+    pair.listener.propose(Proposal(()))
+    with pytest.raises(RemoteProtocolError, match="proposal from the acceptor"):
         pair.run()
 
 
@@ -88,7 +88,7 @@ def test_flipped_bits_never_go_unnoticed(data: st.DataObject) -> None:
     try:
         events = pair.listener.receive(bytes(stream))
     except PscomError:
-        assert pair.listener.state is LinkState.CLOSED
+        assert pair.listener.state is PreconState.CLOSED
     else:
         assert events == []
 
@@ -100,33 +100,35 @@ def test_garbage_never_crashes(pieces: list[bytes], side: Side) -> None:
         try:
             machine.receive(piece)
         except PscomError:
-            assert machine.state is LinkState.CLOSED
-    assert not machine.authenticated or machine.state is LinkState.CLOSED
+            assert machine.state is PreconState.CLOSED
+    assert not machine.authenticated or machine.state is PreconState.CLOSED
 
 
-@given(st.binary(max_size=400), st.integers(0, 255), st.sampled_from(["intro", "offer", "trial"]))
+@given(
+    st.binary(max_size=400), st.integers(0, 255), st.sampled_from(["intro", "proposal", "trial"])
+)
 def test_garbage_of_one_who_holds_the_key_never_crashes(body: bytes, kind: int, stage: str) -> None:
     pair = Pair()
     if stage == "intro":
         pair.dialer.__dict__["_introduce"] = lambda: None
         pair.run()
-        assert pair.listener.state is LinkState.INTRO
-    elif stage == "offer":
+        assert pair.listener.state is PreconState.INTRO
+    elif stage == "proposal":
         pair.introduce()
     else:
         pair.to_trial()
     content = len(body).to_bytes(4, "little") + bytes([kind, 0, 0, 0]) + body
-    pair.dialer._channel.send_content(content)
+    pair.dialer._stream.send_content(content)
     try:
         pair.listener.receive(pair.dialer.output())
     except PscomError:
-        assert pair.listener.state is LinkState.CLOSED
+        assert pair.listener.state is PreconState.CLOSED
 
 
 def test_offers_are_delivered_as_they_were_sealed() -> None:
     pair = Pair()
     pair.introduce()
-    offer = Offer((frames.Candidate("tcp", 3, b"\x00\xff", 1, 2),), (("shm", "off"),))
-    pair.connector.offer(offer)
+    proposal = Proposal((frames.Candidate("tcp", 3, b"\x00\xff", 1, 2),), (("shm", "off"),))
+    pair.connector.propose(proposal)
     pair.run()
-    assert pair.take(pair.acceptor) == [Offered(offer)]
+    assert pair.take(pair.acceptor) == [Proposed(proposal)]

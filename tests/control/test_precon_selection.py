@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from precon_links import identity
+from precon_pairs import identity
 
 from pscompy.config.parsers import INF
 from pscompy.control import selection
-from pscompy.control.company import choices, joined
-from pscompy.control.handshake.frames import Candidate, Offer
+from pscompy.control.handshake.frames import Candidate, Proposal
+from pscompy.control.rail_set import choices, joined
 from pscompy.control.selection import Estimates, Option, Settings, candidates, parameters
 
 PLAIN = Estimates(
@@ -72,9 +72,9 @@ def test_a_node_transport_needs_the_node_and_the_user(there: object, word: str) 
 
 def test_the_acceptor_goes_through_the_connectors_order() -> None:
     names = ("portals", "ib", "shm", "tcp")
-    offer = Offer(tuple(Candidate(name, 1, b"") for name in names))
+    proposal = Proposal(tuple(Candidate(name, 1, b"") for name in names))
     off = options(shm=Option("shm", 0, 90, rails={0: 2}, estimates=NODE))
-    assert chosen(offer, off) == [
+    assert chosen(proposal, off) == [
         ("portals", [], "no such transport"),
         ("ib", [], "no device"),
         ("shm", [], "excluded by PSP_SHM=0"),
@@ -83,17 +83,17 @@ def test_the_acceptor_goes_through_the_connectors_order() -> None:
 
 
 def chosen(
-    offer: Offer, options: list[Option], names: tuple[str, ...] = ()
+    proposal: Proposal, options: list[Option], names: tuple[str, ...] = ()
 ) -> list[tuple[str, list[tuple[int, str, int]], str]]:
     """The acceptor's choices, with the index, transport and rail of each lane."""
     return [
         (name, [(pick.number, *pick.rail.key) for pick in picks], why)
-        for name, picks, why in choices(offer, options, HERE, THERE, names)
+        for name, picks, why in choices(proposal, options, HERE, THERE, names)
     ]
 
 
 @pytest.mark.parametrize(
-    ("offered", "here", "indices"),
+    ("proposed", "here", "indices"),
     [
         ([0, 1], {0: 5, 1: 6}, [0, 1]),
         ([0, 1], {1: 5}, [1]),
@@ -104,16 +104,16 @@ def chosen(
     ],
 )
 def test_rails_that_both_have_go_together(
-    offered: list[int], here: dict[int, int], indices: list[int]
+    proposed: list[int], here: dict[int, int], indices: list[int]
 ) -> None:
-    offer = Offer(tuple(Candidate("tcp", 1, b"", lane=rail) for rail in offered))
+    proposal = Proposal(tuple(Candidate("tcp", 1, b"", lane=rail) for rail in proposed))
     mine = options(tcp=Option("tcp", 1, 2, rails=here, estimates=PLAIN))
-    assert chosen(offer, mine) == [("tcp", [(it, "tcp", offered[it]) for it in indices], "")]
+    assert chosen(proposal, mine) == [("tcp", [(it, "tcp", proposed[it]) for it in indices], "")]
 
 
 def test_no_rail_in_common() -> None:
-    offer = Offer((Candidate("tcp", 1, b"", lane=1), Candidate("shm", 1, b"")))
-    assert chosen(offer, options()) == [
+    proposal = Proposal((Candidate("tcp", 1, b"", lane=1), Candidate("shm", 1, b"")))
+    assert chosen(proposal, options()) == [
         ("tcp", [], "has other rails"),
         ("shm", [(1, "shm", 0)], ""),
     ]
@@ -126,11 +126,11 @@ DIRECT = PLAIN._replace(caps=WAYS, max_put=1 << 30, max_get=1 << 30)
 GM = Option("gm", 1, 50, rails={0: 3, 1: 4}, estimates=DIRECT)
 
 
-def joint(*rails: tuple[str, int]) -> Offer:
-    """An offer of these rails together, and then of each transport alone."""
+def joint(*rails: tuple[str, int]) -> Proposal:
+    """A proposal of these rails together, and then of each transport alone."""
     together = [Candidate(name, 1, b"", 1, rail) for name, rail in rails]
     alone = [Candidate(name, 1, b"", 0, rail) for name, rail in rails]
-    return Offer((*together, *alone))
+    return Proposal((*together, *alone))
 
 
 @pytest.mark.parametrize("names", [("gm", "tcp"), ("tcp", "gm"), ("ib", "tcp", "gm")])
@@ -169,8 +169,8 @@ def test_one_transport_is_missing(
 
 
 def test_two_of_three_transports_go_together() -> None:
-    offer = joint(("gm", 0), ("pigeon", 0), ("tcp", 0))
-    first, *_ = chosen(offer, options(gm=GM), ("gm", "pigeon", "tcp"))
+    proposal = joint(("gm", 0), ("pigeon", 0), ("tcp", 0))
+    first, *_ = chosen(proposal, options(gm=GM), ("gm", "pigeon", "tcp"))
     why = "without pigeon: no such transport"
     assert first == ("PSP_RAILS", [(0, "gm", 0), (2, "tcp", 0)], why)
 
@@ -183,7 +183,7 @@ def test_each_transport_has_a_lane() -> None:
     assert [rail for _, *rail in picks] == [["gm", 0], ["gm", 1], ["gm", 2], ["tcp", 0]]
 
 
-def test_the_offer_joins_usable_transports_only() -> None:
+def test_the_proposal_joins_usable_transports_only() -> None:
     usable, _ = candidates(options(gm=GM), HERE, THERE)
     assert [it.name for it in joined(usable, ("gm", "ib", "tcp"))] == ["gm", "tcp"]
     assert joined(usable, ("gm", "ib")) == []

@@ -1,4 +1,4 @@
-"""Peers that die at every stage of a link, after each step of sending or receiving."""
+"""Peers that die at every stage of a precon, after each step of sending or receiving."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from precon_links import identity
+from precon_pairs import identity
 
 from pscompy import ConnectError, Session
 from pscompy.control.addresses import Address
-from pscompy.control.handshake.events import Introduced, Offered, Welcomed
-from pscompy.control.handshake.frames import Candidate, Choice, Kind, Offer
+from pscompy.control.handshake.events import Introduced, Proposed, Welcomed
+from pscompy.control.handshake.frames import Candidate, Choice, Kind, Proposal
 from pscompy.control.handshake.handshake import Handshake, Side
 from pscompy.control.handshake.keys import Key, find_key
-from pscompy.control.handshake.states import LINK, LinkState
+from pscompy.control.handshake.states import LINK, PreconState
 
 Make = Callable[..., Session]
 
@@ -25,22 +25,22 @@ STEPS = range(9)
 
 # A peer without lanes never reaches GUARD nor, outside a World, PARKED. test_session_processes.py
 # and test_ondemand.py let peers die in these states, test_rejoining.py in those of lost rails.
-AGAIN = {LinkState.ANSWER_AGAIN, LinkState.TRIAL_AGAIN}
-ELSEWHERE = {LinkState.PARKED, LinkState.GUARD, LinkState.CLOSED} | AGAIN
+AGAIN = {PreconState.ANSWER_AGAIN, PreconState.TRIAL_AGAIN}
+ELSEWHERE = {PreconState.PARKED, PreconState.GUARD, PreconState.CLOSED} | AGAIN
 
 
-def play(link: sockets.socket, machine: Handshake, steps: int) -> set[LinkState]:
-    """Follow the protocol for `steps` steps, then reset the link; returns the states passed
+def play(precon: sockets.socket, machine: Handshake, steps: int) -> set[PreconState]:
+    """Follow the protocol for `steps` steps, then reset the precon; returns the states passed
     through."""
-    link.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, struct.pack("ii", 1, 0))
-    link.settimeout(60)
+    precon.setsockopt(sockets.SOL_SOCKET, sockets.SO_LINGER, struct.pack("ii", 1, 0))
+    precon.settimeout(60)
     waited = {machine.state}
-    with link, suppress(OSError):
+    with precon, suppress(OSError):
         for _ in range(steps):
             if data := machine.output():
-                link.sendall(data)
-            elif machine.state is not LinkState.CLOSED:
-                react(machine, link.recv(65536))
+                precon.sendall(data)
+            elif machine.state is not PreconState.CLOSED:
+                react(machine, precon.recv(65536))
             waited.add(machine.state)
     return waited
 
@@ -50,13 +50,13 @@ def react(machine: Handshake, data: bytes) -> None:
         if isinstance(event, Introduced):
             machine.welcome()
         elif isinstance(event, Welcomed):
-            machine.offer(Offer((Candidate("tcp", 1, b"nonsense"),)))
-        elif isinstance(event, Offered):
+            machine.propose(Proposal((Candidate("tcp", 1, b"nonsense"),)))
+        elif isinstance(event, Proposed):
             machine.answer((Choice(0, b"nonsense"),))
 
 
-def dial(address: str, key: Key, steps: int) -> set[LinkState]:
-    place = Address.parse(address).places[0]
+def dial(address: str, key: Key, steps: int) -> set[PreconState]:
+    place = Address.parse(address).locations[0]
     machine = Handshake(Side.DIALER, key, identity("dying"), Kind.PLAIN)
     return play(sockets.create_connection((place.host, place.port)), machine, steps)
 
@@ -65,7 +65,12 @@ def test_the_steps_lead_through_the_table(session: Make) -> None:
     server = session("server")
     key = find_key(server._config)
     waited = dial(server.listen("127.0.0.1").address, key, len(STEPS))
-    perhaps_at_once = {LinkState.INTRO, LinkState.WELCOME, LinkState.OFFER, LinkState.TRIAL}
+    perhaps_at_once = {
+        PreconState.INTRO,
+        PreconState.WELCOME,
+        PreconState.PROPOSAL,
+        PreconState.TRIAL,
+    }
     assert waited | perhaps_at_once | ELSEWHERE == set(LINK)
 
 
@@ -97,7 +102,7 @@ def test_a_listener_that_dies(session: Make, steps: int) -> None:
         dying = threading.Thread(target=serve)
         dying.start()
         connection = own.connect(f"127.0.0.1:{listening.getsockname()[1]}")
-        with pytest.raises(ConnectError, match=r"ended the link|no transport|reset by peer"):
+        with pytest.raises(ConnectError, match=r"ended the precon|no transport|reset by peer"):
             connection.open(60)
         listening.shutdown(sockets.SHUT_RDWR)
         dying.join(60)

@@ -8,11 +8,11 @@ from enum import Enum
 
 import pytest
 
-from pscompy.control.handshake.states import LINK, REPORT, LinkEvent, LinkState, Report
+from pscompy.control.handshake.states import LINK, REPORT, PreconEvent, PreconState, Report
 from pscompy.control.handshake.tables import LocalProtocolError, RemoteProtocolError, step
-from pscompy.control.phases import ON_CALL, ON_CONNECT, PHASE, Phase, PhaseEvent, Verdict
+from pscompy.control.phases import ON_ASK, ON_CONNECT, PHASE, Phase, PhaseEvent, Verdict
 
-TABLES = {"link": (LINK, LinkState.HELLO), "phase": (PHASE, Phase.LAZY)}
+TABLES = {"precon": (LINK, PreconState.HELLO), "phase": (PHASE, Phase.LAZY)}
 
 
 @pytest.mark.parametrize(("table", "start"), TABLES.values(), ids=TABLES)
@@ -29,12 +29,12 @@ def test_every_state_is_listed_and_reachable(
     assert reached == set(table)
 
 
-def test_every_event_of_a_link_is_in_its_table() -> None:
-    assert set().union(*LINK.values()) == set(LinkEvent)
+def test_every_event_of_a_precon_is_in_its_table() -> None:
+    assert set().union(*LINK.values()) == set(PreconEvent)
 
 
 def test_what_the_table_does_not_know_is_our_own_error() -> None:
-    for state, event in itertools.product(LinkState, LinkEvent):
+    for state, event in itertools.product(PreconState, PreconEvent):
         if event in LINK[state]:
             assert step(LINK, state, event) is LINK[state][event]
         else:
@@ -43,32 +43,32 @@ def test_what_the_table_does_not_know_is_our_own_error() -> None:
 
 
 def test_nothing_leaves_the_closed_states() -> None:
-    assert not LINK[LinkState.CLOSED]
+    assert not LINK[PreconState.CLOSED]
     assert not PHASE[Phase.CLOSED]
     assert not REPORT[Report.FAILED]
 
 
 def test_nothing_is_taken_before_the_proof() -> None:
     """Only the greeting and the proof lead out of the unauthenticated states."""
-    assert set(LINK[LinkState.HELLO]) == {LinkEvent.HELLO}
-    assert set(LINK[LinkState.PROOF]) == {LinkEvent.PROOF}
+    assert set(LINK[PreconState.HELLO]) == {PreconEvent.HELLO}
+    assert set(LINK[PreconState.PROOF]) == {PreconEvent.PROOF}
 
 
-def test_every_phase_has_a_verdict_and_a_taken_link_has_a_transition() -> None:
-    for table in (ON_CALL, ON_CONNECT):
+def test_every_phase_has_a_verdict_and_a_taken_precon_has_a_transition() -> None:
+    for table in (ON_ASK, ON_CONNECT):
         assert set(table) == set(Phase)
         for phase, verdict in table.items():
             if verdict is Verdict.TAKE:
                 assert PhaseEvent.TAKE in PHASE[phase]
 
 
-def test_one_link_wins_whoever_arrives_first() -> None:
+def test_one_precon_wins_whoever_arrives_first() -> None:
     """The lower side dials and the higher side calls: never do both give way, and never do both
     win."""
-    lower, higher = Phase.DIALING, Phase.CALLING
-    assert ON_CALL[lower] is Verdict.CROSS
+    lower, higher = Phase.DIALING, Phase.ASKING
+    assert ON_ASK[lower] is Verdict.CROSS
     assert ON_CONNECT[higher] is Verdict.TAKE
-    assert ON_CALL[step(PHASE, lower, PhaseEvent.TAKE)] is Verdict.CROSS
+    assert ON_ASK[step(PHASE, lower, PhaseEvent.TAKE)] is Verdict.CROSS
 
 
 def test_remote_errors_are_the_public_kind() -> None:

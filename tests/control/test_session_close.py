@@ -20,7 +20,7 @@ from pscompy.control.candidates import Candidates
 from pscompy.control.handshake.handshake import Handshake
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record
-from pscompy.control.precon import Link
+from pscompy.control.precon import Precon
 from tests.program import program
 from tests.waiting import asleep, expect_soon
 
@@ -135,7 +135,7 @@ def test_open_connections_keep_no_candidates(session: Make) -> None:
 def test_ended_connections_leave_no_garbage(session: Make) -> None:
     """The parts of a connection form no reference cycle, so they do not wait for the garbage
     collector."""
-    kinds = (Handshake, Negotiation, Candidates, Link, Attempt, Record)
+    kinds = (Handshake, Negotiation, Candidates, Precon, Attempt, Record)
 
     def count() -> Counter[str]:
         return Counter(type(it).__name__ for it in gc.get_objects() if isinstance(it, kinds))

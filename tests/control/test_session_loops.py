@@ -72,7 +72,7 @@ def test_a_connection_of_a_cancelled_accept_keeps_its_place(session: Make, how: 
             assert len(waiting) == 3
             for name, request in zip(("first", "second", "third"), waiting, strict=True):
                 session(name).connect(socket.address).open(60)
-                expect_soon(lambda: request.place)  # noqa: B023
+                expect_soon(lambda: request.arrival)  # noqa: B023
             for task in (tasks[1], tasks[0]):
                 task.cancel()
             for task in tasks[:2]:
@@ -89,16 +89,16 @@ def test_a_connection_that_is_put_back_meets_who_waits_or_is_closed(session: Mak
     socket = session().listen()
     first, second = socket.iaccept(), socket.iaccept()
     session("client").connect(socket.address).open(60)
-    expect_soon(lambda: first.place)
-    first._give_back()
+    expect_soon(lambda: first.arrival)
+    first._requeue()
     assert first.cancelled()
     assert second.wait(60).peer.startswith("client")
     third = socket.iaccept()
     other = session("other").connect(socket.address)
     other.open(60)
-    expect_soon(lambda: third.place)
+    expect_soon(lambda: third.arrival)
     socket.close()
-    third._give_back()
+    third._requeue()
     expect_soon(lambda: other.state is pscompy.ConnectionState.CLOSED)
 
 

@@ -1,4 +1,4 @@
-/* Long messages that are sent at once, because the peer has shown a receive by
+/* Long messages that are sent at once, because the peer has advert a receive by
  * a message (tuple_am.h). A transport that moves long messages otherwise sends
  * the same messages, and the results are checked there, too. */
 #include <poll.h>

@@ -138,7 +138,7 @@ static void lanes_join(lanes_t *lanes, bool lost)
     check(psc_conn_join(a_conn, i, a) == PSC_OK);
     if (lost) {
         lane_fail(a);
-        until(&lanes->pair, b_conn->lost.told);
+        until(&lanes->pair, b_conn->lost.acked);
         check(psc_conn_join(b_conn, i, b) == PSC_OK);
         lanes_are_gone(lanes);
     } else {

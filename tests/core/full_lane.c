@@ -117,7 +117,7 @@ CASE(credit_of_a_refused_header)
     psc_request_t *send, *recv;
     psc_result_t result;
     psc_flow_t *flow;
-    uint32_t told;
+    uint32_t granted;
     pair_t pair;
 
     options.scheme = PSC_RNDV_AM;
@@ -128,14 +128,14 @@ CASE(credit_of_a_refused_header)
     lane_of_a.full = true;
     flow->consumed += 100;
     flow->due = true;
-    told = flow->told;
+    granted = flow->granted;
     send = post_send(&pair.a, out, LEN, 1);
     check(send && lane_of_a.refused > 0);
-    check(flow->due && flow->told == told);
+    check(flow->due && flow->granted == granted);
     lane_of_a.full = false;
     recv = post_recv(&pair.b, pair.b.conn, in, LEN, 1, &result);
     check(finish(&pair, recv).status == PSC_OK);
     check(finish(&pair, send).status == PSC_OK);
-    check(!flow->due && flow->told == told + 100);
+    check(!flow->due && flow->granted == granted + 100);
     pair_close(&pair);
 }

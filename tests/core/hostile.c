@@ -32,7 +32,7 @@ typedef union frame {
     psc_wire_lane_t lane;
     psc_wire_seen_t seen;
     psc_wire_resume_t resume;
-    psc_wire_expose_t expose;
+    psc_wire_advertise_t expose;
     psc_wire_conceal_t conceal;
     psc_wire_claim_t claim;
     psc_wire_placed_t placed;
@@ -124,7 +124,7 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
         frame->resume.turn = dice(LANES);
         frame->resume.first = dice(FRAMES);
         break;
-    case PSC_WIRE_EXPOSE:
+    case PSC_WIRE_ADVERTISE:
         frame->expose.entry = dice(PSC_EXPOSED_MAX + 1);
         frame->expose.generation = dice(FRAMES);
         frame->expose.match = psc_tag_bits(CONTEXT, (int32_t)dice(3));

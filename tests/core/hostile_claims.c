@@ -93,7 +93,7 @@ CASE(answers_that_lie)
 /* b is told of receives that there cannot be; the last one is a lie. */
 CASE(receives_that_lie)
 {
-    static const psc_wire_expose_t shown[][2] = {
+    static const psc_wire_advertise_t advert[][2] = {
         {{.entry = PSC_EXPOSED_MAX, .generation = 1}},
         {{.entry = UINT32_MAX, .generation = 1}},
         {{.entry = 1, .generation = 0}},
@@ -102,18 +102,18 @@ CASE(receives_that_lie)
         {{.entry = 1, .generation = 9}, {.entry = 2, .generation = 8}},
     };
 
-    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+    for (size_t i = 0; i < sizeof advert / sizeof *advert; i++) {
         char in[MIN];
         psc_request_t *recv;
         pair_t pair;
 
         if (!open_lies(&pair, &recv, in, tells))
             return;
-        hostile_speak(pair.a.conn, PSC_WIRE_EXPOSE, &shown[i][0],
-                      sizeof shown[i][0], NULL, 0);
-        if (shown[i][1].generation)
-            hostile_speak(pair.a.conn, PSC_WIRE_EXPOSE, &shown[i][1],
-                          sizeof shown[i][1], NULL, 0);
+        hostile_speak(pair.a.conn, PSC_WIRE_ADVERTISE, &advert[i][0],
+                      sizeof advert[i][0], NULL, 0);
+        if (advert[i][1].generation)
+            hostile_speak(pair.a.conn, PSC_WIRE_ADVERTISE, &advert[i][1],
+                          sizeof advert[i][1], NULL, 0);
         refused(&pair, recv);
     }
 }
@@ -178,7 +178,7 @@ CASE(keys_that_lie)
 {
     static const uint8_t key[PSC_RKEY_MAX + 1] = {1, 2, 3};
     static const size_t lens[] = {1, 24, PSC_RKEY_MAX, 0, PSC_RKEY_MAX + 1};
-    static const psc_wire_expose_t wire = {
+    static const psc_wire_advertise_t wire = {
         .entry = 9,
         .generation = 9,
         .match = (uint64_t)CONTEXT << PSC_TAG_CONTEXT_SHIFT | 6,
@@ -193,7 +193,7 @@ CASE(keys_that_lie)
 
         if (!open_lies(&pair, &recv, in, places))
             break;
-        hostile_speak(pair.a.conn, PSC_WIRE_EXPOSE, &wire, sizeof wire, key,
+        hostile_speak(pair.a.conn, PSC_WIRE_ADVERTISE, &wire, sizeof wire, key,
                       lens[i]);
         if (lens[i] > PSC_RKEY_MAX) {
             refused(&pair, recv);

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "pscompy/core/notices.h"
+#include "pscompy/core/control_events.h"
 #include "pscompy/core/progress/pace.h"
 #include "pscompy/core/proto/am_node.h"
 #include "pscompy/core/request.h"
@@ -93,91 +93,103 @@ CASE(requests_freed_after_polling_began)
     psc_requests_destroy(&pool);
 }
 
-/* ---- notices ---- */
+/* ---- control events ---- */
 
-static bool rings(const psc_notices_t *notices)
+static bool rings(const psc_control_events_t *control_events)
 {
-    struct pollfd ready = {.fd = notices->fd, .events = POLLIN};
+    struct pollfd ready = {.fd = control_events->fd, .events = POLLIN};
 
     return poll(&ready, 1, 0) == 1;
 }
 
-static void notices_are_taken_once(psc_notices_t *notices)
+static void events_are_taken_once(psc_control_events_t *control_events)
 {
     psc_control_event_t events[4];
-    psc_notice_t lane, conn;
+    psc_event_slot_t lane, conn;
 
-    psc_notice_init(&lane, PSC_CONTROL_LANE, 7);
-    psc_notice_init(&conn, PSC_CONTROL_CONN, 8);
-    psc_notice_post(notices, &lane);
-    psc_notice_post(notices, &conn);
-    psc_notice_post(notices, &lane);
-    check(rings(notices) && psc_notices_take(notices, events, 1) == 1);
+    psc_event_slot_init(&lane, PSC_CONTROL_LANE, 7);
+    psc_event_slot_init(&conn, PSC_CONTROL_CONN, 8);
+    psc_control_event_post(control_events, &lane);
+    psc_control_event_post(control_events, &conn);
+    psc_control_event_post(control_events, &lane);
+    check(rings(control_events) &&
+          psc_control_events_take(control_events, events, 1) == 1);
     check(events[0].kind == PSC_CONTROL_LANE && events[0].id == 7);
-    check(rings(notices) && psc_notices_take(notices, events, 4) == 1);
+    check(rings(control_events) &&
+          psc_control_events_take(control_events, events, 4) == 1);
     check(events[0].kind == PSC_CONTROL_CONN && events[0].id == 8);
-    check(!rings(notices) && psc_notices_take(notices, events, 4) == 0);
-    psc_notice_post(notices, &lane);
-    psc_notice_end(&lane);
-    psc_notice_post(notices, &lane);
-    check(psc_notices_take(notices, events, 4) == 0);
+    check(!rings(control_events) &&
+          psc_control_events_take(control_events, events, 4) == 0);
+    psc_control_event_post(control_events, &lane);
+    psc_event_slot_end(&lane);
+    psc_control_event_post(control_events, &lane);
+    check(psc_control_events_take(control_events, events, 4) == 0);
 }
 
-static void quiet_notices_ring_later(psc_notices_t *notices)
+static void quiet_events_ring_later(psc_control_events_t *control_events)
 {
     psc_control_event_t events[4];
-    psc_notice_t call, failed;
+    psc_event_slot_t call, failed;
 
-    psc_notice_init(&call, PSC_CONTROL_CALL, 1);
-    psc_notice_init(&failed, PSC_CONTROL_CALL, 2);
+    psc_event_slot_init(&call, PSC_CONTROL_CALL, 1);
+    psc_event_slot_init(&failed, PSC_CONTROL_CALL, 2);
     call.quiet = failed.quiet = true;
-    psc_notice_post_quietly(notices, &call);
-    psc_notice_post_quietly(notices, &failed);
-    psc_notice_post_quietly(notices, &call);
-    check(!rings(notices) && psc_notices_take(notices, events, 4) == 0);
-    psc_notice_post(notices, &failed);
-    check(rings(notices) && psc_notices_take(notices, events, 4) == 1);
+    psc_control_event_post_quietly(control_events, &call);
+    psc_control_event_post_quietly(control_events, &failed);
+    psc_control_event_post_quietly(control_events, &call);
+    check(!rings(control_events) &&
+          psc_control_events_take(control_events, events, 4) == 0);
+    psc_control_event_post(control_events, &failed);
+    check(rings(control_events) &&
+          psc_control_events_take(control_events, events, 4) == 1);
     check(events[0].id == 2);
-    check(psc_notices_take_quiet(notices, events, 4) == 1);
-    check(events[0].id == 1 && !rings(notices));
-    psc_notice_post_quietly(notices, &call); /* the first one was read */
-    check(rings(notices) && psc_notices_take(notices, events, 4) == 1);
-    check(psc_notices_take_quiet(notices, events, 4) == 0);
+    check(psc_control_events_take_quiet(control_events, events, 4) == 1);
+    check(events[0].id == 1 && !rings(control_events));
+    /* the first one was read */
+    psc_control_event_post_quietly(control_events, &call);
+    check(rings(control_events) &&
+          psc_control_events_take(control_events, events, 4) == 1);
+    check(psc_control_events_take_quiet(control_events, events, 4) == 0);
 }
 
-static void callers_ring_together(psc_notices_t *notices)
+static void callers_ring_together(psc_control_events_t *control_events)
 {
     psc_control_event_t events[4];
 
-    check(psc_notices_take(notices, events, 4) == 0 && !rings(notices));
-    check(psc_notice_caller(notices, 5) == PSC_OK && rings(notices));
-    check(psc_notices_take(notices, events, 4) == 0);
-    check(psc_notice_caller(notices, 6) == PSC_OK && !rings(notices));
-    check(notices->n_holding == 1);
-    check(psc_notices_take_callers(notices, events, 1) == 1);
-    check(notices->n_holding == 1 && events[0].id == 5);
-    check(psc_notices_take_callers(notices, events, 4) == 1);
-    check(notices->n_holding == 0 && events[0].id == 6);
-    notices->holding_reported = false; /* as psc_worker_holding does */
-    check(psc_notice_caller(notices, 7) == PSC_OK); /* freed at the end */
+    check(psc_control_events_take(control_events, events, 4) == 0 &&
+          !rings(control_events));
+    check(psc_control_events_caller(control_events, 5) == PSC_OK &&
+          rings(control_events));
+    check(psc_control_events_take(control_events, events, 4) == 0);
+    check(psc_control_events_caller(control_events, 6) == PSC_OK &&
+          !rings(control_events));
+    check(control_events->n_holding == 1);
+    check(psc_control_events_take_callers(control_events, events, 1) == 1);
+    check(control_events->n_holding == 1 && events[0].id == 5);
+    check(psc_control_events_take_callers(control_events, events, 4) == 1);
+    check(control_events->n_holding == 0 && events[0].id == 6);
+    control_events->holding_reported = false; /* as psc_worker_holding does */
+    /* freed at the end */
+    check(psc_control_events_caller(control_events, 7) == PSC_OK);
 }
 
-static void holding_rings_once(psc_notices_t *notices)
+static void holding_rings_once(psc_control_events_t *control_events)
 {
     psc_control_event_t event;
 
-    psc_notices_hold(notices, 1);
-    check(rings(notices) && psc_notices_take(notices, &event, 1) == 0);
-    psc_notices_hold(notices, 1);
-    psc_notices_hold(notices, -1);
-    check(!rings(notices));
-    psc_notices_hold(notices, -1);
-    notices->holding_reported = false; /* as psc_worker_holding does */
-    psc_notices_hold(notices, 1);
-    check(rings(notices));
+    psc_control_events_hold(control_events, 1);
+    check(rings(control_events) &&
+          psc_control_events_take(control_events, &event, 1) == 0);
+    psc_control_events_hold(control_events, 1);
+    psc_control_events_hold(control_events, -1);
+    check(!rings(control_events));
+    psc_control_events_hold(control_events, -1);
+    control_events->holding_reported = false; /* as psc_worker_holding does */
+    psc_control_events_hold(control_events, 1);
+    check(rings(control_events));
 }
 
-static void lines_are_cut(psc_notices_t *notices)
+static void lines_are_cut(psc_control_events_t *control_events)
 {
     char line[2 * PSC_REASON_MAX], read_back[sizeof line];
     int pipes[2];
@@ -186,13 +198,13 @@ static void lines_are_cut(psc_notices_t *notices)
     check(pipe(pipes) == 0);
     memset(line, 'x', sizeof line - 1);
     line[sizeof line - 1] = 0;
-    notices->log_fd = pipes[1];
-    notices->log_level = 2;
-    psc_notices_log(notices, 3, "not of this level");
-    psc_notices_log(notices, 2, "short");
+    control_events->log_fd = pipes[1];
+    control_events->log_level = 2;
+    psc_control_events_log(control_events, 3, "not of this level");
+    psc_control_events_log(control_events, 2, "short");
     len = read(pipes[0], read_back, sizeof read_back);
     check(len == 8 && memcmp(read_back, "2 short\n", 8) == 0);
-    psc_notices_log(notices, 1, line);
+    psc_control_events_log(control_events, 1, line);
     len = read(pipes[0], read_back, sizeof read_back);
     check(len > PSC_REASON_MAX && len < (ssize_t)sizeof line);
     check(read_back[len - 1] == '\n' && read_back[len - 2] == 'x');
@@ -200,20 +212,22 @@ static void lines_are_cut(psc_notices_t *notices)
     close(pipes[1]);
 }
 
-CASE(notices)
+CASE(control_events)
 {
-    psc_notices_t notices;
+    psc_control_events_t control_events;
 
-    check(psc_notices_open(&notices) == 0 && !rings(&notices));
-    psc_notices_log(&notices, 0, "goes nowhere: there is no log yet");
-    notices_are_taken_once(&notices);
-    quiet_notices_ring_later(&notices);
-    holding_rings_once(&notices);
-    lines_are_cut(&notices);
-    psc_notices_hold(&notices, -1);
-    notices.holding_reported = false;
-    callers_ring_together(&notices);
-    psc_notices_close(&notices);
+    check(psc_control_events_open(&control_events) == 0 &&
+          !rings(&control_events));
+    psc_control_events_log(&control_events, 0,
+                           "goes nowhere: there is no log yet");
+    events_are_taken_once(&control_events);
+    quiet_events_ring_later(&control_events);
+    holding_rings_once(&control_events);
+    lines_are_cut(&control_events);
+    psc_control_events_hold(&control_events, -1);
+    control_events.holding_reported = false;
+    callers_ring_together(&control_events);
+    psc_control_events_close(&control_events);
 }
 
 /* ---- flow control ---- */
@@ -237,7 +251,7 @@ CASE(flow)
 
             check(before.due);
             psc_flow_unstamp(&b, &before);
-            check(b.due && b.told == before.told);
+            check(b.due && b.granted == before.granted);
             check(psc_flow_stamp(&b, WINDOW) == lost && !b.due);
             check(psc_flow_heard(&a, lost) && !psc_flow_heard(&a, lost));
             stalls++;
@@ -247,31 +261,31 @@ CASE(flow)
         psc_flow_return(&b, COST, WINDOW);
     }
     check(stalls > 10000);
-    check(!psc_flow_spend(&b, b.told - b.got + 1)); /* more than allowed */
+    check(!psc_flow_spend(&b, b.granted - b.got + 1)); /* more than allowed */
     psc_flow_init(&a);
-    check(psc_flow_untold(&a, PSC_CREDIT_INITIAL / 2) < 0);
+    check(psc_flow_ungranted(&a, PSC_CREDIT_INITIAL / 2) < 0);
     check(psc_flow_stamp(&a, PSC_CREDIT_INITIAL / 2) == PSC_CREDIT_INITIAL);
 }
 
 CASE(room_of_worker)
 {
-    psc_room_t room = {.max = 4 << 20, .window_max = 1 << 20};
+    psc_budget_t room = {.max = 4 << 20, .window_max = 1 << 20};
 
-    psc_room_share(&room, 0);
+    psc_budget_share(&room, 0);
     check(room.window == 1 << 20);
-    psc_room_share(&room, 8);
+    psc_budget_share(&room, 8);
     check(room.window == 512 << 10);
-    psc_room_share(&room, 92);
+    psc_budget_share(&room, 92);
     check(room.window == PSC_CREDIT_INITIAL);
-    psc_room_share(&room, -98);
+    psc_budget_share(&room, -98);
     check(room.n_up == 2 && room.window == 1 << 20);
     room.max = room.window_max = UINT64_MAX;
-    psc_room_share(&room, -1);
+    psc_budget_share(&room, -1);
     check(room.window == INT32_MAX / 2);
-    room = (psc_room_t){.max = 10, .kept = 10};
-    check(psc_room_left(&room));
+    room = (psc_budget_t){.max = 10, .kept = 10};
+    check(psc_budget_left(&room));
     room.kept++;
-    check(!psc_room_left(&room));
+    check(!psc_budget_left(&room));
 }
 
 /* ---- progress ---- */

@@ -70,7 +70,7 @@ CASE(placed_meets_a_cancel)
     }
 }
 
-/* A small message comes back while two receives are shown, before or after the
+/* A small message comes back while two receives are advert, before or after the
  * peer has put a message into the first. */
 static void placed_comes_back(pair_t *pair, bool before, bool cancels)
 {

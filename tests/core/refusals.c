@@ -38,12 +38,12 @@ static void claim_out_of_turn(pair_t *pair, const void *out)
 {
     static psc_comp_t comp = {never_done};
     psc_lane_t *lane = pair->a.conn->lanes[0];
-    psc_sighted_t sighted[PSC_EXPOSED_MAX];
+    psc_advertised_t advertised[PSC_EXPOSED_MAX];
     uint64_t seen;
 
     psc_lock_acquire(&pair->a.worker->lock);
-    check(lane->slot->ops->exposed(lane->ep, sighted, &seen) == 1);
-    check(lane->slot->ops->claim(lane->ep, sighted, psc_tag_bits(CONTEXT, 5),
+    check(lane->slot->ops->exposed(lane->ep, advertised, &seen) == 1);
+    check(lane->slot->ops->claim(lane->ep, advertised, psc_tag_bits(CONTEXT, 5),
                                  out, MIN, &comp) >= 0);
     psc_lock_release(&pair->a.worker->lock);
 }
@@ -77,7 +77,7 @@ static bool taken_out_of_turn(message_t message)
     pair_t pair;
 
     open_tuples(&pair);
-    if (!exposes(&pair)) {
+    if (!advertises(&pair)) {
         pair_close(&pair);
         return false;
     }
@@ -92,7 +92,7 @@ static bool taken_out_of_turn(message_t message)
     until(&pair, done(recv));
     api->request_free(recv);
     check(count(pair.b.worker, PSC_COUNTER_unexpected) == 0);
-    check(pair.b.worker->room.kept == 0 && pair.b.conn->rts_in == 0);
+    check(pair.b.worker->budget.kept == 0 && pair.b.conn->rts_in == 0);
     others_go_on(&pair, here, there);
     psc_conn_fail(here, PSC_ERR_PEER_LOST);
     psc_conn_fail(there, PSC_ERR_PEER_LOST);
@@ -119,7 +119,7 @@ CASE(a_receive_taken_out_of_turn)
 CASE(a_receive_shown_over_several_lanes)
 {
     static const uint8_t key[24];
-    const psc_wire_expose_t expose = {
+    const psc_wire_advertise_t expose = {
         .entry = 1, .generation = 1, .len = 1 << 20};
     const psc_wire_conceal_t conceal = {.entry = 1, .generation = 1};
 
@@ -131,7 +131,7 @@ CASE(a_receive_shown_over_several_lanes)
         pair_join_by(&pair, 2, &here, &there);
         psc_worker_log_to(pair.b.worker, -1, 0);
         if (i < 2)
-            hostile_speak_by(here->lanes[0], PSC_WIRE_EXPOSE, &expose,
+            hostile_speak_by(here->lanes[0], PSC_WIRE_ADVERTISE, &expose,
                              sizeof expose, key, i ? sizeof key : 0);
         else
             hostile_speak_by(here->lanes[0], PSC_WIRE_CONCEAL, &conceal,

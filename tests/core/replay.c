@@ -378,7 +378,7 @@ static bool dropped_before_the_ack(unsigned messages)
             api->progress(conn->worker, 0);
         check(conn->closing.ack_due);
         check(conn->lost.replay_due ==
-              (messages * sizeof out >= PSC_REPLAY_TELL));
+              (messages * sizeof out >= PSC_REPLAY_ACK));
         /* a full lane does not keep threads awake */
         check(psc_worker_progress(conn->worker) == 0);
         psc_conn_destroy(conn);
@@ -399,7 +399,7 @@ CASE(dropped_before_the_acknowledgement)
 /* ---- bounds ---- */
 
 /* The peer polls nothing: what is kept for it stays bounded. */
-CASE(kept_messages_are_bounded)
+CASE(the_retransmit_queue_is_bounded)
 {
     enum { N = 60000 };
     static psc_request_t *sends[N];

@@ -288,8 +288,8 @@ enum {
     WAITS = 4000,
     WAITERS = 2,
     OUTSIDE = 2,
-    STANDING = 1, /* runners that stand in for others */
-    STREAMS = WAITERS + OUTSIDE + STANDING
+    BACKGROUND = 1, /* runners that make background progress */
+    STREAMS = WAITERS + OUTSIDE + BACKGROUND
 };
 
 typedef struct runner {
@@ -479,7 +479,7 @@ CASE(waits)
                                 .tag = 10 + i / 2 * 2,
                                 .rounds = waits / (2 * STREAMS),
                                 .first = i % 2,
-                                .outside = i / 2 >= WAITERS + STANDING,
+                                .outside = i / 2 >= WAITERS + BACKGROUND,
                                 .standing = i / 2 == WAITERS,
                                 .seed = (unsigned)i};
         runner_start(&runners[i], runner_run);

@@ -517,7 +517,7 @@ CASE(receive_with_a_late_writer)
     if (late_wrap(waiting.a)) {
         late_wrap(waiting.b);
         waiting_answered(&waiting);
-        check(req_of(waiting.recv)->exposed);
+        check(req_of(waiting.recv)->remote_writable);
         psc_conn_fail(waiting.a, PSC_ERR_PEER_LOST);
         check(psc_conn_state(waiting.a) == PSC_CONN_FAILED);
         check(late.asked > 0);

@@ -118,7 +118,7 @@ CASE(tuple_threads)
     check(pthread_create(&sender, NULL, storm_sender, &storm) == 0);
     storm_receiver(&storm);
     check(pthread_join(sender, NULL) == 0);
-    if (exposes(&storm.pair))
+    if (advertises(&storm.pair))
         check(count(storm.pair.b.worker, PSC_COUNTER_tuple_taken) > 0);
     pair_close(&storm.pair);
 }
@@ -201,7 +201,7 @@ CASE(tuple_turns)
     pthread_t sender;
 
     open_tuples(&turns.pair);
-    if (exposes(&turns.pair)) {
+    if (advertises(&turns.pair)) {
         check(pthread_create(&sender, NULL, turns_sender, &turns) == 0);
         turns_receiver(&turns);
         check(pthread_join(sender, NULL) == 0);

@@ -36,7 +36,7 @@ CASE(tuple_receiver_away)
         fill(out, len, 1);
         recv = expect(&pair, in, len, 7);
         send = post_send(&pair.a, out, len, 7);
-        if (exposes(&pair)) {
+        if (advertises(&pair)) {
             int64_t end = psc_clock_now() + PATIENCE_NS;
 
             while (!done(send)) {
@@ -47,7 +47,7 @@ CASE(tuple_receiver_away)
         }
         expect_ok(finish(&pair, recv), in, len, 1);
         sent(&pair, send);
-        if (exposes(&pair))
+        if (advertises(&pair))
             count_one(&pair);
         pair_close(&pair);
         free(in);
@@ -65,7 +65,7 @@ CASE(tuple_sender_away)
     fill(out, LEN, 2);
     recv = expect(&pair, in, LEN, PSC_ANY_TAG);
     send = post_send(&pair.a, out, LEN, 9);
-    if (exposes(&pair)) {
+    if (advertises(&pair)) {
         int64_t end = psc_clock_now() + PATIENCE_NS;
 
         while (!done(recv)) {
@@ -76,7 +76,7 @@ CASE(tuple_sender_away)
     }
     expect_ok(finish(&pair, recv), in, LEN, 2);
     sent(&pair, send);
-    if (exposes(&pair))
+    if (advertises(&pair))
         count_one(&pair);
     /* too long for its receive */
     recv = expect(&pair, in, MIN, 9);
@@ -111,7 +111,7 @@ CASE(tuple_order)
     expect_ok(finish(&pair, recvs[2]), in + 2 * LEN, LEN, 3);
     for (int i = 0; i < 2; i++)
         sent(&pair, sends[i]);
-    if (exposes(&pair))
+    if (advertises(&pair))
         check(count(pair.a.worker, PSC_COUNTER_tuple_unseen) > 0);
     pair_close(&pair);
     free(in);
@@ -131,7 +131,7 @@ CASE(tuple_cancel)
     cancelled(&pair, first);
     check(finish(&pair, first).status == PSC_ERR_CANCELLED);
     send = post_send(&pair.a, out, LEN, 5);
-    if (exposes(&pair)) /* the sender has taken it */
+    if (advertises(&pair)) /* the sender has taken it */
         check(api->cancel(second) == PSC_ERR_INVALID);
     expect_ok(finish(&pair, second), in + LEN, LEN, 5);
     sent(&pair, send);
@@ -157,11 +157,11 @@ CASE(tuple_comes_back)
         recvs[0] = expect(&pair, in, LEN, 5);
         recvs[1] = expect(&pair, in + LEN, LEN, 5);
         send = taken ? post_send(&pair.a, out, LEN, 5) : NULL;
-        if (!exposes(&pair))
+        if (!advertises(&pair))
             settle(&pair);
         check(api->cancel(held) == PSC_OK);
         api->request_free(held);
-        if (!exposes(&pair))
+        if (!advertises(&pair))
             settle(&pair); /* a is told */
         if (!taken)
             send = post_send(&pair.a, out, LEN, 5);
@@ -232,7 +232,7 @@ CASE(tuple_full_table)
     }
     for (int i = 0; i < N; i++)
         expect_ok(finish(&pair, recvs[i]), in + i * MIN, MIN, (unsigned)i);
-    if (exposes(&pair))
+    if (advertises(&pair))
         count_is(pair.b.worker, PSC_COUNTER_tuple_taken, N);
     pair_close(&pair);
     free(in);
@@ -240,8 +240,8 @@ CASE(tuple_full_table)
 }
 
 /* A receive from any source holds back the receive behind it, while one of
- * another tag is shown: after some looks in vain the sender looks less often.
- * Each message is counted once, and a receive that is shown at last is
+ * another tag is advert: after some looks in vain the sender looks less often.
+ * Each message is counted once, and a receive that is advert at last is
  * taken. */
 CASE(tuple_wildcards)
 {
@@ -268,7 +268,7 @@ CASE(tuple_wildcards)
         for (int n = 0; n < 2; n++)
             sent(&pair, sends[n]);
     }
-    if (exposes(&pair))
+    if (advertises(&pair))
         check(count(pair.a.worker, PSC_COUNTER_tuple_skipped) > N);
     for (int i = 0; i < N; i++) {
         psc_request_t *send;
@@ -282,7 +282,7 @@ CASE(tuple_wildcards)
     ways = placed + count(pair.a.worker, PSC_COUNTER_tuple_none) +
            count(pair.a.worker, PSC_COUNTER_tuple_unseen) +
            count(pair.a.worker, PSC_COUNTER_tuple_skipped);
-    if (exposes(&pair))
+    if (advertises(&pair))
         check(placed >= N - 32 && ways == 3 * N);
     cancelled(&pair, other);
     api->request_free(other);
@@ -291,8 +291,8 @@ CASE(tuple_wildcards)
     free(out);
 }
 
-/* Receives for which only short messages arrive are not shown for long, until a
- * long message arrives. */
+/* Receives for which only short messages arrive are not advert for long, until
+ * a long message arrives. */
 CASE(tuple_short_messages)
 {
     enum { N = 200 };
@@ -310,7 +310,7 @@ CASE(tuple_short_messages)
         expect_ok(finish(&pair, recv), in, sizeof small, 7);
     }
     exposed = count(pair.b.worker, PSC_COUNTER_tuple_exposed);
-    if (exposes(&pair)) {
+    if (advertises(&pair)) {
         check(exposed < N / 4);
         check(exposed + count(pair.b.worker, PSC_COUNTER_tuple_hidden) == N);
     }
@@ -321,7 +321,7 @@ CASE(tuple_short_messages)
         expect_ok(finish(&pair, recv), in, MIN, 6);
         sent(&pair, send);
     }
-    if (exposes(&pair))
+    if (advertises(&pair))
         check(count(pair.b.worker, PSC_COUNTER_tuple_taken) >= 2);
     pair_close(&pair);
     free(in);
@@ -357,7 +357,7 @@ CASE(tuple_threshold)
 
             expect_ok(finish(&pair, recv), in, len, 9);
             sent(&pair, send);
-            if (exposes(&pair))
+            if (advertises(&pair))
                 placed += len > most;
             if (pair.b.conn->tuple_am) /* a may not have been told yet */
                 continue;

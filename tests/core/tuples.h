@@ -7,7 +7,7 @@
 enum { LEN = 300000, MIN = 8192, TABLE = PSC_EXPOSED_MAX };
 
 /* Returns true if the transport shows receives to the peer. */
-static inline bool exposes(const pair_t *pair)
+static inline bool advertises(const pair_t *pair)
 {
     return pair->b.conn->tuple && !pair->b.conn->tuple_am;
 }

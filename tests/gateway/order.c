@@ -137,7 +137,7 @@ int main(int argc, char **argv)
     static psc_upcalls_t up = {.am_recv = am_recv};
     static psc_api_t api = {.message_free = message_free};
     static gw_agent_t agent;
-    gw_ep_t ep = {.super.iface = &agent.super, .stage = GW_EP_UP};
+    gw_ep_t ep = {.super.iface = &agent.super, .state = GW_EP_UP};
     uint32_t first, count;
 
     if (argc != 4)

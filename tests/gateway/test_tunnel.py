@@ -84,7 +84,7 @@ def test_a_frame_that_is_none(offset):
 def test_a_place_that_is_none(place):
     here = {"GW_SERVER": "127.0.0.1:9", "MSA_MODULE_ID": 1, "KEY": A_KEY, "RETRY": 1}
     with pscompy.Session(config=here) as session:
-        with pytest.raises(pscompy.ConnectError, match="is no place at a gateway"):
+        with pytest.raises(pscompy.ConnectError, match="is no location at a gateway"):
             session.connect(f"gateway!{place}").open(TIMEOUT)
         with pytest.raises(pscompy.ConnectError, match="not within module 1"):
             session.connect("gateway!1.1f.2").open(TIMEOUT)

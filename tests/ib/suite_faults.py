@@ -64,7 +64,7 @@ class TestPortDown(Base):
 
 
 class TestKilled(Base):
-    """Only the adapter notices the peer's death, because the precon link does not stay open."""
+    """Only the adapter notices the peer's death, because the precon does not stay open."""
 
     transport = "ib"
     config: ClassVar = {**FEW_BUFFERS, "GUARD": 0, "IB_KEEPALIVE": 1, "IB_TIMEOUT": 10}

@@ -363,7 +363,7 @@ def test_an_answer_that_comes_too_late_is_not_taken_for_another(link, monkeypatc
     thread.start()
     assert client.get("second", 0) == "two"
     thread.join()
-    client._link.close()
+    client._socket.close()
 
 
 class Interrupted(Exception):
@@ -400,7 +400,7 @@ def test_a_signal_leaves_no_lock_and_no_reader():
             again = interrupted(number, lambda client=client: client.put("key", "value"))
             assert not inside(), number
             assert client._reader is None, number
-            client._link.close()
+            client._socket.close()
         if not again:
             break
     assert number > 10
@@ -450,7 +450,7 @@ def test_a_launcher_that_dies_is_noticed_by_all_who_wait(link):
     assert errors == ["the launcher is gone"] * 2
     with pytest.raises(PeerLost):
         client.get("key", 0)
-    client._link.close()
+    client._socket.close()
 
 
 class Noted:
@@ -471,7 +471,7 @@ def following(link):
     os.close(client.follow(noted, 0))
     link.answer(1)
     yield link, client, noted
-    client._link.close()
+    client._socket.close()
 
 
 def test_an_end_that_is_reported_twice_is_noted_once(following):

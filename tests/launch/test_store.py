@@ -21,7 +21,7 @@ import pscompy
 from pscompy.config.config import Config
 from pscompy.config.variables import VARIABLES
 from pscompy.control.handshake.keys import find_key
-from pscompy.control.link_options import LinkOptions
+from pscompy.control.precon_options import PreconOptions
 from pscompy.errors import AuthError, ConfigError, ConnectError, Timeout
 from pscompy.world.bootstrap import Single, attach, detect
 from pscompy.world.bootstrap.membership import Membership, port_beside
@@ -202,7 +202,7 @@ def test_strangers_keep_no_rank_out(start, script):
 def all_call_before_one_proves(port, size):
     config = Config({"": VARIABLES})
     key, first = find_key(config), Membership(0, size, "127.0.0.1", port, "PSP_STORE")
-    own = Store(first, key.secret, LinkOptions.of(config)).start()
+    own = Store(first, key.secret, PreconOptions.of(config)).start()
     others = [first._replace(rank=rank) for rank in range(1, size)]
     links = [_reach(it, 60) for it in others]
     for it, link in zip(others, links, strict=True):
@@ -218,7 +218,7 @@ def calls_without_descriptors(port):
     """Prints whether a store idles while it has no descriptor for a caller."""
     config = Config({"": VARIABLES})
     key, first = find_key(config), Membership(0, 2, "127.0.0.1", port, "PSP_STORE")
-    own = Store(first, key.secret, LinkOptions.of(config)).start()
+    own = Store(first, key.secret, PreconOptions.of(config)).start()
     resource.setrlimit(resource.RLIMIT_NOFILE, (32, 32))
     caller = socket.socket()
     with contextlib.ExitStack() as taken:

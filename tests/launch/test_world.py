@@ -265,6 +265,6 @@ def sees_the_end_of_a_rank():
         os._exit(0)
 
 
-def test_the_end_of_a_neighbour_is_noticed_without_a_call(run, script):
+def test_the_end_of_a_rank_of_the_node_is_noticed_without_a_call(run, script):
     done = run.having(GRACE=100.0)("-n", 2, script(sees_the_end_of_a_rank))
     assert done.stdout == "FAILED\n"

@@ -1,4 +1,4 @@
-"""Cancelled awaits of receives that have matched give their message back."""
+"""Cancelled awaits of receives that have matched requeue their message."""
 
 from __future__ import annotations
 

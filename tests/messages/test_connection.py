@@ -142,7 +142,7 @@ def test_a_dropped_request_gives_its_connection_back(sessions: tuple[Session, Se
     listening = server.listen()
     requests = [listening._accepting()]
     client.connect(listening.address).open(60)
-    expect_soon(lambda: requests[0].place)
+    expect_soon(lambda: requests[0].arrival)
     requests.clear()
     assert listening.accept(60).peer.startswith("client")
 

@@ -130,7 +130,7 @@ def test_given_back(pair: Pair, rows: int) -> None:
     receive = pair.right.irecv(there[:, 1])
     send = pair.left.isend(np.arange(2.0 * rows)[::2])
     pair.until(lambda: receive._finished)
-    receive._give_back()
+    receive._requeue()
     there[:] = 0
     again = pair.right.irecv(there[:, 2])
     pair.wait(send, again)

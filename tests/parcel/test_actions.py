@@ -183,7 +183,7 @@ def test_arguments_that_the_peer_cannot_put_together(link):
 
 def test_what_is_not_called_properly(link):
     for asked in (5, (), ("name", [], {}), (1, (), {}), ("no such action", (), {})):
-        objects = link.c._action_links()
+        objects = link.c._action_peer()
         answer = objects.answers.irecv(77)
         objects.calls.begin(objects.calls.take_apart(asked), 77 << 1)
         good, (_, text) = answer.wait(BOUND)
@@ -192,13 +192,13 @@ def test_what_is_not_called_properly(link):
 
 
 def test_garbage_in_place_of_a_call_and_of_an_answer(link):
-    links = link.c._action_links()
+    links = link.c._action_peer()
     answer = links.answers.irecv(78)
     links.calls.heads.send(b"PCL\x01" + bytes(50), 78 << 1)
     assert not answer.wait(BOUND)[0]
     held = link.c.submit(helpers.holds_a_thread)
     number = next(links.numbers) - 1
-    link.peer(lambda here: here.c._action_links().answers.heads.send(b"garbage", number))
+    link.peer(lambda here: here.c._action_peer().answers.heads.send(b"garbage", number))
     assert type(ended(held)) is pscompy.ProtocolError
     link.peer(release)
     assert link.c.call(helpers.echo) == ((), {})

@@ -65,7 +65,7 @@ def test_one_that_becomes_unwanted_while_its_chunks_are_asked_for(
     def fetch_slowly(objects: Objects, head: Head) -> list[Request]:
         within.append(inside())
         if len(within) == 1:
-            dropping = threading.Thread(target=posted._give_back)
+            dropping = threading.Thread(target=posted._requeue)
             dropping.start()
             dropping.join()
         return fetch(objects, head)

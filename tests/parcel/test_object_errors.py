@@ -69,7 +69,7 @@ OBJECTS, CHUNKS = lib.PSC_CONTEXT_OBJECTS, lib.PSC_CONTEXT_CHUNKS
 def raw(c):
     """Connections in the contexts of objects and of chunks, to send any bytes as a head or a
     chunk."""
-    return [c._beside(OBJECTS), c._beside(CHUNKS)]
+    return [c._in_context(OBJECTS), c._in_context(CHUNKS)]
 
 
 def receive_two(here):

@@ -356,7 +356,7 @@ def test_what_is_cut_short_does_not_go_on_with_the_object_before_it(link):
     link.peer.result()
 
 
-@pytest.mark.parametrize("open_parts", [Connection._own_objects, Connection._action_links])
+@pytest.mark.parametrize("open_parts", [Connection._own_objects, Connection._action_peer])
 def test_threads_open_the_same_parts_of_a_connection(link, monkeypatch, open_parts):
     both, make = threading.Barrier(2), Connection._make_objects
 

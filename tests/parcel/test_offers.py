@@ -115,7 +115,7 @@ def test_a_receive_that_is_given_back_loses_no_chunk(link):
     for _ in range(3):
         request = link.c.irecv_obj()
         expect_soon(lambda: link.c.iprobe() or request.status is not None)  # noqa: B023
-        request._give_back()
+        request._requeue()
     assert equal(link.c.recv_obj(timeout=BOUND), mixed())
     link.peer.result()
     check_echo(link)
@@ -196,7 +196,7 @@ def test_a_receiver_without_memory_ends_the_request_of_the_sender(link):
 def test_a_call_that_exceeds_memory_is_answered_like_any_other(serving, nbytes):
     link = serving()
     link.c.call(helpers.echo)
-    links = link.c._action_links()
+    links = link.c._action_peer()
     number = next(links.numbers)
     answer = link.c._context.service()._answer_of(links, number)
     links.calls.heads.isend(absurd(b"?", nbytes), number << 1)

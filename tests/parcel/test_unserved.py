@@ -90,7 +90,7 @@ def test_a_call_whose_peer_closes_says_that_nobody_served(run, script, way):
             world.close()
             stay()
         pending = world.submit(1, away)
-        expect_soon(lambda: world._links_of(1).doubt)
+        expect_soon(lambda: world._action_peer_of(1).doubt)
         world.send(b"", dest=1)
         try:
             world.call(1, away) if way == "directly" else pending.result()

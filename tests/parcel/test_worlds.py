@@ -177,7 +177,7 @@ def test_serve_waits_for_the_answer_of_an_interrupted_call(run, script):
                 world.call(1, release)
             world.serve()
             if world.rank == 0:
-                print(world.connection(1)._action_links().answers.heads.iprobe())
+                print(world.connection(1)._action_peer().answers.heads.iprobe())
 
     assert run.lines(2, script(interrupts)) == ["None", "interrupted"]
 

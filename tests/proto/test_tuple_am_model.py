@@ -33,11 +33,11 @@ STEPS = 160
 class Receive:
     posted: Posted
     order: int
-    permit: Permit | None = None
+    grant: Grant | None = None
 
 
 @dataclass(eq=False)
-class Permit:
+class Grant:
     """An entry of the receiver; `receive` is None after the receive was withdrawn."""
 
     entry: int
@@ -47,7 +47,7 @@ class Permit:
 
 @dataclass
 class Note:
-    """EXPOSE, CONCEAL, CONCEALED or CLAIM."""
+    """ADVERTISE, CONCEAL, CONCEALED or CLAIM."""
 
     kind: str
     entry: int
@@ -61,9 +61,9 @@ class Side:
     """A sender, and what the receiver knows of it."""
 
     number: int
-    permits: dict[int, Permit] = field(default_factory=dict)
+    grants: dict[int, Grant] = field(default_factory=dict)
     generation: int = 0
-    sights: dict[int, Note] = field(default_factory=dict)
+    advertised: dict[int, Note] = field(default_factory=dict)
     there: deque[Sent | Note] = field(default_factory=deque)  # to the receiver
     here: deque[Note] = field(default_factory=deque)  # to the sender
 
@@ -107,29 +107,29 @@ class Run:
         if receive.posted.source is None:
             return
         side = self.sides[receive.posted.source]
-        entry = next((it for it in range(ENTRIES) if it not in side.permits), None)
+        entry = next((it for it in range(ENTRIES) if it not in side.grants), None)
         hidden = any(
             other.order < receive.order
-            and other.permit is None
+            and other.grant is None
             and overlap(other.posted, receive.posted)
             for other in self.receives
         )
         if entry is None or (hidden and self.has("alone")):
             return
         side.generation += 1
-        receive.permit = side.permits[entry] = Permit(entry, side.generation, receive)
+        receive.grant = side.grants[entry] = Grant(entry, side.generation, receive)
         side.here.append(Note("expose", entry, side.generation, receive.posted))
 
     def withdraw(self, receive: Receive) -> None:
-        permit, receive.permit = receive.permit, None
-        if permit is None or permit.receive is None:
+        grant, receive.grant = receive.grant, None
+        if grant is None or grant.receive is None:
             return
         assert receive.posted.source is not None
         side = self.sides[receive.posted.source]
-        permit.receive = None
-        side.here.append(Note("conceal", permit.entry, permit.generation))
+        grant.receive = None
+        side.here.append(Note("conceal", grant.entry, grant.generation))
         if not self.has("reserved"):
-            del side.permits[permit.entry]
+            del side.grants[grant.entry]
 
     def take(self, message: Sent) -> Receive | None:
         receive = next((it for it in self.receives if it.posted.fits(message)), None)
@@ -140,7 +140,7 @@ class Run:
 
     def hand_over(self) -> None:
         for receive in self.receives:
-            if receive.permit is None and self.dice.random() < 0.5:
+            if receive.grant is None and self.dice.random() < 0.5:
                 self.expose(receive)
 
     def arrive(self, side: Side) -> None:
@@ -150,12 +150,12 @@ class Run:
         if isinstance(item, Sent):
             self.deliver(item)
         else:
-            permit = side.permits.pop(item.entry, None)
-            if permit is None or permit.generation != item.generation:
+            grant = side.grants.pop(item.entry, None)
+            if grant is None or grant.generation != item.generation:
                 raise WrongError(f"{item.kind} for a receive that was not exposed")
             if item.kind == "claim":
-                self.deliver_claim(permit, item.message)
-            elif permit.receive is not None:
+                self.deliver_claim(grant, item.message)
+            elif grant.receive is not None:
                 raise WrongError("CONCEALED for a receive that was not withdrawn")
         self.hand_over()
 
@@ -168,9 +168,9 @@ class Run:
             self.unexpected.append(message)
         return receive
 
-    def deliver_claim(self, permit: Permit, message: Sent | None) -> None:
+    def deliver_claim(self, grant: Grant, message: Sent | None) -> None:
         assert message is not None
-        exposed, permit.receive = permit.receive, None
+        exposed, grant.receive = grant.receive, None
         self.claimed += 1
         self.crossed += exposed is None
         if not self.has("anew"):
@@ -198,7 +198,7 @@ class Run:
             self.unexpected.remove(found)
             self.held.append(found)
 
-    def give_back(self) -> None:
+    def requeue(self) -> None:
         if not self.held:
             return
         message = self.held.pop(self.dice.randrange(len(self.held)))
@@ -214,14 +214,14 @@ class Run:
 
     def send(self, side: Side) -> None:
         message = Sent(0, self.dice.choice(FEW), side.number, self.dice.choice(FEW), b"")
-        fitting = [it for it in side.sights.values() if it.posted and it.posted.fits(message)]
+        fitting = [it for it in side.advertised.values() if it.posted and it.posted.fits(message)]
         best = min if self.has("first") else max
         chosen = best(fitting, key=lambda it: it.generation) if fitting else None
         if self.dice.random() < 0.3 or chosen is None or not self.may(side, chosen):
             side.there.append(message)
             return
         if self.has("once"):
-            del side.sights[chosen.entry]
+            del side.advertised[chosen.entry]
         side.there.append(Note("claim", chosen.entry, chosen.generation, message=message))
 
     def may(self, side: Side, chosen: Note) -> bool:
@@ -232,10 +232,10 @@ class Run:
             return
         note = side.here.popleft()
         if note.kind == "expose":
-            side.sights[note.entry] = note
-        elif note.entry in side.sights or not self.has("silent"):
+            side.advertised[note.entry] = note
+        elif note.entry in side.advertised or not self.has("silent"):
             if self.has("answered"):
-                side.sights.pop(note.entry, None)
+                side.advertised.pop(note.entry, None)
             side.there.append(Note("concealed", note.entry, note.generation))
 
     # ---- all ----
@@ -251,7 +251,7 @@ class Run:
         for _ in range(STEPS):
             side = self.dice.choice(self.sides)
             what = self.dice.choices(
-                (self.post, self.cancel, self.probe, self.give_back),
+                (self.post, self.cancel, self.probe, self.requeue),
                 weights=(6, 1, 2, 2),
             )[0]
             act = self.dice.choices((self.arrive, self.learn, self.send), weights=(3, 5, 3))[0]
@@ -263,7 +263,7 @@ class Run:
             while self.busy(side):
                 self.learn(side)
                 self.arrive(side)
-            withdrawn = [it for it in side.permits.values() if it.receive is None]
+            withdrawn = [it for it in side.grants.values() if it.receive is None]
             if withdrawn:
                 raise WrongError("an entry is lost")
         return self

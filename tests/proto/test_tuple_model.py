@@ -20,7 +20,7 @@ from tests.proto.model import ANY, Matcher, Posted, Sent
 RULES = {
     "alone": "expose a receive only if no hidden one that was posted earlier overlaps with it",
     "seen": "claim only if all fitting messages that were sent otherwise have been matched",
-    "conceal": "a message that matches an exposed receive takes it only if concealing succeeds",
+    "conceal": "a message that matches an advertised receive takes it only if concealing succeeds",
     "first": "claim the receive that was exposed first",
     "last": "ignore entries that were exposed after the look had begun",
     "generation": "a claim names the generation of the entry",
@@ -228,7 +228,7 @@ class Run:
             self.unexpected.remove(found)
             self.held.append(found)
 
-    def give_back(self) -> None:
+    def requeue(self) -> None:
         if not self.held:
             return
         message = self.held.pop(self.dice.randrange(len(self.held)))
@@ -331,7 +331,7 @@ class Run:
         for _ in range(STEPS):
             sender = self.dice.choice(self.senders)
             what = self.dice.choices(
-                (self.post, self.cancel, self.probe, self.give_back),
+                (self.post, self.cancel, self.probe, self.requeue),
                 weights=(6, 1, 2, 2),
             )[0]
             act = self.dice.choices(

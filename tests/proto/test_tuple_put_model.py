@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from tests.proto import test_tuple_am_model as claims
 from tests.proto.model import Sent
-from tests.proto.test_tuple_am_model import Note, Permit, Receive, Side
+from tests.proto.test_tuple_am_model import Grant, Note, Receive, Side
 from tests.proto.test_tuple_model import WrongError, violation
 
 RULES = {
     **{rule: claims.RULES[rule] for rule in ("alone", "first", "once", "answered", "silent")},
     "reserved": "keep the entry of a withdrawn receive until its PLACED or CONCEALED has arrived",
     "seen": "claim only if the receiver has told that all fitting earlier messages have matched",
-    "before": "send the CONCEALs that are due before an EXPOSE",
+    "before": "send the CONCEALs that are due before an ADVERTISE",
     "last": "only the last CONCEAL that is due tells how far messages have matched",
     "asked": "a receive that is cancelled, or that a message comes back to, waits for the answer",
     "anew": "match the message anew that was put into a receive for which the sender was asked",
@@ -41,10 +41,10 @@ class PutSide(Side):
     matched: int = 0  # messages sent otherwise that have arrived
     seen: int = 0
     told: int = 0
-    due: list[Permit] = field(default_factory=list)
+    due: list[Grant] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
     peer_seen: int = 0
-    asked: set[int] = field(default_factory=set)  # generations of permits
+    asked: set[int] = field(default_factory=set)  # generations of grants
 
 
 class Run(claims.Run):
@@ -65,7 +65,7 @@ class Run(claims.Run):
         if self.has("before"):
             self.flush(side)
         super().expose(receive)
-        if receive.permit is not None:
+        if receive.grant is not None:
             note = side.here.pop()
             side.seen = side.told = side.matched
             side.here.append(
@@ -74,26 +74,26 @@ class Run(claims.Run):
 
     def withdraw(self, receive: Receive) -> None:
         """The sender need not be asked if it sent the message otherwise that takes the receive."""
-        permit = receive.permit
-        shown = permit is not None and permit.receive is not None
+        grant = receive.grant
+        shown = grant is not None and grant.receive is not None
         super().withdraw(receive)
         if not shown:
             return
-        assert permit is not None
+        assert grant is not None
         assert receive.posted.source is not None
         side = self.sides[receive.posted.source]
         side.here.pop()
         side.seen = side.matched
-        side.due.append(permit)
+        side.due.append(grant)
         if self.has("asked") and not self.otherwise:
-            side.asked.add(permit.generation)
+            side.asked.add(grant.generation)
 
     def flush(self, side: PutSide) -> None:
         while side.due:
-            permit = side.due.pop(0)
+            grant = side.due.pop(0)
             if not side.due or not self.has("last"):
                 side.told = side.seen
-            side.here.append(Put("conceal", permit.entry, permit.generation, None, None, side.told))
+            side.here.append(Put("conceal", grant.entry, grant.generation, None, None, side.told))
 
     def deliver(self, message: Sent) -> Receive | None:
         side = self.sides[message.source]
@@ -103,12 +103,12 @@ class Run(claims.Run):
         self.otherwise = False
         return receive
 
-    def deliver_claim(self, permit: Permit, message: Sent | None) -> None:
+    def deliver_claim(self, grant: Grant, message: Sent | None) -> None:
         assert message is not None
-        asked = permit.generation in self.sides[message.source].asked
-        if permit.receive is None and not asked:
+        asked = grant.generation in self.sides[message.source].asked
+        if grant.receive is None and not asked:
             raise WrongError("a message was put into a receive that is gone")
-        super().deliver_claim(permit, message)
+        super().deliver_claim(grant, message)
 
     # ---- the senders ----
 

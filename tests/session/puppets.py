@@ -273,7 +273,7 @@ def check_echo(link: Link) -> None:
 
 
 def at_stage(stage: str, act: Callable[[], object]) -> None:
-    """Call `act` once a precon link of this process comes to this state."""
+    """Call `act` once a precon of this process comes to this state."""
     step = handshake.step
 
     def step_and_act(table: Any, state: Any, event: Any) -> Any:

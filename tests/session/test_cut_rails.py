@@ -346,7 +346,7 @@ def test_a_connection_outlives_its_guard(listen: str | None, fabric: str, hosts:
     run.both[1].kill()
     run.go()
     _, log = run.one.communicate(timeout=TIMEOUT)
-    assert "another link guards the connection" in log
+    assert "another precon guards the connection" in log
     assert "PeerLost" in log
 
 

@@ -191,7 +191,7 @@ def accept_in_a_callback():
     accepting = here.listen().iaccept()
     accepting.add_done_callback(lambda _: here.close())
     there.connect(accepting.sock.address).open()
-    expect_soon(lambda: accepting.place)
+    expect_soon(lambda: accepting.arrival)
     print(True)
 
 

@@ -8,14 +8,14 @@ import pytest
 from puppets import BOUND, ONLY, check_echo, die_at, listen, own_descriptors
 
 import pscompy
-from pscompy.control.handshake.states import LINK, LinkState
+from pscompy.control.handshake.states import LINK, PreconState
 from tests.waiting import expect_soon
 
 STAGES = sorted({after.name for moves in LINK.values() for after in moves.values()})
-STAGES.remove(LinkState.CLOSED.name)  # the last state of every link
-STAGES.remove(LinkState.PARKED.name)  # a state of links between the ranks of a world only
-STAGES.remove(LinkState.ANSWER_AGAIN.name)  # of connections that have lost a rail:
-STAGES.remove(LinkState.TRIAL_AGAIN.name)  # test_rejoining.py
+STAGES.remove(PreconState.CLOSED.name)  # the last state of every link
+STAGES.remove(PreconState.PARKED.name)  # a state of links between the ranks of a world only
+STAGES.remove(PreconState.ANSWER_AGAIN.name)  # of connections that have lost a rail:
+STAGES.remove(PreconState.TRIAL_AGAIN.name)  # test_rejoining.py
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -23,8 +23,8 @@ from puppets import (
 )
 
 import pscompy
-from pscompy.control.addresses import Address, Place
-from pscompy.control.handshake.states import LinkState
+from pscompy.control.addresses import Address, Location
+from pscompy.control.handshake.states import PreconState
 from pscompy.testing.remote_side import payload
 from tests.waiting import expect_soon
 
@@ -93,13 +93,13 @@ def test_a_place_that_never_answers_does_not_keep_the_rails_apart(
         mute.settimeout(BOUND)
         listening = session.listen("127.0.0.1")
         address = Address.parse(listening.address)
-        places = (*address.places, Place("127.0.0.1", mute.getsockname()[1]))
+        places = (*address.locations, Location("127.0.0.1", mute.getsockname()[1]))
         peer.connect(str(Address(places, address.name)))
         link = Link(session, listening, listening.accept(timeout=BOUND), peer)
         assert link.c.recv(timeout=BOUND) == b"hello"
         listening.close()
         link.peer(shut_rail, "127.0.0.1")
-        with mute.accept()[0], session.listen("127.0.0.1", address.places[0].port):
+        with mute.accept()[0], session.listen("127.0.0.1", address.locations[0].port):
             expect_soon(lambda: joined(link, 1))
 
 
@@ -134,7 +134,7 @@ def close_at(here, stage):
     at_stage(stage, here.c.close)
 
 
-@pytest.mark.parametrize("stage", [LinkState.ANSWER_AGAIN.name, LinkState.TRIAL_AGAIN.name])
+@pytest.mark.parametrize("stage", [PreconState.ANSWER_AGAIN.name, PreconState.TRIAL_AGAIN.name])
 @pytest.mark.parametrize(("end", "error"), [(die_at, pscompy.PeerLost), (close_at, pscompy.Closed)])
 def test_the_connection_ends_while_a_rail_is_joined(
     link: Link, end: Callable[..., None], error: type[Exception], stage: str
@@ -149,8 +149,8 @@ def test_the_connection_ends_while_a_rail_is_joined(
     expect_soon(lambda: link.session._engine.lanes == {})
 
 
-def test_an_offer_of_a_rail_that_is_not_lost_is_refused(link: Link) -> None:
-    link.peer(offer_a_rail)
+def test_a_proposal_of_a_rail_that_is_not_lost_is_refused(link: Link) -> None:
+    link.peer(propose_a_rail)
     exchange(link, 1)
     assert link.c.stats["rails_joined"] == 0
     link.peer(shut_rail, "127.0.0.2")
@@ -158,10 +158,10 @@ def test_an_offer_of_a_rail_that_is_not_lost_is_refused(link: Link) -> None:
     expect_soon(lambda: joined(link, 1))
 
 
-def offer_a_rail(here):
-    """Offer the second rail, as if it were lost."""
+def propose_a_rail(here):
+    """Proposal the second rail, as if it were lost."""
     (record,) = here.session._control.records()
-    rejoining = record.link.rejoining
+    rejoining = record.precon.rejoining
     rejoining._begin = lambda rail: True
     here.session._control._thread.run(lambda: rejoining.lose([1]))
     expect_soon(lambda: rejoining._failures == 1)

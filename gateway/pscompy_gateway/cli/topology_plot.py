@@ -13,7 +13,7 @@ from pscompy_gateway.cli.report import Pair, Status, pairs, rank_names, short, s
 NAMED = 10  # number of pairs of nodes in the legend, which has those with the most bytes
 WIDEST = 5.0  # width in points of the widest line
 
-Place = tuple[float, float]
+Point = tuple[float, float]
 
 
 def draw(statuses: Sequence[Status], path: Path) -> None:
@@ -47,7 +47,7 @@ def _height(number: int, count: int) -> float:
     return 1 - (number + 1) / (count + 1)
 
 
-def places_of(modules: Mapping[int, int]) -> dict[int, Place]:
+def places_of(modules: Mapping[int, int]) -> dict[int, Point]:
     """Return the position (x, y) of each node, from 0 to 1; modules alternate between left and
     right."""
     sides: dict[int, list[int]] = {0: [], 1: []}
@@ -73,7 +73,7 @@ def totals(statuses: Sequence[Status]) -> dict[Pair, int]:
 def _draw_pairs(
     axes: Any,
     statuses: Sequence[Status],
-    places: Mapping[int, Place],
+    places: Mapping[int, Point],
     modules: Mapping[int, int],
 ) -> None:
     names = rank_names(statuses)
@@ -93,7 +93,7 @@ def _draw_pairs(
 
 
 def _way(
-    pair: Pair, middle: Place, places: Mapping[int, Place], rank: int
+    pair: Pair, middle: Point, places: Mapping[int, Point], rank: int
 ) -> tuple[list[float], list[float]]:
     """Return the x and the y values of a line from one node through a gateway to the other node.
     The line passes the gateway at a height that depends on `rank`, so that lines do not hide each

@@ -133,7 +133,7 @@ class Daemon:
             self.name, node_number(), self._set_ways, lambda: self._load.fields()
         )
         self._members: set[Member] = set()
-        self._links: dict[int, Connection] = {}
+        self._data_connections: dict[int, Connection] = {}
         self._keys = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
@@ -250,7 +250,7 @@ class Daemon:
         """Give a connection to the hub, unless the hub has ended. Returns the number of the
         connection."""
         key = next(self._keys)
-        self._links[key] = connection
+        self._data_connections[key] = connection
         conn = capi.connection(connection)
         if self._hub:
             self._lib.gw_hub_join(self._hub, station.number, conn, key)
@@ -259,10 +259,10 @@ class Daemon:
     async def _sweep_on(self) -> None:
         while True:
             await asyncio.sleep(SWEEP)
-            for key, connection in list(self._links.items()):
+            for key, connection in list(self._data_connections.items()):
                 if connection.state is not ConnectionState.UP:
                     self._lib.gw_hub_leave(self._hub, key)
-                    del self._links[key]
+                    del self._data_connections[key]
             self._set_ways()
             self._look()
 
@@ -327,7 +327,9 @@ class Daemon:
             try:
                 trunk.send(self._board.hello())
                 welcome = await trunk.receive()
-                await self._open_link(station, str(welcome["data"]), int(welcome["node"]))
+                await self._open_data_connection(
+                    station, str(welcome["data"]), int(welcome["node"])
+                )
                 self._board.greet(member, welcome)
                 while True:
                     self._take(member, await trunk.receive())
@@ -352,7 +354,7 @@ class Daemon:
                 return station
         raise PscomError(f"no fabric of this gateway leads to {address}")
 
-    async def _open_link(self, station: _Station, address: str, node: int) -> None:
+    async def _open_data_connection(self, station: _Station, address: str, node: int) -> None:
         connection = station.data.connect(address)
         capi.begin_open(connection)
         while connection.state is ConnectionState.CONNECTING:

@@ -79,7 +79,7 @@ typedef struct gw_packet {
     uint8_t data[];
 } gw_packet_t;
 
-typedef enum gw_stage {
+typedef enum gw_ep_state {
     GW_EP_NEW, /* the endpoint was created; packets that arrive wait until
                   ep_connect names the peer */
     GW_EP_PROVING, /* the token proof is in progress */
@@ -87,7 +87,7 @@ typedef enum gw_stage {
     GW_EP_CLOSING, /* this side has closed; its packets are sent again until
                       acknowledged */
     GW_EP_ENDED
-} gw_stage_t;
+} gw_ep_state_t;
 
 /* The paths that the packets of an endpoint take. */
 typedef struct gw_way {
@@ -140,7 +140,7 @@ typedef struct gw_watch {
 struct gw_ep {
     psc_ep_t super;
     psc_link_t link, due_link; /* links in the agent's lists `eps` and `due` */
-    gw_stage_t stage;
+    gw_ep_state_t state;
     bool freed; /* the endpoint has ended, and is in the agent's list
                    `graveyard` until the progress function has returned */
     /* this side connects, and its hello (see gw_ep_greet) is to be sent by the

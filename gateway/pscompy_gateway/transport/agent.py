@@ -21,7 +21,7 @@ from pscompy import Connection, ConnectionState, capi
 from pscompy.plugin import Carrier, Dialed, Setting, addresses
 from pscompy_gateway import native
 from pscompy_gateway.transport import servers
-from pscompy_gateway.transport.place import Place
+from pscompy_gateway.transport.location import Location
 from pscompy_gateway.transport.reachability import Reach
 from pscompy_gateway.transport.tunnels import Accept, Tunnels
 from pscompy_gateway.trunk import LOAD_MAX, Frame, Trunk, keep, node_number, session
@@ -119,31 +119,31 @@ class Agent:
         self._ready.wait(READY)
         number = next(self._numbers)
         self._listeners[number] = accept
-        return str(Place(self.module, self.node, number))
+        return str(Location(self.module, self.node, number))
 
-    def stop(self, place: str) -> None:
-        self._listeners.pop(Place.parse(place).listener, None)
+    def stop(self, location: str) -> None:
+        self._listeners.pop(Location.parse(location).listener, None)
 
-    def leads(self, place: str) -> bool:
-        return not self._why_closed(place)
+    def leads(self, location: str) -> bool:
+        return not self._why_closed(location)
 
-    def dial(self, place: str, done: Dialed) -> Callable[[], object]:
+    def dial(self, location: str, done: Dialed) -> Callable[[], object]:
         cancelled = threading.Event()
-        if reason := self._why_closed(place):
+        if reason := self._why_closed(location):
             done(None, reason, final=True)
             return cancelled.set
 
         def begin() -> None:
             if not cancelled.is_set():
-                self._dial(Place.parse(place), done)
+                self._dial(Location.parse(location), done)
 
         self._loop.call_soon_threadsafe(begin)
         return cancelled.set
 
-    def _why_closed(self, place: str) -> str:
-        """Return why no gateway leads to the place, or "" if one may."""
+    def _why_closed(self, location: str) -> str:
+        """Return why no gateway leads to the location, or "" if one may."""
         try:
-            module = Place.parse(place).module
+            module = Location.parse(location).module
         except ValueError as error:
             return str(error)
         if module == self.module:
@@ -316,15 +316,15 @@ class Agent:
 
     # ---- tunnels ----
 
-    def _dial(self, place: Place, done: Dialed) -> None:
-        until, reason = self._lost.get(place.node, (0.0, ""))
+    def _dial(self, location: Location, done: Dialed) -> None:
+        until, reason = self._lost.get(location.node, (0.0, ""))
         if time.monotonic() < until:
             done(None, reason, final=True)
             return
-        self._lost.pop(place.node, None)
+        self._lost.pop(location.node, None)
         if self._live():
             try:
-                sock = self._tunnels.dial(*place)
+                sock = self._tunnels.dial(*location)
             except OSError as error:  # no descriptor is left for a socket
                 done(None, str(error))
             else:

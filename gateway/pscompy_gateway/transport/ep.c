@@ -89,16 +89,16 @@ void gw_ep_take_proof(gw_ep_t *ep, unsigned kind, const uint8_t *body,
     psc_proof_receive(&ep->proof, kind, body, len, &reply);
     if (reply.kind != PSC_PROOF_NONE)
         ep_send_proof(ep, reply.kind, reply.body, reply.len);
-    if (reply.verdict == PSC_PROOF_CONTINUES || ep->stage != GW_EP_PROVING)
+    if (reply.verdict == PSC_PROOF_CONTINUES || ep->state != GW_EP_PROVING)
         return;
     if (reply.verdict == PSC_PROOF_ACCEPTED) {
-        ep->stage = GW_EP_UP;
+        ep->state = GW_EP_UP;
         ep->super.iface->up->ep_up(&ep->super);
         return;
     }
     /* the message that refuses the proof is retransmitted until the peer has
      * acknowledged it */
-    ep->stage = GW_EP_CLOSING;
+    ep->state = GW_EP_CLOSING;
     ep->super.iface->up->ep_failed(&ep->super, PSC_ERR_CONNECT,
                                    reply.verdict == PSC_PROOF_REFUSED
                                        ? reply.why
@@ -161,7 +161,7 @@ psc_status_t gw_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
                          address.ep))
         return PSC_ERR_TRANSPORT;
     ep->peer = address;
-    ep->stage = GW_EP_PROVING;
+    ep->state = GW_EP_PROVING;
     ep->hello_due = params->role == PSC_ROLE_CONNECTOR;
     gw_ep_due(ep); /* the next progress sends the hello (the first message of
                       the token proof), or reads the peer's if that has
@@ -171,11 +171,11 @@ psc_status_t gw_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
 
 void gw_ep_fail(gw_ep_t *ep, psc_status_t status, const char *reason)
 {
-    gw_stage_t before = ep->stage;
+    gw_ep_state_t before = ep->state;
 
     if (before == GW_EP_ENDED)
         return;
-    ep->stage = GW_EP_ENDED;
+    ep->state = GW_EP_ENDED;
     gw_out_abandon(ep);
     if (before == GW_EP_CLOSING)
         return;

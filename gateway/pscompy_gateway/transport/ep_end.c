@@ -8,11 +8,11 @@ void gw_ep_close(psc_ep_t *self)
 {
     gw_ep_t *ep = (gw_ep_t *)self;
 
-    if (ep->stage == GW_EP_UP) {
-        ep->stage = GW_EP_CLOSING;
+    if (ep->state == GW_EP_UP) {
+        ep->state = GW_EP_CLOSING;
         gw_out_control(ep, GW_BYE | GW_ACK_NOW, NULL, 0);
-    } else if (ep->stage < GW_EP_CLOSING) {
-        ep->stage = GW_EP_ENDED;
+    } else if (ep->state < GW_EP_CLOSING) {
+        ep->state = GW_EP_ENDED;
         gw_out_abandon(ep);
     }
 }
@@ -45,7 +45,7 @@ void gw_ep_fini(psc_ep_t *self)
     gw_ep_remove(ep);
     psc_list_remove(&ep->due_link);
     psc_list_remove(&ep->link);
-    ep->stage = GW_EP_ENDED;
+    ep->state = GW_EP_ENDED;
     ep->freed = true;
     psc_list_push(&agent->graveyard, &ep->link);
     if (!agent->in_progress) /* else the progress function, which is running,

@@ -45,7 +45,7 @@ static void note_down(gw_agent_t *agent, const gw_note_t *note)
 static void note_lost(gw_agent_t *agent, const gw_note_t *note)
 {
     psc_list_for_each(ep, &agent->eps, gw_ep_t, link) {
-        if (ep->stage != GW_EP_NEW && ep->peer.node == note->node)
+        if (ep->state != GW_EP_NEW && ep->peer.node == note->node)
             gw_ep_fail(ep, PSC_ERR_PEER_LOST, note->name);
     }
 }

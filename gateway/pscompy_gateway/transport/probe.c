@@ -53,7 +53,7 @@ void gw_probe_tick(gw_ep_t *ep)
 {
     gw_watch_t *watch = &ep->watch;
 
-    if (ep->stage >= GW_EP_ENDED || ep->stage == GW_EP_NEW)
+    if (ep->state >= GW_EP_ENDED || ep->state == GW_EP_NEW)
         return;
     probe_stranded(ep);
     if (ep->out.acked != watch->last_acked ||

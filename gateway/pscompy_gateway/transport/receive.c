@@ -37,7 +37,7 @@ static void in_write(gw_ep_t *ep, const uint8_t *data, size_t len)
 static void in_end(gw_ep_t *ep)
 {
     ep->arriving.active = false;
-    if (ep->stage == GW_EP_UP)
+    if (ep->state == GW_EP_UP)
         ep->super.iface->up->am_end(&ep->super, ep->arriving.dest.cookie);
 }
 
@@ -75,7 +75,7 @@ static bool in_first(gw_ep_t *ep, const uint8_t *data, size_t len)
     ep->arriving.active = true;
     up->am_begin(&ep->super, message.id, header, message.header_len,
                  message.len, &ep->arriving.dest);
-    if (ep->stage == GW_EP_UP)
+    if (ep->state == GW_EP_UP)
         in_write(ep, data, len);
     return true;
 }
@@ -108,9 +108,9 @@ static void in_packet(gw_ep_t *ep, const psc_message_t *message)
 
     if (head->flags & GW_ACK_NOW)
         ep->answer.now = true;
-    if (ep->stage == GW_EP_PROVING)
+    if (ep->state == GW_EP_PROVING)
         in_prove(ep, message);
-    else if (ep->stage != GW_EP_UP)
+    else if (ep->state != GW_EP_UP)
         return; /* the endpoint is closing: drop the packet */
     else if (head->flags & GW_BYE)
         gw_ep_fail(ep, PSC_ERR_PEER_LOST, "the peer ended the connection");
@@ -127,9 +127,9 @@ void gw_in_deliver(gw_ep_t *ep)
     gw_agent_t *agent = gw_agent_of(ep);
     psc_message_t *message;
 
-    if (ep->stage == GW_EP_PROVING)
+    if (ep->state == GW_EP_PROVING)
         gw_ep_greet(ep);
-    while (ep->stage != GW_EP_NEW && !ep->freed &&
+    while (ep->state != GW_EP_NEW && !ep->freed &&
            (message = psc_reorder_take(&ep->order))) {
         ep->answer.unanswered++;
         ep->answer.owed = true;
@@ -196,7 +196,7 @@ static void in_unreachable(gw_ep_t *ep, const gw_head_t *head)
 
 static bool in_for(const gw_ep_t *ep, const gw_head_t *head)
 {
-    if (ep->stage == GW_EP_NEW) /* the peer is not known yet: keep the packet */
+    if (ep->state == GW_EP_NEW) /* the peer is not known yet: keep the packet */
         return head->kind == GW_DATA;
     return head->from_node == ep->peer.node &&
            (head->kind == GW_UNREACHABLE || head->from_ep == ep->peer.ep);
@@ -211,13 +211,13 @@ static bool in_signal(gw_ep_t *ep, const gw_head_t *head)
         return false;
     }
     if (head->kind == GW_GONE) {
-        if (ep->stage < GW_EP_CLOSING)
+        if (ep->state < GW_EP_CLOSING)
             gw_ep_fail(ep, PSC_ERR_PEER_LOST, "the peer's end is gone");
         else
             gw_out_abandon(ep);
         return false;
     }
-    if (ep->stage != GW_EP_NEW)
+    if (ep->state != GW_EP_NEW)
         gw_out_acknowledged(ep, head->ack, head->limit);
     if (head->kind == GW_ACK && head->mark)
         gw_out_again(ep, 1u << head->path % GW_PATHS_MAX, true, head->mark);
@@ -248,7 +248,7 @@ void gw_in_take(gw_agent_t *agent, psc_message_t *message)
     if (ep && in_for(ep, head)) {
         if (in_signal(ep, head))
             kept = in_keep(ep, message);
-        else if (head->kind == GW_PROBE && ep->stage != GW_EP_NEW)
+        else if (head->kind == GW_PROBE && ep->state != GW_EP_NEW)
             in_probed(ep, head);
         gw_ep_due(ep);
         if (kept && psc_reorder_next(&ep->order))
@@ -264,7 +264,7 @@ void gw_in_answer(gw_agent_t *agent)
 {
     psc_list_for_each(ep, &agent->due, gw_ep_t, due_link) {
         psc_list_remove(&ep->due_link);
-        if (ep->stage == GW_EP_NEW || ep->freed)
+        if (ep->state == GW_EP_NEW || ep->freed)
             continue;
         gw_out_flush(ep);
         if (!ep->answer.now && ep->answer.unanswered < agent->pending)

@@ -124,7 +124,7 @@ psc_status_t gw_am_bcopy(psc_ep_t *self, uint8_t id, const void *header,
     size_t len = sizeof message + header_len + message.len;
     gw_packet_t *packet;
 
-    if (ep->stage != GW_EP_UP)
+    if (ep->state != GW_EP_UP)
         return PSC_ERR_CLOSED;
     if (len > agent->mtu)
         return PSC_ERR_INVALID;
@@ -191,7 +191,7 @@ psc_status_t gw_am_zcopy(psc_ep_t *self, uint8_t id, const void *header,
     gw_ep_t *ep = (gw_ep_t *)self;
     gw_op_t *op;
 
-    if (ep->stage != GW_EP_UP)
+    if (ep->state != GW_EP_UP)
         return PSC_ERR_CLOSED;
     if (n_iov > GW_IOV_MAX)
         return PSC_ERR_INVALID;

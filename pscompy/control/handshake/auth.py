@@ -7,7 +7,7 @@ wire, can test keys against a proof: each test of a key that a human may have ch
 proved the key itself.
 
 HKDF-SHA256 over the key and both greetings gives one secret per direction, so that no bytes of one
-link, or of one direction, can be replayed in another. Every frame is sealed with HMAC-SHA256 over
+precon, or of one direction, can be replayed in another. Every frame is sealed with HMAC-SHA256 over
 the seal of the frame before it in that direction (the first frame: over the transcript of the
 greetings), its number and its content: an attacker on the path cannot change, remove or reorder
 frames, for instance to strip a candidate. This is authentication without encryption: an attacker
@@ -55,7 +55,7 @@ class Secrets:
 
 
 class Seal:
-    """The seals of one direction of one link: the sender makes them, the receiver checks them."""
+    """The seals of one direction of one precon: the sender makes them, the receiver checks them."""
 
     def __init__(self, key: bytes, transcript: bytes) -> None:
         self._key = key

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pscompy.control.handshake import frames
 from pscompy.control.handshake.frames import Kind, RefuseCode
 from pscompy.control.handshake.identity import Identity
-from pscompy.control.handshake.states import LinkState
+from pscompy.control.handshake.states import PreconState
 
 
 class Introduced(NamedTuple):
@@ -15,22 +15,22 @@ class Introduced(NamedTuple):
 
     kind: Kind
     identity: Identity
-    token: bytes  # Kind.GUARD: the `guard_token` of the connection's first link
+    token: bytes  # Kind.GUARD: the `guard_token` of the connection's first precon
 
 
 class Welcomed(NamedTuple):
-    """The listener accepts the dialer's link. If `crossed`, the link is parked, because the
+    """The listener accepts the dialer's precon. If `crossed`, the precon is parked, because the
     listener is already connecting to the dialer by another one; otherwise the connector calls
-    `offer` now, unless the link is the guard of a connection that is up."""
+    `propose` now, unless the precon is the guard of a connection that is up."""
 
     identity: Identity
     crossed: bool
 
 
-class Offered(NamedTuple):
-    """The connector has offered candidates. The acceptor calls `answer`."""
+class Proposed(NamedTuple):
+    """The connector has proposed candidates. The acceptor calls `answer`."""
 
-    offer: frames.Offer
+    proposal: frames.Proposal
 
 
 class Answered(NamedTuple):
@@ -59,23 +59,23 @@ class PeerClosing:
 
 
 class Refused(NamedTuple):
-    """The peer ended the link and sent a reason."""
+    """The peer ended the precon and sent a reason."""
 
     code: RefuseCode
     reason: str
 
 
 class Ended(NamedTuple):
-    """The link has ended: with a `bye`, or because the peer or the network to it failed."""
+    """The precon has ended: with a `bye`, or because the peer or the network to it failed."""
 
     bye: bool
-    state: LinkState  # state in which the link ended
+    state: PreconState  # state in which the precon ended
 
 
 HandshakeEvent = (
     Introduced
     | Welcomed
-    | Offered
+    | Proposed
     | Answered
     | TrialFailed
     | Established

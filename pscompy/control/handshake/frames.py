@@ -1,4 +1,4 @@
-"""The bytes of a precon link after its greeting: a fixed-size proof, then bounded, sealed frames.
+"""The bytes of a precon after its greeting: a fixed-size proof, then bounded, sealed frames.
 
 All numbers are little-endian. This module does no I/O, and checks the bounds of every field that
 arrives before it is used: a frame that is too short, too long or malformed is a
@@ -29,10 +29,10 @@ CANDIDATES_MAX = 32
 REASONS_MAX = 64
 TRANSPORT_NAME_MAX = 15
 REASON_MAX = 512
-_REPEATED = 32  # frames in each cache, because many links have equal introductions and reports
+_REPEATED = 32  # frames in each cache, because many precons have equal introductions and reports
 
 _HEADER = struct.Struct("<IB3s")
-_PLACE = struct.Struct("<HHI")  # numbers of a candidate: group, lane, priority
+_NUMBERS = struct.Struct("<HHI")  # numbers of a candidate: group, lane, priority
 HEADER_SIZE = _HEADER.size
 
 WRONG_PROOF = bytes(MAC_SIZE)
@@ -41,7 +41,7 @@ WRONG_PROOF = bytes(MAC_SIZE)
 class FrameType(IntEnum):
     INTRO = 1
     WELCOME = 2
-    OFFER = 3
+    PROPOSAL = 3
     ANSWER = 4
     REPORT = 5
     CLOSING = 6
@@ -50,21 +50,21 @@ class FrameType(IntEnum):
 
 
 class Kind(IntEnum):
-    """The purpose for which a link was dialed."""
+    """The purpose for which a precon was dialed."""
 
     PLAIN = 1  # a new connection to a listening socket
     PEER = 2  # a connection of a World; the dialer has the lower name, and is the connector
-    CALL = 3  # a connection of a World; the dialer asks the listener to be the connector
-    GUARD = 4  # the guard of a connection that is up, in place of a link that has ended
+    ASK = 3  # a connection of a World; the dialer asks the listener to be the connector
+    GUARD = 4  # the guard of a connection that is up, in place of a precon that has ended
 
 
 class RefuseCode(IntEnum):
-    """The reason for which one side ends a link."""
+    """The reason for which one side ends a precon."""
 
     NAME_IN_USE = 1
     NOT_HERE = 2  # no such peer or socket here
     CLOSED = 3
-    LATER = 4  # an older link of the same peer has not ended yet
+    LATER = 4  # an older precon of the same peer has not ended yet
     FULL = 6  # no descriptor is left for one more connection; the code 5 is not in use
 
 
@@ -121,23 +121,23 @@ class Candidate(NamedTuple):
     lane: int = 0  # number of the transport's rail
 
     @property
-    def company(self) -> tuple[int, str]:
+    def rail_set(self) -> tuple[int, str]:
         """Equal for candidates that may become lanes of one connection."""
         return self.group, "" if self.group else self.transport
 
     def pack(self, to: Writer) -> None:
         to.text(self.transport, TRANSPORT_NAME_MAX)
-        to.raw(_PLACE.pack(self.group, self.lane, self.priority))
+        to.raw(_NUMBERS.pack(self.group, self.lane, self.priority))
         to.data(self.address, ADDRESS_MAX)
 
     @classmethod
     def unpack(cls, source: Reader) -> Candidate:
         transport = source.text(TRANSPORT_NAME_MAX)
-        group, lane, priority = source.numbers(_PLACE)
+        group, lane, priority = source.numbers(_NUMBERS)
         return cls(transport, priority, source.data(ADDRESS_MAX), group, lane)
 
 
-class Offer(NamedTuple):
+class Proposal(NamedTuple):
     """The connector's candidates in the order of its preference, and the reasons why it lacks other
     transports."""
 
@@ -151,7 +151,7 @@ class Offer(NamedTuple):
         _pack_reasons(to, self.absent)
 
     @classmethod
-    def unpack(cls, source: Reader) -> Offer:
+    def unpack(cls, source: Reader) -> Proposal:
         candidates = source.list(CANDIDATES_MAX, Candidate.unpack)
         return cls(candidates, source.list(REASONS_MAX, _unpack_reason))
 
@@ -241,7 +241,7 @@ class Closing(_Empty):
 
 
 class Bye(_Empty):
-    """The link is ended on purpose."""
+    """The precon is ended on purpose."""
 
 
 class Refuse(NamedTuple):
@@ -257,12 +257,12 @@ class Refuse(NamedTuple):
         return cls(_enum(RefuseCode, source.number(1)), source.text(REASON_MAX))
 
 
-Frame = Intro | Welcome | Offer | Answer | LaneReport | Closing | Bye | Refuse
+Frame = Intro | Welcome | Proposal | Answer | LaneReport | Closing | Bye | Refuse
 
 _FRAMES: dict[int, type[Frame]] = {
     FrameType.INTRO: Intro,
     FrameType.WELCOME: Welcome,
-    FrameType.OFFER: Offer,
+    FrameType.PROPOSAL: Proposal,
     FrameType.ANSWER: Answer,
     FrameType.REPORT: LaneReport,
     FrameType.CLOSING: Closing,

@@ -1,4 +1,4 @@
-"""The greeting of a precon link, whose fields are read before the peer has proved the key.
+"""The greeting of a precon, whose fields are read before the peer has proved the key.
 
     magic 8, lowest version 2, highest version 2, flags 4, nonce 32, zero 16
 
@@ -15,7 +15,7 @@ from pscompy.control.handshake.limits import NONCE_SIZE, VERSION_MAX, VERSION_MI
 from pscompy.control.handshake.tables import RemoteProtocolError
 
 MAGIC = b"\x93pscompy"
-FLAG_FULL = 1  # the listener has no descriptor left for this link, and ends it
+FLAG_FULL = 1  # the listener has no descriptor left for this precon, and ends it
 
 _HELLO = struct.Struct("<8sHHI32s16x")
 HELLO_SIZE = _HELLO.size

@@ -1,8 +1,8 @@
 """The precon protocol without I/O: bytes in, events out; calls in, bytes out.
 
-The *dialer* has made the TCP link, the *listener* has accepted it; the dialer greets first. The
-kind of the link decides which side offers candidates (the *connector*) and which side chooses (the
-*acceptor*): a dialer that CALLs is the acceptor of its own link.
+The *dialer* has made the TCP connection, the *listener* has accepted it; the dialer greets first.
+The kind of the precon decides which side proposes candidates (the *connector*) and which side
+chooses (the *acceptor*): a dialer that ASKs is the acceptor of its own precon.
 
     dialer                          listener
     greeting            ->
@@ -10,22 +10,22 @@ kind of the link decides which side offers candidates (the *connector*) and whic
     proof, Intro        ->
                         <-          proof, Welcome (or crossed, or Refuse); or no proof
     connector                       acceptor
-    Offer               ->
+    Proposal               ->
                         <-          Answer n (lanes of candidates not tried yet; none: the end)
     Report n UP        <->          Report n UP       FAILED from either: Answer n + 1 follows
     Report n LATE      <->          Report n LATE     from both: the same as FAILED
     Report n GO        <->          Report n GO       from both: the lanes carry messages
-    Closing, Bye       <->          Closing, Bye      the link stays open as the guard until then
+    Closing, Bye       <->          Closing, Bye      the precon stays open as the guard until then
 
-While the link is the guard, the connector may offer a lane in place of one that the connection has
-lost. An answer and reports follow as above; after an answer without lanes, or a trial that fails,
-the link is the guard again.
+While the precon is the guard, the connector may propose a lane in place of one that the connection
+has lost. An answer and reports follow as above; after an answer without lanes, or a trial that
+fails, the precon is the guard again.
 
 If the guard of a connection over several rails ends, but not the connection, its dialer makes
-another link, of Kind.GUARD, with the `guard_token` of the connection's first link. The new link is
-the guard as soon as the listener has welcomed it.
+another precon, of Kind.GUARD, with the `guard_token` of the connection's first precon. The new
+precon is the guard as soon as the listener has welcomed it.
 
-`receive` raises a `PscomError` if the peer breaks the protocol or holds another key. The link has
+`receive` raises a `PscomError` if the peer breaks the protocol or holds another key. The precon has
 ended then, but `output()` may still return bytes by which the peer learns the reason.
 """
 
@@ -36,15 +36,14 @@ from enum import Enum, auto
 from typing import Any
 
 from pscompy.control.handshake import frames, greeting, limits
-from pscompy.control.handshake.channel import Channel
 from pscompy.control.handshake.events import (
     Answered,
     Ended,
     Established,
     HandshakeEvent,
     Introduced,
-    Offered,
     PeerClosing,
+    Proposed,
     Refused,
     Welcomed,
 )
@@ -52,7 +51,8 @@ from pscompy.control.handshake.frames import Frame, Kind, RefuseCode
 from pscompy.control.handshake.greeting import Hello
 from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.keys import Key
-from pscompy.control.handshake.states import LINK, LinkEvent, LinkState, Report
+from pscompy.control.handshake.sealed_stream import SealedStream
+from pscompy.control.handshake.states import LINK, PreconEvent, PreconState, Report
 from pscompy.control.handshake.tables import LocalProtocolError, RemoteProtocolError, step
 from pscompy.control.handshake.trial import CheckLanes, Outcome, Trial
 
@@ -68,7 +68,7 @@ class Side(Enum):
 
 
 class Handshake:
-    """One side of one precon link."""
+    """One side of one precon."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class Handshake:
         versions: tuple[int, int] = (limits.VERSION_MIN, limits.VERSION_MAX),
         token: bytes = b"",
     ) -> None:
-        """The dialer gives the `kind` of its link, and for Kind.GUARD the `token`; the listener
+        """The dialer gives the `kind` of its precon, and for Kind.GUARD the `token`; the listener
         learns them from the dialer's introduction."""
         self.side = side
-        self.state = LinkState.HELLO
+        self.state = PreconState.HELLO
         self.kind = kind
         self.peer: Identity | None = None
         # the owner sets a function that returns why a lane failed; `str` returns "": none has
@@ -90,33 +90,33 @@ class Handshake:
         self.check_lanes: CheckLanes = str
         self._token = token
         self.identity = identity  # this side's identity; may change until it is sent
-        self._channel = Channel(side is Side.DIALER, key, versions)
-        # the candidates of the offer that were not chosen yet, by index
+        self._stream = SealedStream(side is Side.DIALER, key, versions)
+        # the candidates of the proposal that were not chosen yet, by index
         self._untried: dict[int, frames.Candidate] = {}
         self._trial = self._new_trial(0)
         if side is Side.DIALER:
-            self._channel.send_hello()
+            self._stream.send_hello()
 
     # ---- questions of the owner ----
 
     @property
     def authenticated(self) -> bool:
-        return self.state not in (LinkState.HELLO, LinkState.PROOF)
+        return self.state not in (PreconState.HELLO, PreconState.PROOF)
 
     @property
     def trying(self) -> bool:
         """Whether lanes are coming up."""
-        return self.state in (LinkState.TRIAL, LinkState.TRIAL_AGAIN)
+        return self.state in (PreconState.TRIAL, PreconState.TRIAL_AGAIN)
 
     @property
     def guards(self) -> bool:
-        """Whether the link is the guard of a connection whose lanes have come up."""
+        """Whether the precon is the guard of a connection whose lanes have come up."""
         return self.state in _GUARDS
 
     @property
     def connector(self) -> bool:
-        """Whether this side offers candidates; known once `kind` is known."""
-        return (self.kind is not Kind.CALL) == (self.side is Side.DIALER)
+        """Whether this side proposes candidates; known once `kind` is known."""
+        return (self.kind is not Kind.ASK) == (self.side is Side.DIALER)
 
     @property
     def attempt(self) -> int:
@@ -125,58 +125,59 @@ class Handshake:
 
     def output(self) -> bytes:
         """Return the bytes to send now; each is returned once."""
-        return self._channel.output()
+        return self._stream.output()
 
     def lane_token(self, lane: int) -> bytes:
         """Return the one-time token of a lane of the current attempt."""
-        return self._channel.lane_token(self.attempt, lane)
+        return self._stream.lane_token(self.attempt, lane)
 
     def guard_token(self) -> bytes:
-        """Return the token that names this link's connection when another link is to guard it. Only
-        the two sides of this link know the token."""
-        return self._channel.lane_token(0, 0)  # there is no attempt 0
+        """Return the token that names this precon's connection when another precon is to guard it.
+        Only the two sides of this precon know the token."""
+        return self._stream.lane_token(0, 0)  # there is no attempt 0
 
     # ---- calls of the owner ----
 
     def welcome(self) -> None:
-        """Agree to the link of a dialer that was introduced."""
+        """Agree to the precon of a dialer that was introduced."""
         self._require(Side.LISTENER)
         self._step(self._welcomed())
-        self._channel.send(frames.Welcome(self.identity))
+        self._stream.send(frames.Welcome(self.identity))
 
     def cross(self) -> None:
-        """Park (keep in reserve) the link of a dialer that this process is already connecting
+        """Park (keep in reserve) the precon of a dialer that this process is already connecting
         to."""
         self._require(Side.LISTENER)
-        self._step(LinkEvent.CROSSED)
-        self._channel.send(frames.Welcome(self.identity, crossed=True))
+        self._step(PreconEvent.CROSSED)
+        self._stream.send(frames.Welcome(self.identity, crossed=True))
 
     def refuse(self, code: RefuseCode, reason: str) -> None:
-        """End the link and send the reason."""
+        """End the precon and send the reason."""
         if not self.authenticated:
             raise LocalProtocolError("nothing is sent to a peer that has not proved the key")
-        self._channel.send(frames.Refuse(code, reason))
-        self.state = LinkState.CLOSED
+        self._stream.send(frames.Refuse(code, reason))
+        self.state = PreconState.CLOSED
 
-    def offer(self, offer: frames.Offer) -> None:
+    def propose(self, proposal: frames.Proposal) -> None:
         """Send the connector's candidates."""
         if not self.connector:
-            raise LocalProtocolError("only the connector offers")
-        self._step(LinkEvent.OFFER)
-        self._untried = dict(enumerate(offer.candidates))
-        self._channel.send(offer)
+            raise LocalProtocolError("only the connector proposes")
+        self._step(PreconEvent.PROPOSAL)
+        self._untried = dict(enumerate(proposal.candidates))
+        self._stream.send(proposal)
 
     def answer(
         self,
         lanes: tuple[frames.Choice, ...],
         rejected: tuple[tuple[str, str], ...] = (),
     ) -> None:
-        """Choose lanes of the offer. Without lanes the link ends, unless it guards a connection."""
+        """Choose lanes of the proposal. Without lanes the precon ends, unless it guards a
+        connection."""
         if self.connector:
             raise LocalProtocolError("only the acceptor answers")
-        self._step(LinkEvent.ANSWER if lanes else LinkEvent.NO_ANSWER)
+        self._step(PreconEvent.ANSWER if lanes else PreconEvent.NO_ANSWER)
         self._trial = self._new_trial(self.attempt + 1)
-        self._channel.send(frames.Answer(self.attempt, lanes, rejected))
+        self._stream.send(frames.Answer(self.attempt, lanes, rejected))
 
     def lane_up(self) -> list[HandshakeEvent]:
         """Report that all lanes are up on this side. Has no effect if the attempt has failed."""
@@ -200,37 +201,37 @@ class Handshake:
 
     def closing(self) -> None:
         """Let the peer know that this side's last message is in flight on the lanes."""
-        self._step(LinkEvent.CLOSING)
-        self._channel.send(frames.Closing())
+        self._step(PreconEvent.CLOSING)
+        self._stream.send(frames.Closing())
 
     def bye(self) -> None:
-        """End the link on purpose; the caller closes it after the output is sent."""
-        if self.authenticated and self.state is not LinkState.CLOSED:
-            self._channel.send(frames.Bye())
-        self.state = LinkState.CLOSED
+        """End the precon on purpose; the caller closes it after the output is sent."""
+        if self.authenticated and self.state is not PreconState.CLOSED:
+            self._stream.send(frames.Bye())
+        self.state = PreconState.CLOSED
 
     # ---- input ----
 
     def receive(self, data: bytes) -> list[HandshakeEvent]:
-        """Take bytes that have arrived; none means that the peer has ended the link."""
-        if self.state is LinkState.CLOSED:
+        """Take bytes that have arrived; none means that the peer has ended the precon."""
+        if self.state is PreconState.CLOSED:
             return []
         if not data:
             return self._end(bye=False)
-        self._channel.feed(data)
+        self._stream.feed(data)
         try:
             return list(self._events())
         except LocalProtocolError as error:
-            self.state = LinkState.CLOSED
+            self.state = PreconState.CLOSED
             raise RemoteProtocolError(str(error)) from error
         except Exception:
-            self.state = LinkState.CLOSED
+            self.state = PreconState.CLOSED
             raise
 
     def _events(self) -> Iterator[HandshakeEvent]:
-        while self.state is not LinkState.CLOSED:
+        while self.state is not PreconState.CLOSED:
             take, handle = _PIECES.get(self.state, _FRAMES)
-            piece = take(self._channel)
+            piece = take(self._stream)
             if piece is None:
                 return
             yield from handle(self, piece)
@@ -238,30 +239,30 @@ class Handshake:
     def _on_hello(self, hello: Hello) -> Iterator[HandshakeEvent]:
         if self.side is Side.LISTENER:
             # sent even if an error follows, so that the dialer learns the reason
-            self._channel.send_hello()
-        self._channel.compare(hello)
+            self._stream.send_hello()
+        self._stream.compare(hello)
         if self.side is Side.DIALER and hello.flags & greeting.FLAG_FULL:
-            self.state = LinkState.CLOSED
+            self.state = PreconState.CLOSED
             yield Refused(RefuseCode.FULL, NO_DESCRIPTOR)
             return
-        self._channel.derive(hello)
-        self._step(LinkEvent.HELLO)
+        self._stream.derive(hello)
+        self._step(PreconEvent.HELLO)
         if self.side is Side.DIALER:
-            self._channel.send_proof()
+            self._stream.send_proof()
             self._introduce()
 
     def _introduce(self) -> None:
         if self.kind is None:
-            raise LocalProtocolError("a dialer must give the kind of its link")
-        self._channel.send(frames.Intro(self.kind, self.identity, self._token))
+            raise LocalProtocolError("a dialer must give the kind of its precon")
+        self._stream.send(frames.Intro(self.kind, self.identity, self._token))
 
     def _on_proof(self, proof: bytes) -> Iterator[HandshakeEvent]:
-        self._channel.check_proof(proof)
-        self._step(LinkEvent.PROOF)
+        self._stream.check_proof(proof)
+        self._step(PreconEvent.PROOF)
         if self.side is Side.LISTENER:
-            self._channel.send_proof()
+            self._stream.send_proof()
         else:
-            self._step(LinkEvent.INTRO)  # the introduction was sent with the proof
+            self._step(PreconEvent.INTRO)  # the introduction was sent with the proof
         return iter(())
 
     def _on_frame(self, frame: Frame) -> Iterator[HandshakeEvent]:
@@ -270,23 +271,23 @@ class Handshake:
 
     def _on_intro(self, frame: frames.Intro) -> Iterator[HandshakeEvent]:
         self._require(Side.LISTENER)
-        self._step(LinkEvent.INTRO)
+        self._step(PreconEvent.INTRO)
         self.kind, self.peer = frame.kind, frame.identity
         yield Introduced(frame.kind, frame.identity, frame.token)
 
     def _on_welcome(self, frame: frames.Welcome) -> Iterator[HandshakeEvent]:
         self._require(Side.DIALER)
-        if frame.crossed and self.kind is not Kind.CALL:
-            raise RemoteProtocolError("only a call can be crossed")
-        self._step(LinkEvent.CROSSED if frame.crossed else self._welcomed())
+        if frame.crossed and self.kind is not Kind.ASK:
+            raise RemoteProtocolError("only an ASK can be crossed")
+        self._step(PreconEvent.CROSSED if frame.crossed else self._welcomed())
         self.peer = frame.identity
         yield Welcomed(frame.identity, frame.crossed)
 
-    def _on_offer(self, frame: frames.Offer) -> Iterator[HandshakeEvent]:
+    def _on_proposal(self, frame: frames.Proposal) -> Iterator[HandshakeEvent]:
         if self.connector:
-            raise RemoteProtocolError("an offer from the acceptor")
-        self._step(LinkEvent.OFFER)
-        yield Offered(frame)
+            raise RemoteProtocolError("a proposal from the acceptor")
+        self._step(PreconEvent.PROPOSAL)
+        yield Proposed(frame)
 
     def _on_answer(self, frame: frames.Answer) -> Iterator[HandshakeEvent]:
         if not self.connector:
@@ -296,52 +297,52 @@ class Handshake:
         chosen = {lane.candidate for lane in frame.lanes}
         if len(chosen) < len(frame.lanes) or not chosen <= self._untried.keys():
             raise RemoteProtocolError(
-                "an answer chooses a candidate that was not offered, or was chosen before"
+                "an answer chooses a candidate that was not proposed, or was chosen before"
             )
-        if len({self._untried.pop(index).company for index in chosen}) > 1:
+        if len({self._untried.pop(index).rail_set for index in chosen}) > 1:
             raise RemoteProtocolError("an answer chooses candidates that do not go together")
-        self._step(LinkEvent.ANSWER if frame.lanes else LinkEvent.NO_ANSWER)
+        self._step(PreconEvent.ANSWER if frame.lanes else PreconEvent.NO_ANSWER)
         self._trial = self._new_trial(frame.attempt)
         yield Answered(frame)
 
     def _on_report(self, frame: frames.LaneReport) -> Iterator[HandshakeEvent]:
         if frame.attempt != self.attempt:
             raise RemoteProtocolError(f"report on attempt {frame.attempt} in {self.attempt}")
-        self._step(LinkEvent.REPORT)
+        self._step(PreconEvent.REPORT)
         yield from self._conclude(self._trial.on_report(frame, self.check_lanes))
 
     def _on_closing(self, frame: frames.Closing) -> Iterator[HandshakeEvent]:
-        self._step(LinkEvent.CLOSING)
+        self._step(PreconEvent.CLOSING)
         yield PeerClosing()
 
     def _on_bye(self, frame: frames.Bye) -> Iterator[HandshakeEvent]:
         yield from self._end(bye=True)
 
     def _on_refuse(self, frame: frames.Refuse) -> Iterator[HandshakeEvent]:
-        self.state = LinkState.CLOSED
+        self.state = PreconState.CLOSED
         yield Refused(frame.code, frame.reason)
 
     def _end(self, bye: bool) -> list[HandshakeEvent]:
-        state, self.state = self.state, LinkState.CLOSED
+        state, self.state = self.state, PreconState.CLOSED
         return [Ended(bye, state)]
 
     # ---- states ----
 
     def _new_trial(self, number: int) -> Trial:
-        return Trial(number, self._channel.send)
+        return Trial(number, self._stream.send)
 
     def _conclude(self, outcome: Outcome) -> list[HandshakeEvent]:
         if outcome is None:
             return []
         established = isinstance(outcome, Established)
-        self._step(LinkEvent.ESTABLISHED if established else LinkEvent.TRIAL_FAILED)
+        self._step(PreconEvent.ESTABLISHED if established else PreconEvent.TRIAL_FAILED)
         return [outcome]
 
-    def _step(self, event: LinkEvent) -> None:
+    def _step(self, event: PreconEvent) -> None:
         self.state = step(LINK, self.state, event)
 
-    def _welcomed(self) -> LinkEvent:
-        return LinkEvent.RENEWED if self.kind is Kind.GUARD else LinkEvent.WELCOME
+    def _welcomed(self) -> PreconEvent:
+        return PreconEvent.RENEWED if self.kind is Kind.GUARD else PreconEvent.WELCOME
 
     def _require(self, side: Side) -> None:
         if self.side is not side:
@@ -352,21 +353,21 @@ class Handshake:
             raise LocalProtocolError(f"no lanes to report on in state {self.state.name}")
 
 
-_GUARDS = (LinkState.GUARD, LinkState.ANSWER_AGAIN, LinkState.TRIAL_AGAIN)
+_GUARDS = (PreconState.GUARD, PreconState.ANSWER_AGAIN, PreconState.TRIAL_AGAIN)
 
-# The functions that take the next piece of input from the channel, and that handle it. Only the
+# The functions that take the next piece of input from the stream, and that handle it. Only the
 # states in _PIECES await another piece than a frame.
-_Piece = tuple[Callable[[Channel], Any], Callable[[Handshake, Any], Iterator[HandshakeEvent]]]
-_FRAMES: _Piece = (Channel.take_frame, Handshake._on_frame)
-_PIECES: dict[LinkState, _Piece] = {
-    LinkState.HELLO: (Channel.take_hello, Handshake._on_hello),
-    LinkState.PROOF: (Channel.take_proof, Handshake._on_proof),
+_Piece = tuple[Callable[[SealedStream], Any], Callable[[Handshake, Any], Iterator[HandshakeEvent]]]
+_FRAMES: _Piece = (SealedStream.take_frame, Handshake._on_frame)
+_PIECES: dict[PreconState, _Piece] = {
+    PreconState.HELLO: (SealedStream.take_hello, Handshake._on_hello),
+    PreconState.PROOF: (SealedStream.take_proof, Handshake._on_proof),
 }
 
 _HANDLERS: dict[type[Frame], Callable[..., Iterator[HandshakeEvent]]] = {
     frames.Intro: Handshake._on_intro,
     frames.Welcome: Handshake._on_welcome,
-    frames.Offer: Handshake._on_offer,
+    frames.Proposal: Handshake._on_proposal,
     frames.Answer: Handshake._on_answer,
     frames.LaneReport: Handshake._on_report,
     frames.Closing: Handshake._on_closing,

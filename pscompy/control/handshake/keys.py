@@ -6,7 +6,7 @@ users could read or write is refused. The key itself never appears in a message.
 
 An attacker who has recorded a handshake, or was dialed by a process, can test keys offline.
 Therefore a text is stretched by scrypt, unless it is marked as random bits (`make_key`), of which
-there are too many to test. This happens once per process and key, on both sides of a link.
+there are too many to test. This happens once per process and key, on both sides of a precon.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The transition tables of a precon link and of the reports on its lanes.
+"""The transition tables of a precon and of the reports on its lanes.
 
-These tables alone decide which transitions are legal; they do not depend on the side of a link, do
-no I/O, and hold no lock.
+These tables alone decide which transitions are legal; they do not depend on the side of a precon,
+do no I/O, and hold no lock.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from enum import auto
 from pscompy.control.handshake.tables import Row
 
 
-class LinkState(Row):
-    """The frame or event that a precon link awaits next."""
+class PreconState(Row):
+    """The frame or event that a precon awaits next."""
 
     HELLO = auto()  # the peer's greeting, of fixed size
     PROOF = auto()  # the peer's proof that it has the key
-    INTRO = auto()  # the dialer's identity, and the kind of the link
-    WELCOME = auto()  # the listener's identity, if it accepts the link
-    PARKED = auto()  # an offer on a parked link, used if the other link with the same peer fails
-    OFFER = auto()  # the connector's candidates
+    INTRO = auto()  # the dialer's identity, and the kind of the precon
+    WELCOME = auto()  # the listener's identity, if it accepts the precon
+    # a proposal on a parked precon, used if the other precon with the same peer fails
+    PARKED = auto()
+    PROPOSAL = auto()  # the connector's candidates
     ANSWER = auto()  # the acceptor's choice of lanes, or none
     TRIAL = auto()  # the reports of both sides on their lanes
-    GUARD = auto()  # the link awaits nothing; if it breaks, the peer has died
+    GUARD = auto()  # the precon awaits nothing; if it breaks, the peer has died
     ANSWER_AGAIN = auto()  # as ANSWER, for a lane in place of one that the connection has lost
     TRIAL_AGAIN = auto()  # as TRIAL, for a lane in place of a lost one
     CLOSED = auto()
 
 
-class LinkEvent(Row):
-    """An event on a link. The side that sends a frame and the side that receives it record the same
-    event."""
+class PreconEvent(Row):
+    """An event on a precon. The side that sends a frame and the side that receives it record the
+    same event."""
 
     HELLO = auto()
     PROOF = auto()
@@ -39,7 +40,7 @@ class LinkEvent(Row):
     WELCOME = auto()
     CROSSED = auto()
     RENEWED = auto()  # as WELCOME, for the guard of a connection that is up
-    OFFER = auto()
+    PROPOSAL = auto()
     ANSWER = auto()
     NO_ANSWER = auto()  # no candidate is left
     REPORT = auto()
@@ -48,42 +49,42 @@ class LinkEvent(Row):
     CLOSING = auto()
 
 
-LINK: Mapping[LinkState, Mapping[LinkEvent, LinkState]] = {
-    LinkState.HELLO: {LinkEvent.HELLO: LinkState.PROOF},
-    LinkState.PROOF: {LinkEvent.PROOF: LinkState.INTRO},
-    LinkState.INTRO: {LinkEvent.INTRO: LinkState.WELCOME},
-    LinkState.WELCOME: {
-        LinkEvent.WELCOME: LinkState.OFFER,
-        LinkEvent.CROSSED: LinkState.PARKED,
-        LinkEvent.RENEWED: LinkState.GUARD,
+LINK: Mapping[PreconState, Mapping[PreconEvent, PreconState]] = {
+    PreconState.HELLO: {PreconEvent.HELLO: PreconState.PROOF},
+    PreconState.PROOF: {PreconEvent.PROOF: PreconState.INTRO},
+    PreconState.INTRO: {PreconEvent.INTRO: PreconState.WELCOME},
+    PreconState.WELCOME: {
+        PreconEvent.WELCOME: PreconState.PROPOSAL,
+        PreconEvent.CROSSED: PreconState.PARKED,
+        PreconEvent.RENEWED: PreconState.GUARD,
     },
-    LinkState.PARKED: {LinkEvent.OFFER: LinkState.ANSWER},
-    LinkState.OFFER: {LinkEvent.OFFER: LinkState.ANSWER},
-    LinkState.ANSWER: {
-        LinkEvent.ANSWER: LinkState.TRIAL,
-        LinkEvent.NO_ANSWER: LinkState.CLOSED,
+    PreconState.PARKED: {PreconEvent.PROPOSAL: PreconState.ANSWER},
+    PreconState.PROPOSAL: {PreconEvent.PROPOSAL: PreconState.ANSWER},
+    PreconState.ANSWER: {
+        PreconEvent.ANSWER: PreconState.TRIAL,
+        PreconEvent.NO_ANSWER: PreconState.CLOSED,
     },
-    LinkState.TRIAL: {
-        LinkEvent.REPORT: LinkState.TRIAL,
-        LinkEvent.TRIAL_FAILED: LinkState.ANSWER,
-        LinkEvent.ESTABLISHED: LinkState.GUARD,
+    PreconState.TRIAL: {
+        PreconEvent.REPORT: PreconState.TRIAL,
+        PreconEvent.TRIAL_FAILED: PreconState.ANSWER,
+        PreconEvent.ESTABLISHED: PreconState.GUARD,
     },
-    LinkState.GUARD: {
-        LinkEvent.CLOSING: LinkState.GUARD,
-        LinkEvent.OFFER: LinkState.ANSWER_AGAIN,
+    PreconState.GUARD: {
+        PreconEvent.CLOSING: PreconState.GUARD,
+        PreconEvent.PROPOSAL: PreconState.ANSWER_AGAIN,
     },
-    LinkState.ANSWER_AGAIN: {
-        LinkEvent.CLOSING: LinkState.ANSWER_AGAIN,
-        LinkEvent.ANSWER: LinkState.TRIAL_AGAIN,
-        LinkEvent.NO_ANSWER: LinkState.GUARD,
+    PreconState.ANSWER_AGAIN: {
+        PreconEvent.CLOSING: PreconState.ANSWER_AGAIN,
+        PreconEvent.ANSWER: PreconState.TRIAL_AGAIN,
+        PreconEvent.NO_ANSWER: PreconState.GUARD,
     },
-    LinkState.TRIAL_AGAIN: {
-        LinkEvent.CLOSING: LinkState.TRIAL_AGAIN,
-        LinkEvent.REPORT: LinkState.TRIAL_AGAIN,
-        LinkEvent.TRIAL_FAILED: LinkState.GUARD,
-        LinkEvent.ESTABLISHED: LinkState.GUARD,
+    PreconState.TRIAL_AGAIN: {
+        PreconEvent.CLOSING: PreconState.TRIAL_AGAIN,
+        PreconEvent.REPORT: PreconState.TRIAL_AGAIN,
+        PreconEvent.TRIAL_FAILED: PreconState.GUARD,
+        PreconEvent.ESTABLISHED: PreconState.GUARD,
     },
-    LinkState.CLOSED: {},
+    PreconState.CLOSED: {},
 }
 
 

@@ -23,7 +23,7 @@ CheckLanes = Callable[[], str]
 
 
 class Trial:
-    """The attempt `number` of a link; `send` sends a report."""
+    """The attempt `number` of a precon; `send` sends a report."""
 
     def __init__(self, number: int, send: Callable[[frames.Frame], None]) -> None:
         self.number = number

@@ -152,7 +152,7 @@ void psc_access_settle(psc_req_t *req)
 {
     if (req->bulk->inflight > 0)
         return;
-    if (req->exposed && access_revoke(req) == PSC_INPROGRESS) {
+    if (req->remote_writable && access_revoke(req) == PSC_INPROGRESS) {
         if (!psc_link_listed(&req->bulk->work_link))
             psc_ends_add(&psc_req_worker(req)->ends,
                          &psc_req_worker(req)->ends.revoking,
@@ -185,7 +185,7 @@ psc_status_t psc_access_lane_end(const psc_lane_t *lane)
     if (!lane->conn)
         return PSC_OK;
     psc_list_for_each(req, &lane->conn->active, psc_req_t, link) {
-        if ((req->exposed || psc_lane_spare(lane)) &&
+        if ((req->remote_writable || psc_lane_spare(lane)) &&
             access_revoke_lane(req, lane) == PSC_INPROGRESS)
             status = PSC_INPROGRESS;
     }
@@ -206,7 +206,7 @@ static bool access_open(const psc_req_t *req)
 {
     return req->in_use && req->kind == PSC_REQ_RECV &&
            req->stage == PSC_STAGE_ENDING &&
-           (req->exposed || req->bulk->inflight > 0);
+           (req->remote_writable || req->bulk->inflight > 0);
 }
 
 unsigned psc_access_count(const psc_worker_t *worker)

@@ -23,8 +23,8 @@ unsigned psc_pool_order(size_t nbytes)
     return order < PSC_POOL_TOP ? order : PSC_POOL_LARGE;
 }
 
-static psc_pool_block_t **pool_place(const psc_segment_t *segment,
-                                     size_t offset)
+static psc_pool_block_t **pool_block_at(const psc_segment_t *segment,
+                                        size_t offset)
 {
     return &segment->places[offset / psc_page_size()];
 }
@@ -37,7 +37,7 @@ size_t psc_pool_offset(const psc_pool_block_t *block)
 void psc_pool_block_forget(psc_pool_block_t *block)
 {
     psc_list_remove(&block->link);
-    *pool_place(block->segment, psc_pool_offset(block)) = NULL;
+    *pool_block_at(block->segment, psc_pool_offset(block)) = NULL;
     free(block);
 }
 
@@ -62,7 +62,7 @@ psc_pool_block_t *psc_pool_block_add(psc_pool_t *pool, psc_segment_t *segment,
     block->order = order;
     block->len = len;
     psc_pool_block_put(block);
-    *pool_place(segment, offset) = block;
+    *pool_block_at(segment, offset) = block;
     return block;
 }
 
@@ -106,7 +106,7 @@ static psc_pool_block_t *pool_buddy(const psc_pool_block_t *block)
 
     if (block->order >= block->segment->top)
         return NULL;
-    buddy = *pool_place(block->segment, at);
+    buddy = *pool_block_at(block->segment, at);
     return buddy && !buddy->used && buddy->order == block->order ? buddy : NULL;
 }
 
@@ -179,7 +179,7 @@ const psc_pool_block_t *psc_pool_block_at(const psc_segment_t *segment,
         return segment->places[0];
     for (unsigned order = 0; order <= segment->top; order++) {
         const psc_pool_block_t *block =
-            *pool_place(segment, offset & ~(psc_pool_order_len(order) - 1));
+            *pool_block_at(segment, offset & ~(psc_pool_order_len(order) - 1));
 
         if (block && block->order == order)
             return block;

@@ -10,7 +10,7 @@
 #include "../descriptor.h"
 #include "follow.h"
 
-/* ---- bells (the eventfds of sleepers) ---- */
+/* ---- doorbells (the eventfds of sleepers) ---- */
 
 static void sleeper_ring(psc_sleeper_t *sleeper)
 {
@@ -18,7 +18,7 @@ static void sleeper_ring(psc_sleeper_t *sleeper)
     if (sleeper->rung)
         return;
     sleeper->rung = true;
-    psc_descriptor_signal(sleeper->bell);
+    psc_descriptor_signal(sleeper->doorbell);
 }
 
 static void wake_sum_up(psc_worker_t *worker)
@@ -51,7 +51,7 @@ void psc_sleeper_disarm(psc_sleeper_t *sleeper)
     if (!sleeper->rung)
         return;
     sleeper->rung = false;
-    psc_descriptor_clear(sleeper->bell);
+    psc_descriptor_clear(sleeper->doorbell);
 }
 
 /* ---- arming ---- */
@@ -135,10 +135,10 @@ int psc_sleeper_open(psc_sleeper_t *sleeper, psc_worker_t *worker)
     *sleeper = (psc_sleeper_t){.worker = worker};
     psc_list_push(&worker->wait.sleepers, &sleeper->link);
     sleeper->set = epoll_create1(EPOLL_CLOEXEC);
-    sleeper->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    sleeper->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     psc_sleeper_look(sleeper);
-    if (sleeper->set < 0 || sleeper->bell < 0 ||
-        psc_descriptor_watch(sleeper->set, sleeper->bell, EPOLLIN, 0) < 0)
+    if (sleeper->set < 0 || sleeper->doorbell < 0 ||
+        psc_descriptor_watch(sleeper->set, sleeper->doorbell, EPOLLIN, 0) < 0)
         return -1;
     psc_iface_for_each(slot, &worker->interfaces) {
         if (sleeper_watch(sleeper, slot) < 0)
@@ -152,8 +152,8 @@ void psc_sleeper_close(psc_sleeper_t *sleeper)
     psc_list_remove(&sleeper->link);
     if (sleeper->set >= 0)
         close(sleeper->set);
-    if (sleeper->bell >= 0)
-        close(sleeper->bell);
+    if (sleeper->doorbell >= 0)
+        close(sleeper->doorbell);
 }
 
 int psc_sleepers_open(psc_worker_t *worker)
@@ -186,8 +186,8 @@ bool psc_sleeper_drop(psc_sleeper_t *sleeper)
 static void sleeper_end(psc_sleeper_t *sleeper)
 {
     psc_list_remove(&sleeper->link);
-    /* the bell stays readable for ever */
-    psc_descriptor_signal(sleeper->bell);
+    /* the doorbell stays readable for ever */
+    psc_descriptor_signal(sleeper->doorbell);
     if (atomic_exchange(&sleeper->life, PSC_SLEEPER_ENDED) ==
         PSC_SLEEPER_RELEASED)
         psc_sleeper_free(sleeper);

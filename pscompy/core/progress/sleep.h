@@ -1,15 +1,15 @@
 /* Sleepers, and the rule by which they are woken.
  *
  * A sleeper is an epoll set for one thread: the event descriptors of all
- * fabrics and a bell (an eventfd) of its own. The thread arms the sleeper
+ * fabrics and a doorbell (an eventfd) of its own. The thread arms the sleeper
  * before it sleeps on the set; each fabric then makes its descriptor readable
  * when data arrives. Any pass over the fabrics, by any thread, disarms them:
- * the sleeper must be armed again, or its bell rung.
+ * the sleeper must be armed again, or its doorbell rung.
  *
  * The rule. All of it happens with the worker's lock held:
  *  1. A change that a sleeper may wait for also increments the wake generation
- *     and rings the bell of every armed sleeper that wants PSC_WAKE_EVENT. A
- *     rung sleeper is no longer armed.
+ *     and rings the doorbell of every armed sleeper that wants PSC_WAKE_EVENT.
+ *     A rung sleeper is no longer armed.
  *  2. A sleeper arms only if the generation is unchanged since its owner last
  *     looked, or the owner looks after arming.
  *  3. A thread that polled settles afterwards (psc_settle): it arms the fabrics
@@ -31,12 +31,12 @@
  *  7. After each pass it wakes one of the followers that return for what is
  *     queued, and that have looked at the queues with the lock held.
  *
- * A thread that stands in for the program (stand_in.h) is a sleeper while no
+ * A thread that makes background progress (background.h) is a sleeper while no
  * other thread holds the role:
- *  8. If the holder of the role sleeps, the stand-in arms for PSC_WAKE_FREE and
- *     PSC_WAKE_EVENT, then looks at its request and at the queues; giving the
- *     role back rings its bell. While the holder is awake, the stand-in looks
- *     again repeatedly.
+ *  8. If the holder of the role sleeps, the background thread arms for
+ *     PSC_WAKE_FREE and PSC_WAKE_EVENT, then looks at its request and at the
+ *     queues; giving the role back rings its doorbell. While the holder is
+ *     awake, the background thread looks again repeatedly.
  * tests/core/wake_model.py tries all orders of these steps. */
 #pragma once
 
@@ -58,14 +58,14 @@ void psc_sleeper_look(psc_sleeper_t *sleeper);
 /* Arm a sleeper. Returns PSC_ERR_NO_RESOURCE if something is pending already;
  * the arming of other sleepers may then be used up, so call psc_settle. */
 psc_status_t psc_sleeper_try(psc_sleeper_t *sleeper, uint32_t wants);
-/* Disarm a sleeper whose owner is awake, and clear its bell. */
+/* Disarm a sleeper whose owner is awake, and clear its doorbell. */
 void psc_sleeper_disarm(psc_sleeper_t *sleeper);
-/* Wake the sleepers (by their bells) and the followers that want one of these
- * reasons. */
+/* Wake the sleepers (by their doorbells) and the followers that want one of
+ * these reasons. */
 void psc_wake_sleepers(psc_worker_t *worker, uint32_t reasons);
 /* Wake the sleepers that want PSC_WAKE_POLLED. Then arm the fabrics again on
- * behalf of the other armed sleepers, or wake those by their bells if something
- * is pending. Called by psc_settle. */
+ * behalf of the other armed sleepers, or wake those by their doorbells if
+ * something is pending. Called by psc_settle. */
 void psc_sleepers_settle(psc_worker_t *worker);
 /* Let all sleepers watch an interface. Returns 0, or -1 with errno. */
 int psc_sleepers_watch(psc_worker_t *worker, const psc_iface_slot_t *slot);

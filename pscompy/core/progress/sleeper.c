@@ -8,7 +8,7 @@
 #include "progress.h"
 #include "pscompy/transport/kit/clock.h"
 #include "sleep.h"
-#include "stand_in.h"
+#include "background.h"
 
 /* Wake reasons of a sleeper that waits for completions and messages as well as
  * for the fabrics. */
@@ -87,15 +87,15 @@ unsigned psc_sleeper_progress(psc_sleeper_t *sleeper)
 #define SLEEPER_PATIENCE_NS 500000
 
 typedef struct sleeper_wait {
-    psc_stand_in_t stand_in;
+    psc_background_t background;
     psc_request_t *request;
     unsigned wakes; /* psc_wait_state_t.wakes when the wait began */
 } sleeper_wait_t;
 
 static psc_status_t sleeper_wait_status(sleeper_wait_t *self)
 {
-    psc_worker_t *worker = self->stand_in.sleeper->worker;
-    int64_t deadline = self->stand_in.deadline;
+    psc_worker_t *worker = self->background.sleeper->worker;
+    int64_t deadline = self->background.deadline;
 
     if (psc_request_state(self->request) != PSC_REQUEST_ACTIVE)
         return PSC_OK;
@@ -108,10 +108,10 @@ static psc_status_t sleeper_wait_status(sleeper_wait_t *self)
     return PSC_INPROGRESS;
 }
 
-static bool sleeper_wait_ended(psc_stand_in_t *stand_in)
+static bool sleeper_wait_ended(psc_background_t *background)
 {
-    return sleeper_wait_status(psc_container_of(stand_in, sleeper_wait_t,
-                                                stand_in)) != PSC_INPROGRESS;
+    return sleeper_wait_status(psc_container_of(background, sleeper_wait_t,
+                                                background)) != PSC_INPROGRESS;
 }
 
 psc_status_t psc_sleeper_wait(psc_sleeper_t *sleeper, psc_request_t *request,
@@ -119,15 +119,15 @@ psc_status_t psc_sleeper_wait(psc_sleeper_t *sleeper, psc_request_t *request,
 {
     psc_worker_t *worker = sleeper->worker;
     sleeper_wait_t self = {
-        .stand_in = {.sleeper = sleeper,
-                     .wants = SLEEP_OUTSIDE | PSC_WAKE_TAKEN,
-                     .patience_ns = SLEEPER_PATIENCE_NS,
-                     .deadline = psc_clock_deadline(timeout_ns),
-                     .ended = sleeper_wait_ended},
+        .background = {.sleeper = sleeper,
+                       .wants = SLEEP_OUTSIDE | PSC_WAKE_TAKEN,
+                       .patience_ns = SLEEPER_PATIENCE_NS,
+                       .deadline = psc_clock_deadline(timeout_ns),
+                       .ended = sleeper_wait_ended},
         .request = request,
         .wakes = atomic_load(&worker->wait.wakes)};
 
-    psc_stand_in(&self.stand_in);
+    psc_background(&self.background);
     if (psc_worker_enter(worker, 0) == PSC_OK) {
         psc_sleeper_disarm(sleeper);
         psc_worker_leave(worker);

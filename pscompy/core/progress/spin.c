@@ -1,16 +1,17 @@
 /* Spinning that shares the processor. Every few microseconds the spinning
- * thread reads the clock and offers the processor to other threads
+ * thread reads the clock and yields the processor to other threads
  * (sched_yield): if there are more pollers than processors, the thread that
- * must answer us may be waiting for this processor. An offer after which
- * another thread runs (a taken offer) shows that the processor is crowded. Then
- * every pass makes an offer, the holder of the GIL does not spin for a request,
- * and after SPIN_TURNS taken offers the thread sleeps, because sleeping and
+ * must answer us may be waiting for this processor. A yield after which
+ * another thread runs (a taken yield) shows that the processor is crowded. Then
+ * every pass yields, the holder of the GIL does not spin for a request,
+ * and after SPIN_TURNS taken yields the thread sleeps, because sleeping and
  * being woken is cheaper for all.
  *
- * A blocking receive polls with the GIL held, without offers, before it returns
- * a request. It polls longer if the last such poll of the worker has found its
- * message: then the peer's thread runs on another processor, and each of the
- * two threads keeps its GIL and processor until Python takes the GIL away. */
+ * A blocking receive polls with the GIL held, without yielding, before it
+ * returns a request. It polls longer if the last such poll of the worker has
+ * found its message: then the peer's thread runs on another processor, and each
+ * of the two threads keeps its GIL and processor until Python takes the GIL
+ * away. */
 #include "spin.h"
 
 #include <sched.h>
@@ -72,7 +73,7 @@ void psc_spin_held_end(psc_worker_t *worker, unsigned passes, bool found)
 }
 
 /* Offer the processor to other threads. Returns true if one took it. */
-static bool spin_offer(psc_worker_t *worker, psc_spin_t *spin)
+static bool spin_yield(psc_worker_t *worker, psc_spin_t *spin)
 {
     uint64_t before = psc_clock_cycles(), cycles;
     unsigned crowded =
@@ -146,7 +147,7 @@ bool psc_spin_on(psc_worker_t *worker, psc_spin_t *spin)
         return true;
     if (!spin_in_time(worker, spin))
         return false;
-    if (spin_offer(worker, spin) && ++spin->taken >= SPIN_TURNS)
+    if (spin_yield(worker, spin) && ++spin->taken >= SPIN_TURNS)
         return false;
     spin->passes = spin_passes(worker);
     return true;

@@ -1,5 +1,5 @@
-/* The progress thread: stands in for a program that does not call the library
- * (stand_in.h), without Python and the GIL. Optional. */
+/* The progress thread: makes background progress for a program that does not
+ * call the library (background.h), without Python and the GIL. Optional. */
 #include "thread.h"
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 #include "../descriptor.h"
 #include "../worker.h"
 #include "sleep.h"
-#include "stand_in.h"
+#include "background.h"
 
 struct psc_thread {
     pthread_t id;
@@ -18,7 +18,7 @@ struct psc_thread {
     atomic_bool stopping;
 };
 
-static bool thread_stopping(psc_stand_in_t *self)
+static bool thread_stopping(psc_background_t *self)
 {
     return atomic_load(&self->sleeper->worker->thread->stopping);
 }
@@ -26,14 +26,14 @@ static bool thread_stopping(psc_stand_in_t *self)
 static void *thread_run(void *arg)
 {
     psc_worker_t *worker = arg;
-    psc_stand_in_t self = {.sleeper = &worker->thread->sleeper,
-                           .wants = PSC_WAKE_SPENT | PSC_WAKE_POLLED |
-                                    PSC_WAKE_TAKEN,
-                           .patience_ns = worker->thread->patience_ns,
-                           .deadline = INT64_MAX,
-                           .ended = thread_stopping};
+    psc_background_t self = {.sleeper = &worker->thread->sleeper,
+                             .wants = PSC_WAKE_SPENT | PSC_WAKE_POLLED |
+                                      PSC_WAKE_TAKEN,
+                             .patience_ns = worker->thread->patience_ns,
+                             .deadline = INT64_MAX,
+                             .ended = thread_stopping};
 
-    psc_stand_in(&self);
+    psc_background(&self);
     return NULL;
 }
 
@@ -93,8 +93,8 @@ int psc_worker_thread_start(psc_worker_t *worker, int64_t patience_ns)
     return PSC_ERR_NO_MEMORY;
 }
 
-/* The thread's bell (eventfd) stays readable, so that the thread cannot sleep
- * again before it exits. */
+/* The thread's doorbell (eventfd) stays readable, so that the thread cannot
+ * sleep again before it exits. */
 void psc_thread_stop(psc_worker_t *worker)
 {
     psc_thread_t *thread = worker->thread;
@@ -104,7 +104,7 @@ void psc_thread_stop(psc_worker_t *worker)
     atomic_store(&thread->stopping, true);
     psc_lock_acquire(&worker->lock);
     thread->sleeper.rung = true;
-    psc_descriptor_signal(thread->sleeper.bell);
+    psc_descriptor_signal(thread->sleeper.doorbell);
     psc_worker_leave(worker);
     pthread_join(thread->id, NULL);
     thread_free(worker, thread);

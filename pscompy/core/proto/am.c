@@ -19,7 +19,7 @@ void psc_am_init(psc_am_state_t *am)
     for (int i = 0; i < PSC_HANDLER_BUCKETS; i++)
         psc_list_init(&am->handlers[i]);
     psc_list_init(&am->queued);
-    psc_list_init(&am->offers);
+    psc_list_init(&am->announced);
 }
 
 static am_handler_t *am_find(psc_worker_t *worker, uint32_t id)
@@ -70,14 +70,14 @@ am_node_t *psc_am_node_create(psc_conn_t *conn, uint32_t id, size_t header_len,
     if (!node)
         return NULL;
     node->kept = len + PSC_CREDIT_OVERHEAD;
-    worker->room.kept += node->kept;
+    worker->budget.kept += node->kept;
     worker->am.unpolled += node->kept;
     return node;
 }
 
 void psc_am_node_release(psc_worker_t *worker, am_node_t *node)
 {
-    worker->room.kept -= node->kept;
+    worker->budget.kept -= node->kept;
     worker->am.unpolled -= node->kept;
     if (node->owed)
         psc_credit_return(node->conn, node->owed);
@@ -119,7 +119,7 @@ static void am_taken(psc_conn_t *conn, am_node_t *node, bool queued,
 {
     psc_worker_t *worker = conn->worker;
 
-    if (queued && !psc_room_left(&worker->room)) {
+    if (queued && !psc_budget_left(&worker->budget)) {
         node->owed = cost;
         psc_count(conn, PSC_COUNTER_credits_withheld, 1);
         return;

@@ -4,8 +4,8 @@
  * matched but passed to a handler or queued for Python. Messages that have not
  * been polled count against the bound of unexpected messages. Beyond the bound
  * credit is withheld, and an announced message is fetched only when enough
- * messages have been polled (am_offer.h). If all messages have been polled, an
- * announced message is fetched even if it exceeds the bound by itself. */
+ * messages have been polled (am_announced.h). If all messages have been polled,
+ * an announced message is fetched even if it exceeds the bound by itself. */
 #pragma once
 
 #include "am_node.h"

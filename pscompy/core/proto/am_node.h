@@ -11,7 +11,7 @@ typedef struct am_node {
     psc_conn_t *conn;
     /* the next node in the worker's am.inbox or am.idle */
     struct am_node *next;
-    uint64_t kept; /* bytes of this message that psc_room_t.kept counts */
+    uint64_t kept; /* bytes of this message that psc_budget_t.kept counts */
     uint32_t owed; /* credit to return when the message is polled */
     /* the node's size class; PSC_AM_CLASSES: the node is not kept for reuse */
     uint8_t size_class;

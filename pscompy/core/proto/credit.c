@@ -7,7 +7,7 @@
 
 void psc_credit_start(psc_conn_t *conn)
 {
-    if (psc_flow_untold(&conn->flow, conn->worker->room.window) <= 0)
+    if (psc_flow_ungranted(&conn->flow, conn->worker->budget.window) <= 0)
         return;
     conn->flow.due = true;
     psc_conn_mark_busy(conn);
@@ -22,7 +22,7 @@ void psc_credit_heard(psc_conn_t *conn, uint32_t limit)
 
 void psc_credit_return(psc_conn_t *conn, uint32_t cost)
 {
-    if (psc_flow_return(&conn->flow, cost, conn->worker->room.window))
+    if (psc_flow_return(&conn->flow, cost, conn->worker->budget.window))
         psc_conn_mark_busy(conn);
 }
 
@@ -31,7 +31,7 @@ psc_status_t psc_credit_send(psc_conn_t *conn, psc_wire_id_t id, void *header,
                              size_t len)
 {
     psc_flow_t before = conn->flow;
-    uint32_t credit = psc_flow_stamp(&conn->flow, conn->worker->room.window);
+    uint32_t credit = psc_flow_stamp(&conn->flow, conn->worker->budget.window);
     psc_status_t status;
 
     memcpy(header, &credit, sizeof credit);

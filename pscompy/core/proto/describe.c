@@ -53,7 +53,7 @@ static const char *describe_state(const psc_req_t *req)
     case PSC_STAGE_IDLE:
         return "";
     case PSC_STAGE_POSTED:
-    case PSC_STAGE_EXPOSED:
+    case PSC_STAGE_ADVERTISED:
     case PSC_STAGE_TAGGED:
         return describe_posted(req);
     case PSC_STAGE_SEND:
@@ -82,7 +82,7 @@ static psc_item_t describe_request(const psc_req_t *req)
 {
     bool posted = req->stage == PSC_STAGE_POSTED ||
                   req->stage == PSC_STAGE_TAGGED ||
-                  req->stage == PSC_STAGE_EXPOSED;
+                  req->stage == PSC_STAGE_ADVERTISED;
     const psc_conn_t *peer = posted ? psc_req_source(req) : psc_req_conn(req);
 
     return (psc_item_t){.kind = (psc_item_kind_t)req->kind,
@@ -110,12 +110,12 @@ static psc_item_t describe_message(const psc_unexp_t *unexp)
 }
 
 static uint32_t describe_messages(const psc_list_t *contexts, psc_item_t *items,
-                                  uint32_t room, uint32_t n)
+                                  uint32_t capacity, uint32_t n)
 {
     psc_list_for_each(context, contexts, psc_context_t, link) {
         psc_list_for_each(unexp, &context->lists.unexpected.all, psc_unexp_t,
                           any_link) {
-            if (n < room)
+            if (n < capacity)
                 items[n] = describe_message(unexp);
             n++;
         }
@@ -124,7 +124,7 @@ static uint32_t describe_messages(const psc_list_t *contexts, psc_item_t *items,
 }
 
 uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
-                          uint32_t room)
+                          uint32_t capacity)
 {
     uint32_t n = 0;
 
@@ -135,12 +135,13 @@ uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
 
         if (!req->in_use || psc_request_state(&req->head) == PSC_REQUEST_DONE)
             continue;
-        if (n < room)
+        if (n < capacity)
             items[n] = describe_request(req);
         n++;
     }
     for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++)
-        n = describe_messages(&worker->matching.contexts[i], items, room, n);
+        n = describe_messages(&worker->matching.contexts[i], items, capacity,
+                              n);
     psc_worker_leave(worker);
     return n;
 }

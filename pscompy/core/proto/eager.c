@@ -70,7 +70,7 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
     psc_counter_t how;
     psc_status_t status;
 
-    wire.credit = psc_flow_stamp(&conn->flow, conn->worker->room.window);
+    wire.credit = psc_flow_stamp(&conn->flow, conn->worker->budget.window);
     how = eager_issue(conn, &wire, iov, n_iov, len, comp, &status);
     if (status < 0) {
         psc_flow_unstamp(&conn->flow, &before);
@@ -145,8 +145,8 @@ static void eager_account(psc_unexp_t *unexp)
     uint32_t cost = psc_credit_cost(unexp->len);
 
     unexp->kept = cost;
-    worker->room.kept += cost;
-    if (psc_room_left(&worker->room)) {
+    worker->budget.kept += cost;
+    if (psc_budget_left(&worker->budget)) {
         psc_credit_return(unexp->conn, cost);
         return;
     }
@@ -172,7 +172,7 @@ static void eager_hold_or_copy(psc_unexp_t *unexp, psc_lane_t *lane,
         return;
     }
     if (am->len)
-        memcpy(unexp->room, am->payload, am->len);
+        memcpy(unexp->payload, am->payload, am->len);
     eager_copied_out(unexp->conn, am->len);
 }
 
@@ -265,11 +265,11 @@ static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
     } else {
         psc_unexp_claim(req, unexp);
         unexp->kept = unexp->owed = psc_credit_cost(unexp->len);
-        lane->worker->room.kept += unexp->kept;
+        lane->worker->budget.kept += unexp->kept;
     }
     in->kind = PSC_INCOMING_UNEXP;
     in->unexp = unexp;
-    in->iov[0] = (psc_iov_t){unexp->room, unexp->len};
+    in->iov[0] = (psc_iov_t){unexp->payload, unexp->len};
     dest->iov = in->iov;
     dest->n_iov = 1;
     eager_copied_out(lane->conn, unexp->len);

@@ -164,11 +164,11 @@ static psc_map_t *lend_locate(const psc_unexp_t *unexp)
 
     if (!unexp->lent || unexp->keys_len < sizeof head)
         return NULL;
-    memcpy(&head, unexp->room, sizeof head);
+    memcpy(&head, unexp->payload, sizeof head);
     if (head.lane != 0 || head.len > PSC_RKEY_MAX ||
         head.len > unexp->keys_len - sizeof head)
         return NULL;
-    map = lend_map_find(unexp->conn, unexp->room + sizeof head, head.len);
+    map = lend_map_find(unexp->conn, unexp->payload + sizeof head, head.len);
     if (!map || unexp->offset > map->len - psc_page_size() ||
         unexp->len > map->len - psc_page_size() - unexp->offset)
         return NULL;
@@ -223,8 +223,8 @@ static void lend_keep(psc_conn_t *conn, psc_loan_t *loan)
     loan->kept = true;
     psc_count(conn, PSC_COUNTER_views_kept, 1);
     if (loan->map->keep(loan->map, loan->offset, loan->view.nbytes) != PSC_OK)
-        psc_notices_log(
-            &conn->worker->notices, 1,
+        psc_control_events_log(
+            &conn->worker->control_events, 1,
             "a view of a lent message could not be copied when its connection "
             "ended: the sender may change what it shows");
 }

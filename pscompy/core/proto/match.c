@@ -43,7 +43,7 @@ static psc_req_t *match_earlier(psc_req_t *a, psc_req_t *b)
     return a->head.result.order < b->head.result.order ? a : b;
 }
 
-/* Returns the earliest receive that fits the tag and is not exposed to the
+/* Returns the earliest receive that fits the tag and is not advertised to the
  * peer. */
 static inline psc_req_t *match_hidden(psc_conn_t *conn,
                                       psc_match_queue_t *queue, uint32_t id,
@@ -62,11 +62,11 @@ static psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
                               int32_t tag)
 {
     return match_earlier(match_hidden(conn, queue, queue->context->id, tag),
-                         match_request(&queue->exposed, tag));
+                         match_request(&queue->advertised, tag));
 }
 
-/* Returns the list of a receive that is not exposed. queue: the match queue of
- * the message that the receive has matched. */
+/* Returns the list of a receive that is not advertised. queue: the match queue
+ * of the message that the receive has matched. */
 static inline psc_match_list_t *match_posted(psc_match_queue_t *queue,
                                              const psc_req_t *req)
 {
@@ -83,11 +83,11 @@ static inline void match_remove(psc_match_list_t *list, psc_req_t *req)
     psc_req_set_unexp(req, NULL);
 }
 
-/* As match_remove, also for a receive that is exposed. */
+/* As match_remove, also for a receive that is advertised. */
 static void match_remove_any(psc_match_queue_t *queue, psc_req_t *req)
 {
-    match_remove(req->stage == PSC_STAGE_EXPOSED ? &queue->exposed
-                                                 : match_posted(queue, req),
+    match_remove(req->stage == PSC_STAGE_ADVERTISED ? &queue->advertised
+                                                    : match_posted(queue, req),
                  req);
 }
 
@@ -107,19 +107,19 @@ static bool match_first_of_all(psc_match_queue_t *queue, const psc_req_t *req)
                            req->head.result.order);
 }
 
-/* Call when a receive has left the queue, or when the connection is up. Expose
- * the posted receives, in their order, up to the first that may not be
- * exposed. */
-static void match_expose(psc_match_queue_t *queue)
+/* Call when a receive has left the queue, or when the connection is up.
+ * Advertise the posted receives, in their order, up to the first that may not
+ * be advertised. */
+static void match_advertise(psc_match_queue_t *queue)
 {
     psc_req_t *req;
 
     while ((req = match_request(&queue->lists.posted, PSC_ANY_TAG)) &&
            psc_tuple_may(req) && !psc_tuple_pauses(req) &&
-           match_first_of_all(queue, req) && psc_tuple_expose(req)) {
+           match_first_of_all(queue, req) && psc_tuple_advertise(req)) {
         match_dequeue(&queue->lists.posted, req);
         psc_req_set_listed(req, true);
-        psc_match_list_insert(&queue->exposed, &req->link);
+        psc_match_list_insert(&queue->advertised, &req->link);
     }
 }
 
@@ -132,7 +132,7 @@ static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
     psc_req_t *req;
 
     if (conn->tuple)
-        match_expose(queue);
+        match_advertise(queue);
     if (!conn->tagging.on || conn->state != PSC_CONN_UP ||
         !psc_list_empty(&psc_conn_main_lane(conn)->early))
         return;
@@ -146,8 +146,8 @@ static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
     }
 }
 
-/* psc_match_arrival for a queue with exposed receives. Not inlined, so that the
- * fast path saves no registers. */
+/* psc_match_arrival for a queue with advertised receives. Not inlined, so that
+ * the fast path saves no registers. */
 static __attribute__((noinline)) psc_req_t *
 match_arrival_among(psc_conn_t *conn, psc_match_queue_t *queue, int32_t tag)
 {
@@ -157,7 +157,7 @@ match_arrival_among(psc_conn_t *conn, psc_match_queue_t *queue, int32_t tag)
         return NULL;
     /* a receive that cannot be withdrawn was claimed by the peer, although the
      * peer had sent this message before */
-    if (req->stage == PSC_STAGE_EXPOSED && !psc_tuple_conceal(req))
+    if (req->stage == PSC_STAGE_ADVERTISED && !psc_tuple_conceal(req))
         return PSC_MATCH_REFUSED;
     req->head.result.order = ++conn->worker->matching.clock;
     match_remove_any(queue, req);
@@ -171,7 +171,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
     psc_match_queue_t *queue = psc_match_queue(conn, id, false);
     psc_req_t *req;
 
-    if (queue && __builtin_expect(!psc_list_empty(&queue->exposed.all), 0))
+    if (queue && __builtin_expect(!psc_list_empty(&queue->advertised.all), 0))
         return match_arrival_among(conn, queue, tag);
     req = match_hidden(conn, queue, id, tag);
     if (!req)
@@ -200,19 +200,19 @@ void psc_match_leave(psc_req_t *req)
 
 /* ---- receives that the peer may take ---- */
 
-bool psc_match_expose(psc_req_t *req)
+bool psc_match_advertise(psc_req_t *req)
 {
     psc_match_queue_t *queue;
 
     if (!psc_tuple_may(req))
         return false;
     queue = psc_tuple_pauses(req) ? NULL : psc_match_alone(req);
-    if (!queue || !psc_tuple_expose(req)) {
+    if (!queue || !psc_tuple_advertise(req)) {
         psc_count(psc_req_source(req), PSC_COUNTER_tuple_hidden, 1);
         return false;
     }
     req->head.result.order = ++psc_req_worker(req)->matching.clock;
-    match_enqueue(&queue->exposed, req);
+    match_enqueue(&queue->advertised, req);
     return true;
 }
 
@@ -220,20 +220,20 @@ bool psc_match_expose(psc_req_t *req)
  * claim has arrived or will arrive. */
 static void match_lose(psc_match_queue_t *queue, psc_req_t *req)
 {
-    match_dequeue(&queue->exposed, req);
+    match_dequeue(&queue->advertised, req);
     psc_tuple_detach(req);
 }
 
-void psc_match_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len)
+void psc_match_taken(psc_exposed_t *advert, uint64_t bits, uint64_t len)
 {
-    psc_req_t *req = psc_tuple_req(shown);
+    psc_req_t *req = psc_tuple_req(advert);
     psc_match_queue_t *queue;
 
-    if (req->stage == PSC_STAGE_EXPOSED) {
+    if (req->stage == PSC_STAGE_ADVERTISED) {
         queue = psc_match_queue(psc_req_source(req), req->context, false);
         match_lose(queue, req);
         if (!psc_list_empty(&queue->lists.posted.all))
-            match_expose(queue);
+            match_advertise(queue);
     }
     psc_tuple_taken(req, bits, len);
 }
@@ -245,27 +245,27 @@ psc_status_t psc_match_conceal(psc_req_t *req)
     psc_status_t status = psc_tuple_withdraw(req);
 
     if (status == PSC_OK)
-        match_dequeue(&queue->exposed, req);
+        match_dequeue(&queue->advertised, req);
     else if (status == PSC_INPROGRESS)
         match_lose(queue, req);
     if (status >= 0 && !psc_list_empty(&queue->lists.posted.all))
-        match_expose(queue);
+        match_advertise(queue);
     return status;
 }
 
-void psc_match_expose_all(psc_conn_t *conn)
+void psc_match_advertise_all(psc_conn_t *conn)
 {
     psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link)
-        match_expose(queue);
+        match_advertise(queue);
 }
 
-static void match_end_exposed(psc_match_queue_t *queue, psc_status_t status)
+static void match_end_advertised(psc_match_queue_t *queue, psc_status_t status)
 {
     psc_req_t *req;
 
-    while ((req = match_request(&queue->exposed, PSC_ANY_TAG))) {
+    while ((req = match_request(&queue->advertised, PSC_ANY_TAG))) {
         if (psc_tuple_withdraw(req) == PSC_OK) {
-            match_dequeue(&queue->exposed, req);
+            match_dequeue(&queue->advertised, req);
             psc_req_finish(req, status);
         } else {
             match_lose(queue, req);
@@ -285,7 +285,7 @@ static psc_req_t *match_first_left(const psc_unexp_t *unexp,
     psc_req_t *req;
 
     while ((req = match_first(unexp->conn, queue, unexp->tag)) &&
-           req->stage == PSC_STAGE_EXPOSED) {
+           req->stage == PSC_STAGE_ADVERTISED) {
         psc_status_t status = psc_tuple_withdraw(req);
 
         if (status == PSC_OK)
@@ -405,7 +405,7 @@ void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status)
     psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
         match_end_all(&queue->lists.posted, status);
         match_end_all(&queue->lists.probes, status);
-        match_end_exposed(queue, status);
+        match_end_advertised(queue, status);
     }
 }
 

@@ -39,23 +39,23 @@ psc_status_t psc_match_put_back(psc_unexp_t *unexp);
 psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists);
 /* Take a posted receive or probe out of its queue. */
 void psc_match_leave(psc_req_t *req);
-/* Returns the queue of a receive that may be exposed or posted to the fabric,
- * because no receive that waits only in match.c could get the same message.
- * Returns NULL if there is such a receive, or if memory is short. */
+/* Returns the queue of a receive that may be advertised or posted to the
+ * fabric, because no receive that waits only in match.c could get the same
+ * message. Returns NULL if there is such a receive, or if memory is short. */
 psc_match_queue_t *psc_match_alone(const psc_req_t *req);
-/* Expose the receive: its source can then see and claim it (tuple.h). Takes the
- * place of psc_match_post. Returns false if it may not be exposed. */
-bool psc_match_expose(psc_req_t *req);
+/* Advertise the receive: its source can then see and claim it (tuple.h). Takes
+ * the place of psc_match_post. Returns false if it may not be advertised. */
+bool psc_match_advertise(psc_req_t *req);
 /* The connection is up: expose to the peer the receives that were posted before
  * (tuple.h). */
-void psc_match_expose_all(psc_conn_t *conn);
-/* Take a receive that is exposed to the peer (tuple.h) out of its queue.
+void psc_match_advertise_all(psc_conn_t *conn);
+/* Take a receive that is advertised to the peer (tuple.h) out of its queue.
  * Returns PSC_ERR_INVALID if the peer has claimed it, and PSC_INPROGRESS if the
  * peer has to be asked first: its answer leads to psc_message_answered. */
 psc_status_t psc_match_conceal(psc_req_t *req);
-/* The function psc_tuple_t.taken: the peer has claimed an exposed receive for a
- * message. */
-void psc_match_taken(psc_exposed_t *shown, uint64_t bits, uint64_t len);
+/* The function psc_tuple_t.taken: the peer has claimed an advertised receive
+ * for a message. */
+void psc_match_taken(psc_exposed_t *advert, uint64_t bits, uint64_t len);
 void psc_match_conn_destroy(psc_conn_t *conn);
 /* End the receives and probes that name this connection as their source, except
  * those that the fabric matches. */

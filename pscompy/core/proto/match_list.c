@@ -299,7 +299,7 @@ psc_link_t *psc_match_list_search(psc_match_list_t *list, int32_t tag)
 }
 
 /* Insert `link` before the first later element, searching from both ends,
- * because messages that are given back belong mostly near the head. shift: the
+ * because messages that are requeued belong mostly near the head. shift: the
  * distance of the elements from the `link` members of their entries. */
 static void list_insert(const psc_match_list_t *list, psc_list_t *head,
                         psc_link_t *link, ptrdiff_t shift)

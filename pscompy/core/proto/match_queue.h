@@ -29,7 +29,7 @@ typedef struct psc_match_queue {
     psc_match_lists_t lists;
     psc_list_t tagged; /* receives that the fabric matches; see tag.h */
     /* receives that the peer can see and may claim (tuple.h) */
-    psc_match_list_t exposed;
+    psc_match_list_t advertised;
 } psc_match_queue_t;
 
 /* A message without a receive. */
@@ -51,7 +51,7 @@ struct psc_unexp {
      * send_id is the placeholder's number; see tag.h */
     bool promised;
     uint32_t owed; /* credit to return to the peer when the record is freed */
-    uint64_t kept; /* bytes of this message that psc_room_t.kept counts */
+    uint64_t kept; /* bytes of this message that psc_budget_t.kept counts */
     /* The receive that has claimed this message while its payload or RTS was
      * still to arrive; `unexp` of that receive is this record. */
     psc_req_t *req;
@@ -70,7 +70,7 @@ struct psc_unexp {
     psc_lane_t *lane; /* the lane that `desc` belongs to */
     const uint8_t *data;
     /* the message's copied payload or, with rts, its packed keys */
-    uint8_t room[];
+    uint8_t payload[];
 };
 
 /* The next three functions return NULL if what they look for does not exist and

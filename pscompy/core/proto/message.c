@@ -278,7 +278,7 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
         return PSC_INPROGRESS;
     if (psc_req_source(req) &&
         psc_tuple_is_long(psc_req_source(req), psc_req_total(req)) &&
-        psc_match_expose(req))
+        psc_match_advertise(req))
         return PSC_INPROGRESS;
     return message_post(req, lists, request_p);
 }
@@ -401,12 +401,12 @@ psc_status_t psc_message_put_back(psc_unexp_t *unexp)
     return PSC_OK;
 }
 
-void psc_message_answered(psc_exposed_t *shown)
+void psc_message_answered(psc_exposed_t *advert)
 {
-    psc_req_t *req = psc_tuple_req(shown);
+    psc_req_t *req = psc_tuple_req(advert);
     psc_unexp_t *unexp = psc_req_unexp(req);
 
-    req->exposed = false;
+    req->remote_writable = false;
     psc_req_forget_lane(req, psc_conn_main_lane(psc_req_conn(req)));
     psc_req_set_unexp(req, NULL);
     if (unexp)
@@ -437,7 +437,7 @@ psc_status_t psc_message_cancel(psc_req_t *req)
         psc_req_finish(req, PSC_ERR_CANCELLED);
         return psc_message_put_back(unexp);
     }
-    if (req->stage == PSC_STAGE_LANDING && req->exposed) {
+    if (req->stage == PSC_STAGE_LANDING && req->remote_writable) {
         /* CONCEAL was sent; a message may wait in `unexp` for the answer */
         unexp = psc_req_unexp(req);
         psc_req_set_unexp(req, NULL);
@@ -448,10 +448,10 @@ psc_status_t psc_message_cancel(psc_req_t *req)
     if (req->stage == PSC_STAGE_TAGGED)
         return psc_tag_recv_cancel(req);
     if (req->stage != PSC_STAGE_POSTED && req->stage != PSC_STAGE_SEND &&
-        req->stage != PSC_STAGE_OFFERED && req->stage != PSC_STAGE_EXPOSED &&
+        req->stage != PSC_STAGE_OFFERED && req->stage != PSC_STAGE_ADVERTISED &&
         req->kind != PSC_REQ_EVENT)
         return PSC_ERR_INVALID;
-    if (req->stage == PSC_STAGE_EXPOSED) {
+    if (req->stage == PSC_STAGE_ADVERTISED) {
         psc_status_t status = psc_match_conceal(req);
 
         if (status != PSC_OK)

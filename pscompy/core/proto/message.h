@@ -14,8 +14,8 @@ psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
 psc_status_t psc_message_send(psc_conn_t *conn, const psc_send_args_t *args,
                               uint16_t aux, psc_request_t **request_p);
 /* Returns true if a progress pass before the send may let the message be sent
- * at once, because the pass may read credit for an eager message, or the EXPOSE
- * of a receive (tuple_am.h). */
+ * at once, because the pass may read credit for an eager message, or the
+ * ADVERTISE of a receive (tuple_am.h). */
 bool psc_message_reads_first(const psc_conn_t *conn,
                              const psc_send_args_t *args);
 /* Runs stage SEND: sends or announces the message. */
@@ -45,4 +45,4 @@ psc_status_t psc_message_put_back(psc_unexp_t *unexp);
 /* The peer has answered the CONCEAL of this receive (psc_tuple_withdraw), and
  * does not write into its memory any more: give the receive the message that
  * was put back, if there is one; otherwise end the receive. */
-void psc_message_answered(psc_exposed_t *shown);
+void psc_message_answered(psc_exposed_t *advert);

@@ -10,7 +10,7 @@
 #include "am.h"
 #include "credit.h"
 #include "eager.h"
-#include "giveback.h"
+#include "requeue.h"
 #include "lend.h"
 #include "message.h"
 #include "rail.h"
@@ -130,14 +130,14 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
     [PSC_WIRE_LANE_UP] = {psc_rail_up_arrived, sizeof(psc_wire_lane_t)},
     [PSC_WIRE_SEEN] = {psc_replay_seen_arrived, sizeof(psc_wire_seen_t)},
     [PSC_WIRE_RESUME] = {psc_replay_resume_arrived, sizeof(psc_wire_resume_t)},
-    [PSC_WIRE_EXPOSE] = {psc_tuple_am_expose_arrived,
-                         sizeof(psc_wire_expose_t)},
+    [PSC_WIRE_ADVERTISE] = {psc_tuple_am_advertise_arrived,
+                            sizeof(psc_wire_advertise_t)},
     [PSC_WIRE_CONCEAL] = {psc_tuple_am_conceal_arrived,
                           sizeof(psc_wire_conceal_t)},
     [PSC_WIRE_CONCEALED] = {psc_tuple_am_concealed_arrived,
                             sizeof(psc_wire_conceal_t)},
     [PSC_WIRE_CLAIM] = {proto_claim, sizeof(psc_wire_claim_t)},
-    [PSC_WIRE_PLACED] = {psc_giveback_placed, sizeof(psc_wire_placed_t)},
+    [PSC_WIRE_PLACED] = {psc_requeue_placed, sizeof(psc_wire_placed_t)},
 };
 
 /* Returns the row of `arrivals` for `id`; NULL if no message has the id `id`

@@ -6,10 +6,10 @@
 #include "../lane.h"
 #include "../memory/access.h"
 #include "../upward.h"
-#include "am_offer.h"
+#include "am_announced.h"
 #include "am_post.h"
 #include "credit.h"
-#include "giveback.h"
+#include "requeue.h"
 #include "lend.h"
 #include "match.h"
 #include "message.h"
@@ -43,10 +43,10 @@ static bool conn_lanes(psc_conn_t *conn)
 
     if (!psc_replay_begin(conn))
         return false;
-    conn->tagging.done = psc_giveback_tagged;
+    conn->tagging.done = psc_requeue_tagged;
     conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
     psc_rates_start(conn);
-    psc_tuple_begin(conn, psc_giveback_taken, psc_message_answered);
+    psc_tuple_begin(conn, psc_requeue_taken, psc_message_answered);
     return true;
 }
 
@@ -54,7 +54,7 @@ static void conn_up(psc_conn_t *conn)
 {
     psc_credit_start(conn);
     if (conn->tuple)
-        psc_match_expose_all(conn);
+        psc_match_advertise_all(conn);
 }
 
 /* ---- control messages ---- */
@@ -66,7 +66,7 @@ static bool send_control(psc_conn_t *conn, psc_wire_id_t id)
     if (id == PSC_WIRE_LANE_DOWN || id == PSC_WIRE_LANE_UP)
         return psc_rail_send(conn, id) == PSC_OK;
     if (id == PSC_WIRE_CREDIT && conn->replay)
-        return psc_replay_tell(conn) == PSC_OK;
+        return psc_replay_ack(conn) == PSC_OK;
     return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0) == PSC_OK;
 }
 
@@ -125,7 +125,7 @@ static void conn_ended(psc_conn_t *conn, psc_status_t status)
     /* drop announced active messages first: if a fetch of one fails below,
      * am_fetched starts the next of those that wait */
     psc_am_conn_ended(conn);
-    psc_giveback_conn_ended(conn);
+    psc_requeue_conn_ended(conn);
     for (uint32_t i = 0; i < conn->n_lanes; i++)
         psc_proto_abort(conn->lanes[i]);
     psc_list_for_each(req, &conn->active, psc_req_t, link)
@@ -206,9 +206,9 @@ const psc_upward_t psc_protocols = {
 
 void psc_protocols_init(psc_worker_t *worker)
 {
-    worker->room.max = worker->config.unexpected_max;
-    worker->room.window_max = worker->config.eager_window;
-    psc_room_share(&worker->room, 0);
+    worker->budget.max = worker->config.unexpected_max;
+    worker->budget.window_max = worker->config.eager_window;
+    psc_budget_share(&worker->budget, 0);
     psc_am_init(&worker->am);
     psc_matching_init(&worker->matching);
     psc_list_init(&worker->memory.regions);

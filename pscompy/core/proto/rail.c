@@ -15,16 +15,16 @@
 /* Make room for `more` spans. */
 static bool spans_reserve(psc_spans_t *spans, uint32_t more)
 {
-    uint32_t room = 2 * (spans->n + more) < 16 ? 16 : 2 * (spans->n + more);
+    uint32_t capacity = 2 * (spans->n + more) < 16 ? 16 : 2 * (spans->n + more);
     psc_span_t *at;
 
-    if (spans->n + more <= spans->room)
+    if (spans->n + more <= spans->capacity)
         return true;
-    at = realloc(spans->at, room * sizeof *at);
+    at = realloc(spans->at, capacity * sizeof *at);
     if (!at)
         return false;
     spans->at = at;
-    spans->room = room;
+    spans->capacity = capacity;
     return true;
 }
 
@@ -158,7 +158,7 @@ static psc_status_t rail_move_again(psc_conn_t *conn, uint8_t lane)
         psc_conn_queue(conn, req);
     }
     psc_count(conn, PSC_COUNTER_rails_lost, 1);
-    psc_notice_post(&conn->worker->notices, &conn->notice);
+    psc_control_event_post(&conn->worker->control_events, &conn->event_slot);
     return PSC_OK;
 }
 
@@ -189,7 +189,7 @@ void psc_rail_sealed(psc_lane_t *lane)
     conn->lost.sealed |= rail_bit(lane);
     conn->lost.down_due |= rail_bit(lane);
     psc_conn_mark_busy(conn);
-    if (conn->lost.told & rail_bit(lane) &&
+    if (conn->lost.acked & rail_bit(lane) &&
         rail_move_again(conn, lane->index) != PSC_OK)
         psc_conn_fail_locked(conn, PSC_ERR_NO_MEMORY);
 }
@@ -233,11 +233,11 @@ psc_status_t psc_rail_down_arrived(psc_lane_t *lane, const psc_am_t *am)
         psc_conn_mark_busy(conn);
         return PSC_OK;
     }
-    if (lost->told & bit)
+    if (lost->acked & bit)
         return PSC_ERR_PROTOCOL;
-    lost->told |= bit;
+    lost->acked |= bit;
     if (lost->joining & ~lost->joined & bit)
-        return PSC_OK; /* psc_lane_join or psc_conn_join_fail acts on `told` */
+        return PSC_OK; /* psc_lane_join or psc_conn_join_fail acts on `acked` */
     if (lost->sealed & bit)
         return rail_move_again(conn, named->index);
     psc_lane_useless(named);

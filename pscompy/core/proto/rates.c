@@ -88,7 +88,8 @@ static void rates_note(psc_conn_t *conn, psc_moved_t *moved, uint64_t len,
     moved->bytes += len;
     moved->ns += ns;
     if (rates->copies.messages + rates->gets.messages >= rates->due)
-        psc_notice_post(&conn->worker->notices, &conn->notice);
+        psc_control_event_post(&conn->worker->control_events,
+                               &conn->event_slot);
 }
 
 void psc_rates_end_copy(psc_conn_t *conn, uint64_t len, int64_t began)

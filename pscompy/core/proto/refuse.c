@@ -1,6 +1,6 @@
 #include "refuse.h"
 
-#include "am_offer.h"
+#include "am_announced.h"
 #include "match_queue.h"
 #include "rndv_fin.h"
 #include "unexpected.h"

@@ -10,27 +10,29 @@
 #include "rail.h"
 
 /* A longer buffer is shrunk to this size when few bytes are kept. */
-#define REPLAY_IDLE (4 * PSC_REPLAY_TELL)
+#define REPLAY_IDLE (4 * PSC_REPLAY_ACK)
 
-/* A message that is kept: this head, the message's header, its payload. */
-typedef struct kept {
+/* A message in the retransmit queue: this head, the message's header, its
+ * payload. */
+typedef struct retransmit {
     uint32_t len; /* bytes of the payload */
     uint8_t id;
     uint8_t header_len;
     _Alignas(8) uint8_t bytes[];
-} kept_t;
+} retransmit_t;
 
 struct psc_replay {
     psc_ep_t ep; /* stands for the main lane's endpoint in conn->out */
     psc_conn_t *conn;
     /* ---- sending ---- */
-    /* The kept messages are at the offsets `first` to `end` of `buffer`, of
-     * `room` bytes. Those from `next` on were not sent over the present main
-     * lane. */
+    /* The retransmit queue: messages at the offsets `first` to `end` of
+     * `buffer`, of `capacity` bytes. Those from `next` on were not sent over
+     * the present main lane. */
     uint8_t *buffer;
-    size_t room, first, next, end;
+    size_t capacity, first, next, end;
     uint32_t sent; /* number of the last ordered message that was sent */
-    uint32_t dropped; /* number of the last message that is not kept any more */
+    /* number of the last message that has left the retransmit queue */
+    uint32_t dropped;
     uint32_t acked; /* number of the last message that the peer has delivered */
     uint32_t turn; /* number of this side's last RESUME */
     bool resume_due;
@@ -41,8 +43,8 @@ struct psc_replay {
     uint32_t at;
     uint32_t delivered; /* number of the last message that was delivered */
     uint32_t peers_turn; /* number of the last RESUME that has arrived */
-    uint32_t untold; /* bytes of delivered messages since the last SEEN */
-    bool tell_due; /* SEEN is to be sent */
+    uint32_t unacked; /* bytes of delivered messages since the last SEEN */
+    bool ack_due; /* SEEN is to be sent */
 };
 
 static void replay_due(psc_conn_t *conn)
@@ -51,96 +53,97 @@ static void replay_due(psc_conn_t *conn)
     psc_conn_mark_busy(conn);
 }
 
-/* ---- kept messages ---- */
+/* ---- the retransmit queue ---- */
 
-static size_t kept_size(uint8_t header_len, uint64_t len)
+static size_t retransmit_size(uint8_t header_len, uint64_t len)
 {
-    return (sizeof(kept_t) + header_len + len + 7) & ~(size_t)7;
+    return (sizeof(retransmit_t) + header_len + len + 7) & ~(size_t)7;
 }
 
-static kept_t *kept_at(const psc_replay_t *replay, size_t offset)
+static retransmit_t *retransmit_at(const psc_replay_t *replay, size_t offset)
 {
-    return (kept_t *)(void *)(replay->buffer + offset);
+    return (retransmit_t *)(void *)(replay->buffer + offset);
 }
 
-static size_t kept_size_at(const psc_replay_t *replay, size_t offset)
+static size_t retransmit_size_at(const psc_replay_t *replay, size_t offset)
 {
-    const kept_t *kept = kept_at(replay, offset);
+    const retransmit_t *queued = retransmit_at(replay, offset);
 
-    return kept_size(kept->header_len, kept->len);
+    return retransmit_size(queued->header_len, queued->len);
 }
 
-/* Move the kept messages to the start of a buffer of `room` bytes. */
-static bool kept_move(psc_replay_t *replay, size_t room)
+/* Move the retransmit queue to the start of a buffer of `capacity` bytes. */
+static bool retransmit_move(psc_replay_t *replay, size_t capacity)
 {
-    size_t kept = replay->end - replay->first;
+    size_t queued = replay->end - replay->first;
     uint8_t *buffer;
 
-    if (kept > 0)
-        memmove(replay->buffer, replay->buffer + replay->first, kept);
+    if (queued > 0)
+        memmove(replay->buffer, replay->buffer + replay->first, queued);
     replay->next -= replay->first;
-    replay->end = kept;
+    replay->end = queued;
     replay->first = 0;
-    if (room == replay->room)
+    if (capacity == replay->capacity)
         return true;
-    buffer = realloc(replay->buffer, room);
+    buffer = realloc(replay->buffer, capacity);
     if (!buffer)
         return false;
     replay->buffer = buffer;
-    replay->room = room;
+    replay->capacity = capacity;
     return true;
 }
 
-/* Make room behind the kept messages. The buffer is at most half full when they
- * are moved, so that each is moved once on average. Returns false if the
+/* Make room behind the retransmit queue. The buffer is at most half full when
+ * they are moved, so that each is moved once on average. Returns false if the
  * message must wait. */
-static bool kept_reserve(psc_replay_t *replay, size_t size)
+static bool retransmit_reserve(psc_replay_t *replay, size_t size)
 {
-    size_t kept = replay->end - replay->first, room = replay->room;
+    size_t queued = replay->end - replay->first, capacity = replay->capacity;
 
-    if (kept + size > PSC_REPLAY_MAX)
+    if (queued + size > PSC_REPLAY_MAX)
         return false;
-    if (replay->room - replay->end >= size)
+    if (replay->capacity - replay->end >= size)
         return true;
-    while (room < 2 * (kept + size))
-        room = room ? 2 * room : 4096;
-    return kept_move(replay, room);
+    while (capacity < 2 * (queued + size))
+        capacity = capacity ? 2 * capacity : 4096;
+    return retransmit_move(replay, capacity);
 }
 
 /* Keep a message that was sent. */
-static void kept_add(psc_replay_t *replay, uint8_t id, const void *header,
-                     uint8_t header_len, const psc_iov_t *iov, size_t n_iov)
+static void retransmit_add(psc_replay_t *replay, uint8_t id, const void *header,
+                           uint8_t header_len, const psc_iov_t *iov,
+                           size_t n_iov)
 {
-    kept_t *kept = kept_at(replay, replay->end);
-    uint8_t *to = kept->bytes + header_len;
+    retransmit_t *queued = retransmit_at(replay, replay->end);
+    uint8_t *to = queued->bytes + header_len;
 
-    memcpy(kept->bytes, header, header_len);
+    memcpy(queued->bytes, header, header_len);
     for (size_t i = 0; i < n_iov; i++) {
         if (iov[i].len)
             memcpy(to, iov[i].base, iov[i].len);
         to += iov[i].len;
     }
-    kept->id = id;
-    kept->header_len = header_len;
-    kept->len = (uint32_t)(to - kept->bytes - header_len);
-    replay->end += kept_size(header_len, kept->len);
+    queued->id = id;
+    queued->header_len = header_len;
+    queued->len = (uint32_t)(to - queued->bytes - header_len);
+    replay->end += retransmit_size(header_len, queued->len);
     replay->next = replay->end;
     replay->sent++;
 }
 
 /* Drop the messages that the peer has acknowledged. One that is still to be
  * sent over the present main lane stays, because the receiver counts it. */
-static void kept_drop(psc_replay_t *replay)
+static void retransmit_drop(psc_replay_t *replay)
 {
     while (replay->dropped != replay->acked && replay->first < replay->next) {
-        replay->first += kept_size_at(replay, replay->first);
+        replay->first += retransmit_size_at(replay, replay->first);
         replay->dropped++;
     }
     if (replay->first == replay->end)
         replay->first = replay->next = replay->end = 0;
-    if (replay->room > REPLAY_IDLE &&
+    if (replay->capacity > REPLAY_IDLE &&
         replay->end - replay->first <= REPLAY_IDLE / 4)
-        kept_move(replay, REPLAY_IDLE);
+        retransmit_move(replay, REPLAY_IDLE);
 }
 
 /* ---- the operations of conn->out ---- */
@@ -187,12 +190,12 @@ static psc_status_t replay_am_bcopy(psc_ep_t *ep, uint8_t id,
                               n_iov);
     for (size_t i = 0; i < n_iov; i++)
         len += iov[i].len;
-    if (!kept_reserve(replay, kept_size(header_len, len)))
+    if (!retransmit_reserve(replay, retransmit_size(header_len, len)))
         return PSC_ERR_NO_RESOURCE;
     status =
         replay_pass_on(replay->conn->main, id, header, header_len, iov, n_iov);
     if (status == PSC_OK)
-        kept_add(replay, id, header, header_len, iov, n_iov);
+        retransmit_add(replay, id, header, header_len, iov, n_iov);
     return status;
 }
 
@@ -282,7 +285,7 @@ void psc_replay_lost(psc_lane_t *lane)
     replay->resume_due = true;
     replay->next = replay->first;
     /* SEEN replaces a CREDIT that was lost: CREDITs are not kept */
-    replay->tell_due = true;
+    replay->ack_due = true;
     replay_due(conn);
 }
 
@@ -297,13 +300,13 @@ static psc_status_t replay_resume(psc_replay_t *replay)
 
 static bool replay_next(psc_replay_t *replay)
 {
-    const kept_t *kept = kept_at(replay, replay->next);
-    psc_iov_t iov = {(void *)(kept->bytes + kept->header_len), kept->len};
+    const retransmit_t *queued = retransmit_at(replay, replay->next);
+    psc_iov_t iov = {(void *)(queued->bytes + queued->header_len), queued->len};
 
-    if (replay_pass_on(replay->conn->main, kept->id, kept->bytes,
-                       kept->header_len, &iov, 1) != PSC_OK)
+    if (replay_pass_on(replay->conn->main, queued->id, queued->bytes,
+                       queued->header_len, &iov, 1) != PSC_OK)
         return false;
-    replay->next += kept_size_at(replay, replay->next);
+    replay->next += retransmit_size_at(replay, replay->next);
     psc_count(replay->conn, PSC_COUNTER_messages_again, 1);
     return true;
 }
@@ -311,22 +314,22 @@ static bool replay_next(psc_replay_t *replay)
 bool psc_replay_flush(psc_conn_t *conn)
 {
     psc_replay_t *replay = conn->replay;
-    bool moved = replay->resume_due, telling = replay->tell_due;
+    bool moved = replay->resume_due, acking = replay->ack_due;
 
     if (replay->resume_due && replay_resume(replay) != PSC_OK)
         return false;
     replay->resume_due = false;
     while (replay->next < replay->end && replay_next(replay))
         moved = true;
-    kept_drop(replay);
+    retransmit_drop(replay);
     if (replay->next < replay->end ||
-        (telling && psc_replay_tell(conn) != PSC_OK))
+        (acking && psc_replay_ack(conn) != PSC_OK))
         return moved;
     conn->lost.replay_due = false;
-    return moved || telling;
+    return moved || acking;
 }
 
-psc_status_t psc_replay_tell(psc_conn_t *conn)
+psc_status_t psc_replay_ack(psc_conn_t *conn)
 {
     psc_replay_t *replay = conn->replay;
     psc_wire_seen_t wire = {.number = replay->delivered};
@@ -335,8 +338,8 @@ psc_status_t psc_replay_tell(psc_conn_t *conn)
 
     if (status != PSC_OK)
         return status;
-    replay->tell_due = false;
-    replay->untold = 0;
+    replay->ack_due = false;
+    replay->unacked = 0;
     return PSC_OK;
 }
 
@@ -368,9 +371,9 @@ psc_status_t psc_replay_take(psc_lane_t *lane, const psc_am_t *am)
     if ((int32_t)(replay->at - replay->delivered) <= 0)
         return PSC_INPROGRESS;
     replay->delivered = replay->at;
-    replay->untold += (uint32_t)kept_size(am->header_len, am->len);
-    if (replay->untold >= PSC_REPLAY_TELL && !replay->tell_due) {
-        replay->tell_due = true;
+    replay->unacked += (uint32_t)retransmit_size(am->header_len, am->len);
+    if (replay->unacked >= PSC_REPLAY_ACK && !replay->ack_due) {
+        replay->ack_due = true;
         replay_due(conn);
     }
     return PSC_OK;
@@ -385,7 +388,7 @@ psc_status_t psc_replay_seen_arrived(psc_lane_t *lane, const psc_am_t *am)
         wire->number - replay->acked > replay->sent - replay->acked)
         return PSC_ERR_PROTOCOL;
     replay->acked = wire->number;
-    kept_drop(replay);
+    retransmit_drop(replay);
     /* messages may have waited for room */
     if (!psc_work_empty(&lane->conn->work))
         psc_conn_mark_busy(lane->conn);

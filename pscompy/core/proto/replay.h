@@ -5,15 +5,15 @@
  * stay in order: all but CREDIT, SEEN, RESUME and the pieces that are spread
  * over the lanes (rail.h is for those). Both sides count these ordered
  * messages, modulo 2^32; a lane keeps their order, so that a message need not
- * carry its number. The sender keeps a copy of each until the receiver
- * acknowledges it by SEEN. SEEN has the number of the last ordered message that
- * was delivered, and is sent for every PSC_REPLAY_TELL bytes of ordered
- * messages, and in place of CREDIT.
+ * carry its number. The sender keeps a copy of each, in its retransmit
+ * queue, until the receiver acknowledges it by SEEN. SEEN has the number of the
+ * last ordered message that was delivered, and is sent for every PSC_REPLAY_ACK
+ * bytes of ordered messages, and in place of CREDIT.
  *
  * When the main lane is lost, the sender chooses another lane, the first that
  * is up, and sends over that one
  *   1. RESUME, with the number of the first message that it still has;
- *   2. the kept messages from that one on;
+ *   2. the messages of its retransmit queue from that one on;
  *   3. new messages, among them LANE_DOWN (rail.h).
  * The receiver drops those that it has delivered before. If the new lane is
  * lost, too, the same begins again on a third one; RESUMEs are numbered, so
@@ -34,17 +34,17 @@
  * delivered in part: on such a connection only the FRAGs that are spread over
  * the lanes are received directly into their buffers.
  *
- * Kept messages are at most PSC_REPLAY_MAX bytes, headers included; a message
- * that does not fit waits as if its lane were full. Eager messages reach this
- * bound only if PSP_EAGER_WINDOW is increased. The memory for kept messages
- * grows to twice PSC_REPLAY_MAX at most, and shrinks when most of them are
- * acknowledged. */
+ * The retransmit queue has at most PSC_REPLAY_MAX bytes, headers included; a
+ * message that does not fit waits as if its lane were full. Eager messages
+ * reach this bound only if PSP_EAGER_WINDOW is increased. The memory of the
+ * retransmit queue grows to twice PSC_REPLAY_MAX at most, and shrinks when most
+ * of them are acknowledged. */
 #pragma once
 
 #include "../types/conn.h"
 
 #define PSC_REPLAY_MAX (8u << 20)
-#define PSC_REPLAY_TELL (128u << 10)
+#define PSC_REPLAY_ACK (128u << 10)
 
 /* The lanes are known: from now on messages are counted, if there are several
  * lanes and all are replaceable (psc_lane_replaceable). Returns false if there
@@ -57,11 +57,11 @@ void psc_replay_end(psc_conn_t *conn);
 /* The lane is lost: if it was the main lane, choose another main lane; if there
  * is none, end the connection. */
 void psc_replay_lost(psc_lane_t *lane);
-/* Send RESUME, kept messages and SEEN, if they are due. Returns true if
+/* Send RESUME, the retransmit queue and SEEN, if they are due. Returns true if
  * anything was sent. */
 bool psc_replay_flush(psc_conn_t *conn);
 /* Send SEEN, which also reports the credit. */
-psc_status_t psc_replay_tell(psc_conn_t *conn);
+psc_status_t psc_replay_ack(psc_conn_t *conn);
 
 /* ---- arriving ---- */
 

@@ -51,7 +51,8 @@ static void rndv_rts_keys(psc_req_t *req, psc_wire_rts_t *wire, uint8_t *keys,
 static void rndv_report_full(psc_conn_t *conn)
 {
     if (!conn->rts_max_reported)
-        psc_notice_post(&conn->worker->notices, &conn->notice);
+        psc_control_event_post(&conn->worker->control_events,
+                               &conn->event_slot);
     conn->rts_max_reported = true;
 }
 
@@ -165,58 +166,60 @@ static void rndv_recv_meets(psc_req_t *req, psc_conn_t *conn, int32_t tag,
 /* Use get if the peer sent keys and the configuration allows it; otherwise ask
  * the peer to send. Get needs one control message less than put (TupleQ paper,
  * section 2). */
-psc_status_t psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer)
+psc_status_t psc_rndv_recv_start(psc_req_t *req,
+                                 const psc_announcement_t *announcement)
 {
-    const uint8_t *keys = offer->keys;
-    size_t keys_len = offer->keys_len;
+    const uint8_t *keys = announcement->keys;
+    size_t keys_len = announcement->keys_len;
     psc_keyed_t keyed;
 
     if (!psc_req_extend(req)) {
-        psc_req_attach(req, offer->conn);
+        psc_req_attach(req, announcement->conn);
         psc_req_finish(req, PSC_ERR_NO_MEMORY);
         return PSC_ERR_NO_MEMORY;
     }
-    rndv_recv_meets(req, offer->conn, offer->tag, offer->len);
+    rndv_recv_meets(req, announcement->conn, announcement->tag,
+                    announcement->len);
     keyed = psc_rndv_keyed(req);
-    req->bulk->remote_id = offer->send_id;
+    req->bulk->remote_id = announcement->send_id;
     psc_req_stage_set(req, PSC_STAGE_SEND_RTR);
-    req->bulk->rma.offset = offer->offset;
-    if (offer->n_keys && req->bulk->len > 0 && req->n_iov == 1 &&
-        rndv_may(offer->conn, PSC_RNDV_GET)) {
-        if (psc_rndv_unpack_keys(&keyed, PSC_CAP_GET, offer->n_keys, &keys,
-                                 &keys_len) == PSC_OK &&
+    req->bulk->rma.offset = announcement->offset;
+    if (announcement->n_keys && req->bulk->len > 0 && req->n_iov == 1 &&
+        rndv_may(announcement->conn, PSC_RNDV_GET)) {
+        if (psc_rndv_unpack_keys(&keyed, PSC_CAP_GET, announcement->n_keys,
+                                 &keys, &keys_len) == PSC_OK &&
             psc_rndv_register_local(&keyed) == PSC_OK) {
-            psc_count(offer->conn, PSC_COUNTER_rndv_get, 1);
+            psc_count(announcement->conn, PSC_COUNTER_rndv_get, 1);
             req->bulk->began = 0;
             psc_req_stage_set(req, PSC_STAGE_GET);
         } else {
-            psc_count(offer->conn, PSC_COUNTER_rndv_fallback, 1);
+            psc_count(announcement->conn, PSC_COUNTER_rndv_fallback, 1);
         }
     }
-    psc_conn_queue(offer->conn, req);
+    psc_conn_queue(announcement->conn, req);
     return PSC_OK;
 }
 
 static void rndv_recv_announced(psc_req_t *req, psc_unexp_t *unexp)
 {
-    psc_offer_t offer = {.conn = unexp->conn,
-                         .tag = unexp->tag,
-                         .send_id = unexp->send_id,
-                         .len = unexp->len,
-                         .offset = unexp->offset,
-                         .n_keys = unexp->n_keys,
-                         .keys = unexp->room,
-                         .keys_len = unexp->keys_len};
+    psc_announcement_t announcement = {.conn = unexp->conn,
+                                       .tag = unexp->tag,
+                                       .send_id = unexp->send_id,
+                                       .len = unexp->len,
+                                       .offset = unexp->offset,
+                                       .n_keys = unexp->n_keys,
+                                       .keys = unexp->payload,
+                                       .keys_len = unexp->keys_len};
     psc_status_t status;
 
     if (unexp->order)
         req->head.result.order = unexp->order;
     psc_req_set_unexp(req, NULL);
-    status = psc_rndv_recv_start(req, &offer);
-    offer.conn->rts_in--;
+    status = psc_rndv_recv_start(req, &announcement);
+    announcement.conn->rts_in--;
     psc_unexp_free(unexp);
     if (status != PSC_OK)
-        psc_lane_break(psc_conn_main_lane(offer.conn), status);
+        psc_lane_break(psc_conn_main_lane(announcement.conn), status);
 }
 
 /* Continue a receive with a message that was announced: claim the message if
@@ -255,7 +258,7 @@ psc_status_t psc_rndv_send_rtr(psc_req_t *req)
         psc_credit_send(conn, PSC_WIRE_RTR, &wire, sizeof wire, keys, keys_len);
     if (status != PSC_OK)
         return status;
-    req->exposed = wire.n_keys > 0;
+    req->remote_writable = wire.n_keys > 0;
     psc_req_stage_set(req, PSC_STAGE_AWAIT_DATA);
     if (req->bulk->len == 0)
         psc_rndv_received(req);
@@ -272,7 +275,7 @@ void psc_rndv_fill(psc_unexp_t *unexp, const psc_am_t *am)
     unexp->n_keys = wire->n_keys;
     unexp->keys_len = (uint32_t)am->len;
     if (am->len)
-        memcpy(unexp->room, am->payload, am->len);
+        memcpy(unexp->payload, am->payload, am->len);
 }
 
 /* ---- moving data ---- */

@@ -41,19 +41,20 @@ psc_status_t psc_rndv_rtr_arrived(psc_lane_t *lane, const psc_am_t *am);
 /* ---- the receiving side ---- */
 
 /* The message that an RTS announced. */
-typedef struct psc_offer {
+typedef struct psc_announcement {
     psc_conn_t *conn;
     int32_t tag;
     uint64_t send_id, len, offset;
     uint32_t n_keys;
     const uint8_t *keys;
     size_t keys_len;
-} psc_offer_t;
+} psc_announcement_t;
 
 /* Start the transfer: the receive has a buffer and the RTS has arrived. Returns
  * PSC_ERR_NO_MEMORY if memory is short. Then the receive has ended, and the
  * caller must end the connection, because the sender would wait forever. */
-psc_status_t psc_rndv_recv_start(psc_req_t *req, const psc_offer_t *offer);
+psc_status_t psc_rndv_recv_start(psc_req_t *req,
+                                 const psc_announcement_t *announcement);
 void psc_rndv_recv_unexpected(psc_req_t *req, psc_unexp_t *unexp);
 /* Finish a receive whose message is in the buffer already. */
 void psc_rndv_recv_landed(psc_req_t *req, psc_conn_t *conn, int32_t tag,

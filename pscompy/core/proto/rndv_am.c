@@ -49,7 +49,7 @@ static psc_status_t frag_send(psc_req_t *req, psc_lane_t *lane,
                                : psc_req_conn(req)->out;
     psc_flow_t *flow = &psc_req_conn(req)->flow, before = *flow;
     psc_wire_frag_t wire = {
-        .credit = psc_flow_stamp(flow, psc_req_worker(req)->room.window),
+        .credit = psc_flow_stamp(flow, psc_req_worker(req)->budget.window),
         .ordered = !striped,
         .recv_id = req->bulk->remote_id,
         .offset = psc_rail_next(req->bulk).offset};

@@ -87,7 +87,8 @@ bool psc_rndv_send_fins(psc_conn_t *conn)
  * lane. */
 static psc_status_t fin_of_put(psc_req_t *req)
 {
-    if (!req->exposed || req->bulk->arrived > 0 || req->bulk->inflight > 0)
+    if (!req->remote_writable || req->bulk->arrived > 0 ||
+        req->bulk->inflight > 0)
         return PSC_ERR_PROTOCOL;
     psc_rndv_received(req);
     return PSC_OK;

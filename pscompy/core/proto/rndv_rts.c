@@ -1,6 +1,6 @@
 #include "rndv_rts.h"
 
-#include "am_offer.h"
+#include "am_announced.h"
 #include "match.h"
 #include "rndv.h"
 #include "rndv_keys.h"
@@ -81,33 +81,33 @@ static psc_status_t rndv_keep(psc_lane_t *lane, psc_req_t *req,
 static psc_status_t rndv_announced(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_rts_t *wire = am->header;
-    psc_offer_t offer = {.conn = lane->conn,
-                         .tag = (int32_t)wire->tag,
-                         .send_id = wire->send_id,
-                         .len = wire->len,
-                         .offset = wire->offset,
-                         .n_keys = wire->n_keys,
-                         .keys = am->payload,
-                         .keys_len = am->len};
+    psc_announcement_t announcement = {.conn = lane->conn,
+                                       .tag = (int32_t)wire->tag,
+                                       .send_id = wire->send_id,
+                                       .len = wire->len,
+                                       .offset = wire->offset,
+                                       .n_keys = wire->n_keys,
+                                       .keys = am->payload,
+                                       .keys_len = am->len};
     psc_req_t *req = NULL;
 
-    if (am->len > PSC_KEYS_MAX || offer.tag < 0)
+    if (am->len > PSC_KEYS_MAX || announcement.tag < 0)
         return PSC_ERR_PROTOCOL;
     if (lane->conn->tuple)
         lane->conn->tuple->rts_in++;
     if (wire->flags & PSC_RTS_LATE)
         return psc_tag_late_arrived(lane, am);
     if (wire->context == PSC_CONTEXT_AM)
-        return psc_am_announced(lane->conn, wire->aux, &offer);
+        return psc_am_announced(lane->conn, wire->aux, &announcement);
     if (psc_tuple_is_long(lane->conn, wire->len))
-        psc_tuple_came(lane->conn, wire->context, offer.tag);
+        psc_tuple_came(lane->conn, wire->context, announcement.tag);
     if (!lane->conn->tagging.on)
-        req = psc_match_arrival(lane->conn, wire->context, offer.tag);
+        req = psc_match_arrival(lane->conn, wire->context, announcement.tag);
     if (req == PSC_MATCH_REFUSED)
         return PSC_ERR_PROTOCOL;
     if (!req || req->head.flags & PSC_FLAG_NO_BUFFER)
         return rndv_keep(lane, req, am);
-    return psc_rndv_recv_start(req, &offer);
+    return psc_rndv_recv_start(req, &announcement);
 }
 
 psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)

@@ -113,7 +113,7 @@ static psc_status_t tag_arrived(psc_unexp_t *unexp)
     if (!unexp)
         return PSC_ERR_PROTOCOL;
     req = psc_match_arrival(unexp->conn, unexp->context, unexp->tag);
-    /* not where the fabric matches: no receive is exposed there (tuple.c) */
+    /* not where the fabric matches: no receive is advertised there (tuple.c) */
     if (req == PSC_MATCH_REFUSED) {
         if (!unexp->promised) /* a placeholder is in lane->promised */
             psc_unexp_free(unexp);
@@ -162,7 +162,7 @@ psc_status_t psc_tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am)
 
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
-    memcpy(unexp->room, am->payload, am->len);
+    memcpy(unexp->payload, am->payload, am->len);
     psc_count(lane->conn, PSC_COUNTER_unexpected_copied, am->len);
     psc_count(lane->conn, PSC_COUNTER_copied_bytes, am->len);
     return tag_arrived(unexp);

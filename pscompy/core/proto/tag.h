@@ -30,7 +30,7 @@
 #include "match.h"
 
 /* ---- receiving ---- */
-/* The fabric has matched or ended a receive; psc_giveback_tagged calls it. */
+/* The fabric has matched or ended a receive; psc_requeue_tagged calls it. */
 void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
                   size_t len);
 /* Post the receive to the fabric. Returns false if it may not be posted or the

@@ -8,8 +8,8 @@
 #include "tuple_am.h"
 
 /* After MISSES_MIN misses in a row (psc_tuple_pause_t) one chance to look for a
- * receive, or to expose one, is skipped; after each further miss twice as many
- * chances, until MISSES_MAX misses. */
+ * receive, or to advertise one, is skipped; after each further miss twice as
+ * many chances, until MISSES_MAX misses. */
 #define MISSES_MIN 8u
 #define MISSES_MAX 13u
 
@@ -31,17 +31,17 @@ static bool pause_skips(psc_tuple_pause_t *pause)
     return true;
 }
 
-static psc_tuple_pause_t *tuple_shows(const psc_req_t *req)
+static psc_tuple_pause_t *tuple_advertises(const psc_req_t *req)
 {
     return &psc_tuple_bucket(psc_req_source(req)->tuple, req->context,
                              req->head.result.tag)
-                ->show;
+                ->advertise;
 }
 
 /* ---- a connection ---- */
 
-/* Returns true if receives may be exposed. A message that is copied into an
- * exposed receive is ordered on one lane only: FRAGs on another lane could
+/* Returns true if receives may be advertised. A message that is copied into an
+ * advertised receive is ordered on one lane only: FRAGs on another lane could
  * overtake it. A scheme that the user has demanded is used for all long
  * messages. */
 static bool tuple_fits(psc_conn_t *conn)
@@ -50,10 +50,10 @@ static bool tuple_fits(psc_conn_t *conn)
            !conn->tagging.on && conn->params.scheme == PSC_RNDV_AUTO;
 }
 
-/* Returns the operations by which receives are exposed and claimed: those of
+/* Returns the operations by which receives are advertised and claimed: those of
  * the transport, or those by messages; NULL if there are none. */
 static const psc_transport_ops_t *
-tuple_ops(psc_conn_t *conn, void (*answered)(psc_exposed_t *shown))
+tuple_ops(psc_conn_t *conn, void (*answered)(psc_exposed_t *advert))
 {
     const psc_iface_slot_t *slot = psc_conn_main_lane(conn)->slot;
 
@@ -77,11 +77,11 @@ void psc_tuple_limit(psc_conn_t *conn)
 }
 
 /* If there is no memory for the psc_tuple_t, no receive of the connection is
- * exposed. */
+ * advertised. */
 void psc_tuple_begin(psc_conn_t *conn,
-                     void (*taken)(psc_exposed_t *shown, uint64_t bits,
+                     void (*taken)(psc_exposed_t *advert, uint64_t bits,
                                    uint64_t len),
-                     void (*answered)(psc_exposed_t *shown))
+                     void (*answered)(psc_exposed_t *advert))
 {
     const psc_transport_ops_t *ops = tuple_ops(conn, answered);
 
@@ -114,24 +114,24 @@ void psc_tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag)
 {
     static const psc_tuple_pause_t none;
 
-    psc_tuple_bucket(conn->tuple, context, tag)->show = none;
-    psc_tuple_bucket(conn->tuple, context, PSC_ANY_TAG)->show = none;
+    psc_tuple_bucket(conn->tuple, context, tag)->advertise = none;
+    psc_tuple_bucket(conn->tuple, context, PSC_ANY_TAG)->advertise = none;
 }
 
 bool psc_tuple_pauses(const psc_req_t *req)
 {
-    return psc_req_source(req)->tuple->n_exposed == PSC_EXPOSED_MAX ||
-           pause_skips(tuple_shows(req));
+    return psc_req_source(req)->tuple->n_advertised == PSC_EXPOSED_MAX ||
+           pause_skips(tuple_advertises(req));
 }
 
-static psc_place_t tuple_seen(const psc_conn_t *conn)
+static psc_position_t tuple_seen(const psc_conn_t *conn)
 {
-    return psc_tuple_place(conn->flow.got, conn->tuple->rts_in);
+    return psc_tuple_position(conn->flow.got, conn->tuple->rts_in);
 }
 
 /* End a receive or send whose bytes nobody copies any more. If all bytes are in
- * place, it does no harm that the connection has ended meanwhile: the peer has
- * completed its request, and may have closed. */
+ * position, it does no harm that the connection has ended meanwhile: the peer
+ * has completed its request, and may have closed. */
 static void tuple_finish(psc_req_t *req, psc_status_t status)
 {
     req->bulk->inflight = 0;
@@ -142,9 +142,9 @@ static void tuple_finish(psc_req_t *req, psc_status_t status)
         psc_req_finish(req, status);
 }
 
-static void tuple_landed(psc_exposed_t *shown, psc_status_t status)
+static void tuple_landed(psc_exposed_t *advert, psc_status_t status)
 {
-    psc_req_t *req = psc_tuple_req(shown);
+    psc_req_t *req = psc_tuple_req(advert);
 
     if (status == PSC_OK) {
         psc_count(psc_req_conn(req), PSC_COUNTER_received_messages, 1);
@@ -159,10 +159,10 @@ static void tuple_landed(psc_exposed_t *shown, psc_status_t status)
 static void tuple_hidden(psc_req_t *req)
 {
     psc_req_forget_lane(req, psc_conn_main_lane(psc_req_source(req)));
-    req->exposed = false;
+    req->remote_writable = false;
 }
 
-bool psc_tuple_expose(psc_req_t *req)
+bool psc_tuple_advertise(psc_req_t *req)
 {
     psc_conn_t *conn = psc_req_source(req);
     psc_lane_t *lane = psc_conn_main_lane(conn);
@@ -171,7 +171,7 @@ bool psc_tuple_expose(psc_req_t *req)
 
     if (!psc_req_extend(req))
         return false;
-    record = &req->bulk->record.shown;
+    record = &req->bulk->record.advert;
     *record = (psc_exposed_t){
         .match = psc_tag_bits(req->context, tag == PSC_ANY_TAG ? 0 : tag),
         .ignore = tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0,
@@ -183,9 +183,9 @@ bool psc_tuple_expose(psc_req_t *req)
         tuple_hidden(req);
         return false;
     }
-    conn->tuple->n_exposed++;
+    conn->tuple->n_advertised++;
     psc_count(conn, PSC_COUNTER_tuple_exposed, 1);
-    psc_req_stage_set(req, PSC_STAGE_EXPOSED);
+    psc_req_stage_set(req, PSC_STAGE_ADVERTISED);
     return true;
 }
 
@@ -197,15 +197,15 @@ bool psc_tuple_conceal(psc_req_t *req)
                                   psc_req_shown(req),
                                   tuple_seen(conn)) != PSC_OK)
         return false;
-    conn->tuple->n_exposed--;
-    pause_missed(tuple_shows(req));
+    conn->tuple->n_advertised--;
+    pause_missed(tuple_advertises(req));
     tuple_hidden(req);
     return true;
 }
 
 psc_status_t psc_tuple_withdraw(psc_req_t *req)
 {
-    if (!req->exposed)
+    if (!req->remote_writable)
         return psc_tuple_conceal(req) ? PSC_OK : PSC_ERR_INVALID;
     psc_tuple_am_ask(psc_req_source(req), psc_req_shown(req),
                      tuple_seen(psc_req_source(req)));
@@ -216,11 +216,11 @@ void psc_tuple_detach(psc_req_t *req)
 {
     psc_conn_t *conn = psc_req_source(req);
 
-    conn->tuple->n_exposed--;
-    tuple_shows(req)->misses = 0;
+    conn->tuple->n_advertised--;
+    tuple_advertises(req)->misses = 0;
     psc_req_set_unexp(req, NULL);
     /* the transport calls `landed`, unless the peer writes with a key */
-    req->bulk->inflight = !req->exposed;
+    req->bulk->inflight = !req->remote_writable;
     psc_req_stage_set(req, PSC_STAGE_LANDING);
     psc_req_attach(req, conn);
 }
@@ -242,36 +242,37 @@ void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len)
 
 /* ---- sending ---- */
 
-/* Returns true if a receiver that has matched all messages up to the place
- * `seen` (psc_place_t) has matched those up to `place`, too. If a place is so
- * old that the counts have wrapped around, the function may return false
- * although they were matched. */
-static bool tuple_covers(psc_place_t seen, psc_place_t place)
+/* Returns true if a receiver that has matched all messages up to the position
+ * `seen` (psc_position_t) has matched those up to `position`, too. If a
+ * position is so old that the counts have wrapped around, the function may
+ * return false although they were matched. */
+static bool tuple_covers(psc_position_t seen, psc_position_t position)
 {
-    return (int32_t)((uint32_t)seen - (uint32_t)place) >= 0 &&
-           (int32_t)((uint32_t)(seen >> 32) - (uint32_t)(place >> 32)) >= 0;
+    return (int32_t)((uint32_t)seen - (uint32_t)position) >= 0 &&
+           (int32_t)((uint32_t)(seen >> 32) - (uint32_t)(position >> 32)) >= 0;
 }
 
-/* Returns a place (psc_place_t) that is not before the last message which fits
- * this receive and was not sent into an exposed receive. */
-static psc_place_t tuple_need(const psc_req_t *req, const psc_sighted_t *recv)
+/* Returns a position (psc_position_t) that is not before the last message which
+ * fits this receive and was not sent into an advertised receive. */
+static psc_position_t tuple_need(const psc_req_t *req,
+                                 const psc_advertised_t *recv)
 {
     psc_tuple_t *tuple = psc_req_conn(req)->tuple;
 
     if (recv->ignore)
-        return psc_tuple_place(psc_req_conn(req)->flow.sent, tuple->rts_out);
+        return psc_tuple_position(psc_req_conn(req)->flow.sent, tuple->rts_out);
     return psc_tuple_bucket(tuple, req->context, req->head.result.tag)->last;
 }
 
-static const psc_sighted_t *tuple_first(const psc_sighted_t *sighted,
-                                        uint32_t n, uint64_t bits)
+static const psc_advertised_t *tuple_first(const psc_advertised_t *advertised,
+                                           uint32_t n, uint64_t bits)
 {
-    const psc_sighted_t *first = NULL;
+    const psc_advertised_t *first = NULL;
 
     for (uint32_t i = 0; i < n; i++) {
-        if (((sighted[i].match ^ bits) & ~sighted[i].ignore) == 0 &&
-            (!first || sighted[i].generation < first->generation))
-            first = &sighted[i];
+        if (((advertised[i].match ^ bits) & ~advertised[i].ignore) == 0 &&
+            (!first || advertised[i].generation < first->generation))
+            first = &advertised[i];
     }
     return first;
 }
@@ -281,7 +282,7 @@ static void tuple_placed(psc_comp_t *comp, psc_status_t status)
     tuple_finish(psc_container_of(comp, psc_bulk_t, comp)->req, status);
 }
 
-static psc_status_t tuple_claim(psc_req_t *req, const psc_sighted_t *recv,
+static psc_status_t tuple_claim(psc_req_t *req, const psc_advertised_t *recv,
                                 uint64_t bits)
 {
     psc_conn_t *conn = psc_req_conn(req);
@@ -319,14 +320,14 @@ static psc_status_t tuple_look(psc_req_t *req, psc_tuple_bucket_t *bucket)
 {
     const psc_transport_ops_t *ops = psc_req_conn(req)->tuple->ops;
     uint64_t bits = psc_tag_bits(req->context, req->head.result.tag);
-    psc_sighted_t sighted[PSC_EXPOSED_MAX];
-    const psc_sighted_t *recv;
-    psc_place_t seen = 0;
-    uint32_t n =
-        ops->exposed(psc_conn_main_lane(psc_req_conn(req))->ep, sighted, &seen);
+    psc_advertised_t advertised[PSC_EXPOSED_MAX];
+    const psc_advertised_t *recv;
+    psc_position_t seen = 0;
+    uint32_t n = ops->exposed(psc_conn_main_lane(psc_req_conn(req))->ep,
+                              advertised, &seen);
     psc_status_t status;
 
-    recv = tuple_first(sighted, n, bits);
+    recv = tuple_first(advertised, n, bits);
     if (recv && tuple_covers(seen, tuple_need(req, recv))) {
         bucket->look.misses = 0;
         status = tuple_claim(req, recv, bits);
@@ -334,7 +335,7 @@ static psc_status_t tuple_look(psc_req_t *req, psc_tuple_bucket_t *bucket)
             return status;
         recv = NULL; /* the receive cannot be claimed for this message */
     }
-    if (n > 0) /* looking at a peer that exposes nothing costs no time */
+    if (n > 0) /* looking at a peer that advertises nothing costs no time */
         pause_missed(&bucket->look);
     return tuple_otherwise(req, recv ? PSC_COUNTER_tuple_unseen
                                      : PSC_COUNTER_tuple_none);

@@ -13,36 +13,37 @@
 #define NO_ENTRY UINT32_MAX
 
 /* The permission for the peer to send a message as a claim. Its index in
- * `permits` is the entry by which EXPOSE names the receive. */
-typedef struct permit {
-    /* generation of the receive; 0: the permit is not in use */
+ * `grants` is the entry by which ADVERTISE names the receive. */
+typedef struct grant {
+    /* generation of the receive; 0: the grant is not in use */
     uint64_t generation;
     uint64_t match, ignore, len;
-    psc_exposed_t *recv; /* the exposed receive; NULL after it was withdrawn */
+    /* the advertised receive; NULL after it was withdrawn */
+    psc_exposed_t *recv;
     bool conceal_due;
     bool asked; /* `recv` waits for the answer to CONCEAL */
-} permit_t;
+} grant_t;
 
-/* A receive that the peer exposes. Its index in `sights` is the entry by which
- * EXPOSE names the receive. */
-typedef struct sight {
+/* A receive that the peer advertises. Its index in `advertised` is the entry by
+ * which ADVERTISE names the receive. */
+typedef struct seen_recv {
     /* the receive; its generation is 0 if the entry is not in use */
-    psc_sighted_t recv;
+    psc_advertised_t recv;
     uint64_t len;
     bool concealed_due; /* the answer CONCEALED is to be sent */
     uint8_t key_len; /* length of `key`; 0: the message travels in the claim */
     uint8_t key[PSC_RKEY_MAX];
-} sight_t;
+} advertised_t;
 
 struct psc_tuple_am {
-    permit_t permits[PSC_EXPOSED_MAX];
-    uint64_t permitted; /* sum of `len` of all permits that are in use */
-    uint64_t generation; /* generation of the last permit */
-    uint64_t seen; /* latest psc_place_t to report to the peer */
-    uint64_t told; /* psc_place_t that was last reported to the peer */
+    grant_t grants[PSC_EXPOSED_MAX];
+    uint64_t permitted; /* sum of `len` of all grants that are in use */
+    uint64_t generation; /* generation of the last grant */
+    uint64_t seen; /* latest psc_position_t to report to the peer */
+    uint64_t acked; /* psc_position_t that was last reported to the peer */
     void (*answered)(psc_exposed_t *recv);
     bool puts; /* messages are put into receives (PSC_CAP_PUT_AM) */
-    sight_t sights[PSC_EXPOSED_MAX];
+    advertised_t advertised[PSC_EXPOSED_MAX];
     uint64_t peer_generation, peer_seen;
 };
 
@@ -87,71 +88,71 @@ void psc_tuple_am_end(psc_conn_t *conn)
 
 /* ---- receiving ---- */
 
-/* Returns a permit (the peer's right to send one message as a claim) that is
+/* Returns a grant (the peer's right to send one message as a claim) that is
  * not in use, for a message of at most `len` bytes. Returns NULL if all are in
- * use, if all permits together would allow more than PSC_CLAIMS_MAX bytes, or
+ * use, if all grants together would allow more than PSC_CLAIMS_MAX bytes, or
  * if the messages without a receive fill PSP_UNEXPECTED_MAX. */
-static permit_t *permit_unused(psc_conn_t *conn, uint64_t len)
+static grant_t *grant_unused(psc_conn_t *conn, uint64_t len)
 {
     psc_tuple_am_t *am = conn->tuple_am;
 
     if (am->permitted + len > PSC_CLAIMS_MAX ||
-        !psc_room_left(&conn->worker->room))
+        !psc_budget_left(&conn->worker->budget))
         return NULL;
     for (uint32_t i = 0; i < PSC_EXPOSED_MAX; i++) {
-        if (am->permits[i].generation == 0)
-            return &am->permits[i];
+        if (am->grants[i].generation == 0)
+            return &am->grants[i];
     }
     return NULL;
 }
 
-/* Returns the permit of this entry, or NULL if the generation is another one.
+/* Returns the grant of this entry, or NULL if the generation is another one.
  */
-static permit_t *permit_find(psc_tuple_am_t *am, uint32_t entry,
-                             uint64_t generation)
+static grant_t *grant_find(psc_tuple_am_t *am, uint32_t entry,
+                           uint64_t generation)
 {
     if (!am || entry >= PSC_EXPOSED_MAX || generation == 0 ||
-        am->permits[entry].generation != generation)
+        am->grants[entry].generation != generation)
         return NULL;
-    return &am->permits[entry];
+    return &am->grants[entry];
 }
 
-static void permit_end(psc_tuple_am_t *am, permit_t *permit)
+static void grant_end(psc_tuple_am_t *am, grant_t *grant)
 {
-    am->permitted -= permit->len;
-    *permit = (permit_t){0};
+    am->permitted -= grant->len;
+    *grant = (grant_t){0};
 }
 
 /* Packs the key by which the peer puts a message into the receive. */
 static psc_status_t am_key(psc_conn_t *conn, psc_exposed_t *recv,
                            uint8_t *packed, size_t *len_p)
 {
-    psc_req_t *req = psc_container_of(recv, psc_bulk_t, record.shown)->req;
+    psc_req_t *req = psc_container_of(recv, psc_bulk_t, record.advert)->req;
     psc_keyed_t keyed = {conn, recv->buffer, req->bulk->mem,
                          req->bulk->keys.key};
     psc_status_t status = psc_rndv_pack_key(&keyed, psc_conn_main_lane(conn),
                                             NULL, packed, len_p);
 
-    req->exposed = status == PSC_OK;
+    req->remote_writable = status == PSC_OK;
     return status;
 }
 
-/* Sends EXPOSE, and the key if there is one. */
+/* Sends ADVERTISE, and the key if there is one. */
 static psc_status_t am_show(psc_conn_t *conn, psc_exposed_t *recv,
-                            psc_wire_expose_t *wire)
+                            psc_wire_advertise_t *wire)
 {
     uint8_t packed[sizeof(psc_wire_key_t) + PSC_RKEY_MAX];
     size_t len = 0;
     psc_status_t status = PSC_OK;
 
     if (conn->tuple_am->puts) {
-        /* CONCEALs that are due are sent before EXPOSE; see tuple_am.h */
+        /* CONCEALs that are due are sent before ADVERTISE; see tuple_am.h */
         psc_tuple_am_flush(conn);
         status = conn->lost.replay_due ? PSC_ERR_NO_RESOURCE
                                        : am_key(conn, recv, packed, &len);
     }
     if (status == PSC_OK)
-        status = psc_credit_send(conn, PSC_WIRE_EXPOSE, wire, sizeof *wire,
+        status = psc_credit_send(conn, PSC_WIRE_ADVERTISE, wire, sizeof *wire,
                                  len ? packed + sizeof(psc_wire_key_t) : NULL,
                                  len ? len - sizeof(psc_wire_key_t) : 0);
     return status;
@@ -165,34 +166,35 @@ static uint64_t am_longest(psc_conn_t *conn)
                                                            : PSC_CLAIM_MAX;
 }
 
-static psc_status_t am_expose(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
+static psc_status_t am_advertise(psc_ep_t *ep, psc_exposed_t *recv,
+                                 uint64_t seen)
 {
     psc_conn_t *conn = am_conn(ep);
     psc_tuple_am_t *am = conn->tuple_am;
     uint64_t most = am_longest(conn);
     uint64_t len = recv->buffer.len < most ? recv->buffer.len : most;
-    permit_t *permit = permit_unused(conn, len);
-    psc_wire_expose_t wire = {.generation = am->generation + 1,
-                              .match = recv->match,
-                              .ignore = recv->ignore,
-                              .len = len,
-                              .seen = seen};
+    grant_t *grant = grant_unused(conn, len);
+    psc_wire_advertise_t wire = {.generation = am->generation + 1,
+                                 .match = recv->match,
+                                 .ignore = recv->ignore,
+                                 .len = len,
+                                 .seen = seen};
     psc_status_t status;
 
-    if (!permit)
+    if (!grant)
         return PSC_ERR_NO_RESOURCE;
-    recv->entry = wire.entry = (uint32_t)(permit - am->permits);
+    recv->entry = wire.entry = (uint32_t)(grant - am->grants);
     status = am_show(conn, recv, &wire);
     if (status != PSC_OK)
         return status;
     am->generation++;
-    am->seen = am->told = seen;
+    am->seen = am->acked = seen;
     am->permitted += len;
-    *permit = (permit_t){.generation = wire.generation,
-                         .match = recv->match,
-                         .ignore = recv->ignore,
-                         .len = len,
-                         .recv = recv};
+    *grant = (grant_t){.generation = wire.generation,
+                       .match = recv->match,
+                       .ignore = recv->ignore,
+                       .len = len,
+                       .recv = recv};
     return PSC_OK;
 }
 
@@ -202,49 +204,48 @@ static void am_due(psc_conn_t *conn)
     psc_conn_mark_busy(conn);
 }
 
-static void am_conceal_due(psc_conn_t *conn, permit_t *permit, uint64_t seen)
+static void am_conceal_due(psc_conn_t *conn, grant_t *grant, uint64_t seen)
 {
     conn->tuple_am->seen = seen;
     if (conn->state == PSC_CONN_UP && !conn->closing.received) {
-        permit->conceal_due = true;
+        grant->conceal_due = true;
         am_due(conn);
     }
 }
 
 void psc_tuple_am_ask(psc_conn_t *conn, psc_exposed_t *recv, uint64_t seen)
 {
-    permit_t *permit = &conn->tuple_am->permits[recv->entry];
+    grant_t *grant = &conn->tuple_am->grants[recv->entry];
 
-    permit->asked = true;
-    am_conceal_due(conn, permit, seen);
+    grant->asked = true;
+    am_conceal_due(conn, grant, seen);
 }
 
 static psc_status_t am_conceal(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
 {
     psc_conn_t *conn = am_conn(ep);
     psc_tuple_am_t *am = conn->tuple_am;
-    permit_t *permit;
+    grant_t *grant;
 
     if (recv->entry == NO_ENTRY)
         return PSC_OK; /* the peer has claimed the receive already */
-    permit = &am->permits[recv->entry];
-    permit->recv = NULL;
+    grant = &am->grants[recv->entry];
+    grant->recv = NULL;
     recv->entry = NO_ENTRY;
-    am_conceal_due(conn, permit, seen);
+    am_conceal_due(conn, grant, seen);
     return PSC_OK;
 }
 
-/* Returns the permit for this claim, or NULL if there is none. */
-static permit_t *permit_claimed(psc_conn_t *conn, const psc_wire_claim_t *wire,
-                                uint64_t len)
+/* Returns the grant for this claim, or NULL if there is none. */
+static grant_t *grant_claimed(psc_conn_t *conn, const psc_wire_claim_t *wire,
+                              uint64_t len)
 {
     uint64_t bits = psc_tag_bits(wire->eager.context, (int32_t)wire->eager.tag);
-    permit_t *permit =
-        permit_find(conn->tuple_am, wire->entry, wire->generation);
+    grant_t *grant = grant_find(conn->tuple_am, wire->entry, wire->generation);
 
-    return permit && len <= permit->len &&
-                   ((bits ^ permit->match) & ~permit->ignore) == 0
-               ? permit
+    return grant && len <= grant->len &&
+                   ((bits ^ grant->match) & ~grant->ignore) == 0
+               ? grant
                : NULL;
 }
 
@@ -252,27 +253,27 @@ psc_status_t psc_tuple_am_placed(psc_conn_t *conn,
                                  const psc_wire_placed_t *wire,
                                  psc_exposed_t **recv_p)
 {
-    permit_t *permit = permit_claimed(conn, &wire->claim, wire->len);
+    grant_t *grant = grant_claimed(conn, &wire->claim, wire->len);
 
-    if (!permit || !permit->recv || !conn->tuple_am->puts)
+    if (!grant || !grant->recv || !conn->tuple_am->puts)
         return PSC_ERR_PROTOCOL;
-    *recv_p = permit->recv;
-    permit_end(conn->tuple_am, permit);
+    *recv_p = grant->recv;
+    grant_end(conn->tuple_am, grant);
     return PSC_OK;
 }
 
 psc_status_t psc_tuple_am_claimed(psc_conn_t *conn,
                                   const psc_wire_claim_t *wire, uint64_t len)
 {
-    permit_t *permit = permit_claimed(conn, wire, len);
+    grant_t *grant = grant_claimed(conn, wire, len);
 
-    if (!permit || conn->tuple_am->puts)
+    if (!grant || conn->tuple_am->puts)
         return PSC_ERR_PROTOCOL;
-    if (permit->recv) {
-        permit->recv->entry = NO_ENTRY;
+    if (grant->recv) {
+        grant->recv->entry = NO_ENTRY;
         psc_count(conn, PSC_COUNTER_tuple_taken, 1);
     }
-    permit_end(conn->tuple_am, permit);
+    grant_end(conn->tuple_am, grant);
     psc_flow_take(&conn->flow, psc_credit_cost(len));
     return PSC_OK;
 }
@@ -282,13 +283,12 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
 {
     const psc_wire_conceal_t *wire = am->header;
     psc_tuple_am_t *tuple = lane->conn->tuple_am;
-    permit_t *permit = permit_find(tuple, wire->entry, wire->generation);
-    psc_exposed_t *recv = permit ? permit->recv : NULL;
+    grant_t *grant = grant_find(tuple, wire->entry, wire->generation);
+    psc_exposed_t *recv = grant ? grant->recv : NULL;
 
-    if (am->len > 0 || !permit || permit->conceal_due ||
-        (recv && !permit->asked))
+    if (am->len > 0 || !grant || grant->conceal_due || (recv && !grant->asked))
         return PSC_ERR_PROTOCOL;
-    permit_end(tuple, permit);
+    grant_end(tuple, grant);
     if (recv)
         tuple->answered(recv);
     return PSC_OK;
@@ -296,17 +296,18 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
 
 /* ---- sending ---- */
 
-/* Receives are exposed only over a connection of one lane, because the messages
- * that are due would otherwise have to be told apart from those of replay.c. A
- * side that claims no receives ignores EXPOSE and CONCEAL without keys; the
- * entries of its peer are soon used up, so that the peer exposes no more. A
- * CONCEAL of a receive with a key is answered in any case, because the receive
- * does not end before the answer. */
-psc_status_t psc_tuple_am_expose_arrived(psc_lane_t *lane, const psc_am_t *am)
+/* Receives are advertised only over a connection of one lane, because the
+ * messages that are due would otherwise have to be told apart from those of
+ * replay.c. A side that claims no receives ignores ADVERTISE and CONCEAL
+ * without keys; the entries of its peer are soon used up, so that the peer
+ * advertises no more. A CONCEAL of a receive with a key is answered in any
+ * case, because the receive does not end before the answer. */
+psc_status_t psc_tuple_am_advertise_arrived(psc_lane_t *lane,
+                                            const psc_am_t *am)
 {
-    const psc_wire_expose_t *wire = am->header;
+    const psc_wire_advertise_t *wire = am->header;
     psc_tuple_am_t *tuple = lane->conn->tuple_am;
-    sight_t *sight;
+    advertised_t *seen_recv;
 
     if (lane->among)
         return PSC_ERR_PROTOCOL;
@@ -317,20 +318,20 @@ psc_status_t psc_tuple_am_expose_arrived(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_NO_MEMORY;
     if (am->len > PSC_RKEY_MAX || wire->entry >= PSC_EXPOSED_MAX ||
         wire->len > PSC_CLAIM_MAX ||
-        tuple->sights[wire->entry].recv.generation != 0 ||
+        tuple->advertised[wire->entry].recv.generation != 0 ||
         wire->generation <= tuple->peer_generation)
         return PSC_ERR_PROTOCOL;
     tuple->peer_generation = wire->generation;
     tuple->peer_seen = wire->seen;
-    sight = &tuple->sights[wire->entry];
-    *sight = (sight_t){.recv = {.entry = wire->entry,
-                                .generation = wire->generation,
-                                .match = wire->match,
-                                .ignore = wire->ignore},
-                       .len = wire->len,
-                       .key_len = (uint8_t)am->len};
+    seen_recv = &tuple->advertised[wire->entry];
+    *seen_recv = (advertised_t){.recv = {.entry = wire->entry,
+                                         .generation = wire->generation,
+                                         .match = wire->match,
+                                         .ignore = wire->ignore},
+                                .len = wire->len,
+                                .key_len = (uint8_t)am->len};
     if (am->len > 0)
-        memcpy(sight->key, am->payload, am->len);
+        memcpy(seen_recv->key, am->payload, am->len);
     return PSC_OK;
 }
 
@@ -346,30 +347,31 @@ psc_status_t psc_tuple_am_conceal_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (am->len > 0 || wire->entry >= PSC_EXPOSED_MAX || wire->generation == 0)
         return PSC_ERR_PROTOCOL;
     tuple->peer_seen = wire->seen;
-    if (tuple->sights[wire->entry].recv.generation != wire->generation)
+    if (tuple->advertised[wire->entry].recv.generation != wire->generation)
         return PSC_OK; /* this side has claimed the receive before */
-    tuple->sights[wire->entry].concealed_due = true;
+    tuple->advertised[wire->entry].concealed_due = true;
     am_due(lane->conn);
     return PSC_OK;
 }
 
-static uint32_t am_exposed(psc_ep_t *ep, psc_sighted_t *sighted,
-                           uint64_t *seen_p)
+static uint32_t am_advertised(psc_ep_t *ep, psc_advertised_t *advertised,
+                              uint64_t *seen_p)
 {
     const psc_tuple_am_t *am = am_conn(ep)->tuple_am;
     uint32_t n = 0;
 
     *seen_p = am->peer_seen;
     for (uint32_t i = 0; i < PSC_EXPOSED_MAX; i++) {
-        if (am->sights[i].recv.generation != 0 && !am->sights[i].concealed_due)
-            sighted[n++] = am->sights[i].recv;
+        if (am->advertised[i].recv.generation != 0 &&
+            !am->advertised[i].concealed_due)
+            advertised[n++] = am->advertised[i].recv;
     }
     return n;
 }
 
 /* Puts the message into the receive. A key that cannot be used, or memory that
  * cannot be registered, leaves the message to the rendezvous. */
-static psc_status_t am_put(psc_conn_t *conn, const sight_t *sight,
+static psc_status_t am_put(psc_conn_t *conn, const advertised_t *seen_recv,
                            const psc_wire_placed_t *wire, const void *buffer,
                            psc_comp_t *comp)
 {
@@ -377,8 +379,8 @@ static psc_status_t am_put(psc_conn_t *conn, const sight_t *sight,
     psc_req_t *req = psc_container_of(comp, psc_bulk_t, comp)->req;
     psc_keyed_t keyed = psc_rndv_keyed(req);
     psc_rkey_t **key = &req->bulk->keys.key[lane->index];
-    psc_status_t status =
-        lane->slot->ops->rkey_unpack(lane->ep, sight->key, sight->key_len, key);
+    psc_status_t status = lane->slot->ops->rkey_unpack(lane->ep, seen_recv->key,
+                                                       seen_recv->key_len, key);
 
     if (status == PSC_OK)
         status = psc_rndv_register_local(&keyed);
@@ -404,45 +406,46 @@ static psc_status_t am_send(psc_conn_t *conn, const psc_wire_claim_t *wire,
 
 /* Returns PSC_ERR_UNSUPPORTED if the message is longer than its receive allows,
  * or if only one of the two sides can put messages by keys. */
-static psc_status_t am_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
+static psc_status_t am_claim(psc_ep_t *ep, const psc_advertised_t *advertised,
                              uint64_t bits, const void *buffer, size_t len,
                              psc_comp_t *comp)
 {
     psc_conn_t *conn = am_conn(ep);
-    sight_t *sight = &conn->tuple_am->sights[sighted->entry];
+    advertised_t *seen_recv = &conn->tuple_am->advertised[advertised->entry];
     psc_flow_t before = conn->flow;
     psc_wire_placed_t wire = {
         .claim = {.eager = {.tag = (uint32_t)(bits & PSC_TAG_MASK),
                             .context =
                                 (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT)},
-                  .entry = sighted->entry,
-                  .generation = sighted->generation},
+                  .entry = advertised->entry,
+                  .generation = advertised->generation},
         .len = len};
     psc_status_t status;
 
-    if (len > sight->len || (sight->key_len > 0) != conn->tuple_am->puts)
+    if (len > seen_recv->len ||
+        (seen_recv->key_len > 0) != conn->tuple_am->puts)
         return PSC_ERR_UNSUPPORTED;
     wire.claim.eager.credit =
-        psc_flow_stamp(&conn->flow, conn->worker->room.window);
+        psc_flow_stamp(&conn->flow, conn->worker->budget.window);
     status = conn->tuple_am->puts
-                 ? am_put(conn, sight, &wire, buffer, comp)
+                 ? am_put(conn, seen_recv, &wire, buffer, comp)
                  : am_send(conn, &wire.claim, buffer, len, comp);
     if (status < 0)
         psc_flow_unstamp(&conn->flow, &before);
     else
-        *sight = (sight_t){.len = 0};
+        *seen_recv = (advertised_t){.len = 0};
     return status;
 }
 
-const psc_transport_ops_t psc_tuple_am_ops = {.expose = am_expose,
+const psc_transport_ops_t psc_tuple_am_ops = {.expose = am_advertise,
                                               .conceal = am_conceal,
-                                              .exposed = am_exposed,
+                                              .exposed = am_advertised,
                                               .claim = am_claim};
 
 /* ---- messages that are due ---- */
 
-static bool am_tell(psc_conn_t *conn, psc_wire_id_t id, uint32_t entry,
-                    uint64_t generation, uint64_t seen)
+static bool am_send_state(psc_conn_t *conn, psc_wire_id_t id, uint32_t entry,
+                          uint64_t generation, uint64_t seen)
 {
     psc_wire_conceal_t wire = {
         .entry = entry, .generation = generation, .seen = seen};
@@ -451,20 +454,20 @@ static bool am_tell(psc_conn_t *conn, psc_wire_id_t id, uint32_t entry,
 }
 
 /* Only the last CONCEAL that is due tells the new `seen`; see tuple_am.h. */
-static bool am_tell_conceal(psc_conn_t *conn, permit_t *permit)
+static bool am_send_conceal(psc_conn_t *conn, grant_t *grant)
 {
     psc_tuple_am_t *am = conn->tuple_am;
     bool last = true;
 
-    permit->conceal_due = false;
+    grant->conceal_due = false;
     for (uint32_t i = 0; i < PSC_EXPOSED_MAX; i++)
-        last = last && !am->permits[i].conceal_due;
-    permit->conceal_due =
-        !am_tell(conn, PSC_WIRE_CONCEAL, (uint32_t)(permit - am->permits),
-                 permit->generation, last ? am->seen : am->told);
-    if (last && !permit->conceal_due)
-        am->told = am->seen;
-    return !permit->conceal_due;
+        last = last && !am->grants[i].conceal_due;
+    grant->conceal_due =
+        !am_send_state(conn, PSC_WIRE_CONCEAL, (uint32_t)(grant - am->grants),
+                       grant->generation, last ? am->seen : am->acked);
+    if (last && !grant->conceal_due)
+        am->acked = am->seen;
+    return !grant->conceal_due;
 }
 
 bool psc_tuple_am_flush(psc_conn_t *conn)
@@ -473,19 +476,19 @@ bool psc_tuple_am_flush(psc_conn_t *conn)
     bool moved = false;
 
     for (uint32_t i = 0; i < PSC_EXPOSED_MAX; i++) {
-        permit_t *permit = &am->permits[i];
-        sight_t *sight = &am->sights[i];
+        grant_t *grant = &am->grants[i];
+        advertised_t *seen_recv = &am->advertised[i];
 
-        if (permit->conceal_due) {
-            if (!am_tell_conceal(conn, permit))
+        if (grant->conceal_due) {
+            if (!am_send_conceal(conn, grant))
                 return moved;
             moved = true;
         }
-        if (sight->concealed_due) {
-            if (!am_tell(conn, PSC_WIRE_CONCEALED, i, sight->recv.generation,
-                         0))
+        if (seen_recv->concealed_due) {
+            if (!am_send_state(conn, PSC_WIRE_CONCEALED, i,
+                               seen_recv->recv.generation, 0))
                 return moved;
-            *sight = (sight_t){.len = 0};
+            *seen_recv = (advertised_t){.len = 0};
             moved = true;
         }
     }

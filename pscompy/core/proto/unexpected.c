@@ -12,9 +12,9 @@ _Static_assert(sizeof(psc_unexp_t) + 16 <= PSC_CREDIT_OVERHEAD,
                "the bound on memory counts the record and its allocation");
 
 psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
-                              uint64_t len, size_t room)
+                              uint64_t len, size_t capacity)
 {
-    psc_unexp_t *unexp = malloc(sizeof *unexp + room);
+    psc_unexp_t *unexp = malloc(sizeof *unexp + capacity);
 
     if (!unexp)
         return NULL;
@@ -22,7 +22,7 @@ psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
         (psc_unexp_t){.conn = conn, .context = context, .tag = tag, .len = len};
     psc_list_init(&unexp->link);
     psc_list_init(&unexp->any_link);
-    unexp->data = unexp->room;
+    unexp->data = unexp->payload;
     return unexp;
 }
 
@@ -57,7 +57,7 @@ void psc_unexp_take(psc_unexp_t *unexp)
 void psc_unexp_free(psc_unexp_t *unexp)
 {
     psc_unexp_take(unexp);
-    unexp->conn->worker->room.kept -= unexp->kept;
+    unexp->conn->worker->budget.kept -= unexp->kept;
     if (unexp->owed)
         psc_credit_return(unexp->conn, unexp->owed);
     if (unexp->desc) {

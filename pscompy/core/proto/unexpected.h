@@ -6,9 +6,9 @@
 #include "match_queue.h"
 
 /* Create the record of a message (psc_unexp_t), in no list, with memory for
- * `room` bytes in its member `room`. Returns NULL if memory is short. */
+ * `capacity` bytes in its member `payload`. Returns NULL if memory is short. */
 psc_unexp_t *psc_unexp_create(psc_conn_t *conn, uint32_t context, int32_t tag,
-                              uint64_t len, size_t room);
+                              uint64_t len, size_t capacity);
 /* Returns the message that a receive with these arguments would get, or NULL.
  * Sets *lists_p to the lists in which the receive would wait, or to NULL if
  * these lists do not exist yet. */

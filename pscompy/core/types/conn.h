@@ -58,9 +58,9 @@ typedef struct psc_replay psc_replay_t; /* defined in proto/replay.c */
 typedef struct psc_lost {
     uint8_t down_due; /* LANE_DOWN is to be sent for the lane */
     uint8_t sealed; /* the fabric has released the lane on this side */
-    uint8_t told; /* LANE_DOWN has arrived from the peer for the lane */
-    /* both sides have lost the lane (its bits in `sealed` and `told` were set);
-     * no new lane is being connected */
+    uint8_t acked; /* LANE_DOWN has arrived from the peer for the lane */
+    /* both sides have lost the lane (its bits in `sealed` and `acked` were
+     * set); no new lane is being connected */
     uint8_t gone;
     uint8_t joining; /* a new lane is being connected, and is not used yet */
     uint8_t joined; /* the new lane is installed on this side */
@@ -77,7 +77,7 @@ typedef struct psc_lost {
 static inline void psc_lost_forget(psc_lost_t *lost, uint8_t bit)
 {
     lost->sealed &= (uint8_t)~bit;
-    lost->told &= (uint8_t)~bit;
+    lost->acked &= (uint8_t)~bit;
     lost->gone &= (uint8_t)~bit;
     lost->joining &= (uint8_t)~bit;
     lost->joined &= (uint8_t)~bit;
@@ -106,10 +106,10 @@ struct psc_conn {
     /* the lane by which the peer is being connected without the control plane
      * (psc_conn_call); NULL once that lane is installed */
     psc_lane_t *call;
-    /* psc_conn_call is refused, because the connection needs a link of the
+    /* psc_conn_call is refused, because the connection needs a precon of the
      * control plane (see psc_conn_create), or because it has begun to
      * connect */
-    bool linked;
+    bool needs_precon;
     /* the control plane was notified that sends waited because of
      * psc_worker_config_t.rts_max */
     bool rts_max_reported;
@@ -137,11 +137,12 @@ struct psc_conn {
     psc_rates_t rates;
     /* NULL unless the peer can see posted receives; proto/tuple.h */
     psc_tuple_t *tuple;
-    /* NULL unless posted receives are exposed to the peer by messages;
+    /* NULL unless posted receives are advertised to the peer by messages;
      * proto/tuple_am.h */
     psc_tuple_am_t *tuple_am;
     psc_link_t link; /* link in the worker's list conns or ends.doomed */
-    psc_notice_t notice; /* posted when the connection's state has changed */
+    /* posted when the connection's state has changed */
+    psc_event_slot_t event_slot;
     /* the connection's own counters once it is up; until then it points to
      * worker->unowned */
     psc_counters_t *counters;

@@ -11,7 +11,7 @@
 
 /* ---- a worker: memory for messages that no receive has taken ---- */
 
-typedef struct psc_room {
+typedef struct psc_budget {
     /* bytes of unexpected and unpolled messages to keep before credit is
      * withheld */
     uint64_t max;
@@ -19,27 +19,27 @@ typedef struct psc_room {
     uint64_t window_max;
     uint32_t n_up;   /* connections that are up */
     uint32_t window; /* eager bytes that each connection may have in flight */
-} psc_room_t;
+} psc_budget_t;
 
-static inline bool psc_room_left(const psc_room_t *room)
+static inline bool psc_budget_left(const psc_budget_t *budget)
 {
-    return room->kept <= room->max;
+    return budget->kept <= budget->max;
 }
 
 /* Add `change` to the number of connections that are up. Together they may have
  * no more than `max` bytes in flight, apart from the initial credit of each. */
-static inline void psc_room_share(psc_room_t *room, int change)
+static inline void psc_budget_share(psc_budget_t *budget, int change)
 {
-    uint64_t share = room->max;
+    uint64_t share = budget->max;
 
-    room->n_up += (uint32_t)change;
-    if (room->n_up > 1)
-        share /= room->n_up;
-    if (share > room->window_max)
-        share = room->window_max;
+    budget->n_up += (uint32_t)change;
+    if (budget->n_up > 1)
+        share /= budget->n_up;
+    if (share > budget->window_max)
+        share = budget->window_max;
     if (share < PSC_CREDIT_INITIAL)
         share = PSC_CREDIT_INITIAL;
-    room->window = share > INT32_MAX / 2 ? INT32_MAX / 2 : (uint32_t)share;
+    budget->window = share > INT32_MAX / 2 ? INT32_MAX / 2 : (uint32_t)share;
 }
 
 /* ---- a connection ---- */
@@ -48,10 +48,10 @@ typedef struct psc_flow {
     uint32_t limit;    /* eager bytes that this side may have sent in total */
     uint32_t sent;
     uint32_t consumed;
-    /* number of eager bytes received from the peer; at most `told` */
+    /* number of eager bytes received from the peer; at most `granted` */
     uint32_t got;
     /* limit on the peer's eager bytes that was last reported to the peer */
-    uint32_t told;
+    uint32_t granted;
     /* the limit on the peer's eager bytes is to be reported by a message of its
      * own (CREDIT) */
     bool due;
@@ -59,32 +59,33 @@ typedef struct psc_flow {
 
 static inline void psc_flow_init(psc_flow_t *flow)
 {
-    *flow =
-        (psc_flow_t){.limit = PSC_CREDIT_INITIAL, .told = PSC_CREDIT_INITIAL};
+    *flow = (psc_flow_t){.limit = PSC_CREDIT_INITIAL,
+                         .granted = PSC_CREDIT_INITIAL};
 }
 
 /* Credit that was not reported to the peer yet. Negative after the window has
  * shrunk: a limit that was reported stays valid. */
-static inline int32_t psc_flow_untold(const psc_flow_t *flow, uint32_t window)
+static inline int32_t psc_flow_ungranted(const psc_flow_t *flow,
+                                         uint32_t window)
 {
-    return (int32_t)(flow->consumed + window - flow->told);
+    return (int32_t)(flow->consumed + window - flow->granted);
 }
 
-/* Return the limit for a header that is sent now, and note in `told` that it
+/* Return the limit for a header that is sent now, and note in `granted` that it
  * was reported. */
 static inline uint32_t psc_flow_stamp(psc_flow_t *flow, uint32_t window)
 {
     flow->due = false;
-    if (psc_flow_untold(flow, window) > 0)
-        flow->told = flow->consumed + window;
-    return flow->told;
+    if (psc_flow_ungranted(flow, window) > 0)
+        flow->granted = flow->consumed + window;
+    return flow->granted;
 }
 
 /* Undo psc_flow_stamp, because the header was not sent; `before` is a copy of
  * the flow from before the call. */
 static inline void psc_flow_unstamp(psc_flow_t *flow, const psc_flow_t *before)
 {
-    flow->told = before->told;
+    flow->granted = before->granted;
     flow->due = before->due;
 }
 
@@ -108,7 +109,7 @@ static inline bool psc_flow_has(const psc_flow_t *flow, uint32_t cost)
 static inline bool psc_flow_spend(psc_flow_t *flow, uint32_t cost)
 {
     flow->got += cost;
-    return (int32_t)(flow->told - flow->got) >= 0;
+    return (int32_t)(flow->granted - flow->got) >= 0;
 }
 
 /* Subtract in advance the cost of a message that the peer sent without credit,
@@ -124,7 +125,7 @@ static inline bool psc_flow_return(psc_flow_t *flow, uint32_t cost,
                                    uint32_t window)
 {
     flow->consumed += cost;
-    if (flow->due || psc_flow_untold(flow, window) < (int32_t)(window / 4))
+    if (flow->due || psc_flow_ungranted(flow, window) < (int32_t)(window / 4))
         return false;
     return flow->due = true;
 }

@@ -130,7 +130,7 @@ struct psc_lane {
     bool held;
     psc_stripe_t stripe;
     psc_link_t link; /* link in the worker's list ends.retiring */
-    psc_notice_t notice; /* posted when the lane's state has changed */
+    psc_event_slot_t event_slot; /* posted when the lane's state has changed */
     psc_list_t early; /* messages received before the lane was installed */
     size_t early_bytes;
     /* RTSs whose mark (the tagged message that gives an RTS its place) has not
@@ -153,7 +153,7 @@ static inline bool psc_lane_puts_early(const psc_lane_t *lane)
 /* Returns true if a connection over several lanes of this kind survives the
  * loss of any one of them (proto/replay.h). Puts that complete early prevent
  * this, because nobody knows which bytes are lost; so do mapped segments and
- * exposed receives, because they belong to one lane. */
+ * advertised receives, because they belong to one lane. */
 static inline bool psc_lane_replaceable(const psc_lane_t *lane)
 {
     uint64_t caps = lane->slot->attr.caps;

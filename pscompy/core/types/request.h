@@ -29,7 +29,7 @@ typedef enum psc_stage {
     PSC_STAGE_TAGGED, /* recv: posted to the fabric, which matches it */
     /* recv: in a match queue, and visible to the peer, which may claim it
      * (proto/tuple.h) */
-    PSC_STAGE_EXPOSED,
+    PSC_STAGE_ADVERTISED,
     /* recv: the peer has claimed it, and the message is being copied into its
      * buffer; or the peer was asked not to claim it (psc_tuple_withdraw), and
      * has not answered yet */
@@ -46,7 +46,7 @@ typedef enum psc_stage {
      * mark and RTS (tag_put, proto/tag.h); the fabric has not reported yet
      * whether the payload met a posted receive */
     PSC_STAGE_TAG_PUT,
-    /* send: has claimed a receive that the peer exposed, and the payload is
+    /* send: has claimed a receive that the peer advertised, and the payload is
      * being copied into it (proto/tuple.h) */
     PSC_STAGE_PLACING,
     /* send: the payload of a TAG_PUT met no posted receive; the RTS is to be
@@ -102,7 +102,7 @@ typedef struct psc_span {
 
 typedef struct psc_spans {
     psc_span_t *at;
-    uint32_t n, room;
+    uint32_t n, capacity;
 } psc_spans_t;
 
 /* The state of a long transfer, by put, get or FRAGs. Other operations that
@@ -154,13 +154,13 @@ typedef struct psc_bulk {
     /* internal requests: link in the list `accesses` of the region's
      * psc_target_t */
     psc_link_t access_link;
-    /* The transport's record of the receive: `tagged` in stage TAGGED, `shown`
-     * in the stages EXPOSED and LANDING; in stage ENDING the one of the stage
-     * before. Use psc_req_tagged() and psc_req_shown(), except to fill in the
-     * record before the stage begins. */
+    /* The transport's record of the receive: `tagged` in stage TAGGED, `advert`
+     * in the stages ADVERTISED and LANDING; in stage ENDING the one of the
+     * stage before. Use psc_req_tagged() and psc_req_shown(), except to fill in
+     * the record before the stage begins. */
     union {
         psc_tag_recv_t tagged;
-        psc_exposed_t shown;
+        psc_exposed_t advert;
     } record;
 } psc_bulk_t;
 
@@ -173,25 +173,25 @@ struct psc_req {
     psc_request_t head;
     /* Use psc_req_source() and psc_req_unexp(). */
     union {
-        /* In a receive or probe in the stages POSTED, TAGGED and EXPOSED, and
-         * just before: the connection that it names as its source, NULL for
+        /* In a receive or probe in the stages POSTED, TAGGED and ADVERTISED,
+         * and just before: the connection that it names as its source, NULL for
          * any */
         psc_conn_t *source;
         /* In the state MATCHED: the message that waits for a buffer. In the
          * stage CLAIMED: the message that is still arriving. In a receive that
-         * gives its message back: the record of that message. In stage LANDING:
+         * requeues its message: the record of that message. In stage LANDING:
          * the message that waits for the peer's answer. Else NULL, also in all
          * sends. */
         psc_unexp_t *unexp;
     } partner;
-    /* In the stages POSTED, TAGGED and EXPOSED: the link in a match queue. In
-     * all other stages: the link in the list `active` of the connection. While
-     * the request is free: the link in the pool's list. */
+    /* In the stages POSTED, TAGGED and ADVERTISED: the link in a match queue.
+     * In all other stages: the link in the list `active` of the connection.
+     * While the request is free: the link in the pool's list. */
     psc_link_t link;
     /* Use psc_req_conn() and psc_req_set_conn(). */
     union {
-        /* In the stages POSTED and EXPOSED: the link in a bucket of the index
-         * of a psc_match_list_t (proto/match_list.h) */
+        /* In the stages POSTED and ADVERTISED: the link in a bucket of the
+         * index of a psc_match_list_t (proto/match_list.h) */
         psc_link_t bucket;
         struct { /* the members for all other stages */
             /* the next request in the completion queue or in the list of freed
@@ -233,7 +233,8 @@ struct psc_req {
     /* the receiver of the transfer confirms it by a FIN, for which the sender
      * waits */
     bool confirm : 1;
-    bool exposed : 1; /* the peer has keys to write into the request's memory */
+    /* the peer has keys to write into the request's memory */
+    bool remote_writable : 1;
     bool open : 1; /* `partner` is the source; in debug builds only */
     bool listed : 1; /* `place` is the bucket; in debug builds only */
 };
@@ -344,10 +345,10 @@ static inline psc_tag_recv_t *psc_req_tagged(const psc_req_t *req)
 
 static inline psc_exposed_t *psc_req_shown(const psc_req_t *req)
 {
-    psc_assert(req->stage == PSC_STAGE_EXPOSED ||
+    psc_assert(req->stage == PSC_STAGE_ADVERTISED ||
                req->stage == PSC_STAGE_LANDING ||
                req->stage == PSC_STAGE_ENDING);
-    return &req->bulk->record.shown;
+    return &req->bulk->record.advert;
 }
 
 /* The only function that changes a request's stage. */

@@ -7,7 +7,7 @@
 #include "../api.h"
 #include "pscompy/transport/kit/list.h"
 
-/* Reasons to ring a bell, the eventfd that wakes a sleeper's thread. */
+/* Reasons to ring a doorbell, the eventfd that wakes a sleeper's thread. */
 /* the fabrics are not armed for the sleeper any more, or work was queued that
  * the fabrics do not report */
 #define PSC_WAKE_SPENT 1u
@@ -30,12 +30,12 @@
 struct psc_sleeper {
     psc_worker_t *worker;
     psc_link_t link;   /* link in the worker's list of sleepers */
-    int set, bell;
-    uint32_t wants;    /* PSC_WAKE_ bits that ring the bell; 0: not armed */
+    int set, doorbell;
+    uint32_t wants; /* PSC_WAKE_ bits that ring the doorbell; 0: not armed */
     /* the wake generation (psc_wait_state_t.generation) when the owner last
      * looked at its requests */
     uint32_t seen;
-    bool rung; /* the bell (an eventfd) is readable */
+    bool rung; /* the doorbell (an eventfd) is readable */
     /* psc_sleeper_life_t; used only if psc_sleeper_create made the sleeper */
     atomic_int life;
 };

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../counters.h"
-#include "../notices.h"
+#include "../control_events.h"
 #include "../request.h"
 #include "am.h"
 #include "ends.h"
@@ -41,11 +41,11 @@ struct psc_worker {
     psc_thread_t *thread; /* the progress thread, or NULL */
     psc_list_t conns; /* all connections except those in ends.doomed */
     psc_list_t busy; /* connections with queued work */
-    psc_notices_t notices;
+    psc_control_events_t control_events;
     psc_requests_t requests;
     psc_am_state_t am;
     psc_matching_t matching;
-    psc_room_t room;
+    psc_budget_t budget;
     psc_memory_t memory;
     psc_counters_t counters;
     /* counters of all connections that are not up yet */

@@ -134,13 +134,13 @@ unsigned ib_device_post_recvs(ib_device_t *device, const ib_pool_t *pool,
 
 /* Address and parameters of a queue pair. The peer needs these to connect one
  * of its own queue pairs to this one. */
-typedef struct ib_place {
+typedef struct ib_qp_address {
     union ibv_gid gid;
     uint32_t qpn, psn;
     uint16_t lid;
     uint8_t mtu; /* a value of enum ibv_mtu */
     uint8_t rd_atomic;
-} ib_place_t;
+} ib_qp_address_t;
 
 typedef struct ib_path {
     unsigned timeout, retry_count, service_level;
@@ -194,12 +194,12 @@ typedef struct ib_queue {
 bool ib_queue_open(ib_queue_t *queue, ib_device_t *device, uint32_t size,
                    void *owner);
 void ib_queue_close(ib_queue_t *queue);
-void ib_queue_place(const ib_queue_t *queue, const ib_device_t *device,
-                    ib_place_t *place_p);
+void ib_queue_address(const ib_queue_t *queue, const ib_device_t *device,
+                      ib_qp_address_t *address_p);
 /* Moves the queue pair to the state ready-to-send. Returns false and sets errno
  * on failure. */
 bool ib_queue_connect(ib_queue_t *queue, const ib_device_t *device,
-                      const ib_place_t *peer, const ib_path_t *path);
+                      const ib_qp_address_t *peer, const ib_path_t *path);
 /* Moves the queue pair to the reset state and then to INIT. Posted requests are
  * dropped without completions. */
 bool ib_queue_reset(ib_queue_t *queue, const ib_device_t *device);

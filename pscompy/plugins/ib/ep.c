@@ -101,8 +101,8 @@ psc_status_t ib_ep_address(psc_ep_t *self, uint8_t *address, size_t *len_p)
 
     if (*len_p < sizeof(own))
         return PSC_ERR_INVALID;
-    ib_queue_place(&ep->messages, &iface->device, &own.messages);
-    ib_queue_place(&ep->bulk, &iface->device, &own.bulk);
+    ib_queue_address(&ep->messages, &iface->device, &own.messages);
+    ib_queue_address(&ep->bulk, &iface->device, &own.bulk);
     memcpy(address, &own, sizeof(own));
     *len_p = sizeof(own);
     return PSC_OK;

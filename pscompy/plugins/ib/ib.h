@@ -55,7 +55,8 @@ typedef struct ib_settings {
     uint32_t window;
     uint32_t sendq, send_buffers;
     uint32_t pending;
-    /* a peer that has sent this many messages is offered a ring (ring.c) */
+    /* a peer that has sent this many messages gets the address of a ring
+     * (ring.c) */
     uint32_t busy;
     uint32_t rings; /* upper bound of the rings (ring.c) of this interface */
     /* upper bound of the slots of all rings of this interface together */
@@ -85,7 +86,8 @@ struct ib_iface {
     /* endpoints whose bulk queue (for puts and gets) is recovering
      * (recover.c) */
     psc_list_t recovering;
-    /* endpoints whose peer writes into the ring that it was offered (ring.c) */
+    /* endpoints whose peer writes into the ring that was announced to it
+     * (ring.c) */
     psc_list_t ringing;
     uint32_t n_rings;
     /* Number of endpoints of which the next completion must wake us (because a
@@ -117,8 +119,8 @@ struct ib_iface {
 typedef enum ib_way {
     IB_WAY_QUEUE, /* messages are sent to the peer's shared receive queue */
     /* messages are sent to the peer's shared receive queue, but the peer has
-     * offered a ring */
-    IB_WAY_OFFERED,
+     * sent the address of a ring */
+    IB_WAY_ANNOUNCED,
     IB_WAY_RING /* messages are written into the peer's ring */
 } ib_way_t;
 
@@ -128,7 +130,7 @@ typedef struct ib_address {
     uint16_t version;
     uint16_t ethernet;
     uint32_t window, buffer_size;
-    ib_place_t messages, bulk;
+    ib_qp_address_t messages, bulk;
 } ib_address_t;
 
 struct ib_ep {
@@ -137,7 +139,7 @@ struct ib_ep {
     psc_link_t ringing; /* link in the interface's list `ringing` */
     ib_queue_t messages, bulk;
     ib_way_t way;
-    uint64_t slots; /* remote address of the ring that the peer has offered */
+    uint64_t slots; /* remote address of the ring that the peer has announced */
     uint32_t slots_rkey;
     /* the ring into which this peer may write; `base` is NULL if there is
      * none */
@@ -158,9 +160,9 @@ struct ib_ep {
 /* ---- a message ---- */
 
 typedef enum ib_kind {
-    /* offers the receiver of this message a ring, into which it may write its
-     * messages (ring.c) */
-    IB_KIND_OFFER = PSC_N_KIT_EP_KINDS,
+    /* announces a ring to the receiver of this message, into which it may write
+     * its messages (ring.c) */
+    IB_KIND_RING = PSC_N_KIT_EP_KINDS,
     /* announces that the sender writes its later messages into the ring */
     IB_KIND_SWITCH,
     /* announces that the sender has reconnected its bulk queue; body: the
@@ -263,13 +265,13 @@ int ib_completions_take(ib_iface_t *iface, struct ibv_cq *cq,
 
 /* ---- ring.c ---- */
 
-/* Offers the endpoint's peer a ring, unless the limit of rings is reached.
- * Called for a peer that sends many messages. */
-void ib_ring_offer(ib_ep_t *ep);
+/* Announces a ring to the endpoint's peer, unless the limit of rings is
+ * reached. Called for a peer that sends many messages. */
+void ib_ring_announce(ib_ep_t *ep);
 /* Frees the ring of the endpoint. Called after the queue pair is destroyed, so
  * that the peer can no longer write into the ring. */
 void ib_ring_close(ib_ep_t *ep);
-void ib_ring_offered(ib_ep_t *ep, const uint8_t *body, size_t len);
+void ib_ring_announced(ib_ep_t *ep, const uint8_t *body, size_t len);
 void ib_ring_begun(ib_ep_t *ep);
 /* Writes the tail of a ring's slot (its last bytes, with the serial) behind a
  * message of `len` bytes; `image` has room for IB_TAIL_ROOM more bytes. Returns

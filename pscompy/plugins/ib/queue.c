@@ -91,10 +91,10 @@ static uint8_t ib_device_reads(const ib_device_t *device)
     return (uint8_t)(most < (int)IB_RD_ATOMIC ? most : (int)IB_RD_ATOMIC);
 }
 
-void ib_queue_place(const ib_queue_t *queue, const ib_device_t *device,
-                    ib_place_t *place_p)
+void ib_queue_address(const ib_queue_t *queue, const ib_device_t *device,
+                      ib_qp_address_t *address_p)
 {
-    *place_p = (ib_place_t){
+    *address_p = (ib_qp_address_t){
         .gid = device->gid,
         .qpn = queue->qp->qp_num,
         .psn = queue->psn,
@@ -106,7 +106,8 @@ void ib_queue_place(const ib_queue_t *queue, const ib_device_t *device,
 
 /* Returns true if packets need a global route header. They do on Ethernet,
  * which has no LIDs, and on InfiniBand if the peer is in another subnet. */
-static bool ib_path_global(const ib_device_t *device, const ib_place_t *peer)
+static bool ib_path_global(const ib_device_t *device,
+                           const ib_qp_address_t *peer)
 {
     return ib_device_ethernet(device) || peer->lid == 0 ||
            device->port_attr.flags & IBV_QPF_GRH_REQUIRED ||
@@ -114,7 +115,8 @@ static bool ib_path_global(const ib_device_t *device, const ib_place_t *peer)
 }
 
 static bool ib_queue_to_receive(ib_queue_t *queue, const ib_device_t *device,
-                                const ib_place_t *peer, const ib_path_t *path)
+                                const ib_qp_address_t *peer,
+                                const ib_path_t *path)
 {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
@@ -143,7 +145,7 @@ static bool ib_queue_to_receive(ib_queue_t *queue, const ib_device_t *device,
 }
 
 static bool ib_queue_to_send(ib_queue_t *queue, const ib_device_t *device,
-                             const ib_place_t *peer, const ib_path_t *path)
+                             const ib_qp_address_t *peer, const ib_path_t *path)
 {
     uint8_t reads = ib_device_reads(device);
     struct ibv_qp_attr attr = {
@@ -164,7 +166,7 @@ static bool ib_queue_to_send(ib_queue_t *queue, const ib_device_t *device,
 }
 
 bool ib_queue_connect(ib_queue_t *queue, const ib_device_t *device,
-                      const ib_place_t *peer, const ib_path_t *path)
+                      const ib_qp_address_t *peer, const ib_path_t *path)
 {
     queue->connected = ib_queue_to_receive(queue, device, peer, path) &&
                        ib_queue_to_send(queue, device, peer, path);

@@ -31,7 +31,7 @@ static void ib_am_taken(ib_ep_t *ep)
     psc_kit_ep_count(&ep->kit);
     if (ep->kit.credit.received >= iface->settings.busy && !ep->ring.base &&
         ep->kit.role != PSC_ROLE_SELF)
-        ib_ring_offer(ep);
+        ib_ring_announce(ep);
 }
 
 /* Delivers an active message. Its header is copied first, because the peer may
@@ -61,8 +61,8 @@ static void ib_control_arrived(ib_ep_t *ep, const psc_head_t *head,
 
     if (head->kind == IB_KIND_RECOVER && up)
         ib_recover_arrived(ep, body, len);
-    else if (head->kind == IB_KIND_OFFER && up)
-        ib_ring_offered(ep, body, len);
+    else if (head->kind == IB_KIND_RING && up)
+        ib_ring_announced(ep, body, len);
     else if (head->kind == IB_KIND_SWITCH && up)
         ib_ring_begun(ep);
     else

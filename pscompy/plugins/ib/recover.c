@@ -57,7 +57,7 @@ void ib_recover_arrived(ib_ep_t *ep, const uint8_t *body, size_t len)
 static void ib_recover_anew(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
-    ib_place_t place = ep->peer.bulk;
+    ib_qp_address_t place = ep->peer.bulk;
     uint32_t epoch = ep->epoch + 1;
     uint32_t own = ep->bulk.psn;
 

@@ -2,7 +2,7 @@
  * are reserved for it, and we find them by polling memory, before the adapter
  * reports a completion.
  *
- *   receiver  OFFER(address, key) ->
+ *   receiver  RING(address, key) ->
  *             <- SWITCH    sender: later messages are written into the ring
  *
  * A slot ends with a tail, which is written last; the message lies directly
@@ -18,13 +18,13 @@
 
 #include "ib.h"
 
-/* Body of the control message OFFER: where the slots of the ring are. Their
- * number is the window of the side that sends OFFER (the messages that its peer
+/* Body of the control message RING: where the slots of the ring are. Their
+ * number is the window of the side that sends RING (the messages that its peer
  * may have in flight). */
-typedef struct ib_ring_offer {
+typedef struct ib_ring_address {
     uint64_t address;
     uint32_t rkey, reserved;
-} ib_ring_offer_t;
+} ib_ring_address_t;
 
 typedef struct ib_tail {
     uint32_t len, serial;
@@ -39,11 +39,11 @@ static size_t ib_ring_even(size_t len)
 
 /* ---- making ---- */
 
-void ib_ring_offer(ib_ep_t *ep)
+void ib_ring_announce(ib_ep_t *ep)
 {
     ib_iface_t *iface = ib_ep_iface(ep);
     const ib_settings_t *settings = &iface->settings;
-    ib_ring_offer_t offer = {0};
+    ib_ring_address_t ring = {0};
 
     if (iface->n_rings >= settings->rings || ib_queue_room(&ep->messages) <= 1)
         return;
@@ -53,14 +53,14 @@ void ib_ring_offer(ib_ep_t *ep)
                       "no ring for a peer: %s (ulimit -l; "
                       "PSP_IB_RDMA_PEERS)",
                       strerror(errno));
-        /* offer no further rings, because no more memory can be locked */
+        /* announce no further rings, because no more memory can be locked */
         iface->settings.rings = iface->n_rings;
         return;
     }
     iface->n_rings++;
-    offer.address = (uintptr_t)ep->ring.base;
-    offer.rkey = ep->ring.mr->rkey;
-    ib_control_send(&ep->kit, IB_KIND_OFFER, &offer, sizeof(offer));
+    ring.address = (uintptr_t)ep->ring.base;
+    ring.rkey = ep->ring.mr->rkey;
+    ib_control_send(&ep->kit, IB_KIND_RING, &ring, sizeof(ring));
 }
 
 void ib_ring_close(ib_ep_t *ep)
@@ -73,19 +73,19 @@ void ib_ring_close(ib_ep_t *ep)
 
 /* ---- switching ---- */
 
-void ib_ring_offered(ib_ep_t *ep, const uint8_t *body, size_t len)
+void ib_ring_announced(ib_ep_t *ep, const uint8_t *body, size_t len)
 {
-    ib_ring_offer_t offer;
+    ib_ring_address_t ring;
 
-    if (len == sizeof(offer))
-        memcpy(&offer, body, sizeof(offer));
-    if (len != sizeof(offer) || ep->way != IB_WAY_QUEUE) {
+    if (len == sizeof(ring))
+        memcpy(&ring, body, sizeof(ring));
+    if (len != sizeof(ring) || ep->way != IB_WAY_QUEUE) {
         psc_kit_ep_fail(&ep->kit, PSC_ERR_PROTOCOL, "a ring that cannot be");
         return;
     }
-    ep->slots = offer.address;
-    ep->slots_rkey = offer.rkey;
-    ep->way = IB_WAY_OFFERED;
+    ep->slots = ring.address;
+    ep->slots_rkey = ring.rkey;
+    ep->way = IB_WAY_ANNOUNCED;
 }
 
 void ib_ring_begun(ib_ep_t *ep)
@@ -94,7 +94,7 @@ void ib_ring_begun(ib_ep_t *ep)
 
     if (!ep->ring.base || psc_link_listed(&ep->ringing))
         psc_kit_ep_fail(&ep->kit, PSC_ERR_PROTOCOL,
-                        "a ring that was not offered");
+                        "a ring that was not announced");
     else
         psc_list_push(&iface->ringing, &ep->ringing);
 }

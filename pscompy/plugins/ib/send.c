@@ -1,13 +1,13 @@
 /* Sending messages: a short message is copied into the request itself, a longer
  * one into a buffer of the send pool. It is sent to the peer's shared receive
- * queue or written into the ring that the peer has offered (ring.c). */
+ * queue or written into the ring that the peer has announced (ring.c). */
 #include <string.h>
 
 #include "ib.h"
 #include "pscompy/transport/kit/iov.h"
 
 /* Notifies the peer that later messages are written into the ring that it has
- * offered. */
+ * announced. */
 static psc_status_t ib_ring_switch(ib_ep_t *ep)
 {
     psc_status_t status = ib_control_send(&ep->kit, IB_KIND_SWITCH, NULL, 0);
@@ -24,7 +24,7 @@ psc_status_t ib_am_may(ib_ep_t *ep, uint32_t n)
     if (!psc_credit_available(&ep->kit.credit) ||
         ib_queue_room(&ep->messages) < IB_RESERVE + n)
         return ib_ep_starve(ep);
-    return ep->way == IB_WAY_OFFERED ? ib_ring_switch(ep) : PSC_OK;
+    return ep->way == IB_WAY_ANNOUNCED ? ib_ring_switch(ep) : PSC_OK;
 }
 
 /* Writes the message to `image`: its head, the header and the payload. The head

@@ -7,7 +7,8 @@
 #include "ib.h"
 #include "pscompy/transport/kit/settings.h"
 
-/* a peer that has sent this many messages is offered a ring (ring.c) */
+/* a peer that has sent this many messages gets the address of a ring (ring.c)
+ */
 #define IB_BUSY_MESSAGES 64u
 #define IB_RECVS_LEAST 16u
 #define IB_SENDS_LEAST 4u
@@ -49,8 +50,8 @@ static uint32_t ib_power_of_two(uint32_t n)
     return power;
 }
 
-/* Sets after how many messages a peer is offered a ring (ring.c), and how many
- * rings there may be. */
+/* Sets after how many messages a peer gets the address of a ring (ring.c), and
+ * how many rings there may be. */
 static void ib_settings_rings(const psc_open_params_t *params,
                               ib_settings_t *settings)
 {

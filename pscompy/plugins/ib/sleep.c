@@ -11,16 +11,16 @@
 enum { IB_RECEIVING, IB_SENDING };
 
 /* The descriptors in the epoll set, any of which wakes us. */
-typedef enum ib_bell {
-    IB_BELL_COMPLETIONS,
-    IB_BELL_DEVICE,
-    IB_BELL_CLOCK,
-    IB_N_BELLS
-} ib_bell_t;
+typedef enum ib_wakeup {
+    IB_WAKEUP_COMPLETIONS,
+    IB_WAKEUP_DEVICE,
+    IB_WAKEUP_CLOCK,
+    IB_N_WAKEUPS
+} ib_wakeup_t;
 
-static bool ib_sleep_watch(ib_iface_t *iface, int fd, ib_bell_t bell)
+static bool ib_sleep_watch(ib_iface_t *iface, int fd, ib_wakeup_t wakeup)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = bell}};
+    struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = wakeup}};
 
     return fd >= 0 && epoll_ctl(iface->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
@@ -31,11 +31,11 @@ psc_status_t ib_sleep_open(ib_iface_t *iface)
     return iface->epoll >= 0 &&
                    psc_kit_eps_open(&iface->eps,
                                     iface->settings.keepalive_ns) &&
-                   ib_sleep_watch(iface, iface->eps.clock, IB_BELL_CLOCK) &&
+                   ib_sleep_watch(iface, iface->eps.clock, IB_WAKEUP_CLOCK) &&
                    ib_sleep_watch(iface, iface->device.channel->fd,
-                                  IB_BELL_COMPLETIONS) &&
+                                  IB_WAKEUP_COMPLETIONS) &&
                    ib_sleep_watch(iface, iface->device.context->async_fd,
-                                  IB_BELL_DEVICE)
+                                  IB_WAKEUP_DEVICE)
                ? PSC_OK
                : PSC_ERR_TRANSPORT;
 }
@@ -93,13 +93,13 @@ static void ib_sleep_device(ib_iface_t *iface)
 
 void ib_sleep_look(ib_iface_t *iface)
 {
-    static void (*const answers[IB_N_BELLS])(ib_iface_t *) = {
-        [IB_BELL_COMPLETIONS] = ib_sleep_completions,
-        [IB_BELL_DEVICE] = ib_sleep_device,
-        [IB_BELL_CLOCK] = ib_sleep_tick,
+    static void (*const answers[IB_N_WAKEUPS])(ib_iface_t *) = {
+        [IB_WAKEUP_COMPLETIONS] = ib_sleep_completions,
+        [IB_WAKEUP_DEVICE] = ib_sleep_device,
+        [IB_WAKEUP_CLOCK] = ib_sleep_tick,
     };
-    struct epoll_event events[IB_N_BELLS];
-    int n = PSC_RESTART(epoll_wait(iface->epoll, events, IB_N_BELLS, 0));
+    struct epoll_event events[IB_N_WAKEUPS];
+    int n = PSC_RESTART(epoll_wait(iface->epoll, events, IB_N_WAKEUPS, 0));
 
     iface->armed = false;
     iface->polls = 0;

@@ -54,12 +54,12 @@ struct psc_mem {
     size_t len;
 };
 
-typedef struct loop_place {
+typedef struct loop_entry {
     /* the registered region; NULL if this entry of the table is free */
     psc_mem_t *mem;
     uint32_t uses;
     uint32_t next_free; /* index of the next free entry, if this one is free */
-} loop_place_t;
+} loop_entry_t;
 
 typedef struct loop_iface {
     psc_iface_t super;
@@ -76,9 +76,9 @@ typedef struct loop_iface {
     int event_fd;
     /* armed: the core may sleep on event_fd; rung: event_fd is readable */
     bool armed, rung;
-    loop_place_t *places;
-    uint32_t n_places;
-    uint32_t free_place; /* index of a free entry; n_places if there is none */
+    loop_entry_t *entries;
+    uint32_t n_entries;
+    uint32_t free_place; /* index of a free entry; n_entries if there is none */
 } loop_iface_t;
 
 typedef enum loop_notice { LOOP_NOTHING, LOOP_IS_UP, LOOP_FAILS } loop_notice_t;

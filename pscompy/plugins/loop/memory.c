@@ -17,27 +17,27 @@ static psc_mem_t *loop_mem_find(const loop_iface_t *iface, uint64_t id)
 {
     uint32_t at = (uint32_t)id;
 
-    if (at >= iface->n_places || !iface->places[at].mem ||
-        iface->places[at].mem->id != id)
+    if (at >= iface->n_entries || !iface->entries[at].mem ||
+        iface->entries[at].mem->id != id)
         return NULL;
-    return iface->places[at].mem;
+    return iface->entries[at].mem;
 }
 
 /* ---- registration ---- */
 
-static psc_status_t loop_places_grow(loop_iface_t *iface)
+static psc_status_t loop_entries_grow(loop_iface_t *iface)
 {
-    uint32_t n = iface->n_places ? 2 * iface->n_places : 16;
-    loop_place_t *places = realloc(iface->places, n * sizeof(*places));
+    uint32_t n = iface->n_entries ? 2 * iface->n_entries : 16;
+    loop_entry_t *entries = realloc(iface->entries, n * sizeof(*entries));
 
-    if (!places)
+    if (!entries)
         return PSC_ERR_NO_MEMORY;
-    memset(places + iface->n_places, 0,
-           (n - iface->n_places) * sizeof(*places));
-    for (uint32_t i = iface->n_places; i < n; i++)
-        places[i].next_free = i + 1;
-    iface->places = places;
-    iface->n_places = n;
+    memset(entries + iface->n_entries, 0,
+           (n - iface->n_entries) * sizeof(*entries));
+    for (uint32_t i = iface->n_entries; i < n; i++)
+        entries[i].next_free = i + 1;
+    iface->entries = entries;
+    iface->n_entries = n;
     return PSC_OK;
 }
 
@@ -49,18 +49,18 @@ psc_status_t loop_mem_register(psc_iface_t *self, psc_ep_t *ep, void *base,
     uint32_t at = iface->free_place;
 
     (void)ep;
-    if (at == iface->n_places && loop_places_grow(iface) != PSC_OK)
+    if (at == iface->n_entries && loop_entries_grow(iface) != PSC_OK)
         return PSC_ERR_NO_MEMORY;
     mem = malloc(sizeof(*mem));
     if (!mem)
         return PSC_ERR_NO_MEMORY;
     *mem = (psc_mem_t){
-        .id = (uint64_t)++iface->places[at].uses << 32 | at,
+        .id = (uint64_t)++iface->entries[at].uses << 32 | at,
         .base = base,
         .len = len,
     };
-    iface->places[at].mem = mem;
-    iface->free_place = iface->places[at].next_free;
+    iface->entries[at].mem = mem;
+    iface->free_place = iface->entries[at].next_free;
     *mem_p = mem;
     return PSC_OK;
 }
@@ -70,17 +70,17 @@ void loop_mem_deregister(psc_iface_t *self, psc_mem_t *mem)
     loop_iface_t *iface = (loop_iface_t *)self;
     uint32_t at = (uint32_t)mem->id;
 
-    iface->places[at].mem = NULL;
-    iface->places[at].next_free = iface->free_place;
+    iface->entries[at].mem = NULL;
+    iface->entries[at].next_free = iface->free_place;
     iface->free_place = at;
     free(mem);
 }
 
 void loop_mem_end(loop_iface_t *iface)
 {
-    for (uint32_t i = 0; i < iface->n_places; i++)
-        free(iface->places[i].mem);
-    free(iface->places);
+    for (uint32_t i = 0; i < iface->n_entries; i++)
+        free(iface->entries[i].mem);
+    free(iface->entries);
 }
 
 /* ---- keys ---- */

@@ -31,14 +31,14 @@ static void portals_connect_open(portals_ep_t *ep, uint64_t patience_ns)
 
     ep->kit.credit.window = ep->peer.window;
     ep->kit.credit.step = (recvq + 1) / 2;
-    psptl_channel_connect(ep->channel, &ep->peer.place, patience_ns);
+    psptl_channel_connect(ep->channel, &ep->peer.driver, patience_ns);
 }
 
 /* Connects an endpoint that is its own peer, which needs no proof of the
  * token. */
 static psc_status_t portals_connect_self(portals_ep_t *ep)
 {
-    if (ep->peer.place.bits != ep->kit.id)
+    if (ep->peer.driver.bits != ep->kit.id)
         return PSC_ERR_INVALID;
     portals_connect_open(ep, 0);
     psc_kit_ep_enter(&ep->kit, PSC_KIT_EP_UP);
@@ -50,7 +50,7 @@ static psc_status_t portals_connect_begin(portals_ep_t *ep,
 {
     portals_iface_t *iface = portals_ep_iface(ep);
 
-    if (!psc_kit_ep_start_proof(&ep->kit, ep->peer.place.bits, params->token,
+    if (!psc_kit_ep_start_proof(&ep->kit, ep->peer.driver.bits, params->token,
                                 psc_clock_deadline(iface->settings.connect_ns)))
         return PSC_ERR_TRANSPORT;
     if (ep->peer.buffer_size != iface->settings.driver.buffer_size) {

@@ -16,7 +16,7 @@ psc_status_t portals_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     portals_iface_t *iface = portals_iface(self);
     portals_ep_t *ep = calloc(1, sizeof(*ep));
     char reason[PSC_REASON_MAX];
-    psptl_place_t place;
+    psptl_address_t driver;
 
     if (!ep)
         return PSC_ERR_NO_MEMORY;
@@ -27,8 +27,8 @@ psc_status_t portals_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
         free(ep);
         return PSC_ERR_NO_MEMORY;
     }
-    psptl_channel_place(ep->channel, &place);
-    psc_kit_ep_join(&ep->kit, &iface->eps, place.bits);
+    psptl_channel_address(ep->channel, &driver);
+    psc_kit_ep_join(&ep->kit, &iface->eps, driver.bits);
     *ep_p = &ep->kit.super;
     return PSC_OK;
 }
@@ -48,7 +48,7 @@ psc_status_t portals_ep_address(psc_ep_t *self, uint8_t *address, size_t *len_p)
 
     if (*len_p < sizeof(own))
         return PSC_ERR_INVALID;
-    psptl_channel_place(ep->channel, &own.place);
+    psptl_channel_address(ep->channel, &own.driver);
     memcpy(address, &own, sizeof(own));
     *len_p = sizeof(own);
     return PSC_OK;

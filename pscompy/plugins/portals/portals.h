@@ -21,7 +21,7 @@
  * messages can be unread, because each reports half of RECVQ_SIZE. So the
  * receive ring has six more buffers: for two credit messages, the goodbye, the
  * message that is being read, and a fence of the driver and its answer
- * (psptl/deferred.h). */
+ * (psptl/withhold.h). */
 #pragma once
 
 #include "psptl/psptl.h"
@@ -80,7 +80,7 @@ typedef struct portals_address {
     uint16_t version;
     uint16_t reserved;
     uint32_t window, buffer_size;
-    psptl_place_t place;
+    psptl_address_t driver;
 } portals_address_t;
 
 typedef struct portals_ep {

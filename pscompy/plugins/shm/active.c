@@ -6,11 +6,12 @@
  * become idle. The states of an endpoint (shm_watch_t):
  *
  *   POLLED  active
- *   NOTED   active; the flag `sleeping` of the ring is SHM_WAKE_BOARD, by
- *           which the peer is asked to set its bit on our board (board.h)
- *   IDLE    not active; the flag is SHM_WAKE_BOARD, too
- *   BELL    not active; the flag is SHM_WAKE_BOARD | SHM_WAKE_BELL, because
- *           this process has gone to sleep since the endpoint became idle
+ *   NOTED   active; the flag `sleeping` of the ring is SHM_WAKE_BITMAP, by
+ *           which the peer is asked to set its bit on our bitmap (bitmap.h)
+ *   IDLE    not active; the flag is SHM_WAKE_BITMAP, too
+ *   BELL    not active; the flag is SHM_WAKE_BITMAP | SHM_WAKE_DOORBELL,
+ *           because this process has gone to sleep since the endpoint became
+ *           idle
  *
  * The peer publishes a record and then reads the flag `sleeping`; one look sets
  * the flag, and the next look reads the ring before it makes the endpoint idle.
@@ -18,9 +19,9 @@
  * either the peer sees the flag, or the look sees the record. An endpoint that
  * begins as idle has the flag set before its peer is up.
  *
- * The board is a hint that other peers may spoil. Therefore the rings of idle
+ * The bitmap is a hint that other peers may spoil. Therefore the rings of idle
  * endpoints are read before this process sleeps (sleep.c), and every
- * SHM_LOOKS_SCAN looks. An endpoint for which the board has no bit left stays
+ * SHM_LOOKS_SCAN looks. An endpoint for which the bitmap has no bit left stays
  * active. */
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static bool shm_bits_grow(shm_iface_t *iface)
 {
     uint32_t n = iface->n_bits > 0 ? 2 * iface->n_bits : 64;
     shm_ep_t **bits =
-        n > SHM_BOARD_BITS ? NULL : realloc(iface->bits, n * sizeof *bits);
+        n > SHM_BITMAP_BITS ? NULL : realloc(iface->bits, n * sizeof *bits);
 
     if (bits == NULL)
         return false;
@@ -69,20 +70,20 @@ void shm_active_add(shm_ep_t *ep)
     if (ep->watch == SHM_WATCH_POLLED)
         return;
     flag = atomic_exchange_explicit(&ep->rx.ring.control->sleeping,
-                                    iface->armed ? SHM_WAKE_BELL : 0,
+                                    iface->armed ? SHM_WAKE_DOORBELL : 0,
                                     memory_order_relaxed);
-    iface->rung |= ep->watch == SHM_WATCH_BELL && flag == 0;
+    iface->rung |= ep->watch == SHM_WATCH_DOORBELL && flag == 0;
     iface->n_noted -= ep->watch == SHM_WATCH_NOTED;
     iface->n_quiet -= ep->watch == SHM_WATCH_IDLE;
     iface->n_idle -= ep->watch >= SHM_WATCH_IDLE;
     if (ep->watch != SHM_WATCH_NOTED) {
-        ep->place = iface->n_active++;
-        iface->active[ep->place] = ep;
+        ep->at = iface->n_active++;
+        iface->active[ep->at] = ep;
     }
     ep->watch = SHM_WATCH_POLLED;
 }
 
-/* Makes the endpoint active or idle. If the peer has set its bit on our board
+/* Makes the endpoint active or idle. If the peer has set its bit on our bitmap
  * before this call, the bit was ignored, but the record is in the ring, which
  * is checked here. */
 void shm_active_begin(shm_ep_t *ep)
@@ -109,21 +110,22 @@ bool shm_active_notice(shm_ep_t *ep)
 
 typedef void (*shm_bit_fn_t)(shm_iface_t *iface, uint32_t bit);
 
-static void shm_active_take_word(shm_iface_t *iface, shm_board_t *board,
+static void shm_active_take_word(shm_iface_t *iface, shm_bitmap_t *bitmap,
                                  uint32_t number, shm_bit_fn_t take)
 {
-    uint64_t word = shm_board_take(&board->words[number]);
+    uint64_t word = shm_bitmap_take(&bitmap->words[number]);
 
     for (; word != 0; word &= word - 1)
         take(iface, 64 * number + (uint32_t)__builtin_ctzll(word));
 }
 
-void shm_active_take(shm_iface_t *iface, shm_board_t *board, shm_bit_fn_t take)
+void shm_active_take(shm_iface_t *iface, shm_bitmap_t *bitmap,
+                     shm_bit_fn_t take)
 {
-    uint64_t groups = shm_board_take(&board->groups);
+    uint64_t groups = shm_bitmap_take(&bitmap->groups);
 
     for (; groups != 0; groups &= groups - 1)
-        shm_active_take_word(iface, board, (uint32_t)__builtin_ctzll(groups),
+        shm_active_take_word(iface, bitmap, (uint32_t)__builtin_ctzll(groups),
                              take);
 }
 
@@ -135,7 +137,7 @@ static void shm_active_take_bit(shm_iface_t *iface, uint32_t bit)
 
 void shm_active_collect(shm_iface_t *iface)
 {
-    shm_active_take(iface, iface->board, shm_active_take_bit);
+    shm_active_take(iface, iface->bitmap, shm_active_take_bit);
 }
 
 bool shm_active_scan(shm_iface_t *iface)
@@ -156,8 +158,8 @@ void shm_active_remove(shm_ep_t *ep)
     shm_iface_t *iface = shm_ep_iface(ep);
 
     if (ep->watch == SHM_WATCH_POLLED || ep->watch == SHM_WATCH_NOTED) {
-        iface->active[ep->place] = iface->active[--iface->n_active];
-        iface->active[ep->place]->place = ep->place;
+        iface->active[ep->at] = iface->active[--iface->n_active];
+        iface->active[ep->at]->at = ep->at;
     }
     iface->n_noted -= ep->watch == SHM_WATCH_NOTED;
     iface->n_quiet -= ep->watch == SHM_WATCH_IDLE;
@@ -185,7 +187,7 @@ static void shm_active_age(shm_ep_t *ep)
     shm_iface_t *iface = shm_ep_iface(ep);
 
     if (ep->watch == SHM_WATCH_POLLED) {
-        atomic_store_explicit(&ep->rx.ring.control->sleeping, SHM_WAKE_BOARD,
+        atomic_store_explicit(&ep->rx.ring.control->sleeping, SHM_WAKE_BITMAP,
                               memory_order_relaxed);
         ep->watch = SHM_WATCH_NOTED;
         iface->n_noted++;
@@ -222,7 +224,7 @@ void shm_active_look(shm_iface_t *iface)
             may_leave--;
         }
         if (ep->watch < SHM_WATCH_IDLE) {
-            ep->place = kept;
+            ep->at = kept;
             iface->active[kept++] = ep;
         }
     }
@@ -231,7 +233,7 @@ void shm_active_look(shm_iface_t *iface)
 
 /* ---- sleeping ---- */
 
-bool shm_active_ask_bell(shm_iface_t *iface)
+bool shm_active_ask_doorbell(shm_iface_t *iface)
 {
     if (iface->n_quiet == 0)
         return false;
@@ -241,9 +243,9 @@ bool shm_active_ask_bell(shm_iface_t *iface)
 
         if (ep->watch != SHM_WATCH_IDLE)
             continue;
-        ep->watch = SHM_WATCH_BELL;
+        ep->watch = SHM_WATCH_DOORBELL;
         atomic_store_explicit(&ep->rx.ring.control->sleeping,
-                              SHM_WAKE_BOARD | SHM_WAKE_BELL,
+                              SHM_WAKE_BITMAP | SHM_WAKE_DOORBELL,
                               memory_order_relaxed);
     }
     return true;

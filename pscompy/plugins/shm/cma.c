@@ -110,11 +110,11 @@ psc_status_t shm_cma_read(shm_ep_t *ep, void *buffer, size_t len,
                                                           : status;
 }
 
-/* Returns true if a letter (the last packet of a peer, see link.c) shows that
- * the peer has closed the link; the peer may then have freed its memory. */
-static bool shm_link_ended(const shm_link_t *link)
+/* Returns true if a letter (the last packet of a peer, see socket.c) shows that
+ * the peer has closed the socket; the peer may then have freed its memory. */
+static bool shm_socket_ended(const shm_socket_t *sock)
 {
-    uint32_t kind = shm_link_letter(link);
+    uint32_t kind = shm_socket_letter(sock);
 
     return kind != 0 && kind != (SHM_LETTER | SHM_PACKET_GOODBYE);
 }
@@ -125,11 +125,11 @@ static bool shm_link_ended(const shm_link_t *link)
 bool shm_cma_guarded(const shm_ep_t *ep)
 {
     struct pollfd guards[2] = {
-        {.fd = ep->link->socket.fd, .events = POLLRDHUP},
-        {.fd = ep->link->process.fd, .events = POLLIN},
+        {.fd = ep->sock->socket.fd, .events = POLLRDHUP},
+        {.fd = ep->sock->process.fd, .events = POLLIN},
     };
 
-    return PSC_RESTART(poll(guards, 2, 0)) == 0 && !shm_link_ended(ep->link);
+    return PSC_RESTART(poll(guards, 2, 0)) == 0 && !shm_socket_ended(ep->sock);
 }
 
 psc_status_t shm_cma_write(shm_ep_t *ep, const void *buffer, size_t len,
@@ -214,10 +214,11 @@ bool shm_cma_reads(const shm_ep_t *ep, uint8_t mode, uint64_t probe,
 /* Reads the peer's probe (random bytes), and then writes them to the peer's
  * echo. If the peer's process id belongs to another name space, or was reused,
  * the bytes differ. */
-bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer)
+bool shm_cma_prove(shm_ep_t *ep, const shm_resources_t *resources)
 {
-    return shm_cma_reads(ep, offer->cma, offer->probe, offer->nonce) &&
+    return shm_cma_reads(ep, resources->cma, resources->probe,
+                         resources->nonce) &&
            shm_cma_one(process_vm_writev, ep->pid,
-                       (void *)(uintptr_t)offer->nonce, offer->echo,
+                       (void *)(uintptr_t)resources->nonce, resources->echo,
                        SHM_ID_SIZE) == PSC_OK;
 }

@@ -38,8 +38,8 @@ static psc_status_t shm_ep_connect_self(shm_ep_t *ep)
     close(fd);
     if (status != PSC_OK)
         return status;
-    ep->bell = fcntl(iface->bell.fd, F_DUPFD_CLOEXEC, 0);
-    if (ep->bell < 0)
+    ep->doorbell = fcntl(iface->doorbell.fd, F_DUPFD_CLOEXEC, 0);
+    if (ep->doorbell < 0)
         return PSC_ERR_NO_MEMORY;
     ep->self = true;
     ep->fenced = !iface->expedited;
@@ -50,18 +50,18 @@ static psc_status_t shm_ep_connect_self(shm_ep_t *ep)
 
 /* Connects the socket to the peer. If the peer's backlog is full, every tick of
  * the timer tries again. */
-void shm_link_dial(shm_link_t *link)
+void shm_socket_dial(shm_socket_t *sock)
 {
-    shm_ep_t *ep = link->ep;
+    shm_ep_t *ep = sock->ep;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     shm_packet_t packet = {.kind = SHM_PACKET_HELLO};
     char reason[PSC_REASON_MAX];
 
     strcpy(address.sun_path, ep->peer.path);
-    if (connect(link->socket.fd, (struct sockaddr *)&address, sizeof address) !=
+    if (connect(sock->socket.fd, (struct sockaddr *)&address, sizeof address) !=
         0) {
         if (errno == EAGAIN || errno == EINTR)
-            shm_link_enter(link, SHM_STAGE_DIAL);
+            shm_socket_enter(sock, SHM_SOCKET_DIAL);
         else
             shm_ep_fail(ep, PSC_ERR_CONNECT,
                         "shm: process %u cannot be reached at %s (%s): it has "
@@ -69,34 +69,34 @@ void shm_link_dial(shm_link_t *link)
                         ep->peer.pid, ep->peer.path, strerror(errno));
         return;
     }
-    if (shm_link_identify(link, reason) != PSC_OK) {
+    if (shm_socket_identify(sock, reason) != PSC_OK) {
         shm_ep_fail(ep, PSC_ERR_CONNECT, "shm: %s", reason);
         return;
     }
-    packet.u.hello = link->hello;
-    shm_link_enter(link, SHM_STAGE_CHALLENGE);
-    shm_trial_check(link, shm_link_send(link, &packet, NULL, 0));
+    packet.u.hello = sock->hello;
+    shm_socket_enter(sock, SHM_SOCKET_CHALLENGE);
+    shm_trial_check(sock, shm_socket_send(sock, &packet, NULL, 0));
 }
 
 static void shm_ep_dial(shm_ep_t *ep)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    shm_link_t *link = fd < 0 ? NULL : shm_link_create(iface, fd);
+    shm_socket_t *sock = fd < 0 ? NULL : shm_socket_create(iface, fd);
 
-    if (link == NULL) {
+    if (sock == NULL) {
         shm_ep_fail(ep, PSC_ERR_NO_MEMORY, "shm: no socket could be made: %s",
-                    shm_link_why(errno));
+                    shm_socket_why(errno));
         return;
     }
-    ep->link = link;
-    link->ep = ep;
-    link->hello.target = ep->peer.ep;
-    link->hello.source = ep->id;
-    memcpy(link->hello.process, iface->process, SHM_ID_SIZE);
-    memcpy(link->hello.nonce, psc_proof_hello(&ep->proof),
+    ep->sock = sock;
+    sock->ep = ep;
+    sock->hello.target = ep->peer.ep;
+    sock->hello.source = ep->id;
+    memcpy(sock->hello.process, iface->process, SHM_ID_SIZE);
+    memcpy(sock->hello.nonce, psc_proof_hello(&ep->proof),
            PSC_PROOF_NONCE_SIZE);
-    shm_link_dial(link);
+    shm_socket_dial(sock);
 }
 
 static bool shm_ep_reachable(shm_ep_t *ep)
@@ -132,8 +132,8 @@ psc_status_t shm_ep_connect(psc_ep_t *super, const psc_connect_params_t *params)
         return PSC_INPROGRESS;
     if (ep->role == PSC_ROLE_CONNECTOR)
         shm_ep_dial(ep);
-    else if (ep->link != NULL)
-        shm_trial_challenge(ep->link);
+    else if (ep->sock != NULL)
+        shm_trial_challenge(ep->sock);
     return PSC_INPROGRESS;
 }
 
@@ -146,77 +146,77 @@ static bool shm_packet_valid(const shm_packet_t *packet, ssize_t len)
 
 /* Receives and processes one packet. Returns false if there is none, or if the
  * link was closed. */
-static bool shm_link_step(shm_link_t *link)
+static bool shm_socket_step(shm_socket_t *sock)
 {
     shm_packet_t packet;
     int fds[SHM_MAX_FDS] = {-1, -1, -1};
     bool cut;
-    ssize_t n = shm_link_recv(link, &packet, fds, &cut);
+    ssize_t n = shm_socket_recv(sock, &packet, fds, &cut);
 
     /* ECONNRESET is reported once, before the packets that arrived earlier. */
     if (n < 0 && errno == ECONNRESET)
-        n = shm_link_recv(link, &packet, fds, &cut);
+        n = shm_socket_recv(sock, &packet, fds, &cut);
     if (n < 0 && errno == EAGAIN)
         return false;
-    if (cut && link->ep != NULL)
-        shm_ep_fail(link->ep, PSC_ERR_CONNECT, "shm: " SHM_EXHAUSTED);
+    if (cut && sock->ep != NULL)
+        shm_ep_fail(sock->ep, PSC_ERR_CONNECT, "shm: " SHM_EXHAUSTED);
     else if (n <= 0)
-        shm_trial_hangup(link);
+        shm_trial_hangup(sock);
     else
-        shm_trial_receive(link, shm_packet_valid(&packet, n) ? &packet : NULL,
+        shm_trial_receive(sock, shm_packet_valid(&packet, n) ? &packet : NULL,
                           fds);
     for (size_t i = 0; i < SHM_MAX_FDS; i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    return !link->dead;
+    return !sock->dead;
 }
 
-void shm_link_ready(shm_source_t *socket, uint32_t events)
+void shm_socket_ready(shm_source_t *socket, uint32_t events)
 {
     (void)events;
-    shm_link_step(psc_container_of(socket, shm_link_t, socket));
+    shm_socket_step(psc_container_of(socket, shm_socket_t, socket));
 }
 
 /* Processes the peer's letter (its last packet, in the control page of its
- * ring) like any packet. The link ends with it. */
-static void shm_letter_take(shm_link_t *link)
+ * ring) like any packet. The socket ends with it. */
+static void shm_letter_take(shm_socket_t *sock)
 {
     shm_packet_t packet = {.version = SHM_PACKET_VERSION};
     int fds[SHM_MAX_FDS] = {-1, -1, -1};
-    uint32_t kind = shm_link_letter(link);
+    uint32_t kind = shm_socket_letter(sock);
 
     if (kind == 0)
         return;
     packet.kind = (uint16_t)kind;
-    memcpy(packet.u.refusal, link->ep->rx.ring.control->letter.text,
+    memcpy(packet.u.refusal, sock->ep->rx.ring.control->letter.text,
            sizeof packet.u.refusal);
     if (kind == SHM_LETTER)
-        shm_trial_hangup(link);
+        shm_trial_hangup(sock);
     else
-        shm_trial_receive(link, &packet, fds);
+        shm_trial_receive(sock, &packet, fds);
 }
 
 void shm_letters_take(shm_iface_t *iface)
 {
     iface->mail = false;
-    psc_list_for_each(link, &iface->links, shm_link_t, listed)
-        shm_letter_take(link);
+    psc_list_for_each(sock, &iface->sockets, shm_socket_t, listed)
+        shm_letter_take(sock);
 }
 
 /* The peer's process has ended; the packets, or the letter, that it sent before
  * are still processed. */
 void shm_process_ready(shm_source_t *process, uint32_t events)
 {
-    shm_link_t *link = psc_container_of(process, shm_link_t, process);
+    shm_socket_t *sock = psc_container_of(process, shm_socket_t, process);
 
     (void)events;
-    if (link->ep != NULL && link->ep->rank >= 0)
-        shm_call_check(link->ep);
-    if (link->by_mail)
-        shm_letter_take(link);
+    if (sock->ep != NULL && sock->ep->rank >= 0)
+        shm_call_check(sock->ep);
+    if (sock->by_mail)
+        shm_letter_take(sock);
     else
-        while (shm_link_step(link))
+        while (shm_socket_step(sock))
             continue;
-    if (!link->dead)
-        shm_trial_hangup(link);
+    if (!sock->dead)
+        shm_trial_hangup(sock);
 }

@@ -57,7 +57,7 @@ psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
         return PSC_ERR_NO_MEMORY;
     memset(ep, 0, sizeof *ep);
     ep->super = (psc_ep_t){super, user};
-    ep->bell = -1;
+    ep->doorbell = -1;
     ep->bit = ep->peer_bit = SHM_NO_BIT;
     ep->rank = SHM_NO_RANK;
     psc_list_init(&ep->shares);
@@ -106,20 +106,21 @@ void shm_ep_close(psc_ep_t *super)
 
     shm_ep_enter(ep, SHM_EP_CLOSED);
     ep->status = PSC_ERR_CLOSED;
-    shm_show_close(ep);
-    if (ep->link == NULL || ep->link->stage == SHM_STAGE_PARTING)
+    shm_adverts_close(ep);
+    if (ep->sock == NULL || ep->sock->state == SHM_SOCKET_PARTING)
         return;
-    if (ep->link->stage == SHM_STAGE_OPEN)
-        shm_link_part(ep->link, &packet);
+    if (ep->sock->state == SHM_SOCKET_OPEN)
+        shm_socket_part(ep->sock, &packet);
     else
-        shm_link_refuse(ep->link, "shm: the endpoint was closed");
+        shm_socket_refuse(ep->sock, "shm: the endpoint was closed");
 }
 
 psc_status_t shm_ep_stop(psc_ep_t *super)
 {
     shm_ep_t *ep = shm_ep(super);
 
-    return ep->link == NULL && psc_list_empty(&ep->shares) && shm_show_idle(ep)
+    return ep->sock == NULL && psc_list_empty(&ep->shares) &&
+                   shm_adverts_idle(ep)
                ? PSC_OK
                : PSC_INPROGRESS;
 }
@@ -129,9 +130,9 @@ static void shm_ep_free(shm_ep_t *ep)
     shm_ring_unmap(&ep->tx.ring);
     shm_ring_unmap(&ep->rx.ring);
     if (ep->rank < 0)
-        shm_board_unmap(ep->peer_board);
-    if (ep->bell >= 0)
-        close(ep->bell);
+        shm_bitmap_unmap(ep->peer_bitmap);
+    if (ep->doorbell >= 0)
+        close(ep->doorbell);
     psc_proof_wipe(&ep->proof);
     shm_probe_drop(ep->probe, ep->probing);
     free(ep);
@@ -144,9 +145,9 @@ void shm_iface_bury(shm_iface_t *iface)
     if (!iface->buried || iface->in_progress)
         return;
     iface->buried = false;
-    psc_list_for_each(link, &iface->links, shm_link_t, listed)
-        if (link->dead)
-            shm_link_free(link);
+    psc_list_for_each(sock, &iface->sockets, shm_socket_t, listed)
+        if (sock->dead)
+            shm_socket_free(sock);
     for (uint32_t i = 0; i < iface->n_eps; i++) {
         if (iface->eps[i]->dead)
             shm_ep_free(iface->eps[i]);
@@ -162,13 +163,13 @@ void shm_ep_fini(psc_ep_t *super)
     shm_iface_t *iface = shm_ep_iface(ep);
 
     shm_ep_enter(ep, SHM_EP_CLOSED);
-    if (ep->link != NULL)
-        shm_link_close(ep->link);
+    if (ep->sock != NULL)
+        shm_socket_close(ep->sock);
     if (ep->failing)
         iface->n_failing--;
     ep->failing = false;
     shm_share_drop(ep);
-    shm_show_drop(ep);
+    shm_adverts_drop(ep);
     shm_active_remove(ep);
     ep->dead = true;
     iface->buried = true;

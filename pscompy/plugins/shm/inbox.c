@@ -20,19 +20,19 @@
 #endif
 #define SHM_RANKS_SIZE (SHM_INBOX_RANKS * sizeof(shm_ep_t *))
 
-static void shm_card_prove(const shm_card_t *card, const uint8_t *key,
-                           uint8_t *proof)
+static void shm_segment_address_prove(const shm_segment_address_t *address,
+                                      const uint8_t *key, uint8_t *proof)
 {
-    psc_siphash(key, card, offsetof(shm_card_t, proof), proof);
+    psc_siphash(key, address, offsetof(shm_segment_address_t, proof), proof);
 }
 
 /* ---- our own inbox ---- */
 
-/* A rank has written to the pipe `knock`, to ask for a connection; the same
- * pass of progress handles the rank's bit. */
-static void shm_knock_ready(shm_source_t *self, uint32_t events)
+/* A rank has written to the pipe `connect_doorbell`, to ask for a connection;
+ * the same pass of progress handles the rank's bit. */
+static void shm_connect_doorbell_ready(shm_source_t *self, uint32_t events)
 {
-    shm_iface_t *iface = psc_container_of(self, shm_iface_t, knock);
+    shm_iface_t *iface = psc_container_of(self, shm_iface_t, connect_doorbell);
 
     (void)events;
     shm_source_drain(self);
@@ -46,23 +46,23 @@ static uint64_t shm_inode(int fd)
     return fstat(fd, &status) == 0 ? status.st_ino : 0;
 }
 
-static void shm_inbox_write_card(shm_iface_t *iface)
+static void shm_inbox_write_address(shm_iface_t *iface)
 {
-    shm_card_t *card = &iface->inbox->card;
+    shm_segment_address_t *address = &iface->inbox->address;
 
-    card->magic = SHM_CARD_MAGIC;
-    card->rank = iface->rank;
-    card->pid = getpid();
-    card->bell = iface->bell.fd;
-    card->bell_inode = shm_inode(iface->bell.fd);
-    card->knock = iface->knock.fd;
-    card->knock_inode = shm_inode(iface->knock.fd);
-    card->cma = (uint8_t)iface->cma;
-    card->expedited = iface->expedited;
-    memcpy(card->process, iface->process, SHM_ID_SIZE);
-    card->probe = (uintptr_t)card->process;
-    shm_card_prove(card, iface->key, card->proof);
-    atomic_store(&iface->inbox->owned, SHM_OWNED_WITH_CARD);
+    address->magic = SHM_SEGMENT_ADDRESS_MAGIC;
+    address->rank = iface->rank;
+    address->pid = getpid();
+    address->doorbell = iface->doorbell.fd;
+    address->doorbell_inode = shm_inode(iface->doorbell.fd);
+    address->connect_doorbell = iface->connect_doorbell.fd;
+    address->connect_doorbell_inode = shm_inode(iface->connect_doorbell.fd);
+    address->cma = (uint8_t)iface->cma;
+    address->expedited = iface->expedited;
+    memcpy(address->process, iface->process, SHM_ID_SIZE);
+    address->probe = (uintptr_t)address->process;
+    shm_segment_address_prove(address, iface->key, address->proof);
+    atomic_store(&iface->inbox->owned, SHM_OWNED_WITH_ADDRESS);
 }
 
 /* Creates the table of endpoints by rank (iface->ranks), of which only used
@@ -89,19 +89,19 @@ static bool shm_inbox_own(shm_iface_t *iface)
 
 psc_status_t shm_inbox_create(shm_iface_t *iface)
 {
-    iface->knock.ready = shm_knock_ready;
-    iface->knock.fd = shm_pipe_open();
+    iface->connect_doorbell.ready = shm_connect_doorbell_ready;
+    iface->connect_doorbell.fd = shm_pipe_open();
     iface->ranks = shm_ranks_create();
-    if (iface->knock.fd < 0 || iface->ranks == NULL || !shm_node_open(iface) ||
-        !shm_inbox_own(iface))
+    if (iface->connect_doorbell.fd < 0 || iface->ranks == NULL ||
+        !shm_node_open(iface) || !shm_inbox_own(iface))
         return PSC_ERR_NO_MEMORY;
-    shm_inbox_write_card(iface);
-    return shm_source_watch(iface->peers.fd, &iface->knock);
+    shm_inbox_write_address(iface);
+    return shm_source_watch(iface->peers.fd, &iface->connect_doorbell);
 }
 
 void shm_inbox_close(shm_iface_t *iface)
 {
-    shm_source_close(&iface->knock);
+    shm_source_close(&iface->connect_doorbell);
     shm_node_close(iface);
     if (iface->ranks != NULL)
         munmap(iface->ranks, SHM_RANKS_SIZE);
@@ -111,11 +111,11 @@ void shm_inbox_close(shm_iface_t *iface)
 
 /* ---- the inboxes of others ---- */
 
-/* Another rank's inbox, while this process offers that rank a connection. */
+/* Another rank's inbox, while this process calls that rank. */
 typedef struct shm_there {
     shm_inbox_t *inbox;
-    /* copy of inbox->card, the data by which others reach the rank */
-    shm_card_t card;
+    /* copy of inbox->address, the data by which others reach the rank */
+    shm_segment_address_t address;
 } shm_there_t;
 
 /* Opens a pipe of the rank's process for reading and writing: without a reader,
@@ -128,7 +128,7 @@ typedef struct shm_there {
 static int shm_there_pipe(const shm_there_t *there, int process, int number,
                           uint64_t inode)
 {
-    char name[SHM_PLACE_SIZE];
+    char name[SHM_FD_PATH_SIZE];
     struct stat status;
     int fd =
         process < 0
@@ -136,7 +136,7 @@ static int shm_there_pipe(const shm_there_t *there, int process, int number,
             : (int)PSC_RESTART(syscall(SYS_pidfd_getfd, process, number, 0));
 
     if (fd < 0) {
-        snprintf(name, sizeof name, SHM_PLACE, there->card.pid, number);
+        snprintf(name, sizeof name, SHM_FD_PATH, there->address.pid, number);
         fd =
             PSC_RESTART(open(name, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     }
@@ -154,50 +154,51 @@ static bool shm_there_find(const shm_iface_t *iface, int rank,
                            shm_there_t *there)
 {
     there->inbox = shm_node_inbox(iface, rank);
-    if (atomic_load(&there->inbox->owned) != SHM_OWNED_WITH_CARD)
+    if (atomic_load(&there->inbox->owned) != SHM_OWNED_WITH_ADDRESS)
         return false;
-    memcpy(&there->card, &there->inbox->card, sizeof there->card);
+    memcpy(&there->address, &there->inbox->address, sizeof there->address);
     return true;
 }
 
-/* Checks the card (struct shm_card) of the rank's inbox. Returns NULL, or the
- * reason why the rank cannot be connected. */
-static const char *shm_card_check(const shm_iface_t *iface, int rank,
-                                  const shm_there_t *there)
+/* Checks the segment address (struct shm_segment_address) of the rank's inbox.
+ * Returns NULL, or the reason why the rank cannot be connected. */
+static const char *shm_segment_address_check(const shm_iface_t *iface, int rank,
+                                             const shm_there_t *there)
 {
-    const shm_card_t *card = &there->card;
+    const shm_segment_address_t *address = &there->address;
     uint8_t proof[PSC_SIPHASH_SIZE];
 
-    shm_card_prove(card, iface->key, proof);
-    if (card->magic != SHM_CARD_MAGIC || card->rank != rank)
+    shm_segment_address_prove(address, iface->key, proof);
+    if (address->magic != SHM_SEGMENT_ADDRESS_MAGIC || address->rank != rank)
         return "another version of pscompy, or another rank";
-    if (!psc_siphash_equal(proof, card->proof))
+    if (!psc_siphash_equal(proof, address->proof))
         return "the rank does not hold the key of the job";
     return NULL;
 }
 
-/* Sets our bit on the board of the rank's inbox, and wakes the thread of the
- * rank that looks at the board, unless another rank has woken this thread since
- * it last looked. `process`: see shm_there_pipe(). */
-static void shm_there_knock(const shm_iface_t *iface, const shm_there_t *there,
-                            int process)
+/* Sets our bit on the bitmap of the rank's inbox, and wakes the thread of the
+ * rank that looks at the bitmap, unless another rank has woken this thread
+ * since it last looked. `process`: see shm_there_pipe(). */
+static void shm_there_ring(const shm_iface_t *iface, const shm_there_t *there,
+                           int process)
 {
-    int knock;
+    int connect_doorbell;
 
-    shm_board_set(&there->inbox->board, (uint32_t)iface->rank);
-    if (atomic_exchange(&there->inbox->knocked, 1) != 0)
+    shm_bitmap_set(&there->inbox->bitmap, (uint32_t)iface->rank);
+    if (atomic_exchange(&there->inbox->rung, 1) != 0)
         return;
-    knock = shm_there_pipe(there, process, there->card.knock,
-                           there->card.knock_inode);
-    if (knock < 0) {
-        atomic_store(&there->inbox->knocked, 0);
+    connect_doorbell =
+        shm_there_pipe(there, process, there->address.connect_doorbell,
+                       there->address.connect_doorbell_inode);
+    if (connect_doorbell < 0) {
+        atomic_store(&there->inbox->rung, 0);
         return;
     }
-    shm_bell_ring(knock);
-    close(knock);
+    shm_doorbell_ring(connect_doorbell);
+    close(connect_doorbell);
 }
 
-/* ---- offers ---- */
+/* ---- calls ---- */
 
 void shm_call_check(shm_ep_t *ep)
 {
@@ -205,17 +206,17 @@ void shm_call_check(shm_ep_t *ep)
 
     if (ep->state != SHM_EP_CONNECTING)
         return;
-    if (shm_offer_step(&ep->rx.ring, SHM_CALL_TAKEN, &was))
-        shm_trial_finish(ep->link, (was & SHM_CALL_CMA) != 0);
-    else if (shm_offer_state(&ep->tx.ring) == SHM_CALL_REFUSED ||
-             shm_offer_state(&ep->rx.ring) >= SHM_CALL_REFUSED)
+    if (shm_call_step(&ep->rx.ring, SHM_CALL_TAKEN, &was))
+        shm_trial_finish(ep->sock, (was & SHM_CALL_CMA) != 0);
+    else if (shm_call_state(&ep->tx.ring) == SHM_CALL_REFUSED ||
+             shm_call_state(&ep->rx.ring) >= SHM_CALL_REFUSED)
         shm_ep_fail(ep, PSC_ERR_CONNECT, "shm: rank %d refuses this connection",
                     ep->rank);
 }
 
-/* Refuses the offer of a rank for which this process has no endpoint: sets our
- * bit on the board of the rank's inbox, and wakes the rank. Does nothing if no
- * such rank exists, because any bit of our own board may be set. */
+/* Refuses the call of a rank for which this process has no endpoint: sets our
+ * bit on the bitmap of the rank's inbox, and wakes the rank. Does nothing if no
+ * such rank exists, because any bit of our own bitmap may be set. */
 static void shm_call_refuse(shm_iface_t *iface, int rank)
 {
     shm_ring_t tx, rx;
@@ -224,86 +225,86 @@ static void shm_call_refuse(shm_iface_t *iface, int rank)
 
     if (rank == iface->rank || !shm_there_find(iface, rank, &there) ||
         !shm_node_rings(iface, rank, &tx, &rx) ||
-        !shm_offer_step(&rx, SHM_CALL_REFUSED, &was))
+        !shm_call_step(&rx, SHM_CALL_REFUSED, &was))
         return;
-    if (shm_card_check(iface, rank, &there) == NULL)
-        shm_there_knock(iface, &there, -1);
+    if (shm_segment_address_check(iface, rank, &there) == NULL)
+        shm_there_ring(iface, &there, -1);
 }
 
 /* ---- calling ---- */
 
 /* Watches the process of the rank that `ep` calls, and then opens that
- * process's bell (the pipe that wakes it). No other process has this bell, so
- * if it can be opened, no other process had the id when the watch began.
- * Returns NULL, or the reason of a failure. */
+ * process's doorbell (the pipe that wakes it). No other process has this
+ * doorbell, so if it can be opened, no other process had the id when the watch
+ * began. Returns NULL, or the reason of a failure. */
 static const char *shm_call_watch(shm_ep_t *ep, const shm_there_t *there)
 {
-    const shm_card_t *card = &there->card;
+    const shm_segment_address_t *address = &there->address;
 
-    ep->link->pid = ep->pid = card->pid;
-    shm_link_guard(ep->link);
-    ep->bell = shm_there_pipe(there, ep->link->process.fd, card->bell,
-                              card->bell_inode);
-    if (ep->bell < 0)
+    ep->sock->pid = ep->pid = address->pid;
+    shm_socket_guard(ep->sock);
+    ep->doorbell = shm_there_pipe(there, ep->sock->process.fd,
+                                  address->doorbell, address->doorbell_inode);
+    if (ep->doorbell < 0)
         return errno == ESRCH || errno == ENOENT ? "the rank has ended"
-                                                 : shm_link_why(errno);
-    return ep->link->process.fd < 0
+                                                 : shm_socket_why(errno);
+    return ep->sock->process.fd < 0
                ? "the process of the rank cannot be watched"
                : NULL;
 }
 
 /* Prepares the endpoint for the rank that it calls: watches the rank's process,
- * opens the bell (the pipe that wakes the rank), and tries cross-memory attach.
- * Returns NULL, or the reason of a failure. */
+ * opens the doorbell (the pipe that wakes the rank), and tries cross-memory
+ * attach. Returns NULL, or the reason of a failure. */
 static const char *shm_call_prepare(shm_ep_t *ep, const shm_there_t *there)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
-    const shm_card_t *card = &there->card;
-    const char *why = shm_card_check(iface, ep->rank, there);
+    const shm_segment_address_t *address = &there->address;
+    const char *why = shm_segment_address_check(iface, ep->rank, there);
 
     if (why != NULL)
         return why;
-    ep->link = shm_link_create(iface, -1);
-    if (ep->link == NULL)
+    ep->sock = shm_socket_create(iface, -1);
+    if (ep->sock == NULL)
         return "no memory is left";
-    ep->link->ep = ep;
+    ep->sock->ep = ep;
     why = shm_call_watch(ep, there);
     if (why != NULL)
         return why;
-    ep->link->guarded = true;
-    ep->link->forced = card->cma == SHM_CMA_FORCE;
-    ep->fenced = !(iface->expedited && card->expedited);
-    ep->peer_board = &there->inbox->board;
+    ep->sock->guarded = true;
+    ep->sock->forced = address->cma == SHM_CMA_FORCE;
+    ep->fenced = !(iface->expedited && address->expedited);
+    ep->peer_bitmap = &there->inbox->bitmap;
     ep->peer_bit = (uint32_t)iface->rank;
-    memcpy(ep->peer.process, card->process, SHM_ID_SIZE);
-    ep->link->verdict =
-        shm_cma_reads(ep, card->cma, card->probe, card->process);
+    memcpy(ep->peer.process, address->process, SHM_ID_SIZE);
+    ep->sock->verdict =
+        shm_cma_reads(ep, address->cma, address->probe, address->process);
     return NULL;
 }
 
-/* Offers the connection to the rank. If the rank has made an offer before, the
- * next pass of progress takes that offer; else the rank is woken, to take
+/* Calls the rank. If the rank has made a call before, the
+ * next pass of progress takes that call; else the rank is woken, to take
  * ours. */
-static void shm_call_offer(shm_ep_t *ep, const shm_there_t *there)
+static void shm_call_make(shm_ep_t *ep, const shm_there_t *there)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
-    uint32_t offer = SHM_CALL_OFFERED, none = SHM_CALL_NONE;
+    uint32_t call = SHM_CALL_MADE, none = SHM_CALL_NONE;
 
-    if (ep->link->verdict)
-        offer |= SHM_CALL_CMA;
+    if (ep->sock->verdict)
+        call |= SHM_CALL_CMA;
     atomic_store(&ep->rx.ring.control->sleeping,
-                 SHM_WAKE_BOARD | SHM_WAKE_BELL);
-    if (!atomic_compare_exchange_strong(&ep->tx.ring.control->offer, &none,
-                                        offer)) {
+                 SHM_WAKE_BITMAP | SHM_WAKE_DOORBELL);
+    if (!atomic_compare_exchange_strong(&ep->tx.ring.control->call, &none,
+                                        call)) {
         shm_ep_fail(ep, PSC_ERR_CONNECT,
-                    "shm: rank %d was connected before and needs a link",
+                    "shm: rank %d was connected before and needs a socket",
                     ep->rank);
-    } else if (shm_offer_state(&ep->rx.ring) == SHM_CALL_NONE) {
-        shm_there_knock(iface, there, ep->link->process.fd);
+    } else if (shm_call_state(&ep->rx.ring) == SHM_CALL_NONE) {
+        shm_there_ring(iface, there, ep->sock->process.fd);
     } else {
-        shm_ep_tell(ep);
-        shm_board_set(&iface->inbox->board, (uint32_t)ep->rank);
-        /* so that the next pass of progress reads the board of our inbox */
+        shm_ep_signal(ep);
+        shm_bitmap_set(&iface->inbox->bitmap, (uint32_t)ep->rank);
+        /* so that the next pass of progress reads the bitmap of our inbox */
         iface->idle_polls = UINT32_MAX - 1;
     }
 }
@@ -332,13 +333,13 @@ psc_status_t shm_ep_call(psc_ep_t *super, int rank)
     if (why != NULL) {
         shm_ep_fail(ep, PSC_ERR_CONNECT, "shm: rank %d: %s", rank, why);
     } else {
-        shm_link_enter(ep->link, SHM_STAGE_VERDICT);
-        shm_call_offer(ep, &there);
+        shm_socket_enter(ep->sock, SHM_SOCKET_VERDICT);
+        shm_call_make(ep, &there);
     }
     return PSC_INPROGRESS;
 }
 
-/* ---- bits of the board ---- */
+/* ---- bits of the bitmap ---- */
 
 static void shm_inbox_take(shm_iface_t *iface, uint32_t rank)
 {
@@ -358,5 +359,5 @@ static void shm_inbox_take(shm_iface_t *iface, uint32_t rank)
 void shm_inbox_collect(shm_iface_t *iface)
 {
     if (iface->inbox != NULL)
-        shm_active_take(iface, &iface->inbox->board, shm_inbox_take);
+        shm_active_take(iface, &iface->inbox->bitmap, shm_inbox_take);
 }

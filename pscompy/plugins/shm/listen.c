@@ -189,13 +189,13 @@ static int shm_listener_listen(const shm_listener_t *listener,
 /* ---- accepted sockets ---- */
 
 /* Closes the oldest link whose peer has not named the endpoint that it wants,
- * to make room for a new link; a legitimate peer names the endpoint at once.
+ * to make room for a new socket; a legitimate peer names the endpoint at once.
  * Returns false if there is no such link. */
 static bool shm_listener_push_out(shm_iface_t *iface)
 {
-    psc_list_for_each(link, &iface->links, shm_link_t, listed) {
-        if (link->stage == SHM_STAGE_ANONYMOUS) {
-            shm_link_close(link);
+    psc_list_for_each(sock, &iface->sockets, shm_socket_t, listed) {
+        if (sock->state == SHM_SOCKET_ANONYMOUS) {
+            shm_socket_close(sock);
             return true;
         }
     }
@@ -225,27 +225,27 @@ void shm_listener_resume(shm_iface_t *iface)
 
 static void shm_listener_admit(shm_iface_t *iface, int fd)
 {
-    shm_link_t *link = shm_link_create(iface, fd);
+    shm_socket_t *sock = shm_socket_create(iface, fd);
     char reason[PSC_REASON_MAX];
 
-    if (link == NULL)
+    if (sock == NULL)
         return;
-    if (shm_link_identify(link, reason) != PSC_OK) {
+    if (shm_socket_identify(sock, reason) != PSC_OK) {
         psc_iface_log(&iface->super, 2, "a caller was turned away: %s", reason);
-        shm_link_close(link);
+        shm_socket_close(sock);
         return;
     }
-    link->since = psc_clock_now();
-    shm_link_enter(link, SHM_STAGE_ANONYMOUS);
+    sock->since = psc_clock_now();
+    shm_socket_enter(sock, SHM_SOCKET_ANONYMOUS);
     /* the peer's first packet, the hello, may have arrived already */
-    link->socket.ready(&link->socket, 0);
+    sock->socket.ready(&sock->socket, 0);
 }
 
 static void shm_listener_failed(shm_iface_t *iface, int error)
 {
     if (error == EAGAIN || error == ECONNABORTED)
         return;
-    if (!shm_link_exhausted(error) || !shm_listener_push_out(iface))
+    if (!shm_socket_exhausted(error) || !shm_listener_push_out(iface))
         /* accept() is not retried in every pass of progress */
         shm_listener_pause(iface);
 }

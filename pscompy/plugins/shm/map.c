@@ -167,8 +167,8 @@ static psc_status_t shm_map_create(const shm_ep_t *ep, void *base, size_t len,
                              .destroy = shm_map_destroy,
                              .keep = shm_map_keep};
     map->process = -1;
-    if (ep->link != NULL && ep->link->process.fd >= 0)
-        map->process = fcntl(ep->link->process.fd, F_DUPFD_CLOEXEC, 0);
+    if (ep->sock != NULL && ep->sock->process.fd >= 0)
+        map->process = fcntl(ep->sock->process.fd, F_DUPFD_CLOEXEC, 0);
     *map_p = &map->super;
     return PSC_OK;
 }

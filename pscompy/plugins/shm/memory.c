@@ -92,13 +92,13 @@ psc_status_t shm_mem_register(psc_iface_t *super, psc_ep_t *ep, void *base,
 }
 
 /* Returns true if a peer is writing a put with a key that has this seal. The
- * peer of an endpoint without a link puts nothing any more. */
+ * peer of an endpoint without a socket puts nothing any more. */
 static bool shm_mem_written(const shm_iface_t *iface, uint64_t seal)
 {
     for (uint32_t i = 0; i < iface->n_eps; i++) {
         const shm_ep_t *ep = iface->eps[i];
 
-        if (ep->link != NULL && ep->cma &&
+        if (ep->sock != NULL && ep->cma &&
             atomic_load(&ep->rx.ring.control->writing) == seal)
             return true;
     }

@@ -63,7 +63,7 @@ bool shm_cma_reads(const shm_ep_t *ep, uint8_t mode, uint64_t probe,
                    const uint8_t *nonce);
 /* Tries cross-memory attach: reads the peer's probe (random bytes) and writes
  * it to the peer's echo (shm_probe_t). */
-bool shm_cma_prove(shm_ep_t *ep, const shm_offer_t *offer);
+bool shm_cma_prove(shm_ep_t *ep, const shm_resources_t *resources);
 
 /* Functions of memory.c. */
 psc_status_t shm_put(psc_ep_t *ep, const void *buffer, size_t len,
@@ -120,31 +120,32 @@ unsigned shm_share_poll(shm_ep_t *ep);
 void shm_share_drop(shm_ep_t *ep);
 void shm_share_close(shm_iface_t *iface);
 
-/* Functions of show.c. */
+/* Functions of adverts.c. */
 psc_status_t shm_expose(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
 psc_status_t shm_conceal(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
-uint32_t shm_exposed(psc_ep_t *ep, psc_sighted_t *sighted, uint64_t *seen_p);
-psc_status_t shm_claim(psc_ep_t *ep, const psc_sighted_t *sighted,
+uint32_t shm_exposed(psc_ep_t *ep, psc_advertised_t *advertised,
+                     uint64_t *seen_p);
+psc_status_t shm_claim(psc_ep_t *ep, const psc_advertised_t *advertised,
                        uint64_t bits, const void *buffer, size_t len,
                        psc_comp_t *comp);
 /* Handles a record by which the peer reports that it has taken a receive that
  * we expose, to copy a message into it. Returns false if the record is
  * invalid. */
-bool shm_show_taken(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
+bool shm_adverts_taken(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
 
 /* Functions of place.c. */
-/* Copies one piece of a placement (the copy of a message into an exposed
+/* Copies one piece of a placement (the copy of a message into an advertised
  * receive that its sender has claimed; see place.c), or completes a placement.
  * Returns 0 if there was nothing to do. */
-unsigned shm_show_poll(shm_ep_t *ep);
-/* Returns true if a placement (see shm_show_poll) can continue, because a piece
- * can be copied or the placement can be completed. */
-bool shm_show_pending(const shm_ep_t *ep);
+unsigned shm_adverts_poll(shm_ep_t *ep);
+/* Returns true if a placement (see shm_adverts_poll) can continue, because a
+ * piece can be copied or the placement can be completed. */
+bool shm_adverts_pending(const shm_ep_t *ep);
 /* Called when the endpoint is closed: stops its placements (see
- * shm_show_poll). */
-void shm_show_close(shm_ep_t *ep);
-bool shm_show_idle(const shm_ep_t *ep);
-void shm_show_drop(shm_ep_t *ep);
+ * shm_adverts_poll). */
+void shm_adverts_close(shm_ep_t *ep);
+bool shm_adverts_idle(const shm_ep_t *ep);
+void shm_adverts_drop(shm_ep_t *ep);
 
 /* Functions of map.c. */
 _Static_assert(SHM_ID_SIZE == PSC_SEGMENT_ID_SIZE, "one size of ids");

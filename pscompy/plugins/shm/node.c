@@ -41,8 +41,8 @@ _Static_assert(2 * sizeof(shm_control_t) <= 4096, "one page for a pair");
 /* ---- where things stand ---- */
 
 /* Returns the bytes of a pair of rings: one page with the control words of
- * both, one page per ring for the receives that its producer exposes, and the
- * lines. */
+ * both, one page per ring for the receives that its producer advertises, and
+ * the lines. */
 static size_t shm_pair_span(const shm_iface_t *iface)
 {
     return 3 * psc_page_size() + 2 * shm_ring_span(&iface->geometry);
@@ -145,7 +145,7 @@ static void shm_head_prove(const shm_head_t *head, const uint8_t *key,
 }
 
 /* Writes the node file's name, the path of a symbolic link. The name contains
- * the number of our name space of process ids, because the link leads into
+ * the number of our name space of process ids, because the socket leads into
  * /proc and is of no use in other name spaces. */
 static bool shm_node_name(const shm_iface_t *iface, char *name)
 {
@@ -183,13 +183,13 @@ static int shm_node_find(const shm_iface_t *iface, const char *name)
 static int shm_node_make(shm_iface_t *iface, const char *name)
 {
     shm_head_t head = {.magic = SHM_HEAD_MAGIC, .geometry = iface->geometry};
-    char file[SHM_PLACE_SIZE];
+    char file[SHM_FD_PATH_SIZE];
     int fd;
 
     shm_head_prove(&head, iface->key, head.proof);
     if (shm_file_create("pscompy-node", shm_node_size(iface), &fd) != PSC_OK)
         return -1;
-    snprintf(file, sizeof file, SHM_PLACE, (int)getpid(), fd);
+    snprintf(file, sizeof file, SHM_FD_PATH, (int)getpid(), fd);
     unlink(name);
     if (PSC_RESTART(pwrite(fd, &head, sizeof head, 0)) ==
             (ssize_t)sizeof head &&

@@ -1,5 +1,5 @@
-/* Placements: copying messages into exposed receives that the sender has taken
- * (show.c).
+/* Placements: copying messages into advertised receives that the sender has
+ * taken (adverts.c).
  *
  * The bytes are copied in pieces, by whichever side calls progress: the
  * claimer, which has taken the receive for its message, writes into the
@@ -34,12 +34,12 @@ uint64_t shm_cursor_first(uint64_t generation)
     return shm_entry_turn(generation) << SHM_TAKEN_BITS;
 }
 
-void shm_show_count(shm_ep_t *ep, int change)
+void shm_adverts_count(shm_ep_t *ep, int change)
 {
     shm_iface_t *iface = shm_ep_iface(ep);
 
     iface->n_sharing += (uint32_t)change;
-    iface->n_showing += (uint32_t)change;
+    iface->n_placing += (uint32_t)change;
     ep->n_sharing += (uint32_t)change;
     if (change > 0)
         shm_active_add(ep);
@@ -120,7 +120,7 @@ static bool shm_recv_over(const shm_ep_t *ep, const shm_placement_t *it,
         return true;
     if (*status_p == PSC_OK)
         *status_p = ep->status < 0 ? ep->status : PSC_ERR_PEER_LOST;
-    return ep->link == NULL ||
+    return ep->sock == NULL ||
            ((now & SHM_STOP) != 0 && shm_cursor_copied(now, it->own, put));
 }
 
@@ -161,22 +161,22 @@ static void shm_recv_stop(shm_ep_t *ep, shm_placement_t *it, shm_entry_t *entry)
 
 static void shm_recv_end(shm_ep_t *ep, uint32_t i, psc_status_t status)
 {
-    shm_placement_t *it = &ep->show->recvs[i];
+    shm_placement_t *it = &ep->adverts->recvs[i];
     psc_exposed_t *recv = it->recv;
 
     if (it->stopped)
         shm_timer_run(shm_ep_iface(ep), -1);
     it->recv = NULL;
-    ep->show->landing &= ~(1u << i);
-    ep->show->landed |= 1u << i;
-    shm_show_count(ep, -1);
+    ep->adverts->landing &= ~(1u << i);
+    ep->adverts->landed |= 1u << i;
+    shm_adverts_count(ep, -1);
     shm_placement_judge(ep, status);
     recv->landed(recv, status);
 }
 
 static unsigned shm_recv_move(shm_ep_t *ep, uint32_t i)
 {
-    shm_placement_t *it = &ep->show->recvs[i];
+    shm_placement_t *it = &ep->adverts->recvs[i];
     shm_entry_t *entry = &shm_table_own(ep)->entries[i];
     psc_status_t status;
     uint64_t at, piece;
@@ -203,7 +203,7 @@ static unsigned shm_recv_move(shm_ep_t *ep, uint32_t i)
 
 static unsigned shm_send_move(shm_ep_t *ep, uint32_t i)
 {
-    shm_placement_t *it = &ep->show->sends[i];
+    shm_placement_t *it = &ep->adverts->sends[i];
     shm_entry_t *entry = &shm_table_peer(ep)->entries[i];
     psc_comp_t *comp = it->comp;
     psc_status_t status;
@@ -220,8 +220,8 @@ static unsigned shm_send_move(shm_ep_t *ep, uint32_t i)
         return piece > 0;
     shm_placement_stop(it, entry);
     shm_entry_change(entry, it->generation, SHM_ENTRY_TAKEN, SHM_ENTRY_ENDED);
-    ep->show->placing &= ~(1u << i);
-    shm_show_count(ep, -1);
+    ep->adverts->placing &= ~(1u << i);
+    shm_adverts_count(ep, -1);
     shm_placement_judge(ep, status);
     comp->func(comp, status);
     return 1;
@@ -230,14 +230,14 @@ static unsigned shm_send_move(shm_ep_t *ep, uint32_t i)
 /* Copies one piece of a placement, or completes a placement. Returns 0 if there
  * was nothing to do. An upcall may finalise the endpoint, so at most one upcall
  * is made. */
-unsigned shm_show_poll(shm_ep_t *ep)
+unsigned shm_adverts_poll(shm_ep_t *ep)
 {
-    if (ep->show == NULL)
+    if (ep->adverts == NULL)
         return 0;
-    for (uint32_t rest = ep->show->placing; rest != 0; rest &= rest - 1)
+    for (uint32_t rest = ep->adverts->placing; rest != 0; rest &= rest - 1)
         if (shm_send_move(ep, (uint32_t)__builtin_ctz(rest)) > 0)
             return 1;
-    for (uint32_t rest = ep->show->landing; rest != 0; rest &= rest - 1)
+    for (uint32_t rest = ep->adverts->landing; rest != 0; rest &= rest - 1)
         if (shm_recv_move(ep, (uint32_t)__builtin_ctz(rest)) > 0)
             return 1;
     return 0;
@@ -245,8 +245,8 @@ unsigned shm_show_poll(shm_ep_t *ep)
 
 void shm_recv_begin(shm_ep_t *ep, uint32_t i)
 {
-    ep->show->landing |= 1u << i;
-    shm_show_count(ep, +1);
+    ep->adverts->landing |= 1u << i;
+    shm_adverts_count(ep, +1);
 }
 
 /* ---- sleeping ---- */
@@ -254,24 +254,24 @@ void shm_recv_begin(shm_ep_t *ep, uint32_t i)
 /* Called before this process sleeps, when its flags `sleeping` are set: a side
  * that copies the last piece of a message after this check wakes the other
  * side. */
-bool shm_show_pending(const shm_ep_t *ep)
+bool shm_adverts_pending(const shm_ep_t *ep)
 {
     psc_status_t ignored;
 
-    if (ep->show == NULL)
+    if (ep->adverts == NULL)
         return false;
-    for (uint32_t rest = ep->show->placing; rest != 0; rest &= rest - 1) {
+    for (uint32_t rest = ep->adverts->placing; rest != 0; rest &= rest - 1) {
         uint32_t i = (uint32_t)__builtin_ctz(rest);
-        const shm_placement_t *it = &ep->show->sends[i];
+        const shm_placement_t *it = &ep->adverts->sends[i];
         shm_entry_t *entry = &shm_table_peer(ep)->entries[i];
 
         if (ep->state != SHM_EP_UP || shm_placement_has(it, entry) ||
             shm_send_over(ep, it, entry, &ignored))
             return true;
     }
-    for (uint32_t rest = ep->show->landing; rest != 0; rest &= rest - 1) {
+    for (uint32_t rest = ep->adverts->landing; rest != 0; rest &= rest - 1) {
         uint32_t i = (uint32_t)__builtin_ctz(rest);
-        const shm_placement_t *it = &ep->show->recvs[i];
+        const shm_placement_t *it = &ep->adverts->recvs[i];
         shm_entry_t *entry = &shm_table_own(ep)->entries[i];
 
         if ((ep->state != SHM_EP_UP && !it->stopped) ||
@@ -286,18 +286,18 @@ bool shm_show_pending(const shm_ep_t *ep)
 
 /* The core has withdrawn (shm_conceal) all receives that the peer had not
  * taken. The peer's records about the other receives are not read any more. */
-void shm_show_close(shm_ep_t *ep)
+void shm_adverts_close(shm_ep_t *ep)
 {
-    shm_show_t *show = ep->show;
+    shm_adverts_t *adverts = ep->adverts;
 
-    if (show == NULL)
+    if (adverts == NULL)
         return;
     for (uint32_t i = 0; i < SHM_ENTRIES; i++) {
-        shm_placement_t *it = &show->recvs[i];
+        shm_placement_t *it = &adverts->recvs[i];
 
         if (it->recv == NULL)
             continue;
-        if ((show->landing & 1u << i) == 0) {
+        if ((adverts->landing & 1u << i) == 0) {
             it->status = ep->status;
             shm_recv_begin(ep, i);
         }
@@ -305,25 +305,26 @@ void shm_show_close(shm_ep_t *ep)
     }
 }
 
-bool shm_show_idle(const shm_ep_t *ep)
+bool shm_adverts_idle(const shm_ep_t *ep)
 {
-    return ep->show == NULL || (ep->show->landing | ep->show->placing) == 0;
+    return ep->adverts == NULL ||
+           (ep->adverts->landing | ep->adverts->placing) == 0;
 }
 
-void shm_show_drop(shm_ep_t *ep)
+void shm_adverts_drop(shm_ep_t *ep)
 {
-    shm_show_t *show = ep->show;
+    shm_adverts_t *adverts = ep->adverts;
 
-    if (show == NULL)
+    if (adverts == NULL)
         return;
     for (uint32_t i = 0; i < SHM_ENTRIES; i++) {
-        bool landing = (show->landing & 1u << i) != 0;
+        bool landing = (adverts->landing & 1u << i) != 0;
 
-        if (landing && show->recvs[i].stopped)
+        if (landing && adverts->recvs[i].stopped)
             shm_timer_run(shm_ep_iface(ep), -1);
-        shm_show_count(ep, -(int)landing);
-        shm_show_count(ep, -(int)((show->placing & 1u << i) != 0));
+        shm_adverts_count(ep, -(int)landing);
+        shm_adverts_count(ep, -(int)((adverts->placing & 1u << i) != 0));
     }
-    free(show);
-    ep->show = NULL;
+    free(adverts);
+    ep->adverts = NULL;
 }

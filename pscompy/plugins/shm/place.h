@@ -1,21 +1,22 @@
-/* The structures of place.c, which copies messages into exposed receives that
- * the sender has taken. show.c, the table of such receives, fills them in. */
+/* The structures of place.c, which copies messages into advertised receives
+ * that the sender has taken. adverts.c, the table of such receives, fills them
+ * in. */
 #pragma once
 
 #include "memory.h"
 
 typedef enum shm_entry_state {
     SHM_ENTRY_FREE,
-    SHM_ENTRY_EXPOSED,
+    SHM_ENTRY_ADVERTISED,
     SHM_ENTRY_TAKEN,
     SHM_ENTRY_ENDED
 } shm_entry_state_t;
 
 /* A placement (the copy of a message into a receive that was taken) as one of
- * its sides sees it: an exposed receive of ours, or a receive of the peer that
- * was claimed for a message of ours. */
+ * its sides sees it: an advertised receive of ours, or a receive of the peer
+ * that was claimed for a message of ours. */
 typedef struct shm_placement {
-    psc_exposed_t *recv; /* receive that this side exposed, or NULL */
+    psc_exposed_t *recv; /* receive that this side advertised, or NULL */
     psc_comp_t *comp; /* completion of this side's claim */
     uint64_t generation;
     uint8_t *buffer;
@@ -27,7 +28,7 @@ typedef struct shm_placement {
     psc_status_t status; /* result of this side's copies */
 } shm_placement_t;
 
-struct shm_show {
+struct shm_adverts {
     uint64_t generation;
     uint32_t used; /* bit set: entries of our table that are not free */
     /* bit set: entries of our table that the peer has taken and whose receives
@@ -74,7 +75,7 @@ static inline shm_table_t *shm_table_peer(const shm_ep_t *ep)
 uint64_t shm_cursor_first(uint64_t generation);
 /* Adds `change` to the number of placements. An endpoint stays active
  * (active.c) while it has a placement. */
-void shm_show_count(shm_ep_t *ep, int change);
+void shm_adverts_count(shm_ep_t *ep, int change);
 /* Called when the peer has taken the receive of our entry `i`: begins to copy
  * into it. */
 void shm_recv_begin(shm_ep_t *ep, uint32_t i);

@@ -97,7 +97,7 @@ static const shm_receive_fn_t shm_receive[SHM_N_KINDS] = {
     [SHM_KIND_FIRST] = shm_am_receive_first,
     [SHM_KIND_NEXT] = shm_am_receive_next,
     [SHM_KIND_ASK] = shm_share_asked,
-    [SHM_KIND_TAKEN] = shm_show_taken,
+    [SHM_KIND_TAKEN] = shm_adverts_taken,
 };
 
 static bool shm_am_receive(shm_ep_t *ep, uint64_t raw)
@@ -143,7 +143,7 @@ unsigned shm_am_poll(shm_ep_t *ep)
         }
         n++;
         if (shm_consumer_advance(&ep->rx, lines))
-            shm_bell_ring(ep->bell);
+            shm_doorbell_ring(ep->doorbell);
     }
     if (n == 0 && ep->state == SHM_EP_LEAVING)
         shm_ep_fail(ep, ep->status, "%s", ep->reason);

@@ -55,7 +55,7 @@ typedef enum shm_kind {
     SHM_KIND_FIRST, /* start: total payload length (8 bytes), header, payload */
     SHM_KIND_NEXT, /* continuation: payload */
     SHM_KIND_ASK, /* a request to help with a get (share.c) */
-    SHM_KIND_TAKEN, /* an exposed receive was taken (show.c) */
+    SHM_KIND_TAKEN, /* an advertised receive was taken (adverts.c) */
     SHM_N_KINDS
 } shm_kind_t;
 
@@ -100,9 +100,9 @@ typedef struct shm_share_slot {
     _Atomic uint64_t helped;
 } shm_share_slot_t;
 
-/* A receive that the ring's producer exposes: the consumer may take it, to copy
- * a message into it. show.c has the states of its word. All fields but the
- * word, `cursor`, `put` and `got` are written while the entry is free. */
+/* A receive that the ring's producer advertises: the consumer may take it, to
+ * copy a message into it. adverts.c has the states of its word. All fields but
+ * the word, `cursor`, `put` and `got` are written while the entry is free. */
 typedef struct shm_entry {
     /* 56 bits generation, 8 bits state (shm_entry_state_t) */
     _Alignas(SHM_LINE) _Atomic uint64_t word;
@@ -119,22 +119,23 @@ typedef struct shm_entry {
 #define SHM_ENTRIES PSC_EXPOSED_MAX
 
 typedef struct shm_table {
-    /* generation of the entry that was exposed last */
+    /* generation of the entry that was advertised last */
     _Alignas(128) _Atomic uint64_t last;
     /* the number `seen` that shm_expose() or shm_conceal() was given last */
     _Atomic uint64_t seen;
-    _Atomic uint32_t mask; /* bit set of the entries that may be exposed */
+    _Atomic uint32_t mask; /* bit set of the entries that may be advertised */
     shm_entry_t entries[SHM_ENTRIES];
 } shm_table_t;
 
-#define SHM_WAKE_BELL 1u /* write to the consumer's bell (pipe), to wake it */
-#define SHM_WAKE_BOARD 2u /* set a bit on the consumer's board (board.h) */
+#define SHM_WAKE_DOORBELL                                                      \
+    1u /* write to the consumer's doorbell (pipe), to wake it */
+#define SHM_WAKE_BITMAP 2u /* set a bit on the consumer's bitmap (bitmap.h) */
 
 #define SHM_LETTER_SIZE 200u
 /* bit of shm_letter_t.kind: a letter is present */
 #define SHM_LETTER 0x10000u
 
-/* The last packet that the producer sends on its link (link.c). */
+/* The last packet that the producer sends on its socket (socket.c). */
 typedef struct shm_letter {
     _Atomic uint32_t kind; /* 0 until the letter is written */
     char text[SHM_LETTER_SIZE];
@@ -159,9 +160,9 @@ typedef struct shm_control {
     /* Written by the producer: seal of the consumer's registration into which a
      * put is being written at this moment, or 0 (memory.c). */
     _Alignas(128) _Atomic uint64_t writing;
-    /* The producer's offer of a connection, between ranks of a job only
+    /* The producer's call of a connection, between ranks of a job only
      * (call.h). */
-    _Alignas(128) _Atomic uint32_t offer;
+    _Alignas(128) _Atomic uint32_t call;
 } shm_control_t;
 
 _Static_assert(sizeof(shm_control_t) + sizeof(shm_table_t) <= 4096, "one page");
@@ -182,7 +183,7 @@ typedef struct shm_ring {
     /* bytes of address space from `control` on, which shm_ring_unmap frees; 0
      * if the ring is part of a longer mapping */
     size_t mapped;
-    /* receives that the producer exposes, for the consumer to copy messages
+    /* receives that the producer advertises, for the consumer to copy messages
      * into */
     shm_table_t *table;
 } shm_ring_t;

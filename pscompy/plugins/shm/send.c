@@ -78,17 +78,17 @@ psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines)
 }
 
 /* Wakes the receiver in the way that its flag `sleeping` asks for. The bit on
- * its board is set after the record was published (board.h). Not inlined, so
+ * its bitmap is set after the record was published (bitmap.h). Not inlined, so
  * that the fast path saves no registers. */
-__attribute__((noinline)) void shm_ep_tell(shm_ep_t *ep)
+__attribute__((noinline)) void shm_ep_signal(shm_ep_t *ep)
 {
     uint32_t asked = atomic_exchange_explicit(&ep->tx.ring.control->sleeping, 0,
                                               memory_order_relaxed);
 
-    if ((asked & SHM_WAKE_BOARD) != 0 && ep->peer_bit < SHM_BOARD_BITS)
-        shm_board_set(ep->peer_board, ep->peer_bit);
-    if ((asked & SHM_WAKE_BELL) != 0)
-        shm_bell_ring(ep->bell);
+    if ((asked & SHM_WAKE_BITMAP) != 0 && ep->peer_bit < SHM_BITMAP_BITS)
+        shm_bitmap_set(ep->peer_bitmap, ep->peer_bit);
+    if ((asked & SHM_WAKE_DOORBELL) != 0)
+        shm_doorbell_ring(ep->doorbell);
 }
 
 void shm_ep_wake(shm_ep_t *ep)
@@ -101,7 +101,7 @@ void shm_ep_wake(shm_ep_t *ep)
         atomic_signal_fence(memory_order_seq_cst);
     if (__builtin_expect(
             atomic_load_explicit(sleeping, memory_order_relaxed) != 0, 0))
-        shm_ep_tell(ep);
+        shm_ep_signal(ep);
 }
 
 void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes)

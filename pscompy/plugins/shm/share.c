@@ -252,8 +252,8 @@ static uint64_t shm_share_take(const shm_ep_t *ep, shm_share_t *share,
     return piece;
 }
 
-/* Returns true if the get has completed. If the endpoint has no link any more,
- * its peer writes no more. */
+/* Returns true if the get has completed. If the endpoint has no socket any
+ * more, its peer writes no more. */
 static bool shm_share_over(shm_ep_t *ep, shm_share_t *share)
 {
     uint64_t helped = 0;
@@ -267,7 +267,7 @@ static bool shm_share_over(shm_ep_t *ep, shm_share_t *share)
         return true;
     }
     return share->own + helped == share->len ||
-           (share->status != PSC_OK && ep->link == NULL);
+           (share->status != PSC_OK && ep->sock == NULL);
 }
 
 static void shm_share_free(shm_ep_t *ep, shm_share_t *share)

@@ -1,8 +1,8 @@
 /* The declarations that this transport's files share: the interface, its
- * endpoints, and the links (Unix sockets) that connect them. An established
+ * endpoints, and the Unix sockets that connect them. An established
  * connection holds two descriptors on each side: a pidfd of the peer's process,
- * which becomes readable when the peer ends, and the peer's bell (a pipe that
- * wakes the peer).
+ * which becomes readable when the peer ends, and the peer's doorbell (a pipe
+ * that wakes the peer).
  *
  * The files from the top down; a file calls only functions of files below it:
  *
@@ -10,14 +10,14 @@
  *   settings.c   PSP_SHM_*, and the ids of machine, user and process
  *   calibrate.c  how fast this machine copies and attaches
  *   listen.c     the private folder and the socket that peers connect to
- *   connect.c    connecting, and the packets that arrive on links
+ *   connect.c    connecting, and the packets that arrive on sockets
  *   inbox.[ch]   connections between the ranks of a job, without a socket
- *   trial.c      the stages in which two endpoints prove their identity
+ *   trial.c      the states in which two endpoints prove their identity
  *   ep.c         endpoints: creating, addresses, closing
- *   offer.c      descriptors of rings and pipes that endpoints offer each other
+ *   resources.c  descriptors of rings and pipes that endpoints exchange
  *   receive.c    messages out of the rings
  *   map.c        maps the memory segments of a peer for reading
- *   show.c       exposed receives: a peer may take one for its message
+ *   adverts.c    advertised receives: a peer may take one for its message
  *   place.c      copying messages into receives that were taken
  *   memory.c     registration, put and get (memory.h)
  *   share.c      large gets, at which both processes copy
@@ -25,11 +25,11 @@
  *   send.c       messages into the rings
  *   sleep.c      how this process falls asleep, and how peers wake it
  *   state.c      the states of endpoints, and how they fail
- *   link.c       one Unix socket to one peer, and the packets on it
+ *   socket.c     one Unix socket to one peer, and the packets on it
  *   active.c     the endpoints whose rings every pass of progress reads
  *   source.c     the descriptors that wake this process
  *   node.c       the memory file that the ranks of a job on one node share
- *   board.[ch]   the bits by which peers show which ring has a record
+ *   bitmap.[ch]  the bits by which peers show which ring has a record
  *   ring.[ch]    the ring itself */
 #pragma once
 
@@ -40,7 +40,7 @@
 #include "pscompy/transport/kit/list.h"
 #include "pscompy/transport/kit/log.h"
 #include "pscompy/transport/kit/token_proof.h"
-#include "board.h"
+#include "bitmap.h"
 #include "wire.h"
 
 #define SHM_LISTENER "listener" /* prefix of a socket's name in its folder */
@@ -61,17 +61,17 @@
 /* Messages up to this length are copied out of the ring before the upcall
  * am_recv reads them. */
 #define SHM_PRIVATE_MAX 256u
-/* maximum number of accepted links from which no hello (the packet that names
+/* maximum number of accepted sockets from which no hello (the packet that names
  * the wanted endpoint) has arrived */
 #define SHM_ANONYMOUS_MAX 64u
-/* age at which an accepted link is closed if no hello (the packet that names
+/* age at which an accepted socket is closed if no hello (the packet that names
  * the wanted endpoint) has arrived */
 #define SHM_ANONYMOUS_NS 10000000000ll
 
 typedef struct shm_iface shm_iface_t;
 typedef struct shm_ep shm_ep_t;
-typedef struct shm_link shm_link_t;
-typedef struct shm_show shm_show_t; /* defined in place.h */
+typedef struct shm_socket shm_socket_t;
+typedef struct shm_adverts shm_adverts_t; /* defined in place.h */
 typedef struct shm_inbox shm_inbox_t;
 
 /* ---- descriptors of the epoll set ---- */
@@ -123,13 +123,13 @@ struct shm_iface {
     shm_ep_t **active;
     uint32_t n_active;
     uint32_t n_noted; /* number of endpoints in state SHM_WATCH_NOTED */
-    /* number of endpoints in state SHM_WATCH_IDLE or SHM_WATCH_BELL */
+    /* number of endpoints in state SHM_WATCH_IDLE or SHM_WATCH_DOORBELL */
     uint32_t n_idle;
     uint32_t n_quiet; /* number of endpoints in state SHM_WATCH_IDLE */
     uint32_t looks;
-    shm_board_t *board;
-    int board_fd;
-    /* the endpoint of each bit of `board`, or NULL if the bit is unused */
+    shm_bitmap_t *bitmap;
+    int bitmap_fd;
+    /* the endpoint of each bit of `bitmap`, or NULL if the bit is unused */
     shm_ep_t **bits;
     uint32_t n_bits;
     /* number of endpoints in state NEW or CONNECTING; while there are any,
@@ -142,12 +142,12 @@ struct shm_iface {
     /* The flags `sleeping` are set in the peers' rings, so that the peers wake
      * this process. */
     bool armed;
-    /* A peer has written to the pipe `bell` since the last arm; the pipe must
-     * be drained before the next arm. */
+    /* A peer has written to the pipe `doorbell` since the last arm; the pipe
+     * must be drained before the next arm. */
     bool rung;
-    bool buried; /* a closed link or a finalised endpoint waits to be freed */
-    /* A peer has written to the pipe `bell`; a letter (the last packet of a
-     * peer, see link.c) may have arrived. */
+    bool buried; /* a closed socket or a finalised endpoint waits to be freed */
+    /* A peer has written to the pipe `doorbell`; a letter (the last packet of a
+     * peer, see socket.c) may have arrived. */
     bool mail;
     bool closing;
     bool expedited; /* membarrier works, so producers need no fence */
@@ -156,20 +156,20 @@ struct shm_iface {
     shm_geometry_t geometry; /* size of the rings that this interface creates */
     int epoll;
     /* an epoll set inside `epoll`, with the listening socket, the pidfds of
-     * peers, and `knock` (the pipe to which ranks write to ask for a
+     * peers, and `connect_doorbell` (the pipe to which ranks write to ask for a
      * connection); the descriptor of the set is what shm_join() stores in
      * *fd_p */
     shm_source_t peers;
-    shm_source_t bell; /* pipe to which peers write to wake this process */
+    shm_source_t doorbell; /* pipe to which peers write to wake this process */
     shm_source_t timer; /* ticks while n_ticking > 0 or `releasing` */
     uint32_t n_ticking;
     /* rings may have pages to be given back to the system (source.c) */
     bool releasing;
     uint32_t n_anonymous;
     shm_listener_t listener;
-    psc_list_t links;
-    /* handlers of a link's socket, and of its pidfd of the peer's process */
-    void (*link_ready)(shm_source_t *socket, uint32_t events);
+    psc_list_t sockets;
+    /* handlers of the socket, and of its pidfd of the peer's process */
+    void (*socket_ready)(shm_source_t *socket, uint32_t events);
     void (*process_ready)(shm_source_t *process, uint32_t events);
     /* lists of all registrations, and of those that are not in use */
     psc_mem_t *mems, *free_mems;
@@ -179,7 +179,7 @@ struct shm_iface {
      * a message into a receive that was taken. */
     uint32_t n_sharing;
     /* number of placements only (place.c), which n_sharing counts too */
-    uint32_t n_showing;
+    uint32_t n_placing;
     psc_list_t free_shares;
     uint8_t boot[SHM_ID_SIZE];
     uint8_t process[SHM_ID_SIZE]; /* random id of this interface */
@@ -196,7 +196,7 @@ struct shm_iface {
     uint8_t *blocks[SHM_NODE_BLOCKS];
     shm_inbox_t *inbox; /* this rank's inbox; NULL before a job is joined */
     /* pipe to which a rank of the job writes when it asks for a connection */
-    shm_source_t knock;
+    shm_source_t connect_doorbell;
     shm_ep_t **ranks; /* the endpoint of each rank of the job, or NULL */
 };
 
@@ -266,7 +266,7 @@ typedef enum shm_watch {
     SHM_WATCH_POLLED,
     SHM_WATCH_NOTED,
     SHM_WATCH_IDLE,
-    SHM_WATCH_BELL
+    SHM_WATCH_DOORBELL
 } shm_watch_t;
 
 struct shm_ep {
@@ -286,13 +286,13 @@ struct shm_ep {
     bool failing;
     /* rank of the peer if ep_call connects the endpoint, or SHM_NO_RANK */
     int rank;
-    int bell; /* pipe that wakes the peer, or -1 */
-    shm_board_t *peer_board;
-    uint32_t peer_bit; /* the bit that this side sets on peer_board */
-    /* the bit that the peer sets on this interface's board (board.h);
+    int doorbell; /* pipe that wakes the peer, or -1 */
+    shm_bitmap_t *peer_bitmap;
+    uint32_t peer_bit; /* the bit that this side sets on peer_bitmap */
+    /* the bit that the peer sets on this interface's bitmap (bitmap.h);
      * SHM_NO_BIT if all bits are taken */
     uint32_t bit;
-    uint32_t place; /* index of the endpoint in iface->active */
+    uint32_t at; /* index of the endpoint in iface->active */
     shm_watch_t watch;
     uint64_t seen; /* rx.consumed at the last shm_active_look() */
     shm_producer_t tx;
@@ -303,11 +303,11 @@ struct shm_ep {
     /* bit set: which of the SHM_SHARE_SLOTS slots for shared gets are in use */
     uint32_t share_slots;
     /* number of gets that both sides copy (share.c), plus messages that are
-     * copied into exposed receives (place.c) */
+     * copied into advertised receives (place.c) */
     uint32_t n_sharing;
-    /* state of exposed receives (place.h); NULL until the endpoint exposes a
-     * receive or claims one of the peer */
-    shm_show_t *show;
+    /* state of advertised receives (place.h); NULL until the endpoint
+     * advertises a receive or claims one of the peer */
+    shm_adverts_t *adverts;
     /* number of times that a slot of share_slots was taken, by which successive
      * gets in one slot are told apart */
     uint32_t turn;
@@ -316,7 +316,7 @@ struct shm_ep {
     pid_t pid;
     uint64_t id; /* 0 until shm_ep_identify() is called */
     psc_role_t role;
-    shm_link_t *link;
+    shm_socket_t *sock;
     shm_address_t peer;
     psc_proof_t proof; /* token proof; started by ep_connect */
     psc_status_t status; /* why the endpoint failed or is leaving */
@@ -327,37 +327,37 @@ struct shm_ep {
     bool probing;
 };
 
-/* ---- links ---- */
+/* ---- sockets ---- */
 
-/* The stages of a link; trial.c has the table of packets that they expect. */
-typedef enum shm_stage {
+/* The states of a socket; trial.c has the table of packets that they expect. */
+typedef enum shm_socket_state {
     /* connector: repeats connect(), because the peer's backlog was full */
-    SHM_STAGE_DIAL,
-    SHM_STAGE_ANONYMOUS, /* acceptor: waits for the hello */
-    SHM_STAGE_PARKED, /* acceptor: waits until ep_connect is called */
-    SHM_STAGE_CHALLENGE, /* connector: waits for the challenge */
-    /* acceptor: waits for the connector's offer, with the token proof */
-    SHM_STAGE_PROOF,
-    SHM_STAGE_OFFER, /* connector: waits for the acceptor's offer */
-    SHM_STAGE_VERDICT, /* waits for the verdict on cross-memory attach */
-    /* both sides: connected; the link shows when the peer ends */
-    SHM_STAGE_OPEN,
+    SHM_SOCKET_DIAL,
+    SHM_SOCKET_ANONYMOUS, /* acceptor: waits for the hello */
+    SHM_SOCKET_PARKED, /* acceptor: waits until ep_connect is called */
+    SHM_SOCKET_CHALLENGE, /* connector: waits for the challenge */
+    /* acceptor: waits for the connector's resources, with the token proof */
+    SHM_SOCKET_PROOF,
+    SHM_SOCKET_RESOURCES, /* connector: waits for the acceptor's resources */
+    SHM_SOCKET_VERDICT, /* waits for the verdict on cross-memory attach */
+    /* both sides: connected; the socket shows when the peer ends */
+    SHM_SOCKET_OPEN,
     /* both sides: this side has closed; the peer may not have */
-    SHM_STAGE_PARTING,
-    SHM_STAGE_OVER,
-    SHM_N_STAGES
-} shm_stage_t;
+    SHM_SOCKET_PARTING,
+    SHM_SOCKET_OVER,
+    SHM_N_SOCKET_STATES
+} shm_socket_state_t;
 
-struct shm_link {
+struct shm_socket {
     shm_source_t socket;
     /* pidfd; becomes readable when the peer's process ends, even if a child of
      * the peer has inherited the socket */
     shm_source_t process;
     psc_link_t listed;
     shm_iface_t *iface;
-    /* the endpoint that the link connects; NULL in stage ANONYMOUS */
+    /* the endpoint that the socket connects; NULL in state ANONYMOUS */
     shm_ep_t *ep;
-    shm_stage_t stage;
+    shm_socket_state_t state;
     bool dead;
     /* This side could read the peer's probe (shm_probe_t) by cross-memory
      * attach. */
@@ -368,13 +368,13 @@ struct shm_link {
     /* The peer watches our process, so it needs no socket to notice that our
      * process has ended. */
     bool guarded;
-    /* The stage is OPEN and the socket is closed; the last packet arrives as a
+    /* The state is OPEN and the socket is closed; the last packet arrives as a
      * letter, in the control page of the peer's ring. */
     bool by_mail;
-    /* This side has written its letter (its last packet, see link.c). */
+    /* This side has written its letter (its last packet, see socket.c). */
     bool posted;
     pid_t pid;
-    int64_t since; /* time at which the link was accepted */
+    int64_t since; /* time at which the socket was accepted */
     shm_hello_t hello;
 };
 
@@ -395,10 +395,10 @@ static inline shm_iface_t *shm_ep_iface(const shm_ep_t *ep)
 
 /* Returns the kind of the peer's letter (its last packet, written into the
  * control page of its ring), or 0 if there is none. */
-static inline uint32_t shm_link_letter(const shm_link_t *link)
+static inline uint32_t shm_socket_letter(const shm_socket_t *sock)
 {
-    return link->by_mail
-               ? atomic_load_explicit(&link->ep->rx.ring.control->letter.kind,
+    return sock->by_mail
+               ? atomic_load_explicit(&sock->ep->rx.ring.control->letter.kind,
                                       memory_order_acquire)
                : 0;
 }
@@ -421,34 +421,35 @@ void shm_listener_resume(shm_iface_t *iface);
 
 /* Functions of connect.c. */
 psc_status_t shm_ep_connect(psc_ep_t *ep, const psc_connect_params_t *params);
-void shm_link_dial(shm_link_t *link);
-void shm_link_ready(shm_source_t *socket, uint32_t events);
+void shm_socket_dial(shm_socket_t *sock);
+void shm_socket_ready(shm_source_t *socket, uint32_t events);
 void shm_process_ready(shm_source_t *process, uint32_t events);
 void shm_letters_take(shm_iface_t *iface);
 
 /* Functions of trial.c. */
-const char *shm_stage_name(shm_stage_t stage);
-void shm_trial_check(shm_link_t *link, psc_status_t status);
+const char *shm_socket_state_name(shm_socket_state_t state);
+void shm_trial_check(shm_socket_t *sock, psc_status_t status);
 /* Acceptor: sends the challenge, once the hello has arrived and ep_connect was
  * called. */
-void shm_trial_challenge(shm_link_t *link);
+void shm_trial_challenge(shm_socket_t *sock);
 /* Called when both sides have reported whether cross-memory attach works: the
  * endpoint is then up, or fails. */
-void shm_trial_finish(shm_link_t *link, bool verdict);
-void shm_trial_receive(shm_link_t *link, const shm_packet_t *packet, int *fds);
-void shm_trial_hangup(shm_link_t *link);
+void shm_trial_finish(shm_socket_t *sock, bool verdict);
+void shm_trial_receive(shm_socket_t *sock, const shm_packet_t *packet,
+                       int *fds);
+void shm_trial_hangup(shm_socket_t *sock);
 
 /* Functions of inbox.c. */
 /* Takes the inbox of our rank in the job's node file. Called while the job's
  * folder is locked. */
 psc_status_t shm_inbox_create(shm_iface_t *iface);
 void shm_inbox_close(shm_iface_t *iface);
-/* Handles the bits on the board of our inbox (inbox.h). A rank sets its bit if
+/* Handles the bits on the bitmap of our inbox (inbox.h). A rank sets its bit if
  * it asks for a connection, has answered, or has published a record. */
 void shm_inbox_collect(shm_iface_t *iface);
 psc_status_t shm_ep_call(psc_ep_t *ep, int rank);
 /* Checks whether the peer has accepted or refused the connection that
- * shm_ep_call() has offered to it. */
+ * shm_ep_call() has asked of it. */
 void shm_call_check(shm_ep_t *ep);
 
 /* Functions of ep.c. */
@@ -462,19 +463,22 @@ psc_status_t shm_ep_stop(psc_ep_t *ep);
 void shm_ep_fini(psc_ep_t *ep);
 shm_ep_t *shm_ep_find(shm_iface_t *iface, uint64_t id);
 int shm_ep_called(const psc_ep_t *ep, int *process_p);
-/* Frees dead links and endpoints, unless progress iterates over them. */
+/* Frees dead sockets and endpoints, unless progress iterates over them. */
 void shm_iface_bury(shm_iface_t *iface);
 
-/* Functions of offer.c. */
-/* Sends the peer an offer (shm_offer_t): descriptors of our ring, of our bell
- * (a pipe that wakes us) and of our board (bits that show which ring has a
- * record), and the address of the probe (bytes that the peer tries to read).
- * `answer` is the connector's reply to the challenge; NULL for the acceptor. */
-psc_status_t shm_trial_send_offer(shm_link_t *link, const uint8_t *answer);
-/* Maps the ring and the board of the peer's offer. Takes the bell (a pipe) out
- * of `fds`. The other descriptors stay there and are closed by the caller.
- * Returns false if the endpoint has failed. */
-bool shm_trial_take_offer(shm_link_t *link, const shm_offer_t *offer, int *fds);
+/* Functions of resources.c. */
+/* Sends the peer our resources (shm_resources_t): descriptors of our ring, of
+ * our doorbell (a pipe that wakes us) and of our bitmap (bits that show which
+ * ring has a record), and the address of the probe (bytes that the peer tries
+ * to read). `answer` is the connector's reply to the challenge; NULL for the
+ * acceptor. */
+psc_status_t shm_trial_send_resources(shm_socket_t *sock,
+                                      const uint8_t *answer);
+/* Maps the ring and the bitmap of the peer's resources. Takes the doorbell (a
+ * pipe) out of `fds`. The other descriptors stay there and are closed by the
+ * caller. Returns false if the endpoint has failed. */
+bool shm_trial_take_resources(shm_socket_t *sock,
+                              const shm_resources_t *resources, int *fds);
 shm_probe_t *shm_probe_create(void);
 void shm_probe_drop(shm_probe_t *probe, bool probing);
 
@@ -487,7 +491,7 @@ void shm_ep_wake(shm_ep_t *ep);
 void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes);
 /* Called after a record was published: wakes the receiver in the way that its
  * flag `sleeping` asks for. */
-void shm_ep_tell(shm_ep_t *ep);
+void shm_ep_signal(shm_ep_t *ep);
 size_t shm_am_max(const shm_geometry_t *geometry);
 psc_status_t shm_am_short(psc_ep_t *ep, uint8_t id, const void *header,
                           uint8_t header_len, const void *payload, size_t len);
@@ -511,57 +515,58 @@ void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
 void shm_ep_leave(shm_ep_t *ep, psc_status_t status, const char *reason);
 void shm_iface_report(shm_iface_t *iface);
 
-/* Functions of link.c. */
+/* Functions of socket.c. */
 #define SHM_EXHAUSTED "no descriptor is left (RLIMIT_NOFILE; see ulimit -n)"
 /* Returns the text of an errno for log lines. */
-const char *shm_link_why(int error);
-bool shm_link_exhausted(int error);
-shm_link_t *shm_link_create(shm_iface_t *iface, int fd);
-void shm_link_enter(shm_link_t *link, shm_stage_t stage);
-psc_status_t shm_link_identify(shm_link_t *link, char *reason);
+const char *shm_socket_why(int error);
+bool shm_socket_exhausted(int error);
+shm_socket_t *shm_socket_create(shm_iface_t *iface, int fd);
+void shm_socket_enter(shm_socket_t *sock, shm_socket_state_t state);
+psc_status_t shm_socket_identify(shm_socket_t *sock, char *reason);
 /* Opens a pidfd of the peer's process, to notice when it ends. Does nothing if
  * that process is not visible in our name space. */
-void shm_link_guard(shm_link_t *link);
-psc_status_t shm_link_send(shm_link_t *link, shm_packet_t *packet,
-                           const int *fds, size_t n_fds);
+void shm_socket_guard(shm_socket_t *sock);
+psc_status_t shm_socket_send(shm_socket_t *sock, shm_packet_t *packet,
+                             const int *fds, size_t n_fds);
 /* Receives a packet. Returns its length, 0 if the peer has closed, or -1.
  * Unused entries of `fds` stay -1. Sets *cut_p if the kernel dropped
  * descriptors because this process may open no more. */
-ssize_t shm_link_recv(shm_link_t *link, shm_packet_t *packet, int *fds,
-                      bool *cut_p);
-void shm_link_refuse(shm_link_t *link, const char *reason);
-/* Sends the link's last packet. If the peer may still be writing into our
- * memory, the link stays until the peer has closed it or the peer's process has
- * ended. */
-void shm_link_part(shm_link_t *link, shm_packet_t *packet);
-void shm_link_close(shm_link_t *link);
-void shm_link_free(shm_link_t *link);
+ssize_t shm_socket_recv(shm_socket_t *sock, shm_packet_t *packet, int *fds,
+                        bool *cut_p);
+void shm_socket_refuse(shm_socket_t *sock, const char *reason);
+/* Sends the socket's last packet. If the peer may still be writing into our
+ * memory, the socket stays until the peer has closed it or the peer's process
+ * has ended. */
+void shm_socket_part(shm_socket_t *sock, shm_packet_t *packet);
+void shm_socket_close(shm_socket_t *sock);
+void shm_socket_free(shm_socket_t *sock);
 
 /* Functions of active.c. */
-/* If our board (board.h) has a bit left, gives it to the endpoint. The peer
+/* If our bitmap (bitmap.h) has a bit left, gives it to the endpoint. The peer
  * sets this bit to report a record. */
 void shm_active_enrol(shm_ep_t *ep);
 /* Called when the endpoint is up: makes it active or idle (active.c). */
 void shm_active_begin(shm_ep_t *ep);
 void shm_active_add(shm_ep_t *ep);
 /* Removes the endpoint from the active ones (active.c), and takes back its bit
- * of the board. */
+ * of the bitmap. */
 void shm_active_remove(shm_ep_t *ep);
 /* Makes an idle endpoint active if a record has arrived in its ring. Returns
  * true if so. */
 bool shm_active_notice(shm_ep_t *ep);
-/* Calls `take` for each set bit of a board, and clears the bits. */
-void shm_active_take(shm_iface_t *iface, shm_board_t *board,
+/* Calls `take` for each set bit of a bitmap, and clears the bits. */
+void shm_active_take(shm_iface_t *iface, shm_bitmap_t *bitmap,
                      void (*take)(shm_iface_t *iface, uint32_t bit));
-/* Makes those endpoints active (active.c) whose bits are set on our board. */
+/* Makes those endpoints active (active.c) whose bits are set on our bitmap. */
 void shm_active_collect(shm_iface_t *iface);
 /* Looks for records in the rings of all idle endpoints (active.c). Returns true
  * if a record has arrived in one of them. */
 bool shm_active_scan(shm_iface_t *iface);
 void shm_active_look(shm_iface_t *iface);
-/* Asks the peers of idle endpoints (active.c) to write to our bell, the pipe
- * that wakes us, from now on. Returns false if they have been asked before. */
-bool shm_active_ask_bell(shm_iface_t *iface);
+/* Asks the peers of idle endpoints (active.c) to write to our doorbell, the
+ * pipe that wakes us, from now on. Returns false if they have been asked
+ * before. */
+bool shm_active_ask_doorbell(shm_iface_t *iface);
 
 /* Functions of source.c. */
 psc_status_t shm_sources_open(shm_iface_t *iface);
@@ -581,7 +586,7 @@ void shm_release_begin(shm_iface_t *iface);
 /* Called when the timer ticks: gives unused pages of the rings back to the
  * system. */
 void shm_release_step(shm_iface_t *iface);
-void shm_bell_ring(int bell);
+void shm_doorbell_ring(int doorbell);
 /* Executes a full fence in this process, and by membarrier in those peers that
  * execute no fence of their own (see shm_ep_t.fenced). */
 void shm_source_barrier(const shm_iface_t *iface);

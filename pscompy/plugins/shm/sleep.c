@@ -1,6 +1,7 @@
 /* Sleeping without lost wake-ups: one epoll descriptor that becomes readable
- * when a peer writes to the bell (a pipe of this process), connects, or ends,
- * and the flags by which a sleeper asks its peers to write to the bell.
+ * when a peer writes to the doorbell (a pipe of this process), connects, or
+ * ends, and the flags by which a sleeper asks its peers to write to the
+ * doorbell.
  *
  * The sleeper sets its flag and then checks the ring again; the other side
  * writes the ring and then checks the flag. Each side needs a full fence
@@ -32,7 +33,7 @@ static bool shm_flag_taken(_Atomic uint32_t *flag, uint32_t awake)
  * process is awake. */
 static uint32_t shm_ep_awake(const shm_ep_t *ep)
 {
-    return ep->watch == SHM_WATCH_NOTED ? SHM_WAKE_BOARD : 0;
+    return ep->watch == SHM_WATCH_NOTED ? SHM_WAKE_BITMAP : 0;
 }
 
 static bool shm_ep_disarm(shm_ep_t *ep)
@@ -54,7 +55,7 @@ static bool shm_ep_arm(shm_ep_t *ep)
     if (ep->state != SHM_EP_UP)
         return false;
     atomic_store_explicit(&ep->rx.ring.control->sleeping,
-                          shm_ep_awake(ep) | SHM_WAKE_BELL,
+                          shm_ep_awake(ep) | SHM_WAKE_DOORBELL,
                           memory_order_relaxed);
     if (ep->tx.need > 0)
         atomic_store_explicit(&ep->tx.ring.control->starving, 1,
@@ -66,7 +67,7 @@ static bool shm_ep_arm(shm_ep_t *ep)
  * set. */
 static bool shm_ep_pending(shm_ep_t *ep)
 {
-    if (ep->state == SHM_EP_LEAVING || shm_show_pending(ep))
+    if (ep->state == SHM_EP_LEAVING || shm_adverts_pending(ep))
         return true;
     if (ep->state != SHM_EP_UP)
         return false;
@@ -82,18 +83,18 @@ void shm_sleep_disarm(shm_iface_t *iface)
         iface->rung |= shm_ep_disarm(iface->active[i]);
 }
 
-/* Drains the bell, the pipe to which peers write to wake us. The peer may have
- * written because it has left a letter (its last packet, link.c), which the
- * next pass of progress processes. */
-static void shm_bell_silence(shm_iface_t *iface)
+/* Drains the doorbell, the pipe to which peers write to wake us. The peer may
+ * have written because it has left a letter (its last packet, socket.c), which
+ * the next pass of progress processes. */
+static void shm_doorbell_silence(shm_iface_t *iface)
 {
-    shm_source_drain(&iface->bell);
-    psc_list_for_each(link, &iface->links, shm_link_t, listed)
-        iface->mail |= shm_link_letter(link) != 0;
+    shm_source_drain(&iface->doorbell);
+    psc_list_for_each(sock, &iface->sockets, shm_socket_t, listed)
+        iface->mail |= shm_socket_letter(sock) != 0;
 }
 
-/* Returns true if a letter (a peer's last packet, link.c) or a rank of the job
- * (inbox.h) waits for us; the next pass of progress then looks at them. */
+/* Returns true if a letter (a peer's last packet, socket.c) or a rank of the
+ * job (inbox.h) waits for us; the next pass of progress then looks at them. */
 static bool shm_iface_pending(shm_iface_t *iface)
 {
     bool pending = iface->mail || shm_inbox_pending(iface);
@@ -106,11 +107,11 @@ static bool shm_iface_pending(shm_iface_t *iface)
 psc_status_t shm_sleep_arm(psc_iface_t *super)
 {
     shm_iface_t *iface = shm_iface(super);
-    bool barrier = shm_active_ask_bell(iface);
-    bool pending = iface->n_failing > 0 || iface->n_sharing > iface->n_showing;
+    bool barrier = shm_active_ask_doorbell(iface);
+    bool pending = iface->n_failing > 0 || iface->n_sharing > iface->n_placing;
 
     if (iface->rung)
-        shm_bell_silence(iface);
+        shm_doorbell_silence(iface);
     shm_inbox_listen(iface);
     pending |= shm_iface_pending(iface);
     iface->rung = false;

@@ -1,6 +1,6 @@
 /* The sources of events: descriptors of one epoll set, which becomes readable
- * when a peer writes to the bell (a pipe of this process), connects, or ends,
- * and when the timer ticks. */
+ * when a peer writes to the doorbell (a pipe of this process), connects, or
+ * ends, and when the timer ticks. */
 #include <fcntl.h>
 #include <linux/membarrier.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ void shm_source_close(shm_source_t *source)
     source->fd = -1;
 }
 
-/* ---- bell and timer ---- */
+/* ---- doorbell and timer ---- */
 
 int shm_pipe_open(void)
 {
@@ -70,9 +70,9 @@ void shm_source_drain(const shm_source_t *source)
     (void)!PSC_RESTART(read(source->fd, counts, sizeof counts));
 }
 
-static void shm_bell_ready(shm_source_t *self, uint32_t events)
+static void shm_doorbell_ready(shm_source_t *self, uint32_t events)
 {
-    shm_iface_t *iface = psc_container_of(self, shm_iface_t, bell);
+    shm_iface_t *iface = psc_container_of(self, shm_iface_t, doorbell);
 
     (void)events;
     shm_source_drain(self);
@@ -85,13 +85,13 @@ static void shm_peers_ready(shm_source_t *self, uint32_t events)
     shm_sources_poll(self->fd);
 }
 
-/* Writes to the peer's bell, a pipe. If the pipe is full the write fails, but
- * then the peer has been woken anyway. */
-void shm_bell_ring(int bell)
+/* Writes to the peer's doorbell, a pipe. If the pipe is full the write fails,
+ * but then the peer has been woken anyway. */
+void shm_doorbell_ring(int doorbell)
 {
     const uint8_t one = 1;
 
-    (void)!PSC_RESTART(write(bell, &one, sizeof one));
+    (void)!PSC_RESTART(write(doorbell, &one, sizeof one));
 }
 
 static void shm_timer_set(const shm_iface_t *iface)
@@ -158,20 +158,20 @@ void shm_source_barrier(const shm_iface_t *iface)
 
 psc_status_t shm_sources_open(shm_iface_t *iface)
 {
-    iface->bell.ready = shm_bell_ready;
+    iface->doorbell.ready = shm_doorbell_ready;
     iface->peers.ready = shm_peers_ready;
     iface->epoll = epoll_create1(EPOLL_CLOEXEC);
     iface->peers.fd = epoll_create1(EPOLL_CLOEXEC);
-    iface->bell.fd = shm_pipe_open();
+    iface->doorbell.fd = shm_pipe_open();
     iface->timer.fd =
         timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (iface->epoll < 0 || iface->peers.fd < 0 || iface->bell.fd < 0 ||
+    if (iface->epoll < 0 || iface->peers.fd < 0 || iface->doorbell.fd < 0 ||
         iface->timer.fd < 0)
         return PSC_ERR_NO_MEMORY;
     iface->expedited =
         shm_membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) &&
         shm_membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-    if (shm_source_watch(iface->epoll, &iface->bell) != PSC_OK ||
+    if (shm_source_watch(iface->epoll, &iface->doorbell) != PSC_OK ||
         shm_source_watch(iface->epoll, &iface->peers) != PSC_OK)
         return PSC_ERR_NO_MEMORY;
     return shm_source_watch(iface->epoll, &iface->timer);
@@ -180,7 +180,7 @@ psc_status_t shm_sources_open(shm_iface_t *iface)
 void shm_sources_close(shm_iface_t *iface)
 {
     shm_source_close(&iface->peers);
-    shm_source_close(&iface->bell);
+    shm_source_close(&iface->doorbell);
     shm_source_close(&iface->timer);
     if (iface->epoll >= 0)
         close(iface->epoll);

@@ -55,7 +55,7 @@ static void shm_ep_note(shm_ep_t *ep)
     ep->failing = true;
     iface->n_failing++;
     if (iface->armed) /* Wake the thread that sleeps on iface->epoll. */
-        shm_bell_ring(iface->bell.fd);
+        shm_doorbell_ring(iface->doorbell.fd);
 }
 
 void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
@@ -71,8 +71,8 @@ void shm_ep_fail(shm_ep_t *ep, psc_status_t status, const char *format, ...)
     memcpy(ep->reason, reason, sizeof reason);
     ep->status = status;
     psc_proof_wipe(&ep->proof);
-    if (ep->link != NULL)
-        shm_link_refuse(ep->link, ep->reason);
+    if (ep->sock != NULL)
+        shm_socket_refuse(ep->sock, ep->reason);
     shm_ep_note(ep);
 }
 

@@ -29,12 +29,12 @@ static void shm_timer_ready(shm_source_t *self, uint32_t events)
     shm_source_drain(self);
     shm_release_step(iface);
     shm_listener_resume(iface);
-    psc_list_for_each(link, &iface->links, shm_link_t, listed) {
-        if (link->stage == SHM_STAGE_DIAL)
-            shm_link_dial(link);
-        else if (link->stage == SHM_STAGE_ANONYMOUS &&
-                 now - link->since > SHM_ANONYMOUS_NS)
-            shm_link_close(link);
+    psc_list_for_each(sock, &iface->sockets, shm_socket_t, listed) {
+        if (sock->state == SHM_SOCKET_DIAL)
+            shm_socket_dial(sock);
+        else if (sock->state == SHM_SOCKET_ANONYMOUS &&
+                 now - sock->since > SHM_ANONYMOUS_NS)
+            shm_socket_close(sock);
     }
 }
 
@@ -51,16 +51,16 @@ static void shm_fini(psc_iface_t *super)
     shm_iface_t *iface = shm_iface(super);
 
     shm_listener_close(iface);
-    psc_list_for_each(link, &iface->links, shm_link_t, listed)
-        shm_link_close(link);
+    psc_list_for_each(sock, &iface->sockets, shm_socket_t, listed)
+        shm_socket_close(sock);
     shm_iface_bury(iface);
     shm_inbox_close(iface);
     shm_sources_close(iface);
     shm_share_close(iface);
     shm_mem_close(iface);
-    shm_board_unmap(iface->board);
-    if (iface->board_fd >= 0)
-        close(iface->board_fd);
+    shm_bitmap_unmap(iface->bitmap);
+    if (iface->bitmap_fd >= 0)
+        close(iface->bitmap_fd);
     free(iface->bits);
     free(iface->active);
     free(iface->eps);
@@ -82,10 +82,10 @@ static psc_status_t shm_iface_start(shm_iface_t *iface,
                      strerror(errno));
     }
     if (status == PSC_OK) {
-        status = shm_board_create(&iface->board_fd);
+        status = shm_bitmap_create(&iface->bitmap_fd);
         if (status == PSC_OK)
-            status =
-                shm_board_map(&iface->board, iface->board_fd, psc_page_size());
+            status = shm_bitmap_map(&iface->bitmap, iface->bitmap_fd,
+                                    psc_page_size());
         if (status != PSC_OK)
             snprintf(params->reason, PSC_REASON_MAX,
                      "cannot share memory (memfd_create, mmap): %s",
@@ -109,13 +109,13 @@ static psc_status_t shm_open(const psc_open_params_t *params,
         return PSC_ERR_NO_MEMORY;
     iface->super = (psc_iface_t){&shm_ops, params->up, params->user};
     iface->timer.ready = shm_timer_ready;
-    iface->link_ready = shm_link_ready;
+    iface->socket_ready = shm_socket_ready;
     iface->process_ready = shm_process_ready;
-    iface->epoll = iface->bell.fd = iface->timer.fd = iface->board_fd = -1;
-    iface->peers.fd = iface->knock.fd = iface->node_fd = -1;
+    iface->epoll = iface->doorbell.fd = iface->timer.fd = iface->bitmap_fd = -1;
+    iface->peers.fd = iface->connect_doorbell.fd = iface->node_fd = -1;
     iface->listener.source.fd = -1;
     iface->rank = SHM_NO_RANK;
-    psc_list_init(&iface->links);
+    psc_list_init(&iface->sockets);
     psc_list_init(&iface->free_shares);
     status = shm_iface_start(iface, params);
     if (status != PSC_OK) {
@@ -183,7 +183,8 @@ static __attribute__((noinline)) unsigned shm_iface_copy(shm_iface_t *iface)
     unsigned n = 0;
 
     for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_active; i++)
-        n += shm_share_poll(iface->active[i]) + shm_show_poll(iface->active[i]);
+        n += shm_share_poll(iface->active[i]) +
+             shm_adverts_poll(iface->active[i]);
     return n;
 }
 
@@ -197,7 +198,7 @@ static unsigned shm_iface_serve(shm_iface_t *iface)
     return n;
 }
 
-static void shm_boards_collect(shm_iface_t *iface)
+static void shm_bitmaps_collect(shm_iface_t *iface)
 {
     shm_active_collect(iface);
     shm_inbox_collect(iface);
@@ -215,7 +216,7 @@ static unsigned shm_progress(psc_iface_t *super)
     /* Upcalls may add endpoints, remove them, and reallocate the array
      * `active`. */
     if (iface->n_idle > 0)
-        shm_boards_collect(iface);
+        shm_bitmaps_collect(iface);
     for (uint32_t i = 0; i < iface->n_active; i++)
         n += shm_am_poll(iface->active[i]);
     if (shm_iface_due(iface, armed && n == 0)) {

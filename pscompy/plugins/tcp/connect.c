@@ -1,4 +1,4 @@
-/* Connecting: the stages of an endpoint, the handlers of its sockets, and the
+/* Connecting: the states of an endpoint, the handlers of its sockets, and the
  * acceptor. The acceptor challenges a caller, an accepted stream whose hello
  * names the acceptor's endpoint, to prove that it knows the token. listen.c
  * handles a caller until its hello is complete; dial.c is the connector. */
@@ -29,7 +29,7 @@ static void tcp_ep_challenge(tcp_ep_t *ep)
 /* Stage CALLED (a caller has named this endpoint before ep_connect): the caller
  * sends nothing before it receives the challenge, so a readable socket means
  * that it has hung up. */
-static void tcp_stage_lost(tcp_ep_t *ep)
+static void tcp_state_lost(tcp_ep_t *ep)
 {
     tcp_source_close(tcp_ep_iface(ep), &ep->rx);
     tcp_ep_enter(ep, TCP_EP_NEW);
@@ -37,7 +37,7 @@ static void tcp_stage_lost(tcp_ep_t *ep)
 
 /* Stage AWAIT_ANSWER: reads the caller's answer to the challenge; frames that
  * arrive behind the answer stay in the socket. */
-static void tcp_stage_answered(tcp_ep_t *ep)
+static void tcp_state_answered(tcp_ep_t *ep)
 {
     psc_proof_reply_t reply;
     int got = tcp_greeting_read(ep->rx.fd, ep->in.buffer, &ep->in.end,
@@ -66,7 +66,7 @@ static tcp_ep_t *tcp_ep_find(tcp_iface_t *iface, uint64_t id)
 {
     psc_list_for_each(ep, &iface->connecting, tcp_ep_t, link) {
         if (ep->id == id &&
-            (ep->stage == TCP_EP_NEW || ep->stage == TCP_EP_AWAIT_CALL))
+            (ep->state == TCP_EP_NEW || ep->state == TCP_EP_AWAIT_CALL))
             return ep;
     }
     return NULL;
@@ -85,12 +85,12 @@ void tcp_ep_take_call(tcp_iface_t *iface, int fd, const uint8_t *hello)
     ep->rx.fd = fd;
     memcpy(ep->caller_nonce, hello + 16, PSC_PROOF_NONCE_SIZE);
     tcp_ep_name_peer(ep);
-    if (ep->stage == TCP_EP_NEW)
+    if (ep->state == TCP_EP_NEW)
         tcp_ep_enter(ep, TCP_EP_CALLED);
     else
         tcp_ep_challenge(ep);
-    if (ep->stage == TCP_EP_FAILING)
-        tcp_ep_tell_failure(ep);
+    if (ep->state == TCP_EP_FAILING)
+        tcp_ep_report_failure(ep);
 }
 
 /* Starts the acceptor. Its caller, the stream that names this endpoint, may
@@ -99,44 +99,44 @@ static void tcp_accept_begin(tcp_ep_t *ep, const uint8_t *token)
 {
     if (!psc_proof_begin(&ep->proof, ep->role, token, ep->id, ep->peer_id))
         tcp_ep_break(ep, PSC_ERR_TRANSPORT, "no random bytes");
-    else if (ep->stage == TCP_EP_CALLED)
+    else if (ep->state == TCP_EP_CALLED)
         tcp_ep_challenge(ep);
     else
         tcp_ep_enter(ep, TCP_EP_AWAIT_CALL);
 }
 
-/* ---- stages ---- */
+/* ---- states ---- */
 
-static void tcp_stage_none(tcp_ep_t *ep)
+static void tcp_state_none(tcp_ep_t *ep)
 {
     (void)ep;
 }
 
-static void tcp_stage_received(tcp_ep_t *ep)
+static void tcp_state_received(tcp_ep_t *ep)
 {
     tcp_stream_receive(ep);
 }
 
-static void tcp_stage_discarded(tcp_ep_t *ep)
+static void tcp_state_discarded(tcp_ep_t *ep)
 {
     tcp_ep_discard(ep);
 }
 
 void tcp_ep_ready(tcp_source_t *source, uint32_t events)
 {
-    static void (*const handlers[TCP_N_STAGES])(tcp_ep_t *) = {
-#define TCP_STAGE_HANDLER(name, handler) tcp_stage_##handler,
-        TCP_STAGE_LIST(TCP_STAGE_HANDLER)
-#undef TCP_STAGE_HANDLER
+    static void (*const handlers[TCP_N_STATES])(tcp_ep_t *) = {
+#define TCP_STATE_HANDLER(name, handler) tcp_state_##handler,
+        TCP_STATE_LIST(TCP_STATE_HANDLER)
+#undef TCP_STATE_HANDLER
     };
     tcp_ep_t *ep = psc_container_of(source, tcp_ep_t, rx);
 
     if (events & EPOLLOUT)
         tcp_out_flush(ep);
     if (events & ~EPOLLOUT)
-        handlers[ep->stage](ep);
-    if (ep->stage == TCP_EP_FAILING)
-        tcp_ep_tell_failure(ep);
+        handlers[ep->state](ep);
+    if (ep->state == TCP_EP_FAILING)
+        tcp_ep_report_failure(ep);
 }
 
 /* Handles the second socket of an endpoint that is connected to itself;
@@ -147,8 +147,8 @@ void tcp_ep_writable(tcp_source_t *source, uint32_t events)
 
     (void)events;
     tcp_out_flush(ep);
-    if (ep->stage == TCP_EP_FAILING)
-        tcp_ep_tell_failure(ep);
+    if (ep->state == TCP_EP_FAILING)
+        tcp_ep_report_failure(ep);
 }
 
 /* ---- connect ---- */
@@ -170,16 +170,16 @@ static psc_status_t tcp_connect_self(tcp_ep_t *ep)
 psc_status_t tcp_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
 {
     tcp_ep_t *ep = (tcp_ep_t *)self;
-    bool called = ep->stage == TCP_EP_CALLED;
+    bool called = ep->state == TCP_EP_CALLED;
 
-    if (ep->stage != TCP_EP_NEW && !called)
+    if (ep->state != TCP_EP_NEW && !called)
         return PSC_ERR_INVALID;
     ep->role = params->role;
     ep->spare = params->spare;
     if (ep->spare)
         ep->short_max = 0;
     if (called && ep->role != PSC_ROLE_ACCEPTOR)
-        tcp_stage_lost(ep);
+        tcp_state_lost(ep);
     if (ep->role == PSC_ROLE_SELF)
         return tcp_connect_self(ep);
     if (tcp_address_unpack(ep, params->address, params->address_len) != PSC_OK)
@@ -196,7 +196,7 @@ psc_status_t tcp_ep_connect(psc_ep_t *self, const psc_connect_params_t *params)
 static tcp_ep_t *tcp_ep_find_failing(tcp_iface_t *iface)
 {
     psc_list_for_each(ep, &iface->connecting, tcp_ep_t, link) {
-        if (ep->stage == TCP_EP_FAILING)
+        if (ep->state == TCP_EP_FAILING)
             return ep;
     }
     return NULL;
@@ -208,7 +208,7 @@ int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now)
     tcp_ep_t *failing;
 
     psc_list_for_each(ep, &iface->connecting, tcp_ep_t, link) {
-        int64_t due = ep->stage == TCP_EP_CONNECTING ? tcp_dials_expire(ep, now)
+        int64_t due = ep->state == TCP_EP_CONNECTING ? tcp_dials_expire(ep, now)
                                                      : TCP_NEVER;
 
         next = due < next ? due : next;
@@ -216,6 +216,6 @@ int64_t tcp_connect_expire(tcp_iface_t *iface, int64_t now)
     /* search from the start after each report, because the upcall may change
      * the list of connecting endpoints */
     while ((failing = tcp_ep_find_failing(iface)))
-        tcp_ep_tell_failure(failing);
+        tcp_ep_report_failure(failing);
     return next;
 }

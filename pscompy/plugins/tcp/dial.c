@@ -217,8 +217,8 @@ static void tcp_dial_ready(tcp_source_t *source, uint32_t events)
         tcp_dial_challenged(dial);
     else
         tcp_dial_greet(dial);
-    if (dial->ep->stage == TCP_EP_FAILING)
-        tcp_ep_tell_failure(dial->ep);
+    if (dial->ep->state == TCP_EP_FAILING)
+        tcp_ep_report_failure(dial->ep);
 }
 
 void tcp_dials_begin(tcp_ep_t *ep, const uint8_t *token)
@@ -261,7 +261,7 @@ int64_t tcp_dials_expire(tcp_ep_t *ep, int64_t now)
         if (tcp_dial_open(dial) && !dial->greeted && tcp_dial_is_due(dial, now))
             tcp_dial_fall(dial, "no answer (PSP_TCP_CONNECT_TIMEOUT)");
     }
-    if (ep->stage == TCP_EP_CONNECTING && ep->deadline <= now)
+    if (ep->state == TCP_EP_CONNECTING && ep->deadline <= now)
         tcp_connect_next(ep);
     next = ep->deadline;
     for (unsigned i = 0; i < ep->n_candidates; i++) {

@@ -1,4 +1,4 @@
-/* Endpoints: creating, entering the stage UP, failing, closing. */
+/* Endpoints: creating, entering the state UP, failing, closing. */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ void tcp_ep_rise(tcp_ep_t *ep)
     ep->in.start = ep->in.end = 0;
     tcp_ep_enter(ep, TCP_EP_UP);
     iface->handled++;
-    if (ep->stage == TCP_EP_UP)
+    if (ep->state == TCP_EP_UP)
         iface->super.up->ep_up(&ep->super);
 }
 
@@ -57,7 +57,7 @@ static void tcp_ep_end(tcp_ep_t *ep)
     tcp_ep_hang_up(ep);
 }
 
-void tcp_ep_tell_failure(tcp_ep_t *ep)
+void tcp_ep_report_failure(tcp_ep_t *ep)
 {
     tcp_iface_t *iface = tcp_ep_iface(ep);
 
@@ -102,7 +102,7 @@ psc_status_t tcp_ep_create(psc_iface_t *self, void *user, psc_ep_t **ep_p)
     }
     ep->super.iface = self;
     ep->super.user = user;
-    ep->stage = TCP_EP_NEW;
+    ep->state = TCP_EP_NEW;
     ep->rx = (tcp_source_t){.ready = iface->rx_ready, .fd = -1};
     ep->tx = (tcp_source_t){.ready = iface->tx_ready, .fd = -1};
     ep->unsent = TCP_UNSENT_MIN;
@@ -127,12 +127,12 @@ void tcp_ep_close(psc_ep_t *self)
     tcp_ep_t *ep = (tcp_ep_t *)self;
 
     ep->closed = true;
-    if (ep->stage == TCP_EP_UP && ep->role != PSC_ROLE_SELF) {
+    if (ep->state == TCP_EP_UP && ep->role != PSC_ROLE_SELF) {
         tcp_ep_enter(ep, TCP_EP_CLOSING);
         tcp_out_goodbye(ep);
     } else if (ep->out.first_send != ep->out.last_send) {
         tcp_ep_break(ep, PSC_ERR_CLOSED, "closed");
-    } else if (ep->stage != TCP_EP_CLOSING) {
+    } else if (ep->state != TCP_EP_CLOSING) {
         tcp_ep_end(ep);
     }
 }
@@ -145,8 +145,8 @@ psc_status_t tcp_ep_stop(psc_ep_t *self)
     tcp_ep_t *ep = (tcp_ep_t *)self;
     int unsent = 0;
 
-    if (ep->stage != TCP_EP_CLOSING)
-        return ep->stage == TCP_EP_FAILING ? PSC_INPROGRESS : PSC_OK;
+    if (ep->state != TCP_EP_CLOSING)
+        return ep->state == TCP_EP_FAILING ? PSC_INPROGRESS : PSC_OK;
     if (!tcp_out_empty(&ep->out))
         return PSC_INPROGRESS;
     if (ioctl(ep->rx.fd, SIOCOUTQ, &unsent) == 0 && unsent > 0)

@@ -51,7 +51,7 @@ static bool tcp_rail_look(tcp_ep_t *ep, int64_t now)
     struct tcp_info info = {.tcpi_unacked = 0};
     socklen_t len = sizeof(info);
 
-    if (!ep->spare || ep->stage != TCP_EP_UP ||
+    if (!ep->spare || ep->state != TCP_EP_UP ||
         getsockopt(ep->rx.fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0)
         return false;
     if (!tcp_rail_due(ep, &info)) {

@@ -216,7 +216,7 @@ static void tcp_frames_take(tcp_ep_t *ep)
 {
     tcp_in_t *in = &ep->in;
 
-    while (ep->stage == TCP_EP_UP && in->body_left == 0 && tcp_frame_take(ep))
+    while (ep->state == TCP_EP_UP && in->body_left == 0 && tcp_frame_take(ep))
         ;
     if (in->start > 0)
         memmove(in->buffer, in->buffer + in->start, in->end - in->start);
@@ -250,7 +250,7 @@ void tcp_stream_receive(tcp_ep_t *ep)
         return;
     }
     iface->handled++;
-    if (ep->stage == TCP_EP_UP)
+    if (ep->state == TCP_EP_UP)
         tcp_hot_set(iface, ep);
     tcp_frames_take(ep);
 }

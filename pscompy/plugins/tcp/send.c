@@ -145,7 +145,7 @@ void tcp_out_finish(tcp_ep_t *ep)
  * shuts the socket down if the endpoint is closing and nothing is queued. */
 static void tcp_out_rest(tcp_ep_t *ep)
 {
-    if (ep->stage == TCP_EP_CLOSING && tcp_out_empty(&ep->out))
+    if (ep->state == TCP_EP_CLOSING && tcp_out_empty(&ep->out))
         shutdown(ep->rx.fd, SHUT_WR);
     tcp_out_account(ep);
     tcp_ep_watch(ep);
@@ -232,8 +232,8 @@ void tcp_out_cancel(tcp_ep_t *ep, psc_status_t status)
 static psc_status_t tcp_send_check(const tcp_ep_t *ep, uint8_t header_len,
                                    size_t n_iov)
 {
-    if (ep->stage != TCP_EP_UP)
-        return ep->stage >= TCP_EP_CLOSING ? PSC_ERR_CLOSED : PSC_ERR_PEER_LOST;
+    if (ep->state != TCP_EP_UP)
+        return ep->state >= TCP_EP_CLOSING ? PSC_ERR_CLOSED : PSC_ERR_PEER_LOST;
     if (ep->out.finished)
         return PSC_ERR_PEER_LOST;
     if (header_len > PSC_AM_HEADER_MAX || n_iov > TCP_IOV_MAX)

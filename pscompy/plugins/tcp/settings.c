@@ -68,7 +68,7 @@ psc_status_t tcp_settings_read(const psc_open_params_t *params,
 
 /* Turns on TCP keepalive, so that the sockets of a dead rail fail after about
  * 30 s. Nothing else detects a dead rail on which nothing is sent, because the
- * precon link, on which a connection is negotiated, may use another rail. */
+ * precon, on which a connection is negotiated, may use another rail. */
 static void tcp_socket_watch(int fd)
 {
     /* idle: seconds before the first probe; pause: seconds between probes */

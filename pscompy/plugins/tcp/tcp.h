@@ -4,12 +4,12 @@
  *
  *   transport   the operations table; opening, progress, the alarm
  *   listen      the listener, and callers that have not named an endpoint
- *   connect     the stages in which an endpoint connects; the acceptor
+ *   connect     the states in which an endpoint connects; the acceptor
  *   dial        the connector: dials the peer's addresses in parallel
  *   ep          endpoints: creating, failing, closing
  *   receive     receiving frames
  *   send        sending frames
- *   stage       changes of stage; watched events; the hot socket (polled first)
+ *   state       changes of state; watched events; the hot socket (polled first)
  *   pace        how many unsent bytes of a stream the kernel takes
  *   rail        fails a lane whose peer is silent, if there are other lanes
  *   sleep       descriptors in the epoll set, and the alarm
@@ -160,8 +160,8 @@ struct tcp_iface {
 
 /* ---- endpoints ---- */
 
-/* All stages: the name, and the handler of a readable or broken socket. */
-#define TCP_STAGE_LIST(X)                                                      \
+/* All states: the name, and the handler of a readable or broken socket. */
+#define TCP_STATE_LIST(X)                                                      \
     X(NEW, none) /* made by ep_create */                                       \
     X(CALLED, lost) /* a caller arrived before ep_connect */                   \
     X(CONNECTING, none) /* connector: dialling addresses */                    \
@@ -173,12 +173,12 @@ struct tcp_iface {
     X(CLOSING, discarded) /* queued bytes are still being sent */              \
     X(CLOSED, none)
 
-typedef enum tcp_stage {
-#define TCP_STAGE_ENUM(name, handler) TCP_EP_##name,
-    TCP_STAGE_LIST(TCP_STAGE_ENUM)
-#undef TCP_STAGE_ENUM
-        TCP_N_STAGES
-} tcp_stage_t;
+typedef enum tcp_state {
+#define TCP_STATE_ENUM(name, handler) TCP_EP_##name,
+    TCP_STATE_LIST(TCP_STATE_ENUM)
+#undef TCP_STATE_ENUM
+        TCP_N_STATES
+} tcp_state_t;
 
 /* A zero-copy send. Its pieces are sent after those bytes of the out-ring that
  * stand before position `after`. */
@@ -247,7 +247,7 @@ struct tcp_ep {
     psc_ep_t super;
     /* the list is `connecting`, `settled` or `graveyard` of the interface */
     psc_link_t link;
-    tcp_stage_t stage;
+    tcp_state_t state;
     psc_role_t role;
     uint64_t id;
     tcp_source_t rx;
@@ -276,7 +276,7 @@ struct tcp_ep {
     /* The acceptor's proof that both sides know the token; a connector has one
      * proof in each dial. */
     psc_proof_t proof;
-    /* In stage CALLED: the nonce from the hello of the caller. */
+    /* In state CALLED: the nonce from the hello of the caller. */
     uint8_t caller_nonce[PSC_PROOF_NONCE_SIZE];
     uint64_t peer_id;
     bool same_host;
@@ -346,10 +346,10 @@ void tcp_ep_free(tcp_ep_t *ep);
 void tcp_dials_close(tcp_ep_t *ep);
 void tcp_ep_name_peer(tcp_ep_t *ep);
 /* Called by progress when both sides have proved on the socket `rx` that they
- * know the token: the endpoint enters the stage UP. */
+ * know the token: the endpoint enters the state UP. */
 void tcp_ep_rise(tcp_ep_t *ep);
 /* Called by progress: reports the failure of the endpoint with ep_failed. */
-void tcp_ep_tell_failure(tcp_ep_t *ep);
+void tcp_ep_report_failure(tcp_ep_t *ep);
 /* Reads and discards bytes that arrive after the endpoint was closed. */
 void tcp_ep_discard(tcp_ep_t *ep);
 
@@ -393,14 +393,14 @@ void tcp_rail_sends(tcp_ep_t *ep);
  * nothing. Returns the time at which the function must be called again. */
 int64_t tcp_rails_expire(tcp_iface_t *iface, int64_t now);
 
-/* ---- stage.c ---- */
+/* ---- state.c ---- */
 
-void tcp_ep_enter(tcp_ep_t *ep, tcp_stage_t stage);
+void tcp_ep_enter(tcp_ep_t *ep, tcp_state_t state);
 /* Begins the failure of an endpoint; may be called at any time. Records the
  * reason; progress then calls ep_failed. */
 void tcp_ep_break(tcp_ep_t *ep, psc_status_t status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Watches the socket events that the stage and the queue `out` require. Fails
+/* Watches the socket events that the state and the queue `out` require. Fails
  * the endpoint if epoll_ctl fails. */
 void tcp_ep_watch(tcp_ep_t *ep);
 /* Makes `ep` the hot endpoint, whose socket is read first. Called after `ep`

@@ -14,7 +14,7 @@ from typing import Any
 
 from pscompy.errors import describe
 from pscompy.transport.python.base import Link, PythonTransport
-from pscompy.transport.python.channel import Channel, Stage
+from pscompy.transport.python.bridged_link import BridgedLink, Stage
 from pscompy.transport.python.native import native
 from pscompy.transport.python.proof import Accepting, Connecting, read_hello
 from pscompy.transport.python.watches import READ, WRITE, Watch, Watches
@@ -42,8 +42,8 @@ class Links:
         self.bridge: Any = None
         self.broken = ""  # why the transport has failed
         self._short_logged = False  # a shortage of descriptors or memory was logged
-        self._channels: dict[int, Channel] = {}
-        self._callers: OrderedDict[Channel, None] = OrderedDict()
+        self._bridged: dict[int, BridgedLink] = {}
+        self._callers: OrderedDict[BridgedLink, None] = OrderedDict()
         # token and number of the peer's endpoint, by the number of our endpoint that waits for a
         # caller
         self._expected: dict[int, tuple[bytes, int]] = {}
@@ -56,8 +56,8 @@ class Links:
 
     def lose_all(self, reason: str) -> None:
         """End all links, and report the reason to the bridge."""
-        for channel in [*self._channels.values(), *self._callers]:
-            self._lose(channel, reason)
+        for bridged in [*self._bridged.values(), *self._callers]:
+            self._lose(bridged, reason)
 
     def break_all(self, reason: str) -> None:
         """Handle a failure of the whole transport: all links fail, and so do links that are begun
@@ -71,14 +71,14 @@ class Links:
 
     def ready(self, watch: Watch, events: int) -> None:
         """Handle the events of a watched descriptor: send queued frames, or call its reader."""
-        channel = watch.channel
-        if channel is None:
+        bridged = watch.bridged
+        if bridged is None:
             self._read_shared(watch)
             return
         if events & WRITE:
-            self._flush(channel)
-        if events & READ and channel.stage is not Stage.ENDED:
-            with self._about(channel), suppress(BlockingIOError):
+            self._flush(bridged)
+        if events & READ and bridged.stage is not Stage.ENDED:
+            with self._about(bridged), suppress(BlockingIOError):
                 watch.read()
 
     def _read_shared(self, watch: Watch) -> None:
@@ -105,16 +105,16 @@ class Links:
             logger.exception("%s failed while it was ending", self._name)
 
     @contextmanager
-    def _about(self, channel: Channel) -> Iterator[None]:
-        """End the link `channel` if an exception is raised inside this context, and suppress the
+    def _about(self, bridged: BridgedLink) -> Iterator[None]:
+        """End the link `bridged` if an exception is raised inside this context, and suppress the
         exception."""
         try:
             yield
         except OSError as error:
-            self._lose(channel, str(error) or type(error).__name__)
+            self._lose(bridged, str(error) or type(error).__name__)
         except Exception as error:
             logger.exception("%s: a link ends because of an error in the transport", self._name)
-            self._lose(channel, describe(error))
+            self._lose(bridged, describe(error))
 
     # ---- commands of the bridge ----
 
@@ -133,83 +133,83 @@ class Links:
             self._fail(number, self._lib.PSC_ERR_CONNECT, reason)
 
     def _call(self, number: int, connecting: Connecting, address: bytes) -> None:
-        channel = self._channels[number] = self._channel()
-        channel.number = number
-        channel.proof = connecting
-        channel.stage = Stage.PROVING
-        with self._about(channel):
-            self._transport.connect(channel, address)
-            channel.push(connecting.first, counted=False)
-        self._flush(channel)
+        bridged = self._bridged[number] = self._bridged_link()
+        bridged.number = number
+        bridged.proof = connecting
+        bridged.stage = Stage.PROVING
+        with self._about(bridged):
+            self._transport.connect(bridged, address)
+            bridged.push(connecting.first, counted=False)
+        self._flush(bridged)
 
     def _expect(self, number: int, token: bytes, peer: int) -> None:
         self._expected[number] = token, peer
-        for channel in list(self._callers):
-            if channel.stage is Stage.WAITING and channel.number == number:
-                self._answer(channel)
+        for bridged in list(self._callers):
+            if bridged.stage is Stage.WAITING and bridged.number == number:
+                self._answer(bridged)
                 return
 
     def send(self, number: int, frame: bytes) -> None:
-        channel = self._channels.get(number)
-        if channel is not None and channel.stage is Stage.UP:
-            channel.push(frame, counted=True)
-            self._flush(channel)
+        bridged = self._bridged.get(number)
+        if bridged is not None and bridged.stage is Stage.UP:
+            bridged.push(frame, counted=True)
+            self._flush(bridged)
 
-    def _flush(self, channel: Channel) -> None:
+    def _flush(self, bridged: BridgedLink) -> None:
         """Send the queued frames. A link in stage CLOSING ends when its queue is empty."""
-        if channel.stage is Stage.ENDED:
+        if bridged.stage is Stage.ENDED:
             return
         try:
-            done = channel.flush(self._transport.send)
+            done = bridged.flush(self._transport.send)
         except OSError as error:
-            self._drain(channel)
-            self._lose(channel, str(error) or type(error).__name__)
+            self._drain(bridged)
+            self._lose(bridged, str(error) or type(error).__name__)
             return
         except Exception as error:
             logger.exception("%s: a link ends because of an error in the transport", self._name)
-            self._lose(channel, describe(error))
+            self._lose(bridged, describe(error))
             return
         for _ in range(done):
-            self._lib.bridge_frame_done(self.bridge, channel.number)
-        if channel.stage is Stage.CLOSING and not channel.blocked:
-            self._lose(channel, "closed")
+            self._lib.bridge_frame_done(self.bridge, bridged.number)
+        if bridged.stage is Stage.CLOSING and not bridged.blocked:
+            self._lose(bridged, "closed")
             return
-        with self._about(channel):
-            self.watches.update(channel)
+        with self._about(bridged):
+            self.watches.update(bridged)
 
     def resume(self, number: int) -> None:
-        channel = self._channels.get(number)
-        if channel is None:
+        bridged = self._bridged.get(number)
+        if bridged is None:
             return
         try:
-            while channel.backlog:
-                if not self._deliver(channel, channel.backlog[0]):
+            while bridged.backlog:
+                if not self._deliver(bridged, bridged.backlog[0]):
                     return
-                channel.backlog.popleft()
+                bridged.backlog.popleft()
         except OSError as error:
-            channel.backlog.clear()
-            self._lose(channel, str(error))
-        if channel.reason:
-            self._forget(channel)
-            self._fail(number, self._lib.PSC_ERR_PEER_LOST, channel.reason)
-        elif channel.stage is not Stage.ENDED:
-            self.watches.update(channel)
+            bridged.backlog.clear()
+            self._lose(bridged, str(error))
+        if bridged.reason:
+            self._forget(bridged)
+            self._fail(number, self._lib.PSC_ERR_PEER_LOST, bridged.reason)
+        elif bridged.stage is not Stage.ENDED:
+            self.watches.update(bridged)
 
     def close(self, number: int) -> None:
         self._expected.pop(number, None)
-        channel = self._channels.get(number)
-        if channel is None or channel.stage is Stage.ENDED:
-            self._channels.pop(number, None)
+        bridged = self._bridged.get(number)
+        if bridged is None or bridged.stage is Stage.ENDED:
+            self._bridged.pop(number, None)
             self._lib.bridge_ep_closed(self.bridge, number)
         else:
-            channel.stage = Stage.CLOSING
-            self._flush(channel)
+            bridged.stage = Stage.CLOSING
+            self._flush(bridged)
 
     # ---- calls of the transport ----
 
     def watch(self, fileobj: Any, read: Callable[[], object], link: Link | None) -> None:
         """Watch a descriptor for the transport; see PythonTransport.watch."""
-        assert link is None or isinstance(link, Channel), "a link that pscompy did not make"
+        assert link is None or isinstance(link, BridgedLink), "a link that pscompy did not make"
         self.watches.add(fileobj, read, link)
 
     def unwatch(self, fileobj: Any) -> None:
@@ -218,69 +218,69 @@ class Links:
 
     def accepted(self) -> Link:
         """Return the link to a peer that has connected; see PythonTransport.accepted."""
-        channel = self._channel()
-        self._callers[channel] = None
+        bridged = self._bridged_link()
+        self._callers[bridged] = None
         if len(self._callers) > CALLERS_MAX:
             self._lose(next(iter(self._callers)), "too many callers")
-        return channel
+        return bridged
 
     def received(self, link: Link, data: bytes) -> None:
         """Process the frames that this data completes; see PythonTransport.received."""
-        channel = link
-        assert isinstance(channel, Channel), "a link that pscompy did not make"
+        bridged = link
+        assert isinstance(bridged, BridgedLink), "a link that pscompy did not make"
         if not data:
-            self._lose(channel, "the peer ended the link")
+            self._lose(bridged, "the peer ended the link")
             return
-        with self._about(channel):
-            for frame in channel.cut(data):
-                self._arrived(channel, frame)
+        with self._about(bridged):
+            for frame in bridged.cut(data):
+                self._arrived(bridged, frame)
 
     # ---- links ----
 
-    def _channel(self) -> Channel:
-        return Channel(self._transport.stream, self._transport.max_frame)
+    def _bridged_link(self) -> BridgedLink:
+        return BridgedLink(self._transport.stream, self._transport.max_frame)
 
-    def _arrived(self, channel: Channel, frame: bytes) -> None:
-        if channel.stage is Stage.UP:
-            if channel.backlog or not self._deliver(channel, frame):
-                channel.backlog.append(frame)
-                self.watches.update(channel)
-        elif channel.stage is Stage.CALLED:
-            channel.number, channel.nonce = read_hello(frame)
-            channel.stage = Stage.WAITING
-            if channel.number in self._expected:
-                self._answer(channel)
-        elif channel.stage is Stage.PROVING:
-            self._prove(channel, frame)
-        elif channel.stage is Stage.WAITING:
+    def _arrived(self, bridged: BridgedLink, frame: bytes) -> None:
+        if bridged.stage is Stage.UP:
+            if bridged.backlog or not self._deliver(bridged, frame):
+                bridged.backlog.append(frame)
+                self.watches.update(bridged)
+        elif bridged.stage is Stage.CALLED:
+            bridged.number, bridged.nonce = read_hello(frame)
+            bridged.stage = Stage.WAITING
+            if bridged.number in self._expected:
+                self._answer(bridged)
+        elif bridged.stage is Stage.PROVING:
+            self._prove(bridged, frame)
+        elif bridged.stage is Stage.WAITING:
             raise ConnectionError("the caller sent a message out of turn")
 
-    def _answer(self, channel: Channel) -> None:
+    def _answer(self, bridged: BridgedLink) -> None:
         """Send the challenge of the token proof to a peer that has connected and has named one of
         our endpoints in `_expected`."""
-        number = channel.number
+        number = bridged.number
         assert number is not None
-        del self._callers[channel]
-        self._channels[number] = channel
+        del self._callers[bridged]
+        self._bridged[number] = bridged
         token, peer = self._expected.pop(number)
-        channel.proof = Accepting(token, number, peer, channel.nonce)
-        channel.stage = Stage.PROVING
-        channel.push(channel.proof.first, counted=False)
-        self._flush(channel)
+        bridged.proof = Accepting(token, number, peer, bridged.nonce)
+        bridged.stage = Stage.PROVING
+        bridged.push(bridged.proof.first, counted=False)
+        self._flush(bridged)
 
-    def _prove(self, channel: Channel, frame: bytes) -> None:
-        assert channel.proof is not None
-        if reply := channel.proof.receive(frame):
-            channel.push(reply, counted=False)
-            self._flush(channel)
-        if channel.stage is Stage.PROVING:
-            channel.stage = Stage.UP
-            self._lib.bridge_ep_up(self.bridge, channel.number)
+    def _prove(self, bridged: BridgedLink, frame: bytes) -> None:
+        assert bridged.proof is not None
+        if reply := bridged.proof.receive(frame):
+            bridged.push(reply, counted=False)
+            self._flush(bridged)
+        if bridged.stage is Stage.PROVING:
+            bridged.stage = Stage.UP
+            self._lib.bridge_ep_up(self.bridge, bridged.number)
 
-    def _deliver(self, channel: Channel, frame: bytes) -> bool:
+    def _deliver(self, bridged: BridgedLink, frame: bytes) -> bool:
         """Pass a frame to the bridge. Returns False if the bridge has no room; its command
         BRIDGE_RESUME follows when it has."""
-        status = self._lib.bridge_deliver(self.bridge, channel.number, frame, len(frame))
+        status = self._lib.bridge_deliver(self.bridge, bridged.number, frame, len(frame))
         if status == self._lib.PSC_ERR_NO_RESOURCE:
             return False
         if status == self._lib.PSC_ERR_NO_MEMORY:
@@ -289,43 +289,43 @@ class Links:
             raise ConnectionError("the peer sent bytes that are not a frame")
         return True
 
-    def _drain(self, channel: Channel) -> None:
+    def _drain(self, bridged: BridgedLink) -> None:
         """Read the data that the peer has sent before its link was lost."""
-        watch = self.watches.of(channel)
+        watch = self.watches.of(bridged)
         try:
-            while watch is not None and channel.stage is Stage.UP:
+            while watch is not None and bridged.stage is Stage.UP:
                 watch.read()
         except Exception as error:
             logger.debug("%s: nothing more to read: %s", self._name, describe(error))
 
-    def _lose(self, channel: Channel, reason: str) -> None:
+    def _lose(self, bridged: BridgedLink, reason: str) -> None:
         """End a link for any reason, and notify the bridge unless it has been notified."""
-        before, channel.stage = channel.stage, Stage.ENDED
+        before, bridged.stage = bridged.stage, Stage.ENDED
         if before is Stage.ENDED:
             return
-        watch = self.watches.of(channel)
+        watch = self.watches.of(bridged)
         if watch is not None:
             self.watches.remove(watch.fileobj)
         with self._shielded():
-            self._transport.disconnect(channel)
-        if before is Stage.UP and channel.backlog:
+            self._transport.disconnect(bridged)
+        if before is Stage.UP and bridged.backlog:
             # reported after the backlog (frames that have arrived) is delivered
-            channel.reason = reason
+            bridged.reason = reason
             return
-        self._forget(channel)
-        if channel.number is None or before is Stage.WAITING:
+        self._forget(bridged)
+        if bridged.number is None or before is Stage.WAITING:
             return
         if before is Stage.CLOSING:
-            self._lib.bridge_ep_closed(self.bridge, channel.number)
+            self._lib.bridge_ep_closed(self.bridge, bridged.number)
         elif before is Stage.UP:
-            self._fail(channel.number, self._lib.PSC_ERR_PEER_LOST, reason)
+            self._fail(bridged.number, self._lib.PSC_ERR_PEER_LOST, reason)
         else:
-            self._fail(channel.number, self._lib.PSC_ERR_CONNECT, reason)
+            self._fail(bridged.number, self._lib.PSC_ERR_CONNECT, reason)
 
-    def _forget(self, channel: Channel) -> None:
-        self._callers.pop(channel, None)
-        if channel.number is not None and self._channels.get(channel.number) is channel:
-            del self._channels[channel.number]
+    def _forget(self, bridged: BridgedLink) -> None:
+        self._callers.pop(bridged, None)
+        if bridged.number is not None and self._bridged.get(bridged.number) is bridged:
+            del self._bridged[bridged.number]
 
     def _fail(self, number: int, status: int, reason: str) -> None:
         self._expected.pop(number, None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pscompy.transport.python.channel import Channel
+from pscompy.transport.python.bridged_link import BridgedLink
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 PAUSE = 0.25  # most seconds for which a paused descriptor is not read
@@ -19,7 +19,7 @@ class Watch:
 
     fileobj: Any
     read: Callable[[], object]
-    channel: Channel | None
+    bridged: BridgedLink | None
     events: int = 0
 
 
@@ -29,22 +29,22 @@ class Watches:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._watches: dict[Any, Watch] = {}
-        self._serving: dict[Channel, Watch] = {}
+        self._serving: dict[BridgedLink, Watch] = {}
         self._paused: list[Watch] = []
 
     def add_command_fd(self, fd: int) -> None:
         """Add the bridge's own descriptor, for which `wait` yields None instead of a Watch."""
         self._selector.register(fd, READ)
 
-    def add(self, fileobj: Any, read: Callable[[], object], channel: Channel | None) -> None:
+    def add(self, fileobj: Any, read: Callable[[], object], bridged: BridgedLink | None) -> None:
         """Watch a descriptor. If it is watched already, its reader is replaced."""
         self.remove(fileobj)
-        watch = self._watches[fileobj] = Watch(fileobj, read, channel)
-        if channel is None:
+        watch = self._watches[fileobj] = Watch(fileobj, read, bridged)
+        if bridged is None:
             self._wait_for(watch, READ)
         else:
-            self._serving[channel] = watch
-            self.update(channel)
+            self._serving[bridged] = watch
+            self.update(bridged)
 
     def remove(self, fileobj: Any) -> None:
         """Stop watching the descriptor; does nothing if it was not watched."""
@@ -52,20 +52,20 @@ class Watches:
         if watch is None:
             return
         self._wait_for(watch, 0)
-        if watch.channel is not None:
-            self._serving.pop(watch.channel, None)
+        if watch.bridged is not None:
+            self._serving.pop(watch.bridged, None)
 
-    def of(self, channel: Channel) -> Watch | None:
+    def of(self, bridged: BridgedLink) -> Watch | None:
         """Return the Watch of the descriptor that serves this link only, or None."""
-        return self._serving.get(channel)
+        return self._serving.get(bridged)
 
-    def update(self, channel: Channel) -> None:
-        """Watch for the events that the channel needs now. A channel is not read while it has a
+    def update(self, bridged: BridgedLink) -> None:
+        """Watch for the events that the bridged needs now. A bridged is not read while it has a
         backlog, i.e. received frames that wait to be delivered."""
-        watch = self._serving.get(channel)
+        watch = self._serving.get(bridged)
         if watch is not None:
-            self._wait_for(watch, (not channel.backlog and READ) | (channel.blocked and WRITE))
-        elif channel.blocked:
+            self._wait_for(watch, (not bridged.backlog and READ) | (bridged.blocked and WRITE))
+        elif bridged.blocked:
             raise RuntimeError(
                 "send took only a part of the frame, and no descriptor is watched for the rest"
             )

@@ -74,23 +74,23 @@ class Pmi1:
     def connect(cls, host: str, port: int, pmi_id: int) -> Pmi1:
         """Connect to the server by TCP and ask it for rank and size."""
         try:
-            link = socket.create_connection((host, port), timeout=_REPLY_TIMEOUT)
+            sock = socket.create_connection((host, port), timeout=_REPLY_TIMEOUT)
         except OSError as error:
             raise ConnectError(f"PMI_PORT={host}:{port}: {error}", peer="launcher") from error
-        link.settimeout(None)
+        sock.settimeout(None)
         self = cls.__new__(cls)
-        self._start(link, -1, 0, pmi_id)
+        self._start(sock, -1, 0, pmi_id)
         return self
 
-    def _start(self, link: socket.socket, rank: int, size: int, pmi_id: int | None = None) -> None:
+    def _start(self, sock: socket.socket, rank: int, size: int, pmi_id: int | None = None) -> None:
         self.rank = rank
         self.size = size
-        self._link = link
+        self._socket = sock
         self._lines = LineBuffer()
         self._state = condition(Lock())
         # held while one question is asked; barriers do without this lock
         self._turn = Lock()
-        self._reader: object = None  # stands for the call that reads from the link
+        self._reader: object = None  # stands for the call that reads from the sock
         self._asked = 0  # number of questions that were sent, not counting barriers
         self._answered = 0
         self._reply: Reply = ("", {})
@@ -103,7 +103,7 @@ class Pmi1:
         try:
             self._greet(pmi_id)
         except BaseException:
-            link.close()
+            sock.close()
             raise
 
     def _greet(self, pmi_id: int | None) -> None:
@@ -154,7 +154,7 @@ class Pmi1:
         if _mpi_finalizes():
             return
         self._ask("finalize", "finalize_ack", **self._blame(blames))
-        self._link.close()
+        self._socket.close()
 
     def abort(self, code: int) -> None:
         with self._turn:
@@ -177,13 +177,13 @@ class Pmi1:
             for end in self._ends:
                 follower.note(end)
             self._send(pack("watch", since=len(self._ends), world=world))
-        return os.dup(self._link.fileno())
+        return os.dup(self._socket.fileno())
 
     def read_reports(self) -> bool:
         with self._state:
             if self._reader:  # its thread handles all that arrives
                 return True
-            if self._link.fileno() < 0:  # this rank has signed off
+            if self._socket.fileno() < 0:  # this rank has signed off
                 return False
             try:
                 for line in self._read_lines(time.monotonic()):
@@ -228,9 +228,9 @@ class Pmi1:
             self._send(pack("watch", since=len(self._ends)))
 
     def _abandon(self) -> None:
-        """In a child after a fork: close the link, so that it ends with the parent, and replace
+        """In a child after a fork: close the sock, so that it ends with the parent, and replace
         locks that threads of the parent may hold."""
-        self._link.close()
+        self._socket.close()
         self._state, self._turn = condition(Lock()), Lock()
         self._reading = self._in_barrier = False
         self._followers, self.keeper = weakref.WeakSet(), None
@@ -276,7 +276,7 @@ class Pmi1:
 
     def _send(self, line: bytes) -> None:
         try:
-            self._link.sendall(line)
+            self._socket.sendall(line)
         except OSError as error:
             raise self._gone() from error
 
@@ -299,7 +299,7 @@ class Pmi1:
 
     def _become_reader(self, me: object, ready: Callable[[], bool], deadline: float | None) -> bool:
         """Wait until `ready()` is true or no call reads. Returns whether the caller must read from
-        the link now; `_reader` is `me` then."""
+        the sock now; `_reader` is `me` then."""
         with self._state:
             if not self._state.wait_for(lambda: ready() or not self._reader, _left(deadline)):
                 raise self._late()
@@ -310,12 +310,12 @@ class Pmi1:
 
     def _read_lines(self, deadline: float | None) -> list[bytes]:
         poll = select.poll()
-        poll.register(self._link, select.POLLIN)
+        poll.register(self._socket, select.POLLIN)
         left = _left(deadline)
         if not poll.poll(None if left is None else left * 1000):
             raise self._late()
         try:
-            data = self._link.recv(65536)
+            data = self._socket.recv(65536)
         except OSError as error:
             raise self._gone() from error
         if not data:

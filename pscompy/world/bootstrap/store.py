@@ -1,7 +1,7 @@
 """The store of ranks that have no launcher with PMI: those of torchrun, or of any scheduler.
 
 Rank 0 serves PMI-1 over TCP (`store_server`) at a place that all ranks know by their variables.
-Before a link carries PMI-1, both sides prove on it that they hold the job's key.
+Before a socket carries PMI-1, both sides prove on it that they hold the job's key.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def enter(member: Membership, config: Config) -> Pmi1:
     listens there for PSP_STORE_TIMEOUT seconds, `AuthError` if rank 0 has another key.
     """
     from pscompy.control.handshake.keys import find_key
-    from pscompy.control.link_options import LinkOptions
+    from pscompy.control.precon_options import PreconOptions
 
-    key, options = find_key(config), LinkOptions.of(config)
+    key, options = find_key(config), PreconOptions.of(config)
     if member.rank == 0:
         from pscompy.world.bootstrap.store_server import Store
 
@@ -119,4 +119,4 @@ def _read_line(sock: socket.socket) -> bytes:
     while data := sock.recv(4096):
         for line in lines.feed(data):
             return line
-    raise WireError("it has closed the link")
+    raise WireError("it has closed the connection")

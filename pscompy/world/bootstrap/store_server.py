@@ -10,7 +10,7 @@ import socket
 from functools import partial
 
 from pscompy.control.event_loop import READ, ControlThread
-from pscompy.control.link_options import LinkOptions
+from pscompy.control.precon_options import PreconOptions
 from pscompy.errors import ConfigError
 from pscompy.world.bootstrap.ends import Replies
 from pscompy.world.bootstrap.membership import Membership
@@ -27,7 +27,7 @@ _PAUSE = 0.25  # seconds without accepting, after a caller could not be accepted
 
 
 class _Caller:
-    """One link to the store; `rank` is set by a valid proof."""
+    """One socket to the store; `rank` is set by a valid proof."""
 
     def __init__(self, sock: socket.socket, rank: int | None = None) -> None:
         self.sock = sock
@@ -40,12 +40,12 @@ class _Caller:
 class Store:
     """The store of one job, on a thread of rank 0 that ends with the process."""
 
-    def __init__(self, member: Membership, key: bytes, options: LinkOptions) -> None:
+    def __init__(self, member: Membership, key: bytes, options: PreconOptions) -> None:
         """Listen at the member's port. `ConfigError` if that is impossible."""
         self._key = key
         self._options = options
         self._server = Server([1] * member.size, f"{JOB_PREFIX}{os.urandom(16).hex()}")
-        # links to the store by descriptor, the earliest first
+        # sockets to the store by descriptor, the earliest first
         self._callers: dict[int, _Caller] = {}
         self._ranks: dict[int, _Caller] = {}
         self._told = False
@@ -53,7 +53,7 @@ class Store:
         self._thread = ControlThread("pscompy store")
 
     def start(self) -> socket.socket:
-        """Serve from now on; returns rank 0's own link to the store."""
+        """Serve from now on; returns rank 0's own socket to the store."""
         ours, theirs = socket.socketpair()
         self._listener.setblocking(False)
         self._listen()
@@ -64,7 +64,7 @@ class Store:
         return theirs
 
     def _abandon(self) -> None:
-        """Close the links in a child after a fork, so that they end with rank 0."""
+        """Close the sockets in a child after a fork, so that they end with rank 0."""
         self._thread.abandon()
         self._listener.close()
         for caller in self._callers.values():
@@ -102,7 +102,7 @@ class Store:
                 self._on_line(caller, line)
         except BlockingIOError:
             return
-        # Abort ends only the link: World.abort ends the process of the caller itself
+        # Abort ends only the socket: World.abort ends the process of the caller itself
         except (OSError, ValueError, Abort):
             data = b""
         if not data:

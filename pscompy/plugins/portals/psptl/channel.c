@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "backlog.h"
-#include "deferred.h"
+#include "withhold.h"
 #include "failure.h"
 #include "match.h"
 #include "pscompy/transport/kit/clock.h"
@@ -117,11 +117,12 @@ psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
     return channel;
 }
 
-void psptl_channel_place(const psptl_channel_t *channel, psptl_place_t *place_p)
+void psptl_channel_address(const psptl_channel_t *channel,
+                           psptl_address_t *address_p)
 {
     const psptl_device_t *device = channel->device;
 
-    *place_p = (psptl_place_t){
+    *address_p = (psptl_address_t){
         .nid = device->self.phys.nid,
         .pid = device->self.phys.pid,
         .eager = device->eager.pt,
@@ -131,7 +132,7 @@ void psptl_channel_place(const psptl_channel_t *channel, psptl_place_t *place_p)
         .bits = channel->bits,
     };
     if (device->ni->softni_cookie)
-        device->ni->softni_cookie(device->handle, place_p->secret);
+        device->ni->softni_cookie(device->handle, address_p->secret);
 }
 
 /* Sets how long the software NI waits for this peer. All channels to the peer
@@ -160,8 +161,8 @@ void psptl_channel_patience(psptl_channel_t *channel, uint64_t patience_ns)
     channel_patience(channel->device, channel->peer_id);
 }
 
-void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
-                           uint64_t patience_ns)
+void psptl_channel_connect(psptl_channel_t *channel,
+                           const psptl_address_t *peer, uint64_t patience_ns)
 {
     psptl_device_t *device = channel->device;
 
@@ -301,7 +302,7 @@ void psptl_channel_free(psptl_channel_t *channel)
     psc_list_remove(&channel->sending.waiting);
     psc_list_remove(&channel->receiving.pending);
     psc_list_remove(&channel->fence.unsettled);
-    psptl_hold_free(channel);
+    psptl_withhold_free(channel);
     psptl_tag_free(channel);
     psptl_buffers_free(&channel->receiving.buffers);
     psptl_buffers_free(&channel->matching.overflows);

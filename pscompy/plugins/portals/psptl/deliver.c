@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "deferred.h"
+#include "withhold.h"
 #include "failure.h"
 #include "receive.h"
 #include "tag.h"
@@ -26,7 +26,7 @@ static void deliver_buffer(psptl_channel_t *channel, psptl_buffer_t *buffer)
         return;
     }
     if (buffer->word) {
-        psptl_hold_word(channel, buffer->word);
+        psptl_withhold_word(channel, buffer->word);
     } else {
         psptl_count(channel, PSPTL_COUNTER_arrived);
         channel->device->owner->arrived(channel->owner, buffer->bytes,
@@ -68,7 +68,7 @@ static void deliver_unexpected(const psptl_buffer_t *buffer)
 {
     psptl_channel_t *channel = buffer->channel;
     psptl_device_t *device = channel->device;
-    psptl_tag_t *tag = psptl_hold_find(channel, buffer->message.bits);
+    psptl_tag_t *tag = psptl_withhold_find(channel, buffer->message.bits);
     size_t wanted = buffer->message.len;
 
     if (tag && tag->receive.len < wanted)
@@ -115,7 +115,7 @@ static void deliver_all(psptl_channel_t *channel)
     while (channel->open && (op = psc_reorder_next(&channel->window))) {
         if ((channel->window.n_held > 1 ||
              psptl_fence_rewound(&channel->fence)) &&
-            !psptl_hold_may_deliver(channel, op))
+            !psptl_withhold_may_deliver(channel, op))
             return;
         op = psc_reorder_take(&channel->window);
         deliver_op(channel, op);

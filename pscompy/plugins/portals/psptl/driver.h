@@ -6,7 +6,7 @@
  *   channel    a channel's life, and its rings
  *   match      events of the messages that the interface matches
  *   deliver    messages handed to the owner in the order of their numbers
- *   deferred   receives that are withheld from the interface
+ *   withhold   receives that are withheld from the interface
  *   source     on which channels the interface matches messages
  *   receive    buffers of the receive ring, and for messages without a receive
  *   tag        posted receives
@@ -15,7 +15,7 @@
  *   region     memory that peers may put to and get from
  *   backlog    entries that are unlinked, and events before their turn
  *   failure    the end of a channel that cannot go on
- *   fence      states of a channel that holds receives; calls no other file
+ *   fence      states of a channel that withholds receives; calls no other file
  *   provider   the functions of a library
  *
  * psptl.h is what the driver offers to its user. */
@@ -93,7 +93,7 @@ typedef struct psptl_buffer {
     size_t len;
     ptl_process_t initiator;
     /* 0 for a message to the owner; otherwise a fence or an answer to one, see
-     * deferred.h */
+     * withhold.h */
     uint32_t word;
     /* the message in the buffer, if no receive matched it */
     psptl_tagged_t message;
@@ -200,7 +200,7 @@ typedef struct psptl_matching {
     /* number of posted receives that were neither reported to the owner nor
      * cancelled */
     uint32_t n_tags;
-    uint32_t n_held; /* number of receives in the state PSPTL_TAG_HELD */
+    uint32_t n_withheld; /* number of receives in the state PSPTL_TAG_HELD */
     /* number of calls of PtlMESearch whose event has not arrived */
     uint32_t n_searching;
     /* number of messages that have left the interface's lists and have not been
@@ -216,7 +216,7 @@ struct psptl_channel {
     psptl_device_t *device;
     void *owner; /* argument of the upcalls; NULL after psptl_channel_destroy */
     psc_link_t link; /* link in the device's list `channels` or `zombies` */
-    psptl_place_t peer;
+    psptl_address_t peer;
     ptl_process_t peer_id;
     uint64_t bits; /* match bits of the channel's receive ring */
     bool open; /* the peer is known (psptl_channel_connect) */
@@ -292,8 +292,8 @@ struct psptl_device {
     psc_list_t waiting; /* channels with messages that wait to be put */
     /* channels with messages that wait to be delivered to the owner */
     psc_list_t pending;
-    /* channels that hold receives, or owe an answer to the peer's fence
-     * (deferred.h) */
+    /* channels that withhold receives, or owe an answer to the peer's fence
+     * (withhold.h) */
     psc_list_t unsettled;
     /* puts and gets of which fragments are still to be issued */
     psc_list_t bulks;
@@ -349,7 +349,7 @@ static inline ptl_match_bits_t psptl_source_bits(uint32_t source)
 
 /* Returns the header data of a message. Upper half: `word`, which is the number
  * of messages that the sender has received, a fence or an answer to one
- * (deferred.h), or 0. Lower half: the message's number. */
+ * (withhold.h), or 0. Lower half: the message's number. */
 static inline ptl_hdr_data_t psptl_header_data(uint32_t word, uint32_t number)
 {
     return (ptl_hdr_data_t)word << PSPTL_WORD_SHIFT | number;

@@ -5,7 +5,7 @@
 
 #include "backlog.h"
 #include "channel.h"
-#include "deferred.h"
+#include "withhold.h"
 #include "deliver.h"
 #include "failure.h"
 #include "match.h"
@@ -121,13 +121,13 @@ static void event_drained(psptl_device_t *device)
 {
     if (device->eager.disabled)
         event_enable(device, &device->eager);
-    if (!device->tag.disabled || !psptl_hold_all(device))
+    if (!device->tag.disabled || !psptl_withhold_all(device))
         return;
     event_enable(device, &device->tag);
     if (device->tag.disabled)
         return;
     psptl_device_count(device, PSPTL_COUNTER_tag_enables);
-    psptl_hold_ask(device);
+    psptl_withhold_ask(device);
 }
 
 /* Takes one event. Polls the event queue of the entry `bulk` first, because the
@@ -215,7 +215,7 @@ unsigned psptl_device_poll(psptl_device_t *device)
     if (!psc_list_empty(&device->lost_tags))
         n += psptl_deliver_lost(device);
     if (!psc_list_empty(&device->unsettled))
-        psptl_hold_settle(device);
+        psptl_withhold_settle(device);
     if (!psc_list_empty(&device->waiting))
         psptl_send_again(device);
     if (device->n_bulks > 0)

@@ -1,8 +1,8 @@
 /* The state of a channel whose receives may be withheld from the interface. A
- * fence is an empty message that the peer answers; deferred.h says what for.
+ * fence is an empty message that the peer answers; withhold.h says what for.
  *
  *   OPEN       receives go to the interface
- *   SUSPENDED  receives are held here, because the interface has refused
+ *   SUSPENDED  receives are withheld here, because the interface has refused
  *              messages that the peer sends again
  *   ASKED      the same, and a fence is in flight to the peer
  *   REWOUND    receives that match are withdrawn, too, and their messages
@@ -49,8 +49,8 @@ typedef struct psptl_fence {
     uint32_t number;
     /* number of the peer's fence that is to be answered; 0: none */
     uint32_t answer;
-    /* link in psptl_device_t.unsettled, the list of channels that hold receives
-     * or have yet to answer a fence of the peer (deferred.h) */
+    /* link in psptl_device_t.unsettled, the list of channels that withhold
+     * receives or have yet to answer a fence of the peer (withhold.h) */
     psc_link_t unsettled;
 } psptl_fence_t;
 

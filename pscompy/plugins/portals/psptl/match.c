@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "backlog.h"
-#include "deferred.h"
+#include "withhold.h"
 #include "deliver.h"
 #include "failure.h"
 #include "receive.h"
@@ -30,13 +30,13 @@ void psptl_tag_send(psptl_channel_t *channel, size_t len, uint64_t bits,
 psptl_tag_t *psptl_tag_post(psptl_channel_t *channel,
                             const psptl_receive_t *receive)
 {
-    bool hold = !psptl_hold_nothing(channel);
+    bool hold = !psptl_withhold_nothing(channel);
     psptl_tag_t *tag = channel->failed ? NULL : psptl_tag_take(channel);
 
     if (tag) {
         tag->receive = *receive;
         if (hold)
-            psptl_hold(tag);
+            psptl_withhold(tag);
         if (hold || psptl_tag_link(tag)) {
             psptl_count(channel, PSPTL_COUNTER_tag_posts);
             return tag;
@@ -96,7 +96,7 @@ static void match_copy(psptl_buffer_t *copy, const ptl_event_t *event)
 
 static void match_aside(psptl_tag_t *tag, const ptl_event_t *event)
 {
-    psptl_buffer_t *copy = psptl_hold_aside(tag);
+    psptl_buffer_t *copy = psptl_withhold_aside(tag);
 
     if (copy)
         match_copy(copy, event);
@@ -236,7 +236,7 @@ static void overflow_found(psptl_channel_t *channel, const ptl_event_t *event)
         return;
     if (!overflow_scarce(channel, (uint32_t)event->hdr_data))
         match_in_order(channel, &buffer->op, event);
-    else if ((buffer = psptl_hold_buffer(buffer)))
+    else if ((buffer = psptl_withhold_buffer(buffer)))
         match_copy(buffer, event);
 }
 

@@ -20,7 +20,7 @@
 
 /* Additional buffers of a receive ring, for messages that the limit RECVQ_SIZE
  * of messages in flight does not count (portals.h). Two of them are for the
- * driver's own messages, a fence and its answer (deferred.h). */
+ * driver's own messages, a fence and its answer (withhold.h). */
 #define PSPTL_EXTRA_BUFFERS 6u
 /* size in bytes of every buffer `reason`, for error messages */
 #define PSPTL_REASON_MAX 256u
@@ -101,11 +101,11 @@ typedef struct psptl_settings {
     X(tag_claimed) /* messages that a receive found in an overflow buffer */   \
     X(tag_overflows) /* messages delivered without a receive */                \
     X(tag_aside) /* messages copied to a new buffer until their turn */        \
-    X(tag_held) /* receives withheld from the interface (deferred.h) */        \
+    X(tag_held) /* receives withheld from the interface (withhold.h) */        \
     X(tag_kept) /* messages matched by the driver to a held receive */         \
     X(tag_copied) /* bytes copied between buffers and receives */              \
-    X(tag_fences) /* fence answers that ended a hold (deferred.h) */           \
-    X(tag_rewinds) /* times that matches were undone (deferred.h) */           \
+    X(tag_fences) /* fence answers that ended a hold (withhold.h) */           \
+    X(tag_rewinds) /* times that matches were undone (withhold.h) */           \
     X(pings) /* times that the peer was asked if it is alive */
 
 typedef enum psptl_counter {
@@ -155,7 +155,7 @@ typedef struct psptl_owner {
 } psptl_owner_t;
 
 /* The address of one end of a channel. */
-typedef struct psptl_place {
+typedef struct psptl_address {
     uint32_t nid, pid;
     /* indices of the portal table entries `eager`, `bulk` and `tag` of this end
      * (see the head of this file) */
@@ -166,7 +166,7 @@ typedef struct psptl_place {
     uint64_t bits; /* match bits of the channel's receive ring */
     /* secret of the interface that its peers must know */
     uint8_t secret[PSPTL_SECRET_SIZE];
-} psptl_place_t;
+} psptl_address_t;
 
 /* Memory that a peer may put to and get from. */
 typedef struct psptl_region {
@@ -258,15 +258,15 @@ psptl_holdings_t psptl_device_holdings(const psptl_device_t *device);
 psptl_channel_t *psptl_channel_create(psptl_device_t *device, void *owner,
                                       char *reason);
 /* Stores the address of the channel's own end, for its peer. */
-void psptl_channel_place(const psptl_channel_t *channel,
-                         psptl_place_t *place_p);
+void psptl_channel_address(const psptl_channel_t *channel,
+                           psptl_address_t *address_p);
 /* Sets the peer of the channel. Messages that arrived earlier are delivered by
  * the next poll. If `patience_ns` is not 0, the owner can do without the
  * channel. Then the software NI waits only so many nanoseconds for a silent
  * peer, and the channel fails as soon as the interface reports the peer as
  * unreachable. */
-void psptl_channel_connect(psptl_channel_t *channel, const psptl_place_t *peer,
-                           uint64_t patience_ns);
+void psptl_channel_connect(psptl_channel_t *channel,
+                           const psptl_address_t *peer, uint64_t patience_ns);
 /* Changes the patience_ns of a connected channel (psptl_channel_connect). */
 void psptl_channel_patience(psptl_channel_t *channel, uint64_t patience_ns);
 /* Returns true if every message, put and get has been acknowledged or given
@@ -275,7 +275,7 @@ bool psptl_channel_idle(const psptl_channel_t *channel);
 /* Gives up every message, put and get that is not in flight. */
 void psptl_channel_abort(psptl_channel_t *channel);
 /* Announces that the owner sends at most one more message, a goodbye: the
- * driver sends no fence (deferred.h) after this. */
+ * driver sends no fence (withhold.h) after this. */
 void psptl_channel_part(psptl_channel_t *channel);
 /* Destroys the channel: the driver makes no more upcalls to its owner. The
  * memory of the channel is freed when the interface cannot write to it any

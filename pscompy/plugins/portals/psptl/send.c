@@ -32,7 +32,7 @@ static bool send_put(psptl_send_t *send)
 {
     psptl_channel_t *channel = send->channel;
     psptl_device_t *device = channel->device;
-    const psptl_place_t *peer = &channel->peer;
+    const psptl_address_t *peer = &channel->peer;
     int status;
 
     if (device->flying >= device->flying_max) {
@@ -178,7 +178,7 @@ void psptl_send_event(psptl_send_t *send, const ptl_event_t *event)
 void psptl_channel_ping(psptl_channel_t *channel)
 {
     psptl_device_t *device = channel->device;
-    const psptl_place_t *peer = &channel->peer;
+    const psptl_address_t *peer = &channel->peer;
 
     if (channel->ping.flying || device->flying >= device->flying_max)
         return;

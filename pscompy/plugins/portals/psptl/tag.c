@@ -12,7 +12,7 @@
 
 void psptl_tag_enter(psptl_tag_t *tag, psptl_tag_state_t state)
 {
-    tag->channel->matching.n_held +=
+    tag->channel->matching.n_withheld +=
         (state == PSPTL_TAG_HELD) - (tag->state == PSPTL_TAG_HELD);
     tag->state = state;
 }
@@ -36,7 +36,7 @@ psptl_tag_t *psptl_tag_take(psptl_channel_t *channel)
     *tag = (psptl_tag_t){
         .op = {.kind = PSPTL_TAG},
         .channel = channel,
-        /* a start value, until the receive is linked or held */
+        /* a start value, until the receive is linked or withheld */
         .state = PSPTL_TAG_MATCHED,
         .place = channel->matching.places++,
     };

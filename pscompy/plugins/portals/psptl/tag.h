@@ -8,12 +8,12 @@
 #include "driver.h"
 
 /* Returns a new receive of the channel, in the state PSPTL_TAG_MATCHED until it
- * is linked (given to the interface) or held. Returns NULL if memory is
+ * is linked (given to the interface) or withheld. Returns NULL if memory is
  * short. */
 psptl_tag_t *psptl_tag_take(psptl_channel_t *channel);
 /* Ends a receive, and keeps its psptl_tag_t for reuse. */
 void psptl_tag_give(psptl_tag_t *tag);
-/* Changes the state of a receive, and updates the channel's number of held
+/* Changes the state of a receive, and updates the channel's number of withheld
  * receives. */
 void psptl_tag_enter(psptl_tag_t *tag, psptl_tag_state_t state);
 /* Appends the receive to the priority list of the interface. Returns false if

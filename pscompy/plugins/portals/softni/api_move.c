@@ -87,7 +87,7 @@ static int psni_op_begin(psni_md_t *md, uint64_t offset, ptl_process_t target,
         message->length > ni->limits.max_msg_size)
         return PTL_ARG_INVALID;
     peer = psni_peer_get(ni, target);
-    if (peer == NULL || (!peer->admitted && peer->stage != PSNI_STAGE_UP))
+    if (peer == NULL || (!peer->admitted && peer->state != PSNI_PEER_UP))
         return PTL_ARG_INVALID;
     op = psni_op_make(peer, PSNI_KIND_OP, message);
     if (op == NULL)

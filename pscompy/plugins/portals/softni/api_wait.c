@@ -95,9 +95,9 @@ static struct timespec psni_until(int64_t deadline)
                              .tv_nsec = left % 1000000000};
 }
 
-/* Sleeps on the bells (wakeup.c) of the sources, and releases the lock
- * meanwhile. No event is missed: the sources were empty when their bells were
- * armed, and every later event rings a bell. */
+/* Sleeps on the doorbells (wakeup.c) of the sources, and releases the lock
+ * meanwhile. No event is missed: the sources were empty when their doorbells
+ * were armed, and every later event rings a doorbell. */
 static int psni_wait_sleep(const psni_wait_t *wait)
 {
     struct pollfd fds[PSNI_PIECES];
@@ -107,13 +107,13 @@ static int psni_wait_sleep(const psni_wait_t *wait)
 
     psni_send_answers(wait->ni);
     for (unsigned i = 0; i < wait->n; i++) {
-        psni_bell_t *bell = &wait->sources[i]->bell;
-        int rc = psni_bell_open(bell);
+        psni_doorbell_t *doorbell = &wait->sources[i]->doorbell;
+        int rc = psni_doorbell_open(doorbell);
 
         if (rc != PTL_OK)
             return rc;
-        psni_bell_arm(bell, wait->ni);
-        fds[i] = (struct pollfd){.fd = bell->epoll_fd, .events = POLLIN};
+        psni_doorbell_arm(doorbell, wait->ni);
+        fds[i] = (struct pollfd){.fd = doorbell->epoll_fd, .events = POLLIN};
     }
     if (!forever)
         left = psni_until(wait->deadline);
@@ -224,10 +224,10 @@ int softni_eq_arm(ptl_handle_eq_t eq_handle)
         psni_leave(ni);
         return PTL_OK;
     }
-    rc = psni_bell_open(&eq->source.bell);
+    rc = psni_doorbell_open(&eq->source.doorbell);
     if (rc == PTL_OK) {
         psni_send_answers(ni);
-        psni_bell_arm(&eq->source.bell, ni);
+        psni_doorbell_arm(&eq->source.doorbell, ni);
     }
     if (rc == PTL_OK && eq->head == eq->tail)
         rc = PTL_EQ_EMPTY;

@@ -21,7 +21,7 @@ void psni_ct_close(void *object)
     psni_ct_t *ct = object;
     psni_ni_t *ni = ct->source.object.ni;
 
-    psni_bell_close(&ct->source.bell, ni);
+    psni_doorbell_close(&ct->source.doorbell, ni);
     psni_pool_give(&ni->pools[PSNI_KIND_CT], ct);
 }
 
@@ -33,7 +33,7 @@ int PtlCTFree(ptl_handle_ct_t ct_handle)
 static void psni_ct_set(psni_ct_t *ct, ptl_size_t success, ptl_size_t failure)
 {
     ct->value = (ptl_ct_event_t){.success = success, .failure = failure};
-    psni_bell_ring(&ct->source.bell, ct->source.object.ni);
+    psni_doorbell_ring(&ct->source.doorbell, ct->source.object.ni);
 }
 
 void psni_ct_count(psni_ct_t *ct, bool failed, uint64_t amount)

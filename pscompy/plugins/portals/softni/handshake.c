@@ -60,13 +60,13 @@ static void psni_handshake_unknown(psni_peer_t *peer, const psni_hello_t *hello)
 
 static void psni_handshake_receive(psni_peer_t *peer, const psni_hello_t *hello)
 {
-    if (peer->stage == PSNI_STAGE_UP && hello->token != peer->its_token) {
+    if (peer->state == PSNI_PEER_UP && hello->token != peer->its_token) {
         psni_handshake_unknown(peer, hello);
         return;
     }
-    if (peer->stage == PSNI_STAGE_IDLE)
+    if (peer->state == PSNI_PEER_IDLE)
         psni_handshake_begin(peer);
-    if (peer->stage == PSNI_STAGE_OPENING) {
+    if (peer->state == PSNI_PEER_OPENING) {
         psni_handshake_note(peer, hello);
         peer->its_token = hello->token;
         if (hello->echo == peer->token)
@@ -81,12 +81,12 @@ static void psni_handshake_receive(psni_peer_t *peer, const psni_hello_t *hello)
  * complete. */
 bool psni_handshake_proves(psni_peer_t *peer, uint64_t token)
 {
-    if (peer->stage == PSNI_STAGE_OPENING && peer->its_token != 0 &&
+    if (peer->state == PSNI_PEER_OPENING && peer->its_token != 0 &&
         token == peer->token) {
         psni_peer_up(peer, peer->token, peer->its_token);
         return true;
     }
-    if (peer->stage == PSNI_STAGE_UP && peer->next_token != 0 &&
+    if (peer->state == PSNI_PEER_UP && peer->next_token != 0 &&
         token == peer->next_token) {
         psni_handshake_replace(peer, peer->its_next);
         return true;

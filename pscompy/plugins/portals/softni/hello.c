@@ -41,7 +41,7 @@ void psni_handshake_send(psni_peer_t *peer, uint64_t token, uint64_t echo)
     psni_packet_t *packet = &ni->packets[0];
     psni_head_t head = {.magic = PSNI_MAGIC, .kind = PSNI_FRAME_HELLO};
     psni_hello_t hello = {.own = !peer->admitted,
-                          .up = peer->stage == PSNI_STAGE_UP,
+                          .up = peer->state == PSNI_PEER_UP,
                           .uid = ni->uid,
                           .token = token,
                           .echo = echo,
@@ -57,7 +57,7 @@ void psni_handshake_send(psni_peer_t *peer, uint64_t token, uint64_t echo)
 
 void psni_handshake_begin(psni_peer_t *peer)
 {
-    peer->stage = PSNI_STAGE_OPENING;
+    peer->state = PSNI_PEER_OPENING;
     peer->token = psni_handshake_token(peer->ni);
     peer->its_token = 0;
     psni_handshake_send(peer, peer->token, 0);

@@ -92,7 +92,7 @@ static int psni_library_open(ptl_interface_t iface, unsigned options,
         free(ni);
         return rc;
     }
-    psni_library_place(ni->object.index, ni);
+    psni_library_register(ni->object.index, ni);
     *ni_p = ni;
     return PTL_OK;
 }
@@ -133,7 +133,7 @@ int PtlNIInit(ptl_interface_t iface, unsigned int options, ptl_pid_t pid,
  * NI. */
 static void psni_library_close(psni_ni_t *ni)
 {
-    psni_library_place(ni->object.index, NULL);
+    psni_library_register(ni->object.index, NULL);
     psni_interface_close(ni);
     free(ni);
 }

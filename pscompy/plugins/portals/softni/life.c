@@ -67,7 +67,7 @@ int softni_patience(ptl_handle_ni_t ni_handle, ptl_process_t peer_id,
 
 void psni_peer_up(psni_peer_t *peer, uint64_t token, uint64_t its_token)
 {
-    peer->stage = PSNI_STAGE_UP;
+    peer->state = PSNI_PEER_UP;
     peer->token = token;
     peer->its_token = its_token;
     peer->window = peer->most;
@@ -82,7 +82,7 @@ void psni_peer_lose(psni_peer_t *peer)
     psc_list_t ops;
     psc_link_t *link;
 
-    peer->stage = PSNI_STAGE_IDLE;
+    peer->state = PSNI_PEER_IDLE;
     peer->token = peer->its_token = peer->next_token = 0;
     peer->refused = false;
     peer->unanswered = peer->refusals = 0;

@@ -148,11 +148,13 @@ struct psni_ni {
 
     /* progress passes made by callers, not by the thread of the NI */
     uint64_t calls;
-    unsigned armed; /* number of armed bells (see wakeup.c) */
+    unsigned armed; /* number of armed doorbells (see wakeup.c) */
     psc_list_t listening;
-    /* progress passes made by callers since a bell (see wakeup.c) was armed */
+    /* progress passes made by callers since a doorbell (see wakeup.c) was armed
+     */
     unsigned awake;
-    /* datagrams that callers received since a bell (see wakeup.c) was armed */
+    /* datagrams that callers received since a doorbell (see wakeup.c) was armed
+     */
     unsigned flow;
     psni_thread_t thread;
 };
@@ -161,7 +163,7 @@ struct psni_ni {
 
 /* Returns the NI at this index of the process; NULL if there is none. */
 psni_ni_t *psni_library_ni(uint32_t index);
-void psni_library_place(uint32_t index, psni_ni_t *ni);
+void psni_library_register(uint32_t index, psni_ni_t *ni);
 /* Returns true between PtlInit and PtlFini. */
 bool psni_library_ready(void);
 void psni_library_enter(void);

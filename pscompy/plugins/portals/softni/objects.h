@@ -129,30 +129,31 @@ void *psni_region_at(const psni_region_t *region, uint64_t offset);
 
 /* ---- wakeup.c ---- */
 
-typedef struct psni_bell {
+typedef struct psni_doorbell {
     /* a caller sleeps on epoll_fd, which watches event_fd */
     int epoll_fd, event_fd;
-    /* link in the list `listening` of the NI: bells whose epoll_fd watches the
-     * NI's socket, too */
+    /* link in the list `listening` of the NI: doorbells whose epoll_fd watches
+     * the NI's socket, too */
     psc_link_t listening;
     bool open, armed, rung;
-} psni_bell_t;
+} psni_doorbell_t;
 
-int psni_bell_open(psni_bell_t *bell);
-void psni_bell_close(psni_bell_t *bell, psni_ni_t *ni);
-void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni);
-/* Wakes the caller that sleeps on the bell (wakeup.c), if the bell is armed. */
-void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni);
+int psni_doorbell_open(psni_doorbell_t *doorbell);
+void psni_doorbell_close(psni_doorbell_t *doorbell, psni_ni_t *ni);
+void psni_doorbell_arm(psni_doorbell_t *doorbell, psni_ni_t *ni);
+/* Wakes the caller that sleeps on the doorbell (wakeup.c), if the doorbell is
+ * armed. */
+void psni_doorbell_ring(psni_doorbell_t *doorbell, psni_ni_t *ni);
 /* Counts a progress pass of a caller. After many passes during which no caller
- * slept, the bells stop watching the socket. */
-void psni_bells_rest(psni_ni_t *ni);
+ * slept, the doorbells stop watching the socket. */
+void psni_doorbells_rest(psni_ni_t *ni);
 
 /* ---- queue.c, counter.c ---- */
 
 /* First member of event queues and counters, for which a caller can wait. */
 typedef struct psni_source {
     psni_object_t object;
-    psni_bell_t bell;
+    psni_doorbell_t doorbell;
 } psni_source_t;
 
 typedef struct psni_eq {

@@ -142,7 +142,7 @@ void psni_peer_refused(psni_peer_t *peer)
 {
     int64_t soon;
 
-    if (peer->stage == PSNI_STAGE_IDLE || peer->deadline == PSNI_NEVER)
+    if (peer->state == PSNI_PEER_IDLE || peer->deadline == PSNI_NEVER)
         return;
     peer->refused = true;
     soon = psc_clock_now() + REFUSED_NS;

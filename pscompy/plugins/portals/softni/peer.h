@@ -8,9 +8,9 @@
 
 typedef enum psni_stage {
     /* no handshake has begun since the peer was added or lost */
-    PSNI_STAGE_IDLE,
-    PSNI_STAGE_OPENING,
-    PSNI_STAGE_UP
+    PSNI_PEER_IDLE,
+    PSNI_PEER_OPENING,
+    PSNI_PEER_UP
 } psni_stage_t;
 
 typedef struct psni_frame {
@@ -44,7 +44,7 @@ struct psni_peer {
     psc_link_t busy;
     ptl_process_t id;
     struct sockaddr_in address;
-    psni_stage_t stage;
+    psni_stage_t state;
     bool is_self; /* the peer is this NI: no acknowledgements are needed */
     bool admitted; /* the peer's cookie is known */
     uint8_t cookie[SOFTNI_COOKIE_BYTES];

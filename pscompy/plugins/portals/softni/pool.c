@@ -41,7 +41,7 @@ psni_ni_t *psni_library_ni(uint32_t index)
     return atomic_load_explicit(&process.nis[index], memory_order_acquire);
 }
 
-void psni_library_place(uint32_t index, psni_ni_t *ni)
+void psni_library_register(uint32_t index, psni_ni_t *ni)
 {
     atomic_store_explicit(&process.nis[index], ni, memory_order_release);
 }

@@ -9,9 +9,9 @@
 
 static void psni_peer_due(psni_peer_t *peer, int64_t now)
 {
-    if (peer->stage == PSNI_STAGE_IDLE) {
+    if (peer->state == PSNI_PEER_IDLE) {
         peer->deadline = PSNI_NEVER;
-    } else if (peer->stage != PSNI_STAGE_UP) {
+    } else if (peer->state != PSNI_PEER_UP) {
         psni_handshake_again(peer, now);
     } else if (peer->oldest == peer->next_seq && !psni_peer_awaited(peer)) {
         peer->deadline = PSNI_NEVER;
@@ -89,7 +89,7 @@ bool psni_progress(psni_ni_t *ni)
     bool handled = psni_progress_pass(ni);
 
     ni->calls++;
-    psni_bells_rest(ni);
+    psni_doorbells_rest(ni);
     if (handled) {
         ni->idle = 0;
         ni->flow++;

@@ -42,7 +42,7 @@ void psni_eq_close(void *object)
     psni_eq_t *eq = object;
     psni_ni_t *ni = eq->source.object.ni;
 
-    psni_bell_close(&eq->source.bell, ni);
+    psni_doorbell_close(&eq->source.doorbell, ni);
     free(eq->ring);
     psni_pool_give(&ni->pools[PSNI_KIND_EQ], eq);
 }
@@ -69,7 +69,7 @@ void psni_eq_post(psni_eq_t *eq, const ptl_event_t *event)
         eq->dropped = true;
     else
         eq->ring[eq->tail++ % (eq->size + eq->spare)] = *event;
-    psni_bell_ring(&eq->source.bell, eq->source.object.ni);
+    psni_doorbell_ring(&eq->source.doorbell, eq->source.object.ni);
 }
 
 int psni_eq_take(psni_eq_t *eq, ptl_event_t *event)
@@ -90,9 +90,9 @@ int softni_eq_fd(ptl_handle_eq_t eq_handle, int *fd)
 
     if (rc != PTL_OK)
         return rc;
-    rc = psni_bell_open(&eq->source.bell);
+    rc = psni_doorbell_open(&eq->source.doorbell);
     if (rc == PTL_OK)
-        *fd = eq->source.bell.epoll_fd;
+        *fd = eq->source.doorbell.epoll_fd;
     psni_leave(eq->source.object.ni);
     return rc;
 }

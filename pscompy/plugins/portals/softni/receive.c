@@ -140,7 +140,7 @@ static void psni_arrive(psni_ni_t *ni, const struct sockaddr_in *from,
     peer = psni_peer_find(ni, psni_process(from));
     if (peer == NULL)
         goto ignored;
-    if ((peer->stage != PSNI_STAGE_UP || head.token != peer->token) &&
+    if ((peer->state != PSNI_PEER_UP || head.token != peer->token) &&
         !psni_handshake_proves(peer, head.token))
         goto ignored;
     peer->unanswered = peer->refusals = 0;

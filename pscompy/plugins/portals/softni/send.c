@@ -36,7 +36,7 @@ static void psni_send_out(psni_peer_t *peer, bool flush)
     unsigned n = 0;
     int64_t now;
 
-    if (peer->stage != PSNI_STAGE_UP ||
+    if (peer->state != PSNI_PEER_UP ||
         (psc_list_empty(&peer->queue) && peer->n_answers == 0))
         return;
     now = psc_clock_now();
@@ -99,7 +99,7 @@ void psni_send_queue(psni_op_t *op)
     if (peer->n_answers > 0 && op->length > peer->frame_size)
         psni_send_out(peer, true);
     psc_list_push(&peer->queue, &op->queue);
-    if (peer->stage == PSNI_STAGE_IDLE)
+    if (peer->state == PSNI_PEER_IDLE)
         psni_handshake_begin(peer);
     else if (peer->queue.next == &op->queue)
         psni_send_pump(peer);

@@ -61,8 +61,8 @@ static void psni_target_end(psni_peer_t *peer)
     psni_target_ack(peer, &in, silent);
 }
 
-static void psni_target_place(psni_peer_t *peer, const uint8_t *bytes,
-                              uint64_t n)
+static void psni_target_copy(psni_peer_t *peer, const uint8_t *bytes,
+                             uint64_t n)
 {
     psni_incoming_t *in = &peer->incoming;
     uint64_t room;
@@ -89,7 +89,7 @@ static void psni_target_bytes(psni_peer_t *peer, const uint8_t *bytes,
         peer->ni->counters.frames_ignored++;
         return;
     }
-    psni_target_place(peer, bytes, n);
+    psni_target_copy(peer, bytes, n);
     in->received += n;
     if (in->received == in->message.length)
         psni_target_end(peer);

@@ -3,10 +3,10 @@
  * computes.
  *
  * The thread sleeps on the socket. When it wakes and finds that callers poll
- * (or sleep on a bell, see wakeup.c, which the same datagram wakes), it leaves
- * the socket to them, and checks every TICK_MS whether they still poll. So it
- * costs nothing while the NI is idle, and one check per TICK_MS while a caller
- * polls. */
+ * (or sleep on a doorbell, see wakeup.c, which the same datagram wakes), it
+ * leaves the socket to them, and checks every TICK_MS whether they still poll.
+ * So it costs nothing while the NI is idle, and one check per TICK_MS while a
+ * caller polls. */
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

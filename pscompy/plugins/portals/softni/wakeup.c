@@ -1,13 +1,13 @@
-/* A bell wakes a caller that sleeps until a queue or a counter has an event.
- * The bell's descriptor is readable when datagrams wait in the socket (the
- * sleeper handles them itself), or when another thread posted the event while
- * the bell was armed.
+/* A doorbell wakes a caller that sleeps until a queue or a counter has an
+ * event. The doorbell's descriptor is readable when datagrams wait in the
+ * socket (the sleeper handles them itself), or when another thread posted the
+ * event while the doorbell was armed.
  *
- * Each bell whose epoll descriptor watches the socket makes every datagram
- * dearer for its sender. So a bell begins to watch the socket when it is armed,
- * and stops when callers have made some passes without sleeping. A caller that
- * sleeps while another one polls is woken by the polling one, or by the NI's
- * own thread (thread.c). */
+ * Each doorbell whose epoll descriptor watches the socket makes every datagram
+ * dearer for its sender. So a doorbell begins to watch the socket when it is
+ * armed, and stops when callers have made some passes without sleeping. A
+ * caller that sleeps while another one polls is woken by the polling one, or by
+ * the NI's own thread (thread.c). */
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -17,91 +17,92 @@
 
 #define AWAKE_PASSES 256u
 
-static bool psni_bell_watch(int epoll_fd, int fd)
+static bool psni_doorbell_watch(int epoll_fd, int fd)
 {
     struct epoll_event event = {.events = EPOLLIN};
 
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-int psni_bell_open(psni_bell_t *bell)
+int psni_doorbell_open(psni_doorbell_t *doorbell)
 {
-    if (bell->open)
+    if (doorbell->open)
         return PTL_OK;
-    bell->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (bell->epoll_fd < 0)
+    doorbell->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (doorbell->epoll_fd < 0)
         return PTL_NO_SPACE;
-    bell->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (bell->event_fd < 0)
+    doorbell->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (doorbell->event_fd < 0)
         goto err_epoll;
-    if (!psni_bell_watch(bell->epoll_fd, bell->event_fd))
+    if (!psni_doorbell_watch(doorbell->epoll_fd, doorbell->event_fd))
         goto err_event;
-    psc_list_init(&bell->listening);
-    bell->open = true;
+    psc_list_init(&doorbell->listening);
+    doorbell->open = true;
     return PTL_OK;
 err_event:
-    close(bell->event_fd);
+    close(doorbell->event_fd);
 err_epoll:
-    close(bell->epoll_fd);
+    close(doorbell->epoll_fd);
     return PTL_NO_SPACE;
 }
 
-void psni_bell_close(psni_bell_t *bell, psni_ni_t *ni)
+void psni_doorbell_close(psni_doorbell_t *doorbell, psni_ni_t *ni)
 {
-    if (!bell->open)
+    if (!doorbell->open)
         return;
-    if (bell->armed)
+    if (doorbell->armed)
         ni->armed--;
-    psc_list_remove(&bell->listening);
-    close(bell->event_fd);
-    close(bell->epoll_fd);
-    bell->open = bell->armed = false;
+    psc_list_remove(&doorbell->listening);
+    close(doorbell->event_fd);
+    close(doorbell->epoll_fd);
+    doorbell->open = doorbell->armed = false;
 }
 
-void psni_bell_arm(psni_bell_t *bell, psni_ni_t *ni)
+void psni_doorbell_arm(psni_doorbell_t *doorbell, psni_ni_t *ni)
 {
     uint64_t rings;
 
-    if (bell->rung &&
-        PSC_RESTART(read(bell->event_fd, &rings, sizeof(rings))) > 0)
-        bell->rung = false;
-    if (!bell->armed)
+    if (doorbell->rung &&
+        PSC_RESTART(read(doorbell->event_fd, &rings, sizeof(rings))) > 0)
+        doorbell->rung = false;
+    if (!doorbell->armed)
         ni->armed++;
-    bell->armed = true;
+    doorbell->armed = true;
     ni->awake = ni->flow = 0;
-    if (psc_link_listed(&bell->listening))
+    if (psc_link_listed(&doorbell->listening))
         return;
-    if (psni_bell_watch(bell->epoll_fd, ni->socket))
-        psc_list_push(&ni->listening, &bell->listening);
+    if (psni_doorbell_watch(doorbell->epoll_fd, ni->socket))
+        psc_list_push(&ni->listening, &doorbell->listening);
     else
-        /* the bell does not watch the socket, so the caller must not sleep on
-         * the bell */
-        psni_bell_ring(bell, ni);
+        /* the doorbell does not watch the socket, so the caller must not sleep
+         * on the doorbell */
+        psni_doorbell_ring(doorbell, ni);
 }
 
-void psni_bells_rest(psni_ni_t *ni)
+void psni_doorbells_rest(psni_ni_t *ni)
 {
     psc_link_t *link;
 
     if (psc_list_empty(&ni->listening) || ++ni->awake < AWAKE_PASSES)
         return;
     while ((link = psc_list_pop(&ni->listening)) != NULL) {
-        psni_bell_t *bell = psc_container_of(link, psni_bell_t, listening);
+        psni_doorbell_t *doorbell =
+            psc_container_of(link, psni_doorbell_t, listening);
 
-        epoll_ctl(bell->epoll_fd, EPOLL_CTL_DEL, ni->socket, NULL);
+        epoll_ctl(doorbell->epoll_fd, EPOLL_CTL_DEL, ni->socket, NULL);
     }
 }
 
-void psni_bell_ring(psni_bell_t *bell, psni_ni_t *ni)
+void psni_doorbell_ring(psni_doorbell_t *doorbell, psni_ni_t *ni)
 {
     static const uint64_t one = 1;
 
-    if (!bell->armed)
+    if (!doorbell->armed)
         return;
-    bell->armed = false;
+    doorbell->armed = false;
     ni->armed--;
-    bell->rung =
-        PSC_RESTART(write(bell->event_fd, &one, sizeof(one))) == sizeof(one);
+    doorbell->rung = PSC_RESTART(write(doorbell->event_fd, &one,
+                                       sizeof(one))) == sizeof(one);
 }
 
 /* ---- the thread ---- */
