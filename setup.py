@@ -6,9 +6,8 @@ Three kinds of extensions: the core, the plug-ins and the faults of the tests
 A plug-in's `build.py` may name the headers of its fabric, for example
 `HEADERS = ("infiniband/verbs.h",)`. A plug-in whose headers are missing is
 left out, and the reason is written to NOT_BUILT for `pscompy info`. It may name
-a folder, LIBRARY, whose C files are a shared library of their own, which the
-plug-in opens at run time: `softni` becomes `softni/libsoftni.so`;
-PSP_BUILD_PLUGINS=shm,tcp makes the listed ones mandatory. What is attempted
+a shared library, LIBRARY, of the C files beside it, which the plug-in opens at
+run time. PSP_BUILD_PLUGINS=shm,tcp makes the listed ones mandatory. What is attempted
 and does not compile fails the build.
 """
 
@@ -27,11 +26,14 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.editable_wheel import _StaticPth, editable_wheel
 
 CORE = Path("pscompy/core")
+PROTO = Path("pscompy/proto")
 PLUGINS = Path("pscompy/plugins")
 FOLDERS = ("pscompy/core", "pscompy/transport/python", "pscompy/testing", "gateway/pscompy_gateway")
 ALWAYS = [path for folder in FOLDERS for path in Path(folder).glob("build.py")]
 NOT_BUILT = PLUGINS / "not_built.json"
-ABI_HEADERS = sorted(map(str, [*CORE.rglob("*.h"), *Path("pscompy/transport").rglob("*.h")]))
+ABI_HEADERS = sorted(
+    map(str, [*CORE.rglob("*.h"), *PROTO.rglob("*.h"), *Path("pscompy/transport").rglob("*.h")])
+)
 
 
 class BuildWithHeaders(build_ext):
@@ -56,14 +58,17 @@ class BuildWithHeaders(build_ext):
 
 
 class PlainEditable(editable_wheel):
-    """An editable install adds two folders to sys.path, and no more.
+    """An editable install adds three folders to sys.path, and no more.
 
-    For packages in two folders setuptools by itself installs an import hook. Python asks it last,
-    so a checkout that lies beside the program, in a folder called pscompy, would hide the package.
+    For packages in several folders setuptools by itself installs an import hook. Python asks it
+    last, so a checkout that lies beside the program, in a folder called pscompy, would hide the
+    package.
     """
 
     def _select_strategy(self, name: str, tag: str, build_lib: str) -> _StaticPth:
-        return _StaticPth(self.distribution, name, [Path.cwd(), Path.cwd() / "gateway"])
+        return _StaticPth(
+            self.distribution, name, [Path.cwd() / it for it in ("", "gateway", "softni")]
+        )
 
 
 def missing_header(build_file: Path) -> str | None:
@@ -104,17 +109,17 @@ def select_plugins() -> tuple[list[Path], dict[str, str]]:
 
 
 def libraries(build_files: list[Path]) -> list[Extension]:
-    folders = [runpy.run_path(str(path)).get("LIBRARY") for path in build_files]
+    made = [runpy.run_path(str(path)).get("LIBRARY") for path in build_files]
     return [
         Extension(
-            ".".join([*folder.parts, f"lib{folder.name}"]),
-            sources=sorted(map(str, folder.glob("*.c"))),
+            f"{library.parent.name}.{library.stem}",
+            sources=sorted(map(str, library.parent.glob("*.c"))),
             include_dirs=["."],
             extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-fvisibility=hidden"],
             extra_link_args=["-pthread", "-Wl,-Bsymbolic"],
         )
-        for folder in folders
-        if folder
+        for library in made
+        if library
     ]
 
 
@@ -127,12 +132,16 @@ def record(left_out: dict[str, str]) -> None:
 build_files, left_out = select_plugins()
 record(left_out)
 setup(
-    packages=[*find_packages(include=["pscompy*"]), *find_packages("gateway")],
+    packages=[
+        *find_packages(include=["pscompy*"]),
+        *find_packages("gateway"),
+        *find_packages("softni"),
+    ],
     cffi_modules=[f"{path}:ffibuilder" for path in [*ALWAYS, *build_files]],
     ext_modules=[
         Extension(
-            "pscompy.binding._binding",
-            sources=sorted(str(path) for path in Path("pscompy/binding").glob("*.c")),
+            "pscompy.api.c._binding",
+            sources=sorted(str(path) for path in Path("pscompy/api/c").glob("*.c")),
             include_dirs=["."],
             extra_compile_args=[
                 # A CFLAGS of the environment replaces Python's, and its -O3 with them.

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "pscompy/plugins/portals/softni/api.h"
+#include "softni/pscompy_softni/api.h"
 
 enum { WINDOW = 64 };
 

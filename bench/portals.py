@@ -28,7 +28,7 @@ LARGE = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 WINDOW = 64
 SECONDS = 0.5
 _PROGRAM = FOLDER / "portals"
-_NI = ("pscompy/plugins/portals/softni", "bench/portals.c")
+_NI = ("softni/pscompy_softni", "bench/portals.c")
 
 
 @dataclass

@@ -33,7 +33,7 @@ FLOORS = {
         *("device", "event", "channel", "match", "deliver", "withhold", "source", "receive"),
         *("tag", "rma", "send", "region", "backlog", "failure", "fence", "provider"),
     ),
-    "pscompy/plugins/portals/softni": (
+    "softni/pscompy_softni": (
         *("library", "interface", "thread", "api_wait", "progress", "receive", "handshake"),
         *("api_move", "life", "target", "send", "frame", "hello", "wire", "peer", "operation"),
         *("api_entry", "api_table", "match", "entry", "table", "list", "counter", "queue"),
@@ -60,7 +60,7 @@ FLOORS = {
         *("state", "sleep", "network", "address", "settings"),
     ),
     "pscompy/transport/python": ("pump", "transport", "ep", "queue", "proof"),
-    "pscompy/binding": (
+    "pscompy/api/c": (
         *("module", "communicator", "connection_type", "worker_type", "request", "persistent"),
         *("sleeper", "object", "access", "run", "outcome", "message", "worker_end", "waiting"),
         *(
@@ -166,15 +166,20 @@ WITHOUT_A_HEADER = {
 
 
 def unit_of(path: Path, core: Path) -> str:
-    return path.resolve().relative_to(core.resolve()).with_suffix("").as_posix()
+    """The path of a file of the core or of the protocols, which stand beside the core."""
+    unit = path.resolve().relative_to(core.resolve().parent).with_suffix("").as_posix()
+    return unit.removeprefix("core/")
+
+
+def core_files(core: Path) -> list[Path]:
+    found = [*core.rglob("*.[ch]"), *(core.parent / "proto").glob("*.[ch]")]
+    return sorted(path for path in found if path.name != "_core.c")
 
 
 def upward_includes(core: Path) -> Iterator[str]:
     """Every include of the core that does not lead to a lower file."""
     place = {unit: number for number, unit in enumerate(CORE_FLOORS)}
-    for path in sorted(core.rglob("*.[ch]")):
-        if path.name == "_core.c":
-            continue
+    for path in core_files(core):
         unit = unit_of(path, core)
         for name in re.findall(
             r'^#include "((?!pscompy/transport/)[^"]+)"', path.read_text(), re.M
@@ -190,18 +195,20 @@ def test_the_core_includes_only_downward() -> None:
 
 @pytest.mark.parametrize(
     ("name", "include"),
-    [("request.c", "finish.h"), ("proto/match.h", "message.h"), ("lane.h", "conn.h")],
+    [("request.c", "finish.h"), ("../proto/match.h", "message.h"), ("lane.h", "conn.h")],
 )
 def test_an_include_upward_is_seen(name: str, include: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True)
+    core = tmp_path / "core"
+    core.mkdir()
+    path = core / name
+    path.parent.resolve().mkdir(exist_ok=True)
     path.write_text(f'#include "{include}"\n')
-    other = (Path(name).parent / include).with_suffix("").as_posix()
-    assert list(upward_includes(tmp_path)) == [f"{name[:-2]} includes {other}"]
+    unit, other = unit_of(path, core), unit_of(path.parent / include, core)
+    assert list(upward_includes(core)) == [f"{unit} includes {other}"]
 
 
 def test_every_file_of_the_core_has_a_floor_and_a_header() -> None:
-    files = [path for path in CORE.rglob("*.[ch]") if path.name != "_core.c"]
+    files = core_files(CORE)
     assert sorted({unit_of(path, CORE) for path in files}) == sorted(CORE_FLOORS)
     bare = {
         unit_of(it, CORE) for it in files if it.suffix == ".c" and not it.with_suffix(".h").exists()

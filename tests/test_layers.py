@@ -61,7 +61,7 @@ def imports(*modules: str) -> str:
 
 SERVICES = imports("pscompy.world", "pscompy.launch", "pscompy.cli")
 PUBLIC = imports("pscompy.api")
-CORE_C = ("pscompy/core/*.[ch]", "pscompy/core/**/*.[ch]")
+CORE_C = ("pscompy/core/*.[ch]", "pscompy/core/**/*.[ch]", "pscompy/proto/*.[ch]")
 ALL_C = ("pscompy/**/*.[ch]",)
 ALL_PYTHON = ("pscompy/**/*.py",)
 GENERATED = ("**/_core.c", "**/_native.c")
@@ -119,15 +119,15 @@ RULES = (
     ),
     Rule(
         "the core and the binding include no plug-in",
-        (*CORE_C, "pscompy/binding/*.[ch]"),
+        (*CORE_C, "pscompy/api/c/*.[ch]"),
         r"#\s*include\s.*(plugins|gateway)",
-        ("pscompy/binding/op.c", '#include "pscompy/plugins/shm/shm.h"'),
+        ("pscompy/api/c/op.c", '#include "pscompy/plugins/shm/shm.h"'),
     ),
     Rule(
         "the core reaches the protocols through upward.h",
-        ("pscompy/core/*.[ch]", "pscompy/core/[!p]*/*.[ch]", "pscompy/core/progress/*.[ch]"),
+        ("pscompy/core/**/*.[ch]",),
         r"#\s*include\s.*proto/",
-        ("pscompy/core/conn.c", '#include "proto/match.h"'),
+        ("pscompy/core/conn.c", '#include "../proto/match.h"'),
         # these files are above the protocols
         but=("pscompy/core/api_*.c", "pscompy/core/lifetime.c"),
     ),
@@ -140,28 +140,28 @@ RULES = (
     ),
     Rule(
         "no fabric's header outside its plug-in",
-        (*CORE_C, "pscompy/binding/*.[ch]"),
+        (*CORE_C, "pscompy/api/c/*.[ch]"),
         rf"#\s*include\s*[<\"]({FABRICS})",
-        ("pscompy/core/proto/rma.c", "#include <infiniband/verbs.h>"),
+        ("pscompy/proto/rma.c", "#include <infiniband/verbs.h>"),
     ),
     Rule(
         "the core knows nothing of Python or of the binding",
         CORE_C,
-        r"#\s*include\s.*(Python\.h|binding)",
+        r"#\s*include\s.*(Python\.h|api/c/)",
         ("pscompy/core/progress/wait.c", "#include <Python.h>"),
         but=GENERATED,
     ),
     Rule(
         "the binding includes what the core gives away",
-        ("pscompy/binding/*.[ch]",),
+        ("pscompy/api/c/*.[ch]",),
         r"#\s*include\s.*core/(?!api\.h|control\.h)",
-        ("pscompy/binding/communicator.c", '#include "../core/conn.h"'),
+        ("pscompy/api/c/communicator.c", '#include "../../core/conn.h"'),
     ),
     Rule(
         "the binding calls the core through psc_api_t only",
-        ("pscompy/binding/*.[ch]",),
+        ("pscompy/api/c/*.[ch]",),
         r"\bpsc_(worker|conn|lane|match|rndv)_\w+\(",
-        ("pscompy/binding/op.c", "    psc_worker_progress(self->core);"),
+        ("pscompy/api/c/op.c", "    psc_worker_progress(self->core);"),
     ),
     Rule(
         "a plug-in includes the contract and its kit, nothing else of pscompy",
@@ -170,9 +170,15 @@ RULES = (
         ("pscompy/plugins/tcp/send.c", '#include "pscompy/core/conn.h"'),
     ),
     Rule(
+        "the software NI of Portals 4 includes the kit, nothing else of pscompy",
+        ("softni/**/*.[ch]",),
+        r"#\s*include\s.*pscompy/(?!transport/kit/)",
+        ("softni/pscompy_softni/send.c", '#include "pscompy/plugins/portals/portals.h"'),
+    ),
+    Rule(
         "a plug-in imports pscompy.plugin, nothing else of pscompy",
         ("pscompy/plugins/*/*.py",),
-        r"^\s*(from|import)\s+pscompy(?!\.plugin\b|\.plugins\.)",
+        r"^\s*(from|import)\s+pscompy(?!\.plugin\b|\.plugins\.|_softni\b)",
         ("pscompy/plugins/shm/config.py", "from pscompy.config.config import Config"),
     ),
     *(
@@ -216,7 +222,7 @@ RULES = (
     ),
     Rule(
         "nobody writes into the control plane from outside",
-        tuple(f"pscompy/{it}/**/*.py" for it in ("api", "binding", "cli", "parcel", "world")),
+        tuple(f"pscompy/{it}/**/*.py" for it in ("api", "cli", "parcel", "world")),
         r"\b_(control|engine|record)\.[\w.]+(\[.*\])?\s*=[^=]",
         ("pscompy/world/world.py", "        self._control.services[context] = self._own_service"),
     ),
@@ -262,9 +268,10 @@ RULES = (
     ),
     Rule(
         "the model of endpoints stands on nothing",
-        ("pscompy/endpoints/*.py",),
-        r"^\s*(from|import)\s+pscompy(?!\.endpoints\b)",
-        ("pscompy/endpoints/plot.py", "from pscompy.cli.plot import check"),
+        ("pscompy/cli/endpoint_model/*.py",),
+        r"^\s*(from|import)\s+pscompy(?!\.cli\.endpoint_model\b)",
+        ("pscompy/cli/endpoint_model/plot.py", "from pscompy.cli.plot import check"),
+        but=("pscompy/cli/endpoint_model/command.py",),
     ),
     Rule(
         "the gateway imports what is public",

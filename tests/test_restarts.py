@@ -17,15 +17,15 @@ CALL = re.compile(rf"(?<![\w>.*])(?:{CALLS})\((?!\))")
 COMMENT = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 # file -> calls of it that stand alone, and why
 ALONE = {
-    "pscompy/binding/worker_end.c": ("nanosleep", "in a loop"),
+    "pscompy/api/c/worker_end.c": ("nanosleep", "in a loop"),
     "pscompy/core/api_memory.c": ("nanosleep", "in a loop"),
     "pscompy/core/lifetime.c": ("epoll_wait", "in a loop with a deadline"),
     "pscompy/core/progress/background.c": ("ppoll epoll_wait", "a signal is a reason to look"),
     "pscompy/core/progress/wait.c": ("epoll_wait", "the caller runs the handlers of Python"),
-    "pscompy/plugins/portals/softni/api_wait.c": ("ppoll", "it returns PTL_INTERRUPTED"),
-    "pscompy/plugins/portals/softni/interface.c": ("poll", "in a loop with a deadline"),
-    "pscompy/plugins/portals/softni/peer.c": ("connect", "of a datagram socket"),
-    "pscompy/plugins/portals/softni/thread.c": ("epoll_wait", "all signals are blocked"),
+    "softni/pscompy_softni/api_wait.c": ("ppoll", "it returns PTL_INTERRUPTED"),
+    "softni/pscompy_softni/interface.c": ("poll", "in a loop with a deadline"),
+    "softni/pscompy_softni/peer.c": ("connect", "of a datagram socket"),
+    "softni/pscompy_softni/thread.c": ("epoll_wait", "all signals are blocked"),
     "pscompy/plugins/shm/connect.c": ("connect", "tried again by the next tick"),
     "pscompy/plugins/shm/link.c": ("syscall", "pidfd_open does not wait"),
     "pscompy/plugins/shm/listen.c": ("connect", "a folder that stays is swept later"),

@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any
 
-from pscompy.binding._binding import Request, Worker
+from pscompy.api.c._binding import Request, Worker
 from pscompy.errors import Closed
 
 PASSES = 16  # number of passes of progress before the event loop runs its other callbacks

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import Any
 
 from pscompy.api import process
+from pscompy.api.c import _binding
 from pscompy.api.connection import Connection, _OtherContext
 from pscompy.api.request import ANY_TAG, Request, Status
 from pscompy.api.timeouts import as_float
-from pscompy.binding import _binding
 from pscompy.core import lib
 from pscompy.errors import PscomError, Timeout
 

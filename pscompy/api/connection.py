@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy.api import arrays
+from pscompy.api.c import _binding
+from pscompy.api.c.guard import guard
 from pscompy.api.context import Context, uncollected
 from pscompy.api.request import Request, Status
-from pscompy.binding import _binding
-from pscompy.binding.guard import guard
 from pscompy.control.phases import Phase
 from pscompy.core import ffi, lib
 from pscompy.errors import Closed, PscomError, from_status

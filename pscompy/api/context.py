@@ -11,8 +11,8 @@ import gc
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from pscompy.binding import _binding
-from pscompy.binding.guard import guard
+from pscompy.api.c import _binding
+from pscompy.api.c.guard import guard
 from pscompy.control.manager import Control
 from pscompy.core import lib
 

@@ -8,9 +8,9 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pscompy.api.c.guard import guard
 from pscompy.api.request import Request
 from pscompy.api.timeouts import as_seconds
-from pscompy.binding.guard import guard
 from pscompy.errors import Closed, Timeout
 
 if TYPE_CHECKING:

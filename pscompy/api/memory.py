@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from pscompy.api import process
-from pscompy.binding._binding import Worker
-from pscompy.binding.guard import guard, may_wait
+from pscompy.api.c._binding import Worker
+from pscompy.api.c.guard import guard, may_wait
 from pscompy.core import check, ffi, lib
 
 K = TypeVar("K", bound="_Known")

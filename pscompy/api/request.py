@@ -1,6 +1,6 @@
 """Requests, the Status of messages, and waiting for several requests.
 
-The types are those of `pscompy.binding._binding`; importing this module binds that extension to
+The types are those of `pscompy.api.c._binding`; importing this module binds that extension to
 the core.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 from pscompy.core import lib
 
 __all__ = [

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
 from pscompy.api import process
+from pscompy.api.c import _binding
+from pscompy.api.c.guard import guard
 from pscompy.api.connection import Connection
 from pscompy.api.context import Context
 from pscompy.api.dropped import Kept, place, while_alive
@@ -17,8 +19,6 @@ from pscompy.api.request import Request
 from pscompy.api.session_end import SessionEnd
 from pscompy.api.siblings import Siblings
 from pscompy.api.timeouts import as_seconds
-from pscompy.binding import _binding
-from pscompy.binding.guard import guard
 from pscompy.config import logs
 from pscompy.config.standard_files import open_standard_files
 from pscompy.control import descriptors
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
     from pluggy import PluginManager
 
-    from pscompy.binding._binding import Sleeper
+    from pscompy.api.c._binding import Sleeper
     from pscompy.control.handshake.identity import Identity
     from pscompy.parcel.calls import ActionPeer
 

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pscompy.api import process
+from pscompy.api.c.guard import guard, may_wait
 from pscompy.api.dropped import Place, warn
-from pscompy.binding.guard import guard, may_wait
 from pscompy.config import logs
 from pscompy.errors import Closed
 
 if TYPE_CHECKING:
+    from pscompy.api.c import _binding
+    from pscompy.api.c._binding import Sleeper
     from pscompy.api.listener import Socket
     from pscompy.api.memory import MemoryRegion, Pin
     from pscompy.api.siblings import Siblings
-    from pscompy.binding import _binding
-    from pscompy.binding._binding import Sleeper
     from pscompy.config.config import Config
     from pscompy.control.handshake.identity import Identity
     from pscompy.control.manager import Control

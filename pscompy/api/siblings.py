@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pscompy.binding.guard import guard
+from pscompy.api.c.guard import guard
 
 if TYPE_CHECKING:
     from pscompy.api.session import Session

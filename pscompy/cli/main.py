@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 GROUP = "pscompy.commands"
 # Built-in commands are found without a search of the installed packages and cannot be replaced.
 BUILT_IN = {
-    "endpoints": "pscompy.cli.endpoints",
+    "endpoint-model": "pscompy.cli.endpoint_model.command",
     "info": "pscompy.cli.info",
     "perf": "pscompy.cli.perf",
     "run": "pscompy.launch.command",
 }
+LAST = ("endpoint-model",)  # listed behind the commands that move messages
 OK, FAILED, USAGE = 0, 1, 2
 
 Command = Callable[[list[str]], int]
@@ -117,13 +118,13 @@ def _dispatch(arguments: list[str]) -> int:
 
 
 def _commands() -> dict[str, Loader]:
-    """Return all sub-commands by name, sorted; none is imported yet."""
+    """Return all sub-commands by name, sorted, LAST behind the others; none is imported yet."""
     # imported late: the import would add 10 ms to every `pscompy run`
     from importlib import metadata
 
     found = {entry.name: partial(_load, entry) for entry in metadata.entry_points(group=GROUP)}
     own = {name: partial(_load_own, module) for name, module in BUILT_IN.items()}
-    return dict(sorted({**found, **own}.items()))
+    return dict(sorted({**found, **own}.items(), key=lambda it: (it[0] in LAST, it[0])))
 
 
 def _find(name: str) -> Loader:
@@ -166,7 +167,7 @@ def _help() -> str:
 def _row(name: str, summary: str) -> str:
     import textwrap
 
-    return textwrap.fill(f"  {name:10} {summary}", 100, subsequent_indent=" " * 13)
+    return textwrap.fill(f"  {name:14} {summary}", 100, subsequent_indent=" " * 17)
 
 
 def _summary(load: Loader) -> str:

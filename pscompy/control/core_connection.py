@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any, NamedTuple
 
-from pscompy.binding.guard import guard
+from pscompy.api.c.guard import guard
 from pscompy.control.lane import REASON_MAX, Lane, text
 from pscompy.control.selection import SCHEMES, Moved, Params
 from pscompy.core import check, ffi, lib

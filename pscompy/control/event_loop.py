@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from pscompy.binding.guard import NoWaiting, guard
+from pscompy.api.c.guard import NoWaiting, guard
 from pscompy.control.descriptors import Spare
 
 logger = logging.getLogger(__name__)

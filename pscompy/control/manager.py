@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pscompy.binding.guard import Lock, may_wait, when_outside
+from pscompy.api.c.guard import Lock, may_wait, when_outside
 from pscompy.config.config import Config
 from pscompy.control.connections import Connections, Holder
 from pscompy.control.descriptors import why

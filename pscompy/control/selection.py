@@ -260,7 +260,7 @@ def parameters(
     eager = estimates
     if others and all(replaceable(lane.caps) for lane in lanes):
         # Every short message is copied until it is acknowledged, so that any lane can send it again
-        # (core/proto/replay.h).
+        # (proto/replay.h).
         longest = min(lane.max_bcopy for lane in lanes)
         eager = estimates._replace(caps=estimates.caps & ~CAP_AM_ZCOPY, max_bcopy=longest)
     return Params(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from pscompy.binding.guard import guard
+from pscompy.api.c.guard import guard
 from pscompy.config.config import Config
 from pscompy.control.core_connection import CoreConnections, named_counters, raw_params, summed
 from pscompy.control.core_log import CoreLog

@@ -2,8 +2,8 @@
  * when the program asks: nothing is counted per message. */
 #include "control.h"
 #include "memory/pool.h"
-#include "proto/am_announced.h"
-#include "proto/match_queue.h"
+#include "../proto/am_announced.h"
+#include "../proto/match_queue.h"
 #include "worker.h"
 
 typedef struct holdings {

@@ -5,9 +5,9 @@
 #include "api_table.h"
 #include "memory/pool.h"
 #include "progress/progress.h"
-#include "proto/bundle.h"
-#include "proto/region.h"
-#include "proto/rma.h"
+#include "../proto/bundle.h"
+#include "../proto/region.h"
+#include "../proto/rma.h"
 #include "worker.h"
 
 int psc_memory_register(psc_worker_t *worker, void *base, size_t len,

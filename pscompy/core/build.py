@@ -7,6 +7,7 @@ from pathlib import Path
 import cffi
 
 FOLDER = "pscompy/core"
+PROTO = "pscompy/proto"
 CONTRACT = "pscompy/transport"
 HEADERS = (f"{CONTRACT}/transport.h", f"{FOLDER}/api.h", f"{FOLDER}/control.h")
 OPAQUE = """
@@ -42,7 +43,12 @@ ffibuilder.cdef(declarations() + constants() + "const char *psc_status_string(in
 ffibuilder.set_source(
     "pscompy.core._core",
     '#include "pscompy/core/control.h"\n',
-    sources=sorted(str(path) for path in Path(FOLDER).rglob("*.c") if path.name != "_core.c"),
+    sources=sorted(
+        str(path)
+        for folder in (FOLDER, PROTO)
+        for path in Path(folder).rglob("*.c")
+        if path.name != "_core.c"
+    ),
     include_dirs=["."],
     extra_compile_args=["-std=c11", "-D_GNU_SOURCE", "-O3", "-flto=auto", "-fvisibility=hidden"],
     extra_link_args=["-flto=auto"],

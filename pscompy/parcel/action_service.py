@@ -16,9 +16,9 @@ from functools import partial
 from pickle import PicklingError
 from typing import TYPE_CHECKING, Any
 
+from pscompy.api.c import _binding
+from pscompy.api.c.guard import Lock, require_waiting, when_outside
 from pscompy.api.request import Request
-from pscompy.binding import _binding
-from pscompy.binding.guard import Lock, require_waiting, when_outside
 from pscompy.config.parsers import AUTO
 from pscompy.errors import (
     ProtocolError,

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 from pscompy.errors import ProtocolError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pscompy.binding.guard import guard
+from pscompy.api.c.guard import guard
 from pscompy.errors import Cancelled, Closed, ParcelError, PeerLost, ProtocolError, describe
 from pscompy.parcel.action import (
     Registered,

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pscompy.api.c.guard import when_outside
 from pscompy.api.dropped import while_alive
-from pscompy.binding.guard import when_outside
 from pscompy.config import logs
 from pscompy.errors import PscomError, Timeout
 from pscompy.parcel.action import named

@@ -6,8 +6,8 @@ import logging
 import threading
 from collections.abc import Callable
 
-from pscompy.binding import _binding
-from pscompy.binding.guard import guard
+from pscompy.api.c import _binding
+from pscompy.api.c.guard import guard
 from pscompy.errors import Closed, PscomError, Timeout
 from pscompy.parcel.alarms import Alarms
 

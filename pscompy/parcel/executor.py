@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pscompy.api.c.guard import condition, guard, inside, require_waiting, when_outside
 from pscompy.api.timeouts import as_float
-from pscompy.binding.guard import condition, guard, inside, require_waiting, when_outside
 from pscompy.errors import PeerLost, PscomError
 from pscompy.parcel.action import registered
 from pscompy.parcel.call_group import LOST, call_many

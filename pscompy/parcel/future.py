@@ -10,13 +10,13 @@ from collections.abc import Callable, Generator
 from concurrent.futures._base import CANCELLED, FINISHED, PENDING
 from typing import TYPE_CHECKING, Any
 
+from pscompy.api.c.guard import condition, guard
 from pscompy.api.timeouts import as_float
-from pscompy.binding.guard import condition, guard
 from pscompy.errors import PscomError, Timeout
 
 if TYPE_CHECKING:
+    from pscompy.api.c import _binding
     from pscompy.api.request import Request
-    from pscompy.binding import _binding
 
 
 class Future(concurrent.futures.Future):  # type: ignore[type-arg]

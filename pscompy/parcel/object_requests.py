@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pscompy.api.c.guard import guard
 from pscompy.api.request import Request
-from pscompy.binding.guard import guard
 from pscompy.parcel import archive
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from functools import partial
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pscompy.api.c import _binding
 from pscompy.api.request import Request, wait_all
-from pscompy.binding import _binding
 from pscompy.errors import ProtocolError, PscomError, Timeout, Unsupported
 from pscompy.parcel import archive, array_codec
 from pscompy.parcel.object_requests import Receiving, Sending, head_of

@@ -17,7 +17,7 @@ from copyreg import dispatch_table
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 from pscompy.errors import ConfigError, Unsupported, describe
 from pscompy.parcel import array_codec
 from pscompy.parcel.plain import shaped

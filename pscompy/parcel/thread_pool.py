@@ -13,8 +13,8 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from pscompy.binding import _binding
-from pscompy.binding.guard import Lock
+from pscompy.api.c import _binding
+from pscompy.api.c.guard import Lock
 from pscompy.parcel.action import raise_interrupt
 
 if TYPE_CHECKING:

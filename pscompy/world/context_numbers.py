@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from pscompy.binding.guard import Lock
+from pscompy.api.c.guard import Lock
 from pscompy.core import lib
 from pscompy.errors import Unsupported
 

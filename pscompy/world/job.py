@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pscompy.api.c.guard import require_waiting
 from pscompy.api.session import Session
-from pscompy.binding.guard import require_waiting
 from pscompy.config import logs
 from pscompy.errors import ConnectError, Timeout
 from pscompy.world.bootstrap.blame import blamed_rank

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from pscompy.api.c import _binding
 from pscompy.api.connection import Connection
 from pscompy.api.context import Context
-from pscompy.binding import _binding
 from pscompy.core import lib
 from pscompy.errors import PeerLost
 from pscompy.world.job import Job

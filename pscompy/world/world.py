@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from pscompy.api import process
+from pscompy.api.c.guard import may_wait
 from pscompy.api.request import Request
-from pscompy.binding.guard import may_wait
 from pscompy.config import logs
 from pscompy.config.standard_files import open_standard_files
 from pscompy.errors import PeerLost, PscomError, Timeout

@@ -74,24 +74,23 @@ TROUBLED_CASES = (
 
 
 def library(name: str) -> Path | None:
-    """The folder of the shared library that the transport opens, if it has one."""
+    """The shared library that the transport opens, if it has one."""
     found: Path | None = runpy.run_path(str(PLUGINS / name / "build.py")).get("LIBRARY")
     return found and ROOT / found
 
 
 def transport_sources(name: str) -> list[Path]:
-    folder, beside = PLUGINS / name, library(name)
-    found = (path for path in folder.rglob("*.c") if path.parent != beside)
+    found = (PLUGINS / name).rglob("*.c")
     return sorted(path for path in found if path.name != "_native.c")
 
 
 def compile_library(compiler: Compiler, name: str, driver: Path, flags: Sequence[str]) -> None:
-    """Compile the transport's library into a folder beside the driver, where it is looked for."""
-    if (folder := library(name)) is None:
+    """Compile the transport's library beside the driver, where it is looked for."""
+    if (built := library(name)) is None:
         return
-    made = driver.parent / folder.name / f"lib{folder.name}.so"
+    made = driver.parent / built.name
     flags = [*flags, "-fPIC", "-fvisibility=hidden"]
-    compiler(made, sorted(folder.glob("*.c")), flags, link=["-shared"])
+    compiler(made, sorted(built.parent.glob("*.c")), flags, link=["-shared"])
 
 
 def sources(name: str) -> list[Path]:

@@ -8,7 +8,7 @@ from peers import Peer, world
 from test_neighbours import node
 
 from pscompy import Closed, PeerLost
-from pscompy.binding.guard import guard
+from pscompy.api.c.guard import guard
 
 ENDED = PeerLost("rank 1 has ended", peer="rank 1")
 

@@ -4,7 +4,7 @@
 #include <poll.h>
 
 #include "claims.h"
-#include "pscompy/core/proto/tuple.h"
+#include "pscompy/proto/tuple.h"
 
 /* Let a send while b is away. */
 static void progress_of_a(pair_t *pair)

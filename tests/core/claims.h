@@ -1,7 +1,7 @@
 /* The cases of claims.c, placed.c and hostile_claims.c share these. */
 #pragma once
 
-#include "pscompy/core/proto/tuple_am.h"
+#include "pscompy/proto/tuple_am.h"
 #include "tuples.h"
 
 /* Returns true if messages are put into the receives that a was told of. */

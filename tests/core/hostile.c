@@ -5,8 +5,8 @@
 
 #include "harness.h"
 #include "pscompy/core/conn.h"
-#include "pscompy/core/proto/rndv.h"
-#include "pscompy/core/proto/tag_post.h"
+#include "pscompy/proto/rndv.h"
+#include "pscompy/proto/tag_post.h"
 
 enum { ROUNDS = 8, VICTIMS = 60, FRAMES = 40, POSTED = 12, LARGE = 200000 };
 

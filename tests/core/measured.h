@@ -2,7 +2,7 @@
 #pragma once
 
 #include "harness.h"
-#include "pscompy/core/proto/stripe.h"
+#include "pscompy/proto/stripe.h"
 
 static inline void measured_as(psc_lane_t *lane, double bytes_per_ns)
 {

@@ -2,7 +2,7 @@
  * message (tuple_am.h, PSC_CAP_PUT_AM). A transport without it sends the same
  * messages otherwise, and the results are checked there, too. */
 #include "claims.h"
-#include "pscompy/core/proto/tuple.h"
+#include "pscompy/proto/tuple.h"
 
 CASE(placed_expected_message)
 {

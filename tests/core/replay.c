@@ -5,7 +5,7 @@
 #include "harness.h"
 #include "hostile.h"
 #include "pscompy/core/conn.h"
-#include "pscompy/core/proto/replay.h"
+#include "pscompy/proto/replay.h"
 #include "pscompy/core/worker.h"
 
 /* Twelve seeds have each scheme with all sets of lanes that are unlike. */

@@ -1,4 +1,4 @@
-"""`pscompy endpoints`: its output, its plots and its errors."""
+"""`pscompy endpoint-model`: its output, its plots and its errors."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from importlib.util import find_spec
 import pytest
 
 from pscompy.cli import plot
+from pscompy.cli.endpoint_model import CATEGORIES, CONTRADICTIONS
 from pscompy.cli.main import main
-from pscompy.endpoints import CATEGORIES, CONTRADICTIONS
 
 NAMES = [category.name for category in CATEGORIES]
 

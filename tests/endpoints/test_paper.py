@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pscompy.endpoints import CATEGORIES, CONTRADICTIONS, NAIVE, Policy, Sharing, hybrids, usage
-from pscompy.endpoints.model import DEVICE_UARS, DYNAMIC_UARS, INDEPENDENT_PATHS, TABLE_I
-from pscompy.endpoints.paper import MEASURED_RATE
+from pscompy.cli.endpoint_model import (
+    CATEGORIES,
+    CONTRADICTIONS,
+    NAIVE,
+    Policy,
+    Sharing,
+    hybrids,
+    usage,
+)
+from pscompy.cli.endpoint_model.model import DEVICE_UARS, DYNAMIC_UARS, INDEPENDENT_PATHS, TABLE_I
+from pscompy.cli.endpoint_model.paper import MEASURED_RATE
 
 KIB, MIB = 1024, 1024**2
 EVERYWHERE, DOUBLE, DYNAMIC, SHARED, STATIC, THREADS = CATEGORIES

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pscompy.endpoints import Policy, Sharing, levels
+from pscompy.cli.endpoint_model import Policy, Sharing, levels
 
 
 def assigned(policy: Policy, qps: int) -> list[int]:

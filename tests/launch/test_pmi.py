@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pscompy.binding.guard import inside
+from pscompy.api.c.guard import inside
 from pscompy.errors import ConfigError, ConnectError, PeerLost, ProtocolError, Timeout
 from pscompy.world.bootstrap import Pmi1, Single, detect
 from pscompy.world.bootstrap.pmi1_server import Abort, Server

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import pscompy
-from pscompy.binding.guard import guard
+from pscompy.api.c.guard import guard
 from tests.waiting import asleep, expect_soon, stay
 
 

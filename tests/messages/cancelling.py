@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 from tests.messages.conftest import Pair
 
 FAR = 60.0

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from pscompy.api.c import _binding
 from pscompy.api.request import Status  # noqa: F401 (importing it ties the binding to the core)
-from pscompy.binding import _binding
 from pscompy.control import selection
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, ROLE_SELF, Lane
 from pscompy.control.worker import Engine

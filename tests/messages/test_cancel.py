@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 from tests.messages.cancelling import FAR, cancelled, message, once, received, received_with
 from tests.messages.conftest import SIZES, Pair
 

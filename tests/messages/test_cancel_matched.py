@@ -10,7 +10,7 @@ import pytest
 
 import pscompy
 from pscompy.api import aio
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 from tests.messages.cancelling import FAR, cancelled, message, once, received, received_with
 from tests.messages.conftest import SIZES, Pair, unacknowledged
 from tests.waiting import expect_soon

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pscompy
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 from tests.messages.conftest import Pair, Peer
 
 CONTEXT = 2

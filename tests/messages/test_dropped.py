@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pscompy
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 from tests.messages.cancelling import FAR, message
 from tests.messages.conftest import Pair
 

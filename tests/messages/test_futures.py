@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 import pscompy
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 from tests.messages.cancelling import FAR, once
 from tests.messages.conftest import Pair
 

@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from pscompy.binding import _binding
-from pscompy.binding.guard import (
+from pscompy.api.c import _binding
+from pscompy.api.c.guard import (
     Limited,
     Lock,
     NoWaiting,

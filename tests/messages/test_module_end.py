@@ -56,8 +56,8 @@ def outlive(kind: str, close: bool) -> None:
     import gc
     import importlib.util
 
+    from pscompy.api.c import _binding
     from pscompy.api.request import Status
-    from pscompy.binding import _binding
     from pscompy.core import lib
     from tests.messages import conftest
 

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 import pscompy
-from pscompy.binding import _binding
+from pscompy.api.c import _binding
 
 ANY = pscompy.ANY_SOURCE
 

@@ -46,11 +46,11 @@ class Project:
         self.plugin = folder / "pscompy/plugins/nu"
         self.plugin.mkdir(parents=True)
         (folder / "pscompy/transport").mkdir()
-        (folder / "pscompy/binding").mkdir()
+        (folder / "pscompy/api/c").mkdir(parents=True)
         for name in ("setup.py", "setup.cfg", "pyproject.toml", "pscompy/__init__.py"):
             shutil.copy(ROOT / name, folder / name)
         self.write("pscompy/transport/transport.h", "")
-        self.write("pscompy/binding/module.c", BINDING)
+        self.write("pscompy/api/c/module.c", BINDING)
         self.write("pscompy/plugins/nu/build.py", BUILD.format(headers=("stdint.h",)))
         self.write("pscompy/plugins/nu/transport.c", SOURCE)
         self.write("pscompy/plugins/nu/nu.h", "#define NU 7\n")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import pscompy
+from pscompy.api.c.guard import inside
 from pscompy.api.request import Request
-from pscompy.binding.guard import inside
 from pscompy.parcel.archive import Head
 from pscompy.parcel.objects import Objects
 from tests.waiting import expect_soon

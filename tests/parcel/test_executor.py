@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import pscompy
-from pscompy.binding.guard import guard
+from pscompy.api.c.guard import guard
 from tests import waiting
 
 SHM, TCP = {"PSP_TCP": "0"}, {"PSP_SHM": "0"}

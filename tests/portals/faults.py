@@ -1,17 +1,15 @@
-"""Injects faults into the software NI by the functions of softni/fault_injection.c."""
+"""Injects faults into the software NI by the functions of pscompy_softni/fault_injection.c."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
-import pscompy.plugins.portals
+from pscompy_softni import LIBRARY
+
 from pscompy.testing.process import Far
 from pscompy.testing.remote_side import Here
-
-LIBRARY = Path(pscompy.plugins.portals.__file__).parent / "softni" / "libsoftni.so"
 
 
 def set_here(faults: Mapping[str, int]) -> None:

@@ -3,7 +3,7 @@
  * has no cookies. PtlNIInit finds no interface if NO_PORTALS_NIC is set. */
 #define PtlInit real_PtlInit
 #define PtlNIInit real_PtlNIInit
-#include "pscompy/plugins/portals/softni/library.c"
+#include "softni/pscompy_softni/library.c"
 #undef PtlInit
 #undef PtlNIInit
 

@@ -24,7 +24,7 @@ from tests.program import program
 
 ROOT = Path(pscompy.get_include())
 FOLDER = ROOT / "pscompy" / "plugins" / "portals"
-NI = FOLDER / "softni"
+NI = ROOT / "softni/pscompy_softni"
 FUNCTIONS = re.findall(
     r"X\((Ptl\w+)\)",
     (FOLDER / "psptl/provider.h").read_text().split("#define PSPTL_EXTENSIONS")[0],
@@ -94,7 +94,8 @@ def make_library(folder: Path, header: Path) -> None:
 def make_package(folder: Path, header: Path) -> None:
     """Copy pscompy and build its plug-in as if a library's header had been found."""
     ignored = shutil.ignore_patterns("__pycache__", "_native.c", "*.o")
-    shutil.copytree(ROOT / "pscompy", folder / "pscompy", ignore=ignored)
+    for package in ("pscompy", "softni"):
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
     plugin = folder / "pscompy/plugins/portals"
     build = "import sys; sys.path.insert(0, '')\nfrom runpy import run_path\n"
     build += "run_path('pscompy/plugins/portals/build.py')['ffibuilder'].compile()"
@@ -103,7 +104,7 @@ def make_package(folder: Path, header: Path) -> None:
     environ = {**os.environ, "CFLAGS": f"-I{header}"}
     subprocess.run([sys.executable, "-c", build], cwd=folder, env=environ, check=True)
     flags = ["-std=c11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-fvisibility=hidden", "-pthread"]
-    out = ["-shared", "-Wl,-Bsymbolic", "-o", plugin / "softni/libsoftni.so"]
+    out = ["-shared", "-Wl,-Bsymbolic", "-o", folder / "softni/pscompy_softni/libsoftni.so"]
     sources = sorted(NI.glob("*.c"))
     subprocess.run(["gcc", *flags, f"-I{ROOT}", f"-I{header}", *out, *sources], check=True)
 
@@ -122,7 +123,7 @@ def run(machine: Path, *arguments: str, **environ: str) -> subprocess.CompletedP
     done = subprocess.run(
         [sys.executable, "-m", "pscompy", *arguments],
         cwd=machine,
-        env={**kept, "PYTHONPATH": str(machine), **environ},
+        env={**kept, "PYTHONPATH": f"{machine}:{machine}/softni", **environ},
         capture_output=True,
         text=True,
         timeout=BOUND,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pscompy.api.c import _binding
 from pscompy.api.request import Status  # noqa: F401 (importing it ties the binding to the core)
-from pscompy.binding import _binding
 from pscompy.control import selection
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, ROLE_SELF, Lane
 from pscompy.control.worker import Engine

@@ -1,4 +1,4 @@
-"""A model of receives that senders learn of by messages (core/proto/tuple_am.h): random
+"""A model of receives that senders learn of by messages (proto/tuple_am.h): random
 interleavings of one receiver and two senders are compared with matching as MPI defines it. A claim
 is a message that arrives like any other. Each rule is also switched off, and must then be missed.
 """

@@ -1,4 +1,4 @@
-"""A model of receives that senders see and take (core/proto/tuple.h): random interleavings of one
+"""A model of receives that senders see and take (proto/tuple.h): random interleavings of one
 receiver and two senders, step by step, are compared with matching as MPI defines it. A claim counts
 as the arrival of its message. Each rule is also switched off, and must then be missed.
 """

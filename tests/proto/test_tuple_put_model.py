@@ -1,5 +1,5 @@
 """A model of messages that are put into receives of which senders were told (PSC_CAP_PUT_AM in
-core/proto/tuple_am.h), as test_tuple_am_model.py is one of claims. The bytes are in the receive
+proto/tuple_am.h), as test_tuple_am_model.py is one of claims. The bytes are in the receive
 before its message arrives, so a message may find another receive only if the sender was asked for
 this one. Each rule is also switched off, and must then be missed.
 """

@@ -11,7 +11,7 @@ import pytest
 from puppets import BOUND, ONLY
 
 import pscompy
-from pscompy.binding.guard import Lock, guard, inside
+from pscompy.api.c.guard import Lock, guard, inside
 from pscompy.config import logs
 from tests.waiting import expect_soon
 

@@ -113,6 +113,7 @@ PSC_OPERATIONS(portals);
 
 uintptr_t portals_transport(void);
 int portals_has_library(void);
+void portals_software_at(const char *path);
 
 /* ---- settings.c ---- */
 

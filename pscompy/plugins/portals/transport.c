@@ -247,3 +247,8 @@ int portals_has_library(void)
 {
     return psptl_has_library();
 }
+
+void portals_software_at(const char *path)
+{
+    psptl_software_at(path);
+}

@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pscompy.binding.guard import (
+from pscompy.api.c.guard import (
     Limited,
     Lock,
     NoWaiting,

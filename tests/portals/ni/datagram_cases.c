@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "harness.h"
-#include "pscompy/plugins/portals/softni/nic.h"
+#include "softni/pscompy_softni/nic.h"
 
 static uint8_t mine[100000], theirs[100000];
 

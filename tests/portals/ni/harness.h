@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 #include "pscompy/transport/kit/clock.h"
-#include "pscompy/plugins/portals/softni/settings.h"
+#include "softni/pscompy_softni/settings.h"
 #include "tests/cases.h"
 
 #define PATIENCE_NS 60000000000ll

@@ -2,7 +2,7 @@
  * bits, and unexpected messages. */
 #include "harness.h"
 #include "harness.h"
-#include "pscompy/plugins/portals/softni/nic.h"
+#include "softni/pscompy_softni/nic.h"
 
 #define ROUNDS 40000u
 

@@ -15,7 +15,7 @@ from tests.compiler import ADDRESS, THREAD, Compiler, cases
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-NI = ROOT / "pscompy/plugins/portals/softni"
+NI = ROOT / "softni/pscompy_softni"
 CASES = cases(sorted(HERE.glob("*.c")))
 THREADED = ("many_threads", "counter_wakes", "progress_without_calls", "lossy_wire")
 

@@ -13,17 +13,27 @@
 static struct {
     psc_lock_t lock;
     psptl_provider_t system, software;
+    char path[PROVIDER_PATH_MAX]; /* of the software NI; "": not set */
 } providers = {
     .system = {.name = "system"},
     .software = {.name = "software", .ack_names_list = true},
 };
 
+void psptl_software_at(const char *path)
+{
+    snprintf(providers.path, sizeof(providers.path), "%s", path);
+}
+
 void psptl_software_path(char *path, size_t room)
 {
-    static const char name[] = "softni/libsoftni.so";
+    static const char name[] = "libsoftni.so";
     Dl_info own = {.dli_fname = ""};
     const char *slash;
 
+    if (providers.path[0]) {
+        snprintf(path, room, "%s", providers.path);
+        return;
+    }
     dladdr(&providers, &own);
     slash = strrchr(own.dli_fname, '/');
     snprintf(path, room, "%.*s%s", slash ? (int)(slash + 1 - own.dli_fname) : 0,

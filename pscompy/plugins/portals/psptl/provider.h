@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "../softni/api.h"
+#include "softni/pscompy_softni/api.h"
 #include "psptl.h"
 
 /* The functions that a library must have. PtlFini is not among them, because
@@ -45,6 +45,6 @@ typedef struct psptl_provider {
 const psptl_provider_t *psptl_provider_start(psptl_choice_t choice,
                                              char *reason);
 
-/* Stores the path of the software NI: softni/libsoftni.so beside the file from
- * which this code was loaded. */
+/* Stores the path of the software NI: the one that psptl_software_at() has set,
+ * else libsoftni.so beside the file from which this code was loaded. */
 void psptl_software_path(char *path, size_t room);

@@ -210,6 +210,8 @@ typedef struct psptl_order {
 
 /* Returns whether the build and this machine have a library of Portals 4. */
 bool psptl_has_library(void);
+/* Sets the path of the software NI. Called before a device is opened. */
+void psptl_software_at(const char *path);
 
 /* Opens an interface. If that fails, returns NULL, stores the reason, and
  * leaves nothing open. */

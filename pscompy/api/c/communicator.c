@@ -1,0 +1,331 @@
+/* The base type Communicator: methods for messages like those of Connection
+ * (connection_type.c), but with peers that are named by their rank. The part in
+ * Python is pscompy/world/communicator.py. */
+#include "types.h"
+
+#include "args.h"
+#include "connection.h"
+#include "errors.h"
+#include "persistent.h"
+#include "run.h"
+
+typedef struct psb_communicator {
+    PyObject_HEAD psb_worker_t *worker; /* NULL before the method _bind() */
+    uint32_t context;
+    Py_ssize_t size;
+    /* the connection to each rank; NULL if it was not used yet */
+    psb_connection_t **peers;
+} psb_communicator_t;
+
+/* ---- ranks ---- */
+
+/* Asks the Python method _peer() for the connection to a rank and stores it. If
+ * another thread has stored a connection meanwhile, keeps the stored one. */
+static psb_connection_t *comm_make_peer(psb_communicator_t *self,
+                                        Py_ssize_t rank)
+{
+    PyObject *peer = PyObject_CallMethod((PyObject *)self, "_peer", "n", rank);
+    psb_connection_t *connection = (psb_connection_t *)peer;
+
+    if (!peer)
+        return NULL;
+    if (!PyObject_TypeCheck(peer, self->worker->state->connection_type) ||
+        !connection->worker || rank >= self->size) {
+        psb_refuse(PyExc_TypeError, peer, "_peer(%zd) returned %%U", rank);
+        Py_DECREF(peer);
+        return NULL;
+    }
+    if (self->peers[rank])
+        Py_DECREF(peer);
+    else
+        self->peers[rank] = connection;
+    return self->peers[rank];
+}
+
+/* Called for an argument that is no rank: returns -1 with an exception that
+ * names the argument. */
+static int comm_refuse_rank(const psb_call_t *call, PyObject *object)
+{
+    const char *name = call->kind != PSB_SEND ? "source"
+                       : call->buf            ? "dest"
+                                              : "rank";
+
+    if (!PyErr_ExceptionMatches(PyExc_TypeError))
+        return -1;
+    return psb_refuse(PyExc_TypeError, object,
+                      "%s is the number of a rank, not %%U", name);
+}
+
+static int comm_miss_rank(const psb_communicator_t *self, PyObject *object)
+{
+    if (self->size == 1)
+        return psb_refuse(PyExc_IndexError, object,
+                          "no rank %%U: there is rank 0 only (pscompy run -n N "
+                          "PROGRAM starts N ranks)");
+    return psb_refuse(PyExc_IndexError, object,
+                      "no rank %%U: the ranks are 0 to %zd", self->size - 1);
+}
+
+/* Sets call->connection to the connection to the rank `object`, or to NULL if
+ * any source is meant. */
+static int comm_find_peer(psb_communicator_t *self, PyObject *object,
+                          psb_call_t *call)
+{
+    psb_connection_t **peer_p = &call->connection;
+    long long rank;
+    int overflow;
+
+    *peer_p = NULL;
+    if (!object)
+        return 0;
+    rank = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (rank == -1 && !overflow && PyErr_Occurred())
+        return comm_refuse_rank(call, object);
+    if (rank == PSB_ANY_SOURCE)
+        return 0;
+    if (PSB_UNLIKELY(overflow || rank < 0 || rank >= self->size))
+        return comm_miss_rank(self, object);
+    *peer_p = self->peers[rank];
+    if (PSB_UNLIKELY(!*peer_p))
+        *peer_p = comm_make_peer(self, (Py_ssize_t)rank);
+    return *peer_p ? 0 : -1;
+}
+
+/* Makes the rank the peer of the call. A receive without a rank receives from
+ * any rank. */
+static int comm_address(psb_communicator_t *self, PyObject *rank,
+                        psb_call_t *call)
+{
+    if (PSB_UNLIKELY(!self->worker)) {
+        PyErr_SetString(PyExc_TypeError, "this Communicator was not opened");
+        return -1;
+    }
+    if (comm_find_peer(self, rank, call) < 0)
+        return -1;
+    if (PSB_UNLIKELY(call->kind == PSB_SEND && !call->connection)) {
+        PyErr_SetString(PyExc_IndexError, "a message goes to one rank");
+        return -1;
+    }
+    call->worker = self->worker;
+    call->context = self->context;
+    call->origin =
+        call->connection ? (PyObject *)call->connection : (PyObject *)self;
+    return 0;
+}
+
+static PyObject *comm_connection(psb_communicator_t *self, PyObject *rank)
+{
+    psb_call_t call = {.kind = PSB_SEND};
+
+    if (comm_address(self, rank, &call) < 0)
+        return NULL;
+    return Py_NewRef(call.connection);
+}
+
+/* ---- messages ---- */
+
+static PyObject *comm_run(psb_communicator_t *self, const psb_verb_t *verb,
+                          psb_runner_t run, PyObject *const *args,
+                          Py_ssize_t n_args, PyObject *kwnames)
+{
+    psb_call_t call;
+    PyObject *rank;
+
+    if (psb_verb_parse(verb, args, n_args, kwnames, &call, &rank) < 0 ||
+        comm_address(self, rank, &call) < 0)
+        return NULL;
+    return run(&call);
+}
+
+#define COMM_VERB(...) PSB_VERB(comm, psb_communicator_t, __VA_ARGS__)
+COMM_VERB(send, psb_call_run, "bDtd", 2, PSB_SEND, false)
+COMM_VERB(isend, psb_call_run, "bDtl", 2, PSB_SEND, true)
+COMM_VERB(recv, psb_call_run, "bStd", 0, PSB_RECV_INTO, false)
+COMM_VERB(irecv, psb_call_run, "bSt", 0, PSB_RECV_INTO, true)
+COMM_VERB(send_init, psb_call_init, "bDt", 2, PSB_SEND, true)
+COMM_VERB(recv_init, psb_call_init, "bSt", 1, PSB_RECV_INTO, true)
+COMM_VERB(recv_status, psb_call_run, "Std", 0, PSB_RECV_STATUS, false)
+COMM_VERB(recv_view, psb_call_view, "Stdys", 0, PSB_RECV_VIEW, false)
+COMM_VERB(probe, psb_call_run, "Std", 0, PSB_PROBE, false)
+COMM_VERB(iprobe, psb_call_iprobe, "St", 0, PSB_PROBE, false)
+COMM_VERB(mprobe, psb_call_run, "Std", 0, PSB_MATCH, false)
+COMM_VERB(improbe, psb_call_improbe, "St", 0, PSB_MATCH, false)
+
+static PyObject *comm_sendrecv(psb_communicator_t *self, PyObject *const *args,
+                               Py_ssize_t n_args, PyObject *kwnames)
+{
+    static const psb_signature_t signature = {"sendrecv",
+                                              2,
+                                              7,
+                                              {"sendbuf", "dest", "recvbuf",
+                                               "source", "sendtag", "recvtag",
+                                               "timeout"}};
+    psb_call_t send = {.kind = PSB_SEND, .deadline = PSC_FOREVER};
+    psb_call_t recv = {.tag = PSC_ANY_TAG};
+    PyObject *given[7];
+
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
+        return NULL;
+    send.buf = given[0];
+    send.timeout = given[6];
+    psb_call_receive(&recv, given[2]);
+    if (psb_arg_tag(given[4], false, &send.tag) < 0 ||
+        psb_arg_tag(given[5], true, &recv.tag) < 0 ||
+        psb_arg_deadline(given[6], &send.deadline) < 0 ||
+        comm_address(self, given[1], &send) < 0 ||
+        comm_address(self, given[3], &recv) < 0)
+        return NULL;
+    return psb_call_sendrecv(&send, &recv);
+}
+
+static void comm_forget_peers(psb_communicator_t *self)
+{
+    psb_connection_t **peers = self->peers;
+    Py_ssize_t size = self->size;
+
+    self->peers = NULL;
+    self->size = 0;
+    for (Py_ssize_t i = 0; peers && i < size; i++)
+        Py_XDECREF(peers[i]);
+    PyMem_Free(peers);
+}
+
+static PyObject *comm_bind(psb_communicator_t *self, PyTypeObject *type,
+                           PyObject *const *args, Py_ssize_t n_args,
+                           PyObject *kwnames)
+{
+    static const psb_signature_t signature = {
+        "_bind", 3, 3, {"worker", "size", "context"}};
+    psb_state_t *state = PyType_GetModuleState(type);
+    uint64_t size = 0, context = 0;
+    PyObject *given[3];
+
+    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
+        psb_arg_u64(given[1], "size", INT32_MAX, &size) < 0 ||
+        psb_arg_u64(given[2], "context", UINT16_MAX, &context) < 0)
+        return NULL;
+    if (!Py_IS_TYPE(given[0], state->worker_type))
+        return PyErr_Format(PyExc_TypeError, "_bind() needs a Worker");
+    comm_forget_peers(self);
+    self->peers = PyMem_Calloc(size ? size : 1, sizeof *self->peers);
+    if (!self->peers)
+        return PyErr_NoMemory();
+    self->size = (Py_ssize_t)size;
+    self->context = (uint32_t)context;
+    Py_INCREF(given[0]);
+    Py_XSETREF(self->worker, (psb_worker_t *)given[0]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *comm_exception(psb_communicator_t *self, PyObject *const *args,
+                                Py_ssize_t n_args)
+{
+    psb_call_t call = {.kind = PSB_PROBE};
+
+    if (comm_address(self, NULL, &call) < 0)
+        return NULL;
+    return psb_default_exception(self->worker->state, args, n_args);
+}
+
+static int comm_traverse(psb_communicator_t *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->worker);
+    for (Py_ssize_t i = 0; self->peers && i < self->size; i++)
+        Py_VISIT(self->peers[i]);
+    return 0;
+}
+
+static int comm_clear(psb_communicator_t *self)
+{
+    comm_forget_peers(self);
+    Py_CLEAR(self->worker);
+    return 0;
+}
+
+static void comm_dealloc(psb_communicator_t *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    PyObject_GC_UnTrack(self);
+    comm_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+#define ANY "-0x80000000"
+
+static PyMethodDef comm_methods[] = {
+    {"connection", PSB_FUNCTION(comm_connection), METH_O,
+     "connection($self, rank, /)\n--\n\n"
+     "The connection to a rank, which may be this rank itself; it is\n"
+     "established at its first use. Raises IndexError if there is no such\n"
+     "rank."},
+    {"send", PSB_FUNCTION(comm_send), PSB_FAST,
+     "send($self, buf, dest, tag=0, timeout=None)\n--\n\n"
+     "Send one message to rank dest; see Connection.send."},
+    {"isend", PSB_FUNCTION(comm_isend), PSB_FAST,
+     "isend($self, buf, dest, tag=0, lend=False)\n--\n\n"
+     "Like send, but returns a Request at once; see Connection.isend."},
+    {"recv", PSB_FUNCTION(comm_recv), PSB_FAST,
+     "recv($self, buf=None, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
+     "Receive one message from rank source, or from any; see\n"
+     "Connection.recv."},
+    {"irecv", PSB_FUNCTION(comm_irecv), PSB_FAST,
+     "irecv($self, buf=None, source=" ANY ", tag=-1)\n--\n\n"
+     "Like recv, but returns a Request at once."},
+    {"send_init", PSB_FUNCTION(comm_send_init), PSB_FAST,
+     "send_init($self, buf, dest, tag=0)\n--\n\n"
+     "A PersistentRequest: each start() sends the current contents of buf,\n"
+     "as isend would."},
+    {"recv_init", PSB_FUNCTION(comm_recv_init), PSB_FAST,
+     "recv_init($self, buf, source=" ANY ", tag=-1)\n--\n\n"
+     "A PersistentRequest: each start() receives into buf, as irecv would."},
+    {"recv_status", PSB_FUNCTION(comm_recv_status), PSB_FAST,
+     "recv_status($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
+     "Receive into new memory; returns (bytearray, Status)."},
+    {"recv_view", PSB_FUNCTION(comm_recv_view), PSB_FAST,
+     "recv_view($self, source=" ANY ", tag=-1, timeout=None, dtype=None,"
+     " shape=None)\n--\n\n"
+     "Receive one message as a read-only array; see Connection.recv_view."},
+    {"sendrecv", PSB_FUNCTION(comm_sendrecv), PSB_FAST,
+     "sendrecv($self, sendbuf, dest, recvbuf=None, source=" ANY ", sendtag=0,"
+     " recvtag=-1, timeout=None)\n--\n\n"
+     "Send and receive at the same time; returns what recv returns."},
+    {"probe", PSB_FUNCTION(comm_probe), PSB_FAST,
+     "probe($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
+     "Wait for a message and return its Status, without receiving it."},
+    {"iprobe", PSB_FUNCTION(comm_iprobe), PSB_FAST,
+     "iprobe($self, source=" ANY ", tag=-1)\n--\n\n"
+     "Returns the Status of the message that recv would return, or None if\n"
+     "there is none."},
+    {"mprobe", PSB_FUNCTION(comm_mprobe), PSB_FAST,
+     "mprobe($self, source=" ANY ", tag=-1, timeout=None)\n--\n\n"
+     "Wait for a message and take it off the queue: returns a Message, which\n"
+     "no other receive can match."},
+    {"improbe", PSB_FUNCTION(comm_improbe), PSB_FAST,
+     "improbe($self, source=" ANY ", tag=-1)\n--\n\n"
+     "Like mprobe if a message has arrived; otherwise returns None."},
+    {"_bind", PSB_FUNCTION(comm_bind), METH_METHOD | PSB_FAST,
+     "_bind($self, worker, size, context)\n--\n\n"
+     "Bind this object to a worker; _peer(rank) returns the Connection of a\n"
+     "rank."},
+    {"_exception", PSB_FUNCTION(comm_exception), METH_FASTCALL,
+     "_exception($self, status, nbytes, /)\n--\n\n"
+     "The exception for a status of the core, when no peer is involved."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot comm_slots[] = {
+    {Py_tp_doc, "Messages with the ranks of a communicator."},
+    {Py_tp_dealloc, comm_dealloc},
+    {Py_tp_traverse, comm_traverse},
+    {Py_tp_clear, comm_clear},
+    {Py_tp_methods, comm_methods},
+    {0, NULL}};
+
+PyType_Spec psb_communicator_spec = {
+    .name = "pscompy.api.c._binding.Communicator",
+    .basicsize = sizeof(psb_communicator_t),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE,
+    .slots = comm_slots,
+};

@@ -1,0 +1,266 @@
+/* The protocols' two tables: the function for each arriving active message, and
+ * the function that advances a request from each stage. */
+#include "proto.h"
+
+#include <stdlib.h>
+
+#include "../core/conn.h"
+#include "../core/memory/access.h"
+#include "../core/pieces.h"
+#include "am.h"
+#include "credit.h"
+#include "eager.h"
+#include "requeue.h"
+#include "lend.h"
+#include "message.h"
+#include "rail.h"
+#include "replay.h"
+#include "rma.h"
+#include "rndv.h"
+#include "rndv_am.h"
+#include "rndv_direct.h"
+#include "rndv_fin.h"
+#include "rndv_rts.h"
+#include "tag.h"
+#include "tag_send.h"
+#include "tuple_am.h"
+
+/* ---- stages ---- */
+
+typedef psc_status_t (*stage_fn_t)(psc_req_t *req);
+
+/* In a stage without a function the request waits for the peer or the
+ * fabric. */
+static const stage_fn_t stage_progress[PSC_STAGE_COUNT] = {
+    [PSC_STAGE_SEND] = psc_message_send_progress,
+    [PSC_STAGE_SEND_MARK] = psc_tag_send_mark,
+    [PSC_STAGE_SEND_LATE] = psc_rndv_send_late,
+    [PSC_STAGE_PUT] = psc_rndv_put,
+    [PSC_STAGE_FRAG] = psc_rndv_frag,
+    [PSC_STAGE_FLUSH] = psc_rndv_flush,
+    [PSC_STAGE_SEND_FIN] = psc_rndv_send_fin,
+    [PSC_STAGE_SEND_RTR] = psc_rndv_send_rtr,
+    [PSC_STAGE_GET] = psc_rndv_get,
+    [PSC_STAGE_SEND_TAKEN] = psc_lend_send_taken,
+    [PSC_STAGE_RMA_REQUEST] = psc_rma_send_request,
+    [PSC_STAGE_RMA_DIRECT] = psc_rma_direct,
+};
+
+psc_status_t psc_proto_advance(psc_req_t *req)
+{
+    psc_status_t status = PSC_OK;
+
+    while (status == PSC_OK) {
+        stage_fn_t progress = stage_progress[req->stage];
+
+        if (!progress)
+            return PSC_INPROGRESS;
+        status = progress(req);
+    }
+    if (status < 0 && status != PSC_ERR_NO_RESOURCE) {
+        psc_req_fail(req, status);
+        return PSC_INPROGRESS;
+    }
+    return status;
+}
+
+/* ---- arrivals ---- */
+
+static psc_status_t proto_credit(psc_lane_t *lane, const psc_am_t *am)
+{
+    /* psc_proto_arrived has read the header's credit already */
+    (void)lane, (void)am;
+    return PSC_OK;
+}
+
+static psc_status_t proto_close(psc_lane_t *lane, const psc_am_t *am)
+{
+    psc_conn_close_received(lane->conn, am->id == PSC_WIRE_CLOSE_ACK);
+    return PSC_OK;
+}
+
+static psc_status_t proto_claim_begin(psc_lane_t *lane,
+                                      const psc_wire_claim_t *wire,
+                                      uint64_t len, psc_dest_t *dest)
+{
+    psc_status_t status = psc_tuple_am_claimed(lane->conn, wire, len);
+
+    if (status != PSC_OK)
+        return status;
+    return psc_eager_meet(lane, &wire->eager, len, dest);
+}
+
+/* A claim that arrives whole is handled like one whose payload arrives after
+ * its header. */
+static psc_status_t proto_claim(psc_lane_t *lane, const psc_am_t *am)
+{
+    psc_dest_t dest = {.iov = NULL};
+    psc_status_t status;
+
+    lane->incoming.status = PSC_OK;
+    lane->incoming.len = am->len;
+    status = proto_claim_begin(lane, am->header, am->len, &dest);
+    if (status != PSC_OK)
+        return status;
+    psc_iov_write(dest.iov, dest.n_iov, 0, am->payload, am->len);
+    return psc_proto_end(lane);
+}
+
+typedef struct arrival {
+    psc_status_t (*func)(psc_lane_t *lane, const psc_am_t *am);
+    uint8_t header_len;
+} arrival_t;
+
+static const arrival_t arrivals[PSC_WIRE_COUNT] = {
+    [PSC_WIRE_EAGER] = {psc_eager_arrived, sizeof(psc_wire_eager_t)},
+    [PSC_WIRE_RTS] = {psc_rndv_rts_arrived, sizeof(psc_wire_rts_t)},
+    [PSC_WIRE_RTR] = {psc_rndv_rtr_arrived, sizeof(psc_wire_rtr_t)},
+    [PSC_WIRE_FRAG] = {psc_rndv_frag_arrived, sizeof(psc_wire_frag_t)},
+    [PSC_WIRE_FIN] = {psc_rndv_fin_arrived, sizeof(psc_wire_fin_t)},
+    [PSC_WIRE_CREDIT] = {proto_credit, sizeof(psc_wire_credit_t)},
+    [PSC_WIRE_CLOSE] = {proto_close, sizeof(psc_wire_credit_t)},
+    [PSC_WIRE_CLOSE_ACK] = {proto_close, sizeof(psc_wire_credit_t)},
+    [PSC_WIRE_RMA_PUT] = {psc_rma_arrived, sizeof(psc_wire_rma_t)},
+    [PSC_WIRE_RMA_GET] = {psc_rma_arrived, sizeof(psc_wire_rma_t)},
+    [PSC_WIRE_MARK] = {psc_tag_mark_arrived, sizeof(psc_wire_eager_t)},
+    [PSC_WIRE_MISSED] = {psc_tag_missed_arrived, sizeof(psc_wire_eager_t)},
+    [PSC_WIRE_WHOLE] = {psc_tag_whole_arrived, sizeof(psc_wire_eager_t)},
+    [PSC_WIRE_TAKEN] = {psc_lend_taken_arrived, sizeof(psc_wire_taken_t)},
+    [PSC_WIRE_LANE_DOWN] = {psc_rail_down_arrived, sizeof(psc_wire_lane_t)},
+    [PSC_WIRE_LANE_UP] = {psc_rail_up_arrived, sizeof(psc_wire_lane_t)},
+    [PSC_WIRE_SEEN] = {psc_replay_seen_arrived, sizeof(psc_wire_seen_t)},
+    [PSC_WIRE_RESUME] = {psc_replay_resume_arrived, sizeof(psc_wire_resume_t)},
+    [PSC_WIRE_ADVERTISE] = {psc_tuple_am_advertise_arrived,
+                            sizeof(psc_wire_advertise_t)},
+    [PSC_WIRE_CONCEAL] = {psc_tuple_am_conceal_arrived,
+                          sizeof(psc_wire_conceal_t)},
+    [PSC_WIRE_CONCEALED] = {psc_tuple_am_concealed_arrived,
+                            sizeof(psc_wire_conceal_t)},
+    [PSC_WIRE_CLAIM] = {proto_claim, sizeof(psc_wire_claim_t)},
+    [PSC_WIRE_PLACED] = {psc_requeue_placed, sizeof(psc_wire_placed_t)},
+};
+
+/* Returns the row of `arrivals` for `id`; NULL if no message has the id `id`
+ * and a header of `header_len` bytes. */
+static const arrival_t *proto_check(uint8_t id, uint8_t header_len)
+{
+    if (id >= PSC_WIRE_COUNT || header_len != arrivals[id].header_len)
+        return NULL;
+    return &arrivals[id];
+}
+
+psc_status_t psc_proto_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const arrival_t *arrival = proto_check(am->id, am->header_len);
+
+    if (!arrival)
+        return PSC_ERR_PROTOCOL;
+    if (lane->among) {
+        psc_status_t status = psc_replay_take(lane, am);
+
+        if (status != PSC_OK)
+            return status < 0 ? status : PSC_OK;
+    }
+    psc_credit_heard(lane->conn,
+                     ((const psc_wire_credit_t *)am->header)->credit);
+    return arrival->func(lane, am);
+}
+
+/* ---- messages whose header arrives before their payload ---- */
+
+/* Longest payload that psc_proto_begin accepts, except of a CLAIM, and of a
+ * FRAG that may be received directly into its receive's memory (`direct`). */
+#define BOUNCE_MAX PSC_CREDIT_INITIAL
+
+void psc_proto_begin(psc_lane_t *lane, const void *header, psc_dest_t *dest)
+{
+    psc_incoming_t *in = &lane->incoming;
+    psc_status_t status = PSC_ERR_UNSUPPORTED;
+    bool direct;
+
+    in->status = PSC_OK;
+    if (!proto_check(in->id, in->header_len) || in->id >= PSC_WIRE_MATCHED) {
+        in->status = PSC_ERR_PROTOCOL;
+        return;
+    }
+    direct = !lane->among || psc_replay_direct(lane, in->id, header);
+    if (in->id == PSC_WIRE_FRAG && direct)
+        status = psc_rndv_frag_begin(lane, header, in->len, dest);
+    else if (in->id == PSC_WIRE_CLAIM)
+        status = proto_claim_begin(lane, header, in->len, dest);
+    else if (in->len > BOUNCE_MAX)
+        status = PSC_ERR_PROTOCOL;
+    else if (in->id == PSC_WIRE_EAGER && direct)
+        status = psc_eager_begin(lane, header, in->len, dest);
+    if (status == PSC_OK)
+        psc_credit_heard(lane->conn,
+                         ((const psc_wire_credit_t *)header)->credit);
+    else if (status == PSC_ERR_UNSUPPORTED)
+        psc_landing_bounce(in, header, dest);
+    else
+        in->status = status;
+}
+
+static psc_status_t proto_end_bounce(psc_lane_t *lane)
+{
+    psc_am_t am = psc_incoming_bounced(&lane->incoming);
+    psc_status_t status;
+
+    lane->incoming.kind = PSC_INCOMING_NONE;
+    status = psc_proto_arrived(lane, &am);
+    free((void *)am.payload);
+    return status;
+}
+
+psc_status_t psc_proto_end(psc_lane_t *lane)
+{
+    psc_incoming_t *in = &lane->incoming;
+
+    if (in->status != PSC_OK)
+        return in->status;
+    switch (in->kind) {
+    case PSC_INCOMING_NONE: /* there was no memory for the message */
+        return PSC_ERR_NO_MEMORY;
+    case PSC_INCOMING_FRAG:
+        psc_rndv_frag_end(lane);
+        break;
+    case PSC_INCOMING_RECEIVE:
+        psc_eager_end_receive(lane);
+        break;
+    case PSC_INCOMING_UNEXP:
+        psc_eager_end_record(lane);
+        break;
+    case PSC_INCOMING_MESSAGE:
+        psc_am_end(lane);
+        break;
+    case PSC_INCOMING_BOUNCE:
+        return proto_end_bounce(lane);
+    }
+    in->kind = PSC_INCOMING_NONE;
+    return PSC_OK;
+}
+
+/* Free the record (psc_unexp_t) of a message that will not be complete. */
+static void proto_drop_record(psc_unexp_t *unexp)
+{
+    psc_list_for_each(req, &unexp->conn->active, psc_req_t, link) {
+        if (psc_req_unexp(req) == unexp)
+            psc_req_set_unexp(req, NULL);
+    }
+    psc_unexp_free(unexp);
+}
+
+void psc_proto_abort(psc_lane_t *lane)
+{
+    psc_incoming_t *in = &lane->incoming;
+
+    psc_landing_drop(lane);
+    if (in->kind == PSC_INCOMING_FRAG)
+        in->req->bulk->inflight--;
+    else if (in->kind == PSC_INCOMING_UNEXP)
+        proto_drop_record(in->unexp);
+    else if (in->kind == PSC_INCOMING_MESSAGE)
+        psc_am_abort(lane);
+    psc_tag_abort(lane);
+    in->kind = PSC_INCOMING_NONE;
+}

@@ -1,0 +1,227 @@
+/* The protocols' part when a connection or a worker begins or ends, and the
+ * control messages that the protocols send. */
+#include "protocols.h"
+
+#include "../core/finish.h"
+#include "../core/lane.h"
+#include "../core/memory/access.h"
+#include "../core/upward.h"
+#include "am_announced.h"
+#include "am_post.h"
+#include "credit.h"
+#include "requeue.h"
+#include "lend.h"
+#include "match.h"
+#include "message.h"
+#include "proto.h"
+#include "rail.h"
+#include "rates.h"
+#include "refuse.h"
+#include "region.h"
+#include "replay.h"
+#include "rndv_fin.h"
+#include "tag.h"
+#include "tuple.h"
+#include "tuple_am.h"
+
+/* ---- a connection begins ---- */
+
+static void conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
+{
+    conn->params = *params;
+    if (conn->params.eager_max > PSC_EAGER_LIMIT)
+        conn->params.eager_max = PSC_EAGER_LIMIT;
+    if (conn->params.fragment < 4096)
+        conn->params.fragment = 4096;
+    if (conn->tuple)
+        psc_tuple_limit(conn);
+}
+
+static bool conn_lanes(psc_conn_t *conn)
+{
+    char reason[PSC_REASON_MAX];
+
+    if (!psc_replay_begin(conn))
+        return false;
+    conn->tagging.done = psc_requeue_tagged;
+    conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
+    psc_rates_start(conn);
+    psc_tuple_begin(conn, psc_requeue_taken, psc_message_answered);
+    return true;
+}
+
+static void conn_up(psc_conn_t *conn)
+{
+    psc_credit_start(conn);
+    if (conn->tuple)
+        psc_match_advertise_all(conn);
+}
+
+/* ---- control messages ---- */
+
+static bool send_control(psc_conn_t *conn, psc_wire_id_t id)
+{
+    psc_wire_credit_t wire;
+
+    if (id == PSC_WIRE_LANE_DOWN || id == PSC_WIRE_LANE_UP)
+        return psc_rail_send(conn, id) == PSC_OK;
+    if (id == PSC_WIRE_CREDIT && conn->replay)
+        return psc_replay_ack(conn) == PSC_OK;
+    return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0) == PSC_OK;
+}
+
+static bool send_due(psc_conn_t *conn)
+{
+    return conn->replay ? psc_replay_flush(conn) : psc_tuple_am_flush(conn);
+}
+
+/* ---- a connection ends ---- */
+
+/* End a request of a connection that has ended. A receive that has matched a
+ * complete message, but has no buffer yet, keeps the message. */
+static void ends_request(psc_req_t *req, psc_status_t status)
+{
+    psc_unexp_t *unexp;
+
+    if (req->kind == PSC_REQ_LOAN) {
+        psc_lend_end(req);
+        return;
+    }
+    if (req->head.state != PSC_REQUEST_MATCHED) {
+        unexp = req->stage == PSC_STAGE_LANDING ? psc_req_unexp(req) : NULL;
+        if (unexp) {
+            /* the message that the receive would get, if the peer had not
+             * claimed the receive */
+            psc_req_set_unexp(req, NULL);
+            if (psc_match_put_back(unexp) != PSC_OK)
+                psc_unexp_free(unexp);
+        }
+        psc_unexp_unclaim(req);
+        psc_req_fail(req, psc_lend_outcome(req, status));
+        return;
+    }
+    unexp = psc_req_unexp(req);
+    if (unexp && !unexp->rts)
+        return;
+    psc_list_remove(&req->link);
+    psc_req_set_unexp(req, NULL);
+    if (unexp)
+        psc_unexp_free(unexp);
+    psc_req_finish(req, status);
+}
+
+static void receives_ended(psc_conn_t *conn, psc_status_t status)
+{
+    psc_match_receives_ended(conn, status);
+    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
+        psc_list_for_each(req, &queue->tagged, psc_req_t, link)
+            psc_tag_recv_end(req, status);
+    }
+}
+
+static void conn_ended(psc_conn_t *conn, psc_status_t status)
+{
+    conn->status = status;
+    /* drop announced active messages first: if a fetch of one fails below,
+     * am_fetched starts the next of those that wait */
+    psc_am_conn_ended(conn);
+    psc_requeue_conn_ended(conn);
+    for (uint32_t i = 0; i < conn->n_lanes; i++)
+        psc_proto_abort(conn->lanes[i]);
+    psc_list_for_each(req, &conn->active, psc_req_t, link)
+        ends_request(req, status);
+    psc_lend_conn_ended(conn);
+    psc_unexp_conn_failed(conn);
+    receives_ended(conn, status);
+}
+
+static void lane_lost(psc_lane_t *lane)
+{
+    psc_incoming_t *in = &lane->incoming;
+    psc_req_t *req = in->kind == PSC_INCOMING_FRAG ? in->req : NULL;
+
+    psc_proto_abort(lane);
+    if (req && req->stage == PSC_STAGE_ENDING)
+        psc_access_settle(req);
+    psc_rail_lost(lane);
+    psc_replay_lost(lane);
+}
+
+/* Returns true if the connection's CLOSE must wait for this request. A receive
+ * without a buffer (MATCHED) may never get one, and one that has failed
+ * (ENDING) waits for the end of the lane. */
+static bool transfer_pending(const psc_req_t *req)
+{
+    if (req->kind == PSC_REQ_SEND)
+        return req->stage != PSC_STAGE_LENT;
+    return req->kind == PSC_REQ_RECV && req->stage != PSC_STAGE_ENDING &&
+           req->head.state != PSC_REQUEST_MATCHED;
+}
+
+static bool transfers_pending(const psc_conn_t *conn)
+{
+    psc_list_for_each(req, (psc_list_t *)&conn->active, psc_req_t, link) {
+        if (transfer_pending(req))
+            return true;
+    }
+    return false;
+}
+
+static void conn_destroy(psc_conn_t *conn)
+{
+    psc_match_conn_destroy(conn);
+    psc_tuple_end(conn);
+}
+
+/* ---- a worker ---- */
+
+static void inbox_drain(psc_worker_t *worker)
+{
+    psc_am_inbox_drain(worker);
+    psc_lend_drain(worker);
+}
+
+const psc_upward_t psc_protocols = {
+    .arrived = psc_proto_arrived,
+    .begin = psc_proto_begin,
+    .end = psc_proto_end,
+    .advance = psc_proto_advance,
+    .send_control = send_control,
+    .send_fins = psc_rndv_send_fins,
+    .replay = send_due,
+    .conn_params = conn_params,
+    .conn_lanes = conn_lanes,
+    .lane_lost = lane_lost,
+    .lane_sealed = psc_rail_sealed,
+    .conn_up = conn_up,
+    .conn_ended = conn_ended,
+    .receives_ended = receives_ended,
+    .refuse = psc_refuse_announced,
+    .conn_closing = psc_lend_conn_closing,
+    .transfers_pending = transfers_pending,
+    .conn_destroy = conn_destroy,
+    .conn_freed = psc_replay_end,
+    .inbox_drain = inbox_drain,
+};
+
+void psc_protocols_init(psc_worker_t *worker)
+{
+    worker->budget.max = worker->config.unexpected_max;
+    worker->budget.window_max = worker->config.eager_window;
+    psc_budget_share(&worker->budget, 0);
+    psc_am_init(&worker->am);
+    psc_matching_init(&worker->matching);
+    psc_list_init(&worker->memory.regions);
+}
+
+void psc_protocols_stop(psc_worker_t *worker)
+{
+    psc_regions_destroy(worker);
+    psc_am_worker_destroy(worker);
+    psc_lend_worker_destroy(worker);
+}
+
+void psc_protocols_destroy(psc_worker_t *worker)
+{
+    psc_match_contexts_free(worker);
+}

@@ -1,0 +1,163 @@
+/* Receives that the peer can see and take (PSC_CAP_EXPOSE, or by messages:
+ * tuple_am.h), so that the bytes of a long message are copied by a side that is
+ * inside the library, while the other side computes (TupleQ; Koop, Sridhar and
+ * Panda, the paper's section 4).
+ *
+ * match.c remains the only authority. It advertises a long receive that names
+ * its source if no hidden receive (one that is not advertised) that was posted
+ * earlier could get the same message; receives from any source are never
+ * advertised. The sender of a long message looks for a receive before it would
+ * send eagerly or announce. If it claims one, the record of the claim takes the
+ * message's place among the sender's messages. The order holds by these rules:
+ *
+ *  1. A receive is advertised only if no unexpected message and no hidden
+ *     receive posted earlier overlaps with it. So among overlapping receives
+ *     the order of advertising is the order of posting, and the sender claims
+ *     the first that fits.
+ *  2. A receive is claimed only if all messages that this sender has sent
+ *     otherwise, and that fit the receive, have been matched. The receiver
+ *     reports its progress (`seen`) with every receive that it advertises or
+ *     withdraws (psc_tuple_conceal), so none of those messages has matched a
+ *     receive that is still advertised after that.
+ *  3. A message that matches an advertised receive, also one that comes back
+ *     after a cancelled probe, gets the receive only after the receive was
+ *     withdrawn. A claim counts as the arrival of its message: a message that
+ *     comes back after the claim finds the receive taken, as it would after an
+ *     arrival.
+ *
+ * tests/proto/test_tuple_model.py tries these rules, and what happens without
+ * each of them. */
+#pragma once
+
+#include "../core/types/conn.h"
+
+#define PSC_TUPLE_BUCKETS 32u
+
+/* A position in the order of the messages that one side sends otherwise than
+ * into advertised receives: the eager bytes (psc_flow_t) and the RTSs sent up
+ * to there, each modulo 2^32. */
+typedef uint64_t psc_position_t;
+
+/* Counts failures in a row, so that a sender that keeps finding no receive to
+ * claim looks less often, and a receiver whose advertised receives are not
+ * claimed advertises fewer. */
+typedef struct psc_tuple_pause {
+    /* how often in a row no receive was found, or an advertised receive was not
+     * claimed */
+    uint8_t misses;
+    /* how many more messages do not look for a receive, or how many more
+     * receives are not advertised, until the next attempt */
+    uint8_t skips;
+} psc_tuple_pause_t;
+
+/* The state of the messages and receives that share a hash of context and
+ * tag. */
+typedef struct psc_tuple_bucket {
+    /* the position of the bucket's last message that was not sent into an
+     * advertised receive */
+    psc_position_t last;
+    /* sender: pauses looking for receives if the peer advertises some, but the
+     * bucket's messages can claim none of them */
+    psc_tuple_pause_t look;
+    /* receiver: pauses advertising this bucket's receives if only short
+     * messages arrive for them */
+    psc_tuple_pause_t advertise;
+} psc_tuple_bucket_t;
+
+struct psc_tuple {
+    /* the operations that expose and claim receives: those of the transport, or
+     * psc_tuple_am_ops */
+    const psc_transport_ops_t *ops;
+    /* least length of a receive that is advertised, and of a message that looks
+     * for an advertised receive */
+    uint64_t min;
+    uint32_t rts_out, rts_in;
+    uint32_t n_advertised; /* number of receives that are advertised now */
+    psc_tuple_bucket_t buckets[PSC_TUPLE_BUCKETS];
+    /* called when the peer has claimed a receive; requeue.c implements it */
+    void (*taken)(psc_exposed_t *advert, uint64_t bits, uint64_t len);
+};
+
+static inline psc_position_t psc_tuple_position(uint32_t eager, uint32_t rts)
+{
+    return (uint64_t)rts << 32 | eager;
+}
+
+static inline psc_tuple_bucket_t *
+psc_tuple_bucket(psc_tuple_t *tuple, uint32_t context, int32_t tag)
+{
+    return &tuple->buckets[(context * 7 + (uint32_t)tag) % PSC_TUPLE_BUCKETS];
+}
+
+/* Note that a message with this context and tag was sent otherwise than into a
+ * receive that the peer advertises. */
+static inline void psc_tuple_note(psc_conn_t *conn, uint32_t context,
+                                  int32_t tag)
+{
+    if (__builtin_expect(conn->tuple != NULL, 0))
+        psc_tuple_bucket(conn->tuple, context, tag)->last =
+            psc_tuple_position(conn->flow.sent, conn->tuple->rts_out);
+}
+
+/* A long message has arrived otherwise than into an advertised receive:
+ * advertise receives for such messages again (psc_tuple_bucket_t.advertise). */
+void psc_tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag);
+
+/* Returns true if a message of `len` bytes looks for a receive that the peer
+ * advertises. */
+static inline bool psc_tuple_is_long(const psc_conn_t *conn, uint64_t len)
+{
+    return __builtin_expect(conn->tuple != NULL, 0) && len >= conn->tuple->min;
+}
+
+/* The connection's parameters are set: set tuple->min, and make
+ * psc_message_send_now leave messages of at least that length to
+ * psc_message_send, which looks for an advertised receive first. */
+void psc_tuple_limit(psc_conn_t *conn);
+/* The connection's lanes are known: decide whether receives are advertised.
+ * `answered`: called when the peer was asked for a receive (psc_tuple_withdraw)
+ * and puts no message into it. */
+void psc_tuple_begin(psc_conn_t *conn,
+                     void (*taken)(psc_exposed_t *advert, uint64_t bits,
+                                   uint64_t len),
+                     void (*answered)(psc_exposed_t *advert));
+void psc_tuple_end(psc_conn_t *conn);
+
+/* ---- receiving ---- */
+
+/* Returns true if the receive could be advertised, regardless of other
+ * receives. */
+bool psc_tuple_may(const psc_req_t *req);
+/* Returns true if the receive is not to be advertised, because PSC_EXPOSED_MAX
+ * receives are advertised, or because its bucket pauses
+ * (psc_tuple_bucket_t.advertise). Each call counts towards the end of the
+ * pause, so call the function once for each attempt to advertise a receive. */
+bool psc_tuple_pauses(const psc_req_t *req);
+/* Let the peer see and claim the receive. Returns false if the transport
+ * refuses it. */
+bool psc_tuple_advertise(psc_req_t *req);
+/* Withdraw an advertised receive for a message that has arrived, so that the
+ * peer cannot claim it any more. Returns false if the peer has claimed it; see
+ * psc_tuple_detach. */
+bool psc_tuple_conceal(psc_req_t *req);
+/* Withdraw an advertised receive for another reason. Returns PSC_ERR_INVALID if
+ * the peer has claimed it, PSC_INPROGRESS if the peer has to be asked: in
+ * either case the caller takes the receive out of its queue and calls
+ * psc_tuple_detach. */
+psc_status_t psc_tuple_withdraw(psc_req_t *req);
+/* Call after a receive that the peer has claimed, or is asked about, was taken
+ * out of its queue: begins stage LANDING. */
+void psc_tuple_detach(psc_req_t *req);
+/* The record of the peer's claim has arrived: set the receive's result. */
+void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len);
+
+static inline psc_req_t *psc_tuple_req(psc_exposed_t *advert)
+{
+    return psc_container_of(advert, psc_bulk_t, record.advert)->req;
+}
+
+/* ---- sending ---- */
+
+/* Look for a receive that the peer advertises, and claim it for this message.
+ * Returns PSC_ERR_UNSUPPORTED if the message must be sent otherwise. */
+psc_status_t psc_tuple_send(psc_req_t *req);
