@@ -138,7 +138,7 @@ CORE_ROWS = (
     "api control wire counters descriptor layout pieces iface_check",
     "types/request completion request control_events",
     "types/am types/ends types/flow types/interfaces types/matching types/memory types/sleeper",
-    "types/work types/worker types/lane types/conn",
+    "types/work types/worker types/lane types/connection",
     "lane_early upward progress/pace progress/spin progress/follow progress/sleep",
     "memory/segment memory/blocks",
     "worker worker_control finish conn_queue",

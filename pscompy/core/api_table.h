@@ -1,7 +1,7 @@
 /* The functions of psc_api_t that api_message.c and api_memory.c implement. */
 #pragma once
 
-#include "types/conn.h"
+#include "types/connection.h"
 
 static inline psc_req_t *psc_req_of(psc_request_t *request)
 {

@@ -2,7 +2,7 @@
  * held; control.h has the functions for the control plane. */
 #pragma once
 
-#include "types/conn.h"
+#include "types/connection.h"
 
 /* The only function that changes a connection's state. */
 void psc_conn_state_set(psc_conn_t *conn, psc_conn_state_t state);

@@ -2,7 +2,7 @@
  * and the close messages of a connection that ends normally. */
 #pragma once
 
-#include "types/conn.h"
+#include "types/connection.h"
 
 /* Send queued work as far as the lanes accept it. Returns true if anything was
  * sent or advanced. */

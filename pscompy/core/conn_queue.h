@@ -1,7 +1,7 @@
 /* Queueing of a connection's work; conn_flush.h sends it. */
 #pragma once
 
-#include "types/conn.h"
+#include "types/connection.h"
 
 /* Queue a request for the next psc_conn_flush, behind others that wait for the
  * same resource (psc_work_kind_t). */

@@ -2,7 +2,7 @@
  * can still be accessed ends by memory/access.h. */
 #pragma once
 
-#include "types/conn.h"
+#include "types/connection.h"
 
 /* End a request: set result.status and notify its consumer. */
 void psc_req_finish(psc_req_t *req, psc_status_t status);

@@ -2,7 +2,7 @@
  * the functions for the control plane. With the lock held. */
 #pragma once
 
-#include "types/conn.h"
+#include "types/connection.h"
 
 /* Create a lane whose changes of state are posted to the control plane as
  * events of this kind and id. Returns NULL if memory or endpoints are short. */

@@ -2,7 +2,7 @@
  * lane's failure ends its connection. With the lock held. */
 #pragma once
 
-#include "types/conn.h"
+#include "types/connection.h"
 
 extern const psc_upcalls_t psc_lane_upcalls;
 /* Let these lanes carry the connection's messages; see psc_conn_install. */

@@ -4,7 +4,7 @@
  * held. */
 #pragma once
 
-#include "types/conn.h"
+#include "types/connection.h"
 
 struct psc_upward {
     /* ---- messages and requests ---- */

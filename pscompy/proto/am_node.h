@@ -2,7 +2,7 @@
  * am.c and am_post.c share it. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* A message in memory of its own: queued for Python, or waiting to be sent. */
 typedef struct am_node {

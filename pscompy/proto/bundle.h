@@ -10,7 +10,7 @@
  * if they were one message. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* The functions offer and fetch of psc_api_t. */
 psc_status_t psc_bundle_offer(psc_conn_t *conn, const psc_send_args_t *args,

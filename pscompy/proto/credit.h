@@ -16,7 +16,7 @@
  * per connection. Control messages need no credit. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* An eager message may take at most half of PSC_CREDIT_INITIAL, so that credit
  * for the next message is always reported before it is needed. */

@@ -3,7 +3,7 @@
  * match.h has the rules. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 #include "match_list.h"
 
 typedef struct psc_match_lists {

@@ -2,7 +2,7 @@
  * message, and the function that advances a request from each stage. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* The next functions are members of psc_upward_t. */
 psc_status_t psc_proto_advance(psc_req_t *req);

@@ -27,7 +27,7 @@
  * answers LANE_DOWN. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* ---- the pieces of a message ---- */
 

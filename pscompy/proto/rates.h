@@ -3,7 +3,7 @@
  * message is still in the peer's cache, only shows in these times. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* Call when the connection's lanes are known. */
 void psc_rates_start(psc_conn_t *conn);

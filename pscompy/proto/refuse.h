@@ -2,7 +2,7 @@
  * no more of them. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* Send FINs with PSC_ERR_CLOSED for the peer's announced messages that have no
  * receive, as far as the lane takes them, so that the peer's sends end. Without

@@ -41,7 +41,7 @@
  * of them are acknowledged. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 #define PSC_REPLAY_MAX (8u << 20)
 #define PSC_REPLAY_ACK (128u << 10)

@@ -1,7 +1,7 @@
 /* FRAG, the rendezvous by active messages; see rndv.h. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* Runs stage FRAG: sends the next fragments. */
 psc_status_t psc_rndv_frag(psc_req_t *req);

@@ -1,7 +1,7 @@
 /* RPUT and RGET, the rendezvous by put and by get; see rndv.h. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* Issue the next pieces by put or get. Returns PSC_OK once all pieces are
  * complete, or nothing is in flight after an error (req->error);

@@ -1,7 +1,7 @@
 /* FIN, the message that ends a rendezvous; see rndv.h. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 #define PSC_FINS_MAX 16u /* maximum number of FINs in one message */
 

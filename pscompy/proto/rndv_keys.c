@@ -6,7 +6,7 @@
 
 #include "../core/memory/pool.h"
 #include "../core/memory/segment.h"
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 #include "stripe.h"
 
 /* Returns true if the data of a request may go by put or get over the lane. */

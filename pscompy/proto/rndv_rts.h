@@ -2,7 +2,7 @@
  * fabric matches may be sent without an RTS; see tag.h. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* In stage SEND: announces the message by an RTS, unless the payload itself can
  * be sent with the mark (psc_tag_send_put). */

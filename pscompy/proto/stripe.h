@@ -10,7 +10,7 @@
  * all. A lane that was not measured for a long time is tried again. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* Moves the request's next piece over the lane, and adds its length to
  * *moved_p. Returns PSC_ERR_NO_RESOURCE if the lane is full. */

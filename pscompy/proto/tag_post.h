@@ -1,7 +1,7 @@
 /* Posting a receive to the fabric, and recalling it; tag.h describes when. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 static inline uint64_t psc_tag_bits(uint32_t context, int32_t tag)
 {

@@ -29,7 +29,7 @@
  * each of them. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 #define PSC_TUPLE_BUCKETS 32u
 

@@ -22,7 +22,7 @@
  * without each of them. */
 #pragma once
 
-#include "../core/types/conn.h"
+#include "../core/types/connection.h"
 
 /* With PSC_CAP_PUT_AM the message does not travel in the claim: ADVERTISE
  * carries a key, by which the sender puts the message into the receive, and

@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "pscompy/core/types/conn.h"
+#include "pscompy/core/types/connection.h"
 #include "pscompy/core/wire.h"
 #include "pscompy/core/worker.h"
 

@@ -1,7 +1,7 @@
 /* Single messages of many lengths, sent and received in both orders, and how
  * receives match them. */
 #include "harness.h"
-#include "pscompy/core/types/conn.h"
+#include "pscompy/core/types/connection.h"
 #include "pscompy/core/worker.h"
 
 static bool came_from(const psc_result_t *result, psc_conn_t *conn)

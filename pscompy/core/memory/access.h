@@ -10,7 +10,7 @@
  * Only then may the owner reuse the memory. */
 #pragma once
 
-#include "../types/conn.h"
+#include "../types/connection.h"
 
 /* ---- memory that peers reach by messages: a region ---- */
 
