@@ -64,8 +64,8 @@ ENDS = {
     OWN: _own("shm", TUPLEQ="1"),
     _OFF: _own("shm", TUPLEQ="0"),
     "thread": _own("shm", TUPLEQ="0", PROGRESS_THREAD="1"),
-    "tcp": _own("tcp", TUPLEQ="1"),
-    "tcp thread": _own("tcp", TUPLEQ="1", PROGRESS_THREAD="1"),
+    "tcp": _own("tcp"),
+    "tcp thread": _own("tcp", PROGRESS_THREAD="1"),
     "portals": _own("portals"),
     **_mpi(),
 }

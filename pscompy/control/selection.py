@@ -194,8 +194,7 @@ def untold(tupleq: str, caps: int, scheme: str, lanes: int) -> str:
         return f"PSP_RNDV_SCHEME is {scheme}"
     if lanes > 1:
         return "there are several rails"
-    streams = caps & CAP_AM_ZCOPY and not caps & (CAP_PUT | CAP_GET)
-    return "" if caps & CAP_PUT_AM or streams else "the transport cannot use it"
+    return "" if caps & CAP_PUT_AM else "the transport cannot put into them"
 
 
 class Params(NamedTuple):

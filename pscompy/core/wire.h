@@ -40,8 +40,6 @@
     X(CONCEAL,                                                                 \
       psc_wire_conceal_t) /* withdraws a receive that was advertised */        \
     X(CONCEALED, psc_wire_conceal_t) /* answers CONCEAL: no claim was made */  \
-    X(CLAIM, psc_wire_claim_t)     /* payload: a long message, for a receive   \
-                                      that the peer has advertised */          \
     X(PLACED, psc_wire_placed_t)   /* a long message was put into a receive    \
                                       that the peer has advertised */          \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place of \
@@ -167,7 +165,7 @@ typedef struct psc_wire_resume {
 } psc_wire_resume_t;
 
 /* A receive that the peer may claim; see proto/tuple_am.h. Payload: the packed
- * key by which the peer puts its message, if the fabric can put. */
+ * key by which the peer puts its message. */
 typedef struct psc_wire_advertise {
     uint32_t credit;
     uint32_t entry;
@@ -187,14 +185,10 @@ typedef struct psc_wire_conceal {
     uint64_t seen;
 } psc_wire_conceal_t;
 
-typedef struct psc_wire_claim {
+typedef struct psc_wire_placed {
     psc_wire_eager_t eager;
     uint32_t entry;
     uint64_t generation;
-} psc_wire_claim_t;
-
-typedef struct psc_wire_placed {
-    psc_wire_claim_t claim;
     uint64_t len;
 } psc_wire_placed_t;
 

@@ -276,19 +276,10 @@ static psc_status_t eager_begin_record(psc_lane_t *lane, psc_req_t *req,
     return PSC_OK;
 }
 
-psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
-                             uint64_t len, psc_dest_t *dest)
-{
-    if ((int32_t)wire->tag < 0 ||
-        !psc_flow_spend(&lane->conn->flow, psc_credit_cost(len)))
-        return PSC_ERR_PROTOCOL;
-    if (wire->context == PSC_CONTEXT_AM)
-        return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
-    return psc_eager_meet(lane, wire, len, dest);
-}
-
-psc_status_t psc_eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
-                            uint64_t len, psc_dest_t *dest)
+/* Find the receive for a message whose payload begins to arrive, or make a
+ * record for the message. */
+static psc_status_t eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
+                               uint64_t len, psc_dest_t *dest)
 {
     psc_conn_t *conn = lane->conn;
     int32_t tag = (int32_t)wire->tag;
@@ -308,6 +299,17 @@ psc_status_t psc_eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
     return eager_begin_record(lane, req, unexp, dest);
+}
+
+psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
+                             uint64_t len, psc_dest_t *dest)
+{
+    if ((int32_t)wire->tag < 0 ||
+        !psc_flow_spend(&lane->conn->flow, psc_credit_cost(len)))
+        return PSC_ERR_PROTOCOL;
+    if (wire->context == PSC_CONTEXT_AM)
+        return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
+    return eager_meet(lane, wire, len, dest);
 }
 
 void psc_eager_landed(psc_conn_t *conn, psc_req_t *req, uint64_t len)

@@ -29,10 +29,6 @@ void psc_eager_left(psc_conn_t *conn, psc_counter_t how, uint64_t len);
 psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest);
-/* Find the receive for a message whose payload begins to arrive, or make a
- * record for the message. The caller has accounted for the message's credit. */
-psc_status_t psc_eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
-                            uint64_t len, psc_dest_t *dest);
 /* The payload has arrived completely. Call psc_eager_end_receive if it is in
  * the memory of its receive, psc_eager_end_record if it is in the record of an
  * unexpected message (psc_unexp_t). */

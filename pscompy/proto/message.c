@@ -116,7 +116,7 @@ bool psc_message_reads_first(const psc_conn_t *conn,
     if (conn->state != PSC_CONN_UP)
         return false;
     if (!psc_eager_fits(conn, len))
-        return conn->tuple_am && len <= PSC_CLAIM_MAX;
+        return conn->tuple_am && len <= PSC_PLACE_MAX;
     return !psc_flow_has(&conn->flow, psc_credit_cost(len));
 }
 

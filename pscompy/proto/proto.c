@@ -79,33 +79,6 @@ static psc_status_t proto_close(psc_lane_t *lane, const psc_am_t *am)
     return PSC_OK;
 }
 
-static psc_status_t proto_claim_begin(psc_lane_t *lane,
-                                      const psc_wire_claim_t *wire,
-                                      uint64_t len, psc_dest_t *dest)
-{
-    psc_status_t status = psc_tuple_am_claimed(lane->conn, wire, len);
-
-    if (status != PSC_OK)
-        return status;
-    return psc_eager_meet(lane, &wire->eager, len, dest);
-}
-
-/* A claim that arrives whole is handled like one whose payload arrives after
- * its header. */
-static psc_status_t proto_claim(psc_lane_t *lane, const psc_am_t *am)
-{
-    psc_dest_t dest = {.iov = NULL};
-    psc_status_t status;
-
-    lane->incoming.status = PSC_OK;
-    lane->incoming.len = am->len;
-    status = proto_claim_begin(lane, am->header, am->len, &dest);
-    if (status != PSC_OK)
-        return status;
-    psc_iov_write(dest.iov, dest.n_iov, 0, am->payload, am->len);
-    return psc_proto_end(lane);
-}
-
 typedef struct arrival {
     psc_status_t (*func)(psc_lane_t *lane, const psc_am_t *am);
     uint8_t header_len;
@@ -136,7 +109,6 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
                           sizeof(psc_wire_conceal_t)},
     [PSC_WIRE_CONCEALED] = {psc_tuple_am_concealed_arrived,
                             sizeof(psc_wire_conceal_t)},
-    [PSC_WIRE_CLAIM] = {proto_claim, sizeof(psc_wire_claim_t)},
     [PSC_WIRE_PLACED] = {psc_requeue_placed, sizeof(psc_wire_placed_t)},
 };
 
@@ -168,8 +140,8 @@ psc_status_t psc_proto_arrived(psc_lane_t *lane, const psc_am_t *am)
 
 /* ---- messages whose header arrives before their payload ---- */
 
-/* Longest payload that psc_proto_begin accepts, except of a CLAIM, and of a
- * FRAG that may be received directly into its receive's memory (`direct`). */
+/* Longest payload that psc_proto_begin accepts, except of a FRAG that may be
+ * received directly into its receive's memory (`direct`). */
 #define BOUNCE_MAX PSC_CREDIT_INITIAL
 
 void psc_proto_begin(psc_lane_t *lane, const void *header, psc_dest_t *dest)
@@ -186,8 +158,6 @@ void psc_proto_begin(psc_lane_t *lane, const void *header, psc_dest_t *dest)
     direct = !lane->among || psc_replay_direct(lane, in->id, header);
     if (in->id == PSC_WIRE_FRAG && direct)
         status = psc_rndv_frag_begin(lane, header, in->len, dest);
-    else if (in->id == PSC_WIRE_CLAIM)
-        status = proto_claim_begin(lane, header, in->len, dest);
     else if (in->len > BOUNCE_MAX)
         status = PSC_ERR_PROTOCOL;
     else if (in->id == PSC_WIRE_EAGER && direct)

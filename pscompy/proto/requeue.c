@@ -95,7 +95,7 @@ static psc_status_t requeue_asked(psc_req_t *req)
 psc_status_t psc_requeue_placed(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_placed_t *wire = am->header;
-    const psc_wire_eager_t *head = &wire->claim.eager;
+    const psc_wire_eager_t *head = &wire->eager;
     psc_exposed_t *recv;
     psc_req_t *req;
     bool asked;

@@ -69,7 +69,7 @@ void psc_tuple_limit(psc_conn_t *conn)
     int64_t min = conn->worker->config.tuple_min;
 
     conn->tuple->min = min < 0 ? conn->params.eager_max + 1 : (uint64_t)min;
-    /* a claim saves an eager message neither a copy nor an answer */
+    /* to register memory for a put takes longer than an eager message */
     if (conn->tuple_am && conn->tuple->min <= conn->params.eager_max)
         conn->tuple->min = conn->params.eager_max + 1;
     if (conn->params.zcopy_min > conn->tuple->min)
@@ -299,10 +299,7 @@ static psc_status_t tuple_claim(psc_req_t *req, const psc_advertised_t *recv,
     psc_count(conn, PSC_COUNTER_tuple_placed, 1);
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, psc_req_total(req));
-    /* if the message travels in the claim, the receiver counts the copy */
-    psc_count(conn, PSC_COUNTER_copied_bytes,
-              conn->tuple_am && !req->bulk->keys.key[0] ? 0
-                                                        : psc_req_total(req));
+    psc_count(conn, PSC_COUNTER_copied_bytes, psc_req_total(req));
     req->bulk->inflight = status == PSC_INPROGRESS;
     psc_req_stage_set(req, PSC_STAGE_PLACING);
     if (status == PSC_OK)

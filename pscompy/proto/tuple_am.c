@@ -9,10 +9,7 @@
 #include "rndv_keys.h"
 #include "tag_post.h"
 
-/* psc_exposed_t.entry of a receive that has no entry any more */
-#define NO_ENTRY UINT32_MAX
-
-/* The permission for the peer to send a message as a claim. Its index in
+/* The permission for the peer to put a message into a receive. Its index in
  * `grants` is the entry by which ADVERTISE names the receive. */
 typedef struct grant {
     /* generation of the receive; 0: the grant is not in use */
@@ -31,7 +28,7 @@ typedef struct seen_recv {
     psc_advertised_t recv;
     uint64_t len;
     bool concealed_due; /* the answer CONCEALED is to be sent */
-    uint8_t key_len; /* length of `key`; 0: the message travels in the claim */
+    uint8_t key_len;
     uint8_t key[PSC_RKEY_MAX];
 } advertised_t;
 
@@ -42,7 +39,6 @@ struct psc_tuple_am {
     uint64_t seen; /* latest psc_position_t to report to the peer */
     uint64_t acked; /* psc_position_t that was last reported to the peer */
     void (*answered)(psc_exposed_t *recv);
-    bool puts; /* messages are put into receives (PSC_CAP_PUT_AM) */
     advertised_t advertised[PSC_EXPOSED_MAX];
     uint64_t peer_generation, peer_seen;
 };
@@ -64,17 +60,11 @@ static psc_tuple_am_t *am_make(psc_conn_t *conn)
 bool psc_tuple_am_begin(psc_conn_t *conn, void (*answered)(psc_exposed_t *recv))
 {
     const psc_iface_attr_t *attr = &psc_conn_main_lane(conn)->slot->attr;
-    const uint64_t moves = PSC_CAP_PUT | PSC_CAP_GET;
-    bool puts = attr->caps & PSC_CAP_PUT_AM;
 
-    if (!conn->worker->config.tuple_am ||
-        (!puts && (attr->caps & moves || !(attr->caps & PSC_CAP_AM_ZCOPY) ||
-                   attr->max_zcopy < PSC_CLAIM_MAX)))
-        return false;
-    if (!am_make(conn))
+    if (!conn->worker->config.tuple_am || !(attr->caps & PSC_CAP_PUT_AM) ||
+        !am_make(conn))
         return false;
     conn->tuple_am->answered = answered;
-    conn->tuple_am->puts = puts;
     return true;
 }
 
@@ -88,15 +78,15 @@ void psc_tuple_am_end(psc_conn_t *conn)
 
 /* ---- receiving ---- */
 
-/* Returns a grant (the peer's right to send one message as a claim) that is
+/* Returns a grant (the peer's right to put one message into a receive) that is
  * not in use, for a message of at most `len` bytes. Returns NULL if all are in
- * use, if all grants together would allow more than PSC_CLAIMS_MAX bytes, or
+ * use, if all grants together would allow more than PSC_PLACES_MAX bytes, or
  * if the messages without a receive fill PSP_UNEXPECTED_MAX. */
 static grant_t *grant_unused(psc_conn_t *conn, uint64_t len)
 {
     psc_tuple_am_t *am = conn->tuple_am;
 
-    if (am->permitted + len > PSC_CLAIMS_MAX ||
+    if (am->permitted + len > PSC_PLACES_MAX ||
         !psc_budget_left(&conn->worker->budget))
         return NULL;
     for (uint32_t i = 0; i < PSC_EXPOSED_MAX; i++) {
@@ -137,33 +127,31 @@ static psc_status_t am_key(psc_conn_t *conn, psc_exposed_t *recv,
     return status;
 }
 
-/* Sends ADVERTISE, and the key if there is one. */
+/* Sends ADVERTISE with the key. CONCEALs that are due are sent before it; see
+ * tuple_am.h. */
 static psc_status_t am_show(psc_conn_t *conn, psc_exposed_t *recv,
                             psc_wire_advertise_t *wire)
 {
     uint8_t packed[sizeof(psc_wire_key_t) + PSC_RKEY_MAX];
     size_t len = 0;
-    psc_status_t status = PSC_OK;
+    psc_status_t status;
 
-    if (conn->tuple_am->puts) {
-        /* CONCEALs that are due are sent before ADVERTISE; see tuple_am.h */
-        psc_tuple_am_flush(conn);
-        status = conn->lost.replay_due ? PSC_ERR_NO_RESOURCE
-                                       : am_key(conn, recv, packed, &len);
-    }
-    if (status == PSC_OK)
-        status = psc_credit_send(conn, PSC_WIRE_ADVERTISE, wire, sizeof *wire,
-                                 len ? packed + sizeof(psc_wire_key_t) : NULL,
-                                 len ? len - sizeof(psc_wire_key_t) : 0);
-    return status;
+    psc_tuple_am_flush(conn);
+    if (conn->lost.replay_due)
+        return PSC_ERR_NO_RESOURCE;
+    status = am_key(conn, recv, packed, &len);
+    if (status != PSC_OK)
+        return status;
+    return psc_credit_send(conn, PSC_WIRE_ADVERTISE, wire, sizeof *wire,
+                           packed + sizeof(psc_wire_key_t),
+                           len - sizeof(psc_wire_key_t));
 }
 
 static uint64_t am_longest(psc_conn_t *conn)
 {
     uint64_t max_put = psc_conn_main_lane(conn)->slot->attr.max_put;
 
-    return conn->tuple_am->puts && max_put < PSC_CLAIM_MAX ? max_put
-                                                           : PSC_CLAIM_MAX;
+    return max_put < PSC_PLACE_MAX ? max_put : PSC_PLACE_MAX;
 }
 
 static psc_status_t am_advertise(psc_ep_t *ep, psc_exposed_t *recv,
@@ -225,25 +213,20 @@ static psc_status_t am_conceal(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
 {
     psc_conn_t *conn = am_conn(ep);
     psc_tuple_am_t *am = conn->tuple_am;
-    grant_t *grant;
+    grant_t *grant = &am->grants[recv->entry];
 
-    if (recv->entry == NO_ENTRY)
-        return PSC_OK; /* the peer has claimed the receive already */
-    grant = &am->grants[recv->entry];
     grant->recv = NULL;
-    recv->entry = NO_ENTRY;
     am_conceal_due(conn, grant, seen);
     return PSC_OK;
 }
 
-/* Returns the grant for this claim, or NULL if there is none. */
-static grant_t *grant_claimed(psc_conn_t *conn, const psc_wire_claim_t *wire,
-                              uint64_t len)
+/* Returns the grant of this message, or NULL if there is none. */
+static grant_t *grant_placed(psc_conn_t *conn, const psc_wire_placed_t *wire)
 {
     uint64_t bits = psc_tag_bits(wire->eager.context, (int32_t)wire->eager.tag);
     grant_t *grant = grant_find(conn->tuple_am, wire->entry, wire->generation);
 
-    return grant && len <= grant->len &&
+    return grant && wire->len <= grant->len &&
                    ((bits ^ grant->match) & ~grant->ignore) == 0
                ? grant
                : NULL;
@@ -253,28 +236,12 @@ psc_status_t psc_tuple_am_placed(psc_conn_t *conn,
                                  const psc_wire_placed_t *wire,
                                  psc_exposed_t **recv_p)
 {
-    grant_t *grant = grant_claimed(conn, &wire->claim, wire->len);
+    grant_t *grant = grant_placed(conn, wire);
 
-    if (!grant || !grant->recv || !conn->tuple_am->puts)
+    if (!grant || !grant->recv)
         return PSC_ERR_PROTOCOL;
     *recv_p = grant->recv;
     grant_end(conn->tuple_am, grant);
-    return PSC_OK;
-}
-
-psc_status_t psc_tuple_am_claimed(psc_conn_t *conn,
-                                  const psc_wire_claim_t *wire, uint64_t len)
-{
-    grant_t *grant = grant_claimed(conn, wire, len);
-
-    if (!grant || conn->tuple_am->puts)
-        return PSC_ERR_PROTOCOL;
-    if (grant->recv) {
-        grant->recv->entry = NO_ENTRY;
-        psc_count(conn, PSC_COUNTER_tuple_taken, 1);
-    }
-    grant_end(conn->tuple_am, grant);
-    psc_flow_take(&conn->flow, psc_credit_cost(len));
     return PSC_OK;
 }
 
@@ -298,10 +265,8 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
 
 /* Receives are advertised only over a connection of one lane, because the
  * messages that are due would otherwise have to be told apart from those of
- * replay.c. A side that claims no receives ignores ADVERTISE and CONCEAL
- * without keys; the entries of its peer are soon used up, so that the peer
- * advertises no more. A CONCEAL of a receive with a key is answered in any
- * case, because the receive does not end before the answer. */
+ * replay.c. A side that claims no receives answers CONCEAL all the same,
+ * because the receive does not end before the answer. */
 psc_status_t psc_tuple_am_advertise_arrived(psc_lane_t *lane,
                                             const psc_am_t *am)
 {
@@ -311,13 +276,11 @@ psc_status_t psc_tuple_am_advertise_arrived(psc_lane_t *lane,
 
     if (lane->among)
         return PSC_ERR_PROTOCOL;
-    if (!tuple && am->len == 0)
-        return PSC_OK;
     tuple = am_make(lane->conn);
     if (!tuple)
         return PSC_ERR_NO_MEMORY;
-    if (am->len > PSC_RKEY_MAX || wire->entry >= PSC_EXPOSED_MAX ||
-        wire->len > PSC_CLAIM_MAX ||
+    if (am->len == 0 || am->len > PSC_RKEY_MAX ||
+        wire->entry >= PSC_EXPOSED_MAX || wire->len > PSC_PLACE_MAX ||
         tuple->advertised[wire->entry].recv.generation != 0 ||
         wire->generation <= tuple->peer_generation)
         return PSC_ERR_PROTOCOL;
@@ -330,8 +293,7 @@ psc_status_t psc_tuple_am_advertise_arrived(psc_lane_t *lane,
                                          .ignore = wire->ignore},
                                 .len = wire->len,
                                 .key_len = (uint8_t)am->len};
-    if (am->len > 0)
-        memcpy(seen_recv->key, am->payload, am->len);
+    memcpy(seen_recv->key, am->payload, am->len);
     return PSC_OK;
 }
 
@@ -342,9 +304,8 @@ psc_status_t psc_tuple_am_conceal_arrived(psc_lane_t *lane, const psc_am_t *am)
 
     if (lane->among)
         return PSC_ERR_PROTOCOL;
-    if (!tuple)
-        return PSC_OK;
-    if (am->len > 0 || wire->entry >= PSC_EXPOSED_MAX || wire->generation == 0)
+    if (!tuple || am->len > 0 || wire->entry >= PSC_EXPOSED_MAX ||
+        wire->generation == 0)
         return PSC_ERR_PROTOCOL;
     tuple->peer_seen = wire->seen;
     if (tuple->advertised[wire->entry].recv.generation != wire->generation)
@@ -394,18 +355,8 @@ static psc_status_t am_put(psc_conn_t *conn, const advertised_t *seen_recv,
     return status == PSC_ERR_NO_RESOURCE ? status : PSC_ERR_UNSUPPORTED;
 }
 
-static psc_status_t am_send(psc_conn_t *conn, const psc_wire_claim_t *wire,
-                            const void *buffer, size_t len, psc_comp_t *comp)
-{
-    psc_lane_t *lane = psc_conn_main_lane(conn);
-    psc_iov_t piece = {(void *)buffer, len};
-
-    return lane->slot->ops->am_zcopy(lane->ep, PSC_WIRE_CLAIM, wire,
-                                     sizeof *wire, &piece, 1, comp);
-}
-
 /* Returns PSC_ERR_UNSUPPORTED if the message is longer than its receive allows,
- * or if only one of the two sides can put messages by keys. */
+ * or cannot be put there. */
 static psc_status_t am_claim(psc_ep_t *ep, const psc_advertised_t *advertised,
                              uint64_t bits, const void *buffer, size_t len,
                              psc_comp_t *comp)
@@ -414,22 +365,18 @@ static psc_status_t am_claim(psc_ep_t *ep, const psc_advertised_t *advertised,
     advertised_t *seen_recv = &conn->tuple_am->advertised[advertised->entry];
     psc_flow_t before = conn->flow;
     psc_wire_placed_t wire = {
-        .claim = {.eager = {.tag = (uint32_t)(bits & PSC_TAG_MASK),
-                            .context =
-                                (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT)},
-                  .entry = advertised->entry,
-                  .generation = advertised->generation},
+        .eager = {.tag = (uint32_t)(bits & PSC_TAG_MASK),
+                  .context = (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT)},
+        .entry = advertised->entry,
+        .generation = advertised->generation,
         .len = len};
     psc_status_t status;
 
-    if (len > seen_recv->len ||
-        (seen_recv->key_len > 0) != conn->tuple_am->puts)
+    if (len > seen_recv->len)
         return PSC_ERR_UNSUPPORTED;
-    wire.claim.eager.credit =
+    wire.eager.credit =
         psc_flow_stamp(&conn->flow, conn->worker->budget.window);
-    status = conn->tuple_am->puts
-                 ? am_put(conn, seen_recv, &wire, buffer, comp)
-                 : am_send(conn, &wire.claim, buffer, len, comp);
+    status = am_put(conn, seen_recv, &wire, buffer, comp);
     if (status < 0)
         psc_flow_unstamp(&conn->flow, &before);
     else

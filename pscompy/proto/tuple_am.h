@@ -1,38 +1,17 @@
 /* Receives that the peer sees by messages, where the transport has no
- * PSC_CAP_EXPOSE: the sender of a long message sends it at once, in one
- * message, without an RTS and its answer.
+ * PSC_CAP_EXPOSE but PSC_CAP_PUT_AM: the sender of a long message puts it into
+ * the receive at once, without an RTS and its answer.
  *
  *   ADVERTISE  receiver: a message of up to `len` bytes with these match bits
- *              may be sent as a claim
- *   CLAIM      sender: the message; the receive cannot be claimed again
+ *              may be put into the receive, by the key that follows
+ *   PLACED     sender: the message is in the receive, which cannot be claimed
+ *              again
  *   CONCEAL    receiver: the receive was used otherwise or cancelled
  *   CONCEALED  sender: the receive was not claimed, and will not be
  *
- * A claim is matched by match.c when it arrives, as every message, and lands in
- * the receive that it finds. This is the receive that was advertised, unless
- * that was withdrawn while the claim was in flight: then the message finds
- * another one, or is unexpected. So a receive is withdrawn at once, and the
- * order of messages does not depend on what the sender knows. The entry of a
- * withdrawn receive stays reserved, and can be claimed, until the claim or
- * CONCEALED has arrived; so a peer can send no more than it was allowed to. No
- * receive is advertised while messages without a receive fill
- * PSP_UNEXPECTED_MAX.
- *
- * tests/proto/test_tuple_am_model.py tries these rules, and what happens
- * without each of them. */
-#pragma once
-
-#include "../core/types/connection.h"
-
-/* With PSC_CAP_PUT_AM the message does not travel in the claim: ADVERTISE
- * carries a key, by which the sender puts the message into the receive, and
- * instead of CLAIM it sends
- *
- *   PLACED     sender: the message is in the receive
- *
- * So a receive that is cancelled, or is to get a message that was put back,
- * leaves its queue at once, but the sender may write into its memory until the
- * sender has answered CONCEAL, by CONCEALED, or by PLACED if it had claimed the
+ * A receive that is cancelled, or is to get a message that was put back, leaves
+ * its queue at once, but the sender may write into its memory until the sender
+ * has answered CONCEAL, by CONCEALED, or by PLACED if it had claimed the
  * receive before. The message of that PLACED is requeued (requeue.h), and
  * matched as if it arrived now, so that the order of messages does not depend
  * on what the sender knows. The memory is revoked if the connection ends. Only
@@ -42,14 +21,21 @@
  * matched; and CONCEAL is sent before the sender is told.
  *
  * A side that cannot put answers CONCEAL all the same, and announces its
- * messages by RTS; so does a side to which the peer sends no keys.
- * tests/proto/test_tuple_put_model.py tries these rules. */
+ * messages by RTS. No receive is advertised while messages without a receive
+ * fill PSP_UNEXPECTED_MAX.
+ *
+ * tests/proto/test_tuple_put_model.py tries these rules, and what happens
+ * without each of them. */
+#pragma once
 
-/* Longest message that is sent as a claim: short messages behind it wait. */
-#define PSC_CLAIM_MAX (4u << 20)
-/* Maximum number of bytes that the peer of a connection may send as claims: it
- * bounds the memory that claims for withdrawn receives need. */
-#define PSC_CLAIMS_MAX (32u << 20)
+#include "../core/types/connection.h"
+
+/* Longest message that is put into an advertised receive. */
+#define PSC_PLACE_MAX (4u << 20)
+/* Maximum number of bytes that the peer of a connection may put into advertised
+ * receives before the next: it bounds the memory that messages need which are
+ * requeued. */
+#define PSC_PLACES_MAX (32u << 20)
 
 /* The functions expose, conceal, exposed and claim. */
 extern const psc_transport_ops_t psc_tuple_am_ops;
@@ -64,16 +50,12 @@ void psc_tuple_am_end(psc_conn_t *conn);
 /* Ask the peer by CONCEAL to give up the receive. The peer answers by PLACED or
  * by CONCEALED (`answered` is called), unless the connection ends. */
 void psc_tuple_am_ask(psc_conn_t *conn, psc_exposed_t *recv, uint64_t seen);
-/* Account for a PLACED, the peer's report that it has put its message into an
- * advertised receive (see above). Sets *recv_p to that receive. Returns
- * PSC_ERR_PROTOCOL if the peer was not allowed to put this message there. */
+/* Account for a PLACED. Sets *recv_p to the receive that has the message.
+ * Returns PSC_ERR_PROTOCOL if the peer was not allowed to put this message
+ * there. */
 psc_status_t psc_tuple_am_placed(psc_conn_t *conn,
                                  const psc_wire_placed_t *wire,
                                  psc_exposed_t **recv_p);
-/* Account for a CLAIM that arrives. Returns PSC_ERR_PROTOCOL if the peer was
- * not allowed to send this message. */
-psc_status_t psc_tuple_am_claimed(psc_conn_t *conn,
-                                  const psc_wire_claim_t *wire, uint64_t len);
 psc_status_t psc_tuple_am_advertise_arrived(psc_lane_t *lane,
                                             const psc_am_t *am);
 psc_status_t psc_tuple_am_conceal_arrived(psc_lane_t *lane, const psc_am_t *am);

@@ -34,7 +34,6 @@ typedef union frame {
     psc_wire_resume_t resume;
     psc_wire_advertise_t expose;
     psc_wire_conceal_t conceal;
-    psc_wire_claim_t claim;
     psc_wire_placed_t placed;
     uint8_t bytes[PSC_AM_HEADER_MAX];
 } frame_t;
@@ -137,13 +136,11 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
         frame->conceal.generation = dice(POSTED);
         break;
     case PSC_WIRE_PLACED:
+        frame->placed.eager.tag = some_tag();
+        frame->placed.eager.context = some_context();
+        frame->placed.entry = dice(POSTED);
+        frame->placed.generation = dice(POSTED);
         frame->placed.len = some_length();
-        /* fall through */
-    case PSC_WIRE_CLAIM:
-        frame->claim.eager.tag = some_tag();
-        frame->claim.eager.context = some_context();
-        frame->claim.entry = dice(POSTED);
-        frame->claim.generation = dice(POSTED);
         break;
     case PSC_WIRE_RMA_PUT:
     case PSC_WIRE_RMA_GET:

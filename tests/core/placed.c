@@ -1,7 +1,8 @@
 /* Long messages that are put into receives of which the sender was told by a
  * message (tuple_am.h, PSC_CAP_PUT_AM). A transport without it sends the same
  * messages otherwise, and the results are checked there, too. */
-#include "claims.h"
+#include "placed.h"
+#include "pscompy/proto/tuple.h"
 #include "pscompy/proto/tuple.h"
 
 CASE(placed_expected_message)
@@ -173,4 +174,117 @@ CASE(placed_ends)
         free(in);
         free(out);
     }
+}
+
+/* ---- messages that are expected ---- */
+
+/* Credit is neither lost by placed messages nor gained. */
+static void check_credit(pair_t *pair)
+{
+    const psc_flow_t *here = &pair->a.conn->flow, *there = &pair->b.conn->flow;
+
+    settle(pair);
+    check(there->consumed == there->got);
+    check(psc_flow_has(here, PSC_CREDIT_INITIAL) &&
+          !psc_flow_has(here, PSC_CREDIT_INITIAL + 1));
+}
+
+/* Returns false if the transport moves long messages otherwise. */
+static bool expected_message(size_t len, int32_t tag, uint64_t placed)
+{
+    char *in = calloc(1, len), *out = malloc(len);
+    psc_request_t *recv, *send;
+    pair_t pair;
+    bool told;
+
+    open_tuples(&pair);
+    told = places(&pair);
+    fill(out, len, 1);
+    recv = expect_told(&pair, in, len, tag);
+    send = post_send(&pair.a, out, len, 7);
+    expect_ok(finish(&pair, recv), in, len, 1);
+    sent(&pair, send);
+    if (told) {
+        check(count(pair.a.worker, PSC_COUNTER_tuple_placed) == placed);
+        check(count(pair.b.worker, PSC_COUNTER_tuple_taken) == placed);
+        check(count(pair.a.worker, PSC_COUNTER_rndv_rts) == 1 - placed);
+        check_credit(&pair);
+    }
+    pair_close(&pair);
+    free(in);
+    free(out);
+    return told;
+}
+
+/* No RTS and no RTR for messages that the fabric can put. */
+CASE(placed_an_expected_message)
+{
+    static const size_t lens[] = {MIN, 65536, LEN};
+
+    for (size_t i = 0; i < sizeof lens / sizeof *lens; i++) {
+        if (!expected_message(lens[i], 7, 1))
+            return;
+        expected_message(lens[i], PSC_ANY_TAG, 1);
+    }
+    expected_message(PSC_PLACE_MAX + 1, 7, 0);
+}
+
+/* A program that only sends has not read what it was told. */
+CASE(placed_reads_first)
+{
+    char *in = calloc(1, LEN), *out = malloc(LEN);
+    psc_request_t *recv, *send;
+    pair_t pair;
+
+    open_tuples(&pair);
+    fill(out, LEN, 3);
+    recv = expect(&pair, in, LEN, 5);
+    send = post_send(&pair.a, out, LEN, 5);
+    expect_ok(finish(&pair, recv), in, LEN, 3);
+    sent(&pair, send);
+    if (places(&pair))
+        check(count(pair.a.worker, PSC_COUNTER_tuple_placed) == 1);
+    pair_close(&pair);
+    free(in);
+    free(out);
+}
+
+/* An eager message leaves at once in any case. */
+CASE(placed_no_eager_message)
+{
+    char in[MIN];
+    psc_request_t *recv;
+    pair_t pair;
+
+    options.eager_max = MIN;
+    open_tuples(&pair);
+    recv = expect(&pair, in, MIN, 5);
+    if (places(&pair))
+        check(count(pair.b.worker, PSC_COUNTER_tuple_exposed) == 0);
+    check(api->cancel(recv) == PSC_OK);
+    api->request_free(recv);
+    pair_close(&pair);
+}
+
+/* A message that does not fit into its receive is announced. */
+CASE(placed_too_long)
+{
+    char *in = calloc(1, MIN), *out = malloc(LEN);
+    psc_request_t *recv, *send;
+    pair_t pair;
+
+    open_tuples(&pair);
+    fill(out, LEN, 2);
+    recv = expect_told(&pair, in, MIN, 9);
+    send = post_send(&pair.a, out, LEN, 9);
+    until(&pair, done(recv));
+    check(recv->result.status == PSC_ERR_TRUNCATED &&
+          recv->result.nbytes == LEN && filled(in, MIN, 2));
+    api->request_free(recv);
+    sent(&pair, send);
+    if (places(&pair))
+        check(count(pair.a.worker, PSC_COUNTER_rndv_rts) == 1);
+    pair_close(&pair);
+    free(in);
+    free(out);
 }

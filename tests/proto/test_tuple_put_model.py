@@ -1,7 +1,7 @@
 """A model of messages that are put into receives of which senders were told (PSC_CAP_PUT_AM in
-proto/tuple_am.h), as test_tuple_am_model.py is one of claims. The bytes are in the receive
-before its message arrives, so a message may find another receive only if the sender was asked for
-this one. Each rule is also switched off, and must then be missed.
+proto/tuple_am.h): random interleavings are compared with matching as MPI defines it. The bytes are
+in the receive before its message arrives, so a message may find another receive only if the sender
+was asked for this one. Each rule is also switched off, and must then be missed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.proto import test_tuple_am_model as claims
+from tests.proto import told
 from tests.proto.model import Sent
-from tests.proto.test_tuple_am_model import Grant, Note, Receive, Side
 from tests.proto.test_tuple_model import WrongError, violation
+from tests.proto.told import Grant, Note, Receive, Side
 
 RULES = {
-    **{rule: claims.RULES[rule] for rule in ("alone", "first", "once", "answered", "silent")},
+    "alone": "expose a receive only if no hidden one that was posted earlier overlaps with it",
+    "first": "claim the receive that was exposed first",
+    "once": "claim a receive once",
+    "answered": "claim no receive after CONCEALED for it",
+    "silent": "answer CONCEAL only for a receive that was not claimed",
     "reserved": "keep the entry of a withdrawn receive until its PLACED or CONCEALED has arrived",
     "seen": "claim only if the receiver has told that all fitting earlier messages have matched",
     "before": "send the CONCEALs that are due before an ADVERTISE",
@@ -47,7 +51,7 @@ class PutSide(Side):
     asked: set[int] = field(default_factory=set)  # generations of grants
 
 
-class Run(claims.Run):
+class Run(told.Run):
     sides: list[PutSide]  # type: ignore[assignment]
 
     def __init__(self, dice: random.Random, off: str = "") -> None:
@@ -147,7 +151,9 @@ def test_the_rules_keep_the_order(seed: int) -> None:
 
 def test_messages_are_put() -> None:
     """Also into receives whose sender was asked meanwhile."""
-    claims.check_claims(Run)
+    runs = [Run(random.Random(seed)).play() for seed in range(100)]
+    assert sum(it.claimed for it in runs) > 100
+    assert sum(it.crossed for it in runs) > 10
 
 
 @pytest.mark.parametrize("rule", RULES)

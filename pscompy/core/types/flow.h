@@ -112,13 +112,6 @@ static inline bool psc_flow_spend(psc_flow_t *flow, uint32_t cost)
     return (int32_t)(flow->granted - flow->got) >= 0;
 }
 
-/* Subtract in advance the cost of a message that the peer sent without credit,
- * so that the later psc_flow_return for this message grants no new credit. */
-static inline void psc_flow_take(psc_flow_t *flow, uint32_t cost)
-{
-    flow->consumed -= cost;
-}
-
 /* Allow the peer to send `cost` further eager bytes. Returns true if it has
  * become time to report the new limit to the peer. */
 static inline bool psc_flow_return(psc_flow_t *flow, uint32_t cost,

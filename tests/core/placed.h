@@ -1,24 +1,13 @@
-/* The cases of claims.c, placed.c and hostile_claims.c share these. */
+/* The cases of placed.c and hostile_placed.c share these. */
 #pragma once
 
 #include "pscompy/proto/tuple_am.h"
 #include "tuples.h"
 
-/* Returns true if messages are put into the receives that a was told of. */
-static inline bool told_puts(const pair_t *pair)
-{
-    return pair->b.conn->lanes[0]->slot->attr.caps & PSC_CAP_PUT_AM;
-}
-
-static inline bool tells(const pair_t *pair)
-{
-    return pair->b.conn->tuple_am != NULL && !told_puts(pair);
-}
-
 /* Returns true if b tells a of its receives, and a puts messages into them. */
 static inline bool places(const pair_t *pair)
 {
-    return pair->b.conn->tuple_am && told_puts(pair);
+    return pair->b.conn->tuple_am != NULL;
 }
 
 /* A receive of b that a has been told of, if it is told of receives. */

@@ -1,28 +1,27 @@
 /* A peer that lies about the receives that it was told of, or that it tells of
  * (tuple_am.h). */
-#include "claims.h"
 #include "hostile.h"
+#include "placed.h"
 
 /* b shows a receive of MIN bytes with tag 5, in entry 0, as generation 1. */
 typedef struct lie {
-    psc_wire_claim_t claim;
-    size_t len;
+    psc_wire_placed_t placed;
     int times; /* how often it is said; the last one is a lie */
 } lie_t;
 
 static const lie_t lies[] = {
-    {{{.context = CONTEXT, .tag = 5}, 1, 1}, MIN, 1},
-    {{{.context = CONTEXT, .tag = 5}, 0, 2}, MIN, 1},
-    {{{.context = CONTEXT, .tag = 5}, 0, 0}, MIN, 1},
-    {{{.context = CONTEXT, .tag = 5}, 1, 0}, MIN, 1},
-    {{{.context = CONTEXT, .tag = 5}, PSC_EXPOSED_MAX, 1}, MIN, 1},
-    {{{.context = CONTEXT, .tag = 5}, UINT32_MAX, UINT64_MAX}, MIN, 1},
-    {{{.context = CONTEXT, .tag = 5}, 0, 1}, MIN + 1, 1},
-    {{{.context = CONTEXT, .tag = 6}, 0, 1}, MIN, 1},
-    {{{.context = CONTEXT, .tag = 5 + (1u << 31)}, 0, 1}, MIN, 1},
-    {{{.context = PSC_CONTEXT_AM, .tag = 5}, 0, 1}, MIN, 1},
-    {{{.context = CONTEXT, .tag = 5}, 0, 1}, MIN, 2},
-    {{{.context = CONTEXT, .tag = 5}, 0, 1}, 10, 2},
+    {{{.context = CONTEXT, .tag = 5}, 1, 1, MIN}, 1},
+    {{{.context = CONTEXT, .tag = 5}, 0, 2, MIN}, 1},
+    {{{.context = CONTEXT, .tag = 5}, 0, 0, MIN}, 1},
+    {{{.context = CONTEXT, .tag = 5}, 1, 0, MIN}, 1},
+    {{{.context = CONTEXT, .tag = 5}, PSC_EXPOSED_MAX, 1, MIN}, 1},
+    {{{.context = CONTEXT, .tag = 5}, UINT32_MAX, UINT64_MAX, MIN}, 1},
+    {{{.context = CONTEXT, .tag = 5}, 0, 1, MIN + 1}, 1},
+    {{{.context = CONTEXT, .tag = 6}, 0, 1, MIN}, 1},
+    {{{.context = CONTEXT, .tag = 5 + (1u << 31)}, 0, 1, MIN}, 1},
+    {{{.context = PSC_CONTEXT_AM, .tag = 5}, 0, 1, MIN}, 1},
+    {{{.context = CONTEXT, .tag = 5}, 0, 1, MIN}, 2},
+    {{{.context = CONTEXT, .tag = 5}, 0, 1, 10}, 2},
 };
 
 static void refused(pair_t *pair, psc_request_t *recv)
@@ -34,39 +33,20 @@ static void refused(pair_t *pair, psc_request_t *recv)
     hostile_part(pair);
 }
 
-/* Returns false, and closes the pair, unless it `does` so. */
-static bool open_lies(pair_t *pair, psc_request_t **recv_p, void *in,
-                      bool (*does)(const pair_t *pair))
+/* Returns false, and closes the pair, if the transport does not put messages
+ * into receives. */
+static bool open_lies(pair_t *pair, psc_request_t **recv_p, void *in)
 {
     open_tuples(pair);
     psc_worker_log_to(pair->a.worker, -1, 0);
     psc_worker_log_to(pair->b.worker, -1, 0);
     *recv_p = expect_told(pair, in, MIN, 5);
-    if (does(pair))
+    if (places(pair))
         return true;
     cancelled(pair, *recv_p);
     api->request_free(*recv_p);
     pair_close(pair);
     return false;
-}
-
-CASE(claims_that_lie)
-{
-    char in[MIN] = {0}, out[MIN + 1];
-    psc_request_t *recv;
-    pair_t pair;
-
-    memset(out, 1, sizeof out);
-    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        if (!open_lies(&pair, &recv, in, tells))
-            return;
-        for (int n = 0; n < lies[i].times; n++)
-            hostile_speak(pair.a.conn, PSC_WIRE_CLAIM, &lies[i].claim,
-                          sizeof lies[i].claim, out, lies[i].len);
-        refused(&pair, recv);
-        if (lies[i].times == 1)
-            check(in[0] == 0);
-    }
 }
 
 /* b's receive was not withdrawn, or b never had such a receive. */
@@ -82,7 +62,7 @@ CASE(answers_that_lie)
     pair_t pair;
 
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
-        if (!open_lies(&pair, &recv, in, tells))
+        if (!open_lies(&pair, &recv, in))
             return;
         hostile_speak(pair.a.conn, PSC_WIRE_CONCEALED, &answers[i],
                       sizeof answers[i], NULL, 0);
@@ -102,30 +82,28 @@ CASE(receives_that_lie)
         {{.entry = 1, .generation = 9}, {.entry = 2, .generation = 8}},
     };
 
+    static const uint8_t key[] = {1};
+
     for (size_t i = 0; i < sizeof advert / sizeof *advert; i++) {
         char in[MIN];
         psc_request_t *recv;
         pair_t pair;
 
-        if (!open_lies(&pair, &recv, in, tells))
+        if (!open_lies(&pair, &recv, in))
             return;
         hostile_speak(pair.a.conn, PSC_WIRE_ADVERTISE, &advert[i][0],
-                      sizeof advert[i][0], NULL, 0);
+                      sizeof advert[i][0], key, sizeof key);
         if (advert[i][1].generation)
             hostile_speak(pair.a.conn, PSC_WIRE_ADVERTISE, &advert[i][1],
-                          sizeof advert[i][1], NULL, 0);
+                          sizeof advert[i][1], key, sizeof key);
         refused(&pair, recv);
     }
 }
 
-/* ---- messages that are put (PSC_CAP_PUT_AM) ---- */
-
-static void say_placed(pair_t *pair, const psc_wire_claim_t *claim,
-                       uint64_t len, const void *payload, size_t more)
+static void say_placed(pair_t *pair, const psc_wire_placed_t *wire,
+                       const void *payload, size_t more)
 {
-    psc_wire_placed_t wire = {.claim = *claim, .len = len};
-
-    hostile_speak(pair->a.conn, PSC_WIRE_PLACED, &wire, sizeof wire, payload,
+    hostile_speak(pair->a.conn, PSC_WIRE_PLACED, wire, sizeof *wire, payload,
                   more);
 }
 
@@ -136,22 +114,18 @@ CASE(placed_that_lie)
     pair_t pair;
 
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
-        if (!open_lies(&pair, &recv, in, places))
+        if (!open_lies(&pair, &recv, in))
             return;
         for (int n = 0; n < lies[i].times; n++)
-            say_placed(&pair, &lies[i].claim, lies[i].len, NULL, 0);
+            say_placed(&pair, &lies[i].placed, NULL, 0);
         refused(&pair, recv);
     }
-    /* a length that no receive has, a payload, and the other way of claims */
-    for (int i = 0; i < 3 && open_lies(&pair, &recv, in, places); i++) {
-        const psc_wire_claim_t *claim =
-            &lies[sizeof lies / sizeof *lies - 1].claim;
+    /* a length that no receive has, and a payload */
+    for (int i = 0; i < 2 && open_lies(&pair, &recv, in); i++) {
+        psc_wire_placed_t wire = lies[sizeof lies / sizeof *lies - 1].placed;
 
-        if (i < 2)
-            say_placed(&pair, claim, i ? 10 : UINT64_MAX, out, i);
-        else
-            hostile_speak(pair.a.conn, PSC_WIRE_CLAIM, claim, sizeof *claim,
-                          out, 1);
+        wire.len = i ? 10 : UINT64_MAX;
+        say_placed(&pair, &wire, out, i);
         refused(&pair, recv);
     }
 }
@@ -159,16 +133,16 @@ CASE(placed_that_lie)
 /* A short message has taken the receive, which was withdrawn. */
 CASE(placed_too_late)
 {
-    static const psc_wire_claim_t claim = {
-        {.context = CONTEXT, .tag = 5}, 0, 1};
+    static const psc_wire_placed_t wire = {
+        {.context = CONTEXT, .tag = 5}, 0, 1, MIN};
     char in[MIN], out[10] = {0};
     psc_request_t *recv;
     pair_t pair;
 
-    if (!open_lies(&pair, &recv, in, places))
+    if (!open_lies(&pair, &recv, in))
         return;
     check(!post_send(&pair.a, out, sizeof out, 5));
-    say_placed(&pair, &claim, MIN, NULL, 0);
+    say_placed(&pair, &wire, NULL, 0);
     refused(&pair, recv);
 }
 
@@ -191,11 +165,11 @@ CASE(keys_that_lie)
         psc_result_t result;
         pair_t pair;
 
-        if (!open_lies(&pair, &recv, in, places))
+        if (!open_lies(&pair, &recv, in))
             break;
         hostile_speak(pair.a.conn, PSC_WIRE_ADVERTISE, &wire, sizeof wire, key,
                       lens[i]);
-        if (lens[i] > PSC_RKEY_MAX) {
+        if (lens[i] == 0 || lens[i] > PSC_RKEY_MAX) {
             refused(&pair, recv);
             continue;
         }

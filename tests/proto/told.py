@@ -1,7 +1,5 @@
-"""A model of receives that senders learn of by messages (proto/tuple_am.h): random
-interleavings of one receiver and two senders are compared with matching as MPI defines it. A claim
-is a message that arrives like any other. Each rule is also switched off, and must then be missed.
-"""
+"""One receiver and two senders that learn of its receives by messages, for the model of
+test_tuple_put_model.py: random interleavings are compared with matching as MPI defines it."""
 
 from __future__ import annotations
 
@@ -9,22 +7,9 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from tests.proto.model import ANY, Matcher, Posted, Sent
-from tests.proto.test_tuple_model import FEW, WrongError, overlap, violation
+from tests.proto.test_tuple_model import FEW, WrongError, overlap
 
-RULES = {
-    "alone": "expose a receive only if no hidden one that was posted earlier overlaps with it",
-    "first": "claim the receive that was exposed first",
-    "once": "claim a receive once",
-    "anew": "find the receive of a claim when it arrives",
-    "reserved": "keep the entry of a withdrawn receive until its claim or CONCEALED has arrived",
-    "answered": "claim no receive after CONCEALED for it",
-    "silent": "answer CONCEAL only for a receive that was not claimed",
-}
 ENTRIES = 3
 STEPS = 160
 
@@ -267,25 +252,3 @@ class Run:
             if withdrawn:
                 raise WrongError("an entry is lost")
         return self
-
-
-@settings(deadline=None, max_examples=300)
-@given(st.integers(0, 1 << 64))
-def test_the_rules_keep_the_order(seed: int) -> None:
-    assert violation(Run, seed) is None
-
-
-def check_claims(kind: type[Run]) -> None:
-    """Receives are claimed, also after they were withdrawn."""
-    runs = [kind(random.Random(seed)).play() for seed in range(100)]
-    assert sum(it.claimed for it in runs) > 100
-    assert sum(it.crossed for it in runs) > 10
-
-
-def test_messages_are_claimed() -> None:
-    check_claims(Run)
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_each_rule_is_needed(rule: str) -> None:
-    assert any(violation(Run, seed, rule) for seed in range(3000))
