@@ -36,6 +36,7 @@
     X(given_back)          /* receives that put their message back             \
                               (requeue.h) */                                   \
     X(tag_posted)          /* receives posted to the fabric */                 \
+    X(tag_hidden)          /* receives not posted to the fabric when posted */ \
     X(tag_matched)         /* posted receives that the fabric matched */       \
     X(tag_put_matched)     /* long messages put (tag_put) into posted          \
                               receives */                                      \

@@ -6,6 +6,7 @@
 #include "../core/worker.h"
 #include "match.h"
 #include "match_queue.h"
+#include "protocol.h"
 
 /* Returns true if messages that this receive could get wait at their sender
  * (psc_rts_in_full). */
@@ -28,7 +29,9 @@ static const char *describe_posted(const psc_req_t *req)
     if (describe_held_back(req))
         return "later messages wait at their sender until earlier ones are "
                "received (PSP_RTS_MAX)";
-    return req->stage == PSC_STAGE_TAGGED ? "posted to the fabric" : "";
+    return req->stage == PSC_STAGE_HANDED
+               ? psc_req_source(req)->hands_out->handed
+               : "";
 }
 
 /* Returns in words what a send waits for of which at most the announcement has
@@ -53,8 +56,7 @@ static const char *describe_state(const psc_req_t *req)
     case PSC_STAGE_IDLE:
         return "";
     case PSC_STAGE_POSTED:
-    case PSC_STAGE_ADVERTISED:
-    case PSC_STAGE_TAGGED:
+    case PSC_STAGE_HANDED:
         return describe_posted(req);
     case PSC_STAGE_SEND:
     case PSC_STAGE_SEND_MARK:
@@ -80,9 +82,8 @@ _Static_assert((int)PSC_ITEM_SEND == (int)PSC_REQ_SEND &&
 
 static psc_item_t describe_request(const psc_req_t *req)
 {
-    bool posted = req->stage == PSC_STAGE_POSTED ||
-                  req->stage == PSC_STAGE_TAGGED ||
-                  req->stage == PSC_STAGE_ADVERTISED;
+    bool posted =
+        req->stage == PSC_STAGE_POSTED || req->stage == PSC_STAGE_HANDED;
     const psc_conn_t *peer = posted ? psc_req_source(req) : psc_req_conn(req);
 
     return (psc_item_t){.kind = (psc_item_kind_t)req->kind,

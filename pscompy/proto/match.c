@@ -3,8 +3,7 @@
 #include "../core/finish.h"
 #include "../core/memory/access.h"
 #include "../core/request.h"
-#include "tag_post.h"
-#include "tuple.h"
+#include "protocol.h"
 
 static inline void match_dequeue(psc_match_list_t *list, psc_req_t *req)
 {
@@ -43,8 +42,7 @@ static psc_req_t *match_earlier(psc_req_t *a, psc_req_t *b)
     return a->head.result.order < b->head.result.order ? a : b;
 }
 
-/* Returns the earliest receive that fits the tag and is not advertised to the
- * peer. */
+/* Returns the earliest receive that fits the tag and is not handed out. */
 static inline psc_req_t *match_hidden(psc_conn_t *conn,
                                       psc_match_queue_t *queue, uint32_t id,
                                       int32_t tag)
@@ -62,10 +60,10 @@ static psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
                               int32_t tag)
 {
     return match_earlier(match_hidden(conn, queue, queue->context->id, tag),
-                         match_request(&queue->advertised, tag));
+                         match_request(&queue->handed, tag));
 }
 
-/* Returns the list of a receive that is not advertised. queue: the match queue
+/* Returns the list of a receive that is not handed out. queue: the match queue
  * of the message that the receive has matched. */
 static inline psc_match_list_t *match_posted(psc_match_queue_t *queue,
                                              const psc_req_t *req)
@@ -83,11 +81,11 @@ static inline void match_remove(psc_match_list_t *list, psc_req_t *req)
     psc_req_set_unexp(req, NULL);
 }
 
-/* As match_remove, also for a receive that is advertised. */
+/* As match_remove, also for a receive that is handed out. */
 static void match_remove_any(psc_match_queue_t *queue, psc_req_t *req)
 {
-    match_remove(req->stage == PSC_STAGE_ADVERTISED ? &queue->advertised
-                                                    : match_posted(queue, req),
+    match_remove(req->stage == PSC_STAGE_HANDED ? &queue->handed
+                                                : match_posted(queue, req),
                  req);
 }
 
@@ -107,62 +105,41 @@ static bool match_first_of_all(psc_match_queue_t *queue, const psc_req_t *req)
                            req->head.result.order);
 }
 
-/* Call when a receive has left the queue, or when the connection is up.
- * Advertise the posted receives, in their order, up to the first that may not
- * be advertised. */
-static void match_advertise(psc_match_queue_t *queue)
+/* Call when a receive has left the queue, or when the connection is up: hand
+ * out the posted receives, in their order, up to the first that may not be. */
+static void match_hand_out(psc_conn_t *conn, psc_match_queue_t *queue)
 {
+    const psc_proto_t *proto = conn->hands_out;
     psc_req_t *req;
 
-    while ((req = match_request(&queue->lists.posted, PSC_ANY_TAG)) &&
-           psc_tuple_may(req) && !psc_tuple_pauses(req) &&
-           match_first_of_all(queue, req) && psc_tuple_advertise(req)) {
+    while (proto && (req = match_request(&queue->lists.posted, PSC_ANY_TAG)) &&
+           proto->takes(req) && match_first_of_all(queue, req) &&
+           proto->offer(req)) {
         match_dequeue(&queue->lists.posted, req);
         psc_req_set_listed(req, true);
-        psc_match_list_insert(&queue->advertised, &req->link);
+        psc_match_list_insert(&queue->handed, &req->link);
+        psc_req_stage_set(req, PSC_STAGE_HANDED);
     }
 }
 
-/* A receive has left the queue. Post the receives that it has kept from being
- * posted to the fabric, up to the first that may still not be posted. Post none
- * while messages that arrived before the lane was installed are still to be
- * matched, because the fabric does not know these messages. */
-static void match_hand_over(psc_conn_t *conn, psc_match_queue_t *queue)
-{
-    psc_req_t *req;
-
-    if (conn->tuple)
-        match_advertise(queue);
-    if (!conn->tagging.on || conn->state != PSC_CONN_UP ||
-        !psc_list_empty(&psc_conn_main_lane(conn)->early))
-        return;
-    while ((req = match_request(&queue->lists.posted, PSC_ANY_TAG))) {
-        if (!psc_tag_may(req) || !match_first_of_all(queue, req) ||
-            !psc_tag_post(req))
-            return;
-        match_dequeue(&queue->lists.posted, req);
-        psc_req_stage_set(req, PSC_STAGE_TAGGED);
-        psc_list_push(&queue->tagged, &req->link);
-    }
-}
-
-/* psc_match_arrival for a queue with advertised receives. Not inlined, so that
- * the fast path saves no registers. */
+/* psc_match_arrival for a queue with receives that are handed out. Not inlined,
+ * so that the fast path saves no registers. */
 static __attribute__((noinline)) psc_req_t *
 match_arrival_among(psc_conn_t *conn, psc_match_queue_t *queue, int32_t tag)
 {
-    psc_req_t *req = match_first(conn, queue, tag);
+    const psc_proto_t *proto = conn->hands_out;
+    psc_req_t *req = proto->yield
+                         ? match_first(conn, queue, tag)
+                         : match_hidden(conn, queue, queue->context->id, tag);
 
     if (!req)
         return NULL;
-    /* a receive that cannot be withdrawn was claimed by the peer, although the
-     * peer had sent this message before */
-    if (req->stage == PSC_STAGE_ADVERTISED && !psc_tuple_conceal(req))
+    if (req->stage == PSC_STAGE_HANDED && !proto->yield(req))
         return PSC_MATCH_REFUSED;
     req->head.result.order = ++conn->worker->matching.clock;
     match_remove_any(queue, req);
     if (!psc_list_empty(&queue->lists.posted.all))
-        match_hand_over(conn, queue);
+        match_hand_out(conn, queue);
     return req;
 }
 
@@ -171,7 +148,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
     psc_match_queue_t *queue = psc_match_queue(conn, id, false);
     psc_req_t *req;
 
-    if (queue && __builtin_expect(!psc_list_empty(&queue->advertised.all), 0))
+    if (queue && __builtin_expect(!psc_list_empty(&queue->handed.all), 0))
         return match_arrival_among(conn, queue, tag);
     req = match_hidden(conn, queue, id, tag);
     if (!req)
@@ -179,7 +156,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t id, int32_t tag)
     req->head.result.order = ++conn->worker->matching.clock;
     match_remove(match_posted(queue, req), req);
     if (queue && !psc_list_empty(&queue->lists.posted.all))
-        match_hand_over(conn, queue);
+        match_hand_out(conn, queue);
     return req;
 }
 
@@ -194,78 +171,104 @@ void psc_match_leave(psc_req_t *req)
     }
     match_dequeue(&lists->posted, req);
     if (psc_req_source(req) && !psc_list_empty(&lists->posted.all))
-        match_hand_over(psc_req_source(req),
-                        psc_container_of(lists, psc_match_queue_t, lists));
+        match_hand_out(psc_req_source(req),
+                       psc_container_of(lists, psc_match_queue_t, lists));
 }
 
-/* ---- receives that the peer may take ---- */
+/* ---- receives that are handed out ---- */
 
-bool psc_match_advertise(psc_req_t *req)
+/* Returns the queue of a receive if no receive that waits only in match.c could
+ * get the same message. Returns NULL if there is such a receive, or if memory
+ * is short. */
+static psc_match_queue_t *match_alone(const psc_req_t *req)
 {
+    psc_match_queue_t *queue =
+        psc_match_queue(psc_req_source(req), req->context, true);
+
+    if (!queue ||
+        match_overlaps(&queue->lists.posted, req->head.result.tag,
+                       UINT64_MAX) ||
+        match_overlaps(&queue->context->lists.posted, req->head.result.tag,
+                       UINT64_MAX))
+        return NULL;
+    return queue;
+}
+
+bool psc_match_hand_out(psc_req_t *req)
+{
+    const psc_proto_t *proto = psc_req_source(req)->hands_out;
     psc_match_queue_t *queue;
 
-    if (!psc_tuple_may(req))
+    if (!proto || !proto->takes(req))
         return false;
-    queue = psc_tuple_pauses(req) ? NULL : psc_match_alone(req);
-    if (!queue || !psc_tuple_advertise(req)) {
-        psc_count(psc_req_source(req), PSC_COUNTER_tuple_hidden, 1);
+    queue = match_alone(req);
+    if (!queue || !proto->offer(req)) {
+        psc_count(psc_req_source(req), proto->kept, 1);
         return false;
     }
     req->head.result.order = ++psc_req_worker(req)->matching.clock;
-    match_enqueue(&queue->advertised, req);
+    match_enqueue(&queue->handed, req);
+    psc_req_stage_set(req, PSC_STAGE_HANDED);
     return true;
 }
 
-/* Take a receive that the peer has claimed out of its queue; the record of the
- * claim has arrived or will arrive. */
+/* Take a receive out of its queue that its protocol keeps, because a message
+ * has met it, or because the peer is asked. */
 static void match_lose(psc_match_queue_t *queue, psc_req_t *req)
 {
-    match_dequeue(&queue->advertised, req);
-    psc_tuple_detach(req);
+    const psc_proto_t *proto = psc_req_source(req)->hands_out;
+
+    match_dequeue(&queue->handed, req);
+    proto->lost(req);
 }
 
-void psc_match_taken(psc_exposed_t *advert, uint64_t bits, uint64_t len)
+static psc_match_queue_t *match_queue_of(const psc_req_t *req)
 {
-    psc_req_t *req = psc_tuple_req(advert);
+    return psc_match_queue(psc_req_source(req), req->context, false);
+}
+
+void psc_match_met(psc_req_t *req)
+{
     psc_match_queue_t *queue;
+    psc_conn_t *conn;
 
-    if (req->stage == PSC_STAGE_ADVERTISED) {
-        queue = psc_match_queue(psc_req_source(req), req->context, false);
-        match_lose(queue, req);
-        if (!psc_list_empty(&queue->lists.posted.all))
-            match_advertise(queue);
-    }
-    psc_tuple_taken(req, bits, len);
+    if (req->stage != PSC_STAGE_HANDED)
+        return;
+    queue = match_queue_of(req);
+    conn = psc_req_source(req);
+    match_lose(queue, req);
+    if (!psc_list_empty(&queue->lists.posted.all))
+        match_hand_out(conn, queue);
 }
 
-psc_status_t psc_match_conceal(psc_req_t *req)
+psc_status_t psc_match_recall(psc_req_t *req)
 {
-    psc_match_queue_t *queue =
-        psc_match_queue(psc_req_source(req), req->context, false);
-    psc_status_t status = psc_tuple_withdraw(req);
+    psc_match_queue_t *queue = match_queue_of(req);
+    psc_conn_t *conn = psc_req_source(req);
+    psc_status_t status = conn->hands_out->recall(req);
 
     if (status == PSC_OK)
-        match_dequeue(&queue->advertised, req);
+        match_dequeue(&queue->handed, req);
     else if (status == PSC_INPROGRESS)
         match_lose(queue, req);
     if (status >= 0 && !psc_list_empty(&queue->lists.posted.all))
-        match_advertise(queue);
+        match_hand_out(conn, queue);
     return status;
 }
 
-void psc_match_advertise_all(psc_conn_t *conn)
+void psc_match_hand_out_all(psc_conn_t *conn)
 {
     psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link)
-        match_advertise(queue);
+        match_hand_out(conn, queue);
 }
 
-static void match_end_advertised(psc_match_queue_t *queue, psc_status_t status)
+static void match_end_handed(psc_match_queue_t *queue, psc_status_t status)
 {
     psc_req_t *req;
 
-    while ((req = match_request(&queue->advertised, PSC_ANY_TAG))) {
-        if (psc_tuple_withdraw(req) == PSC_OK) {
-            match_dequeue(&queue->advertised, req);
+    while ((req = match_request(&queue->handed, PSC_ANY_TAG))) {
+        if (psc_req_source(req)->hands_out->recall(req) == PSC_OK) {
+            match_dequeue(&queue->handed, req);
             psc_req_finish(req, status);
         } else {
             match_lose(queue, req);
@@ -276,17 +279,17 @@ static void match_end_advertised(psc_match_queue_t *queue, psc_status_t status)
 
 /* ---- messages that are put back ---- */
 
-/* Returns the receive for a message that was put back. Exposed receives that
- * the peer has claimed meanwhile leave the queue. A receive for which the peer
- * has to be asked leaves the queue, too. */
+/* Returns the receive for a message that was put back. Receives that were
+ * handed out, and that a message has met meanwhile, leave the queue. A receive
+ * for which the peer has to be asked leaves the queue, too. */
 static psc_req_t *match_first_left(const psc_unexp_t *unexp,
                                    psc_match_queue_t *queue)
 {
     psc_req_t *req;
 
     while ((req = match_first(unexp->conn, queue, unexp->tag)) &&
-           req->stage == PSC_STAGE_ADVERTISED) {
-        psc_status_t status = psc_tuple_withdraw(req);
+           req->stage == PSC_STAGE_HANDED) {
+        psc_status_t status = unexp->conn->hands_out->recall(req);
 
         if (status == PSC_OK)
             return req;
@@ -304,14 +307,6 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp)
         psc_match_queue(unexp->conn, unexp->context, false);
     psc_req_t *req = match_first_left(unexp, queue);
 
-    psc_list_for_each(tagged, &queue->tagged, psc_req_t, link) {
-        if ((tagged->head.result.tag == unexp->tag ||
-             tagged->head.result.tag == PSC_ANY_TAG) &&
-            match_earlier(req, tagged) == tagged && psc_tag_recall(tagged)) {
-            psc_req_set_unexp(tagged, NULL);
-            return tagged;
-        }
-    }
     if (req && req->stage != PSC_STAGE_LANDING)
         match_remove_any(queue, req);
     return req;
@@ -374,20 +369,6 @@ psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists)
     return PSC_OK;
 }
 
-psc_match_queue_t *psc_match_alone(const psc_req_t *req)
-{
-    psc_match_queue_t *queue =
-        psc_match_queue(psc_req_source(req), req->context, true);
-
-    if (!queue ||
-        match_overlaps(&queue->lists.posted, req->head.result.tag,
-                       UINT64_MAX) ||
-        match_overlaps(&queue->context->lists.posted, req->head.result.tag,
-                       UINT64_MAX))
-        return NULL;
-    return queue;
-}
-
 /* ---- the end of a connection ---- */
 
 static void match_end_all(psc_match_list_t *requests, psc_status_t status)
@@ -405,7 +386,7 @@ void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status)
     psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
         match_end_all(&queue->lists.posted, status);
         match_end_all(&queue->lists.probes, status);
-        match_end_advertised(queue, status);
+        match_end_handed(queue, status);
     }
 }
 

@@ -28,7 +28,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
 /* Find the receive for a message that was put back into its lists, and take the
  * receive out of its queue. A receive that was posted to the fabric meanwhile
  * is recalled for it; a receive in stage LANDING gets the message when the peer
- * has answered (psc_message_answered). Returns NULL if no receive matches. */
+ * has answered (psc_message_returned). Returns NULL if no receive matches. */
 psc_req_t *psc_match_return(const psc_unexp_t *unexp);
 /* Queue a message that matches no receive as unexpected; probes that fit it are
  * done. If memory is short, the message is freed. */
@@ -39,24 +39,17 @@ psc_status_t psc_match_put_back(psc_unexp_t *unexp);
 psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists);
 /* Take a posted receive or probe out of its queue. */
 void psc_match_leave(psc_req_t *req);
-/* Returns the queue of a receive that may be advertised or posted to the
- * fabric, because no receive that waits only in match.c could get the same
- * message. Returns NULL if there is such a receive, or if memory is short. */
-psc_match_queue_t *psc_match_alone(const psc_req_t *req);
-/* Advertise the receive: its source can then see and claim it (tuple.h). Takes
- * the place of psc_match_post. Returns false if it may not be advertised. */
-bool psc_match_advertise(psc_req_t *req);
-/* The connection is up: expose to the peer the receives that were posted before
- * (tuple.h). */
-void psc_match_advertise_all(psc_conn_t *conn);
-/* Take a receive that is advertised to the peer (tuple.h) out of its queue.
- * Returns PSC_ERR_INVALID if the peer has claimed it, and PSC_INPROGRESS if the
- * peer has to be asked first: its answer leads to psc_message_answered. */
-psc_status_t psc_match_conceal(psc_req_t *req);
-/* The function psc_tuple_t.taken: the peer has claimed an advertised receive
- * for a message. */
-void psc_match_taken(psc_exposed_t *advert, uint64_t bits, uint64_t len);
+/* Hand out a receive that names its source, if it may be (protocol.h). Takes
+ * the place of psc_match_post. Returns false if the receive is to be posted. */
+bool psc_match_hand_out(psc_req_t *req);
+/* The connection is up: hand out the receives that were posted before. */
+void psc_match_hand_out_all(psc_conn_t *conn);
+/* Take back a receive that was handed out. Returns PSC_ERR_INVALID if a message
+ * has met it, and PSC_INPROGRESS if the peer has to be asked first. */
+psc_status_t psc_match_recall(psc_req_t *req);
+/* A message has met a receive that was handed out: take the receive out of its
+ * queue, unless it has left the queue before. */
+void psc_match_met(psc_req_t *req);
 void psc_match_conn_destroy(psc_conn_t *conn);
-/* End the receives and probes that name this connection as their source, except
- * those that the fabric matches. */
+/* End the receives and probes that name this connection as their source. */
 void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status);

@@ -55,8 +55,7 @@ psc_match_queue_t *psc_match_queue(psc_conn_t *conn, uint32_t id, bool create)
         return NULL;
     queue->context = context;
     match_lists_init(&queue->lists, &match_of_source);
-    psc_list_init(&queue->tagged);
-    psc_match_list_init(&queue->advertised, &match_requests);
+    psc_match_list_init(&queue->handed, &match_requests);
     psc_list_push(&conn->queues, &queue->link);
     return queue;
 }
@@ -78,7 +77,7 @@ psc_match_lists_t *psc_match_lists(psc_worker_t *worker, psc_conn_t *source,
 void psc_match_queue_free(psc_match_queue_t *queue)
 {
     match_lists_clear(&queue->lists);
-    psc_match_list_clear(&queue->advertised);
+    psc_match_list_clear(&queue->handed);
     psc_list_remove(&queue->link);
     free(queue);
 }

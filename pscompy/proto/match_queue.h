@@ -27,9 +27,9 @@ typedef struct psc_match_queue {
     psc_context_t *context;
     psc_link_t link; /* link in the connection's list `queues` */
     psc_match_lists_t lists;
-    psc_list_t tagged; /* receives that the fabric matches; see tag.h */
-    /* receives that the peer can see and may claim (tuple.h) */
-    psc_match_list_t advertised;
+    /* receives that were handed out to the connection's protocol for that
+     * (psc_conn_t.hands_out) */
+    psc_match_list_t handed;
 } psc_match_queue_t;
 
 /* A message without a receive. */

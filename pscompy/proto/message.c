@@ -14,7 +14,6 @@
 #include "rates.h"
 #include "rndv.h"
 #include "rndv_rts.h"
-#include "tag.h"
 #include "tag_send.h"
 #include "tuple.h"
 #include "tuple_am.h"
@@ -273,12 +272,8 @@ psc_status_t psc_message_recv(psc_worker_t *worker, const psc_recv_args_t *args,
     if (status != PSC_OK)
         return status;
     *request_p = &req->head;
-    if (psc_req_source(req) && psc_req_source(req)->tagging.on &&
-        psc_tag_recv(req))
-        return PSC_INPROGRESS;
-    if (psc_req_source(req) &&
-        psc_tuple_is_long(psc_req_source(req), psc_req_total(req)) &&
-        psc_match_advertise(req))
+    if (args->source && psc_req_total(req) >= args->source->hands_from &&
+        psc_match_hand_out(req))
         return PSC_INPROGRESS;
     return message_post(req, lists, request_p);
 }
@@ -401,9 +396,8 @@ psc_status_t psc_message_put_back(psc_unexp_t *unexp)
     return PSC_OK;
 }
 
-void psc_message_answered(psc_exposed_t *advert)
+void psc_message_returned(psc_req_t *req)
 {
-    psc_req_t *req = psc_tuple_req(advert);
     psc_unexp_t *unexp = psc_req_unexp(req);
 
     req->remote_writable = false;
@@ -445,18 +439,17 @@ psc_status_t psc_message_cancel(psc_req_t *req)
             psc_message_put_back(unexp);
         return PSC_INPROGRESS;
     }
-    if (req->stage == PSC_STAGE_TAGGED)
-        return psc_tag_recv_cancel(req);
-    if (req->stage != PSC_STAGE_POSTED && req->stage != PSC_STAGE_SEND &&
-        req->stage != PSC_STAGE_OFFERED && req->stage != PSC_STAGE_ADVERTISED &&
-        req->kind != PSC_REQ_EVENT)
-        return PSC_ERR_INVALID;
-    if (req->stage == PSC_STAGE_ADVERTISED) {
-        psc_status_t status = psc_match_conceal(req);
+    if (req->stage == PSC_STAGE_HANDED) {
+        psc_status_t status = psc_match_recall(req);
 
         if (status != PSC_OK)
             return status;
+        psc_req_finish(req, PSC_ERR_CANCELLED);
+        return PSC_OK;
     }
+    if (req->stage != PSC_STAGE_POSTED && req->stage != PSC_STAGE_SEND &&
+        req->stage != PSC_STAGE_OFFERED && req->kind != PSC_REQ_EVENT)
+        return PSC_ERR_INVALID;
     if (req->stage == PSC_STAGE_POSTED)
         psc_match_leave(req);
     else

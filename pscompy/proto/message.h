@@ -42,7 +42,7 @@ psc_status_t psc_message_cancel(psc_req_t *req);
  * to a receive that waits for it. Returns PSC_ERR_NO_MEMORY if the message was
  * lost. */
 psc_status_t psc_message_put_back(psc_unexp_t *unexp);
-/* The peer has answered the CONCEAL of this receive (psc_tuple_withdraw), and
- * does not write into its memory any more: give the receive the message that
+/* The protocol that had the receive, which is in stage LANDING, gives it back,
+ * and nobody writes into its memory any more: give the receive the message that
  * was put back, if there is one; otherwise end the receive. */
-void psc_message_answered(psc_exposed_t *advert);
+void psc_message_returned(psc_req_t *req);

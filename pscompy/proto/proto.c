@@ -109,7 +109,8 @@ static const arrival_t arrivals[PSC_WIRE_COUNT] = {
                           sizeof(psc_wire_conceal_t)},
     [PSC_WIRE_CONCEALED] = {psc_tuple_am_concealed_arrived,
                             sizeof(psc_wire_conceal_t)},
-    [PSC_WIRE_PLACED] = {psc_requeue_placed, sizeof(psc_wire_placed_t)},
+    [PSC_WIRE_PLACED] = {psc_tuple_am_placed_arrived,
+                         sizeof(psc_wire_placed_t)},
 };
 
 /* Returns the row of `arrivals` for `id`; NULL if no message has the id `id`

@@ -39,22 +39,19 @@ static void conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
 
 static bool conn_lanes(psc_conn_t *conn)
 {
-    char reason[PSC_REASON_MAX];
-
     if (!psc_replay_begin(conn))
         return false;
-    conn->tagging.done = psc_requeue_tagged;
-    conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
+    conn->hands_from = UINT64_MAX;
+    psc_tag_begin(conn);
     psc_rates_start(conn);
-    psc_tuple_begin(conn, psc_requeue_taken, psc_message_answered);
+    psc_tuple_begin(conn);
     return true;
 }
 
 static void conn_up(psc_conn_t *conn)
 {
     psc_credit_start(conn);
-    if (conn->tuple)
-        psc_match_advertise_all(conn);
+    psc_match_hand_out_all(conn);
 }
 
 /* ---- control messages ---- */
@@ -113,10 +110,6 @@ static void ends_request(psc_req_t *req, psc_status_t status)
 static void receives_ended(psc_conn_t *conn, psc_status_t status)
 {
     psc_match_receives_ended(conn, status);
-    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
-        psc_list_for_each(req, &queue->tagged, psc_req_t, link)
-            psc_tag_recv_end(req, status);
-    }
 }
 
 static void conn_ended(psc_conn_t *conn, psc_status_t status)

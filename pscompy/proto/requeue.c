@@ -7,10 +7,6 @@
 #include "credit.h"
 #include "eager.h"
 #include "message.h"
-#include "tag.h"
-#include "tag_post.h"
-#include "tuple.h"
-#include "tuple_am.h"
 
 /* ---- the record that gets a copy of the message ---- */
 
@@ -78,41 +74,6 @@ psc_status_t psc_requeue_message(psc_worker_t *worker, uint32_t context,
     return psc_message_put_back(unexp);
 }
 
-/* The peer had put a message into the receive before CONCEAL reached it. But
- * the receive was cancelled, or is to get another message, so the message of
- * the peer is requeued, as if it arrived now. */
-static psc_status_t requeue_asked(psc_req_t *req)
-{
-    psc_status_t status =
-        psc_requeue_message(psc_req_worker(req), req->context,
-                            &req->head.result, psc_req_iov(req), req->n_iov);
-
-    if (status == PSC_OK)
-        psc_message_answered(psc_req_shown(req));
-    return status;
-}
-
-psc_status_t psc_requeue_placed(psc_lane_t *lane, const psc_am_t *am)
-{
-    const psc_wire_placed_t *wire = am->header;
-    const psc_wire_eager_t *head = &wire->eager;
-    psc_exposed_t *recv;
-    psc_req_t *req;
-    bool asked;
-
-    if (am->len > 0 || psc_tuple_am_placed(lane->conn, wire, &recv) != PSC_OK)
-        return PSC_ERR_PROTOCOL;
-    req = psc_tuple_req(recv);
-    asked = req->stage == PSC_STAGE_LANDING;
-    recv->taken(recv, psc_tag_bits(head->context, (int32_t)head->tag),
-                wire->len);
-    if (asked)
-        return requeue_asked(req);
-    req->remote_writable = false;
-    recv->landed(recv, PSC_OK);
-    return PSC_OK;
-}
-
 /* ---- a message that is still arriving ---- */
 
 /* Free the record of a message that will never be complete, and detach the
@@ -138,7 +99,7 @@ static void requeue_failed(psc_unexp_t *unexp, psc_status_t status)
     psc_req_t *req = requeue_drop(unexp);
 
     if (req && req->stage == PSC_STAGE_LANDING)
-        /* psc_message_answered finishes the request with this error */
+        /* psc_message_returned finishes the request with this error */
         req->error = status;
     else if (req)
         psc_req_fail(req, status);
@@ -175,30 +136,12 @@ static void requeue_late(psc_req_t *req)
         result->status = PSC_ERR_CANCELLED;
 }
 
-/* The message of the receive is known now: give it back, if the receive was
- * given back before. */
-static void requeue_now(psc_req_t *req)
+void psc_requeue_met(psc_req_t *req)
 {
     if (req->bulk->on_done != requeue_late)
         return;
     req->bulk->on_done = NULL;
     psc_requeue_request(req);
-}
-
-void psc_requeue_taken(psc_exposed_t *advert, uint64_t bits, uint64_t len)
-{
-    psc_match_taken(advert, bits, len);
-    requeue_now(psc_tuple_req(advert));
-}
-
-/* If the receive has ended, requeue_late has been called. */
-void psc_requeue_tagged(psc_tag_recv_t *recv, psc_status_t status,
-                        uint64_t bits, size_t len)
-{
-    psc_req_t *req = psc_container_of(recv, psc_bulk_t, record.tagged)->req;
-
-    psc_tag_done(recv, status, bits, len);
-    requeue_now(req);
 }
 
 /* Returns true if the message is being transferred into the receive's buffer;
@@ -215,8 +158,7 @@ static bool requeue_moves(const psc_req_t *req, psc_result_t *result_p)
     case PSC_STAGE_SEND_FIN:
         return true;
     case PSC_STAGE_LANDING:
-        /* bulk->len is set when the record of the peer's claim arrives
-         * (psc_tuple_taken) */
+        /* bulk->len is set when the message is known */
         return req->bulk->len > 0;
     case PSC_STAGE_CLAIMED:
         in = &psc_conn_main_lane(psc_req_conn(req))->incoming;

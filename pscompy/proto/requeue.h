@@ -31,19 +31,10 @@ psc_status_t psc_requeue_request(psc_req_t *req);
 psc_status_t psc_requeue_message(psc_worker_t *worker, uint32_t context,
                                  const psc_result_t *result,
                                  const psc_iov_t *iov, size_t n_iov);
-/* The peer has claimed a receive that was advertised to it; see
- * psc_tuple_t.taken. A receive that was given back before the record of the
- * claim arrived gives the message back now, so that no later message overtakes
- * it. */
-void psc_requeue_taken(psc_exposed_t *advert, uint64_t bits, uint64_t len);
-/* The function conn->tagging.done: the fabric has matched or ended a receive
- * (psc_tag_done). A receive that was given back before requeues its message
- * now, even if only its announcement has arrived. */
-void psc_requeue_tagged(psc_tag_recv_t *recv, psc_status_t status,
-                        uint64_t bits, size_t len);
-/* Handle PLACED: the peer has put a message into a receive that was advertised
- * to it (tuple_am.h). The message is requeued if CONCEAL was sent meanwhile. */
-psc_status_t psc_requeue_placed(psc_lane_t *lane, const psc_am_t *am);
+/* A receive that was handed out has met a message, which is known now. If the
+ * receive was given back before, its message is requeued, so that no later
+ * message overtakes it. */
+void psc_requeue_met(psc_req_t *req);
 /* The connection has ended: free the records of messages that are still
  * arriving. */
 void psc_requeue_conn_ended(psc_conn_t *conn);

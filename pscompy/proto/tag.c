@@ -3,13 +3,16 @@
 #include <string.h>
 
 #include "../core/finish.h"
+#include "../core/lane.h"
 #include "../core/lane_upcalls.h"
 #include "credit.h"
 #include "eager.h"
 #include "match.h"
 #include "rndv.h"
 #include "rndv_keys.h"
-#include "tag_post.h"
+#include "protocol.h"
+#include "requeue.h"
+#include "tag_bits.h"
 
 static uint32_t tag_context(uint64_t bits)
 {
@@ -220,62 +223,102 @@ static psc_status_t tag_matched(psc_req_t *req, psc_conn_t *conn, uint64_t bits,
     return PSC_OK;
 }
 
-void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
-                  size_t len)
+/* The fabric has matched or ended a receive (psc_tag_recv_t.done). */
+static void tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
+                     size_t len)
 {
     psc_req_t *req = psc_container_of(recv, psc_bulk_t, record.tagged)->req;
-    /* psc_tag_recv_end() sets `error` */
-    psc_conn_t *conn = req->error ? psc_req_conn(req) : psc_req_source(req);
     bool missed = status == PSC_ERR_UNSUPPORTED;
+    psc_conn_t *conn;
 
-    psc_list_remove(&req->link);
-    psc_req_set_unexp(req, NULL);
+    psc_match_met(req);
+    conn = psc_req_conn(req);
     req->bulk->inflight = 0;
     if (req->error || (status != PSC_OK && !missed)) {
         psc_req_finish(req, req->error ? req->error : status);
         return;
     }
     status = tag_matched(req, conn, bits, len, missed);
-    if (status == PSC_OK)
+    if (status == PSC_OK) {
+        psc_requeue_met(req);
         return;
+    }
     psc_req_finish(req, status);
     psc_lane_break(psc_conn_main_lane(conn), status);
 }
 
-bool psc_tag_recv(psc_req_t *req)
+static bool tag_takes(const psc_req_t *req)
 {
-    psc_match_queue_t *queue;
+    psc_conn_t *conn = psc_req_source(req);
 
-    if (!psc_tag_may(req) || !(queue = psc_match_alone(req)) ||
-        !psc_tag_post(req))
+    /* the fabric does not know messages that arrived before the lane was
+     * installed and are still to be matched */
+    return conn->state == PSC_CONN_UP &&
+           psc_list_empty(&psc_conn_main_lane(conn)->early) &&
+           req->n_iov <= 1 && !(req->head.flags & PSC_FLAG_NO_BUFFER);
+}
+
+static bool tag_offer(psc_req_t *req)
+{
+    psc_lane_t *lane = psc_conn_main_lane(psc_req_source(req));
+    bool any = req->head.result.tag == PSC_ANY_TAG;
+    psc_tag_recv_t *record;
+
+    if (!psc_req_extend(req))
         return false;
-    req->head.result.order = ++psc_req_worker(req)->matching.clock;
-    psc_req_stage_set(req, PSC_STAGE_TAGGED);
-    psc_list_push(&queue->tagged, &req->link);
+    record = &req->bulk->record.tagged;
+    *record = (psc_tag_recv_t){
+        .source = lane->ep,
+        .match = psc_tag_bits(req->context, any ? 0 : req->head.result.tag),
+        .ignore = PSC_TAG_MARK | (any ? PSC_TAG_MASK : 0),
+        .done = tag_done,
+    };
+    if (req->n_iov)
+        record->buffer = *psc_req_piece(req);
+    if (lane->slot->ops->tag_post(lane->ep, record) != PSC_OK)
+        return false;
+    psc_count(psc_req_source(req), PSC_COUNTER_tag_posted, 1);
     return true;
 }
 
-psc_status_t psc_tag_recv_cancel(psc_req_t *req)
+static psc_status_t tag_recall(psc_req_t *req)
 {
-    if (!psc_tag_recall(req))
-        return PSC_ERR_INVALID;
-    psc_req_finish(req, PSC_ERR_CANCELLED);
-    return PSC_OK;
+    psc_lane_t *lane = psc_conn_main_lane(psc_req_source(req));
+
+    return lane->slot->ops->tag_cancel(lane->ep, psc_req_tagged(req)) == PSC_OK
+               ? PSC_OK
+               : PSC_ERR_INVALID;
 }
 
-/* If the fabric cannot give the receive back, a message is being written into
- * its buffer. The connection then stays until the fabric has completed the
- * receive. */
-void psc_tag_recv_end(psc_req_t *req, psc_status_t status)
+/* A message is being written into the receive's buffer. The connection stays
+ * until the fabric has completed the receive. */
+static void tag_lost(psc_req_t *req)
 {
-    if (psc_tag_recall(req)) {
-        psc_req_finish(req, status);
-        return;
-    }
-    psc_list_remove(&req->link);
-    psc_req_attach(req, psc_req_source(req));
+    psc_conn_t *conn = psc_req_source(req);
+
     psc_req_set_unexp(req, NULL);
-    psc_req_stage_set(req, PSC_STAGE_ENDING);
     req->bulk->inflight = 1;
-    req->error = status;
+    psc_req_stage_set(req, PSC_STAGE_LANDING);
+    psc_req_attach(req, conn);
+}
+
+const psc_proto_t psc_tag = {
+    .name = "tag",
+    .takes = tag_takes,
+    .offer = tag_offer,
+    .recall = tag_recall,
+    .lost = tag_lost,
+    .kept = PSC_COUNTER_tag_hidden,
+    .handed = "posted to the fabric",
+};
+
+void psc_tag_begin(psc_conn_t *conn)
+{
+    char reason[PSC_REASON_MAX];
+
+    conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
+    if (!conn->tagging.on)
+        return;
+    conn->hands_out = &psc_tag;
+    conn->hands_from = 0;
 }

@@ -28,19 +28,12 @@
 #pragma once
 
 #include "match.h"
+#include "protocol.h"
 
-/* ---- receiving ---- */
-/* The fabric has matched or ended a receive; psc_requeue_tagged calls it. */
-void psc_tag_done(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
-                  size_t len);
-/* Post the receive to the fabric. Returns false if it may not be posted or the
- * fabric refuses it. */
-bool psc_tag_recv(psc_req_t *req);
-/* Take a receive back from the fabric and finish it as cancelled. Returns
- * PSC_ERR_INVALID if it has matched already. */
-psc_status_t psc_tag_recv_cancel(psc_req_t *req);
-/* The connection ends: finish the receive, once the fabric has released it. */
-void psc_tag_recv_end(psc_req_t *req, psc_status_t status);
+extern const psc_proto_t psc_tag;
+
+/* The connection's lanes are known: decide whether its fabric matches. */
+void psc_tag_begin(psc_conn_t *conn);
 /* psc_tag_announced handles an RTS, which waits for its mark (the empty tagged
  * message in its place); psc_tag_mark_arrived handles a mark that matched no
  * posted receive. */

@@ -4,7 +4,7 @@
 #include "../core/finish.h"
 #include "eager.h"
 #include "rndv.h"
-#include "tag_post.h"
+#include "tag_bits.h"
 
 /* Longest payload to put without knowing that a receive is posted. */
 #define TAG_PUT_MAX (4u << 20)

@@ -4,7 +4,10 @@
 
 #include "../core/finish.h"
 #include "../core/memory/access.h"
-#include "tag_post.h"
+#include "match.h"
+#include "protocol.h"
+#include "requeue.h"
+#include "tag_bits.h"
 #include "tuple_am.h"
 
 /* After MISSES_MIN misses in a row (psc_tuple_pause_t) one chance to look for a
@@ -52,8 +55,7 @@ static bool tuple_fits(psc_conn_t *conn)
 
 /* Returns the operations by which receives are advertised and claimed: those of
  * the transport, or those by messages; NULL if there are none. */
-static const psc_transport_ops_t *
-tuple_ops(psc_conn_t *conn, void (*answered)(psc_exposed_t *advert))
+static const psc_transport_ops_t *tuple_ops(psc_conn_t *conn)
 {
     const psc_iface_slot_t *slot = psc_conn_main_lane(conn)->slot;
 
@@ -61,7 +63,7 @@ tuple_ops(psc_conn_t *conn, void (*answered)(psc_exposed_t *advert))
         return NULL;
     if (slot->attr.caps & PSC_CAP_EXPOSE)
         return slot->ops;
-    return psc_tuple_am_begin(conn, answered) ? &psc_tuple_am_ops : NULL;
+    return psc_tuple_am_begin(conn) ? &psc_tuple_am_ops : NULL;
 }
 
 void psc_tuple_limit(psc_conn_t *conn)
@@ -74,21 +76,19 @@ void psc_tuple_limit(psc_conn_t *conn)
         conn->tuple->min = conn->params.eager_max + 1;
     if (conn->params.zcopy_min > conn->tuple->min)
         conn->params.zcopy_min = conn->tuple->min;
+    conn->hands_from = conn->tuple->min;
 }
 
 /* If there is no memory for the psc_tuple_t, no receive of the connection is
  * advertised. */
-void psc_tuple_begin(psc_conn_t *conn,
-                     void (*taken)(psc_exposed_t *advert, uint64_t bits,
-                                   uint64_t len),
-                     void (*answered)(psc_exposed_t *advert))
+void psc_tuple_begin(psc_conn_t *conn)
 {
-    const psc_transport_ops_t *ops = tuple_ops(conn, answered);
+    const psc_transport_ops_t *ops = tuple_ops(conn);
 
     if (!ops || !(conn->tuple = calloc(1, sizeof *conn->tuple)))
         return;
     conn->tuple->ops = ops;
-    conn->tuple->taken = taken;
+    conn->hands_out = &psc_tuple;
     psc_tuple_limit(conn);
 }
 
@@ -97,15 +97,16 @@ void psc_tuple_end(psc_conn_t *conn)
     psc_tuple_am_end(conn);
     free(conn->tuple);
     conn->tuple = NULL;
+    conn->hands_out = NULL;
 }
 
 /* ---- receiving ---- */
 
-bool psc_tuple_may(const psc_req_t *req)
+static bool tuple_takes(const psc_req_t *req)
 {
     const psc_conn_t *conn = psc_req_source(req);
 
-    return conn->tuple && conn->state == PSC_CONN_UP && req->n_iov == 1 &&
+    return conn->state == PSC_CONN_UP && req->n_iov == 1 &&
            psc_req_total(req) >= conn->tuple->min &&
            !(req->head.flags & PSC_FLAG_NO_BUFFER);
 }
@@ -118,7 +119,11 @@ void psc_tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag)
     psc_tuple_bucket(conn->tuple, context, PSC_ANY_TAG)->advertise = none;
 }
 
-bool psc_tuple_pauses(const psc_req_t *req)
+/* Returns true if the receive is not to be advertised, because PSC_EXPOSED_MAX
+ * receives are advertised, or because its bucket pauses
+ * (psc_tuple_bucket_t.advertise). Each call counts towards the end of the
+ * pause. */
+static bool tuple_pauses(const psc_req_t *req)
 {
     return psc_req_source(req)->tuple->n_advertised == PSC_EXPOSED_MAX ||
            pause_skips(tuple_advertises(req));
@@ -162,21 +167,47 @@ static void tuple_hidden(psc_req_t *req)
     req->remote_writable = false;
 }
 
-bool psc_tuple_advertise(psc_req_t *req)
+/* Set the result of a receive that the peer has claimed. */
+static void tuple_result(psc_req_t *req, uint64_t bits, uint64_t len)
+{
+    psc_result_t *result = &req->head.result;
+
+    psc_count(psc_req_conn(req), PSC_COUNTER_tuple_taken, 1);
+    if (req->stage == PSC_STAGE_ENDING)
+        return;
+    psc_conn_sign(psc_req_conn(req), result);
+    result->order = ++psc_req_worker(req)->matching.clock;
+    result->tag = (int32_t)(bits & PSC_TAG_MASK);
+    result->nbytes = len;
+    result->status = len > psc_req_total(req) ? PSC_ERR_TRUNCATED : PSC_OK;
+    req->bulk->len = len < psc_req_total(req) ? len : psc_req_total(req);
+}
+
+/* The peer has claimed an advertised receive for a message. */
+static void tuple_taken(psc_exposed_t *advert, uint64_t bits, uint64_t len)
+{
+    psc_req_t *req = psc_tuple_req(advert);
+
+    psc_match_met(req);
+    tuple_result(req, bits, len);
+    psc_requeue_met(req);
+}
+
+static bool tuple_offer(psc_req_t *req)
 {
     psc_conn_t *conn = psc_req_source(req);
     psc_lane_t *lane = psc_conn_main_lane(conn);
     int32_t tag = req->head.result.tag;
     psc_exposed_t *record;
 
-    if (!psc_req_extend(req))
+    if (tuple_pauses(req) || !psc_req_extend(req))
         return false;
     record = &req->bulk->record.advert;
     *record = (psc_exposed_t){
         .match = psc_tag_bits(req->context, tag == PSC_ANY_TAG ? 0 : tag),
         .ignore = tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0,
         .buffer = *psc_req_piece(req),
-        .taken = conn->tuple->taken,
+        .taken = tuple_taken,
         .landed = tuple_landed};
     if (conn->tuple->ops->expose(lane->ep, record, tuple_seen(conn)) !=
         PSC_OK) {
@@ -185,11 +216,10 @@ bool psc_tuple_advertise(psc_req_t *req)
     }
     conn->tuple->n_advertised++;
     psc_count(conn, PSC_COUNTER_tuple_exposed, 1);
-    psc_req_stage_set(req, PSC_STAGE_ADVERTISED);
     return true;
 }
 
-bool psc_tuple_conceal(psc_req_t *req)
+static bool tuple_yield(psc_req_t *req)
 {
     psc_conn_t *conn = psc_req_source(req);
 
@@ -203,16 +233,16 @@ bool psc_tuple_conceal(psc_req_t *req)
     return true;
 }
 
-psc_status_t psc_tuple_withdraw(psc_req_t *req)
+static psc_status_t tuple_recall(psc_req_t *req)
 {
     if (!req->remote_writable)
-        return psc_tuple_conceal(req) ? PSC_OK : PSC_ERR_INVALID;
+        return tuple_yield(req) ? PSC_OK : PSC_ERR_INVALID;
     psc_tuple_am_ask(psc_req_source(req), psc_req_shown(req),
                      tuple_seen(psc_req_source(req)));
     return PSC_INPROGRESS;
 }
 
-void psc_tuple_detach(psc_req_t *req)
+static void tuple_lost(psc_req_t *req)
 {
     psc_conn_t *conn = psc_req_source(req);
 
@@ -223,21 +253,6 @@ void psc_tuple_detach(psc_req_t *req)
     req->bulk->inflight = !req->remote_writable;
     psc_req_stage_set(req, PSC_STAGE_LANDING);
     psc_req_attach(req, conn);
-}
-
-void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len)
-{
-    psc_result_t *result = &req->head.result;
-
-    psc_count(psc_req_conn(req), PSC_COUNTER_tuple_taken, 1);
-    if (req->stage == PSC_STAGE_ENDING)
-        return;
-    psc_conn_sign(psc_req_conn(req), result);
-    result->order = ++psc_req_worker(req)->matching.clock;
-    result->tag = (int32_t)(bits & PSC_TAG_MASK);
-    result->nbytes = len;
-    result->status = len > psc_req_total(req) ? PSC_ERR_TRUNCATED : PSC_OK;
-    req->bulk->len = len < psc_req_total(req) ? len : psc_req_total(req);
 }
 
 /* ---- sending ---- */
@@ -351,3 +366,14 @@ psc_status_t psc_tuple_send(psc_req_t *req)
         return tuple_otherwise(req, PSC_COUNTER_tuple_skipped);
     return tuple_look(req, bucket);
 }
+
+const psc_proto_t psc_tuple = {
+    .name = "tuple",
+    .takes = tuple_takes,
+    .offer = tuple_offer,
+    .yield = tuple_yield,
+    .recall = tuple_recall,
+    .lost = tuple_lost,
+    .kept = PSC_COUNTER_tuple_hidden,
+    .handed = "",
+};

@@ -30,6 +30,9 @@
 #pragma once
 
 #include "../core/types/connection.h"
+#include "protocol.h"
+
+extern const psc_proto_t psc_tuple;
 
 #define PSC_TUPLE_BUCKETS 32u
 
@@ -74,8 +77,6 @@ struct psc_tuple {
     uint32_t rts_out, rts_in;
     uint32_t n_advertised; /* number of receives that are advertised now */
     psc_tuple_bucket_t buckets[PSC_TUPLE_BUCKETS];
-    /* called when the peer has claimed a receive; requeue.c implements it */
-    void (*taken)(psc_exposed_t *advert, uint64_t bits, uint64_t len);
 };
 
 static inline psc_position_t psc_tuple_position(uint32_t eager, uint32_t rts)
@@ -114,42 +115,9 @@ static inline bool psc_tuple_is_long(const psc_conn_t *conn, uint64_t len)
  * psc_message_send_now leave messages of at least that length to
  * psc_message_send, which looks for an advertised receive first. */
 void psc_tuple_limit(psc_conn_t *conn);
-/* The connection's lanes are known: decide whether receives are advertised.
- * `answered`: called when the peer was asked for a receive (psc_tuple_withdraw)
- * and puts no message into it. */
-void psc_tuple_begin(psc_conn_t *conn,
-                     void (*taken)(psc_exposed_t *advert, uint64_t bits,
-                                   uint64_t len),
-                     void (*answered)(psc_exposed_t *advert));
+/* The connection's lanes are known: decide whether receives are advertised. */
+void psc_tuple_begin(psc_conn_t *conn);
 void psc_tuple_end(psc_conn_t *conn);
-
-/* ---- receiving ---- */
-
-/* Returns true if the receive could be advertised, regardless of other
- * receives. */
-bool psc_tuple_may(const psc_req_t *req);
-/* Returns true if the receive is not to be advertised, because PSC_EXPOSED_MAX
- * receives are advertised, or because its bucket pauses
- * (psc_tuple_bucket_t.advertise). Each call counts towards the end of the
- * pause, so call the function once for each attempt to advertise a receive. */
-bool psc_tuple_pauses(const psc_req_t *req);
-/* Let the peer see and claim the receive. Returns false if the transport
- * refuses it. */
-bool psc_tuple_advertise(psc_req_t *req);
-/* Withdraw an advertised receive for a message that has arrived, so that the
- * peer cannot claim it any more. Returns false if the peer has claimed it; see
- * psc_tuple_detach. */
-bool psc_tuple_conceal(psc_req_t *req);
-/* Withdraw an advertised receive for another reason. Returns PSC_ERR_INVALID if
- * the peer has claimed it, PSC_INPROGRESS if the peer has to be asked: in
- * either case the caller takes the receive out of its queue and calls
- * psc_tuple_detach. */
-psc_status_t psc_tuple_withdraw(psc_req_t *req);
-/* Call after a receive that the peer has claimed, or is asked about, was taken
- * out of its queue: begins stage LANDING. */
-void psc_tuple_detach(psc_req_t *req);
-/* The record of the peer's claim has arrived: set the receive's result. */
-void psc_tuple_taken(psc_req_t *req, uint64_t bits, uint64_t len);
 
 static inline psc_req_t *psc_tuple_req(psc_exposed_t *advert)
 {

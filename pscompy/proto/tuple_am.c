@@ -6,8 +6,11 @@
 #include "../core/conn_queue.h"
 #include "../core/finish.h"
 #include "credit.h"
+#include "message.h"
+#include "requeue.h"
 #include "rndv_keys.h"
-#include "tag_post.h"
+#include "tag_bits.h"
+#include "tuple.h"
 
 /* The permission for the peer to put a message into a receive. Its index in
  * `grants` is the entry by which ADVERTISE names the receive. */
@@ -38,7 +41,6 @@ struct psc_tuple_am {
     uint64_t generation; /* generation of the last grant */
     uint64_t seen; /* latest psc_position_t to report to the peer */
     uint64_t acked; /* psc_position_t that was last reported to the peer */
-    void (*answered)(psc_exposed_t *recv);
     advertised_t advertised[PSC_EXPOSED_MAX];
     uint64_t peer_generation, peer_seen;
 };
@@ -57,15 +59,12 @@ static psc_tuple_am_t *am_make(psc_conn_t *conn)
     return conn->tuple_am;
 }
 
-bool psc_tuple_am_begin(psc_conn_t *conn, void (*answered)(psc_exposed_t *recv))
+bool psc_tuple_am_begin(psc_conn_t *conn)
 {
     const psc_iface_attr_t *attr = &psc_conn_main_lane(conn)->slot->attr;
 
-    if (!conn->worker->config.tuple_am || !(attr->caps & PSC_CAP_PUT_AM) ||
-        !am_make(conn))
-        return false;
-    conn->tuple_am->answered = answered;
-    return true;
+    return conn->worker->config.tuple_am && attr->caps & PSC_CAP_PUT_AM &&
+           am_make(conn);
 }
 
 void psc_tuple_am_end(psc_conn_t *conn)
@@ -232,16 +231,40 @@ static grant_t *grant_placed(psc_conn_t *conn, const psc_wire_placed_t *wire)
                : NULL;
 }
 
-psc_status_t psc_tuple_am_placed(psc_conn_t *conn,
-                                 const psc_wire_placed_t *wire,
-                                 psc_exposed_t **recv_p)
+/* The peer had put a message into the receive before CONCEAL reached it. But
+ * the receive was cancelled, or is to get another message, so the message of
+ * the peer is requeued, as if it arrived now. */
+static psc_status_t am_requeue(psc_req_t *req)
 {
-    grant_t *grant = grant_placed(conn, wire);
+    psc_status_t status =
+        psc_requeue_message(psc_req_worker(req), req->context,
+                            &req->head.result, psc_req_iov(req), req->n_iov);
 
-    if (!grant || !grant->recv)
+    if (status == PSC_OK)
+        psc_message_returned(req);
+    return status;
+}
+
+psc_status_t psc_tuple_am_placed_arrived(psc_lane_t *lane, const psc_am_t *am)
+{
+    const psc_wire_placed_t *wire = am->header;
+    grant_t *grant = grant_placed(lane->conn, wire);
+    psc_exposed_t *recv = grant ? grant->recv : NULL;
+    psc_req_t *req;
+    bool asked;
+
+    if (am->len > 0 || !recv)
         return PSC_ERR_PROTOCOL;
-    *recv_p = grant->recv;
-    grant_end(conn->tuple_am, grant);
+    grant_end(lane->conn->tuple_am, grant);
+    req = psc_tuple_req(recv);
+    asked = req->stage == PSC_STAGE_LANDING;
+    recv->taken(recv,
+                psc_tag_bits(wire->eager.context, (int32_t)wire->eager.tag),
+                wire->len);
+    if (asked)
+        return am_requeue(req);
+    req->remote_writable = false;
+    recv->landed(recv, PSC_OK);
     return PSC_OK;
 }
 
@@ -257,7 +280,7 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
         return PSC_ERR_PROTOCOL;
     grant_end(tuple, grant);
     if (recv)
-        tuple->answered(recv);
+        psc_message_returned(psc_tuple_req(recv));
     return PSC_OK;
 }
 

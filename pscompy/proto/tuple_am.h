@@ -41,21 +41,14 @@
 extern const psc_transport_ops_t psc_tuple_am_ops;
 
 /* The connection's lane is known. Returns false if its receives are not
- * advertised by messages, or if there is no memory. `answered`: called when the
- * peer has answered psc_tuple_am_ask that it puts nothing into the receive. */
-bool psc_tuple_am_begin(psc_conn_t *conn,
-                        void (*answered)(psc_exposed_t *recv));
+ * advertised by messages, or if there is no memory. */
+bool psc_tuple_am_begin(psc_conn_t *conn);
 void psc_tuple_am_end(psc_conn_t *conn);
 
 /* Ask the peer by CONCEAL to give up the receive. The peer answers by PLACED or
- * by CONCEALED (`answered` is called), unless the connection ends. */
+ * by CONCEALED (psc_message_returned), unless the connection ends. */
 void psc_tuple_am_ask(psc_conn_t *conn, psc_exposed_t *recv, uint64_t seen);
-/* Account for a PLACED. Sets *recv_p to the receive that has the message.
- * Returns PSC_ERR_PROTOCOL if the peer was not allowed to put this message
- * there. */
-psc_status_t psc_tuple_am_placed(psc_conn_t *conn,
-                                 const psc_wire_placed_t *wire,
-                                 psc_exposed_t **recv_p);
+psc_status_t psc_tuple_am_placed_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_tuple_am_advertise_arrived(psc_lane_t *lane,
                                             const psc_am_t *am);
 psc_status_t psc_tuple_am_conceal_arrived(psc_lane_t *lane, const psc_am_t *am);

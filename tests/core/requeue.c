@@ -198,8 +198,7 @@ static psc_stage_t stage_of(const psc_request_t *request)
 static bool matched(const psc_request_t *request)
 {
     return stage_of(request) != PSC_STAGE_POSTED &&
-           stage_of(request) != PSC_STAGE_TAGGED &&
-           stage_of(request) != PSC_STAGE_ADVERTISED;
+           stage_of(request) != PSC_STAGE_HANDED;
 }
 
 /* Give a receive up as soon as it has matched, i.e. when the RTS has arrived.

@@ -83,7 +83,7 @@ CASE(an_ended_receive_names_its_peer)
     if (fabric_refuses(pair.b.conn, true)) {
         psc_worker_log_to(pair.b.worker, -1, 0);
         recv = post_recv(&pair.b, pair.b.conn, in, sizeof in, 1, &result);
-        check(stage_of(recv) == PSC_STAGE_TAGGED);
+        check(stage_of(recv) == PSC_STAGE_HANDED);
         psc_conn_fail(pair.b.conn, PSC_ERR_PEER_LOST);
         check(!done(recv));
         item = only_item(pair.b.worker);
@@ -110,10 +110,10 @@ static void given_up(psc_rndv_scheme_t scheme)
     if (fabric_refuses(pair.b.conn, false)) {
         fill(out, LARGE, 3);
         recv = post_recv(&pair.b, pair.b.conn, in, LARGE, 4, &result);
-        check(stage_of(recv) == PSC_STAGE_TAGGED);
+        check(stage_of(recv) == PSC_STAGE_HANDED);
         check(api->recv_give_up(recv) == PSC_INPROGRESS);
         send = post_send(&pair.a, out, LARGE, 4);
-        until(&pair, stage_of(recv) != PSC_STAGE_TAGGED);
+        until(&pair, stage_of(recv) != PSC_STAGE_HANDED);
         next =
             post_recv(&pair.b, pair.b.conn, again, LARGE, PSC_ANY_TAG, &result);
         check(!post_send(&pair.a, out, 10, 6));

@@ -14,10 +14,6 @@ typedef struct psc_closing {
 /* The state of tag matching by the connection's fabric; see proto/tag.h. */
 typedef struct psc_tagging {
     bool on; /* the fabric matches the connection's messages */
-    /* Called when the fabric has matched a receive; transport.h describes the
-     * arguments (psc_tag_recv_t.done). */
-    void (*done)(psc_tag_recv_t *recv, psc_status_t status, uint64_t bits,
-                 size_t len);
     /* pause: after a put (tag_put) that met no posted receive, this number of
      * the next long messages is announced by RTS instead; 0 after a put that
      * met one. pause_left: how many of those messages are still to come. */
@@ -49,6 +45,7 @@ typedef struct psc_emulated {
     psc_list_t waiting;
 } psc_emulated_t;
 
+typedef struct psc_proto psc_proto_t; /* defined in proto/protocol.h */
 typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
 typedef struct psc_tuple_am psc_tuple_am_t; /* defined in proto/tuple_am.c */
 typedef struct psc_replay psc_replay_t; /* defined in proto/replay.c */
@@ -133,6 +130,10 @@ struct psc_conn {
     /* number of active messages from this peer that are queued, or polled and
      * not yet released */
     atomic_uint messages;
+    /* the protocol to which receives that name this connection are handed out;
+     * NULL: to none */
+    const psc_proto_t *hands_out;
+    uint64_t hands_from; /* length of the shortest receive that is handed out */
     psc_tagging_t tagging;
     psc_rates_t rates;
     /* NULL unless the peer can see posted receives; proto/tuple.h */

@@ -26,13 +26,12 @@ typedef enum psc_req_kind {
 typedef enum psc_stage {
     PSC_STAGE_IDLE, /* not begun, or waiting for the peer or the fabric */
     PSC_STAGE_POSTED, /* recv: in a match queue */
-    PSC_STAGE_TAGGED, /* recv: posted to the fabric, which matches it */
-    /* recv: in a match queue, and visible to the peer, which may claim it
-     * (proto/tuple.h) */
-    PSC_STAGE_ADVERTISED,
-    /* recv: the peer has claimed it, and the message is being copied into its
-     * buffer; or the peer was asked not to claim it (psc_tuple_withdraw), and
-     * has not answered yet */
+    /* recv: in a match queue, and handed out to a protocol, by which a message
+     * may meet it (psc_proto_t.offer) */
+    PSC_STAGE_HANDED,
+    /* recv: it was handed out, and has left the match queue: a message has met
+     * it and is being copied into its buffer, or the protocol has not given it
+     * back yet */
     PSC_STAGE_LANDING,
     /* recv: matched; the message's payload or RTS is still arriving */
     PSC_STAGE_CLAIMED,
@@ -154,10 +153,10 @@ typedef struct psc_bulk {
     /* internal requests: link in the list `accesses` of the region's
      * psc_target_t */
     psc_link_t access_link;
-    /* The transport's record of the receive: `tagged` in stage TAGGED, `advert`
-     * in the stages ADVERTISED and LANDING; in stage ENDING the one of the
-     * stage before. Use psc_req_tagged() and psc_req_shown(), except to fill in
-     * the record before the stage begins. */
+    /* In the stages HANDED and LANDING, and in ENDING if the stage before was
+     * one of these: the transport's record of the receive, `tagged` if the
+     * fabric matches it, `advert` if the peer sees it. Use psc_req_tagged() and
+     * psc_req_shown(), except to fill in the record before the stage begins. */
     union {
         psc_tag_recv_t tagged;
         psc_exposed_t advert;
@@ -173,9 +172,8 @@ struct psc_req {
     psc_request_t head;
     /* Use psc_req_source() and psc_req_unexp(). */
     union {
-        /* In a receive or probe in the stages POSTED, TAGGED and ADVERTISED,
-         * and just before: the connection that it names as its source, NULL for
-         * any */
+        /* In a receive or probe in the stages POSTED and HANDED, and just
+         * before: the connection that it names as its source, NULL for any */
         psc_conn_t *source;
         /* In the state MATCHED: the message that waits for a buffer. In the
          * stage CLAIMED: the message that is still arriving. In a receive that
@@ -184,13 +182,13 @@ struct psc_req {
          * sends. */
         psc_unexp_t *unexp;
     } partner;
-    /* In the stages POSTED, TAGGED and ADVERTISED: the link in a match queue.
+    /* In the stages POSTED and HANDED: the link in a match queue.
      * In all other stages: the link in the list `active` of the connection.
      * While the request is free: the link in the pool's list. */
     psc_link_t link;
     /* Use psc_req_conn() and psc_req_set_conn(). */
     union {
-        /* In the stages POSTED and ADVERTISED: the link in a bucket of the
+        /* In the stages POSTED and HANDED: the link in a bucket of the
          * index of a psc_match_list_t (proto/match_list.h) */
         psc_link_t bucket;
         struct { /* the members for all other stages */
@@ -338,14 +336,15 @@ static inline void psc_req_set_unexp(psc_req_t *req, psc_unexp_t *unexp)
 
 static inline psc_tag_recv_t *psc_req_tagged(const psc_req_t *req)
 {
-    psc_assert(req->stage == PSC_STAGE_TAGGED ||
+    psc_assert(req->stage == PSC_STAGE_HANDED ||
+               req->stage == PSC_STAGE_LANDING ||
                req->stage == PSC_STAGE_ENDING);
     return &req->bulk->record.tagged;
 }
 
 static inline psc_exposed_t *psc_req_shown(const psc_req_t *req)
 {
-    psc_assert(req->stage == PSC_STAGE_ADVERTISED ||
+    psc_assert(req->stage == PSC_STAGE_HANDED ||
                req->stage == PSC_STAGE_LANDING ||
                req->stage == PSC_STAGE_ENDING);
     return &req->bulk->record.advert;
