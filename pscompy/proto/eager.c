@@ -9,7 +9,8 @@
 #include "credit.h"
 #include "match.h"
 #include "rates.h"
-#include "tuple.h"
+#include "position.h"
+#include "protocol.h"
 
 /* ---- sending ---- */
 
@@ -77,8 +78,49 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
         return status;
     }
     psc_eager_left(conn, how, len);
-    psc_tuple_note(conn, head->context, head->tag);
+    psc_position_note(conn, head->context, head->tag);
     return status;
+}
+
+static void eager_sent(psc_comp_t *comp, psc_status_t status)
+{
+    psc_req_t *req = psc_container_of(comp, psc_bulk_t, comp)->req;
+
+    req->bulk->inflight = 0;
+    psc_req_finish(req, req->error ? req->error : status);
+}
+
+static bool eager_may(const psc_req_t *req)
+{
+    const psc_conn_t *conn = psc_req_conn(req);
+    uint64_t len = psc_req_total(req);
+
+    return (psc_eager_fits(conn, len) || psc_rates_tries(conn, len)) &&
+           psc_flow_has(&conn->flow, psc_credit_cost(len));
+}
+
+static psc_status_t eager_start(psc_req_t *req)
+{
+    psc_conn_t *conn = psc_req_conn(req);
+    psc_message_head_t head = {req->context, req->head.result.tag,
+                               req->bulk->aux};
+    uint64_t len = psc_req_total(req);
+    psc_status_t status;
+
+    req->bulk->comp.func = eager_sent;
+    status = psc_eager_send(conn, &head, psc_req_iov(req), req->n_iov, len,
+                            &req->bulk->comp);
+    if (status < 0)
+        return status;
+    if (!psc_eager_fits(conn, len))
+        psc_rates_sent(conn, len);
+    if (status == PSC_INPROGRESS) {
+        req->bulk->inflight = 1;
+        psc_req_stage_set(req, PSC_STAGE_SEND_FLIGHT);
+    } else {
+        psc_req_finish(req, PSC_OK);
+    }
+    return PSC_INPROGRESS;
 }
 
 /* ---- arriving ---- */
@@ -206,8 +248,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (req && psc_req_has_room(req, am->len)) {
         psc_iov_write(psc_req_iov(req), req->n_iov, 0, am->payload, am->len);
         psc_credit_return(conn, psc_credit_cost(am->len));
-        if (psc_tuple_is_long(conn, am->len))
-            psc_tuple_came(conn, req->context, tag);
+        psc_proto_came(conn, req->context, tag, am->len);
         eager_copied_in(&req->head.result, conn, tag, am->len,
                         psc_req_total(req));
         psc_req_finish(req, req->head.result.status);
@@ -286,8 +327,7 @@ static psc_status_t eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
     psc_unexp_t *unexp;
     psc_req_t *req;
 
-    if (psc_tuple_is_long(conn, len))
-        psc_tuple_came(conn, wire->context, tag);
+    psc_proto_came(conn, wire->context, tag, len);
     req = psc_match_arrival(conn, wire->context, tag);
     if (req == PSC_MATCH_REFUSED)
         return PSC_ERR_PROTOCOL;
@@ -333,3 +373,9 @@ void psc_eager_end_record(psc_lane_t *lane)
 {
     psc_eager_complete(lane->incoming.unexp);
 }
+
+const psc_proto_t psc_eager = {
+    .name = "eager",
+    .may = eager_may,
+    .start = eager_start,
+};

@@ -4,12 +4,9 @@
 
 #include "credit.h"
 #include "match.h"
+#include "protocol.h"
 
-typedef struct psc_message_head {
-    uint32_t context;
-    int32_t tag;
-    uint16_t aux;
-} psc_message_head_t;
+extern const psc_proto_t psc_eager;
 
 /* Returns true if a message of `len` bytes may be sent eagerly. */
 bool psc_eager_fits(const psc_conn_t *conn, uint64_t len);

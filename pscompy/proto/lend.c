@@ -13,6 +13,7 @@
 #include "../core/worker.h"
 #include "credit.h"
 #include "rndv.h"
+#include "rndv_rts.h"
 
 /* How many segments of one peer may stay mapped while no view uses them. */
 #define LEND_MAPS_MAX 16
@@ -59,13 +60,23 @@ static bool lend_possible(psc_req_t *req)
            psc_segment_mem(segment, lane->slot);
 }
 
-bool psc_lend_begin(psc_req_t *req)
+static bool lend_may(const psc_req_t *req)
 {
-    if (lend_possible(req))
-        return true;
-    req->head.flags &= ~PSC_FLAG_LEND;
-    psc_count(psc_req_conn(req), PSC_COUNTER_lend_copied, 1);
-    return false;
+    return req->head.flags & PSC_FLAG_LEND;
+}
+
+/* A message whose pages cannot be lent becomes an ordinary one. Where the
+ * fabric matches, its own protocol announces the message. */
+static psc_status_t lend_start(psc_req_t *req)
+{
+    if (!lend_possible(req)) {
+        req->head.flags &= ~PSC_FLAG_LEND;
+        psc_count(psc_req_conn(req), PSC_COUNTER_lend_copied, 1);
+        return PSC_ERR_UNSUPPORTED;
+    }
+    if (psc_req_conn(req)->matches)
+        return PSC_ERR_UNSUPPORTED;
+    return psc_rndv_start(req);
 }
 
 psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am)
@@ -367,3 +378,9 @@ void psc_lend_worker_destroy(psc_worker_t *worker)
     psc_pool_detach(worker->memory.pool);
     psc_lend_drain(worker);
 }
+
+const psc_proto_t psc_lend = {
+    .name = "lend",
+    .may = lend_may,
+    .start = lend_start,
+};

@@ -14,15 +14,15 @@
 #pragma once
 
 #include "match.h"
+#include "protocol.h"
+
+extern const psc_proto_t psc_lend;
 
 /* Shorter messages are copied, because a copy is cheaper than the three control
  * messages RTS, TAKEN and FIN. */
 #define PSC_LEND_MIN 4096u
 
 /* ---- the sender ---- */
-/* Returns true if the request's pages can be lent. If not, clears
- * PSC_FLAG_LEND, so that it becomes an ordinary send. */
-bool psc_lend_begin(psc_req_t *req);
 psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am);
 /* Returns the result of a send when its connection ends with `status`: PSC_OK
  * for a lent message that was announced, because that counts as sent. */

@@ -9,14 +9,9 @@
 #include "../core/upward.h"
 #include "credit.h"
 #include "eager.h"
-#include "lend.h"
+#include "list.h"
 #include "match.h"
-#include "rates.h"
 #include "rndv.h"
-#include "rndv_rts.h"
-#include "tag_send.h"
-#include "tuple.h"
-#include "tuple_am.h"
 
 static inline psc_status_t message_request(psc_worker_t *worker,
                                            psc_req_kind_t kind,
@@ -47,62 +42,16 @@ static inline psc_status_t message_request(psc_worker_t *worker,
 
 /* ---- send ---- */
 
-static void message_sent(psc_comp_t *comp, psc_status_t status)
-{
-    psc_req_t *req = psc_container_of(comp, psc_bulk_t, comp)->req;
-
-    req->bulk->inflight = 0;
-    psc_req_finish(req, req->error ? req->error : status);
-}
-
-/* Send an eager message, with match bits if the fabric matches the connection's
- * messages. */
-static inline psc_status_t message_send_eager(psc_conn_t *conn,
-                                              const psc_message_head_t *head,
-                                              const psc_iov_t *iov,
-                                              size_t n_iov, uint64_t len,
-                                              psc_comp_t *comp)
-{
-    if (psc_tag_carries(conn, head->context))
-        return psc_tag_send(conn, head, iov, n_iov, len);
-    return psc_eager_send(conn, head, iov, n_iov, len, comp);
-}
-
 psc_status_t psc_message_send_progress(psc_req_t *req)
 {
-    psc_conn_t *conn = psc_req_conn(req);
-    psc_message_head_t head = {req->context, req->head.result.tag,
-                               req->bulk->aux};
-    psc_status_t status;
+    psc_status_t status = PSC_ERR_UNSUPPORTED;
 
-    if (conn->state == PSC_CONN_CONNECTING)
+    if (psc_req_conn(req)->state == PSC_CONN_CONNECTING)
         return PSC_ERR_NO_RESOURCE;
-    status = psc_tuple_send(req);
-    if (status != PSC_ERR_UNSUPPORTED)
-        return status;
-    if (req->head.flags & PSC_FLAG_LEND && psc_lend_begin(req))
-        return psc_rndv_send_rts(req);
-    if (!psc_eager_fits(conn, psc_req_total(req)) &&
-        !psc_rates_try(conn, psc_req_total(req)))
-        return psc_rndv_send_rts(req);
-    if (!psc_flow_has(&conn->flow, psc_credit_cost(psc_req_total(req)))) {
-        status = psc_rndv_send_rts(req);
-        /* in stage SEND_MARK the RTS was sent, although its mark must wait */
-        if (req->stage != PSC_STAGE_SEND)
-            psc_count(conn, PSC_COUNTER_credits_exhausted, 1);
-        return status;
-    }
-    req->bulk->comp.func = message_sent;
-    status = message_send_eager(conn, &head, psc_req_iov(req), req->n_iov,
-                                psc_req_total(req), &req->bulk->comp);
-    if (status == PSC_ERR_UNSUPPORTED)
-        return psc_rndv_send_rts(req);
-    if (status == PSC_INPROGRESS) {
-        req->bulk->inflight = 1;
-        psc_req_stage_set(req, PSC_STAGE_SEND_FLIGHT);
-    } else if (status == PSC_OK) {
-        psc_req_finish(req, PSC_OK);
-        return PSC_INPROGRESS;
+    for (const psc_proto_t *const *at = psc_proto_list;
+         *at && status == PSC_ERR_UNSUPPORTED; at++) {
+        if ((*at)->may(req))
+            status = (*at)->start(req);
     }
     return status;
 }
@@ -115,7 +64,7 @@ bool psc_message_reads_first(const psc_conn_t *conn,
     if (conn->state != PSC_CONN_UP)
         return false;
     if (!psc_eager_fits(conn, len))
-        return conn->tuple_am && len <= PSC_PLACE_MAX;
+        return len <= conn->looks_first;
     return !psc_flow_has(&conn->flow, psc_credit_cost(len));
 }
 
@@ -130,7 +79,10 @@ psc_status_t psc_message_send_now(psc_conn_t *conn, const psc_send_args_t *args,
         !psc_eager_fits(conn, len) || len >= conn->params.zcopy_min ||
         !psc_flow_has(&conn->flow, psc_credit_cost(len)))
         return PSC_ERR_NO_RESOURCE;
-    return message_send_eager(conn, &head, args->iov, args->n_iov, len, NULL);
+    if (__builtin_expect(conn->matches, 0) && args->context != PSC_CONTEXT_AM)
+        return conn->hands_out->send_now(conn, &head, args->iov, args->n_iov,
+                                         len);
+    return psc_eager_send(conn, &head, args->iov, args->n_iov, len, NULL);
 }
 
 /* Begin a send. A request whose message was sent at once is recycled, and wakes

@@ -34,7 +34,7 @@ typedef psc_status_t (*stage_fn_t)(psc_req_t *req);
 static const stage_fn_t stage_progress[PSC_STAGE_COUNT] = {
     [PSC_STAGE_SEND] = psc_message_send_progress,
     [PSC_STAGE_SEND_MARK] = psc_tag_send_mark,
-    [PSC_STAGE_SEND_LATE] = psc_rndv_send_late,
+    [PSC_STAGE_SEND_LATE] = psc_tag_send_late,
     [PSC_STAGE_PUT] = psc_rndv_put,
     [PSC_STAGE_FRAG] = psc_rndv_frag,
     [PSC_STAGE_FLUSH] = psc_rndv_flush,

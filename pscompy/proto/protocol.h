@@ -8,8 +8,36 @@
 #include "../core/counters.h"
 #include "../core/types/connection.h"
 
+typedef struct psc_message_head {
+    uint32_t context;
+    int32_t tag;
+    uint16_t aux;
+} psc_message_head_t;
+
 struct psc_proto {
     const char *name;
+
+    /* ---- sends ----
+     *
+     * A message tries the protocols in the order of the list. */
+
+    /* Returns true if the message may use the protocol. Changes nothing. */
+    bool (*may)(const psc_req_t *req);
+    /* Send the message of a request in stage SEND. Returns PSC_INPROGRESS if
+     * it was sent or its protocol has begun; PSC_ERR_UNSUPPORTED if the next
+     * protocol of the list is to be tried, and nothing was sent; and
+     * PSC_ERR_NO_RESOURCE if the request is to stay at the head of the ordered
+     * queue: no later message passes it, and the choice begins anew. */
+    psc_status_t (*start)(psc_req_t *req);
+    /* Send a message at once, without a request, that is short enough to be
+     * eager and for which there is credit. Only of a protocol that carries all
+     * messages of a connection (psc_conn_t.matches). Returns
+     * PSC_ERR_UNSUPPORTED or PSC_ERR_NO_RESOURCE if nothing was sent. */
+    psc_status_t (*send_now)(psc_conn_t *conn, const psc_message_head_t *head,
+                             const psc_iov_t *iov, size_t n_iov, uint64_t len);
+    /* A message of at least psc_conn_t.hands_from bytes, or its RTS, has
+     * arrived otherwise than into a receive that was handed out. */
+    void (*came)(psc_conn_t *conn, uint32_t context, int32_t tag);
 
     /* ---- receives that are handed out ----
      *
@@ -41,3 +69,10 @@ struct psc_proto {
     psc_counter_t kept;
     const char *handed; /* for dumps: where a receive is that was handed out */
 };
+
+static inline void psc_proto_came(psc_conn_t *conn, uint32_t context,
+                                  int32_t tag, uint64_t len)
+{
+    if (len >= conn->hands_from && conn->hands_out && conn->hands_out->came)
+        conn->hands_out->came(conn, context, tag);
+}

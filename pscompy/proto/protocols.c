@@ -41,7 +41,7 @@ static bool conn_lanes(psc_conn_t *conn)
 {
     if (!psc_replay_begin(conn))
         return false;
-    conn->hands_from = UINT64_MAX;
+    conn->hands_from = UINT32_MAX;
     psc_tag_begin(conn);
     psc_rates_start(conn);
     psc_tuple_begin(conn);

@@ -46,20 +46,25 @@ int64_t psc_rates_begin_get(psc_conn_t *conn, uint64_t len)
     return conn->rates.getting++ > 0 ? -1 : psc_rates_begin_copy(conn, len);
 }
 
-bool psc_rates_try(psc_conn_t *conn, uint64_t len)
+bool psc_rates_tries(const psc_conn_t *conn, uint64_t len)
+{
+    return conn->rates.on && len <= conn->params.try_max &&
+           conn->rates.until_try == 0;
+}
+
+void psc_rates_sent(psc_conn_t *conn, uint64_t len)
 {
     psc_rates_t *rates = &conn->rates;
 
     if (!rates->on || len > conn->params.try_max)
-        return false;
+        return;
     if (rates->until_try > 0) {
         rates->until_try--;
-        return false;
+        return;
     }
     rates->until_try =
         (rates->tried < RATES_TRIES ? RATES_OFTEN : RATES_SELDOM) - 1;
     rates->tried += rates->tried < RATES_TRIES;
-    return true;
 }
 
 /* Returns true if the message was interrupted. */

@@ -15,7 +15,9 @@ int64_t psc_rates_begin_get(psc_conn_t *conn, uint64_t len);
  * eagerly nevertheless. Without such messages nobody would know the time of a
  * copy if all messages are longer than eager_max, and an estimate that is too
  * high would never be corrected. */
-bool psc_rates_try(psc_conn_t *conn, uint64_t len);
+bool psc_rates_tries(const psc_conn_t *conn, uint64_t len);
+/* A message that is longer than eager_max has left, eagerly or announced. */
+void psc_rates_sent(psc_conn_t *conn, uint64_t len);
 /* A message has arrived completely; began: the result of psc_rates_begin_copy
  * or psc_rates_begin_get for this message. */
 void psc_rates_end_copy(psc_conn_t *conn, uint64_t len, int64_t began);

@@ -8,8 +8,8 @@
 #include "../core/memory/access.h"
 #include "../core/request.h"
 #include "credit.h"
+#include "position.h"
 #include "rndv_keys.h"
-#include "tuple.h"
 
 /* Returns true if the connection's configuration allows the scheme. */
 static bool rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)
@@ -83,9 +83,8 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
     if (status != PSC_OK)
         return status;
     conn->rts_out++;
-    if (conn->tuple)
-        conn->tuple->rts_out++;
-    psc_tuple_note(conn, req->context, req->head.result.tag);
+    conn->rts_sent++;
+    psc_position_note(conn, req->context, req->head.result.tag);
     psc_count(conn, PSC_COUNTER_rndv_rts, 1);
     psc_count(conn, PSC_COUNTER_lent, wire.flags & PSC_RTS_LENT ? 1 : 0);
     return PSC_OK;

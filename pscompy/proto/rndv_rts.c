@@ -1,41 +1,37 @@
 #include "rndv_rts.h"
 
 #include "am_announced.h"
+#include "eager.h"
 #include "match.h"
 #include "rndv.h"
 #include "rndv_keys.h"
+#include "protocol.h"
+#include "rates.h"
 #include "tag.h"
-#include "tag_send.h"
-#include "tuple.h"
 
 /* ---- sending ---- */
 
-psc_status_t psc_rndv_send_rts(psc_req_t *req)
+static bool rndv_may(const psc_req_t *req)
+{
+    (void)req; /* what nothing else carries is announced */
+    return true;
+}
+
+psc_status_t psc_rndv_start(psc_req_t *req)
 {
     psc_conn_t *conn = psc_req_conn(req);
-    psc_status_t status = psc_tag_send_put(req);
+    uint64_t len = psc_req_total(req);
+    bool fits = psc_eager_fits(conn, len);
+    psc_status_t status = psc_rndv_announce(req, 0);
 
-    if (status != PSC_ERR_UNSUPPORTED)
-        return status;
-    status = psc_rndv_announce(req, 0);
     if (status != PSC_OK)
         return status;
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
-    psc_count(conn, PSC_COUNTER_sent_bytes, psc_req_total(req));
-    if (psc_tag_carries(conn, req->context)) {
-        psc_req_stage_set(req, PSC_STAGE_SEND_MARK);
-        return psc_tag_send_mark(req);
-    }
-    psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
-    return PSC_INPROGRESS;
-}
-
-psc_status_t psc_rndv_send_late(psc_req_t *req)
-{
-    psc_status_t status = psc_rndv_announce(req, PSC_RTS_LATE);
-
-    if (status != PSC_OK)
-        return status;
+    psc_count(conn, PSC_COUNTER_sent_bytes, len);
+    if (!fits)
+        psc_rates_sent(conn, len);
+    else if (!psc_flow_has(&conn->flow, psc_credit_cost(len)))
+        psc_count(conn, PSC_COUNTER_credits_exhausted, 1);
     psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
     return PSC_INPROGRESS;
 }
@@ -69,7 +65,7 @@ static psc_status_t rndv_keep(psc_lane_t *lane, psc_req_t *req,
 
     if (status != PSC_OK)
         return status;
-    if (lane->conn->tagging.on)
+    if (lane->conn->matches)
         psc_tag_announced(lane, unexp);
     else if (req)
         psc_req_no_buffer(req, unexp);
@@ -93,15 +89,13 @@ static psc_status_t rndv_announced(psc_lane_t *lane, const psc_am_t *am)
 
     if (am->len > PSC_KEYS_MAX || announcement.tag < 0)
         return PSC_ERR_PROTOCOL;
-    if (lane->conn->tuple)
-        lane->conn->tuple->rts_in++;
+    lane->conn->rts_got++;
     if (wire->flags & PSC_RTS_LATE)
         return psc_tag_late_arrived(lane, am);
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_announced(lane->conn, wire->aux, &announcement);
-    if (psc_tuple_is_long(lane->conn, wire->len))
-        psc_tuple_came(lane->conn, wire->context, announcement.tag);
-    if (!lane->conn->tagging.on)
+    psc_proto_came(lane->conn, wire->context, announcement.tag, wire->len);
+    if (!lane->conn->matches)
         req = psc_match_arrival(lane->conn, wire->context, announcement.tag);
     if (req == PSC_MATCH_REFUSED)
         return PSC_ERR_PROTOCOL;
@@ -119,3 +113,9 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
         wire->flags & PSC_RTS_LAST ? lane->conn->rts_in : 0;
     return status;
 }
+
+const psc_proto_t psc_rndv = {
+    .name = "rendezvous",
+    .may = rndv_may,
+    .start = psc_rndv_start,
+};

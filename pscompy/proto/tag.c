@@ -13,6 +13,7 @@
 #include "protocol.h"
 #include "requeue.h"
 #include "tag_bits.h"
+#include "tag_send.h"
 
 static uint32_t tag_context(uint64_t bits)
 {
@@ -304,6 +305,9 @@ static void tag_lost(psc_req_t *req)
 
 const psc_proto_t psc_tag = {
     .name = "tag",
+    .may = psc_tag_may,
+    .start = psc_tag_start,
+    .send_now = psc_tag_send,
     .takes = tag_takes,
     .offer = tag_offer,
     .recall = tag_recall,
@@ -316,8 +320,8 @@ void psc_tag_begin(psc_conn_t *conn)
 {
     char reason[PSC_REASON_MAX];
 
-    conn->tagging.on = psc_lane_tagged(psc_conn_main_lane(conn), reason);
-    if (!conn->tagging.on)
+    conn->matches = psc_lane_tagged(psc_conn_main_lane(conn), reason);
+    if (!conn->matches)
         return;
     conn->hands_out = &psc_tag;
     conn->hands_from = 0;

@@ -4,6 +4,7 @@
 #include "../core/finish.h"
 #include "eager.h"
 #include "rndv.h"
+#include "rndv_rts.h"
 #include "tag_bits.h"
 
 /* Longest payload to put without knowing that a receive is posted. */
@@ -62,9 +63,8 @@ static bool tag_may_put(const psc_req_t *req)
     psc_conn_t *conn = psc_req_conn(req);
     const psc_iface_slot_t *slot;
 
-    if (!psc_tag_carries(conn, req->context) || conn->tagging.pause_left > 0 ||
-        conn->params.scheme != PSC_RNDV_AUTO || req->n_iov != 1 ||
-        psc_req_total(req) > TAG_PUT_MAX ||
+    if (conn->tagging.pause_left > 0 || conn->params.scheme != PSC_RNDV_AUTO ||
+        req->n_iov != 1 || psc_req_total(req) > TAG_PUT_MAX ||
         psc_eager_fits(conn, psc_req_total(req)) ||
         req->head.flags & PSC_FLAG_LEND)
         return false;
@@ -104,7 +104,7 @@ static void tag_put_done(psc_comp_t *comp, psc_status_t status)
     psc_req_finish(req, PSC_OK);
 }
 
-psc_status_t psc_tag_send_put(psc_req_t *req)
+static psc_status_t tag_put(psc_req_t *req)
 {
     psc_conn_t *conn = psc_req_conn(req);
     psc_lane_t *lane;
@@ -127,5 +127,54 @@ psc_status_t psc_tag_send_put(psc_req_t *req)
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, psc_req_total(req));
     psc_req_stage_set(req, PSC_STAGE_TAG_PUT);
+    return PSC_INPROGRESS;
+}
+
+/* ---- stage SEND ---- */
+
+bool psc_tag_may(const psc_req_t *req)
+{
+    return psc_req_conn(req)->matches && req->context != PSC_CONTEXT_AM;
+}
+
+/* Send the message with match bits if it is short and there is credit. */
+static psc_status_t tag_short(psc_req_t *req)
+{
+    psc_conn_t *conn = psc_req_conn(req);
+    psc_message_head_t head = {req->context, req->head.result.tag, 0};
+    uint64_t len = psc_req_total(req);
+    psc_status_t status;
+
+    if (req->head.flags & PSC_FLAG_LEND || !psc_eager_fits(conn, len) ||
+        !psc_flow_has(&conn->flow, psc_credit_cost(len)))
+        return PSC_ERR_UNSUPPORTED;
+    status = psc_tag_send(conn, &head, psc_req_iov(req), req->n_iov, len);
+    if (status == PSC_OK)
+        psc_req_finish(req, PSC_OK);
+    return status == PSC_OK ? PSC_INPROGRESS : status;
+}
+
+psc_status_t psc_tag_start(psc_req_t *req)
+{
+    psc_status_t status = tag_short(req);
+
+    if (status == PSC_ERR_UNSUPPORTED)
+        status = tag_put(req);
+    if (status != PSC_ERR_UNSUPPORTED)
+        return status;
+    status = psc_rndv_start(req);
+    if (status != PSC_INPROGRESS)
+        return status;
+    psc_req_stage_set(req, PSC_STAGE_SEND_MARK);
+    return psc_tag_send_mark(req);
+}
+
+psc_status_t psc_tag_send_late(psc_req_t *req)
+{
+    psc_status_t status = psc_rndv_announce(req, PSC_RTS_LATE);
+
+    if (status != PSC_OK)
+        return status;
+    psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
     return PSC_INPROGRESS;
 }

@@ -50,7 +50,7 @@ static psc_tuple_pause_t *tuple_advertises(const psc_req_t *req)
 static bool tuple_fits(psc_conn_t *conn)
 {
     return conn->worker->config.tuple_min != 0 && conn->n_lanes == 1 &&
-           !conn->tagging.on && conn->params.scheme == PSC_RNDV_AUTO;
+           !conn->matches && conn->params.scheme == PSC_RNDV_AUTO;
 }
 
 /* Returns the operations by which receives are advertised and claimed: those of
@@ -76,7 +76,8 @@ void psc_tuple_limit(psc_conn_t *conn)
         conn->tuple->min = conn->params.eager_max + 1;
     if (conn->params.zcopy_min > conn->tuple->min)
         conn->params.zcopy_min = conn->tuple->min;
-    conn->hands_from = conn->tuple->min;
+    conn->hands_from =
+        conn->tuple->min < UINT32_MAX ? (uint32_t)conn->tuple->min : UINT32_MAX;
 }
 
 /* If there is no memory for the psc_tuple_t, no receive of the connection is
@@ -89,6 +90,8 @@ void psc_tuple_begin(psc_conn_t *conn)
         return;
     conn->tuple->ops = ops;
     conn->hands_out = &psc_tuple;
+    conn->positions = &conn->tuple->positions;
+    conn->looks_first = conn->tuple_am ? PSC_PLACE_MAX : 0;
     psc_tuple_limit(conn);
 }
 
@@ -98,6 +101,7 @@ void psc_tuple_end(psc_conn_t *conn)
     free(conn->tuple);
     conn->tuple = NULL;
     conn->hands_out = NULL;
+    conn->positions = NULL;
 }
 
 /* ---- receiving ---- */
@@ -111,7 +115,9 @@ static bool tuple_takes(const psc_req_t *req)
            !(req->head.flags & PSC_FLAG_NO_BUFFER);
 }
 
-void psc_tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag)
+/* A long message has arrived otherwise than into an advertised receive:
+ * advertise receives for such messages again (psc_tuple_bucket_t.advertise). */
+static void tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag)
 {
     static const psc_tuple_pause_t none;
 
@@ -131,7 +137,7 @@ static bool tuple_pauses(const psc_req_t *req)
 
 static psc_position_t tuple_seen(const psc_conn_t *conn)
 {
-    return psc_tuple_position(conn->flow.got, conn->tuple->rts_in);
+    return psc_position(conn->flow.got, conn->rts_got);
 }
 
 /* End a receive or send whose bytes nobody copies any more. If all bytes are in
@@ -272,11 +278,12 @@ static bool tuple_covers(psc_position_t seen, psc_position_t position)
 static psc_position_t tuple_need(const psc_req_t *req,
                                  const psc_advertised_t *recv)
 {
-    psc_tuple_t *tuple = psc_req_conn(req)->tuple;
+    const psc_conn_t *conn = psc_req_conn(req);
 
     if (recv->ignore)
-        return psc_tuple_position(psc_req_conn(req)->flow.sent, tuple->rts_out);
-    return psc_tuple_bucket(tuple, req->context, req->head.result.tag)->last;
+        return psc_position(conn->flow.sent, conn->rts_sent);
+    return conn->positions
+        ->last[psc_position_bucket(req->context, req->head.result.tag)];
 }
 
 static const psc_advertised_t *tuple_first(const psc_advertised_t *advertised,
@@ -353,14 +360,21 @@ static psc_status_t tuple_look(psc_req_t *req, psc_tuple_bucket_t *bucket)
                                      : PSC_COUNTER_tuple_none);
 }
 
-psc_status_t psc_tuple_send(psc_req_t *req)
+static bool tuple_may(const psc_req_t *req)
+{
+    const psc_tuple_t *tuple = psc_req_conn(req)->tuple;
+
+    return tuple && psc_req_total(req) >= tuple->min && req->n_iov == 1 &&
+           !(req->head.flags & PSC_FLAG_LEND);
+}
+
+/* Look for a receive that the peer advertises, and claim it for this
+ * message. */
+static psc_status_t tuple_start(psc_req_t *req)
 {
     psc_conn_t *conn = psc_req_conn(req);
     psc_tuple_bucket_t *bucket;
 
-    if (!conn->tuple || psc_req_total(req) < conn->tuple->min ||
-        req->n_iov != 1 || req->head.flags & PSC_FLAG_LEND)
-        return PSC_ERR_UNSUPPORTED;
     bucket = psc_tuple_bucket(conn->tuple, req->context, req->head.result.tag);
     if (pause_skips(&bucket->look))
         return tuple_otherwise(req, PSC_COUNTER_tuple_skipped);
@@ -369,6 +383,9 @@ psc_status_t psc_tuple_send(psc_req_t *req)
 
 const psc_proto_t psc_tuple = {
     .name = "tuple",
+    .may = tuple_may,
+    .start = tuple_start,
+    .came = tuple_came,
     .takes = tuple_takes,
     .offer = tuple_offer,
     .yield = tuple_yield,

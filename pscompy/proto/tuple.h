@@ -17,7 +17,7 @@
  *  2. A receive is claimed only if all messages that this sender has sent
  *     otherwise, and that fit the receive, have been matched. The receiver
  *     reports its progress (`seen`) with every receive that it advertises or
- *     withdraws (psc_tuple_conceal), so none of those messages has matched a
+ *     withdraws, so none of those messages has matched a
  *     receive that is still advertised after that.
  *  3. A message that matches an advertised receive, also one that comes back
  *     after a cancelled probe, gets the receive only after the receive was
@@ -30,16 +30,10 @@
 #pragma once
 
 #include "../core/types/connection.h"
+#include "position.h"
 #include "protocol.h"
 
 extern const psc_proto_t psc_tuple;
-
-#define PSC_TUPLE_BUCKETS 32u
-
-/* A position in the order of the messages that one side sends otherwise than
- * into advertised receives: the eager bytes (psc_flow_t) and the RTSs sent up
- * to there, each modulo 2^32. */
-typedef uint64_t psc_position_t;
 
 /* Counts failures in a row, so that a sender that keeps finding no receive to
  * claim looks less often, and a receiver whose advertised receives are not
@@ -56,9 +50,6 @@ typedef struct psc_tuple_pause {
 /* The state of the messages and receives that share a hash of context and
  * tag. */
 typedef struct psc_tuple_bucket {
-    /* the position of the bucket's last message that was not sent into an
-     * advertised receive */
-    psc_position_t last;
     /* sender: pauses looking for receives if the peer advertises some, but the
      * bucket's messages can claim none of them */
     psc_tuple_pause_t look;
@@ -74,41 +65,16 @@ struct psc_tuple {
     /* least length of a receive that is advertised, and of a message that looks
      * for an advertised receive */
     uint64_t min;
-    uint32_t rts_out, rts_in;
     uint32_t n_advertised; /* number of receives that are advertised now */
-    psc_tuple_bucket_t buckets[PSC_TUPLE_BUCKETS];
+    /* of messages that are not sent into advertised receives */
+    psc_positions_t positions;
+    psc_tuple_bucket_t buckets[PSC_POSITION_BUCKETS];
 };
-
-static inline psc_position_t psc_tuple_position(uint32_t eager, uint32_t rts)
-{
-    return (uint64_t)rts << 32 | eager;
-}
 
 static inline psc_tuple_bucket_t *
 psc_tuple_bucket(psc_tuple_t *tuple, uint32_t context, int32_t tag)
 {
-    return &tuple->buckets[(context * 7 + (uint32_t)tag) % PSC_TUPLE_BUCKETS];
-}
-
-/* Note that a message with this context and tag was sent otherwise than into a
- * receive that the peer advertises. */
-static inline void psc_tuple_note(psc_conn_t *conn, uint32_t context,
-                                  int32_t tag)
-{
-    if (__builtin_expect(conn->tuple != NULL, 0))
-        psc_tuple_bucket(conn->tuple, context, tag)->last =
-            psc_tuple_position(conn->flow.sent, conn->tuple->rts_out);
-}
-
-/* A long message has arrived otherwise than into an advertised receive:
- * advertise receives for such messages again (psc_tuple_bucket_t.advertise). */
-void psc_tuple_came(psc_conn_t *conn, uint32_t context, int32_t tag);
-
-/* Returns true if a message of `len` bytes looks for a receive that the peer
- * advertises. */
-static inline bool psc_tuple_is_long(const psc_conn_t *conn, uint64_t len)
-{
-    return __builtin_expect(conn->tuple != NULL, 0) && len >= conn->tuple->min;
+    return &tuple->buckets[psc_position_bucket(context, tag)];
 }
 
 /* The connection's parameters are set: set tuple->min, and make
@@ -123,9 +89,3 @@ static inline psc_req_t *psc_tuple_req(psc_exposed_t *advert)
 {
     return psc_container_of(advert, psc_bulk_t, record.advert)->req;
 }
-
-/* ---- sending ---- */
-
-/* Look for a receive that the peer advertises, and claim it for this message.
- * Returns PSC_ERR_UNSUPPORTED if the message must be sent otherwise. */
-psc_status_t psc_tuple_send(psc_req_t *req);

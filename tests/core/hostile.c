@@ -467,7 +467,7 @@ CASE(hostile_promises)
 
         pair_open(&pair);
         psc_worker_log_to(pair.a.worker, -1, 0);
-        if (pair.a.conn->tagging.on) {
+        if (pair.a.conn->matches) {
             wire.aux = (uint16_t)put_missed(&pair, out, sizeof out);
             if (i < 2)
                 recv = post_recv(&pair.a, pair.a.conn, buffer, sizeof buffer, 0,

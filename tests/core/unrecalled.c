@@ -31,7 +31,7 @@ static bool fabric_refuses(psc_conn_t *conn, bool mute)
 {
     psc_iface_slot_t *slot = conn->lanes[0]->slot;
 
-    if (!conn->tagging.on)
+    if (!conn->matches)
         return false;
     fabric.below = slot->ops;
     fabric.ops = *slot->ops;

@@ -13,7 +13,6 @@ typedef struct psc_closing {
 
 /* The state of tag matching by the connection's fabric; see proto/tag.h. */
 typedef struct psc_tagging {
-    bool on; /* the fabric matches the connection's messages */
     /* pause: after a put (tag_put) that met no posted receive, this number of
      * the next long messages is announced by RTS instead; 0 after a put that
      * met one. pause_left: how many of those messages are still to come. */
@@ -46,6 +45,7 @@ typedef struct psc_emulated {
 } psc_emulated_t;
 
 typedef struct psc_proto psc_proto_t; /* defined in proto/protocol.h */
+typedef struct psc_positions psc_positions_t; /* see proto/position.h */
 typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
 typedef struct psc_tuple_am psc_tuple_am_t; /* defined in proto/tuple_am.c */
 typedef struct psc_replay psc_replay_t; /* defined in proto/replay.c */
@@ -120,6 +120,10 @@ struct psc_conn {
     psc_list_t queues; /* match queues, one per context */
     psc_list_t active; /* outstanding requests of the connection */
     psc_list_t maps; /* mapped segments of the peer's pool: lend.c */
+    /* number of RTSs sent and arrived, modulo 2^32 */
+    uint32_t rts_sent, rts_got;
+    /* where the last messages stand; NULL if nobody wants to know */
+    psc_positions_t *positions;
     /* number of RTSs to the peer that the peer has not answered yet */
     uint32_t rts_out;
     /* number of RTSs from the peer that no receive here has matched yet */
@@ -133,7 +137,11 @@ struct psc_conn {
     /* the protocol to which receives that name this connection are handed out;
      * NULL: to none */
     const psc_proto_t *hands_out;
-    uint64_t hands_from; /* length of the shortest receive that is handed out */
+    /* length of the shortest receive that is handed out, and of the longest
+     * message before which the sender looks what has arrived */
+    uint32_t hands_from, looks_first;
+    /* the fabric matches the connection's messages, except active messages */
+    bool matches;
     psc_tagging_t tagging;
     psc_rates_t rates;
     /* NULL unless the peer can see posted receives; proto/tuple.h */

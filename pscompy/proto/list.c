@@ -1,0 +1,16 @@
+#include "list.h"
+
+#include "eager.h"
+#include "lend.h"
+#include "rndv_rts.h"
+#include "tag.h"
+#include "tuple.h"
+
+const psc_proto_t *const psc_proto_list[] = {
+    &psc_tuple, /* a long message, into a receive that the peer advertises */
+    &psc_lend,  /* pages that the receiver maps */
+    &psc_tag,   /* all other messages of a fabric that matches */
+    &psc_eager, /* a short message, for which there is credit */
+    &psc_rndv,  /* everything else */
+    NULL,
+};

@@ -1,0 +1,8 @@
+/* The list of all protocols. */
+#pragma once
+
+#include "protocol.h"
+
+/* In the order in which a message tries them; NULL at the end. The last one
+ * carries every message. */
+extern const psc_proto_t *const psc_proto_list[];
