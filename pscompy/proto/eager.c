@@ -376,6 +376,9 @@ void psc_eager_end_record(psc_lane_t *lane)
 
 const psc_proto_t psc_eager = {
     .name = "eager",
+    .messages =
+        (const psc_proto_message_t[]){
+            {PSC_WIRE_EAGER, sizeof(psc_wire_eager_t), psc_eager_arrived}, {0}},
     .may = eager_may,
     .start = eager_start,
 };

@@ -6,6 +6,7 @@
 #include "../core/conn_flush.h"
 #include "../core/conn_queue.h"
 #include "../core/finish.h"
+#include "../core/memory/access.h"
 #include "../core/memory/blocks.h"
 #include "../core/memory/pool.h"
 #include "../core/memory/segment.h"
@@ -79,7 +80,7 @@ static psc_status_t lend_start(psc_req_t *req)
     return psc_rndv_start(req);
 }
 
-psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am)
+static psc_status_t lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_taken_t *wire = am->header;
     psc_req_t *req = psc_req_find(&lane->worker->requests, wire->request_id);
@@ -91,15 +92,6 @@ psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am)
     psc_rndv_rts_answered(lane->conn);
     psc_req_stage_set(req, PSC_STAGE_LENT);
     return PSC_OK;
-}
-
-psc_status_t psc_lend_outcome(const psc_req_t *req, psc_status_t status)
-{
-    bool out =
-        req->kind == PSC_REQ_SEND && req->head.flags & PSC_FLAG_LEND &&
-        (req->stage == PSC_STAGE_AWAIT_RTR || req->stage == PSC_STAGE_LENT);
-
-    return out ? PSC_OK : status;
 }
 
 /* ---- the receiver: segments ---- */
@@ -270,7 +262,7 @@ psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p)
     return PSC_OK;
 }
 
-psc_status_t psc_lend_send_taken(psc_req_t *req)
+static psc_status_t lend_send_taken(psc_req_t *req)
 {
     psc_wire_taken_t wire = {.request_id = req->bulk->remote_id};
     psc_status_t status = psc_credit_send(psc_req_conn(req), PSC_WIRE_TAKEN,
@@ -336,7 +328,7 @@ static void lend_settle(psc_worker_t *worker, psc_loan_t *loan)
     psc_conn_flush(psc_req_conn(req));
 }
 
-void psc_lend_drain(psc_worker_t *worker)
+static void lend_drain(psc_worker_t *worker)
 {
     psc_loan_t *loan = atomic_exchange(&worker->memory.returned, NULL), *next;
 
@@ -349,16 +341,7 @@ void psc_lend_drain(psc_worker_t *worker)
 
 /* ---- the end of a connection or worker ---- */
 
-void psc_lend_conn_closing(psc_conn_t *conn)
-{
-    psc_list_for_each(req, &conn->active, psc_req_t, link) {
-        if (req->kind == PSC_REQ_LOAN && req->bulk->payload)
-            lend_keep(conn, req->bulk->payload);
-    }
-    psc_lend_conn_ended(conn);
-}
-
-void psc_lend_end(psc_req_t *req)
+static void lend_end(psc_req_t *req)
 {
     if (req->bulk->payload)
         lend_keep(psc_req_conn(req), req->bulk->payload);
@@ -367,20 +350,57 @@ void psc_lend_end(psc_req_t *req)
     psc_req_finish(req, PSC_OK);
 }
 
-void psc_lend_conn_ended(psc_conn_t *conn)
+static void lend_conn_ended(psc_conn_t *conn)
 {
     psc_list_for_each(entry, &conn->maps, lend_map_t, link)
         lend_map_forget(entry);
 }
 
-void psc_lend_worker_destroy(psc_worker_t *worker)
+/* Make private copies of all views of the peer's memory. */
+static void lend_conn_closing(psc_conn_t *conn)
+{
+    psc_list_for_each(req, &conn->active, psc_req_t, link) {
+        if (req->kind == PSC_REQ_LOAN && req->bulk->payload)
+            lend_keep(conn, req->bulk->payload);
+    }
+    lend_conn_ended(conn);
+}
+
+static void lend_worker_destroy(psc_worker_t *worker)
 {
     psc_pool_detach(worker->memory.pool);
-    psc_lend_drain(worker);
+    lend_drain(worker);
+}
+
+/* A lent message that was announced counts as sent. */
+static bool lend_ends(psc_req_t *req, psc_status_t status)
+{
+    bool out =
+        req->kind == PSC_REQ_SEND && req->head.flags & PSC_FLAG_LEND &&
+        (req->stage == PSC_STAGE_AWAIT_RTR || req->stage == PSC_STAGE_LENT);
+
+    (void)status;
+    if (req->kind == PSC_REQ_LOAN)
+        lend_end(req);
+    else if (out)
+        psc_req_fail(req, PSC_OK);
+    return out || req->kind == PSC_REQ_LOAN;
 }
 
 const psc_proto_t psc_lend = {
     .name = "lend",
+    .messages =
+        (const psc_proto_message_t[]){
+            {PSC_WIRE_TAKEN, sizeof(psc_wire_taken_t), lend_taken_arrived},
+            {0}},
+    .stages =
+        (const psc_proto_stage_t[]){{PSC_STAGE_SEND_TAKEN, lend_send_taken},
+                                    {0}},
     .may = lend_may,
     .start = lend_start,
+    .conn_closing = lend_conn_closing,
+    .conn_ended = lend_conn_ended,
+    .ends = lend_ends,
+    .drain = lend_drain,
+    .worker_destroyed = lend_worker_destroy,
 };

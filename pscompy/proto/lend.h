@@ -22,25 +22,8 @@ extern const psc_proto_t psc_lend;
  * messages RTS, TAKEN and FIN. */
 #define PSC_LEND_MIN 4096u
 
-/* ---- the sender ---- */
-psc_status_t psc_lend_taken_arrived(psc_lane_t *lane, const psc_am_t *am);
-/* Returns the result of a send when its connection ends with `status`: PSC_OK
- * for a lent message that was announced, because that counts as sent. */
-psc_status_t psc_lend_outcome(const psc_req_t *req, psc_status_t status);
-
-/* ---- the receiver ---- */
+/* The functions recv_view and view_free of psc_api_t. */
 psc_status_t psc_lend_view(psc_req_t *req, psc_view_t **view_p);
-/* Runs stage SEND_TAKEN: notifies the sender that its message is in use. */
-psc_status_t psc_lend_send_taken(psc_req_t *req);
 /* Release a view. May be called by any thread, even after the worker has
  * ended. */
 void psc_lend_return(psc_view_t *view);
-/* Send a FIN to the sender of each message whose view was released. */
-void psc_lend_drain(psc_worker_t *worker);
-/* The connection's CLOSE is about to be sent: make private copies of all views
- * of the peer's memory. */
-void psc_lend_conn_closing(psc_conn_t *conn);
-/* End a loan (the internal request of a view) whose connection has ended. */
-void psc_lend_end(psc_req_t *req);
-void psc_lend_conn_ended(psc_conn_t *conn);
-void psc_lend_worker_destroy(psc_worker_t *worker);

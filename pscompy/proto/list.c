@@ -2,6 +2,7 @@
 
 #include "eager.h"
 #include "lend.h"
+#include "rma.h"
 #include "rndv_rts.h"
 #include "tag.h"
 #include "tuple.h"
@@ -11,6 +12,7 @@ const psc_proto_t *const psc_proto_list[] = {
     &psc_lend,  /* pages that the receiver maps */
     &psc_tag,   /* all other messages of a fabric that matches */
     &psc_eager, /* a short message, for which there is credit */
+    &psc_rma,   /* no message: puts and gets by messages of its own */
     &psc_rndv,  /* everything else */
     NULL,
 };

@@ -3,6 +3,6 @@
 
 #include "protocol.h"
 
-/* In the order in which a message tries them; NULL at the end. The last one
- * carries every message. */
+/* In the order in which a message tries those that carry messages; NULL at the
+ * end. The last one carries every message. */
 extern const psc_proto_t *const psc_proto_list[];

@@ -50,7 +50,7 @@ psc_status_t psc_message_send_progress(psc_req_t *req)
         return PSC_ERR_NO_RESOURCE;
     for (const psc_proto_t *const *at = psc_proto_list;
          *at && status == PSC_ERR_UNSUPPORTED; at++) {
-        if ((*at)->may(req))
+        if ((*at)->may && (*at)->may(req))
             status = (*at)->start(req);
     }
     return status;

@@ -10,41 +10,81 @@
 #include "am.h"
 #include "credit.h"
 #include "eager.h"
-#include "requeue.h"
-#include "lend.h"
+#include "list.h"
 #include "message.h"
 #include "rail.h"
 #include "replay.h"
-#include "rma.h"
-#include "rndv.h"
 #include "rndv_am.h"
-#include "rndv_direct.h"
-#include "rndv_fin.h"
-#include "rndv_rts.h"
-#include "tag.h"
-#include "tag_send.h"
-#include "tuple_am.h"
 
-/* ---- stages ---- */
+/* ---- the base's own messages and stages ---- */
+
+static psc_status_t proto_credit(psc_lane_t *lane, const psc_am_t *am)
+{
+    /* psc_proto_arrived has read the header's credit already */
+    (void)lane, (void)am;
+    return PSC_OK;
+}
+
+static psc_status_t proto_close(psc_lane_t *lane, const psc_am_t *am)
+{
+    psc_conn_close_received(lane->conn, am->id == PSC_WIRE_CLOSE_ACK);
+    return PSC_OK;
+}
+
+static const psc_proto_t base = {
+    .name = "connection",
+    .messages =
+        (const psc_proto_message_t[]){
+            {PSC_WIRE_CREDIT, sizeof(psc_wire_credit_t), proto_credit},
+            {PSC_WIRE_CLOSE, sizeof(psc_wire_credit_t), proto_close},
+            {PSC_WIRE_CLOSE_ACK, sizeof(psc_wire_credit_t), proto_close},
+            {PSC_WIRE_LANE_DOWN, sizeof(psc_wire_lane_t),
+             psc_rail_down_arrived},
+            {PSC_WIRE_LANE_UP, sizeof(psc_wire_lane_t), psc_rail_up_arrived},
+            {PSC_WIRE_SEEN, sizeof(psc_wire_seen_t), psc_replay_seen_arrived},
+            {PSC_WIRE_RESUME, sizeof(psc_wire_resume_t),
+             psc_replay_resume_arrived},
+            {0}},
+    .stages =
+        (const psc_proto_stage_t[]){{PSC_STAGE_SEND, psc_message_send_progress},
+                                    {0}},
+};
+
+/* ---- the tables of all protocols ---- */
+
+typedef struct arrival {
+    psc_status_t (*func)(psc_lane_t *lane, const psc_am_t *am);
+    uint8_t header_len;
+} arrival_t;
+
+static arrival_t arrivals[PSC_WIRE_COUNT];
 
 typedef psc_status_t (*stage_fn_t)(psc_req_t *req);
 
 /* In a stage without a function the request waits for the peer or the
  * fabric. */
-static const stage_fn_t stage_progress[PSC_STAGE_COUNT] = {
-    [PSC_STAGE_SEND] = psc_message_send_progress,
-    [PSC_STAGE_SEND_MARK] = psc_tag_send_mark,
-    [PSC_STAGE_SEND_LATE] = psc_tag_send_late,
-    [PSC_STAGE_PUT] = psc_rndv_put,
-    [PSC_STAGE_FRAG] = psc_rndv_frag,
-    [PSC_STAGE_FLUSH] = psc_rndv_flush,
-    [PSC_STAGE_SEND_FIN] = psc_rndv_send_fin,
-    [PSC_STAGE_SEND_RTR] = psc_rndv_send_rtr,
-    [PSC_STAGE_GET] = psc_rndv_get,
-    [PSC_STAGE_SEND_TAKEN] = psc_lend_send_taken,
-    [PSC_STAGE_RMA_REQUEST] = psc_rma_send_request,
-    [PSC_STAGE_RMA_DIRECT] = psc_rma_direct,
-};
+static stage_fn_t stage_progress[PSC_STAGE_COUNT];
+
+static void proto_register(const psc_proto_t *proto)
+{
+    const psc_proto_message_t *message = proto->messages;
+    const psc_proto_stage_t *stage = proto->stages;
+
+    for (; message && message->arrived; message++)
+        arrivals[message->id] =
+            (arrival_t){message->arrived, message->header_len};
+    for (; stage && stage->advance; stage++)
+        stage_progress[stage->stage] = stage->advance;
+}
+
+static __attribute__((constructor)) void proto_register_all(void)
+{
+    proto_register(&base);
+    for (const psc_proto_t *const *at = psc_proto_list; *at; at++)
+        proto_register(*at);
+}
+
+/* ---- stages ---- */
 
 psc_status_t psc_proto_advance(psc_req_t *req)
 {
@@ -65,53 +105,6 @@ psc_status_t psc_proto_advance(psc_req_t *req)
 }
 
 /* ---- arrivals ---- */
-
-static psc_status_t proto_credit(psc_lane_t *lane, const psc_am_t *am)
-{
-    /* psc_proto_arrived has read the header's credit already */
-    (void)lane, (void)am;
-    return PSC_OK;
-}
-
-static psc_status_t proto_close(psc_lane_t *lane, const psc_am_t *am)
-{
-    psc_conn_close_received(lane->conn, am->id == PSC_WIRE_CLOSE_ACK);
-    return PSC_OK;
-}
-
-typedef struct arrival {
-    psc_status_t (*func)(psc_lane_t *lane, const psc_am_t *am);
-    uint8_t header_len;
-} arrival_t;
-
-static const arrival_t arrivals[PSC_WIRE_COUNT] = {
-    [PSC_WIRE_EAGER] = {psc_eager_arrived, sizeof(psc_wire_eager_t)},
-    [PSC_WIRE_RTS] = {psc_rndv_rts_arrived, sizeof(psc_wire_rts_t)},
-    [PSC_WIRE_RTR] = {psc_rndv_rtr_arrived, sizeof(psc_wire_rtr_t)},
-    [PSC_WIRE_FRAG] = {psc_rndv_frag_arrived, sizeof(psc_wire_frag_t)},
-    [PSC_WIRE_FIN] = {psc_rndv_fin_arrived, sizeof(psc_wire_fin_t)},
-    [PSC_WIRE_CREDIT] = {proto_credit, sizeof(psc_wire_credit_t)},
-    [PSC_WIRE_CLOSE] = {proto_close, sizeof(psc_wire_credit_t)},
-    [PSC_WIRE_CLOSE_ACK] = {proto_close, sizeof(psc_wire_credit_t)},
-    [PSC_WIRE_RMA_PUT] = {psc_rma_arrived, sizeof(psc_wire_rma_t)},
-    [PSC_WIRE_RMA_GET] = {psc_rma_arrived, sizeof(psc_wire_rma_t)},
-    [PSC_WIRE_MARK] = {psc_tag_mark_arrived, sizeof(psc_wire_eager_t)},
-    [PSC_WIRE_MISSED] = {psc_tag_missed_arrived, sizeof(psc_wire_eager_t)},
-    [PSC_WIRE_WHOLE] = {psc_tag_whole_arrived, sizeof(psc_wire_eager_t)},
-    [PSC_WIRE_TAKEN] = {psc_lend_taken_arrived, sizeof(psc_wire_taken_t)},
-    [PSC_WIRE_LANE_DOWN] = {psc_rail_down_arrived, sizeof(psc_wire_lane_t)},
-    [PSC_WIRE_LANE_UP] = {psc_rail_up_arrived, sizeof(psc_wire_lane_t)},
-    [PSC_WIRE_SEEN] = {psc_replay_seen_arrived, sizeof(psc_wire_seen_t)},
-    [PSC_WIRE_RESUME] = {psc_replay_resume_arrived, sizeof(psc_wire_resume_t)},
-    [PSC_WIRE_ADVERTISE] = {psc_tuple_am_advertise_arrived,
-                            sizeof(psc_wire_advertise_t)},
-    [PSC_WIRE_CONCEAL] = {psc_tuple_am_conceal_arrived,
-                          sizeof(psc_wire_conceal_t)},
-    [PSC_WIRE_CONCEALED] = {psc_tuple_am_concealed_arrived,
-                            sizeof(psc_wire_conceal_t)},
-    [PSC_WIRE_PLACED] = {psc_tuple_am_placed_arrived,
-                         sizeof(psc_wire_placed_t)},
-};
 
 /* Returns the row of `arrivals` for `id`; NULL if no message has the id `id`
  * and a header of `header_len` bytes. */
@@ -232,6 +225,9 @@ void psc_proto_abort(psc_lane_t *lane)
         proto_drop_record(in->unexp);
     else if (in->kind == PSC_INCOMING_MESSAGE)
         psc_am_abort(lane);
-    psc_tag_abort(lane);
+    for (const psc_proto_t *const *at = psc_proto_list; *at; at++) {
+        if ((*at)->lane_ended)
+            (*at)->lane_ended(lane);
+    }
     in->kind = PSC_INCOMING_NONE;
 }

@@ -14,8 +14,26 @@ typedef struct psc_message_head {
     uint16_t aux;
 } psc_message_head_t;
 
+/* A message of the wire that a protocol handles. After an error the connection
+ * is ended. */
+typedef struct psc_proto_message {
+    psc_wire_id_t id;
+    uint8_t header_len;
+    psc_status_t (*arrived)(psc_lane_t *lane, const psc_am_t *am);
+} psc_proto_message_t;
+
+/* A stage from which the protocol advances a request: as far as possible, until
+ * it waits for the peer or the fabric (PSC_INPROGRESS), has another stage
+ * (PSC_OK), or must be tried again later (PSC_ERR_NO_RESOURCE). */
+typedef struct psc_proto_stage {
+    psc_stage_t stage;
+    psc_status_t (*advance)(psc_req_t *req);
+} psc_proto_stage_t;
+
 struct psc_proto {
     const char *name;
+    const psc_proto_message_t *messages; /* without a function at the end */
+    const psc_proto_stage_t *stages;     /* without a function at the end */
 
     /* ---- sends ----
      *
@@ -68,6 +86,31 @@ struct psc_proto {
     /* counts receives that could have been handed out, but were not */
     psc_counter_t kept;
     const char *handed; /* for dumps: where a receive is that was handed out */
+
+    /* ---- a connection ---- */
+
+    /* The connection's lanes are known, and nothing has arrived over them. */
+    void (*begin)(psc_conn_t *conn);
+    /* The connection's parameters (psc_conn_t.params) were set. */
+    void (*limits)(psc_conn_t *conn);
+    /* Send messages that are due (psc_conn_t.lost.replay_due). Returns true if
+     * anything was sent. */
+    bool (*flush)(psc_conn_t *conn);
+    /* Nothing arrives over the lane any more. */
+    void (*lane_ended)(psc_lane_t *lane);
+    /* The connection's CLOSE is about to be sent. */
+    void (*conn_closing)(psc_conn_t *conn);
+    /* End a request of a connection that has ended with `status`. Returns false
+     * if the request is not the protocol's. */
+    bool (*ends)(psc_req_t *req, psc_status_t status);
+    void (*conn_ended)(psc_conn_t *conn);
+    void (*conn_destroyed)(psc_conn_t *conn);
+
+    /* ---- a worker ---- */
+
+    /* Handle what other threads have queued without the lock. */
+    void (*drain)(psc_worker_t *worker);
+    void (*worker_destroyed)(psc_worker_t *worker);
 };
 
 static inline void psc_proto_came(psc_conn_t *conn, uint32_t context,

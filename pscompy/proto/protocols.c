@@ -10,7 +10,7 @@
 #include "am_post.h"
 #include "credit.h"
 #include "requeue.h"
-#include "lend.h"
+#include "list.h"
 #include "match.h"
 #include "message.h"
 #include "proto.h"
@@ -20,9 +20,15 @@
 #include "region.h"
 #include "replay.h"
 #include "rndv_fin.h"
-#include "tag.h"
-#include "tuple.h"
-#include "tuple_am.h"
+
+/* Call a function of all protocols that have it. */
+#define FOR_ALL(function, ...)                                                 \
+    do {                                                                       \
+        for (const psc_proto_t *const *at = psc_proto_list; *at; at++) {       \
+            if ((*at)->function)                                               \
+                (*at)->function(__VA_ARGS__);                                  \
+        }                                                                      \
+    } while (0)
 
 /* ---- a connection begins ---- */
 
@@ -33,8 +39,7 @@ static void conn_params(psc_conn_t *conn, const psc_proto_params_t *params)
         conn->params.eager_max = PSC_EAGER_LIMIT;
     if (conn->params.fragment < 4096)
         conn->params.fragment = 4096;
-    if (conn->tuple)
-        psc_tuple_limit(conn);
+    FOR_ALL(limits, conn);
 }
 
 static bool conn_lanes(psc_conn_t *conn)
@@ -42,9 +47,8 @@ static bool conn_lanes(psc_conn_t *conn)
     if (!psc_replay_begin(conn))
         return false;
     conn->hands_from = UINT32_MAX;
-    psc_tag_begin(conn);
     psc_rates_start(conn);
-    psc_tuple_begin(conn);
+    FOR_ALL(begin, conn);
     return true;
 }
 
@@ -69,10 +73,29 @@ static bool send_control(psc_conn_t *conn, psc_wire_id_t id)
 
 static bool send_due(psc_conn_t *conn)
 {
-    return conn->replay ? psc_replay_flush(conn) : psc_tuple_am_flush(conn);
+    bool sent = false;
+
+    if (conn->replay)
+        return psc_replay_flush(conn);
+    for (const psc_proto_t *const *at = psc_proto_list; *at; at++) {
+        if ((*at)->flush && (*at)->flush(conn))
+            sent = true;
+    }
+    return sent;
 }
 
 /* ---- a connection ends ---- */
+
+/* Returns true if a protocol has ended the request of a connection that has
+ * ended. */
+static bool ended_by_protocol(psc_req_t *req, psc_status_t status)
+{
+    for (const psc_proto_t *const *at = psc_proto_list; *at; at++) {
+        if ((*at)->ends && (*at)->ends(req, status))
+            return true;
+    }
+    return false;
+}
 
 /* End a request of a connection that has ended. A receive that has matched a
  * complete message, but has no buffer yet, keeps the message. */
@@ -80,10 +103,8 @@ static void ends_request(psc_req_t *req, psc_status_t status)
 {
     psc_unexp_t *unexp;
 
-    if (req->kind == PSC_REQ_LOAN) {
-        psc_lend_end(req);
+    if (ended_by_protocol(req, status))
         return;
-    }
     if (req->head.state != PSC_REQUEST_MATCHED) {
         unexp = req->stage == PSC_STAGE_LANDING ? psc_req_unexp(req) : NULL;
         if (unexp) {
@@ -94,7 +115,7 @@ static void ends_request(psc_req_t *req, psc_status_t status)
                 psc_unexp_free(unexp);
         }
         psc_unexp_unclaim(req);
-        psc_req_fail(req, psc_lend_outcome(req, status));
+        psc_req_fail(req, status);
         return;
     }
     unexp = psc_req_unexp(req);
@@ -123,7 +144,7 @@ static void conn_ended(psc_conn_t *conn, psc_status_t status)
         psc_proto_abort(conn->lanes[i]);
     psc_list_for_each(req, &conn->active, psc_req_t, link)
         ends_request(req, status);
-    psc_lend_conn_ended(conn);
+    FOR_ALL(conn_ended, conn);
     psc_unexp_conn_failed(conn);
     receives_ended(conn, status);
 }
@@ -163,7 +184,12 @@ static bool transfers_pending(const psc_conn_t *conn)
 static void conn_destroy(psc_conn_t *conn)
 {
     psc_match_conn_destroy(conn);
-    psc_tuple_end(conn);
+    FOR_ALL(conn_destroyed, conn);
+}
+
+static void conn_closing(psc_conn_t *conn)
+{
+    FOR_ALL(conn_closing, conn);
 }
 
 /* ---- a worker ---- */
@@ -171,7 +197,7 @@ static void conn_destroy(psc_conn_t *conn)
 static void inbox_drain(psc_worker_t *worker)
 {
     psc_am_inbox_drain(worker);
-    psc_lend_drain(worker);
+    FOR_ALL(drain, worker);
 }
 
 const psc_upward_t psc_protocols = {
@@ -190,7 +216,7 @@ const psc_upward_t psc_protocols = {
     .conn_ended = conn_ended,
     .receives_ended = receives_ended,
     .refuse = psc_refuse_announced,
-    .conn_closing = psc_lend_conn_closing,
+    .conn_closing = conn_closing,
     .transfers_pending = transfers_pending,
     .conn_destroy = conn_destroy,
     .conn_freed = psc_replay_end,
@@ -211,7 +237,7 @@ void psc_protocols_stop(psc_worker_t *worker)
 {
     psc_regions_destroy(worker);
     psc_am_worker_destroy(worker);
-    psc_lend_worker_destroy(worker);
+    FOR_ALL(worker_destroyed, worker);
 }
 
 void psc_protocols_destroy(psc_worker_t *worker)

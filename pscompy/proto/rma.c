@@ -169,7 +169,7 @@ psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
 
 /* Puts are flushed, unless they are spread over lanes that may fail: such lanes
  * complete a put only when the target has its bytes (psc_lane_replaceable). */
-psc_status_t psc_rma_direct(psc_req_t *req)
+static psc_status_t rma_direct(psc_req_t *req)
 {
     bool is_put = req->kind == PSC_REQ_SEND;
     psc_status_t status = psc_rndv_move(req, is_put);
@@ -204,7 +204,7 @@ static void rma_ended(psc_req_t *req)
 
 /* A request that has to wait does so outside of the queue of control messages,
  * because the peer needs those to end the requests before it. */
-psc_status_t psc_rma_send_request(psc_req_t *req)
+static psc_status_t rma_send_request(psc_req_t *req)
 {
     psc_emulated_t *emulated = &psc_req_conn(req)->emulated;
     bool is_put = req->kind == PSC_REQ_SEND;
@@ -269,7 +269,7 @@ static psc_status_t rma_refuse(psc_lane_t *lane, const psc_wire_rma_t *wire)
     return PSC_OK;
 }
 
-psc_status_t psc_rma_arrived(psc_lane_t *lane, const psc_am_t *am)
+static psc_status_t rma_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_rma_t *wire = am->header;
     psc_region_t *region = psc_region_find(lane->worker, wire);
@@ -288,3 +288,16 @@ psc_status_t psc_rma_arrived(psc_lane_t *lane, const psc_am_t *am)
     return psc_req_set_iov(
         req, &(psc_iov_t){region->base + wire->offset, wire->len}, 1);
 }
+
+const psc_proto_t psc_rma = {
+    .name = "rma",
+    .messages =
+        (const psc_proto_message_t[]){
+            {PSC_WIRE_RMA_PUT, sizeof(psc_wire_rma_t), rma_arrived},
+            {PSC_WIRE_RMA_GET, sizeof(psc_wire_rma_t), rma_arrived},
+            {0}},
+    .stages =
+        (const psc_proto_stage_t[]){{PSC_STAGE_RMA_REQUEST, rma_send_request},
+                                    {PSC_STAGE_RMA_DIRECT, rma_direct},
+                                    {0}},
+};

@@ -10,7 +10,10 @@
  * nonce and checks every access against its bounds. */
 #pragma once
 
+#include "protocol.h"
 #include "region.h"
+
+extern const psc_proto_t psc_rma;
 
 typedef struct psc_rma_args {
     const uint8_t *packed;
@@ -22,9 +25,3 @@ typedef struct psc_rma_args {
 psc_status_t psc_rma_start(psc_conn_t *conn, const psc_send_args_t *args,
                            const psc_rma_args_t *rma,
                            psc_request_t **request_p);
-/* Runs stage RMA_REQUEST: asks the target for the access by a message. */
-psc_status_t psc_rma_send_request(psc_req_t *req);
-/* Runs stage RMA_DIRECT: passes the access to the fabric. */
-psc_status_t psc_rma_direct(psc_req_t *req);
-/* Serve the RMA_PUT or RMA_GET of a peer. */
-psc_status_t psc_rma_arrived(psc_lane_t *lane, const psc_am_t *am);

@@ -4,6 +4,9 @@
 #include "eager.h"
 #include "match.h"
 #include "rndv.h"
+#include "rndv_am.h"
+#include "rndv_direct.h"
+#include "rndv_fin.h"
 #include "rndv_keys.h"
 #include "protocol.h"
 #include "rates.h"
@@ -116,6 +119,21 @@ psc_status_t psc_rndv_rts_arrived(psc_lane_t *lane, const psc_am_t *am)
 
 const psc_proto_t psc_rndv = {
     .name = "rendezvous",
+    .messages =
+        (const psc_proto_message_t[]){
+            {PSC_WIRE_RTS, sizeof(psc_wire_rts_t), psc_rndv_rts_arrived},
+            {PSC_WIRE_RTR, sizeof(psc_wire_rtr_t), psc_rndv_rtr_arrived},
+            {PSC_WIRE_FRAG, sizeof(psc_wire_frag_t), psc_rndv_frag_arrived},
+            {PSC_WIRE_FIN, sizeof(psc_wire_fin_t), psc_rndv_fin_arrived},
+            {0}},
+    .stages =
+        (const psc_proto_stage_t[]){{PSC_STAGE_PUT, psc_rndv_put},
+                                    {PSC_STAGE_FRAG, psc_rndv_frag},
+                                    {PSC_STAGE_FLUSH, psc_rndv_flush},
+                                    {PSC_STAGE_SEND_FIN, psc_rndv_send_fin},
+                                    {PSC_STAGE_SEND_RTR, psc_rndv_send_rtr},
+                                    {PSC_STAGE_GET, psc_rndv_get},
+                                    {0}},
     .may = rndv_may,
     .start = psc_rndv_start,
 };

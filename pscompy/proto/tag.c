@@ -12,7 +12,7 @@
 #include "rndv_keys.h"
 #include "protocol.h"
 #include "requeue.h"
-#include "tag_bits.h"
+#include "match_bits.h"
 #include "tag_send.h"
 
 static uint32_t tag_context(uint64_t bits)
@@ -135,14 +135,14 @@ static psc_status_t tag_arrived(psc_unexp_t *unexp)
     return PSC_OK;
 }
 
-psc_status_t psc_tag_mark_arrived(psc_lane_t *lane, const psc_am_t *am)
+static psc_status_t tag_mark_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_eager_t *wire = am->header;
 
     return tag_arrived(tag_marked(lane, wire->context, (int32_t)wire->tag));
 }
 
-psc_status_t psc_tag_missed_arrived(psc_lane_t *lane, const psc_am_t *am)
+static psc_status_t tag_missed_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_eager_t *wire = am->header;
     psc_wire_missed_t missed;
@@ -158,7 +158,7 @@ psc_status_t psc_tag_missed_arrived(psc_lane_t *lane, const psc_am_t *am)
                                    missed.len, missed.number));
 }
 
-psc_status_t psc_tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am)
+static psc_status_t tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_eager_t *wire = am->header;
     psc_unexp_t *unexp = psc_unexp_create(lane->conn, wire->context,
@@ -172,7 +172,9 @@ psc_status_t psc_tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am)
     return tag_arrived(unexp);
 }
 
-void psc_tag_abort(psc_lane_t *lane)
+/* The lane ends: free its RTSs whose mark has not arrived, and its placeholders
+ * (marks whose RTS has not arrived). */
+static void tag_abort(psc_lane_t *lane)
 {
     psc_link_t *link;
 
@@ -270,7 +272,7 @@ static bool tag_offer(psc_req_t *req)
     record = &req->bulk->record.tagged;
     *record = (psc_tag_recv_t){
         .source = lane->ep,
-        .match = psc_tag_bits(req->context, any ? 0 : req->head.result.tag),
+        .match = psc_match_bits(req->context, any ? 0 : req->head.result.tag),
         .ignore = PSC_TAG_MARK | (any ? PSC_TAG_MASK : 0),
         .done = tag_done,
     };
@@ -303,20 +305,7 @@ static void tag_lost(psc_req_t *req)
     psc_req_attach(req, conn);
 }
 
-const psc_proto_t psc_tag = {
-    .name = "tag",
-    .may = psc_tag_may,
-    .start = psc_tag_start,
-    .send_now = psc_tag_send,
-    .takes = tag_takes,
-    .offer = tag_offer,
-    .recall = tag_recall,
-    .lost = tag_lost,
-    .kept = PSC_COUNTER_tag_hidden,
-    .handed = "posted to the fabric",
-};
-
-void psc_tag_begin(psc_conn_t *conn)
+static void tag_begin(psc_conn_t *conn)
 {
     char reason[PSC_REASON_MAX];
 
@@ -326,3 +315,28 @@ void psc_tag_begin(psc_conn_t *conn)
     conn->hands_out = &psc_tag;
     conn->hands_from = 0;
 }
+
+const psc_proto_t psc_tag = {
+    .name = "tag",
+    .messages =
+        (const psc_proto_message_t[]){
+            {PSC_WIRE_MARK, sizeof(psc_wire_eager_t), tag_mark_arrived},
+            {PSC_WIRE_MISSED, sizeof(psc_wire_eager_t), tag_missed_arrived},
+            {PSC_WIRE_WHOLE, sizeof(psc_wire_eager_t), tag_whole_arrived},
+            {0}},
+    .stages =
+        (const psc_proto_stage_t[]){{PSC_STAGE_SEND_MARK, psc_tag_send_mark},
+                                    {PSC_STAGE_SEND_LATE, psc_tag_send_late},
+                                    {0}},
+    .may = psc_tag_may,
+    .start = psc_tag_start,
+    .send_now = psc_tag_send,
+    .takes = tag_takes,
+    .offer = tag_offer,
+    .recall = tag_recall,
+    .lost = tag_lost,
+    .kept = PSC_COUNTER_tag_hidden,
+    .handed = "posted to the fabric",
+    .begin = tag_begin,
+    .lane_ended = tag_abort,
+};

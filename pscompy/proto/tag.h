@@ -32,20 +32,9 @@
 
 extern const psc_proto_t psc_tag;
 
-/* The connection's lanes are known: decide whether its fabric matches. */
-void psc_tag_begin(psc_conn_t *conn);
-/* psc_tag_announced handles an RTS, which waits for its mark (the empty tagged
- * message in its place); psc_tag_mark_arrived handles a mark that matched no
- * posted receive. */
+/* An RTS has arrived, which waits for its mark (the empty tagged message in its
+ * place). */
 void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp);
-psc_status_t psc_tag_mark_arrived(psc_lane_t *lane, const psc_am_t *am);
-/* These functions handle, in this order: a mark whose payload met no posted
- * receive, so that its RTS will follow; a complete message that was taken back
- * from the receive that it had matched; the RTS that completes a placeholder
- * (the record of such a mark). */
-psc_status_t psc_tag_missed_arrived(psc_lane_t *lane, const psc_am_t *am);
-psc_status_t psc_tag_whole_arrived(psc_lane_t *lane, const psc_am_t *am);
+/* The RTS has arrived that completes a placeholder (the record of a mark whose
+ * payload met no posted receive). */
 psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am);
-/* The lane ends: free its RTSs whose mark has not arrived, and its placeholders
- * (marks whose RTS has not arrived). */
-void psc_tag_abort(psc_lane_t *lane);

@@ -5,7 +5,7 @@
 #include "eager.h"
 #include "rndv.h"
 #include "rndv_rts.h"
-#include "tag_bits.h"
+#include "match_bits.h"
 
 /* Longest payload to put without knowing that a receive is posted. */
 #define TAG_PUT_MAX (4u << 20)
@@ -15,7 +15,7 @@
 
 static uint64_t tag_mark(const psc_req_t *req)
 {
-    return psc_tag_bits(req->context, req->head.result.tag) | PSC_TAG_MARK;
+    return psc_match_bits(req->context, req->head.result.tag) | PSC_TAG_MARK;
 }
 
 static psc_status_t tag_issue(psc_conn_t *conn, uint64_t bits,
@@ -37,8 +37,8 @@ psc_status_t psc_tag_send(psc_conn_t *conn, const psc_message_head_t *head,
     psc_status_t status = PSC_ERR_UNSUPPORTED;
 
     if (len <= attr->max_bcopy && n_iov <= attr->max_iov)
-        status =
-            tag_issue(conn, psc_tag_bits(head->context, head->tag), iov, n_iov);
+        status = tag_issue(conn, psc_match_bits(head->context, head->tag), iov,
+                           n_iov);
     if (status == PSC_OK)
         psc_eager_left(conn, PSC_COUNTER_eager_bcopy, len);
     return status;

@@ -7,7 +7,7 @@
 #include "match.h"
 #include "protocol.h"
 #include "requeue.h"
-#include "tag_bits.h"
+#include "match_bits.h"
 #include "tuple_am.h"
 
 /* After MISSES_MIN misses in a row (psc_tuple_pause_t) one chance to look for a
@@ -66,7 +66,7 @@ static const psc_transport_ops_t *tuple_ops(psc_conn_t *conn)
     return psc_tuple_am_begin(conn) ? &psc_tuple_am_ops : NULL;
 }
 
-void psc_tuple_limit(psc_conn_t *conn)
+static void tuple_limit(psc_conn_t *conn)
 {
     int64_t min = conn->worker->config.tuple_min;
 
@@ -82,7 +82,7 @@ void psc_tuple_limit(psc_conn_t *conn)
 
 /* If there is no memory for the psc_tuple_t, no receive of the connection is
  * advertised. */
-void psc_tuple_begin(psc_conn_t *conn)
+static void tuple_begin(psc_conn_t *conn)
 {
     const psc_transport_ops_t *ops = tuple_ops(conn);
 
@@ -92,7 +92,7 @@ void psc_tuple_begin(psc_conn_t *conn)
     conn->hands_out = &psc_tuple;
     conn->positions = &conn->tuple->positions;
     conn->looks_first = conn->tuple_am ? PSC_PLACE_MAX : 0;
-    psc_tuple_limit(conn);
+    tuple_limit(conn);
 }
 
 void psc_tuple_end(psc_conn_t *conn)
@@ -210,7 +210,7 @@ static bool tuple_offer(psc_req_t *req)
         return false;
     record = &req->bulk->record.advert;
     *record = (psc_exposed_t){
-        .match = psc_tag_bits(req->context, tag == PSC_ANY_TAG ? 0 : tag),
+        .match = psc_match_bits(req->context, tag == PSC_ANY_TAG ? 0 : tag),
         .ignore = tag == PSC_ANY_TAG ? PSC_TAG_MASK : 0,
         .buffer = *psc_req_piece(req),
         .taken = tuple_taken,
@@ -338,7 +338,7 @@ static psc_status_t tuple_otherwise(psc_req_t *req, psc_counter_t why)
 static psc_status_t tuple_look(psc_req_t *req, psc_tuple_bucket_t *bucket)
 {
     const psc_transport_ops_t *ops = psc_req_conn(req)->tuple->ops;
-    uint64_t bits = psc_tag_bits(req->context, req->head.result.tag);
+    uint64_t bits = psc_match_bits(req->context, req->head.result.tag);
     psc_advertised_t advertised[PSC_EXPOSED_MAX];
     const psc_advertised_t *recv;
     psc_position_t seen = 0;
@@ -381,8 +381,25 @@ static psc_status_t tuple_start(psc_req_t *req)
     return tuple_look(req, bucket);
 }
 
+static void tuple_limits(psc_conn_t *conn)
+{
+    if (conn->tuple)
+        tuple_limit(conn);
+}
+
 const psc_proto_t psc_tuple = {
     .name = "tuple",
+    .messages =
+        (const psc_proto_message_t[]){
+            {PSC_WIRE_ADVERTISE, sizeof(psc_wire_advertise_t),
+             psc_tuple_am_advertise_arrived},
+            {PSC_WIRE_CONCEAL, sizeof(psc_wire_conceal_t),
+             psc_tuple_am_conceal_arrived},
+            {PSC_WIRE_CONCEALED, sizeof(psc_wire_conceal_t),
+             psc_tuple_am_concealed_arrived},
+            {PSC_WIRE_PLACED, sizeof(psc_wire_placed_t),
+             psc_tuple_am_placed_arrived},
+            {0}},
     .may = tuple_may,
     .start = tuple_start,
     .came = tuple_came,
@@ -393,4 +410,8 @@ const psc_proto_t psc_tuple = {
     .lost = tuple_lost,
     .kept = PSC_COUNTER_tuple_hidden,
     .handed = "",
+    .begin = tuple_begin,
+    .limits = tuple_limits,
+    .flush = psc_tuple_am_flush,
+    .conn_destroyed = psc_tuple_end,
 };

@@ -77,12 +77,6 @@ psc_tuple_bucket(psc_tuple_t *tuple, uint32_t context, int32_t tag)
     return &tuple->buckets[psc_position_bucket(context, tag)];
 }
 
-/* The connection's parameters are set: set tuple->min, and make
- * psc_message_send_now leave messages of at least that length to
- * psc_message_send, which looks for an advertised receive first. */
-void psc_tuple_limit(psc_conn_t *conn);
-/* The connection's lanes are known: decide whether receives are advertised. */
-void psc_tuple_begin(psc_conn_t *conn);
 void psc_tuple_end(psc_conn_t *conn);
 
 static inline psc_req_t *psc_tuple_req(psc_exposed_t *advert)

@@ -9,7 +9,7 @@
 #include "message.h"
 #include "requeue.h"
 #include "rndv_keys.h"
-#include "tag_bits.h"
+#include "match_bits.h"
 #include "tuple.h"
 
 /* The permission for the peer to put a message into a receive. Its index in
@@ -222,7 +222,8 @@ static psc_status_t am_conceal(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen)
 /* Returns the grant of this message, or NULL if there is none. */
 static grant_t *grant_placed(psc_conn_t *conn, const psc_wire_placed_t *wire)
 {
-    uint64_t bits = psc_tag_bits(wire->eager.context, (int32_t)wire->eager.tag);
+    uint64_t bits =
+        psc_match_bits(wire->eager.context, (int32_t)wire->eager.tag);
     grant_t *grant = grant_find(conn->tuple_am, wire->entry, wire->generation);
 
     return grant && wire->len <= grant->len &&
@@ -259,7 +260,7 @@ psc_status_t psc_tuple_am_placed_arrived(psc_lane_t *lane, const psc_am_t *am)
     req = psc_tuple_req(recv);
     asked = req->stage == PSC_STAGE_LANDING;
     recv->taken(recv,
-                psc_tag_bits(wire->eager.context, (int32_t)wire->eager.tag),
+                psc_match_bits(wire->eager.context, (int32_t)wire->eager.tag),
                 wire->len);
     if (asked)
         return am_requeue(req);
@@ -445,6 +446,8 @@ bool psc_tuple_am_flush(psc_conn_t *conn)
     psc_tuple_am_t *am = conn->tuple_am;
     bool moved = false;
 
+    if (!am)
+        return false;
     for (uint32_t i = 0; i < PSC_EXPOSED_MAX; i++) {
         grant_t *grant = &am->grants[i];
         advertised_t *seen_recv = &am->advertised[i];

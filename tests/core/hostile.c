@@ -6,7 +6,7 @@
 #include "harness.h"
 #include "pscompy/core/conn.h"
 #include "pscompy/proto/rndv.h"
-#include "pscompy/proto/tag_bits.h"
+#include "pscompy/proto/match_bits.h"
 
 enum { ROUNDS = 8, VICTIMS = 60, FRAMES = 40, POSTED = 12, LARGE = 200000 };
 
@@ -126,7 +126,7 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
     case PSC_WIRE_ADVERTISE:
         frame->expose.entry = dice(PSC_EXPOSED_MAX + 1);
         frame->expose.generation = dice(FRAMES);
-        frame->expose.match = psc_tag_bits(CONTEXT, (int32_t)dice(3));
+        frame->expose.match = psc_match_bits(CONTEXT, (int32_t)dice(3));
         frame->expose.ignore = dice(2) ? PSC_TAG_MASK : 0;
         frame->expose.len = some_length();
         break;

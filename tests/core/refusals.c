@@ -1,7 +1,7 @@
 /* Messages that a connection refuses leave nothing behind anywhere. */
 #include "hostile.h"
 #include "pscompy/core/conn_queue.h"
-#include "pscompy/proto/tag_bits.h"
+#include "pscompy/proto/match_bits.h"
 #include "pscompy/core/upward.h"
 #include "pscompy/core/worker.h"
 #include "tuples.h"
@@ -43,8 +43,9 @@ static void claim_out_of_turn(pair_t *pair, const void *out)
 
     psc_lock_acquire(&pair->a.worker->lock);
     check(lane->slot->ops->exposed(lane->ep, advertised, &seen) == 1);
-    check(lane->slot->ops->claim(lane->ep, advertised, psc_tag_bits(CONTEXT, 5),
-                                 out, MIN, &comp) >= 0);
+    check(lane->slot->ops->claim(lane->ep, advertised,
+                                 psc_match_bits(CONTEXT, 5), out, MIN,
+                                 &comp) >= 0);
     psc_lock_release(&pair->a.worker->lock);
 }
 

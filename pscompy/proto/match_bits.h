@@ -3,7 +3,7 @@
 
 #include "../core/types/connection.h"
 
-static inline uint64_t psc_tag_bits(uint32_t context, int32_t tag)
+static inline uint64_t psc_match_bits(uint32_t context, int32_t tag)
 {
     return (uint64_t)context << PSC_TAG_CONTEXT_SHIFT | (uint32_t)tag;
 }
