@@ -53,6 +53,11 @@ struct psc_proto {
      * PSC_ERR_UNSUPPORTED or PSC_ERR_NO_RESOURCE if nothing was sent. */
     psc_status_t (*send_now)(psc_conn_t *conn, const psc_message_head_t *head,
                              const psc_iov_t *iov, size_t n_iov, uint64_t len);
+    /* Only with psc_conn_t.matches: an RTS has arrived, whose message waits in
+     * `unexp` until the fabric has matched the tagged message in its place. */
+    void (*announced)(psc_lane_t *lane, psc_unexp_t *unexp);
+    /* Only with psc_conn_t.matches: an RTS with PSC_RTS_LATE has arrived. */
+    psc_status_t (*late)(psc_lane_t *lane, const psc_am_t *am);
     /* A message of at least psc_conn_t.hands_from bytes, or its RTS, has
      * arrived otherwise than into a receive that was handed out. */
     void (*came)(psc_conn_t *conn, uint32_t context, int32_t tag);

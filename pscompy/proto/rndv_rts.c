@@ -10,7 +10,6 @@
 #include "rndv_keys.h"
 #include "protocol.h"
 #include "rates.h"
-#include "tag.h"
 
 /* ---- sending ---- */
 
@@ -69,7 +68,7 @@ static psc_status_t rndv_keep(psc_lane_t *lane, psc_req_t *req,
     if (status != PSC_OK)
         return status;
     if (lane->conn->matches)
-        psc_tag_announced(lane, unexp);
+        lane->conn->hands_out->announced(lane, unexp);
     else if (req)
         psc_req_no_buffer(req, unexp);
     else
@@ -94,7 +93,8 @@ static psc_status_t rndv_announced(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_PROTOCOL;
     lane->conn->rts_got++;
     if (wire->flags & PSC_RTS_LATE)
-        return psc_tag_late_arrived(lane, am);
+        return lane->conn->matches ? lane->conn->hands_out->late(lane, am)
+                                   : PSC_ERR_PROTOCOL;
     if (wire->context == PSC_CONTEXT_AM)
         return psc_am_announced(lane->conn, wire->aux, &announcement);
     psc_proto_came(lane->conn, wire->context, announcement.tag, wire->len);

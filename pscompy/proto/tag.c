@@ -22,7 +22,8 @@ static uint32_t tag_context(uint64_t bits)
 
 /* ---- rendezvous ---- */
 
-void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp)
+/* An RTS has arrived, which waits for its mark. */
+static void tag_announced(psc_lane_t *lane, psc_unexp_t *unexp)
 {
     psc_list_push(&lane->announced, &unexp->link);
 }
@@ -91,7 +92,8 @@ static void tag_promise_broken(psc_unexp_t *unexp)
     psc_unexp_free(unexp);
 }
 
-psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am)
+/* The RTS has arrived that completes a placeholder. */
+static psc_status_t tag_late(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_rts_t *wire = am->header;
     psc_unexp_t *unexp = tag_promised(lane, wire->aux);
@@ -337,6 +339,8 @@ const psc_proto_t psc_tag = {
     .lost = tag_lost,
     .kept = PSC_COUNTER_tag_hidden,
     .handed = "posted to the fabric",
+    .announced = tag_announced,
+    .late = tag_late,
     .begin = tag_begin,
     .lane_ended = tag_abort,
 };

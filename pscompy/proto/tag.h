@@ -31,10 +31,3 @@
 #include "protocol.h"
 
 extern const psc_proto_t psc_tag;
-
-/* An RTS has arrived, which waits for its mark (the empty tagged message in its
- * place). */
-void psc_tag_announced(psc_lane_t *lane, psc_unexp_t *unexp);
-/* The RTS has arrived that completes a placeholder (the record of a mark whose
- * payload met no posted receive). */
-psc_status_t psc_tag_late_arrived(psc_lane_t *lane, const psc_am_t *am);
