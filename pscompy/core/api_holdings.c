@@ -2,7 +2,6 @@
  * when the program asks: nothing is counted per message. */
 #include "control.h"
 #include "memory/pool.h"
-#include "../proto/am_announced.h"
 #include "../proto/match_queue.h"
 #include "worker.h"
 
@@ -62,7 +61,7 @@ static uint64_t holdings_incomplete(psc_lane_t *lane)
  * have no receive yet, or whose announcement has not arrived completely. */
 static uint64_t holdings_announced(psc_worker_t *worker)
 {
-    uint64_t bytes = psc_am_offers_bytes(worker);
+    uint64_t bytes = 0;
 
     psc_list_for_each(conn, &worker->conns, psc_conn_t, link) {
         for (uint32_t i = 0; i < conn->n_lanes; i++)

@@ -19,7 +19,6 @@ void psc_am_init(psc_am_state_t *am)
     for (int i = 0; i < PSC_HANDLER_BUCKETS; i++)
         psc_list_init(&am->handlers[i]);
     psc_list_init(&am->queued);
-    psc_list_init(&am->announced);
 }
 
 static am_handler_t *am_find(psc_worker_t *worker, uint32_t id)

@@ -12,17 +12,8 @@
 #include "am.h"
 #include "am_node.h"
 #include "rndv.h"
-#include "rndv_fin.h"
 
-/* A message that was announced by RTS and is not fetched yet. */
-typedef struct am_announced {
-    psc_link_t link;
-    psc_announcement_t announcement;
-    uint16_t header_len;
-    uint8_t keys[];
-} am_announcement_t;
-
-static bool am_announced_start(psc_worker_t *worker);
+static bool am_fetch_all(psc_worker_t *worker);
 
 /* ---- fetching ---- */
 
@@ -31,56 +22,60 @@ static void am_fetched(psc_req_t *req)
     psc_worker_t *worker = psc_req_worker(req);
     am_node_t *node = req->bulk->payload;
 
-    psc_req_conn(req)->rts_in--;
     if (req->head.result.status != PSC_OK ||
         !psc_am_hand_over(psc_req_conn(req), node))
         psc_am_node_drop(worker, node);
-    am_announced_start(worker);
+    am_fetch_all(worker);
 }
 
 static void am_refused(psc_req_t *req)
 {
-    psc_req_conn(req)->rts_in--;
+    (void)req; /* the request is internal: there is no consumer to notify */
 }
 
 /* Refuse a message because memory is short: the sender gets the error in a FIN,
  * and the connection stays up. */
-static void am_refuse(psc_req_t *req, const psc_announcement_t *announcement)
+static void am_refuse(psc_req_t *req, psc_unexp_t *unexp)
 {
+    psc_conn_t *conn = unexp->conn;
     char line[PSC_REASON_MAX];
 
     snprintf(line, sizeof line,
              "an active message of %" PRIu64 " bytes is refused: there is no "
              "memory for it",
-             announcement->len);
-    psc_control_events_log(&psc_req_worker(req)->control_events, 1, line);
+             unexp->len);
+    psc_control_events_log(&conn->worker->control_events, 1, line);
     req->bulk->on_done = am_refused;
     req->error = PSC_ERR_NO_MEMORY;
-    req->bulk->remote_id = announcement->send_id;
-    psc_req_attach(req, announcement->conn);
+    req->bulk->remote_id = unexp->send_id;
+    conn->rts_in--;
+    psc_unexp_free(unexp);
+    psc_req_attach(req, conn);
     psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
-    psc_conn_queue(announcement->conn, req);
+    psc_conn_queue(conn, req);
 }
 
-static psc_status_t am_fetch(const psc_announcement_t *announcement,
-                             uint16_t header_len)
+/* Post the receive of an announced message. */
+static psc_status_t am_fetch(psc_unexp_t *unexp)
 {
-    psc_req_t *req = psc_req_create_bulk(&announcement->conn->worker->requests,
-                                         PSC_REQ_RECV);
+    psc_conn_t *conn = unexp->conn;
+    psc_req_t *req = psc_req_create_bulk(&conn->worker->requests, PSC_REQ_RECV);
     am_node_t *node;
 
     if (!req)
         return PSC_ERR_NO_MEMORY;
-    node = psc_am_node_create(announcement->conn, (uint32_t)announcement->tag,
-                              header_len, announcement->len);
+    node =
+        psc_am_node_create(conn, (uint32_t)unexp->tag, unexp->aux, unexp->len);
     if (!node) {
-        am_refuse(req, announcement);
+        am_refuse(req, unexp);
         return PSC_OK;
     }
-    psc_req_set_iov(req, &(psc_iov_t){node->data, announcement->len}, 1);
+    psc_req_set_iov(req, &(psc_iov_t){node->data, unexp->len}, 1);
     req->bulk->payload = node;
     req->bulk->on_done = am_fetched;
-    return psc_rndv_recv_start(req, announcement);
+    psc_unexp_take(unexp);
+    psc_rndv_recv_unexpected(req, unexp);
+    return PSC_OK;
 }
 
 /* ---- waiting for room ---- */
@@ -96,97 +91,57 @@ static bool am_fits_budget(const psc_worker_t *worker, uint64_t len)
            (psc_budget_left(budget) && len <= budget->max - budget->kept);
 }
 
-/* Fetch announced messages that have waited, as long as there is room
- * (am_fits_budget). Without memory for the fetch of a message its connection
- * ends, because the sender would wait forever. Returns true if a fetch was
- * started. */
-static bool am_announced_start(psc_worker_t *worker)
+/* Returns the announced message whose turn it is, or NULL if there is none or
+ * no room for it. */
+static psc_unexp_t *am_next(psc_worker_t *worker)
+{
+    psc_context_t *context = psc_match_context(worker, PSC_CONTEXT_AM, false);
+
+    if (!context)
+        return NULL;
+    psc_list_for_each(unexp, &context->lists.unexpected.all, psc_unexp_t,
+                      any_link) {
+        if (unexp->conn->status == PSC_OK)
+            return am_fits_budget(worker, unexp->len) ? unexp : NULL;
+    }
+    return NULL;
+}
+
+/* Fetch announced messages as long as there is room for them. Without memory
+ * for the fetch of a message its connection ends, because the sender would wait
+ * forever. Returns true if a fetch was started. */
+static bool am_fetch_all(psc_worker_t *worker)
 {
     bool started = false;
+    psc_unexp_t *unexp;
 
-    while (!psc_list_empty(&worker->am.announced)) {
-        am_announcement_t *waiting = psc_container_of(worker->am.announced.next,
-                                                      am_announcement_t, link);
-        psc_status_t status;
+    while ((unexp = am_next(worker))) {
+        psc_lane_t *lane = psc_conn_main_lane(unexp->conn);
 
-        if (!am_fits_budget(worker, waiting->announcement.len))
-            break;
-        psc_list_remove(&waiting->link);
-        status = am_fetch(&waiting->announcement, waiting->header_len);
-        if (status == PSC_OK)
+        if (am_fetch(unexp) == PSC_OK) {
             started = true;
-        else
-            psc_lane_break(psc_conn_main_lane(waiting->announcement.conn),
-                           status);
-        free(waiting);
+            continue;
+        }
+        psc_unexp_free(unexp);
+        psc_lane_break(lane, PSC_ERR_NO_MEMORY);
     }
     return started;
 }
 
-static psc_status_t am_announced_keep(const psc_announcement_t *announcement,
-                                      uint16_t header_len)
+psc_status_t psc_am_announced(psc_unexp_t *unexp)
 {
-    am_announcement_t *waiting =
-        malloc(sizeof *waiting + announcement->keys_len);
-
-    if (!waiting)
-        return PSC_ERR_NO_MEMORY;
-    waiting->announcement = *announcement;
-    waiting->announcement.keys = waiting->keys;
-    waiting->header_len = header_len;
-    if (announcement->keys_len)
-        memcpy(waiting->keys, announcement->keys, announcement->keys_len);
-    psc_list_push(&announcement->conn->worker->am.announced, &waiting->link);
-    return PSC_OK;
-}
-
-psc_status_t psc_am_announced(psc_conn_t *conn, uint16_t header_len,
-                              const psc_announcement_t *announcement)
-{
-    psc_worker_t *worker = conn->worker;
+    psc_worker_t *worker = unexp->conn->worker;
     psc_status_t status;
 
-    if (header_len > announcement->len || conn->rts_in >= PSC_RTS_LIMIT)
-        return PSC_ERR_PROTOCOL;
-    if (psc_list_empty(&worker->am.announced) &&
-        am_fits_budget(worker, announcement->len))
-        status = am_fetch(announcement, header_len);
-    else
-        status = am_announced_keep(announcement, header_len);
-    if (status == PSC_OK)
-        conn->rts_in++;
-    return status;
-}
-
-static void am_offer_free(am_announcement_t *waiting)
-{
-    waiting->announcement.conn->rts_in--;
-    psc_list_remove(&waiting->link);
-    free(waiting);
-}
-
-bool psc_am_offer_refuse(psc_conn_t *conn)
-{
-    psc_list_for_each(waiting, &conn->worker->am.announced, am_announcement_t,
-                      link) {
-        if (waiting->announcement.conn != conn)
-            continue;
-        if (psc_rndv_fin(conn, PSC_ERR_CLOSED, &waiting->announcement.send_id,
-                         1) != PSC_OK)
-            return false;
-        am_offer_free(waiting);
-        return true;
+    unexp->order = ++worker->matching.clock;
+    status =
+        unexp->aux > unexp->len ? PSC_ERR_PROTOCOL : psc_match_put_back(unexp);
+    if (status != PSC_OK) {
+        psc_unexp_free(unexp);
+        return status;
     }
-    return false;
-}
-
-uint64_t psc_am_offers_bytes(const psc_worker_t *worker)
-{
-    uint64_t bytes = 0;
-
-    psc_list_for_each(waiting, &worker->am.announced, am_announcement_t, link)
-        bytes += sizeof *waiting + waiting->announcement.keys_len;
-    return bytes;
+    am_fetch_all(worker);
+    return PSC_OK;
 }
 
 /* ---- polling ---- */
@@ -198,7 +153,7 @@ static void am_polled(psc_worker_t *worker, am_node_t *node)
     bool owed = node->owed > 0;
 
     psc_am_node_release(worker, node);
-    if (!am_announced_start(worker) && !owed)
+    if (!am_fetch_all(worker) && !owed)
         return;
     psc_conns_flush(worker);
 }
@@ -224,27 +179,13 @@ void psc_am_message_free(psc_message_t *message)
     psc_am_node_free(&node->conn->worker->am.idle, node);
 }
 
-/* ---- the end of a connection or worker ---- */
-
-static void am_announced_end(psc_worker_t *worker, const psc_conn_t *conn)
-{
-    psc_list_for_each(waiting, &worker->am.announced, am_announcement_t, link) {
-        if (!conn || waiting->announcement.conn == conn)
-            am_offer_free(waiting);
-    }
-}
-
-void psc_am_conn_ended(psc_conn_t *conn)
-{
-    am_announced_end(conn->worker, conn);
-}
+/* ---- the end of a worker ---- */
 
 void psc_am_worker_destroy(psc_worker_t *worker)
 {
     am_node_t *node = atomic_exchange(&worker->am.inbox, NULL), *next;
     psc_message_t *message;
 
-    am_announced_end(worker, NULL);
     for (; node; node = next) {
         next = node->next;
         free(node);

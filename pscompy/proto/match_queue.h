@@ -64,7 +64,9 @@ struct psc_unexp {
          * had no room for them */
         uint64_t lost;
     };
-    uint32_t n_keys, keys_len;
+    uint16_t n_keys;
+    uint16_t aux; /* with rts: header length of an active message */
+    uint32_t keys_len;
     /* the transport's buffer that holds the payload, or NULL */
     psc_desc_t *desc;
     psc_lane_t *lane; /* the lane that `desc` belongs to */

@@ -136,9 +136,6 @@ static void receives_ended(psc_conn_t *conn, psc_status_t status)
 static void conn_ended(psc_conn_t *conn, psc_status_t status)
 {
     conn->status = status;
-    /* drop announced active messages first: if a fetch of one fails below,
-     * am_fetched starts the next of those that wait */
-    psc_am_conn_ended(conn);
     psc_requeue_conn_ended(conn);
     for (uint32_t i = 0; i < conn->n_lanes; i++)
         psc_proto_abort(conn->lanes[i]);

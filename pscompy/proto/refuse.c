@@ -1,6 +1,5 @@
 #include "refuse.h"
 
-#include "am_announced.h"
 #include "match_queue.h"
 #include "rndv_fin.h"
 #include "unexpected.h"
@@ -45,7 +44,7 @@ bool psc_refuse_announced(psc_conn_t *conn)
 {
     bool moved = false;
 
-    while (conn->rts_in > 0 && (refuse_some(conn) || psc_am_offer_refuse(conn)))
+    while (conn->rts_in > 0 && refuse_some(conn))
         moved = true;
     return moved;
 }

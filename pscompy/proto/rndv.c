@@ -272,6 +272,7 @@ void psc_rndv_fill(psc_unexp_t *unexp, const psc_am_t *am)
     unexp->send_id = wire->send_id;
     unexp->offset = wire->offset;
     unexp->n_keys = wire->n_keys;
+    unexp->aux = wire->aux;
     unexp->keys_len = (uint32_t)am->len;
     if (am->len)
         memcpy(unexp->payload, am->payload, am->len);

@@ -95,8 +95,12 @@ static psc_status_t rndv_announced(psc_lane_t *lane, const psc_am_t *am)
     if (wire->flags & PSC_RTS_LATE)
         return lane->conn->matches ? lane->conn->hands_out->late(lane, am)
                                    : PSC_ERR_PROTOCOL;
-    if (wire->context == PSC_CONTEXT_AM)
-        return psc_am_announced(lane->conn, wire->aux, &announcement);
+    if (wire->context == PSC_CONTEXT_AM) {
+        psc_unexp_t *unexp;
+        psc_status_t status = rndv_record(lane->conn, am, &unexp);
+
+        return status == PSC_OK ? psc_am_announced(unexp) : status;
+    }
     psc_proto_came(lane->conn, wire->context, announcement.tag, wire->len);
     if (!lane->conn->matches)
         req = psc_match_arrival(lane->conn, wire->context, announcement.tag);

@@ -23,10 +23,6 @@ typedef struct psc_am_state {
     psc_list_t handlers[PSC_HANDLER_BUCKETS];
     psc_list_t queued; /* messages that wait for psc_am_poll */
     atomic_uint n_queued;
-    /* announced messages (am_announcement_t) that are not fetched yet, because
-     * messages that wait for psc_am_poll or for a receive fill the memory
-     * (psc_budget_t); proto/am_announced.h */
-    psc_list_t announced;
     uint64_t unpolled; /* bytes of messages that have not been polled */
     /* messages that am_post has queued, the newest first */
     _Atomic(struct am_node *) inbox;
