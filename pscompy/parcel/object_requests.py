@@ -7,16 +7,27 @@ import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pscompy.api.c.guard import guard
 from pscompy.api.request import Request
 from pscompy.parcel import archive
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from pscompy.api.request import Status
     from pscompy.parcel.archive import Head
-    from pscompy.parcel.objects import Objects
+
+
+class Source(Protocol):
+    """The methods of Objects that a receive calls."""
+
+    def fetch(self, head: Head) -> list[Request]: ...
+
+    def keep(self, ident: int, fetching: Request) -> None: ...
+
+    def load(self, data: Buffer, head: Head | None, chunks: Sequence[Any]) -> Any: ...
 
 
 def head_of(data: bytearray) -> Head | None:
@@ -83,7 +94,7 @@ class Receiving(Request):
     """Receives the head of an object, then the chunks that are not in the head, and completes with
     the object."""
 
-    def begin(self, head: Request, source: Callable[[Request], Objects]) -> None:
+    def begin(self, head: Request, source: Callable[[Request], Source]) -> None:
         self._head = head
         self._source = source
         self._chunks: list[Request] = []
