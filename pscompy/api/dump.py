@@ -17,7 +17,7 @@ import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pscompy.api import process
 from pscompy.api.request import ANY_TAG
@@ -29,7 +29,10 @@ from pscompy.errors import describe
 if TYPE_CHECKING:
     from types import FrameType
 
-    from pscompy.api.session import Session
+    from pscompy.api.c._binding import Worker
+    from pscompy.api.siblings import Siblings
+    from pscompy.control.manager import Control
+    from pscompy.control.worker import Engine
 
 LINES_MAX = 100  # a dump shows at most this many requests, and this many messages
 # maximum number of lines of the program that are named as the possible source of a wait
@@ -50,6 +53,17 @@ _SERVICES = {
 }
 
 
+class Dumped(Protocol):
+    """The attributes of a Session that a dump reads."""
+
+    _binding: Worker
+    _control: Control
+    _endpoints: dict[int, str]
+    _engine: Engine
+    _siblings: Siblings[Any]
+    _users: str
+
+
 class Operation(NamedTuple):
     """A request or an unmatched message of a dump. `ranks`: the ranks that a request waits for,
     empty if it may end without any particular one."""
@@ -61,13 +75,13 @@ class Operation(NamedTuple):
     ranks: tuple[int, ...]
 
 
-def dump(session: Session) -> str:
+def dump(session: Dumped) -> str:
     """Return the text of `Session.dump`: the dumps of a session and of the sessions of its
     endpoints."""
     return "\n".join(map(_dump_one, (session, *session._siblings.everyone())))
 
 
-def _dump_one(session: Session) -> str:
+def _dump_one(session: Dumped) -> str:
     """Return the dump of one session, without the sessions of its endpoints."""
     found = operations(session)
     requests = [it.text + ("  <- waited for" * it.awaited) for it in found if not it.is_message]
@@ -82,7 +96,7 @@ def _dump_one(session: Session) -> str:
     )
 
 
-def operations(session: Session) -> list[Operation]:
+def operations(session: Dumped) -> list[Operation]:
     """Return the requests of a session that are not done, then its messages without a receive."""
     awaited = set(session._binding.awaited)
     items = session._engine.items(awaited)
@@ -137,7 +151,7 @@ def _context(number: int) -> str:
     return ", ".join(filter(None, (kind, communicator)))
 
 
-def _endpoint(session: Session, item: Item) -> str:
+def _endpoint(session: Dumped, item: Item) -> str:
     """Return the name of the endpoint that an item belongs to, or of the endpoints that share its
     worker if its own is not known; "" if it belongs to no endpoint."""
     base = item.context % lib.PSC_CONTEXT_OBJECTS
@@ -153,7 +167,7 @@ def _is_collective(item: Item) -> bool:
     return bool(item.kind == lib.PSC_ITEM_RECV and in_a_world and number % 2)
 
 
-def _connections(session: Session) -> Iterator[str]:
+def _connections(session: Dumped) -> Iterator[str]:
     for record in session._control.records():
         state = session._engine.connection_state(record.handle)
         lanes = f" over {record.transport}, lanes: {record.report.lanes}" * bool(record.transport)
@@ -274,7 +288,7 @@ def _write_dumps() -> None:
         os.write(2, f"{text}\n".encode(errors="replace"))
 
 
-def _dump_or_why(session: Session) -> str:
+def _dump_or_why(session: Dumped) -> str:
     """The dump of a session, or why there is none: the session may be closing."""
     try:
         return _dump_one(session)

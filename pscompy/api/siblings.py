@@ -9,41 +9,51 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Any, Generic, Protocol, TypeVar
 
 from pscompy.api.c.guard import guard
-
-if TYPE_CHECKING:
-    from pscompy.api.session import Session
+from pscompy.control.worker import Engine
 
 LONGEST = ("lock_longest_ns",)  # counters that are longest times, not sums
 
 
-class Siblings:
+class Member(Protocol):
+    """The attributes of a Session that Siblings uses."""
+
+    _engine: Engine
+    _siblings: Siblings[Any]
+
+    def _stats(self) -> Mapping[str, int]: ...
+
+
+M = TypeVar("M", bound=Member)
+
+
+class Siblings(Generic[M]):
     """The open sessions beside one session (those of its endpoints), and the counters of sessions
     beside it that were closed."""
 
     __slots__ = ("_closed", "_open")
 
     def __init__(self) -> None:
-        self._open: list[Session] = []
+        self._open: list[M] = []
         self._closed: Counter[str] = Counter()
 
-    def add(self, session: Session) -> None:
+    def add(self, session: M) -> None:
         with guard:
             self._open.append(session)
 
-    def remove(self, session: Session) -> None:
+    def remove(self, session: M) -> None:
         """Remove a session that was closed, and keep its counters."""
         with guard:
             self._open.remove(session)
             _add(self._closed, session._engine.totals())
             _add(self._closed, session._siblings._closed)
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[M]:
         return iter(list(self._open))
 
-    def everyone(self) -> Iterator[Session]:
+    def everyone(self) -> Iterator[M]:
         """Yield the sessions of this object, and those beside each of them."""
         for session in self:
             yield session

@@ -180,7 +180,7 @@ def _on_head(receiving: weakref.ref[Receiving], head: Request) -> None:
 
 
 def _load(
-    receiving: weakref.ref[Receiving], objects: Objects, data: bytearray, head: Head | None
+    receiving: weakref.ref[Receiving], objects: Source, data: bytearray, head: Head | None
 ) -> None:
     it = receiving()
     if it is None:
