@@ -234,6 +234,12 @@ RULES = (
         ("pscompy/api/listener.py", "from pscompy import world"),
     ),
     Rule(
+        "the public API knows parcels by their door",
+        ("pscompy/api/*.py",),
+        r"^\s*(from|import)\s+pscompy\.parcel\b(?!\.door\b| import door\b)",
+        ("pscompy/api/connection.py", "        from pscompy.parcel.objects import Objects"),
+    ),
+    Rule(
         "parcels know messages and requests, and nothing that is built on objects",
         ("pscompy/parcel/*.py",),
         imports(*(f"pscompy.api.{it}" for it in ("session", "listener", "connection")))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 from pscompy.api import arrays
 from pscompy.api.c import _binding
 from pscompy.api.c.guard import guard
-from pscompy.api.context import Context, uncollected
+from pscompy.api.context import Context
 from pscompy.api.request import Request, Status
 from pscompy.control.phases import Phase
 from pscompy.core import ffi, lib
@@ -27,10 +27,7 @@ if TYPE_CHECKING:
 
     from pscompy.control.explain import Explanation
     from pscompy.control.peer import Record
-    from pscompy.parcel.callers import Caller
-    from pscompy.parcel.calls import ActionPeer
-    from pscompy.parcel.future import Future
-    from pscompy.parcel.objects import Objects
+    from pscompy.parcel.door import ActionPeer, Caller, Future, Objects
 
 
 __all__ = ["Connection", "ConnectionState"]
@@ -176,25 +173,19 @@ class Connection(_binding.Connection):
     def _open_objects(self) -> Objects:
         """Set the Objects of this connection, unless another thread has set them meanwhile: two
         Objects would give the same tags to the chunks of different objects."""
-        with uncollected():
-            from pscompy.parcel.objects import OBJECT
-
-        made = self._make_objects(lib.PSC_CONTEXT_OBJECTS, OBJECT)
+        made = self._make_objects(lib.PSC_CONTEXT_OBJECTS)
         with guard:
             if self._objects is None:
                 self._set_objects(made, made.heads, made.pickles)
         objects: Objects = self._objects
         return objects
 
-    def _make_objects(self, context: int, kind: int) -> Objects:
-        from pscompy.parcel.objects import Objects
-        from pscompy.parcel.pickling import Pickling
-
+    def _make_objects(self, context: int, kind: int | None = None) -> Objects:
         record = self._record
-        return Objects(
+        return door.make_objects(
             self._in_context(context),
             self._in_context(lib.PSC_CONTEXT_CHUNKS),
-            Pickling(self._context.control.config),
+            self._context.control.config,
             lambda: record.report.eager_max,
             kind,
         )
@@ -228,22 +219,12 @@ class Connection(_binding.Connection):
         """Return `submit` and `call` of this connection with options: their futures fail with
         `Timeout` after `timeout` seconds, and `on_sent()` is called as soon as the arguments may be
         changed."""
-        from pscompy.parcel.callers import Caller
-        from pscompy.parcel.calls import Options
-
-        options = Options(timeout, on_sent)
-        return Caller(self._context.service(), self._action_peer(), options)
+        return door.make_caller(self._context.service(), self._action_peer(), timeout, on_sent)
 
     def _action_peer(self) -> ActionPeer:
         if self._actions is None:
-            from pscompy.parcel.calls import ActionPeer
-            from pscompy.parcel.objects import ANSWER, CALL
-
-            made = ActionPeer(
-                self._record.rank if self._record.rank >= 0 else self,
-                self._make_objects(lib.PSC_CONTEXT_ACTIONS, CALL),
-                self._make_objects(lib.PSC_CONTEXT_OBJECTS + 1, ANSWER),
-            )
+                source = self._record.rank if self._record.rank >= 0 else self
+            made = door.make_action_peer(source, self._make_objects)
             with guard:
                 # another thread may have made the ActionPeer meanwhile
                 self._actions = self._actions or made

@@ -6,33 +6,16 @@ of a context share the attributes of this object.
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pscompy.api.c import _binding
 from pscompy.api.c.guard import guard
 from pscompy.control.manager import Control
-from pscompy.core import lib
+from pscompy.parcel import door
 
 if TYPE_CHECKING:
-    from pscompy.parcel.action_service import Service
-    from pscompy.parcel.calls import ActionPeer
-    from pscompy.parcel.doubts import Presence
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Let the garbage collector rest during the import of a module at its first use, because a
-    finalizer that uses pscompy would find the module half made."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    from pscompy.parcel.door import ActionPeer, Presence, Service
 
 
 class Context:
@@ -82,10 +65,9 @@ class Context:
         return self._service
 
     def _make_service(self) -> Service:
-        with uncollected():
-            from pscompy.parcel.action_service import Service
-            from pscompy.parcel.objects import anybody
 
-        calls = anybody(self.worker, self._size, self.number + lib.PSC_CONTEXT_ACTIONS)
         config, name = self.control.config, self.control.here.name
-        return Service(self.worker, calls, self._find_action_peer, config, name, self._presence)
+        find = self._find_action_peer
+        return door.make_service(
+            self.worker, self._size, self.number, find, config, name, self._presence
+        )

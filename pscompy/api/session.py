@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pscompy.api.c._binding import Sleeper
     from pscompy.control.handshake.identity import Identity
-    from pscompy.parcel.calls import ActionPeer
+    from pscompy.parcel.door import ActionPeer
 
 S = TypeVar("S", bound="Session")
 R = TypeVar("R", bound=Request)

@@ -14,8 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy.api import arrays
+from pscompy.api.c.guard import uncollected
 from pscompy.api.connection import Connection
-from pscompy.api.context import uncollected
 from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import ANY_SOURCE, ANY_TAG, Request, Status
 from pscompy.api.session import Session

@@ -20,8 +20,11 @@ config/logs.py is reentrant, and its holder waits for nothing of pscompy.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import os
 import threading
+from collections.abc import Iterator
 from functools import partial
 from operator import attrgetter
 
@@ -64,3 +67,16 @@ class Limited:
 
 
 os.register_at_fork(after_in_child=guard._after_fork)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Let the garbage collector rest during the import of a module at its first use, because a
+    finalizer that uses pscompy would find the module half made."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
