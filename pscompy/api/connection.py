@@ -21,6 +21,7 @@ from pscompy.api.request import Request, Status
 from pscompy.control.phases import Phase
 from pscompy.core import ffi, lib
 from pscompy.errors import Closed, PscomError, from_status
+from pscompy.parcel import door
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
@@ -223,7 +224,7 @@ class Connection(_binding.Connection):
 
     def _action_peer(self) -> ActionPeer:
         if self._actions is None:
-                source = self._record.rank if self._record.rank >= 0 else self
+            source = self._record.rank if self._record.rank >= 0 else self
             made = door.make_action_peer(source, self._make_objects)
             with guard:
                 # another thread may have made the ActionPeer meanwhile

@@ -65,7 +65,6 @@ class Context:
         return self._service
 
     def _make_service(self) -> Service:
-
         config, name = self.control.config, self.control.here.name
         find = self._find_action_peer
         return door.make_service(

@@ -27,7 +27,7 @@ class Ranks(_binding.Communicator):
         self._job = job
         self._members = members
         self._rank = members.index(job.rank)
-        self._context = Context(
+        self._context: Context = Context(
             *(
                 session._binding,
                 session._control,
