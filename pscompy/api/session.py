@@ -146,7 +146,7 @@ class Session(SessionEnd):
         self._control_ended = None
         self._sockets = []
         self._regions = {}
-        self._siblings: Siblings[Session] = Siblings()
+        self._siblings = Siblings()
         self._endpoints = {}
         self._on_closed = id
         self._on_abandoned = int

@@ -45,7 +45,7 @@ class SessionEnd:
     _engine: Engine
     _binding: _binding.Worker
     _control: Control
-    _siblings: Siblings
+    _siblings: Siblings[Any]
     _sockets: list[Socket]
     _regions: dict[MemoryRegion | Pin, None]
     _sleeper: Sleeper | None
