@@ -12,7 +12,8 @@
 #include "../proto/am_announced.h"
 #include "../proto/requeue.h"
 #include "../proto/lend.h"
-#include "../proto/message.h"
+#include "../proto/recv.h"
+#include "../proto/send.h"
 #include "request.h"
 #include "worker.h"
 
@@ -22,15 +23,15 @@ static inline psc_status_t api_send(psc_conn_t *conn,
                                     const psc_send_args_t *args,
                                     psc_request_t **request_p)
 {
-    psc_status_t status = psc_message_send_now(conn, args, 0);
+    psc_status_t status = psc_send_now(conn, args, 0);
 
     if (status != PSC_OK) {
-        if (psc_message_reads_first(conn, args))
+        if (psc_send_reads_first(conn, args))
             psc_worker_progress_locked(
                 conn->worker,
                 conn->replay ? PSC_PASS_ALL
                              : psc_iface_bit(psc_conn_main_lane(conn)->slot));
-        status = psc_message_send(conn, args, 0, request_p);
+        status = psc_send(conn, args, 0, request_p);
     }
     return status;
 }
@@ -150,7 +151,7 @@ psc_status_t psc_api_recv(psc_worker_t *worker, const psc_recv_args_t *args,
 
     if (status != PSC_OK)
         return status;
-    status = psc_message_recv(worker, args, result_p, request_p);
+    status = psc_recv(worker, args, result_p, request_p);
     if (status == PSC_INPROGRESS && args->polls)
         status = api_recv_poll(worker, args->polls, result_p, request_p);
     return psc_worker_left(worker, status);
@@ -162,7 +163,7 @@ psc_status_t psc_api_recv_supply(psc_request_t *request, const psc_iov_t *iov,
     psc_req_t *req = psc_req_of(request);
 
     return psc_worker_locked(psc_req_worker(req), 0,
-                             psc_message_supply(req, iov, n_iov));
+                             psc_recv_supply(req, iov, n_iov));
 }
 
 psc_status_t psc_api_recv_view(psc_request_t *request, psc_view_t **view_p)
@@ -180,8 +181,8 @@ psc_status_t psc_api_probe(psc_worker_t *worker, const psc_recv_args_t *args,
 
     if (status != PSC_OK)
         return status;
-    return psc_worker_left(
-        worker, psc_message_probe(worker, args, result_p, request_p));
+    return psc_worker_left(worker,
+                           psc_recv_probe(worker, args, result_p, request_p));
 }
 
 psc_status_t psc_api_iprobe(psc_worker_t *worker, const psc_recv_args_t *args,
@@ -192,7 +193,7 @@ psc_status_t psc_api_iprobe(psc_worker_t *worker, const psc_recv_args_t *args,
     if (status != PSC_OK)
         return status;
     psc_worker_progress_locked(worker, PSC_PASS_ALL);
-    return psc_worker_left(worker, psc_message_iprobe(worker, args, result_p));
+    return psc_worker_left(worker, psc_recv_iprobe(worker, args, result_p));
 }
 
 /* ---- cancelling, and putting messages back ---- */
@@ -201,7 +202,7 @@ psc_status_t psc_api_cancel(psc_request_t *request)
 {
     psc_req_t *req = psc_req_of(request);
 
-    return psc_worker_locked(psc_req_worker(req), 0, psc_message_cancel(req));
+    return psc_worker_locked(psc_req_worker(req), 0, psc_recv_cancel(req));
 }
 
 psc_status_t psc_api_recv_give_up(psc_request_t *request)
@@ -245,7 +246,7 @@ psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id, const void *header,
     status = psc_worker_enter(conn->worker, args->flags);
     if (status != PSC_OK)
         return status;
-    status = psc_message_send(conn, &whole, (uint16_t)header_len, request_p);
+    status = psc_send(conn, &whole, (uint16_t)header_len, request_p);
     if (status >= 0)
         psc_count(conn, PSC_COUNTER_am_sent, 1);
     return psc_worker_left(conn->worker, status);

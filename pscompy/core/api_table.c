@@ -12,7 +12,7 @@
 #include "progress/wait.h"
 #include "../proto/am_post.h"
 #include "../proto/lend.h"
-#include "../proto/message.h"
+#include "../proto/recv.h"
 #include "../proto/region.h"
 #include "request.h"
 #include "worker.h"
@@ -34,7 +34,7 @@ static void api_request_free(psc_request_t *request)
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
     if (request->state == PSC_REQUEST_MATCHED)
-        psc_message_cancel(psc_req_of(request));
+        psc_recv_cancel(psc_req_of(request));
     psc_req_release(psc_req_of(request));
     psc_worker_leave(worker);
 }

@@ -9,7 +9,7 @@
 #include "../core/worker.h"
 #include "am.h"
 #include "am_node.h"
-#include "message.h"
+#include "send.h"
 
 static void am_posted(psc_req_t *req)
 {
@@ -27,7 +27,7 @@ static psc_status_t am_node_send(am_node_t *node)
                             .iov = &iov,
                             .n_iov = 1};
     psc_request_t *request = NULL;
-    psc_status_t status = psc_message_send(
+    psc_status_t status = psc_send(
         node->conn, &args, (uint16_t)node->message.header_len, &request);
 
     if (status != PSC_INPROGRESS) {

@@ -28,7 +28,7 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
 /* Find the receive for a message that was put back into its lists, and take the
  * receive out of its queue. A receive that was posted to the fabric meanwhile
  * is recalled for it; a receive in stage LANDING gets the message when the peer
- * has answered (psc_message_returned). Returns NULL if no receive matches. */
+ * has answered (psc_recv_returned). Returns NULL if no receive matches. */
 psc_req_t *psc_match_return(const psc_unexp_t *unexp);
 /* Queue a message that matches no receive as unexpected; probes that fit it are
  * done. If memory is short, the message is freed. */

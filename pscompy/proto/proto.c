@@ -11,7 +11,7 @@
 #include "credit.h"
 #include "eager.h"
 #include "list.h"
-#include "message.h"
+#include "send.h"
 #include "rail.h"
 #include "replay.h"
 #include "rndv_am.h"
@@ -46,8 +46,7 @@ static const psc_proto_t base = {
              psc_replay_resume_arrived},
             {0}},
     .stages =
-        (const psc_proto_stage_t[]){{PSC_STAGE_SEND, psc_message_send_progress},
-                                    {0}},
+        (const psc_proto_stage_t[]){{PSC_STAGE_SEND, psc_send_progress}, {0}},
 };
 
 /* ---- the tables of all protocols ---- */

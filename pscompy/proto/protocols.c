@@ -12,7 +12,6 @@
 #include "requeue.h"
 #include "list.h"
 #include "match.h"
-#include "message.h"
 #include "proto.h"
 #include "rail.h"
 #include "rates.h"

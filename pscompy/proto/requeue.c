@@ -6,7 +6,7 @@
 #include "../core/memory/access.h"
 #include "credit.h"
 #include "eager.h"
-#include "message.h"
+#include "recv.h"
 
 /* ---- the record that gets a copy of the message ---- */
 
@@ -71,7 +71,7 @@ psc_status_t psc_requeue_message(psc_worker_t *worker, uint32_t context,
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
     requeue_copy(unexp, iov, n_iov);
-    return psc_message_put_back(unexp);
+    return psc_recv_put_back(unexp);
 }
 
 /* ---- a message that is still arriving ---- */
@@ -99,7 +99,7 @@ static void requeue_failed(psc_unexp_t *unexp, psc_status_t status)
     psc_req_t *req = requeue_drop(unexp);
 
     if (req && req->stage == PSC_STAGE_LANDING)
-        /* psc_message_returned finishes the request with this error */
+        /* psc_recv_returned finishes the request with this error */
         req->error = status;
     else if (req)
         psc_req_fail(req, status);
@@ -171,7 +171,7 @@ static bool requeue_moves(const psc_req_t *req, psc_result_t *result_p)
 
 psc_status_t psc_requeue_request(psc_req_t *req)
 {
-    psc_status_t status = psc_message_cancel(req);
+    psc_status_t status = psc_recv_cancel(req);
     psc_result_t result;
     psc_unexp_t *unexp;
 
@@ -192,7 +192,7 @@ psc_status_t psc_requeue_request(psc_req_t *req)
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
     unexp->arriving = true;
-    status = psc_message_put_back(unexp);
+    status = psc_recv_put_back(unexp);
     if (status != PSC_OK)
         return status;
     psc_req_set_unexp(req, unexp);

@@ -95,7 +95,7 @@ static void tuple_begin(psc_conn_t *conn)
     tuple_limit(conn);
 }
 
-void psc_tuple_end(psc_conn_t *conn)
+static void tuple_end(psc_conn_t *conn)
 {
     psc_tuple_am_end(conn);
     free(conn->tuple);
@@ -413,5 +413,5 @@ const psc_proto_t psc_tuple = {
     .begin = tuple_begin,
     .limits = tuple_limits,
     .flush = psc_tuple_am_flush,
-    .conn_destroyed = psc_tuple_end,
+    .conn_destroyed = tuple_end,
 };

@@ -76,10 +76,3 @@ psc_tuple_bucket(psc_tuple_t *tuple, uint32_t context, int32_t tag)
 {
     return &tuple->buckets[psc_position_bucket(context, tag)];
 }
-
-void psc_tuple_end(psc_conn_t *conn);
-
-static inline psc_req_t *psc_tuple_req(psc_exposed_t *advert)
-{
-    return psc_container_of(advert, psc_bulk_t, record.advert)->req;
-}

@@ -6,11 +6,11 @@
 #include "../core/conn_queue.h"
 #include "../core/finish.h"
 #include "credit.h"
-#include "message.h"
+#include "recv.h"
 #include "requeue.h"
 #include "rndv_keys.h"
 #include "match_bits.h"
-#include "tuple.h"
+#include "position.h"
 
 /* The permission for the peer to put a message into a receive. Its index in
  * `grants` is the entry by which ADVERTISE names the receive. */
@@ -242,7 +242,7 @@ static psc_status_t am_requeue(psc_req_t *req)
                             &req->head.result, psc_req_iov(req), req->n_iov);
 
     if (status == PSC_OK)
-        psc_message_returned(req);
+        psc_recv_returned(req);
     return status;
 }
 
@@ -281,7 +281,7 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
         return PSC_ERR_PROTOCOL;
     grant_end(tuple, grant);
     if (recv)
-        psc_message_returned(psc_tuple_req(recv));
+        psc_recv_returned(psc_tuple_req(recv));
     return PSC_OK;
 }
 

@@ -46,7 +46,7 @@ bool psc_tuple_am_begin(psc_conn_t *conn);
 void psc_tuple_am_end(psc_conn_t *conn);
 
 /* Ask the peer by CONCEAL to give up the receive. The peer answers by PLACED or
- * by CONCEALED (psc_message_returned), unless the connection ends. */
+ * by CONCEALED (psc_recv_returned), unless the connection ends. */
 void psc_tuple_am_ask(psc_conn_t *conn, psc_exposed_t *recv, uint64_t seen);
 psc_status_t psc_tuple_am_placed_arrived(psc_lane_t *lane, const psc_am_t *am);
 psc_status_t psc_tuple_am_advertise_arrived(psc_lane_t *lane,
@@ -57,3 +57,8 @@ psc_status_t psc_tuple_am_concealed_arrived(psc_lane_t *lane,
 /* Send the CONCEAL and CONCEALED messages that are due
  * (conn->lost.replay_due). Returns true if anything was sent. */
 bool psc_tuple_am_flush(psc_conn_t *conn);
+
+static inline psc_req_t *psc_tuple_req(psc_exposed_t *advert)
+{
+    return psc_container_of(advert, psc_bulk_t, record.advert)->req;
+}

@@ -130,7 +130,7 @@ CASE(placed_beside_a_side_without)
     pair_t pair;
 
     open_tuples(&pair);
-    psc_tuple_end(pair.a.conn);
+    psc_tuple.conn_destroyed(pair.a.conn);
     fill(out, LEN, 2);
     for (int i = 0; i < 2 * TABLE && (i == 0 || places(&pair)); i++) {
         recv = expect_told(&pair, in, LEN, i);

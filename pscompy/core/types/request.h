@@ -143,7 +143,7 @@ typedef struct psc_bulk {
     struct {
         uint64_t region, nonce, offset;
     } rma;
-    /* send: the header length of an active message, else 0; see message.h */
+    /* send: the header length of an active message, else 0; see send.h */
     uint16_t aux;
     /* Internal requests: called instead of notifying a consumer. If the
      * function sets on_done to NULL, the request's consumer is notified after
