@@ -14,8 +14,10 @@ typedef struct am_handler {
     void *arg;
 } am_handler_t;
 
-void psc_am_init(psc_am_state_t *am)
+void psc_am_begin(psc_worker_t *worker)
 {
+    psc_am_state_t *am = &worker->am;
+
     for (int i = 0; i < PSC_HANDLER_BUCKETS; i++)
         psc_list_init(&am->handlers[i]);
     psc_list_init(&am->queued);
@@ -128,14 +130,14 @@ static void am_taken(psc_conn_t *conn, am_node_t *node, bool queued,
         psc_am_node_drop(worker, node);
 }
 
-psc_status_t psc_am_deliver(psc_conn_t *conn, uint32_t id, uint16_t header_len,
+psc_status_t psc_am_deliver(psc_conn_t *conn, const psc_message_head_t *head,
                             const void *data, uint64_t len)
 {
     am_node_t *node;
 
-    if (header_len > len)
+    if (head->aux > len)
         return PSC_ERR_PROTOCOL;
-    node = psc_am_node_create(conn, id, header_len, len);
+    node = psc_am_node_create(conn, (uint32_t)head->tag, head->aux, len);
     if (!node)
         return PSC_ERR_NO_MEMORY;
     if (len)
@@ -144,15 +146,16 @@ psc_status_t psc_am_deliver(psc_conn_t *conn, uint32_t id, uint16_t header_len,
     return PSC_OK;
 }
 
-psc_status_t psc_am_begin(psc_lane_t *lane, uint32_t id, uint16_t header_len,
-                          uint64_t len, psc_dest_t *dest)
+psc_status_t psc_am_begin_payload(psc_lane_t *lane,
+                                  const psc_message_head_t *head, uint64_t len,
+                                  psc_dest_t *dest)
 {
     psc_incoming_t *in = &lane->incoming;
     am_node_t *node;
 
-    if (header_len > len)
+    if (head->aux > len)
         return PSC_ERR_PROTOCOL;
-    node = psc_am_node_create(lane->conn, id, header_len, len);
+    node = psc_am_node_create(lane->conn, (uint32_t)head->tag, head->aux, len);
     if (!node)
         return PSC_ERR_NO_MEMORY;
     in->kind = PSC_INCOMING_MESSAGE;
@@ -163,7 +166,7 @@ psc_status_t psc_am_begin(psc_lane_t *lane, uint32_t id, uint16_t header_len,
     return PSC_OK;
 }
 
-void psc_am_end(psc_lane_t *lane)
+void psc_am_end_payload(psc_lane_t *lane)
 {
     psc_message_t *message = lane->incoming.message;
     am_node_t *node = psc_container_of(message, am_node_t, message);
@@ -172,12 +175,11 @@ void psc_am_end(psc_lane_t *lane)
              psc_credit_cost(lane->incoming.len));
 }
 
-void psc_am_abort(psc_lane_t *lane)
+void psc_am_lane_ended(psc_lane_t *lane)
 {
-    psc_message_t *message = lane->incoming.message;
-
-    psc_am_node_drop(lane->worker,
-                     psc_container_of(message, am_node_t, message));
+    if (lane->incoming.kind == PSC_INCOMING_MESSAGE)
+        psc_am_node_drop(lane->worker, psc_container_of(lane->incoming.message,
+                                                        am_node_t, message));
 }
 
 /* ---- the end of a worker ---- */

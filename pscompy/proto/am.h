@@ -9,10 +9,11 @@
 #pragma once
 
 #include "am_node.h"
+#include "protocol.h"
 
 #define PSC_AM_USER_HEADER_MAX UINT16_MAX
 
-void psc_am_init(psc_am_state_t *am);
+void psc_am_begin(psc_worker_t *worker);
 psc_status_t psc_am_set_handler(psc_worker_t *worker, uint32_t id,
                                 psc_am_handler_t handler, void *arg);
 
@@ -29,14 +30,13 @@ void psc_am_node_drop(psc_worker_t *worker, am_node_t *node);
 /* Pass a complete message to its handler. Returns true if it was queued for
  * psc_am_poll instead. */
 bool psc_am_hand_over(psc_conn_t *conn, am_node_t *node);
-/* Handle a complete eager message that has arrived. Its credit is returned
- * here, or when the message is polled. */
-psc_status_t psc_am_deliver(psc_conn_t *conn, uint32_t id, uint16_t header_len,
+/* The functions of the table psc_am (am_post.c); protocol.h says what each is
+ * for. The credit of a message is returned at once, or when it is polled. */
+psc_status_t psc_am_deliver(psc_conn_t *conn, const psc_message_head_t *head,
                             const void *data, uint64_t len);
-/* A message whose payload is still arriving: have the payload received into the
- * memory of a new node. psc_am_end or psc_am_abort follows. */
-psc_status_t psc_am_begin(psc_lane_t *lane, uint32_t id, uint16_t header_len,
-                          uint64_t len, psc_dest_t *dest);
-void psc_am_end(psc_lane_t *lane);
-void psc_am_abort(psc_lane_t *lane);
+psc_status_t psc_am_begin_payload(psc_lane_t *lane,
+                                  const psc_message_head_t *head, uint64_t len,
+                                  psc_dest_t *dest);
+void psc_am_end_payload(psc_lane_t *lane);
+void psc_am_lane_ended(psc_lane_t *lane);
 void psc_am_handlers_destroy(psc_worker_t *worker);

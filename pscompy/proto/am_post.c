@@ -7,7 +7,7 @@
 
 #include "../core/finish.h"
 #include "../core/worker.h"
-#include "am.h"
+#include "am_announced.h"
 #include "am_node.h"
 #include "send.h"
 
@@ -73,7 +73,8 @@ psc_status_t psc_am_post(psc_conn_t *conn, uint32_t id, const void *header,
     return PSC_OK;
 }
 
-void psc_am_inbox_drain(psc_worker_t *worker)
+/* Send the messages that am_post has queued. */
+static void am_inbox_drain(psc_worker_t *worker)
 {
     am_node_t *node = atomic_exchange(&worker->am.inbox, NULL), *first = NULL;
 
@@ -96,3 +97,15 @@ void psc_am_inbox_drain(psc_worker_t *worker)
         first = next;
     }
 }
+
+const psc_proto_t psc_am = {
+    .name = "active message",
+    .deliver = psc_am_deliver,
+    .begin_payload = psc_am_begin_payload,
+    .end_payload = psc_am_end_payload,
+    .keep = psc_am_announced,
+    .lane_ended = psc_am_lane_ended,
+    .worker_begin = psc_am_begin,
+    .drain = am_inbox_drain,
+    .worker_destroyed = psc_am_worker_destroy,
+};

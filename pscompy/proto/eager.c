@@ -5,7 +5,6 @@
 #include "../core/finish.h"
 #include "../core/layout.h"
 #include "../core/pieces.h"
-#include "am.h"
 #include "credit.h"
 #include "match.h"
 #include "rates.h"
@@ -228,6 +227,18 @@ static psc_status_t eager_keep(psc_unexp_t *unexp, psc_req_t *req)
     return PSC_OK;
 }
 
+static psc_message_head_t eager_head(const psc_wire_eager_t *wire)
+{
+    return (psc_message_head_t){wire->context, (int32_t)wire->tag, wire->aux};
+}
+
+static psc_status_t eager_unmatched(psc_conn_t *conn, const psc_am_t *am)
+{
+    psc_message_head_t head = eager_head(am->header);
+
+    return conn->worker->unmatched->deliver(conn, &head, am->payload, am->len);
+}
+
 psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_eager_t *wire = am->header;
@@ -241,7 +252,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     if (tag < 0 || !psc_flow_spend(&conn->flow, psc_credit_cost(am->len)))
         return PSC_ERR_PROTOCOL;
     if (wire->context == PSC_CONTEXT_AM)
-        return psc_am_deliver(conn, wire->tag, wire->aux, am->payload, am->len);
+        return eager_unmatched(conn, am);
     req = psc_match_arrival(conn, wire->context, tag);
     if (__builtin_expect(req == PSC_MATCH_REFUSED, 0))
         return PSC_ERR_PROTOCOL;
@@ -344,11 +355,13 @@ static psc_status_t eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest)
 {
+    psc_message_head_t head = eager_head(wire);
+
     if ((int32_t)wire->tag < 0 ||
         !psc_flow_spend(&lane->conn->flow, psc_credit_cost(len)))
         return PSC_ERR_PROTOCOL;
     if (wire->context == PSC_CONTEXT_AM)
-        return psc_am_begin(lane, wire->tag, wire->aux, len, dest);
+        return lane->worker->unmatched->begin_payload(lane, &head, len, dest);
     return eager_meet(lane, wire, len, dest);
 }
 

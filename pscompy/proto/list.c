@@ -1,5 +1,6 @@
 #include "list.h"
 
+#include "am_post.h"
 #include "eager.h"
 #include "lend.h"
 #include "rma.h"
@@ -13,6 +14,9 @@ const psc_proto_t *const psc_proto_list[] = {
     &psc_tag,   /* all other messages of a fabric that matches */
     &psc_eager, /* a short message, for which there is credit */
     &psc_rma,   /* no message: puts and gets by messages of its own */
+    &psc_am,    /* no message of this list's: those that are not matched */
     &psc_rndv,  /* everything else */
     NULL,
 };
+
+const psc_proto_t *const psc_proto_unmatched = &psc_am;

@@ -7,7 +7,6 @@
 #include "../core/conn.h"
 #include "../core/memory/access.h"
 #include "../core/pieces.h"
-#include "am.h"
 #include "credit.h"
 #include "eager.h"
 #include "list.h"
@@ -194,7 +193,7 @@ psc_status_t psc_proto_end(psc_lane_t *lane)
         psc_eager_end_record(lane);
         break;
     case PSC_INCOMING_MESSAGE:
-        psc_am_end(lane);
+        lane->worker->unmatched->end_payload(lane);
         break;
     case PSC_INCOMING_BOUNCE:
         return proto_end_bounce(lane);
@@ -222,8 +221,6 @@ void psc_proto_abort(psc_lane_t *lane)
         in->req->bulk->inflight--;
     else if (in->kind == PSC_INCOMING_UNEXP)
         proto_drop_record(in->unexp);
-    else if (in->kind == PSC_INCOMING_MESSAGE)
-        psc_am_abort(lane);
     for (const psc_proto_t *const *at = psc_proto_list; *at; at++) {
         if ((*at)->lane_ended)
             (*at)->lane_ended(lane);

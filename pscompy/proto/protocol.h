@@ -62,6 +62,24 @@ struct psc_proto {
      * arrived otherwise than into a receive that was handed out. */
     void (*came)(psc_conn_t *conn, uint32_t context, int32_t tag);
 
+    /* ---- messages that are not matched ----
+     *
+     * Messages of the context PSC_CONTEXT_AM are passed to one protocol
+     * (psc_worker_t.unmatched), and not to match.c. */
+
+    /* A complete eager message has arrived; its credit is the protocol's to
+     * return. */
+    psc_status_t (*deliver)(psc_conn_t *conn, const psc_message_head_t *head,
+                            const void *data, uint64_t len);
+    /* Set where the payload of an eager message is to arrive
+     * (PSC_INCOMING_MESSAGE). `end_payload` or `lane_ended` follows. */
+    psc_status_t (*begin_payload)(psc_lane_t *lane,
+                                  const psc_message_head_t *head, uint64_t len,
+                                  psc_dest_t *dest);
+    void (*end_payload)(psc_lane_t *lane);
+    /* An RTS has arrived. The protocol keeps `unexp`, or frees it. */
+    psc_status_t (*keep)(psc_unexp_t *unexp);
+
     /* ---- receives that are handed out ----
      *
      * Receives that name their source may be handed out to one protocol, that
@@ -113,6 +131,7 @@ struct psc_proto {
 
     /* ---- a worker ---- */
 
+    void (*worker_begin)(psc_worker_t *worker);
     /* Handle what other threads have queued without the lock. */
     void (*drain)(psc_worker_t *worker);
     void (*worker_destroyed)(psc_worker_t *worker);

@@ -6,8 +6,6 @@
 #include "../core/lane.h"
 #include "../core/memory/access.h"
 #include "../core/upward.h"
-#include "am_announced.h"
-#include "am_post.h"
 #include "credit.h"
 #include "requeue.h"
 #include "list.h"
@@ -192,7 +190,6 @@ static void conn_closing(psc_conn_t *conn)
 
 static void inbox_drain(psc_worker_t *worker)
 {
-    psc_am_inbox_drain(worker);
     FOR_ALL(drain, worker);
 }
 
@@ -224,15 +221,16 @@ void psc_protocols_init(psc_worker_t *worker)
     worker->budget.max = worker->config.unexpected_max;
     worker->budget.window_max = worker->config.eager_window;
     psc_budget_share(&worker->budget, 0);
-    psc_am_init(&worker->am);
     psc_matching_init(&worker->matching);
+    worker->protocols = psc_proto_list;
+    worker->unmatched = psc_proto_unmatched;
     psc_list_init(&worker->memory.regions);
+    FOR_ALL(worker_begin, worker);
 }
 
 void psc_protocols_stop(psc_worker_t *worker)
 {
     psc_regions_destroy(worker);
-    psc_am_worker_destroy(worker);
     FOR_ALL(worker_destroyed, worker);
 }
 

@@ -1,6 +1,5 @@
 #include "rndv_rts.h"
 
-#include "am_announced.h"
 #include "eager.h"
 #include "match.h"
 #include "rndv.h"
@@ -99,7 +98,7 @@ static psc_status_t rndv_announced(psc_lane_t *lane, const psc_am_t *am)
         psc_unexp_t *unexp;
         psc_status_t status = rndv_record(lane->conn, am, &unexp);
 
-        return status == PSC_OK ? psc_am_announced(unexp) : status;
+        return status == PSC_OK ? lane->worker->unmatched->keep(unexp) : status;
     }
     psc_proto_came(lane->conn, wire->context, announcement.tag, wire->len);
     if (!lane->conn->matches)

@@ -7,7 +7,6 @@
 #include "../core/upward.h"
 #include "credit.h"
 #include "eager.h"
-#include "list.h"
 #include "recv.h"
 
 psc_status_t psc_send_progress(psc_req_t *req)
@@ -16,7 +15,7 @@ psc_status_t psc_send_progress(psc_req_t *req)
 
     if (psc_req_conn(req)->state == PSC_CONN_CONNECTING)
         return PSC_ERR_NO_RESOURCE;
-    for (const psc_proto_t *const *at = psc_proto_list;
+    for (const psc_proto_t *const *at = psc_req_worker(req)->protocols;
          *at && status == PSC_ERR_UNSUPPORTED; at++) {
         if ((*at)->may && (*at)->may(req))
             status = (*at)->start(req);
