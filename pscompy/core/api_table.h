@@ -3,11 +3,6 @@
 
 #include "types/connection.h"
 
-static inline psc_req_t *psc_req_of(psc_request_t *request)
-{
-    return psc_container_of(request, psc_req_t, head);
-}
-
 /* Declares psc_api_<member> with the type that api.h gives the member. */
 #define PSC_API(member) __typeof__(*((psc_api_t *)0)->member) psc_api_##member
 

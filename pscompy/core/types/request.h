@@ -363,3 +363,8 @@ static inline bool psc_req_has_room(const psc_req_t *req, uint64_t len)
     return !(req->head.flags & PSC_FLAG_NO_BUFFER) ||
            (req->n_iov && len <= psc_req_total(req));
 }
+
+static inline psc_req_t *psc_req_of(psc_request_t *request)
+{
+    return psc_container_of(request, psc_req_t, head);
+}
