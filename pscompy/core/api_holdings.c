@@ -2,7 +2,7 @@
  * when the program asks: nothing is counted per message. */
 #include "control.h"
 #include "memory/pool.h"
-#include "../proto/match_queue.h"
+#include "../proto/match.h"
 #include "worker.h"
 
 typedef struct holdings {

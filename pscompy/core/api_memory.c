@@ -6,7 +6,6 @@
 #include "memory/pool.h"
 #include "progress/progress.h"
 #include "../proto/bundle.h"
-#include "../proto/region.h"
 #include "../proto/rma.h"
 #include "worker.h"
 

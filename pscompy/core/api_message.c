@@ -9,11 +9,8 @@
 #include "progress/sleep.h"
 #include "progress/spin.h"
 #include "../proto/am.h"
-#include "../proto/am_announced.h"
-#include "../proto/requeue.h"
+#include "../proto/message.h"
 #include "../proto/lend.h"
-#include "../proto/recv.h"
-#include "../proto/send.h"
 #include "request.h"
 #include "worker.h"
 

@@ -10,10 +10,10 @@
 #include "progress/sleeper.h"
 #include "progress/spin.h"
 #include "progress/wait.h"
-#include "../proto/am_post.h"
+#include "../proto/am.h"
 #include "../proto/lend.h"
-#include "../proto/recv.h"
-#include "../proto/region.h"
+#include "../proto/message.h"
+#include "../proto/rma.h"
 #include "request.h"
 #include "worker.h"
 

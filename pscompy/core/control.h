@@ -47,7 +47,7 @@ typedef struct psc_worker_config {
      * eagerly. */
     int64_t tuple_min;
     /* If the transport cannot advertise to peers the receives that they may
-     * claim, the core announces these receives by messages (proto/tuple_am.h).
+     * claim, the core announces these receives by messages (proto/tuple.h).
      * Not used if tuple_min is 0. */
     bool tuple_am;
 } psc_worker_config_t;

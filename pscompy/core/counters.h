@@ -34,7 +34,7 @@
     X(unexpected_held)     /* unexpected messages that were left in a buffer   \
                               of the fabric, not copied */                     \
     X(given_back)          /* receives that put their message back             \
-                              (requeue.h) */                                   \
+                              (message.h) */                                   \
     X(tag_posted)          /* receives posted to the fabric */                 \
     X(tag_hidden)          /* receives not posted to the fabric when posted */ \
     X(tag_matched)         /* posted receives that the fabric matched */       \

@@ -14,8 +14,8 @@
 #include "progress/progress.h"
 #include "progress/sleep.h"
 #include "progress/thread.h"
-#include "../proto/protocols.h"
-#include "../proto/region.h"
+#include "../proto/proto.h"
+#include "../proto/rma.h"
 #include "worker.h"
 
 /* ---- creation ---- */

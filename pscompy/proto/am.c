@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "../core/progress/sleep.h"
-#include "am_node.h"
 #include "credit.h"
 
 typedef struct am_handler {

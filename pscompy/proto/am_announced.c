@@ -1,4 +1,4 @@
-#include "am_announced.h"
+#include "am.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,8 +9,6 @@
 #include "../core/conn_queue.h"
 #include "../core/lane_upcalls.h"
 #include "../core/request.h"
-#include "am.h"
-#include "am_node.h"
 #include "rndv.h"
 
 static bool am_fetch_all(psc_worker_t *worker);

@@ -1,4 +1,4 @@
-#include "am_node.h"
+#include "am.h"
 
 #include <stdlib.h>
 

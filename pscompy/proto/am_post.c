@@ -1,15 +1,13 @@
 /* Active messages from handlers and other threads. They are posted without the
  * worker's lock, and sent by the thread that holds the lock next. */
-#include "am_post.h"
+#include "am.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "../core/finish.h"
 #include "../core/worker.h"
-#include "am_announced.h"
-#include "am_node.h"
-#include "send.h"
+#include "message.h"
 
 static void am_posted(psc_req_t *req)
 {

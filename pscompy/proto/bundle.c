@@ -11,7 +11,6 @@
 #include "../core/progress/spin.h"
 #include "../core/request.h"
 #include "rndv.h"
-#include "rndv_keys.h"
 
 /* Maximum length of a packed part: the length of one buffer, and the keys of
  * the buffer. */

@@ -5,7 +5,6 @@
 #include "../core/request.h"
 #include "../core/worker.h"
 #include "match.h"
-#include "match_queue.h"
 #include "protocol.h"
 
 /* Returns true if messages that this receive could get wait at their sender

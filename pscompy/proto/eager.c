@@ -8,7 +8,6 @@
 #include "credit.h"
 #include "match.h"
 #include "rates.h"
-#include "position.h"
 #include "protocol.h"
 
 /* ---- sending ---- */

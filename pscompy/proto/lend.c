@@ -14,7 +14,6 @@
 #include "../core/worker.h"
 #include "credit.h"
 #include "rndv.h"
-#include "rndv_rts.h"
 
 /* How many segments of one peer may stay mapped while no view uses them. */
 #define LEND_MAPS_MAX 16

@@ -1,10 +1,10 @@
-#include "list.h"
+#include "protocol.h"
 
-#include "am_post.h"
+#include "am.h"
 #include "eager.h"
 #include "lend.h"
 #include "rma.h"
-#include "rndv_rts.h"
+#include "rndv.h"
 #include "tag.h"
 #include "tuple.h"
 

@@ -1,4 +1,4 @@
-#include "match_list.h"
+#include "match.h"
 
 #include <stdlib.h>
 #include <sys/random.h>

@@ -1,4 +1,4 @@
-#include "match_queue.h"
+#include "match.h"
 
 #include <stdlib.h>
 

@@ -9,11 +9,11 @@
 #include "../core/pieces.h"
 #include "credit.h"
 #include "eager.h"
-#include "list.h"
-#include "send.h"
+#include "protocol.h"
+#include "message.h"
 #include "rail.h"
 #include "replay.h"
-#include "rndv_am.h"
+#include "rndv.h"
 
 /* ---- the base's own messages and stages ---- */
 

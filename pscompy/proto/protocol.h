@@ -143,3 +143,57 @@ static inline void psc_proto_came(psc_conn_t *conn, uint32_t context,
     if (len >= conn->hands_from && conn->hands_out && conn->hands_out->came)
         conn->hands_out->came(conn, context, tag);
 }
+
+/* ---- list.c ---- */
+
+/* The list of all protocols. */
+
+/* In the order in which a message tries those that carry messages; NULL at the
+ * end. The last one carries every message. */
+extern const psc_proto_t *const psc_proto_list[];
+/* the protocol of messages that are not matched */
+extern const psc_proto_t *const psc_proto_unmatched;
+
+/* ---- match bits ---- */
+
+/* The match bits of a message: context and tag. */
+
+static inline uint64_t psc_match_bits(uint32_t context, int32_t tag)
+{
+    return (uint64_t)context << PSC_TAG_CONTEXT_SHIFT | (uint32_t)tag;
+}
+
+/* ---- positions ---- */
+
+/* Positions in the order of the messages that one side sends as eager messages
+ * or announces by RTS. */
+
+#define PSC_POSITION_BUCKETS 32u
+
+/* The eager bytes (psc_flow_t) and the RTSs sent up to there, each modulo
+ * 2^32. */
+typedef uint64_t psc_position_t;
+
+/* For each hash of context and tag: the position of the last message. */
+struct psc_positions {
+    psc_position_t last[PSC_POSITION_BUCKETS];
+};
+
+static inline psc_position_t psc_position(uint32_t eager, uint32_t rts)
+{
+    return (uint64_t)rts << 32 | eager;
+}
+
+static inline uint32_t psc_position_bucket(uint32_t context, int32_t tag)
+{
+    return (context * 7 + (uint32_t)tag) % PSC_POSITION_BUCKETS;
+}
+
+/* Note that an eager message or an RTS with this context and tag was sent. */
+static inline void psc_position_note(psc_conn_t *conn, uint32_t context,
+                                     int32_t tag)
+{
+    if (__builtin_expect(conn->positions != NULL, 0))
+        conn->positions->last[psc_position_bucket(context, tag)] =
+            psc_position(conn->flow.sent, conn->rts_sent);
+}

@@ -1,22 +1,20 @@
 /* The protocols' part when a connection or a worker begins or ends, and the
  * control messages that the protocols send. */
-#include "protocols.h"
+#include "proto.h"
 
 #include "../core/finish.h"
 #include "../core/lane.h"
 #include "../core/memory/access.h"
 #include "../core/upward.h"
 #include "credit.h"
-#include "requeue.h"
-#include "list.h"
+#include "message.h"
+#include "protocol.h"
 #include "match.h"
-#include "proto.h"
 #include "rail.h"
 #include "rates.h"
-#include "refuse.h"
-#include "region.h"
+#include "rma.h"
 #include "replay.h"
-#include "rndv_fin.h"
+#include "rndv.h"
 
 /* Call a function of all protocols that have it. */
 #define FOR_ALL(function, ...)                                                 \

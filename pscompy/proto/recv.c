@@ -1,4 +1,4 @@
-#include "recv.h"
+#include "message.h"
 
 #include "../core/conn.h"
 #include "../core/conn_flush.h"
@@ -189,7 +189,7 @@ static void recv_meet(psc_req_t *req, psc_unexp_t *unexp)
 
 /* Puts a message back into its queue. A receive that was posted while the
  * message was out of the queue gets the message at once. If the peer may be
- * writing into the receive's memory (tuple_am.h), the receive gets the message
+ * writing into the receive's memory (tuple.h), the receive gets the message
  * when the peer has answered CONCEAL. */
 psc_status_t psc_recv_put_back(psc_unexp_t *unexp)
 {

@@ -1,8 +1,7 @@
-#include "refuse.h"
+#include "message.h"
 
-#include "match_queue.h"
-#include "rndv_fin.h"
-#include "unexpected.h"
+#include "match.h"
+#include "rndv.h"
 
 /* The announced messages that one FIN refuses. */
 typedef struct refusal {

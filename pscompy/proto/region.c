@@ -1,4 +1,4 @@
-#include "region.h"
+#include "rma.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "requeue.h"
+#include "message.h"
 
 #include <string.h>
 
@@ -6,7 +6,6 @@
 #include "../core/memory/access.h"
 #include "credit.h"
 #include "eager.h"
-#include "recv.h"
 
 /* ---- the record that gets a copy of the message ---- */
 

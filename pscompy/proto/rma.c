@@ -8,10 +8,7 @@
 #include "../core/memory/access.h"
 #include "../core/request.h"
 #include "credit.h"
-#include "region.h"
 #include "rndv.h"
-#include "rndv_direct.h"
-#include "rndv_keys.h"
 #include "stripe.h"
 
 /* Most puts and gets by messages that a side has under way at its peer; its

@@ -8,8 +8,7 @@
 #include "../core/memory/access.h"
 #include "../core/request.h"
 #include "credit.h"
-#include "position.h"
-#include "rndv_keys.h"
+#include "protocol.h"
 
 /* Returns true if the connection's configuration allows the scheme. */
 static bool rndv_may(const psc_conn_t *conn, psc_rndv_scheme_t scheme)

@@ -1,13 +1,12 @@
 /* FRAG: if the lanes can neither put nor get, the data travels as active
  * messages with an offset, each received directly into the user's buffer. */
-#include "rndv_am.h"
+#include "rndv.h"
 
 #include "../core/finish.h"
 #include "../core/memory/access.h"
 #include "../core/pieces.h"
 #include "../core/request.h"
 #include "rail.h"
-#include "rndv.h"
 #include "stripe.h"
 
 #define FRAG_IOV 8u

@@ -1,13 +1,12 @@
 /* RPUT: the sender writes into the receiver's buffer, then sends FIN. The FIN
  * is sent only after every put on every lane is visible at the target.
  * RGET: the receiver reads from the sender's buffer, then sends FIN. */
-#include "rndv_direct.h"
+#include "rndv.h"
 
 #include "../core/finish.h"
 #include "../core/pieces.h"
 #include "rail.h"
 #include "rates.h"
-#include "rndv.h"
 #include "stripe.h"
 
 /* ---- moving pieces by put or get ---- */

@@ -3,7 +3,7 @@
  * if the fabric has completed several puts or gets by the time of a progress
  * pass, their FINs are sent as one message when that pass flushes the
  * connection. */
-#include "rndv_fin.h"
+#include "rndv.h"
 
 #include <string.h>
 
@@ -12,7 +12,6 @@
 #include "../core/request.h"
 #include "credit.h"
 #include "rail.h"
-#include "rndv.h"
 
 /* ---- sending ---- */
 

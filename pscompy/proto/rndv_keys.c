@@ -1,6 +1,6 @@
 /* The keys by which a peer gets or puts the data of a rendezvous, and the
  * registrations that they stand for. */
-#include "rndv_keys.h"
+#include "rndv.h"
 
 #include <string.h>
 

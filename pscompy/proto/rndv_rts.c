@@ -1,12 +1,7 @@
-#include "rndv_rts.h"
+#include "rndv.h"
 
 #include "eager.h"
 #include "match.h"
-#include "rndv.h"
-#include "rndv_am.h"
-#include "rndv_direct.h"
-#include "rndv_fin.h"
-#include "rndv_keys.h"
 #include "protocol.h"
 #include "rates.h"
 

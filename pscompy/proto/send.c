@@ -1,4 +1,4 @@
-#include "send.h"
+#include "message.h"
 
 #include "../core/conn.h"
 #include "../core/conn_flush.h"
@@ -7,7 +7,6 @@
 #include "../core/upward.h"
 #include "credit.h"
 #include "eager.h"
-#include "recv.h"
 
 psc_status_t psc_send_progress(psc_req_t *req)
 {

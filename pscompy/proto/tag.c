@@ -9,11 +9,8 @@
 #include "eager.h"
 #include "match.h"
 #include "rndv.h"
-#include "rndv_keys.h"
 #include "protocol.h"
-#include "requeue.h"
-#include "match_bits.h"
-#include "tag_send.h"
+#include "message.h"
 
 static uint32_t tag_context(uint64_t bits)
 {

@@ -1,11 +1,10 @@
-#include "tag_send.h"
+#include "tag.h"
 
 #include "../core/conn_queue.h"
 #include "../core/finish.h"
 #include "eager.h"
 #include "rndv.h"
-#include "rndv_rts.h"
-#include "match_bits.h"
+#include "protocol.h"
 
 /* Longest payload to put without knowing that a receive is posted. */
 #define TAG_PUT_MAX (4u << 20)

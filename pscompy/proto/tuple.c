@@ -6,9 +6,7 @@
 #include "../core/memory/access.h"
 #include "match.h"
 #include "protocol.h"
-#include "requeue.h"
-#include "match_bits.h"
-#include "tuple_am.h"
+#include "message.h"
 
 /* After MISSES_MIN misses in a row (psc_tuple_pause_t) one chance to look for a
  * receive, or to advertise one, is skipped; after each further miss twice as

@@ -1,4 +1,4 @@
-#include "tuple_am.h"
+#include "tuple.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,11 +6,9 @@
 #include "../core/conn_queue.h"
 #include "../core/finish.h"
 #include "credit.h"
-#include "recv.h"
-#include "requeue.h"
-#include "rndv_keys.h"
-#include "match_bits.h"
-#include "position.h"
+#include "message.h"
+#include "rndv.h"
+#include "protocol.h"
 
 /* The permission for the peer to put a message into a receive. Its index in
  * `grants` is the entry by which ADVERTISE names the receive. */
@@ -127,7 +125,7 @@ static psc_status_t am_key(psc_conn_t *conn, psc_exposed_t *recv,
 }
 
 /* Sends ADVERTISE with the key. CONCEALs that are due are sent before it; see
- * tuple_am.h. */
+ * tuple.h. */
 static psc_status_t am_show(psc_conn_t *conn, psc_exposed_t *recv,
                             psc_wire_advertise_t *wire)
 {
@@ -424,7 +422,7 @@ static bool am_send_state(psc_conn_t *conn, psc_wire_id_t id, uint32_t entry,
     return psc_credit_send(conn, id, &wire, sizeof wire, NULL, 0) == PSC_OK;
 }
 
-/* Only the last CONCEAL that is due tells the new `seen`; see tuple_am.h. */
+/* Only the last CONCEAL that is due tells the new `seen`; see tuple.h. */
 static bool am_send_conceal(psc_conn_t *conn, grant_t *grant)
 {
     psc_tuple_am_t *am = conn->tuple_am;

@@ -1,4 +1,4 @@
-#include "unexpected.h"
+#include "match.h"
 
 #include <stdlib.h>
 

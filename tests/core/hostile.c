@@ -6,7 +6,7 @@
 #include "harness.h"
 #include "pscompy/core/conn.h"
 #include "pscompy/proto/rndv.h"
-#include "pscompy/proto/match_bits.h"
+#include "pscompy/proto/protocol.h"
 
 enum { ROUNDS = 8, VICTIMS = 60, FRAMES = 40, POSTED = 12, LARGE = 200000 };
 

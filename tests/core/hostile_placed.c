@@ -1,5 +1,5 @@
 /* A peer that lies about the receives that it was told of, or that it tells of
- * (tuple_am.h). */
+ * (tuple.h). */
 #include "hostile.h"
 #include "placed.h"
 

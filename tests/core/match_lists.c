@@ -2,7 +2,7 @@
  * beginning: entries come, go and return in random order, in numbers that let
  * the index grow and shrink. */
 #include "harness.h"
-#include "pscompy/proto/match_list.h"
+#include "pscompy/proto/match.h"
 
 enum { ENTRIES = 3000, STEPS = 12000 };
 

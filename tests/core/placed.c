@@ -1,8 +1,7 @@
 /* Long messages that are put into receives of which the sender was told by a
- * message (tuple_am.h, PSC_CAP_PUT_AM). A transport without it sends the same
+ * message (tuple.h, PSC_CAP_PUT_AM). A transport without it sends the same
  * messages otherwise, and the results are checked there, too. */
 #include "placed.h"
-#include "pscompy/proto/tuple.h"
 #include "pscompy/proto/tuple.h"
 
 CASE(placed_expected_message)

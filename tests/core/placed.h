@@ -1,7 +1,7 @@
 /* The cases of placed.c and hostile_placed.c share these. */
 #pragma once
 
-#include "pscompy/proto/tuple_am.h"
+#include "pscompy/proto/tuple.h"
 #include "tuples.h"
 
 /* Returns true if b tells a of its receives, and a puts messages into them. */

@@ -1,7 +1,7 @@
 /* Messages that a connection refuses leave nothing behind anywhere. */
 #include "hostile.h"
 #include "pscompy/core/conn_queue.h"
-#include "pscompy/proto/match_bits.h"
+#include "pscompy/proto/protocol.h"
 #include "pscompy/core/upward.h"
 #include "pscompy/core/worker.h"
 #include "tuples.h"

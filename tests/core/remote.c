@@ -1,7 +1,7 @@
 /* Operations without a receive: active messages, and remote memory. */
 #include "hostile.h"
 #include "pscompy/core/conn.h"
-#include "pscompy/proto/region.h"
+#include "pscompy/proto/rma.h"
 
 static void forward(void *arg, const psc_message_t *message)
 {

@@ -4,7 +4,7 @@
 #include "harness.h"
 #include "pscompy/core/conn.h"
 #include "pscompy/core/lane_upcalls.h"
-#include "pscompy/proto/match_queue.h"
+#include "pscompy/proto/match.h"
 #include "pscompy/core/worker.h"
 
 enum { LARGE = 300000 };

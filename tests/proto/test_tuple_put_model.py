@@ -1,5 +1,5 @@
 """A model of messages that are put into receives of which senders were told (PSC_CAP_PUT_AM in
-proto/tuple_am.h): random interleavings are compared with matching as MPI defines it. The bytes are
+proto/tuple.h): random interleavings are compared with matching as MPI defines it. The bytes are
 in the receive before its message arrives, so a message may find another receive only if the sender
 was asked for this one. Each rule is also switched off, and must then be missed.
 """

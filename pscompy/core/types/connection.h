@@ -45,7 +45,7 @@ typedef struct psc_emulated {
 } psc_emulated_t;
 
 typedef struct psc_proto psc_proto_t; /* defined in proto/protocol.h */
-typedef struct psc_positions psc_positions_t; /* see proto/position.h */
+typedef struct psc_positions psc_positions_t; /* see proto/protocol.h */
 typedef struct psc_tuple psc_tuple_t; /* defined in proto/tuple.h */
 typedef struct psc_tuple_am psc_tuple_am_t; /* defined in proto/tuple_am.c */
 typedef struct psc_replay psc_replay_t; /* defined in proto/replay.c */
@@ -65,7 +65,7 @@ typedef struct psc_lost {
     /* LANE_UP has arrived: the new lane is installed at the peer */
     uint8_t met;
     /* a flag of the whole connection: up->replay has a message to send; see
-     * proto/replay.h and proto/tuple_am.h */
+     * proto/replay.h and proto/tuple.h */
     bool replay_due;
 } psc_lost_t;
 
@@ -147,7 +147,7 @@ struct psc_conn {
     /* NULL unless the peer can see posted receives; proto/tuple.h */
     psc_tuple_t *tuple;
     /* NULL unless posted receives are advertised to the peer by messages;
-     * proto/tuple_am.h */
+     * proto/tuple.h */
     psc_tuple_am_t *tuple_am;
     psc_link_t link; /* link in the worker's list conns or ends.doomed */
     /* posted when the connection's state has changed */

@@ -143,7 +143,7 @@ typedef struct psc_bulk {
     struct {
         uint64_t region, nonce, offset;
     } rma;
-    /* send: the header length of an active message, else 0; see send.h */
+    /* send: the header length of an active message, else 0; see message.h */
     uint16_t aux;
     /* Internal requests: called instead of notifying a consumer. If the
      * function sets on_done to NULL, the request's consumer is notified after
@@ -189,7 +189,7 @@ struct psc_req {
     /* Use psc_req_conn() and psc_req_set_conn(). */
     union {
         /* In the stages POSTED and HANDED: the link in a bucket of the
-         * index of a psc_match_list_t (proto/match_list.h) */
+         * index of a psc_match_list_t (proto/match.h) */
         psc_link_t bucket;
         struct { /* the members for all other stages */
             /* the next request in the completion queue or in the list of freed

@@ -27,7 +27,7 @@ struct psc_worker {
     /* the functions by which the core calls the protocols; upward.h */
     const psc_upward_t *up;
     /* the protocols that a message tries, and that of messages which are not
-     * matched; proto/list.h */
+     * matched; proto/protocol.h */
     const struct psc_proto *const *protocols, *unmatched;
     psc_worker_config_t config;
     atomic_bool forked;
