@@ -1,7 +1,7 @@
 /* Contents of the caches and pools of a worker and of its transports, counted
  * when the program asks: nothing is counted per message. */
 #include "control.h"
-#include "memory/pool.h"
+#include "memory/memory.h"
 #include "../proto/match.h"
 #include "worker.h"
 

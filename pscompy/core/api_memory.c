@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "api_table.h"
-#include "memory/pool.h"
+#include "memory/memory.h"
 #include "progress/progress.h"
 #include "../proto/bundle.h"
 #include "../proto/rma.h"

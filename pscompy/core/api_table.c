@@ -4,12 +4,8 @@
 
 #include "pscompy/transport/kit/clock.h"
 #include "finish.h"
-#include "memory/pool.h"
+#include "memory/memory.h"
 #include "progress/progress.h"
-#include "progress/sleep.h"
-#include "progress/sleeper.h"
-#include "progress/spin.h"
-#include "progress/wait.h"
 #include "../proto/am.h"
 #include "../proto/lend.h"
 #include "../proto/message.h"

@@ -3,9 +3,8 @@
 
 #include <stdlib.h>
 
-#include "conn_queue.h"
 #include "lane.h"
-#include "progress/sleep.h"
+#include "progress/progress.h"
 #include "upward.h"
 #include "worker.h"
 

@@ -2,11 +2,8 @@
 #include <string.h>
 
 #include "conn.h"
-#include "conn_flush.h"
-#include "conn_queue.h"
-#include "lane_upcalls.h"
+#include "lane.h"
 #include "progress/progress.h"
-#include "progress/sleep.h"
 #include "upward.h"
 #include "worker.h"
 

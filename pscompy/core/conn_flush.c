@@ -1,6 +1,5 @@
-#include "conn_flush.h"
-
 #include "conn.h"
+
 #include "upward.h"
 
 /* Advance each request of a queue once, until one of them finds its lane full,

@@ -1,7 +1,7 @@
 /* Queueing of a connection's work; conn_flush.c sends it. */
-#include "conn_queue.h"
+#include "conn.h"
 
-#include "progress/sleep.h"
+#include "progress/progress.h"
 
 /* ---- queueing ---- */
 

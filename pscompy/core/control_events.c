@@ -5,7 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "descriptor.h"
+#include "worker.h"
 #include "pscompy/transport/kit/restart.h"
 
 int psc_control_events_open(psc_control_events_t *control_events)

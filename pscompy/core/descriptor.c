@@ -1,4 +1,4 @@
-#include "descriptor.h"
+#include "worker.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 #include "finish.h"
 
-#include "progress/follow.h"
-#include "progress/sleep.h"
+#include "progress/progress.h"
 
 /* ---- the consumer's hold ---- */
 

@@ -1,15 +1,13 @@
 /* Interfaces: opening a transport for a worker, and closing it. */
-#include "iface.h"
+#include "worker.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "iface_check.h"
-#include "lane_upcalls.h"
-#include "progress/sleep.h"
-#include "worker.h"
+#include "lane.h"
+#include "progress/progress.h"
 
 static psc_status_t iface_adopt(psc_iface_slot_t *slot, char *reason)
 {

@@ -1,4 +1,4 @@
-#include "iface_check.h"
+#include "worker.h"
 
 #include <stdbool.h>
 #include <stdio.h>

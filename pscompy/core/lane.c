@@ -6,10 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lane_early.h"
-#include "memory/access.h"
-#include "progress/pace.h"
-#include "progress/sleep.h"
+#include "memory/memory.h"
+#include "progress/progress.h"
 #include "upward.h"
 #include "worker.h"
 

@@ -1,8 +1,37 @@
-/* Lanes, from their creation until the fabric has released them; control.h has
- * the functions for the control plane. With the lock held. */
+/* Lanes: what a connection does with an endpoint, before it is up, while it is,
+ * and at its end. */
 #pragma once
 
+#include "types/lane.h"
 #include "types/connection.h"
+
+/* ---- lane_early.c ---- */
+
+/* Messages that arrive before their lane is installed in a connection. */
+
+/* Maximum number of bytes that are kept for a lane that is not installed. A
+ * correct peer sends less: before our first answer it may send only control
+ * messages, and eager messages within the initial credit. */
+#define PSC_EARLY_MAX (1u << 20)
+
+typedef struct psc_early {
+    psc_link_t link;
+    psc_am_t am;
+    _Alignas(8) uint8_t data[];
+} psc_early_t;
+
+/* Keep a copy of a message until the lane is installed. Returns
+ * PSC_ERR_PROTOCOL if the bytes that are kept exceed PSC_EARLY_MAX. */
+psc_status_t psc_early_keep(psc_lane_t *lane, const psc_am_t *am);
+/* Take out the earliest message that was kept; the caller frees it. Returns
+ * NULL if none is left. */
+psc_early_t *psc_early_pop(psc_lane_t *lane);
+void psc_early_drop(psc_lane_t *lane);
+
+/* ---- lane.c ---- */
+
+/* Lanes, from their creation until the fabric has released them; control.h has
+ * the functions for the control plane. With the lock held. */
 
 /* Create a lane whose changes of state are posted to the control plane as
  * events of this kind and id. Returns NULL if memory or endpoints are short. */
@@ -41,3 +70,20 @@ psc_status_t psc_outlet_send(const psc_outlet_t *out,
                              const psc_iface_attr_t *attr, uint8_t id,
                              const void *header, uint8_t header_len,
                              const void *payload, size_t len);
+
+/* ---- lane_upcalls.c ---- */
+
+/* The upcalls that every transport makes, how lanes are installed, and how a
+ * lane's failure ends its connection. With the lock held. */
+
+extern const psc_upcalls_t psc_lane_upcalls;
+/* Let these lanes carry the connection's messages; see psc_conn_install. */
+psc_status_t psc_lanes_install(psc_conn_t *conn, psc_lane_t **lanes,
+                               uint32_t n_lanes,
+                               const psc_proto_params_t *params);
+/* Put a new lane into the place of a lost one; see psc_conn_join. */
+psc_status_t psc_lane_join(psc_conn_t *conn, uint32_t index, psc_lane_t *lane);
+/* Connect to the connection's rank by a call; see psc_conn_call. */
+psc_status_t psc_call_begin(psc_conn_t *conn);
+/* The peer has violated the protocol on this lane: end the connection. */
+void psc_lane_break(psc_lane_t *lane, psc_status_t status);

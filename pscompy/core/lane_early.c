@@ -1,4 +1,4 @@
-#include "lane_early.h"
+#include "lane.h"
 
 #include <stdlib.h>
 #include <string.h>

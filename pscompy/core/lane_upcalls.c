@@ -1,17 +1,13 @@
 /* The functions that transports call: messages and events of a lane, passed up
  * to the protocols. */
-#include "lane_upcalls.h"
+#include "lane.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "conn.h"
-#include "conn_flush.h"
-#include "conn_queue.h"
-#include "lane.h"
-#include "lane_early.h"
-#include "memory/access.h"
-#include "progress/sleep.h"
+#include "memory/memory.h"
+#include "progress/progress.h"
 #include "upward.h"
 
 static psc_lane_t *lane_of(psc_ep_t *ep)

@@ -1,4 +1,4 @@
-#include "layout.h"
+#include "pieces.h"
 
 #include <string.h>
 

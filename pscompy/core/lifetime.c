@@ -6,17 +6,12 @@
 
 #include "pscompy/transport/kit/clock.h"
 #include "conn.h"
-#include "iface.h"
+#include "worker.h"
 #include "lane.h"
-#include "memory/access.h"
-#include "memory/pool.h"
-#include "progress/pace.h"
+#include "memory/memory.h"
 #include "progress/progress.h"
-#include "progress/sleep.h"
-#include "progress/thread.h"
 #include "../proto/proto.h"
 #include "../proto/rma.h"
-#include "worker.h"
 
 /* ---- creation ---- */
 

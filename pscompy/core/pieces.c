@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "layout.h"
-
 size_t psc_iov_slice(const psc_iov_t *iov, size_t n_iov, uint64_t offset,
                      size_t *len_p, psc_iov_t *out, size_t capacity)
 {

@@ -36,7 +36,7 @@
     X(RESUME, psc_wire_resume_t)   /* ordered messages go over this lane from  \
                                       now on; see proto/replay.h */            \
     X(ADVERTISE, psc_wire_advertise_t)   /* a receive that the peer may claim; \
-                                      see proto/tuple.h */                  \
+                                      see proto/tuple.h */                     \
     X(CONCEAL,                                                                 \
       psc_wire_conceal_t) /* withdraws a receive that was advertised */        \
     X(CONCEALED, psc_wire_conceal_t) /* answers CONCEAL: no claim was made */  \

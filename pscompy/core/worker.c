@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "progress/sleep.h"
+#include "progress/progress.h"
 #include "pscompy/transport/kit/clock.h"
 #include "upward.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../core/progress/sleep.h"
+#include "../core/progress/progress.h"
 #include "credit.h"
 
 typedef struct am_handler {

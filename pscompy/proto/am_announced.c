@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../core/conn_flush.h"
-#include "../core/conn_queue.h"
-#include "../core/lane_upcalls.h"
+#include "../core/conn.h"
+#include "../core/lane.h"
 #include "../core/request.h"
 #include "rndv.h"
 

@@ -4,11 +4,9 @@
 #include <string.h>
 
 #include "../core/conn.h"
-#include "../core/conn_flush.h"
-#include "../core/conn_queue.h"
 #include "../core/finish.h"
-#include "../core/layout.h"
-#include "../core/progress/spin.h"
+#include "../core/pieces.h"
+#include "../core/progress/progress.h"
 #include "../core/request.h"
 #include "rndv.h"
 

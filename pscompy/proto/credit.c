@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "../core/conn_queue.h"
+#include "../core/conn.h"
 #include "../core/lane.h"
 
 void psc_credit_start(psc_conn_t *conn)

@@ -10,7 +10,7 @@
  * if many connections are up, but at least 256 KiB. Memory for unexpected
  * messages is therefore at most PSP_UNEXPECTED_MAX plus all windows, which take
  * as much again, or 256 KiB per connection. Active messages that have not been
- * polled count as unexpected; see am.h. A message that was put into an
+ * polled count as unexpected; see parts.h. A message that was put into an
  * advertised receive (tuple.h) needs memory, too, if that receive was
  * withdrawn meanwhile; such messages take at most PSC_PLACES_MAX per
  * connection. Control messages need no credit. */

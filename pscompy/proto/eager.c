@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "../core/finish.h"
-#include "../core/layout.h"
 #include "../core/pieces.h"
 #include "credit.h"
 #include "match.h"

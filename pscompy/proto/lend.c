@@ -3,13 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../core/conn_flush.h"
-#include "../core/conn_queue.h"
+#include "../core/conn.h"
 #include "../core/finish.h"
-#include "../core/memory/access.h"
-#include "../core/memory/blocks.h"
-#include "../core/memory/pool.h"
-#include "../core/memory/segment.h"
+#include "../core/memory/memory.h"
 #include "../core/request.h"
 #include "../core/worker.h"
 #include "credit.h"

@@ -1,7 +1,7 @@
 #include "match.h"
 
 #include "../core/finish.h"
-#include "../core/memory/access.h"
+#include "../core/memory/memory.h"
 #include "../core/request.h"
 #include "protocol.h"
 

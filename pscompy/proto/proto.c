@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "../core/conn.h"
-#include "../core/memory/access.h"
+#include "../core/memory/memory.h"
 #include "../core/pieces.h"
 #include "credit.h"
 #include "eager.h"

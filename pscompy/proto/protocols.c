@@ -4,7 +4,7 @@
 
 #include "../core/finish.h"
 #include "../core/lane.h"
-#include "../core/memory/access.h"
+#include "../core/memory/memory.h"
 #include "../core/upward.h"
 #include "credit.h"
 #include "message.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "../core/conn.h"
-#include "../core/conn_queue.h"
 #include "../core/lane.h"
 #include "../core/request.h"
 #include "credit.h"

@@ -1,8 +1,7 @@
 #include "message.h"
 
 #include "../core/conn.h"
-#include "../core/conn_flush.h"
-#include "../core/progress/sleep.h"
+#include "../core/progress/progress.h"
 #include "eager.h"
 #include "match.h"
 #include "rndv.h"

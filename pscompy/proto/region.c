@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "../core/memory/access.h"
+#include "../core/memory/memory.h"
 
 #define REGION_MAGIC 0x33524d50u /* the bytes "PMR3" */
 

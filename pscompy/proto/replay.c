@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "../core/conn.h"
-#include "../core/conn_queue.h"
 #include "../core/lane.h"
 #include "credit.h"
 #include "rail.h"

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "../core/layout.h"
-#include "../core/memory/access.h"
+#include "../core/pieces.h"
+#include "../core/memory/memory.h"
 #include "credit.h"
 #include "eager.h"
 

@@ -2,10 +2,9 @@
 
 #include <string.h>
 
-#include "../core/conn_flush.h"
-#include "../core/conn_queue.h"
+#include "../core/conn.h"
 #include "../core/finish.h"
-#include "../core/memory/access.h"
+#include "../core/memory/memory.h"
 #include "../core/request.h"
 #include "credit.h"
 #include "rndv.h"

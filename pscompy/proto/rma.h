@@ -1,7 +1,7 @@
 /* Remote memory: regions, and puts and gets of the program. */
 #pragma once
 
-#include "../core/memory/access.h"
+#include "../core/memory/memory.h"
 #include "pscompy/transport/kit/siphash.h"
 #include "protocol.h"
 

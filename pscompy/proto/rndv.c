@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#include "../core/conn_queue.h"
+#include "../core/conn.h"
 #include "../core/finish.h"
-#include "../core/lane_upcalls.h"
-#include "../core/memory/access.h"
+#include "../core/lane.h"
+#include "../core/memory/memory.h"
 #include "../core/request.h"
 #include "credit.h"
 #include "protocol.h"

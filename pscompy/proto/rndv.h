@@ -2,7 +2,7 @@
  * fragments, and ended by FIN. */
 #pragma once
 
-#include "../core/memory/segment.h"
+#include "../core/memory/memory.h"
 #include "match.h"
 #include "../core/types/connection.h"
 #include "protocol.h"

@@ -3,7 +3,7 @@
 #include "rndv.h"
 
 #include "../core/finish.h"
-#include "../core/memory/access.h"
+#include "../core/memory/memory.h"
 #include "../core/pieces.h"
 #include "../core/request.h"
 #include "rail.h"
@@ -169,7 +169,7 @@ static void frag_ended(psc_req_t *req, uint64_t len)
 }
 
 /* Returns true if the receive's memory was taken back while fragments were in
- * flight; see access.h. */
+ * flight; see parts.h. */
 static bool frag_homeless(const psc_req_t *req)
 {
     return req->error != PSC_OK;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "../core/finish.h"
-#include "../core/memory/access.h"
+#include "../core/memory/memory.h"
 #include "../core/request.h"
 #include "credit.h"
 #include "rail.h"

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#include "../core/memory/pool.h"
-#include "../core/memory/segment.h"
+#include "../core/memory/memory.h"
 #include "../core/types/connection.h"
 #include "stripe.h"
 

@@ -1,8 +1,6 @@
 #include "message.h"
 
 #include "../core/conn.h"
-#include "../core/conn_flush.h"
-#include "../core/conn_queue.h"
 #include "../core/finish.h"
 #include "../core/upward.h"
 #include "credit.h"

@@ -4,7 +4,6 @@
 
 #include "../core/finish.h"
 #include "../core/lane.h"
-#include "../core/lane_upcalls.h"
 #include "credit.h"
 #include "eager.h"
 #include "match.h"

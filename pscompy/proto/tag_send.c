@@ -1,6 +1,6 @@
 #include "tag.h"
 
-#include "../core/conn_queue.h"
+#include "../core/conn.h"
 #include "../core/finish.h"
 #include "eager.h"
 #include "rndv.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "../core/finish.h"
-#include "../core/memory/access.h"
+#include "../core/memory/memory.h"
 #include "match.h"
 #include "protocol.h"
 #include "message.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../core/conn_queue.h"
+#include "../core/conn.h"
 #include "../core/finish.h"
 #include "credit.h"
 #include "message.h"

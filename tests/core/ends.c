@@ -1,7 +1,6 @@
 /* Connections that end normally, fail, or never connect. */
 #include "harness.h"
 #include "pscompy/core/lane.h"
-#include "pscompy/core/lane_upcalls.h"
 
 CASE(close_in_order)
 {

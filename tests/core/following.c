@@ -5,7 +5,7 @@
 
 #include "harness.h"
 #include "pscompy/core/finish.h"
-#include "pscompy/core/progress/sleep.h"
+#include "pscompy/core/progress/progress.h"
 #include "pscompy/core/worker.h"
 
 enum { MOST = 4 };

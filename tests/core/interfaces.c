@@ -1,7 +1,7 @@
 /* A transport that has a capability must have its calls. The transports here
  * are tables whose calls are never made. */
 #include "harness.h"
-#include "pscompy/core/iface_check.h"
+#include "pscompy/core/worker.h"
 
 typedef struct promise {
     uint64_t caps;

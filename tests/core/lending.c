@@ -7,7 +7,7 @@
 #include "harness.h"
 #include "hostile.h"
 #include "pscompy/core/conn.h"
-#include "pscompy/core/memory/pool.h"
+#include "pscompy/core/memory/memory.h"
 #include "pscompy/core/request.h"
 
 enum { LEN = 300000, MANY = 40 };

@@ -4,7 +4,7 @@
 
 #include "harness.h"
 #include "pscompy/core/control_events.h"
-#include "pscompy/core/progress/pace.h"
+#include "pscompy/core/progress/progress.h"
 #include "pscompy/proto/am.h"
 #include "pscompy/core/request.h"
 #include "pscompy/core/types/flow.h"

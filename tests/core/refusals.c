@@ -1,6 +1,6 @@
 /* Messages that a connection refuses leave nothing behind anywhere. */
 #include "hostile.h"
-#include "pscompy/core/conn_queue.h"
+#include "pscompy/core/conn.h"
 #include "pscompy/proto/protocol.h"
 #include "pscompy/core/upward.h"
 #include "pscompy/core/worker.h"

@@ -1,7 +1,7 @@
 /* Messages from and into memory that is not contiguous, against a copy that
  * goes byte by byte. */
 #include "harness.h"
-#include "pscompy/core/layout.h"
+#include "pscompy/core/pieces.h"
 
 enum { DIMS = 4, EXTENT = 64 << 10 };
 

@@ -1,9 +1,9 @@
 /* Memory that is taken back while peers access it: no byte is written or read
  * afterwards. AddressSanitizer watches memory that a test case frees. */
 #include "harness.h"
-#include "pscompy/core/conn_flush.h"
-#include "pscompy/core/lane_upcalls.h"
-#include "pscompy/core/memory/access.h"
+#include "pscompy/core/conn.h"
+#include "pscompy/core/lane.h"
+#include "pscompy/core/memory/memory.h"
 #include "pscompy/core/request.h"
 
 enum { PUT_LEN = 1 << 20, GET_LEN = 8 << 20, SMALL = 50000, MOMENTS = 10 };

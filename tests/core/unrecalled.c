@@ -3,7 +3,7 @@
  * that are not complete. */
 #include "harness.h"
 #include "pscompy/core/conn.h"
-#include "pscompy/core/lane_upcalls.h"
+#include "pscompy/core/lane.h"
 #include "pscompy/proto/match.h"
 #include "pscompy/core/worker.h"
 

@@ -1,4 +1,4 @@
-"""A model of the rule by which sleeping threads are woken (`core/progress/sleep.h`), small
+"""A model of the rule by which sleeping threads are woken (`core/progress/progress.h`), small
 enough to try every order of its steps.
 
 Some threads share one worker with one fabric. An `outside` thread sleeps on a descriptor of its

@@ -1,9 +1,9 @@
-#include "access.h"
+#include "memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "../conn_queue.h"
+#include "../conn.h"
 #include "../finish.h"
 #include "../request.h"
 

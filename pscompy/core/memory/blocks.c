@@ -1,8 +1,6 @@
-#include "blocks.h"
+#include "memory.h"
 
 #include <stdlib.h>
-
-#include "segment.h"
 
 static psc_pool_block_t *pool_block_of(psc_link_t *link)
 {

@@ -1,11 +1,9 @@
 /* The pool: takes blocks from segments, adds segments and gives them up. */
-#include "pool.h"
+#include "memory.h"
 
 #include <stdlib.h>
 
 #include "../worker.h"
-#include "blocks.h"
-#include "segment.h"
 
 /* The lengths of large blocks are rounded up to a multiple of this. */
 #define POOL_ROUND ((size_t)2 << 20)

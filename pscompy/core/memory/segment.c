@@ -1,7 +1,7 @@
 /* Segments of a pool, mapped at addresses where huge pages fit. A shared
  * segment is a sealed memory file with an identity (psc_segment_identity_t) in
  * its last page. A private or pinned segment has neither. */
-#include "segment.h"
+#include "memory.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

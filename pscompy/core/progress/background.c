@@ -1,12 +1,10 @@
-#include "background.h"
+#include "progress.h"
 
 #include <poll.h>
 #include <sys/epoll.h>
 
 #include "../worker.h"
-#include "progress.h"
 #include "pscompy/transport/kit/clock.h"
-#include "sleep.h"
 
 /* A background thread stops polling for a while (background_rest) after this
  * many failures to arm its sleeper in a row, each followed by a pass that finds

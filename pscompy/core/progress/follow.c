@@ -1,4 +1,4 @@
-#include "follow.h"
+#include "progress.h"
 
 /* A request that two threads wait for wakes the first of them; the second is
  * woken by every change of any request. */

@@ -1,4 +1,4 @@
-#include "pace.h"
+#include "progress.h"
 
 /* An interface whose poll takes longer than PACE_CHEAP_NS, so probably a system
  * call, is polled only on every PACE_RARELY-th pass while a cheaper interface

@@ -2,10 +2,8 @@
 #include "progress.h"
 
 #include "../conn.h"
-#include "../conn_flush.h"
 #include "../lane.h"
-#include "../memory/access.h"
-#include "sleep.h"
+#include "../memory/memory.h"
 
 /* ---- passes ---- */
 

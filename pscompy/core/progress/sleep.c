@@ -1,14 +1,13 @@
 /* Sleepers: open, arm, ring and close them. The rule for waking them is in
- * sleep.h. */
-#include "sleep.h"
+ * progress.h. */
+#include "progress.h"
 
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "../descriptor.h"
-#include "follow.h"
+#include "../worker.h"
 
 /* ---- doorbells (the eventfds of sleepers) ---- */
 

@@ -1,14 +1,11 @@
 /* Sleepers for event loops and for the control thread. Each function takes the
- * lock. The rule for waking sleepers is in sleep.h. */
-#include "sleeper.h"
+ * lock. The rule for waking sleepers is in progress.h. */
+#include "progress.h"
 
 #include <stdlib.h>
 
 #include "../worker.h"
-#include "progress.h"
 #include "pscompy/transport/kit/clock.h"
-#include "sleep.h"
-#include "background.h"
 
 /* Wake reasons of a sleeper that waits for completions and messages as well as
  * for the fabrics. */

@@ -12,7 +12,7 @@
  * found its message: then the peer's thread runs on another processor, and each
  * of the two threads keeps its GIL and processor until Python takes the GIL
  * away. */
-#include "spin.h"
+#include "progress.h"
 
 #include <sched.h>
 

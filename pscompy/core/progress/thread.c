@@ -1,15 +1,12 @@
 /* The progress thread: makes background progress for a program that does not
- * call the library (background.h), without Python and the GIL. Optional. */
-#include "thread.h"
+ * call the library (progress.h), without Python and the GIL. Optional. */
+#include "progress.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 
-#include "../descriptor.h"
 #include "../worker.h"
-#include "sleep.h"
-#include "background.h"
 
 struct psc_thread {
     pthread_t id;

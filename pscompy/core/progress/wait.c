@@ -4,19 +4,15 @@
  * each watches its request and the role for as long as spinning pays. Then it
  * sleeps until its request is done, or until it is the one that may take the
  * role. The lock is held for one progress pass at a time, never while
- * sleeping. The rule by which no wake-up is lost is in sleep.h: the poller is a
- * sleeper that looks at its requests after arming; a follower looks at its
+ * sleeping. The rule by which no wake-up is lost is in progress.h: the poller
+ * is a sleeper that looks at its requests after arming; a follower looks at its
  * requests with the lock held and arms before it releases the lock. */
-#include "wait.h"
+#include "progress.h"
 
 #include <sys/epoll.h>
 
 #include "../worker.h"
 #include "pscompy/transport/kit/clock.h"
-#include "follow.h"
-#include "progress.h"
-#include "sleep.h"
-#include "spin.h"
 
 /* A signal that arrives just before the sleep does not interrupt it. So each
  * sleep ends after a slice as if interrupted, and the caller checks for
@@ -65,7 +61,7 @@ static psc_status_t wait_look(psc_worker_t *worker, wait_goal_t *goal,
 }
 
 /* With the lock held, after a pass by a thread that does not take what is
- * queued: wake one that does (rule 7 in sleep.h). */
+ * queued: wake one that does (rule 7 in progress.h). */
 static void wait_hand_on(psc_worker_t *worker, const wait_goal_t *goal)
 {
     if (goal->own && psc_worker_pending(worker))

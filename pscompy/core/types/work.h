@@ -1,4 +1,4 @@
-/* A connection's queued work. conn_queue.h adds to it, conn_flush.h sends
+/* A connection's queued work. conn.h adds to it, conn.h sends
  * it. */
 #pragma once
 

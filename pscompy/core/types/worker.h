@@ -4,12 +4,9 @@
 #include "../counters.h"
 #include "../control_events.h"
 #include "../request.h"
-#include "am.h"
-#include "ends.h"
+#include "parts.h"
 #include "flow.h"
 #include "interfaces.h"
-#include "matching.h"
-#include "memory.h"
 #include "pscompy/transport/kit/lock.h"
 #include "sleeper.h"
 
