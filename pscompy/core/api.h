@@ -222,7 +222,7 @@ typedef struct psc_api {
     /* PSC_OK and PSC_ERR_TRUNCATED fill *result_p and create no request. recv
      * makes up to args->polls passes until the message has arrived, fewer if
      * another thread waits for the lock, or if polling does not pay any more
-     * (progress/spin.h). */
+     * (progress/progress.h). */
     psc_status_t (*recv)(psc_worker_t *worker, const psc_recv_args_t *args,
                          psc_result_t *result_p, psc_request_t **request_p);
     /* Give a MATCHED receive its buffer. Returns PSC_OK if the request is done

@@ -5,7 +5,7 @@
 
 /* ---- conn_queue.c ---- */
 
-/* Queueing of a connection's work; conn_flush.h sends it. */
+/* Queueing of a connection's work; conn_flush.c sends it. */
 
 /* Queue a request for the next psc_conn_flush, behind others that wait for the
  * same resource (psc_work_kind_t). */

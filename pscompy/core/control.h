@@ -159,7 +159,7 @@ void psc_worker_query(psc_worker_t *worker, int iface,
                       psc_iface_attr_t *attr_p);
 /* The function `descriptor` of psc_api_t. */
 int psc_worker_fd(psc_worker_t *worker);
-/* The control thread's sleeper (progress/sleep.h), which drives the fabrics
+/* The control thread's sleeper (progress/progress.h), which drives the fabrics
  * while lanes are created and retired. It is woken for arriving messages, for
  * queued work, and if a pass of another thread leaves more to do, but not for
  * finished requests.

@@ -1,5 +1,5 @@
 /* How a request ends. With the lock held. A request that fails while its memory
- * can still be accessed ends by memory/access.h. */
+ * can still be accessed ends by memory/memory.h. */
 #pragma once
 
 #include "types/connection.h"

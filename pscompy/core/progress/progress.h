@@ -51,7 +51,7 @@ void psc_spin_held_end(psc_worker_t *worker, unsigned passes, bool found);
 /* Followers: threads that wait while another thread polls. Each sleeps on a
  * futex word of its own, on its stack, and is woken if a request that it waits
  * for has changed, or if it is the one that may take the poller's role (to poll
- * for all). With the worker's lock held; the rule is in sleep.h. */
+ * for all). With the worker's lock held; the rule is in section sleep.c. */
 
 /* Arm a follower that sleeps until one of the `n` requests changes, and that
  * has looked at the requests with the lock held. `more` are other reasons
@@ -96,7 +96,7 @@ static inline bool psc_follower_woken(psc_follower_t *follower)
  *  4. Work that is queued after arming rings the sleepers, too.
  *
  * Threads that wait while another thread holds the poller's role (polls for
- * all) are followers (follow.h). Each sleeps on a futex word of its own:
+ * all) are followers (follow.c). Each sleeps on a futex word of its own:
  *  5. A request that changes wakes the follower that waits for it. A follower
  *     arms with the lock held, after it has looked at its requests; then it
  *     looks at the role. Before arming it may watch both without the lock.
@@ -108,7 +108,7 @@ static inline bool psc_follower_woken(psc_follower_t *follower)
  *  7. After each pass it wakes one of the followers that return for what is
  *     queued, and that have looked at the queues with the lock held.
  *
- * A thread that makes background progress (background.h) is a sleeper while no
+ * A thread that makes background progress (background.c) is a sleeper while no
  * other thread holds the role:
  *  8. If the holder of the role sleeps, the background thread arms for
  *     PSC_WAKE_FREE and PSC_WAKE_EVENT, then looks at its request and at the
@@ -200,7 +200,7 @@ static inline void psc_settle(psc_worker_t *worker)
 #define PSC_PASS_ALL ((psc_ifaces_t){UINT32_MAX})
 
 /* With the lock held: poll these interfaces once. A pass disarms all
- * sleepers (sleep.h). psc_worker_progress_locked therefore calls psc_settle;
+ * sleepers (sleep.c). psc_worker_progress_locked therefore calls psc_settle;
  * after psc_worker_pass the caller must poll again, arm, or call psc_settle. */
 unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces);
 unsigned psc_worker_progress_locked(psc_worker_t *worker, psc_ifaces_t ifaces);
@@ -214,7 +214,7 @@ unsigned psc_worker_progress_locked(psc_worker_t *worker, psc_ifaces_t ifaces);
  * holds the poller's role (polls for all), the background thread does not poll:
  * it checks the role from time to time or, if the holder sleeps on the fabrics,
  * sleeps until the role is free. While the role is free, the background thread
- * is a sleeper (sleep.h) on the fabrics and polls them; its doorbell rings when
+ * is a sleeper (sleep.c) on the fabrics and polls them; its doorbell rings when
  * a thread takes the role. */
 
 typedef struct psc_background psc_background_t;

@@ -46,7 +46,7 @@ typedef enum psc_sleeper_life {
     PSC_SLEEPER_ENDED /* the worker has ended */
 } psc_sleeper_life_t;
 
-/* A thread that waits while another thread polls; progress/follow.h. */
+/* A thread that waits while another thread polls; progress/progress.h. */
 struct psc_follower {
     /* link in the worker's list of followers; the earliest is first */
     psc_link_t link;
