@@ -120,11 +120,11 @@ ORDERS = {
     "report of copied bytes": ("place", ["SHM_HELP_FAILED,\n                          {release}"]),
     "bytes of the claimer": ("place", ["&entry->put, {acquire}"]),
     "bytes of the owner": ("place", ["&entry->got, {acquire}"]),
-    "exposing": (
-        "show",
+    "advertising": (
+        "adverts",
         [
-            "SHM_ENTRY_EXPOSED),\n                          {release}",
-            "&table->last, show->generation, {release}",
+            "SHM_ENTRY_ADVERTISED),\n                          {release}",
+            "&table->last, adverts->generation,\n                          {release}",
             "&table->seen, seen, {release}",
         ],
     ),
