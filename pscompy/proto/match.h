@@ -126,7 +126,7 @@ struct psc_unexp {
     bool arriving; /* the payload is still arriving */
     bool lent; /* with rts: the receiver may map the sender's pages */
     /* with rts: a placeholder, because the RTS itself has not arrived yet;
-     * send_id is the placeholder's number; see tag.h */
+     * send_id is the placeholder's number; see match.h */
     bool promised;
     uint32_t owed; /* credit to return to the peer when the record is freed */
     uint64_t kept; /* bytes of this message that psc_budget_t.kept counts */

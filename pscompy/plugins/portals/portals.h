@@ -21,7 +21,7 @@
  * messages can be unread, because each reports half of RECVQ_SIZE. So the
  * receive ring has six more buffers: for two credit messages, the goodbye, the
  * message that is being read, and a fence of the driver and its answer
- * (psptl/withhold.h). */
+ * (psptl/match.h). */
 #pragma once
 
 #include "psptl/psptl.h"

@@ -1,5 +1,5 @@
-/* The backlog of events, and unlinking of list entries; see backlog.h. */
-#include "backlog.h"
+/* The backlog of events, and unlinking of list entries; see channel.h. */
+#include "channel.h"
 
 #include <stdlib.h>
 

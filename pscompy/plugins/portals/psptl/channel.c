@@ -5,16 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backlog.h"
-#include "withhold.h"
-#include "failure.h"
 #include "match.h"
 #include "pscompy/transport/kit/clock.h"
-#include "receive.h"
-#include "region.h"
-#include "rma.h"
-#include "source.h"
-#include "tag.h"
 
 /* How long a zombie (a destroyed channel) stays allocated after the interface
  * has given back all its entries, in nanoseconds. One library returns entries

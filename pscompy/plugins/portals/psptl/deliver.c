@@ -1,13 +1,10 @@
 /* Puts the messages of a channel into the order of their numbers, and calls the
  * channel's owner. */
-#include "deliver.h"
+#include "match.h"
 
 #include <stdlib.h>
 
-#include "withhold.h"
-#include "failure.h"
-#include "receive.h"
-#include "tag.h"
+#include "channel.h"
 
 /* ---- messages of the receive ring ---- */
 

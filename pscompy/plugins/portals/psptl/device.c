@@ -6,12 +6,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "backlog.h"
 #include "channel.h"
 #include "pscompy/transport/kit/clock.h"
-#include "region.h"
-#include "rma.h"
-#include "tag.h"
+#include "match.h"
 
 /* nanoseconds that psptl_device_close waits for the interface to give list
  * entries back */

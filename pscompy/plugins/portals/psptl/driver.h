@@ -1,5 +1,5 @@
-/* The objects of the driver: operations, channels, the device. Each C file has
- * a header that says what it offers, and calls the files below it only:
+/* The objects of the driver: operations, channels, the device. Each C file
+ * calls the files below it only; match.h and channel.h declare what they offer:
  *
  *   device     opening and closing an interface
  *   event      one pass over the event queues, and what is due
@@ -46,11 +46,11 @@ typedef enum psptl_kind {
 
 /* First member of every object to which the user_ptr of an event can point.
  * `fetched` and `unlinked` are used for list entries that one message uses up
- * (backlog.h). */
+ * (channel.h). */
 typedef struct psptl_op {
     psptl_kind_t kind;
     /* an event that reports a message for the operation's list entry was taken
-     * from its queue early, and waits in the backlog (backlog.h) */
+     * from its queue early, and waits in the backlog (channel.h) */
     bool fetched;
     /* PtlMEUnlink has returned PTL_OK for the operation's list entry */
     bool unlinked;
@@ -93,7 +93,7 @@ typedef struct psptl_buffer {
     size_t len;
     ptl_process_t initiator;
     /* 0 for a message to the owner; otherwise a fence or an answer to one, see
-     * withhold.h */
+     * match.h */
     uint32_t word;
     /* the message in the buffer, if no receive matched it */
     psptl_tagged_t message;
@@ -293,7 +293,7 @@ struct psptl_device {
     /* channels with messages that wait to be delivered to the owner */
     psc_list_t pending;
     /* channels that withhold receives, or owe an answer to the peer's fence
-     * (withhold.h) */
+     * (match.h) */
     psc_list_t unsettled;
     /* puts and gets of which fragments are still to be issued */
     psc_list_t bulks;
@@ -310,7 +310,7 @@ struct psptl_device {
      * them */
     psc_list_t busy_regions;
     /* `n_sources`: number of sources (numbers of channels in match bits,
-     * source.h) in use; `last_source`: the source that was assigned last */
+     * channel.h) in use; `last_source`: the source that was assigned last */
     uint32_t n_sources, last_source;
     uint64_t counters[PSPTL_N_COUNTERS];
 };
@@ -349,7 +349,7 @@ static inline ptl_match_bits_t psptl_source_bits(uint32_t source)
 
 /* Returns the header data of a message. Upper half: `word`, which is the number
  * of messages that the sender has received, a fence or an answer to one
- * (withhold.h), or 0. Lower half: the message's number. */
+ * (match.h), or 0. Lower half: the message's number. */
 static inline ptl_hdr_data_t psptl_header_data(uint32_t word, uint32_t number)
 {
     return (ptl_hdr_data_t)word << PSPTL_WORD_SHIFT | number;

@@ -3,16 +3,9 @@
  * owner. */
 #include <stdio.h>
 
-#include "backlog.h"
 #include "channel.h"
-#include "withhold.h"
-#include "deliver.h"
-#include "failure.h"
 #include "match.h"
 #include "pscompy/transport/kit/clock.h"
-#include "region.h"
-#include "rma.h"
-#include "send.h"
 
 /* maximum number of events that one call of event_take handles */
 #define EVENT_BATCH 64u

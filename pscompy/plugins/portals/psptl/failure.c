@@ -1,5 +1,5 @@
 /* Failing a channel, and the text of its reason. */
-#include "failure.h"
+#include "channel.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The state of a channel whose receives may be withheld from the interface. A
- * fence is an empty message that the peer answers; withhold.h says what for.
+ * fence is an empty message that the peer answers; match.h says what for.
  *
  *   OPEN       receives go to the interface
  *   SUSPENDED  receives are withheld here, because the interface has refused
@@ -50,7 +50,7 @@ typedef struct psptl_fence {
     /* number of the peer's fence that is to be answered; 0: none */
     uint32_t answer;
     /* link in psptl_device_t.unsettled, the list of channels that withhold
-     * receives or have yet to answer a fence of the peer (withhold.h) */
+     * receives or have yet to answer a fence of the peer (match.h) */
     psc_link_t unsettled;
 } psptl_fence_t;
 

@@ -4,12 +4,7 @@
 
 #include <stdlib.h>
 
-#include "backlog.h"
-#include "withhold.h"
-#include "deliver.h"
-#include "failure.h"
-#include "receive.h"
-#include "tag.h"
+#include "channel.h"
 
 /* ---- sending ---- */
 

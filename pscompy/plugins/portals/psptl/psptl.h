@@ -10,7 +10,8 @@
  *          side, whose number is bounded: no flood of messages can displace an
  *          acknowledgement
  *   tag    messages that the interface matches to posted receives, or to the
- *          overflow buffers of their channel if there is no receive; see tag.h
+ *          overflow buffers of their channel if there is no receive; see
+ * match.h
  */
 #pragma once
 
@@ -20,7 +21,7 @@
 
 /* Additional buffers of a receive ring, for messages that the limit RECVQ_SIZE
  * of messages in flight does not count (portals.h). Two of them are for the
- * driver's own messages, a fence and its answer (withhold.h). */
+ * driver's own messages, a fence and its answer (match.h). */
 #define PSPTL_EXTRA_BUFFERS 6u
 /* size in bytes of every buffer `reason`, for error messages */
 #define PSPTL_REASON_MAX 256u
@@ -101,11 +102,11 @@ typedef struct psptl_settings {
     X(tag_claimed) /* messages that a receive found in an overflow buffer */   \
     X(tag_overflows) /* messages delivered without a receive */                \
     X(tag_aside) /* messages copied to a new buffer until their turn */        \
-    X(tag_held) /* receives withheld from the interface (withhold.h) */        \
+    X(tag_held) /* receives withheld from the interface (match.h) */           \
     X(tag_kept) /* messages matched by the driver to a held receive */         \
     X(tag_copied) /* bytes copied between buffers and receives */              \
-    X(tag_fences) /* fence answers that ended a hold (withhold.h) */           \
-    X(tag_rewinds) /* times that matches were undone (withhold.h) */           \
+    X(tag_fences) /* fence answers that ended a hold (match.h) */              \
+    X(tag_rewinds) /* times that matches were undone (match.h) */              \
     X(pings) /* times that the peer was asked if it is alive */
 
 typedef enum psptl_counter {
@@ -277,7 +278,7 @@ bool psptl_channel_idle(const psptl_channel_t *channel);
 /* Gives up every message, put and get that is not in flight. */
 void psptl_channel_abort(psptl_channel_t *channel);
 /* Announces that the owner sends at most one more message, a goodbye: the
- * driver sends no fence (withhold.h) after this. */
+ * driver sends no fence (match.h) after this. */
 void psptl_channel_part(psptl_channel_t *channel);
 /* Destroys the channel: the driver makes no more upcalls to its owner. The
  * memory of the channel is freed when the interface cannot write to it any

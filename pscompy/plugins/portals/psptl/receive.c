@@ -1,10 +1,9 @@
 /* Posting buffers for messages to the interface, and unlinking them. */
-#include "receive.h"
+#include "match.h"
 
 #include <stdlib.h>
 
-#include "backlog.h"
-#include "failure.h"
+#include "channel.h"
 
 void *psptl_ring_bytes(size_t n, size_t size)
 {

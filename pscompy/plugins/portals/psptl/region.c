@@ -1,5 +1,5 @@
 /* Opening, revoking and closing regions. */
-#include "region.h"
+#include "channel.h"
 
 #include <stdlib.h>
 

@@ -1,11 +1,9 @@
 /* Puts and gets, each divided into fragments. */
-#include "rma.h"
+#include "channel.h"
 
 #include <stdlib.h>
 
-#include "failure.h"
 #include "pscompy/transport/kit/clock.h"
-#include "send.h"
 
 /* maximum number of fragments (parts of puts and gets) in flight per
  * interface */

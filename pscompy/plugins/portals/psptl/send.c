@@ -1,7 +1,6 @@
 /* The send ring, resends and pings. */
-#include "send.h"
+#include "channel.h"
 
-#include "failure.h"
 #include "pscompy/transport/kit/clock.h"
 
 #define SEND_BACKOFF_NS 20000ll

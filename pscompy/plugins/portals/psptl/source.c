@@ -1,8 +1,8 @@
 /* Gives channels their sources, which are their numbers in match bits, and
  * decides on which channels the interface matches messages to receives. */
-#include "source.h"
+#include "channel.h"
 
-#include "receive.h"
+#include "match.h"
 
 #define SOURCES 0xffffu
 /* maximum number of events that one message makes in the event queue of its

@@ -1,10 +1,10 @@
 /* Posted receives: their states, and their entries in the interface. */
-#include "tag.h"
+#include "match.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "backlog.h"
+#include "channel.h"
 
 #define TAG_UNLINK_TRIES 100u
 

@@ -1,14 +1,11 @@
-/* Holding receives, sending fences, and rewinding messages; withhold.h explains
+/* Holding receives, sending fences, and rewinding messages; match.h explains
  * these terms. */
-#include "withhold.h"
+#include "match.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "backlog.h"
-#include "failure.h"
-#include "receive.h"
-#include "tag.h"
+#include "channel.h"
 
 /* lowest bit of the word in a driver message's header data: set in the answer
  * to a fence, clear in a fence */
@@ -203,7 +200,7 @@ static bool withhold_late(const psptl_channel_t *channel, const psptl_op_t *op)
            withhold_overtaken(channel, buffer->message.bits, UINT64_MAX);
 }
 
-/* Rewinds the channel (withhold.h) if a later message consumed the receive that
+/* Rewinds the channel (match.h) if a later message consumed the receive that
  * belongs to `op`. Receives that have not matched are withdrawn, too. */
 bool psptl_withhold_may_deliver(psptl_channel_t *channel, const psptl_op_t *op)
 {
@@ -296,7 +293,7 @@ static void withhold_ask(psptl_channel_t *channel)
 }
 
 /* Sends fences, and answers to fences, that are due, and links withheld
- * receives if possible (withhold.h). Returns true if the channel then holds no
+ * receives if possible (match.h). Returns true if the channel then holds no
  * receive and owes no answer or fence. */
 static bool withhold_settled(psptl_channel_t *channel)
 {
