@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -90,27 +90,35 @@ DEFINITION = re.compile(
 )
 
 
-def without_comments(path: Path) -> str:
-    return re.sub(r"/\*.*?\*/", "", path.read_text() if path.exists() else "", flags=re.S)
+# The part of a header whose functions belong to a C file beside it.
+SECTION = re.compile(r"^/\* -+ (\w+)\.c -+ \*/$", re.M)
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+
+
+def sections(header: Path) -> Iterator[tuple[Path, str]]:
+    """The parts of a header, each with the C file that its functions belong to: the one that the
+    part names, else the one of the header's name."""
+    own, *others = SECTION.split(header.read_text())
+    for name, part in zip([header.stem, *others[::2]], [own, *others[1::2]], strict=True):
+        yield header.parent / f"{name}.c", without_comments(part)
 
 
 def upward(sources: dict[str, Path], floors: Sequence[str]) -> list[str]:
-    """The functions that a file calls although their file is not further down.
-
-    A function that is inline in a header belongs to the C file of the same name."""
-    code = {unit: without_comments(path) for unit, path in sources.items()}
-    headers = {unit: without_comments(path.with_suffix(".h")) for unit, path in sources.items()}
-    assert sorted(code) == sorted(floors)
-    homes = {
-        name: unit
-        for unit, text in code.items()
-        for name in DEFINITION.findall(text + headers[unit])
-    }
+    """The functions that a file calls although their file is not further down."""
+    code = {path: without_comments(path.read_text()) for path in sources.values()}
+    assert sorted(sources) == sorted(floors)
+    headers = {header for path in code for header in path.parent.glob("*.h")}
+    parts = [*code.items(), *(part for header in headers for part in sections(header))]
+    homes = {name: it for it, text in parts if it in code for name in DEFINITION.findall(text)}
+    place = {sources[unit]: number for number, unit in enumerate(floors)}
     return sorted(
-        f"{unit} -> {homes[name]}: {name}"
-        for unit, text in code.items()
+        f"{floors[place[path]]} -> {floors[place[homes[name]]]}: {name}"
+        for path, text in code.items()
         for name in set(re.findall(r"\w+", text)) & set(homes)
-        if floors.index(homes[name]) < floors.index(unit)
+        if place[homes[name]] < place[path]
     )
 
 

@@ -144,16 +144,6 @@ static inline void psc_proto_came(psc_conn_t *conn, uint32_t context,
         conn->hands_out->came(conn, context, tag);
 }
 
-/* ---- list.c ---- */
-
-/* The list of all protocols. */
-
-/* In the order in which a message tries those that carry messages; NULL at the
- * end. The last one carries every message. */
-extern const psc_proto_t *const psc_proto_list[];
-/* the protocol of messages that are not matched */
-extern const psc_proto_t *const psc_proto_unmatched;
-
 /* ---- match bits ---- */
 
 /* The match bits of a message: context and tag. */
@@ -197,3 +187,13 @@ static inline void psc_position_note(psc_conn_t *conn, uint32_t context,
         conn->positions->last[psc_position_bucket(context, tag)] =
             psc_position(conn->flow.sent, conn->rts_sent);
 }
+
+/* ---- list.c ---- */
+
+/* The list of all protocols. */
+
+/* In the order in which a message tries those that carry messages; NULL at the
+ * end. The last one carries every message. */
+extern const psc_proto_t *const psc_proto_list[];
+/* the protocol of messages that are not matched */
+extern const psc_proto_t *const psc_proto_unmatched;
