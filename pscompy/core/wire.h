@@ -43,11 +43,11 @@
     X(PLACED, psc_wire_placed_t)   /* a long message was put into a receive    \
                                       that the peer has advertised */          \
     X(MARK, psc_wire_eager_t)      /* a tagged message that marks the place of \
-                                      an RTS; see match.h */                     \
+                                      an RTS; see tag.h */                     \
     X(MISSED, psc_wire_eager_t)    /* a message whose payload, sent with the   \
                                       mark, met no receive; its RTS follows */ \
     X(WHOLE, psc_wire_eager_t)     /* a complete message that was sent with    \
-                                      the mark; see match.h */
+                                      the mark; see tag.h */
 
 typedef enum psc_wire_id {
 #define PSC_WIRE_ENUM(name, type) PSC_WIRE_##name,
@@ -72,7 +72,7 @@ typedef struct psc_wire_eager {
 } psc_wire_eager_t;
 
 /* The payload of MISSED. A placeholder (the record of a message whose RTS will
- * follow; see match.h) is made from it. */
+ * follow; see tag.h) is made from it. */
 typedef struct psc_wire_missed {
     uint64_t len;
     uint32_t number, reserved;
@@ -95,7 +95,7 @@ typedef struct psc_wire_rts {
  * message in the sender's memory until the receiver sends FIN. */
 #define PSC_RTS_LENT 0x1u
 /* Flag of an RTS: the receiver has a placeholder of this message already (see
- * match.h); aux is the placeholder's number. */
+ * tag.h); aux is the placeholder's number. */
 #define PSC_RTS_LATE 0x2u
 /* Flag of an RTS: its sender announces no more messages before one of those
  * that it has announced is answered. For texts of errors only. */

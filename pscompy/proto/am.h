@@ -1,11 +1,12 @@
 /* A user's active messages. They travel as messages of a context of their own,
  * so that eager, rendezvous and credits serve them too; the tag is the id, and
  * the payload is the user's header followed by the user's payload. They are not
- * matched but passed to a handler or queued for Python. Messages that have not
- * been polled count against the bound of unexpected messages. Beyond the bound
- * credit is withheld, and an announced message is fetched only when enough
- * messages have been polled (am_announced.c). If all messages have been polled,
- * an announced message is fetched even if it exceeds the bound by itself. */
+ * matched but passed to a handler or queued for psc_am_poll. Messages that have
+ * not been polled count against the bound of unexpected messages. Beyond the
+ * bound credit is withheld, and an announced message is fetched only when
+ * enough messages have been polled (am_announced.c). If all messages have been
+ * polled, an announced message is fetched even if it exceeds the bound by
+ * itself. */
 #pragma once
 
 #include "protocol.h"
@@ -17,7 +18,8 @@
 /* The memory of active messages that are queued, being received, or being sent;
  * am.c and am_post.c share it. */
 
-/* A message in memory of its own: queued for Python, or waiting to be sent. */
+/* A message in memory of its own: queued for psc_am_poll, or waiting to be
+ * sent. */
 typedef struct am_node {
     psc_message_t message; /* first: message_free gets a pointer to it */
     psc_link_t link;
@@ -80,9 +82,9 @@ void psc_am_handlers_destroy(psc_worker_t *worker);
 
 /* ---- am_announced.c ---- */
 
-/* Active messages that are announced by RTS. They wait to be fetched while
- * messages that have not been polled or received fill the bound on memory
- * (psc_budget_t). */
+/* Active messages that are announced by RTS, and polling. Announced messages
+ * wait to be fetched while messages that have not been polled or received fill
+ * the bound on memory (psc_budget_t). */
 
 /* Keep the record of an announced message as an unexpected one of the context
  * PSC_CONTEXT_AM, and fetch what there is room for (psc_budget_t). */

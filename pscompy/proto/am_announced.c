@@ -106,7 +106,7 @@ static psc_unexp_t *am_next(psc_worker_t *worker)
 
 /* Fetch announced messages as long as there is room for them. Without memory
  * for the fetch of a message its connection ends, because the sender would wait
- * forever. Returns true if a fetch was started. */
+ * forever. Returns true if a fetch was started, or a message refused. */
 static bool am_fetch_all(psc_worker_t *worker)
 {
     bool started = false;

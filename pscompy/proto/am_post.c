@@ -33,10 +33,11 @@ static psc_status_t am_node_send(am_node_t *node)
         return status;
     }
     psc_req_t *req = psc_container_of(request, psc_req_t, head);
-    if (req->stage == PSC_STAGE_DONE) {
+    if (req->stage == PSC_STAGE_DONE) { /* it has failed at once */
+        status = req->head.result.status;
         psc_req_release(req);
         psc_am_node_free(&node->conn->worker->am.idle, node);
-        return PSC_OK;
+        return status;
     }
     req->bulk->payload = node;
     req->bulk->on_done = am_posted;

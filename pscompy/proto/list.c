@@ -9,12 +9,12 @@
 #include "tuple.h"
 
 const psc_proto_t *const psc_proto_list[] = {
-    &psc_tuple, /* a long message, into a receive that the peer advertises */
     &psc_lend,  /* pages that the receiver maps */
     &psc_tag,   /* all other messages of a fabric that matches */
+    &psc_tuple, /* a long message, into a receive that the peer advertises */
     &psc_eager, /* a short message, for which there is credit */
     &psc_rma,   /* no message: puts and gets by messages of its own */
-    &psc_am,    /* no message of this list's: those that are not matched */
+    &psc_am,    /* no message: it takes those that are not matched */
     &psc_rndv,  /* everything else */
     NULL,
 };

@@ -42,7 +42,8 @@ static psc_req_t *match_earlier(psc_req_t *a, psc_req_t *b)
     return a->head.result.order < b->head.result.order ? a : b;
 }
 
-/* Returns the earliest receive that fits the tag and is not handed out. */
+/* Returns the earliest hidden receive that fits the tag: one that is not handed
+ * out. */
 static inline psc_req_t *match_hidden(psc_conn_t *conn,
                                       psc_match_queue_t *queue, uint32_t id,
                                       int32_t tag)

@@ -81,8 +81,8 @@ static inline void psc_match_list_remove(psc_match_list_t *list,
 /* ---- match_queue.c ---- */
 
 /* The queues that matching works on, and the records of the messages in the
- * queues. Each context has queues, and each connection has queues per context.
- * match.h has the rules. */
+ * queues. Each context has queues, and each connection has queues per context;
+ * the part match.c below has the rules. */
 
 typedef struct psc_match_lists {
     psc_match_list_t posted;     /* receives, linked by psc_req_t.link */
@@ -126,7 +126,7 @@ struct psc_unexp {
     bool arriving; /* the payload is still arriving */
     bool lent; /* with rts: the receiver may map the sender's pages */
     /* with rts: a placeholder, because the RTS itself has not arrived yet;
-     * send_id is the placeholder's number; see match.h */
+     * send_id is the placeholder's number; see tag.h */
     bool promised;
     uint32_t owed; /* credit to return to the peer when the record is freed */
     uint64_t kept; /* bytes of this message that psc_budget_t.kept counts */
@@ -169,8 +169,7 @@ void psc_match_contexts_free(psc_worker_t *worker);
 /* ---- unexpected.c ---- */
 
 /* The records of messages that arrived before their receives, and the receives
- * that get a message while it is still arriving. match.h says which receive
- * gets a message. */
+ * that get a message while it is still arriving. */
 
 /* Create the record of a message (psc_unexp_t), in no list, with memory for
  * `capacity` bytes in its member `payload`. Returns NULL if memory is short. */
@@ -222,7 +221,7 @@ void psc_unexp_unclaim(psc_req_t *req);
  * matches, or PSC_MATCH_REFUSED. */
 psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
 /* Find the receive for a message that was put back into its lists, and take the
- * receive out of its queue. A receive that was posted to the fabric meanwhile
+ * receive out of its queue. A receive that was handed out meanwhile
  * is recalled for it; a receive in stage LANDING gets the message when the peer
  * has answered (psc_recv_returned). Returns NULL if no receive matches. */
 psc_req_t *psc_match_return(const psc_unexp_t *unexp);
@@ -231,7 +230,8 @@ psc_req_t *psc_match_return(const psc_unexp_t *unexp);
 psc_status_t psc_match_keep(psc_unexp_t *unexp);
 /* Put a message back to its old place among the unexpected messages. */
 psc_status_t psc_match_put_back(psc_unexp_t *unexp);
-/* Add a receive or a probe to its queue; `lists` is from psc_unexp_find. */
+/* Add a receive or a probe to its queue; `lists` is from
+ * psc_unexp_find, or NULL. */
 psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists);
 /* Take a posted receive or probe out of its queue. */
 void psc_match_leave(psc_req_t *req);

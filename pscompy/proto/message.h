@@ -9,29 +9,28 @@
 
 /* ---- send.c ---- */
 
-/* Sending messages: each tries the protocols of list.c in their order. Called
- * with the worker's lock held; api_message.c takes it. */
+/* Each message tries the protocols of list.c in their order. */
 
 /* In the next functions `aux` is the header length of an active message, 0 for
  * other messages. */
+
 /* Send at once without a request, if nothing is queued, there is credit, and
  * the message is small enough to be copied. Returns PSC_ERR_NO_RESOURCE if
  * psc_send must be used. */
 psc_status_t psc_send_now(psc_conn_t *conn, const psc_send_args_t *args,
                           uint16_t aux);
+/* Send a message, or begin to: then sets *request_p and returns
+ * PSC_INPROGRESS. */
 psc_status_t psc_send(psc_conn_t *conn, const psc_send_args_t *args,
                       uint16_t aux, psc_request_t **request_p);
 /* Returns true if a progress pass before the send may let the message be sent
  * at once, because the pass may read credit for an eager message, or the
  * ADVERTISE of a receive (tuple.h). */
 bool psc_send_reads_first(const psc_conn_t *conn, const psc_send_args_t *args);
-/* Runs stage SEND: sends or announces the message. */
+/* Runs stage SEND: chooses the protocol of the message. */
 psc_status_t psc_send_progress(psc_req_t *req);
 
 /* ---- recv.c ---- */
-
-/* Receiving messages: receive, probe, cancel, and messages that are put back.
- * Called with the worker's lock held; api_message.c takes it. */
 
 /* Create the request of a send, a receive or a probe. */
 static inline psc_status_t psc_message_request(psc_worker_t *worker,
@@ -61,19 +60,25 @@ static inline psc_status_t psc_message_request(psc_worker_t *worker,
     return PSC_OK;
 }
 
+/* Receive a message that has arrived (PSC_OK), or begin to: then sets
+ * *request_p and returns PSC_INPROGRESS. */
 psc_status_t psc_recv(psc_worker_t *worker, const psc_recv_args_t *args,
                       psc_result_t *result_p, psc_request_t **request_p);
+/* Give a receive that has matched its buffer. */
 psc_status_t psc_recv_supply(psc_req_t *req, const psc_iov_t *iov,
                              size_t n_iov);
+/* Describe the message that a receive with these arguments would get. Returns
+ * PSC_INPROGRESS if none has arrived. */
 psc_status_t psc_recv_iprobe(psc_worker_t *worker, const psc_recv_args_t *args,
                              psc_result_t *result_p);
+/* The same, with a request that is done when such a message has arrived. */
 psc_status_t psc_recv_probe(psc_worker_t *worker, const psc_recv_args_t *args,
                             psc_result_t *result_p, psc_request_t **request_p);
 /* Cancel a request that has not begun, or a receive whose message has not
  * reached its buffer; that message is put back. Returns PSC_ERR_INVALID if the
  * operation has gone too far, and PSC_INPROGRESS if the peer may be writing
- * into the receive's memory: the receive ends with PSC_ERR_CANCELLED when the
- * peer has answered CONCEAL (tuple.h). */
+ * into the receive's memory: the receive ends with PSC_ERR_CANCELLED when its
+ * protocol calls psc_recv_returned. */
 psc_status_t psc_recv_cancel(psc_req_t *req);
 /* Put a message back to its old place among the unexpected messages, or give it
  * to a receive that waits for it. Returns PSC_ERR_NO_MEMORY if the message was

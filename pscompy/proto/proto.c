@@ -108,7 +108,8 @@ psc_status_t psc_proto_advance(psc_req_t *req)
  * and a header of `header_len` bytes. */
 static const arrival_t *proto_check(uint8_t id, uint8_t header_len)
 {
-    if (id >= PSC_WIRE_COUNT || header_len != arrivals[id].header_len)
+    if (id >= PSC_WIRE_COUNT || !arrivals[id].func ||
+        header_len != arrivals[id].header_len)
         return NULL;
     return &arrivals[id];
 }

@@ -1,13 +1,18 @@
-/* The contract of a protocol: one way in which messages travel besides the
- * base, which is matching, eager messages and the rendezvous. list.c has the
- * list of all protocols; the base knows them by this table only.
+/* The contract of a protocol: one way in which messages travel, or one kind of
+ * traffic beside them. list.c has the list of all protocols. The files that
+ * choose, dispatch and end know them by this table only; matching, credit,
+ * eager messages and the rendezvous are the base, which all may call.
  *
- * A function that is NULL does nothing. */
+ * The members come in groups: a protocol sets all of a group that it takes part
+ * in, and leaves those of others NULL. Within a group a member may be NULL
+ * where its comment says so. */
 #pragma once
 
 #include "../core/counters.h"
 #include "../core/types/connection.h"
 
+/* Context and tag of a message; `aux` is the header length of an active
+ * message, 0 for others. */
 typedef struct psc_message_head {
     uint32_t context;
     int32_t tag;
@@ -37,7 +42,8 @@ struct psc_proto {
 
     /* ---- sends ----
      *
-     * A message tries the protocols in the order of the list. */
+     * A message tries the protocols in the order of the list. A protocol
+     * without `may` carries none. */
 
     /* Returns true if the message may use the protocol. Changes nothing. */
     bool (*may)(const psc_req_t *req);
@@ -47,20 +53,22 @@ struct psc_proto {
      * PSC_ERR_NO_RESOURCE if the request is to stay at the head of the ordered
      * queue: no later message passes it, and the choice begins anew. */
     psc_status_t (*start)(psc_req_t *req);
+
+    /* ---- sends and announcements of a fabric that matches ----
+     *
+     * For the protocol that carries all messages of a connection
+     * (psc_conn_t.matches). */
+
     /* Send a message at once, without a request, that is short enough to be
-     * eager and for which there is credit. Only of a protocol that carries all
-     * messages of a connection (psc_conn_t.matches). Returns
+     * eager and for which there is credit. Returns
      * PSC_ERR_UNSUPPORTED or PSC_ERR_NO_RESOURCE if nothing was sent. */
     psc_status_t (*send_now)(psc_conn_t *conn, const psc_message_head_t *head,
                              const psc_iov_t *iov, size_t n_iov, uint64_t len);
-    /* Only with psc_conn_t.matches: an RTS has arrived, whose message waits in
-     * `unexp` until the fabric has matched the tagged message in its place. */
+    /* An RTS has arrived, whose message waits in `unexp` until the fabric has
+     * matched the tagged message in its place. */
     void (*announced)(psc_lane_t *lane, psc_unexp_t *unexp);
-    /* Only with psc_conn_t.matches: an RTS with PSC_RTS_LATE has arrived. */
+    /* An RTS with PSC_RTS_LATE has arrived. */
     psc_status_t (*late)(psc_lane_t *lane, const psc_am_t *am);
-    /* A message of at least psc_conn_t.hands_from bytes, or its RTS, has
-     * arrived otherwise than into a receive that was handed out. */
-    void (*came)(psc_conn_t *conn, uint32_t context, int32_t tag);
 
     /* ---- messages that are not matched ----
      *
@@ -92,7 +100,8 @@ struct psc_proto {
     /* Returns true if the receive could be handed out, regardless of other
      * receives. */
     bool (*takes)(const psc_req_t *req);
-    /* Hand out the receive. Returns false if it is refused. */
+    /* Hand out the receive. Returns false if it is refused. No message meets
+     * the receive before the function has returned. */
     bool (*offer)(psc_req_t *req);
     /* Take a receive back for a message that has arrived otherwise. Returns
      * false if a message has met the receive already, which the peer must not
@@ -101,39 +110,57 @@ struct psc_proto {
     bool (*yield)(psc_req_t *req);
     /* Take a receive back for another reason. Returns PSC_ERR_INVALID if a
      * message has met it already, and PSC_INPROGRESS if the peer has to be
-     * asked: then, or if match.c has no more use for it, `lost` is called. */
+     * asked: the protocol has then set remote_writable, and calls
+     * psc_recv_returned when the peer has answered. */
     psc_status_t (*recall)(psc_req_t *req);
-    /* The receive has left the list, although it was not taken back: begin
-     * stage LANDING. */
+    /* The receive has left the list, because a message has met it, or after
+     * `recall` has returned PSC_INPROGRESS: empty its `unexp`, attach it to the
+     * connection, and begin stage LANDING. */
     void (*lost)(psc_req_t *req);
+    /* A message of at least psc_conn_t.hands_from bytes, or its RTS, has
+     * arrived otherwise than into a receive that was handed out. May be NULL.
+     */
+    void (*came)(psc_conn_t *conn, uint32_t context, int32_t tag);
     /* counts receives that could have been handed out, but were not */
     psc_counter_t kept;
-    const char *handed; /* for dumps: where a receive is that was handed out */
+    /* for dumps: where a receive is that was handed out; "" if the program need
+     * not know */
+    const char *handed;
 
-    /* ---- a connection ---- */
+    /* ---- a connection: each member may be NULL ---- */
 
-    /* The connection's lanes are known, and nothing has arrived over them. */
+    /* The connection's lanes are known, and nothing has arrived over them. In
+     * the order of the list. */
     void (*begin)(psc_conn_t *conn);
-    /* The connection's parameters (psc_conn_t.params) were set. */
+    /* The connection's parameters (psc_conn_t.params) were set: before `begin`,
+     * and whenever they are corrected. */
     void (*limits)(psc_conn_t *conn);
     /* Send messages that are due (psc_conn_t.lost.replay_due). Returns true if
-     * anything was sent. */
+     * anything was sent. Not called for a connection whose messages are kept
+     * until they are acknowledged (replay.h). */
     bool (*flush)(psc_conn_t *conn);
     /* Nothing arrives over the lane any more. */
     void (*lane_ended)(psc_lane_t *lane);
-    /* The connection's CLOSE is about to be sent. */
+    /* The connection's CLOSE is about to be sent. Called again as long as the
+     * lane does not take it. */
     void (*conn_closing)(psc_conn_t *conn);
     /* End a request of a connection that has ended with `status`. Returns false
      * if the request is not the protocol's. */
     bool (*ends)(psc_req_t *req, psc_status_t status);
+    /* The connection has ended: its requests have, too. */
     void (*conn_ended)(psc_conn_t *conn);
+    /* Free what belongs to the connection. Called twice: when the connection is
+     * closed for good, and when its memory is freed. */
     void (*conn_destroyed)(psc_conn_t *conn);
 
-    /* ---- a worker ---- */
+    /* ---- a worker: each member may be NULL ---- */
 
+    /* The worker is made. Allocates nothing, because the worker may yet fail to
+     * open, and is then freed without `worker_destroyed`. */
     void (*worker_begin)(psc_worker_t *worker);
     /* Handle what other threads have queued without the lock. */
     void (*drain)(psc_worker_t *worker);
+    /* Free what belongs to the worker. */
     void (*worker_destroyed)(psc_worker_t *worker);
 };
 

@@ -186,10 +186,9 @@ static void recv_meet(psc_req_t *req, psc_unexp_t *unexp)
     psc_conn_flush(conn);
 }
 
-/* Puts a message back into its queue. A receive that was posted while the
- * message was out of the queue gets the message at once. If the peer may be
- * writing into the receive's memory (tuple.h), the receive gets the message
- * when the peer has answered CONCEAL. */
+/* A receive that was posted while the message was out of the queue gets it at
+ * once, or, if the peer may be writing into the receive's memory, when the
+ * protocol calls psc_recv_returned. */
 psc_status_t psc_recv_put_back(psc_unexp_t *unexp)
 {
     psc_status_t status = psc_match_put_back(unexp);
@@ -246,7 +245,7 @@ psc_status_t psc_recv_cancel(psc_req_t *req)
         return psc_recv_put_back(unexp);
     }
     if (req->stage == PSC_STAGE_LANDING && req->remote_writable) {
-        /* CONCEAL was sent; a message may wait in `unexp` for the answer */
+        /* the peer was asked; a message may wait in `unexp` for the answer */
         unexp = psc_req_unexp(req);
         psc_req_set_unexp(req, NULL);
         if (unexp)

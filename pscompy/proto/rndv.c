@@ -69,7 +69,7 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
     psc_status_t status;
 
     /* the peer already counts the message of a late RTS, by its placeholder
-     * (match.h) */
+     * (tag.h) */
     if (!(flags & PSC_RTS_LATE) && psc_rts_out_full(conn)) {
         rndv_report_full(conn);
         return PSC_ERR_NO_RESOURCE;

@@ -156,7 +156,7 @@ psc_status_t psc_rndv_put(psc_req_t *req);
 psc_status_t psc_rndv_flush(psc_req_t *req);
 /* Runs stage GET: gets the next pieces. */
 psc_status_t psc_rndv_get(psc_req_t *req);
-/* Returns the result of a put or get of the program (channel.h) once its accesses
+/* Returns the result of a put or get of the program (rma.h) once its accesses
  * have ended. The key was checked before it was unpacked, so a transport that
  * finds it invalid says that the owner has closed the region. */
 psc_status_t psc_rndv_one_sided_result(const psc_req_t *req);

@@ -189,7 +189,7 @@ static void tag_abort(psc_lane_t *lane)
 
 /* ---- receiving ---- */
 
-/* Continue a receive that has matched a mark (match.h): with the RTS that arrived
+/* Continue a receive that has matched a mark (tag.h): with the RTS that arrived
  * before, or the placeholder of the RTS that will follow. */
 static psc_status_t tag_goes_on(psc_req_t *req, psc_unexp_t *unexp)
 {

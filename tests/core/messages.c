@@ -345,7 +345,7 @@ static bool announced_is_full(pair_t *pair, int n)
     for (int i = 0; i < n; i++)
         sends[i] = post_send(&pair->a, out, sizeof out, 1);
     until(pair, pair->b.conn->rts_in == (uint32_t)n);
-    settle(pair); /* a placeholder (match.h) counts before its RTS arrives */
+    settle(pair); /* a placeholder (tag.h) counts before its RTS arrives */
     full = psc_rts_in_full(pair->b.conn);
     for (int i = 0; i < n; i++) {
         recv = post_recv(&pair->b, pair->b.conn, in, sizeof in, 1, &result);

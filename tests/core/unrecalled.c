@@ -131,7 +131,7 @@ static void given_up(psc_rndv_scheme_t scheme)
     pair_close(&pair);
 }
 
-/* An announcement whose mark (match.h) never arrives is counted, too. */
+/* An announcement whose mark (tag.h) never arrives is counted, too. */
 CASE(announced_bytes_without_a_mark)
 {
     psc_wire_rts_t rts = {.context = CONTEXT, .len = LARGE};
