@@ -71,10 +71,10 @@ FLOORS = {
             "request_life",
             "result",
             "requeue",
-            "start",
+            "call",
             "op",
         ),
-        *("buffers", "readonly_lease", "rank_map", "errors", "call", "array", "timeout", "strided"),
+        *("buffers", "readonly_lease", "rank_map", "errors", "array", "timeout", "strided"),
         *("state", "recv_buffer", "memory", "connection", "guard", "args"),
     ),
     "gateway/pscompy_gateway/transport": (

@@ -117,10 +117,10 @@ int psb_arg_tag(PyObject *object, bool any, int32_t *tag_p)
     if (!object)
         return 0;
     tag = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (PSB_UNLIKELY(overflow || tag > PSC_TAG_MAX ||
-                     tag < (any ? PSC_ANY_TAG : 0) ||
-                     (tag == -1 && PyErr_Occurred())))
-        return args_refuse_tag(object, any);
+    if (PSB_UNLIKELY(tag < 0 || tag > PSC_TAG_MAX)) {
+        if (!any || tag != PSC_ANY_TAG || overflow || PyErr_Occurred())
+            return args_refuse_tag(object, any);
+    }
     *tag_p = (int32_t)tag;
     return 0;
 }

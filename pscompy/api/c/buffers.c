@@ -288,13 +288,13 @@ static int buffers_stride(psb_buffers_t *buffers, bool writable)
     return 0;
 }
 
-static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
-                           psb_needs_t needs, psb_view_storage_t *storage)
+/* Gets the memory of an object through the buffer protocol, as a view in
+ * `storage`. */
+static int buffers_get_view(psb_buffers_t *buffers, PyObject *object,
+                            psb_needs_t needs, psb_view_storage_t *storage)
 {
     Py_buffer *view = &storage->view;
 
-    if (buffers_get_kept(buffers, object, needs.writable))
-        return 0;
     if (buffer_get(view, object, needs) < 0)
         return -1;
     storage->views = (psb_views_t){.view = view,
@@ -306,6 +306,14 @@ static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
         return buffers_stride(buffers, needs.writable);
     buffers->piece = (psc_iov_t){view->buf, (size_t)view->len};
     return 0;
+}
+
+static int buffers_get_one(psb_buffers_t *buffers, PyObject *object,
+                           psb_needs_t needs, psb_view_storage_t *storage)
+{
+    if (buffers_get_kept(buffers, object, needs.writable))
+        return 0;
+    return buffers_get_view(buffers, object, needs, storage);
 }
 
 int psb_buffers_keep(psb_buffers_t *buffers)
@@ -381,10 +389,11 @@ int psb_buffers_get(psb_buffers_t *buffers, PyObject *object, psb_needs_t needs,
                     psb_view_storage_t *storage)
 {
     psb_buffers_init(buffers);
-    if (PSB_UNLIKELY(PyList_CheckExact(object) || PyTuple_Check(object) ||
-                     PyList_Check(object)))
+    if (buffers_get_kept(buffers, object, needs.writable))
+        return 0;
+    if (PyTuple_Check(object) || PyList_Check(object))
         return buffers_get_list(buffers, object, needs, storage);
-    return buffers_get_one(buffers, object, needs, storage);
+    return buffers_get_view(buffers, object, needs, storage);
 }
 
 static void buffers_free_views(psb_views_t *views)

@@ -46,9 +46,9 @@ static psb_connection_t *comm_make_peer(psb_communicator_t *self,
  * names the argument. */
 static int comm_refuse_rank(const psb_call_t *call, PyObject *object)
 {
-    const char *name = call->kind != PSB_SEND ? "source"
-                       : call->buf            ? "dest"
-                                              : "rank";
+    const char *name = call->op.kind != PSB_SEND ? "source"
+                       : call->buf               ? "dest"
+                                                 : "rank";
 
     if (!PyErr_ExceptionMatches(PyExc_TypeError))
         return -1;
@@ -66,29 +66,45 @@ static int comm_miss_rank(const psb_communicator_t *self, PyObject *object)
                       "no rank %%U: the ranks are 0 to %zd", self->size - 1);
 }
 
-/* Sets call->connection to the connection to the rank `object`, or to NULL if
- * any source is meant. */
+/* Sets call->connection to the connection to the rank `object`, and leaves it
+ * NULL if any source is meant. */
 static int comm_find_peer(psb_communicator_t *self, PyObject *object,
                           psb_call_t *call)
 {
-    psb_connection_t **peer_p = &call->connection;
     long long rank;
     int overflow;
 
-    *peer_p = NULL;
     if (!object)
         return 0;
     rank = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (rank == -1 && !overflow && PyErr_Occurred())
-        return comm_refuse_rank(call, object);
-    if (rank == PSB_ANY_SOURCE)
+    if (PSB_UNLIKELY(rank < 0 || rank >= self->size)) {
+        if (rank == -1 && !overflow && PyErr_Occurred())
+            return comm_refuse_rank(call, object);
+        return rank == PSB_ANY_SOURCE ? 0 : comm_miss_rank(self, object);
+    }
+    call->connection = self->peers[rank];
+    if (PSB_UNLIKELY(!call->connection))
+        call->connection = comm_make_peer(self, (Py_ssize_t)rank);
+    return call->connection ? 0 : -1;
+}
+
+/* Fills a call without rank: a receive or a probe from any source. */
+static int comm_address_any(psb_communicator_t *self, psb_call_t *call)
+{
+    if (call->op.kind == PSB_SEND) {
+        PyErr_SetString(PyExc_IndexError, "a message goes to one rank");
+        return -1;
+    }
+    call->op.origin = (PyObject *)self;
+    return 0;
+}
+
+static int comm_check_bound(const psb_communicator_t *self)
+{
+    if (PSB_LIKELY(self->worker != NULL))
         return 0;
-    if (PSB_UNLIKELY(overflow || rank < 0 || rank >= self->size))
-        return comm_miss_rank(self, object);
-    *peer_p = self->peers[rank];
-    if (PSB_UNLIKELY(!*peer_p))
-        *peer_p = comm_make_peer(self, (Py_ssize_t)rank);
-    return *peer_p ? 0 : -1;
+    PyErr_SetString(PyExc_TypeError, "this Communicator was not opened");
+    return -1;
 }
 
 /* Makes the rank the peer of the call. A receive without a rank receives from
@@ -96,27 +112,21 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
 static int comm_address(psb_communicator_t *self, PyObject *rank,
                         psb_call_t *call)
 {
-    if (PSB_UNLIKELY(!self->worker)) {
-        PyErr_SetString(PyExc_TypeError, "this Communicator was not opened");
+    psb_op_t *op = &call->op;
+
+    if (comm_check_bound(self) < 0 || comm_find_peer(self, rank, call) < 0)
         return -1;
-    }
-    if (comm_find_peer(self, rank, call) < 0)
-        return -1;
-    if (PSB_UNLIKELY(call->kind == PSB_SEND && !call->connection)) {
-        PyErr_SetString(PyExc_IndexError, "a message goes to one rank");
-        return -1;
-    }
-    call->worker = self->worker;
-    call->context = self->context;
-    call->origin =
-        call->connection ? (PyObject *)call->connection : (PyObject *)self;
-    return 0;
+    op->worker = self->worker;
+    op->context = (uint16_t)self->context;
+    op->origin = (PyObject *)call->connection;
+    return call->connection ? 0 : comm_address_any(self, call);
 }
 
 static PyObject *comm_connection(psb_communicator_t *self, PyObject *rank)
 {
-    psb_call_t call = {.kind = PSB_SEND};
+    psb_call_t call;
 
+    psb_call_begin(&call, PSB_SEND);
     if (comm_address(self, rank, &call) < 0)
         return NULL;
     return Py_NewRef(call.connection);
@@ -160,17 +170,18 @@ static PyObject *comm_sendrecv(psb_communicator_t *self, PyObject *const *args,
                                               {"sendbuf", "dest", "recvbuf",
                                                "source", "sendtag", "recvtag",
                                                "timeout"}};
-    psb_call_t send = {.kind = PSB_SEND, .deadline = PSC_FOREVER};
-    psb_call_t recv = {.tag = PSC_ANY_TAG};
+    psb_call_t send, recv;
     PyObject *given[7];
 
+    psb_call_begin(&send, PSB_SEND);
+    psb_call_begin(&recv, PSB_RECV_INTO);
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
         return NULL;
     send.buf = given[0];
     send.timeout = given[6];
-    psb_call_receive(&recv, given[2]);
-    if (psb_arg_tag(given[4], false, &send.tag) < 0 ||
-        psb_arg_tag(given[5], true, &recv.tag) < 0 ||
+    recv.buf = given[2] == Py_None ? NULL : given[2];
+    if (psb_arg_tag(given[4], false, &send.op.tag) < 0 ||
+        psb_arg_tag(given[5], true, &recv.op.tag) < 0 ||
         psb_arg_deadline(given[6], &send.deadline) < 0 ||
         comm_address(self, given[1], &send) < 0 ||
         comm_address(self, given[3], &recv) < 0)
@@ -220,9 +231,7 @@ static PyObject *comm_bind(psb_communicator_t *self, PyTypeObject *type,
 static PyObject *comm_exception(psb_communicator_t *self, PyObject *const *args,
                                 Py_ssize_t n_args)
 {
-    psb_call_t call = {.kind = PSB_PROBE};
-
-    if (comm_address(self, NULL, &call) < 0)
+    if (comm_check_bound(self) < 0)
         return NULL;
     return psb_default_exception(self->worker->state, args, n_args);
 }

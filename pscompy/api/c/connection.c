@@ -14,10 +14,10 @@ int psb_connection_address(psb_connection_t *self, psb_call_t *call)
                         "come from connect(), accept() or a World");
         return -1;
     }
-    call->worker = self->worker;
     call->connection = self;
-    call->origin = (PyObject *)self;
-    call->context = self->context;
+    call->op.worker = self->worker;
+    call->op.origin = (PyObject *)self;
+    call->op.context = (uint16_t)self->context;
     return 0;
 }
 

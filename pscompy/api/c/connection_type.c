@@ -97,20 +97,21 @@ static PyObject *connection_sendrecv(psb_connection_t *self,
         1,
         5,
         {"sendbuf", "recvbuf", "sendtag", "recvtag", "timeout"}};
-    psb_call_t send = {.kind = PSB_SEND, .deadline = PSC_FOREVER};
-    psb_call_t recv = {.tag = PSC_ANY_TAG};
+    psb_call_t send, recv;
     PyObject *given[5];
 
+    psb_call_begin(&send, PSB_SEND);
+    psb_call_begin(&recv, PSB_RECV_INTO);
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        psb_arg_tag(given[2], false, &send.tag) < 0 ||
-        psb_arg_tag(given[3], true, &recv.tag) < 0 ||
+        psb_arg_tag(given[2], false, &send.op.tag) < 0 ||
+        psb_arg_tag(given[3], true, &recv.op.tag) < 0 ||
         psb_arg_deadline(given[4], &send.deadline) < 0 ||
         psb_connection_address(self, &send) < 0 ||
         psb_connection_address(self, &recv) < 0)
         return NULL;
     send.buf = given[0];
     send.timeout = given[4];
-    psb_call_receive(&recv, given[1]);
+    recv.buf = given[1] == Py_None ? NULL : given[1];
     return psb_call_sendrecv(&send, &recv);
 }
 

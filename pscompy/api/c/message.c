@@ -43,27 +43,26 @@ PyObject *psb_message_new(psb_op_t *op)
 }
 
 /* Receives a message that a probe has matched. `buf` is the buffer of a
- * PSB_RECV_INTO, else NULL. */
+ * PSB_RECV_INTO, or NULL. */
 static PyObject *message_receive(psb_op_t *matched, psb_kind_t kind,
                                  PyObject *buf)
 {
-    psb_call_t call = {.kind = kind,
-                       .buf = buf,
-                       .worker = matched->worker,
-                       .origin = matched->origin,
-                       .context = matched->context,
-                       .deadline = PSC_FOREVER};
+    psb_call_t call;
+    psb_op_t *op = &call.op;
     PyObject *value;
-    psb_view_storage_t storage;
-    psb_op_t op;
 
-    if (psb_op_init(&op, &call, &storage) < 0)
+    psb_call_begin(&call, kind);
+    op->worker = matched->worker;
+    op->origin = matched->origin;
+    op->context = matched->context;
+    call.buf = buf;
+    if (psb_call_take(&call) < 0)
         return NULL;
-    op.core = matched->core;
+    op->core = matched->core;
     psb_op_unlink(matched);
     matched->core = NULL;
-    value = psb_op_block(&op, PSC_FOREVER, NULL) ? psb_op_value(&op) : NULL;
-    psb_op_clear(&op);
+    value = psb_op_block(op, PSC_FOREVER, NULL) ? psb_op_value(op) : NULL;
+    psb_op_clear(op);
     return value;
 }
 
@@ -93,9 +92,8 @@ static PyObject *message_recv(psb_message_t *self, PyObject *const *args,
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         message_enter(self) < 0)
         return NULL;
-    if (!given[0] || given[0] == Py_None)
-        return message_receive(&self->op, PSB_RECV_NEW, NULL);
-    return message_receive(&self->op, PSB_RECV_INTO, given[0]);
+    return message_receive(&self->op, PSB_RECV_INTO,
+                           given[0] == Py_None ? NULL : given[0]);
 }
 
 static PyObject *message_recv_view(psb_message_t *self, PyObject *unused)

@@ -45,9 +45,10 @@ static int object_open(psb_connection_t *self)
 
 /* Fills a blocking call on self->heads, the connection that carries objects;
  * the call has no buffer yet. */
-static void object_call(psb_connection_t *self, psb_call_t *call)
+static void object_call(psb_connection_t *self, psb_kind_t kind,
+                        psb_call_t *call)
 {
-    *call = (psb_call_t){.deadline = PSC_FOREVER, .tag = PSC_ANY_TAG};
+    psb_call_begin(call, kind);
     psb_connection_address(self->heads, call);
 }
 
@@ -112,12 +113,10 @@ static PyObject *object_send(psb_connection_t *self, PyObject *data,
 {
     psb_call_t call;
 
-    object_call(self, &call);
-    call.kind = PSB_SEND;
-    call.tag = 0;
+    object_call(self, PSB_SEND, &call);
     call.buf = data;
     call.timeout = given[2];
-    if (psb_arg_tag(given[1], false, &call.tag) < 0 ||
+    if (psb_arg_tag(given[1], false, &call.op.tag) < 0 ||
         psb_arg_deadline(given[2], &call.deadline) < 0)
         return NULL;
     return psb_call_run(&call);
@@ -234,7 +233,6 @@ static PyObject *object_receive(psb_connection_t *self, psb_call_t *call)
 {
     PyObject *data, *value;
 
-    call->kind = PSB_RECV_ROOM;
     data = psb_call_run(call);
     if (!data)
         return NULL;
@@ -259,11 +257,11 @@ PyObject *psb_object_recv(psb_connection_t *self, PyObject *const *args,
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         object_open(self) < 0)
         return NULL;
-    object_call(self, &call);
-    if (psb_arg_tag(given[0], true, &call.tag) < 0)
+    object_call(self, PSB_RECV_ROOM, &call);
+    if (psb_arg_tag(given[0], true, &call.op.tag) < 0)
         return NULL;
     if (given[1] && given[1] != Py_None)
-        return PyObject_CallMethod(self->objects, "recv", "iO", (int)call.tag,
-                                   given[1]);
+        return PyObject_CallMethod(self->objects, "recv", "iO",
+                                   (int)call.op.tag, given[1]);
     return object_receive(self, &call);
 }

@@ -23,50 +23,6 @@ void psb_op_unlink(psb_op_t *op)
     op->listed = false;
 }
 
-/* ---- start ---- */
-
-int psb_op_init(psb_op_t *op, const psb_call_t *call,
-                psb_view_storage_t *storage)
-{
-    psb_needs_t needs = {
-        .writable = call->kind == PSB_RECV_INTO || call->kind == PSB_GET ||
-                    call->kind == PSB_FETCH,
-        .contiguous = call->kind != PSB_SEND && call->kind != PSB_RECV_INTO};
-
-    op->worker = call->worker;
-    op->origin = call->origin;
-    op->core = NULL;
-    op->memory = NULL;
-    op->kind = (uint8_t)call->kind;
-    op->listed = op->in_room = op->matched = false;
-    op->done = op->in_request = op->finished = op->failed = false;
-    op->in_flight = op->self_reference = op->awaitable = false;
-    op->takes = op->told = false;
-    op->unnotified = op->cancelled = op->persistent = false;
-    op->seen = op->giving_back = false;
-    op->awaits = 0;
-    op->context = (uint16_t)call->context;
-    op->tag = call->tag;
-    op->waiters = 0;
-    op->polls = 0;
-    psb_buffers_init(&op->buffers);
-    if (call->buf &&
-        psb_buffers_get(&op->buffers, call->buf, needs, storage) < 0)
-        return -1;
-    if (PSB_UNLIKELY(call->lend) &&
-        psb_buffers_lend(&op->buffers, call->worker->state) < 0) {
-        psb_buffers_release(&op->buffers);
-        return -1;
-    }
-    op->memory = Py_XNewRef(call->keep);
-    if (call->kind == PSB_RECV_NEW || call->kind == PSB_RECV_ROOM ||
-        call->kind == PSB_RECV_STATUS) {
-        op->memory = psb_room_take(op->worker);
-        op->in_room = op->memory != NULL;
-    }
-    return 0;
-}
-
 /* ---- in flight ---- */
 
 void psb_op_set_memory(psb_op_t *op, PyObject *memory)

@@ -3,8 +3,47 @@
 #pragma once
 
 #include "buffers.h"
-#include "call.h"
+#include "worker.h"
 #include "pscompy/transport/kit/check.h"
+
+typedef enum psb_kind {
+    PSB_SEND,
+    PSB_RECV_INTO, /* the method returns a Status */
+    PSB_RECV_NEW,  /* the method returns a bytearray */
+    /* the method returns a Room (recv_buffer.h), or a bytearray for a long
+     * message */
+    PSB_RECV_ROOM,
+    PSB_RECV_STATUS, /* the method returns (bytearray, Status) */
+    PSB_RECV_VIEW, /* the method returns a read-only array */
+    /* the method returns a Memory (memory.h), which is writable unless the
+     * message was lent (psb_call_t.lend) */
+    PSB_RECV_MEMORY,
+    PSB_PROBE, /* the method returns a Status */
+    PSB_MATCH, /* the method returns a Message (message.h) */
+    PSB_PUT,
+    PSB_GET,
+    PSB_OFFER,
+    PSB_FETCH, /* the method returns the list of buffers */
+    PSB_AM,
+    /* an event, which the methods _complete() or _fail() of its Request
+     * complete */
+    PSB_EVENT,
+    PSB_KINDS
+} psb_kind_t;
+
+/* Sets of kinds, as bits: those that take a message off the queue; those that
+ * name the messages they match, by a tag that may be ANY_TAG; */
+#define PSB_RECEIVES                                                           \
+    (1u << PSB_RECV_INTO | 1u << PSB_RECV_NEW | 1u << PSB_RECV_ROOM |          \
+     1u << PSB_RECV_STATUS | 1u << PSB_RECV_VIEW | 1u << PSB_RECV_MEMORY)
+#define PSB_MATCHES (PSB_RECEIVES | 1u << PSB_PROBE | 1u << PSB_MATCH)
+/* those whose short messages arrive in a Room (recv_buffer.h); */
+#define PSB_FILLS_ROOM                                                         \
+    (1u << PSB_RECV_NEW | 1u << PSB_RECV_ROOM | 1u << PSB_RECV_STATUS)
+/* those that write into the program's buffer; and those whose buffer need not
+ * be contiguous */
+#define PSB_WRITES (1u << PSB_RECV_INTO | 1u << PSB_GET | 1u << PSB_FETCH)
+#define PSB_STRIDES (1u << PSB_SEND | 1u << PSB_RECV_INTO)
 
 /* The state of an operation that the core has and that has not completed. */
 typedef struct psb_flight {
@@ -33,7 +72,7 @@ typedef struct psb_op {
         psb_flight_t flight;
         psc_result_t result;
     } phase;
-    uint8_t kind; /* a psb_kind_t (call.h) */
+    uint8_t kind; /* a psb_kind_t */
     /* number of polls that a blocking receive made when it started */
     uint8_t polls;
     uint16_t context;
@@ -80,10 +119,6 @@ typedef struct psb_op {
     psb_buffers_t buffers;
 } psb_op_t;
 
-/* Fills `op` for the call and gets its buffers; references are borrowed.
- * `storage` must live as long as `op`, unless `op` becomes a Request. */
-int psb_op_init(psb_op_t *op, const psb_call_t *call,
-                psb_view_storage_t *storage);
 /* Looks whether the operation has completed, and returns true if it has.
  * Supplies memory to a receive without buffer that has matched a message. */
 bool psb_op_advance(psb_op_t *op);

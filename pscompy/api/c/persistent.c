@@ -8,44 +8,50 @@
 
 typedef struct psb_persistent {
     psb_request_t request;
-    psb_call_t call;
-    /* the reference that keeps call.connection alive, or NULL */
-    PyObject *connection;
+    psb_connection_t *connection; /* a reference, or NULL */
     /* a thread is inside start(), which has not begun the operation yet */
     bool starting;
 } psb_persistent_t;
 
 PyObject *psb_call_init(psb_call_t *call)
 {
-    PyTypeObject *type = call->worker->state->persistent_type;
+    PyTypeObject *type = call->op.worker->state->persistent_type;
     psb_persistent_t *self;
-    psb_view_storage_t storage;
-    psb_op_t op;
 
     if (!call->buf)
         return PyErr_Format(PyExc_TypeError,
                             "a persistent receive needs a buffer: it is used "
                             "again by every start");
-    if (psb_op_init(&op, call, &storage) < 0)
+    if (psb_call_take(call) < 0)
         return NULL;
-    self = (psb_persistent_t *)psb_request_idle(type, &op);
-    if (self) {
-        self->call = *call;
-        self->connection = (PyObject *)call->connection;
-        Py_XINCREF(self->connection);
-    }
-    psb_op_clear(&op);
+    self = (psb_persistent_t *)psb_request_idle(type, &call->op);
+    if (self)
+        self->connection =
+            (psb_connection_t *)Py_XNewRef((PyObject *)call->connection);
+    psb_op_clear(&call->op);
     return (PyObject *)self;
+}
+
+/* Fills the call of a start. psb_call_enter() sets its `conn` and may run
+ * Python code, so each thread that is inside start() has a call of its own. */
+static void persistent_call(const psb_persistent_t *self, psb_call_t *call)
+{
+    const psb_op_t *op = &self->request.op;
+
+    psb_call_begin(call, op->kind);
+    call->op.worker = op->worker;
+    call->op.origin = op->origin;
+    call->connection = self->connection;
+    call->post = true;
 }
 
 static PyObject *persistent_start(psb_persistent_t *self, PyObject *unused)
 {
-    /* psb_call_enter sets `conn` and may run Python code, so each thread that
-     * is inside start() has a call of its own */
-    psb_call_t call = self->call;
+    psb_call_t call;
     int started;
 
     (void)unused;
+    persistent_call(self, &call);
     if (psb_call_enter(&call) < 0)
         return NULL;
     if (!psb_request_advance(&self->request))

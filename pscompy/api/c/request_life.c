@@ -9,7 +9,6 @@
 #include "requeue.h"
 #include "guard.h"
 #include "result.h"
-#include "start.h"
 
 /* ---- start ---- */
 
@@ -174,16 +173,16 @@ static bool request_refused(psb_op_t *op)
     return true;
 }
 
-/* Starts the operation, and moves *op into the completed Request. Until then,
- * which may be a while without the GIL, other threads see the Request as it
- * was. Returns -1 with an exception, and leaves *op, if the operation could not
- * be started. */
-static int request_launch(psb_request_t *self, psb_op_t *op, psb_call_t *call)
+/* Starts the operation of the call, and moves it into the completed Request.
+ * Until then, which may be a while without the GIL, other threads see the
+ * Request as it was. Returns -1 with an exception, and leaves the call's op, if
+ * the operation could not be started. */
+static int request_launch(psb_request_t *self, psb_call_t *call)
 {
-    if (psb_op_start(op, call, PSC_FLAG_NOTIFY, self) < 0 ||
-        request_refused(op))
+    if (psb_call_start(call, PSC_FLAG_NOTIFY, self) < 0 ||
+        request_refused(&call->op))
         return -1;
-    request_take(self, op);
+    request_take(self, &call->op);
     request_begin(self);
     if (!self->op.done)
         psb_op_link(&self->op);
@@ -191,13 +190,13 @@ static int request_launch(psb_request_t *self, psb_op_t *op, psb_call_t *call)
     return 0;
 }
 
-PyObject *psb_request_post(psb_call_t *call, psb_op_t *op)
+PyObject *psb_request_post(psb_call_t *call)
 {
     PyTypeObject *type =
-        call->type ? call->type : op->worker->state->request_type;
-    psb_request_t *self = request_new(type, op);
+        call->type ? call->type : call->op.worker->state->request_type;
+    psb_request_t *self = request_new(type, &call->op);
 
-    if (self && request_launch(self, op, call) < 0)
+    if (self && request_launch(self, call) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -216,14 +215,15 @@ psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
 
 int psb_request_restart(psb_request_t *self, psb_call_t *call)
 {
-    psb_op_t op = self->op;
+    psb_op_t *op = &call->op;
 
+    *op = self->op;
     psb_request_mark_seen(self);
-    op.core = NULL;
-    op.waiters = 0;
-    op.failed = op.finished = op.seen = op.giving_back = op.done = false;
-    op.told = false; /* the call-backs were told of the previous start */
-    if (request_launch(self, &op, call) == 0)
+    op->core = NULL;
+    op->waiters = 0;
+    op->failed = op->finished = op->seen = op->giving_back = op->done = false;
+    op->told = false; /* the call-backs were told of the previous start */
+    if (request_launch(self, call) == 0)
         return 0;
     request_rest(self);
     return -1;

@@ -1,7 +1,7 @@
 /* The Request object: its fields, and its life from start to completion. */
 #pragma once
 
-#include "op.h"
+#include "call.h"
 
 typedef struct psb_request {
     /* the Request owns references to op.worker and op.origin */
@@ -41,14 +41,15 @@ static inline psb_request_t *psb_request_of(psb_op_t *op)
 
 /* ---- start ---- */
 
-/* Starts the op inside a new Request, and returns the Request. */
-PyObject *psb_request_post(psb_call_t *call, psb_op_t *op);
+/* Starts the operation of a call inside a new Request, and returns the
+ * Request. */
+PyObject *psb_request_post(psb_call_t *call);
 /* Returns a new Request in the state completed, for persistent.c.
  * psb_request_restart() starts it. */
 psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op);
-/* Starts a completed request again. The core may have to be waited for without
- * the GIL; until it has the operation, the request is completed for all other
- * threads. */
+/* Starts a completed request again, with the connection of the call. The core
+ * may have to be waited for without the GIL; until it has the operation, the
+ * request is completed for all other threads. */
 int psb_request_restart(psb_request_t *self, psb_call_t *call);
 /* Moves a blocking op that could not be withdrawn from the stack into a
  * Request. The Request keeps the buffers until the core releases them. */

@@ -20,12 +20,14 @@ static PyObject *value_source(psb_op_t *op, const psc_result_t *result)
     return Py_NewRef(op->origin);
 }
 
-static PyObject *value_make_status(psb_op_t *op, const psc_result_t *result)
+/* Takes a copy of the result, because making objects may run Python code, which
+ * may start the operation again. */
+static PyObject *value_make_status(psb_op_t *op, psc_result_t result)
 {
     PyTypeObject *type = op->worker->state->status_type;
-    PyObject *source = value_source(op, result);
-    PyObject *tag = PyLong_FromLong(result->tag);
-    PyObject *nbytes = PyLong_FromUnsignedLongLong(result->nbytes);
+    PyObject *source = value_source(op, &result);
+    PyObject *tag = PyLong_FromLong(result.tag);
+    PyObject *nbytes = PyLong_FromUnsignedLongLong(result.nbytes);
     PyObject *status = type->tp_alloc(type, 3);
 
     if (!source || !tag || !nbytes || !status) {
@@ -41,11 +43,30 @@ static PyObject *value_make_status(psb_op_t *op, const psc_result_t *result)
     return status;
 }
 
-static bool value_like_last(const psc_result_t *last,
-                            const psc_result_t *result)
+static bool value_like_last(const psb_worker_t *worker,
+                            const psc_result_t *result, int rank)
 {
-    return last->rank == result->rank && last->tag == result->tag &&
-           last->nbytes == result->nbytes;
+    const psc_result_t *last = &worker->status_result;
+
+    return worker->status_kept && last->rank == rank &&
+           last->tag == result->tag && last->nbytes == result->nbytes;
+}
+
+/* Makes a Status with the source `rank`, and keeps it for messages that
+ * follow. */
+static PyObject *value_new_status(psb_op_t *op, int rank)
+{
+    psb_worker_t *worker = op->worker;
+    psc_result_t result = *psb_op_result(op);
+    PyObject *status;
+
+    result.rank = rank;
+    status = value_make_status(op, result);
+    if (!status)
+        return NULL;
+    worker->status_result = result;
+    Py_XSETREF(worker->status_kept, Py_NewRef(status));
+    return status;
 }
 
 /* In a World the worker keeps the last Status, and messages with equal results
@@ -54,22 +75,16 @@ static bool value_like_last(const psc_result_t *last,
 PyObject *psb_op_status(psb_op_t *op)
 {
     psb_worker_t *worker = op->worker;
-    psc_result_t result = *psb_op_result(op);
+    const psc_result_t *result = psb_op_result(op);
+    int rank = result->rank;
 
-    if (result.rank < 0)
-        return value_make_status(op, &result);
+    if (rank < 0)
+        return value_make_status(op, *result);
     if (worker->numberings)
-        result.rank = psb_worker_rank(worker, op->context, result.rank);
-    if (!worker->status_kept ||
-        !value_like_last(&worker->status_result, &result)) {
-        PyObject *status = value_make_status(op, &result);
-
-        if (!status)
-            return NULL;
-        worker->status_result = result;
-        Py_XSETREF(worker->status_kept, status);
-    }
-    return Py_NewRef(worker->status_kept);
+        rank = psb_worker_rank(worker, op->context, rank);
+    return value_like_last(worker, result, rank)
+               ? Py_NewRef(worker->status_kept)
+               : value_new_status(op, rank);
 }
 
 /* Returns the bytearray or Memory into which the message was received. */

@@ -6,14 +6,12 @@
 #include "connection.h"
 #include "message.h"
 #include "result.h"
-#include "start.h"
 #include "timeout.h"
 #include "waiting.h"
 
 int psb_call_enter(psb_call_t *call)
 {
-    call->conn = NULL;
-    if (psb_worker_enter(call->worker, call->origin) < 0)
+    if (psb_worker_enter(call->op.worker, call->op.origin) < 0)
         return -1;
     if (!call->connection)
         return 0;
@@ -28,14 +26,15 @@ static PyObject *call_value(psb_op_t *op)
 
 static PyObject *call_wait(psb_op_t *op, int64_t deadline, PyObject *timeout)
 {
-    return psb_op_block(op, deadline, timeout) ? call_value(op) : NULL;
+    return op->done || psb_op_block(op, deadline, timeout) ? call_value(op)
+                                                           : NULL;
 }
 
-static PyObject *call_block(psb_call_t *call, psb_op_t *op)
+static PyObject *call_block(psb_call_t *call)
 {
-    return psb_op_start(op, call, 0, NULL) < 0
+    return psb_call_start(call, 0, NULL) < 0
                ? NULL
-               : call_wait(op, call->deadline, call->timeout);
+               : call_wait(&call->op, call->deadline, call->timeout);
 }
 
 /* Withdraws the request, because the deadline has passed or a signal handler
@@ -64,9 +63,9 @@ static PyObject *call_finish(psb_request_t *request, const psb_call_t *call)
 
 /* Runs a blocking call as a Request, because a Timeout of the call may need
  * that Request for its attribute `request`. */
-static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
+static PyObject *call_block_until(psb_call_t *call)
 {
-    PyObject *posted = psb_request_post(call, op), *value;
+    PyObject *posted = psb_request_post(call), *value;
 
     if (!posted)
         return NULL;
@@ -80,33 +79,29 @@ static PyObject *call_block_until(psb_call_t *call, psb_op_t *op)
  * withdrawn. */
 static bool call_may_be_late(const psb_call_t *call)
 {
-    return call->deadline != PSC_FOREVER && call->kind != PSB_PROBE &&
-           call->kind != PSB_MATCH;
+    return call->deadline != PSC_FOREVER && call->op.kind != PSB_PROBE &&
+           call->op.kind != PSB_MATCH;
 }
 
 PyObject *psb_call_run(psb_call_t *call)
 {
     PyObject *value = NULL;
-    psb_view_storage_t storage;
-    psb_op_t op;
 
-    if (psb_op_init(&op, call, &storage) < 0)
-        return NULL;
-    if (psb_call_enter(call) < 0)
+    if (psb_call_take(call) < 0 || psb_call_enter(call) < 0)
         value = NULL;
     else if (call->post)
-        value = psb_request_post(call, &op);
+        value = psb_request_post(call);
     else if (PSB_UNLIKELY(call_may_be_late(call)))
-        value = call_block_until(call, &op);
+        value = call_block_until(call);
     else
-        value = call_block(call, &op);
-    psb_op_clear(&op);
+        value = call_block(call);
+    psb_op_clear(&call->op);
     return value;
 }
 
 PyObject *psb_call_view(psb_call_t *call)
 {
-    psb_state_t *state = call->worker->state;
+    psb_state_t *state = call->op.worker->state;
     PyObject *message, *make, *view, *array = NULL;
 
     if (!call->dtype && !call->shape)
@@ -117,7 +112,7 @@ PyObject *psb_call_view(psb_call_t *call)
                       make, call->dtype ? call->dtype : Py_None,
                       call->shape ? call->shape : Py_None, NULL)
                 : NULL;
-    call->kind = PSB_MATCH;
+    call->op.kind = PSB_MATCH;
     message = view ? psb_call_run(call) : NULL;
     if (message)
         array = PyObject_CallOneArg(view, message);
@@ -149,8 +144,8 @@ PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv)
 static psc_status_t call_look(psb_call_t *call, psc_result_t *result_p)
 {
     psc_recv_args_t args = {
-        .source = call->conn, .context = call->context, .tag = call->tag};
-    psb_worker_t *worker = call->worker;
+        .source = call->conn, .context = call->op.context, .tag = call->op.tag};
+    psb_worker_t *worker = call->op.worker;
     psc_status_t status;
 
     args.flags = PSC_FLAG_TRY;
@@ -168,40 +163,35 @@ static psc_status_t call_look(psb_call_t *call, psc_result_t *result_p)
 PyObject *psb_call_iprobe(psb_call_t *call)
 {
     psc_result_t result = {.rank = -1};
-    psb_view_storage_t storage;
-    psb_op_t op;
 
-    call->kind = PSB_PROBE;
-    if (psb_op_init(&op, call, &storage) < 0 || psb_call_enter(call) < 0)
+    if (psb_call_enter(call) < 0)
         return NULL;
     result.status = call_look(call, &result);
     if (result.status == PSC_INPROGRESS)
         Py_RETURN_NONE;
-    psb_op_set_done(&op, result);
-    return psb_op_value(&op);
+    psb_op_set_done(&call->op, result);
+    return psb_op_value(&call->op);
 }
 
 /* The method improbe(): starts a receive without buffer, and withdraws it
  * unless it matches a message at once. */
 PyObject *psb_call_improbe(psb_call_t *call)
 {
+    psb_op_t *op = &call->op;
     PyObject *value;
-    psb_view_storage_t storage;
-    psb_op_t op;
 
-    call->kind = PSB_MATCH;
-    if (psb_op_init(&op, call, &storage) < 0 || psb_call_enter(call) < 0)
+    if (psb_call_enter(call) < 0)
         return NULL;
-    call->worker->api->progress(call->worker->core, PSC_FLAG_TRY);
-    if (psb_op_start(&op, call, 0, NULL) < 0)
+    op->worker->api->progress(op->worker->core, PSC_FLAG_TRY);
+    if (psb_call_start(call, 0, NULL) < 0)
         return NULL;
-    if (!psb_op_advance(&op) && !psb_op_withdraw(&op)) {
-        value = call_wait(&op, PSC_FOREVER, NULL);
-    } else if (psb_op_result(&op)->status == PSC_ERR_CANCELLED) {
+    if (!psb_op_advance(op) && !psb_op_withdraw(op)) {
+        value = call_wait(op, PSC_FOREVER, NULL);
+    } else if (psb_op_result(op)->status == PSC_ERR_CANCELLED) {
         value = Py_NewRef(Py_None);
     } else {
-        value = call_value(&op);
+        value = call_value(op);
     }
-    psb_op_clear(&op);
+    psb_op_clear(op);
     return value;
 }

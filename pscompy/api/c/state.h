@@ -23,6 +23,7 @@
 
 #include "pscompy/core/control.h"
 
+#define PSB_LIKELY(x) __builtin_expect(!!(x), 1)
 #define PSB_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 /* For a method table: the usual flags of a method, and a cast of its

@@ -8,7 +8,6 @@
 #include "errors.h"
 #include "requeue.h"
 #include "guard.h"
-#include "start.h"
 #include "timeout.h"
 
 static int64_t wait_left(int64_t deadline)
@@ -104,7 +103,7 @@ static psb_outcome_t wait_op(psb_op_t *op, int64_t deadline)
 
     if (psb_op_advance(op))
         return PSB_DONE;
-    if (!op->polls) { /* psb_op_start has not polled yet */
+    if (!op->polls) { /* psb_call_start has not polled yet */
         worker->api->spin(worker->core, op->core, psb_op_polls(op));
         if (psb_op_advance(op))
             return PSB_DONE;
@@ -142,7 +141,7 @@ psb_outcome_t psb_request_wait_in_background(psb_request_t *self,
  * is withdrawn. Any other op goes on inside a Request. */
 bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout)
 {
-    psb_outcome_t outcome = op->done ? PSB_DONE : wait_op(op, deadline);
+    psb_outcome_t outcome = wait_op(op, deadline);
 
     if (outcome == PSB_DONE)
         return true;

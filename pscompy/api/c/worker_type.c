@@ -86,31 +86,27 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
 {
     static const psb_signature_t signature = {
         "event", 0, 3, {"request_type", "origin", "receive"}};
-    psb_call_t call = {.kind = PSB_EVENT, .worker = self, .post = true};
     PyTypeObject *base = self->state->request_type;
     PyObject *given[3];
-    bool receives;
-    psb_view_storage_t storage;
-    psb_op_t op;
+    psb_call_t call;
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0)
         return NULL;
+    psb_call_begin(&call, PSB_EVENT);
+    call.op.worker = self;
+    call.post = true;
     if (given[0] && given[0] != Py_None)
         call.type = (PyTypeObject *)given[0];
     if (call.type &&
         (!PyType_Check(given[0]) || !PyType_IsSubtype(call.type, base)))
         return PyErr_Format(PyExc_TypeError, "event() takes a type of Request");
-    call.origin = given[1] == Py_None ? NULL : given[1];
-    receives = given[2] && PyObject_TypeCheck(given[2], base);
-    if (receives) {
-        call.context = ((psb_request_t *)given[2])->op.context;
-        call.tag = ((psb_request_t *)given[2])->op.tag;
+    call.op.origin = given[1] == Py_None ? NULL : given[1];
+    call.op.takes = given[2] && PyObject_TypeCheck(given[2], base);
+    if (call.op.takes) {
+        call.op.context = ((psb_request_t *)given[2])->op.context;
+        call.op.tag = ((psb_request_t *)given[2])->op.tag;
     }
-    if (psb_worker_enter(self, NULL) < 0)
-        return NULL;
-    psb_op_init(&op, &call, &storage);
-    op.takes = receives;
-    return psb_request_post(&call, &op);
+    return psb_worker_enter(self, NULL) < 0 ? NULL : psb_request_post(&call);
 }
 
 /* Returns true for an operation that a thread or an asyncio task waits for. */
