@@ -61,7 +61,7 @@ FLOORS = {
     ),
     "pscompy/transport/python": ("pump", "transport", "ep", "queue", "proof"),
     "pscompy/api/c": (
-        *("module", "communicator", "connection_type", "worker_type", "request", "persistent"),
+        *("module", "communicator", "connection_type", "worker_type", "request_type", "persistent"),
         *("sleeper", "object", "access", "run", "outcome", "message", "worker_end", "waiting"),
         *(
             "await",
@@ -72,7 +72,7 @@ FLOORS = {
             "result",
             "requeue",
             "call",
-            "op",
+            "operation",
         ),
         *("buffers", "readonly_lease", "rank_map", "errors", "array", "timeout", "strided"),
         *("state", "recv_buffer", "memory", "connection", "guard", "args"),

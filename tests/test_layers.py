@@ -122,7 +122,7 @@ RULES = (
         "the core and the binding include no plug-in",
         (*CORE_C, "pscompy/api/c/*.[ch]"),
         r"#\s*include\s.*(plugins|gateway)",
-        ("pscompy/api/c/op.c", '#include "pscompy/plugins/shm/shm.h"'),
+        ("pscompy/api/c/operation.c", '#include "pscompy/plugins/shm/shm.h"'),
     ),
     Rule(
         "the core reaches the protocols through upward.h",
@@ -162,7 +162,7 @@ RULES = (
         "the binding calls the core through psc_api_t only",
         ("pscompy/api/c/*.[ch]",),
         r"\bpsc_(worker|conn|lane|match|rndv)_\w+\(",
-        ("pscompy/api/c/op.c", "    psc_worker_progress(self->core);"),
+        ("pscompy/api/c/operation.c", "    psc_worker_progress(self->core);"),
     ),
     Rule(
         "a plug-in includes the contract and its kit, nothing else of pscompy",

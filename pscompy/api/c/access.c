@@ -2,11 +2,7 @@
  * memory regions), _offer (of buffers to the peer), _fetch (of the buffers that
  * the peer has offered), and am_send (an active message to a handler of the
  * peer). */
-#include "access.h"
-
-#include "args.h"
-#include "buffers.h"
-#include "run.h"
+#include "connection.h"
 
 /* Runs the call with the bytes of `object` (a remote key, an offer, or a
  * header) as call->blob. `what` names the object in the TypeError. If `keep` is

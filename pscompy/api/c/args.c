@@ -1,6 +1,6 @@
 /* Parses the arguments of methods (METH_FASTCALL | METH_KEYWORDS) without
  * allocation, and converts them: tags, numbers, timeouts. */
-#include "args.h"
+#include "state.h"
 
 /* ---- names ---- */
 

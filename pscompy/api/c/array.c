@@ -5,8 +5,6 @@
  * of the core, and pickles arrays. */
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 
-#include "array.h"
-
 #include "memory.h"
 
 #include <numpy/arrayobject.h>

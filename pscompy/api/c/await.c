@@ -6,10 +6,7 @@
  * Polling delays the loop's other tasks. It is therefore short, and skipped for
  * a while after it found nothing. A task that awaits one completed request
  * after the other yields to the loop at least every AWAIT_TURN_NS. */
-#include "await.h"
-
-#include "args.h"
-#include "completion.h"
+#include "request.h"
 
 #define AWAIT_LINGER_NS 20000
 #define AWAIT_TURN_NS 500000

@@ -2,10 +2,7 @@
  * errors that say what to do about an object that cannot be sent or received
  * into. */
 #include "buffers.h"
-
-#include "array.h"
-#include "errors.h"
-#include "strided.h"
+#include "memory.h"
 
 /* PyBUF_FORMAT asks for the format of the elements, because object arrays must
  * be refused: their memory holds addresses. */

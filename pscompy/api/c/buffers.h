@@ -1,7 +1,23 @@
 /* The buffers of one message: one object with a buffer, or a list of them. */
 #pragma once
 
-#include "readonly_lease.h"
+#include "state.h"
+
+/* ---- readonly_lease.c ---- */
+
+/* Leases: numpy arrays are read-only while they are lent to a receiver. */
+
+typedef struct psb_lease psb_lease_t;
+/* Makes an array read-only until psb_lease_end() has been called as often as
+ * this function. *lease_p becomes NULL if the object is no array, or is
+ * read-only already and not lent. Returns -1 with an exception. */
+int psb_lease_begin(psb_state_t *state, PyObject *object,
+                    psb_lease_t **lease_p);
+void psb_lease_end(psb_lease_t *lease);
+/* Returns the array, for the garbage collector: each loan has a reference. */
+PyObject *psb_lease_array(const psb_lease_t *lease);
+
+/* ---- buffers.c ---- */
 
 /* Views of the buffer protocol, and the pieces of memory that they show. */
 typedef struct psb_views {
@@ -14,8 +30,7 @@ typedef struct psb_views {
     psc_layout_t *layout;
     uint64_t nbytes;
     uint32_t n;
-    /* the lease (readonly_lease.h) of the object, if it is an array that is
-     * lent; else NULL */
+    /* the lease of the object, if it is an array that is lent; else NULL */
     psb_lease_t *lease;
     bool in_storage;
 } psb_views_t;
@@ -40,8 +55,7 @@ typedef struct psb_buffers {
 #define PSB_KEPT_BY_VIEWS 0u /* keeper is the psb_views_t */
 /* keeper is the array or bytes object that has the memory `piece` */
 #define PSB_KEPT_BY_OWNER 1u
-/* keeper is the psb_lease_t (readonly_lease.h) of the array that has the memory
- * `piece` */
+/* keeper is the psb_lease_t of the array that has the memory `piece` */
 #define PSB_KEPT_BY_LEASE 2u
 /* keeper is the bytearray that has the memory `piece`; its count of exports is
  * raised, so that it cannot be resized */
@@ -125,3 +139,13 @@ void psb_buffers_release(psb_buffers_t *buffers);
 int psb_buffers_traverse(psb_buffers_t *buffers, visitproc visit, void *arg);
 /* Gets a view of any bytes-like object; `what` names it in the TypeError. */
 int psb_bytes_get(Py_buffer *view, PyObject *object, const char *what);
+
+/* ---- strided.c ---- */
+
+/* The layout (shape and strides) of a buffer that is not contiguous, in the
+ * form that the core uses. */
+
+/* Returns the layout of a view that is not C-contiguous; the caller frees the
+ * layout with PyMem_Free. Returns NULL with MemoryError, or with BufferError if
+ * `writable` is set and elements share memory. */
+psc_layout_t *psb_layout_new(const Py_buffer *view, bool writable);

@@ -1,10 +1,8 @@
 /* Fills a psb_call_t from a method's arguments, and hands it to the core. The
  * methods for messages differ only in which roles their arguments have, and
  * each has a table entry (psb_verb_t) that gives these roles. */
-#include "call.h"
-
-#include "errors.h"
-#include "recv_buffer.h"
+#include "operation.h"
+#include "memory.h"
 
 /* Upper bound of the polls that an operation makes with the GIL held; the core
  * stops earlier if the processor is crowded (progress/spin.c). */
@@ -239,8 +237,8 @@ static psc_status_t start_recv(psb_call_t *call, uint32_t flags, void *owner)
 }
 
 /* Starts a receive into new memory. A short message arrives in the Room
- * (recv_buffer.h). If the message is longer, the core reports its length when
- * it has matched, and memory is allocated then. */
+ * (memory.h). If the message is longer, the core reports its length when it has
+ * matched, and memory is allocated then. */
 static psc_status_t start_recv_new(psb_call_t *call, uint32_t flags,
                                    void *owner)
 {

@@ -2,11 +2,7 @@
  * cancelled. An operation that has not begun is withdrawn. A receive gives its
  * message back to the queue of arrived messages, even after it has completed,
  * as long as the program has not seen its completion. */
-#include "cancel.h"
-
-#include "args.h"
-#include "errors.h"
-#include "requeue.h"
+#include "request.h"
 
 PyObject *psb_request_cancel(psb_request_t *self, PyObject *unused)
 {

@@ -1,13 +1,8 @@
 /* The base type Communicator: methods for messages like those of Connection
  * (connection_type.c), but with peers that are named by their rank. The part in
  * Python is pscompy/world/communicator.py. */
-#include "types.h"
-
-#include "args.h"
 #include "connection.h"
-#include "errors.h"
-#include "persistent.h"
-#include "run.h"
+#include "request.h"
 
 typedef struct psb_communicator {
     PyObject_HEAD psb_worker_t *worker; /* NULL before the method _bind() */

@@ -1,13 +1,9 @@
 /* Delivers what the core has completed: runs the call-backs of requests, and
  * the handlers of active messages. Any thread may call psb_worker_drain(), with
  * the GIL and without a lock of the core. */
-#include "completion.h"
-
 #include "connection.h"
-#include "errors.h"
 #include "guard.h"
-#include "interrupts.h"
-#include "request_life.h"
+#include "request.h"
 
 /* Maximum number of rounds of one psb_worker_drain(), each of which delivers a
  * completed request and a message, so that an endless stream of messages does

@@ -2,8 +2,6 @@
  * connections in use. */
 #include "connection.h"
 
-#include "errors.h"
-
 /* ---- the target of an operation ---- */
 
 int psb_connection_address(psb_connection_t *self, psb_call_t *call)

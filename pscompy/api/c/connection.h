@@ -2,7 +2,7 @@
  * methods are in connection_type.c. */
 #pragma once
 
-#include "call.h"
+#include "operation.h"
 
 struct psb_connection {
     PyObject_HEAD psb_worker_t *worker; /* NULL before _bind() */
@@ -40,3 +40,30 @@ PyObject *psb_worker_connection(psb_worker_t *self, PyObject *id);
 /* Drops the worker's reference to a connection that is not in use any more,
  * unless one of the connection's messages is still to be delivered. */
 int psb_worker_let_go(psb_worker_t *worker, psb_connection_t *connection);
+
+/* ---- access.c ---- */
+
+/* Methods of Connection: put, get, _offer, _fetch, am_send. */
+
+PyObject *psb_connection_put(psb_connection_t *self, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_connection_get(psb_connection_t *self, PyObject *const *args,
+                             Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_connection_offer(psb_connection_t *self, PyObject *buffers);
+PyObject *psb_connection_fetch(psb_connection_t *self, PyObject *const *args,
+                               Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_connection_am_send(psb_connection_t *self, PyObject *const *args,
+                                 Py_ssize_t n_args, PyObject *kwnames);
+
+/* ---- object.c ---- */
+
+/* Methods of Connection that send and receive objects. */
+
+/* Runs the method _set_objects(objects, heads, pickles) of Connection, which
+ * sets the fields of the same names in psb_connection_t. */
+int psb_object_bind(psb_connection_t *self, PyObject *const *args,
+                    Py_ssize_t n_args);
+PyObject *psb_object_send(psb_connection_t *self, PyObject *const *args,
+                          Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_object_recv(psb_connection_t *self, PyObject *const *args,
+                          Py_ssize_t n_args, PyObject *kwnames);

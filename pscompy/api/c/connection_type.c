@@ -1,13 +1,7 @@
 /* The base type Connection: messages with one peer. The other methods of
  * Connection (state, explain, open, close) are in connection.py. */
-#include "types.h"
-
-#include "access.h"
-#include "args.h"
-#include "errors.h"
-#include "object.h"
-#include "persistent.h"
-#include "run.h"
+#include "connection.h"
+#include "request.h"
 
 #include <structmember.h>
 

@@ -1,8 +1,6 @@
 /* Converts statuses of the core to exceptions. Functions in Python make these
  * exceptions, with the peer and the reason. */
-#include "errors.h"
-
-#include "args.h"
+#include "state.h"
 
 /* ---- exceptions set aside ---- */
 

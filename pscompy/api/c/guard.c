@@ -4,9 +4,6 @@
  * taken and counted, or neither. */
 #include "guard.h"
 
-#include "args.h"
-#include "interrupts.h"
-
 #include <pythread.h>
 
 /* The state of the calling thread. */

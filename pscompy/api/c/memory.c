@@ -4,8 +4,6 @@
  * without waiting. */
 #include "memory.h"
 
-#include "errors.h"
-
 typedef struct psb_memory {
     PyObject_HEAD const psc_api_t *api;
     psc_block_t *block; /* at most one of block, view and plain is set */

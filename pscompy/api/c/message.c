@@ -1,11 +1,6 @@
 /* The type Message: a message that a matched probe has taken off the queue of
  * arrived messages, and that is still to be received. */
-#include "message.h"
-
-#include "args.h"
-#include "errors.h"
-#include "result.h"
-#include "waiting.h"
+#include "request.h"
 
 #include <structmember.h>
 

@@ -2,17 +2,9 @@
  * The module uses multi-phase initialisation and has its state in the module
  * object: there are no globals here (guard.c counts per thread), and the
  * instances of the types reach the state through their Worker. */
-#include "args.h"
-#include "array.h"
-#include "await.h"
-#include "guard.h"
 #include "memory.h"
-#include "message.h"
-#include "persistent.h"
-#include "recv_buffer.h"
-#include "sleeper.h"
-#include "types.h"
-#include "waiting.h"
+#include "guard.h"
+#include "request.h"
 
 static psb_state_t *module_state(PyObject *module)
 {

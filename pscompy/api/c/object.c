@@ -1,12 +1,8 @@
 /* Sends and receives Python objects that consist of their pickle alone, in C
  * only. All other objects are sent and received by
  * pscompy/parcel/objects.py. */
-#include "object.h"
-
-#include "args.h"
-#include "errors.h"
-#include "recv_buffer.h"
-#include "run.h"
+#include "connection.h"
+#include "memory.h"
 
 int psb_object_bind(psb_connection_t *self, PyObject *const *args,
                     Py_ssize_t n_args)
@@ -203,7 +199,7 @@ static PyObject *object_load(psb_connection_t *self, PyObject *data)
     return NULL;
 }
 
-/* Makes the object from a short message in a Room (recv_buffer.h). Loaders
+/* Makes the object from a short message in a Room (memory.h). Loaders
  * other than pickle may keep the bytes, so they get a copy. */
 static PyObject *object_from_room(psb_connection_t *self, PyObject *room)
 {

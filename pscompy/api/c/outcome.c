@@ -1,8 +1,6 @@
 /* The methods by which a Request reports its completion, named as those of
  * futures. */
-#include "outcome.h"
-
-#include "errors.h"
+#include "request.h"
 
 PyObject *psb_request_done(psb_request_t *self, PyObject *unused)
 {

@@ -1,10 +1,7 @@
 /* The type PersistentRequest: an operation that is described once and started
  * many times. A start neither creates an object nor looks up buffer, peer and
  * tag again. */
-#include "persistent.h"
-
-#include "request_refs.h"
-#include "run.h"
+#include "request.h"
 
 typedef struct psb_persistent {
     psb_request_t request;

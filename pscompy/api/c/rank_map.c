@@ -1,9 +1,7 @@
 /* A World that has some of the ranks of another World numbers them anew. The
  * core knows a connection by its rank in the first World; Status.source is the
  * rank in the new one. */
-#include "rank_map.h"
-
-#include "args.h"
+#include "worker.h"
 
 #define BASE                                                                   \
     0x3fffu /* the bits of a World's context (the number that separates its    \

@@ -1,8 +1,7 @@
 /* Leases: a numpy array that is lent is read-only until the last send that
  * lends it has completed. */
-#include "readonly_lease.h"
-
-#include "array.h"
+#include "buffers.h"
+#include "memory.h"
 
 struct psb_lease {
     /* links in psb_state_t.leases, the list of all leases */

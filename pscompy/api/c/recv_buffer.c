@@ -1,6 +1,6 @@
 /* The type Room, memory for one short message. A message that does not fit into
  * a Room gets memory of its own. */
-#include "recv_buffer.h"
+#include "memory.h"
 
 #define ROOM_BYTES 1024
 /* Maximum number of Rooms that posted receives have at a time. Without this

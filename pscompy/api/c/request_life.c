@@ -3,12 +3,8 @@
  * or its message goes back to the queue. For any other request in flight the
  * finalizer adds a reference, so that the request and its buffers live until
  * the operation completes. */
-#include "request_life.h"
-
-#include "errors.h"
-#include "requeue.h"
+#include "request.h"
 #include "guard.h"
-#include "result.h"
 
 /* ---- start ---- */
 

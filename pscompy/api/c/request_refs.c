@@ -1,5 +1,5 @@
 /* The references of a Request, for the garbage collector, and its end. */
-#include "request_refs.h"
+#include "request.h"
 
 int psb_request_traverse(PyObject *object, visitproc visit, void *arg)
 {

@@ -1,9 +1,7 @@
 /* Returns the message of a completed receive to the queue of arrived messages,
  * if no thread waits for that receive any more. */
-#include "requeue.h"
-
+#include "operation.h"
 #include "memory.h"
-#include "recv_buffer.h"
 
 /* Returns the memory that holds the received message. */
 static const psc_iov_t *requeue_memory(const psb_op_t *op, psc_iov_t *piece,

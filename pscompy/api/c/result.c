@@ -1,12 +1,7 @@
 /* Converts the result of a completed operation to Python: a Status, memory, or
  * an error. */
-#include "result.h"
-
-#include "array.h"
+#include "memory.h"
 #include "connection.h"
-#include "errors.h"
-#include "rank_map.h"
-#include "recv_buffer.h"
 
 /* Returns the value of Status.source. For a receive from one connection it is
  * that Connection, even if the Connection is not in use any more. */
@@ -106,8 +101,8 @@ static PyObject *value_fresh(psb_op_t *op)
     return fresh;
 }
 
-/* Returns the Room (recv_buffer.h) that holds a short message. The caller gives
- * the Room back to the worker. */
+/* Returns the Room (memory.h) that holds a short message. The caller gives the
+ * Room back to the worker. */
 static PyObject *value_room(psb_op_t *op)
 {
     PyObject *room = op->memory;

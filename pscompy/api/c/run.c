@@ -1,13 +1,7 @@
 /* Runs calls of Connection and Communicator, which differ only in how they name
  * the peer. */
-#include "run.h"
-
-#include "completion.h"
 #include "connection.h"
-#include "message.h"
-#include "result.h"
-#include "timeout.h"
-#include "waiting.h"
+#include "request.h"
 
 int psb_call_enter(psb_call_t *call)
 {

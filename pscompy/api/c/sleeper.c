@@ -1,13 +1,7 @@
 /* The type Sleeper: a descriptor for a thread that sleeps outside the core, for
  * example in an event loop. core/api.h says when the core makes the descriptor
  * readable. */
-#include "sleeper.h"
-
-#include "args.h"
-#include "completion.h"
-#include "errors.h"
-#include "timeout.h"
-#include "waiting.h"
+#include "request.h"
 
 typedef struct psb_sleeper {
     PyObject_HEAD psb_worker_t *worker;

@@ -1,6 +1,6 @@
 /* Converts the shape and strides of the buffer protocol to a psc_layout_t,
  * which has as few dimensions and as long contiguous runs as possible. */
-#include "strided.h"
+#include "buffers.h"
 
 /* Fills in the layout of a view. Dimensions of one element are left out;
  * dimensions that together have one stride are joined into one. `end` is the

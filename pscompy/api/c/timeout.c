@@ -1,6 +1,6 @@
 /* Describes awaited operations in words, for messages of errors; the words are
  * made in pscompy/api/awaited.py. */
-#include "timeout.h"
+#include "operation.h"
 
 /* Returns the name of a kind of operation. The switch has no default, so that
  * the compiler reports a missing kind. */

@@ -2,13 +2,8 @@
  * exchange, then the core's wait without the GIL. The core's wait returns now
  * and then although nothing has completed, so that call-backs run, signals are
  * handled, and the end of the worker is noticed. */
-#include "waiting.h"
-
-#include "completion.h"
-#include "errors.h"
-#include "requeue.h"
+#include "request.h"
 #include "guard.h"
-#include "timeout.h"
 
 static int64_t wait_left(int64_t deadline)
 {

@@ -20,7 +20,7 @@ typedef struct psb_patience {
 } psb_patience_t;
 
 /* A completed request of the core that threads still wait for, although its op
- * has begun again. The last of these threads frees it (op.h). */
+ * has begun again. The last of these threads frees it (operation.h). */
 typedef struct psb_left {
     psc_link_t link; /* in the list `left` of the worker */
     psc_request_t *core;
@@ -52,7 +52,7 @@ typedef struct psb_worker {
     /* the Status that was made last in a World, or NULL (result.c) */
     PyObject *status_kept;
     psc_result_t status_result; /* the result from which status_kept was made */
-    /* Rooms (memory for one short message each; recv_buffer.h) that no receive
+    /* Rooms (memory for one short message each; memory.h) that no receive
      * has taken */
     PyObject *rooms[PSB_ROOMS_KEPT];
     unsigned n_rooms; /* number of Rooms in `rooms` */
@@ -77,3 +77,41 @@ static inline PyObject *psb_worker_held(PyObject *held)
     return found == Py_None ? NULL : Py_NewRef(found);
 #endif
 }
+
+/* ---- completion.c ---- */
+
+/* Delivers to Python what the core has completed. */
+
+/* Runs psb_worker_drain() if something has completed. Returns 0 if the worker
+ * is open, else -1 with an exception, which origin._exception() makes unless
+ * `origin` is NULL. */
+int psb_worker_enter(psb_worker_t *self, PyObject *origin);
+/* Runs the call-backs of completed requests, and the handlers of active
+ * messages that have arrived. */
+void psb_worker_drain(psb_worker_t *self);
+
+/* ---- rank_map.c ---- */
+
+/* Worlds that have some of the ranks of another World and number them anew. */
+
+/* Returns the rank that the World with this context (the number that separates
+ * its messages) gives to the peer that the core knows as `rank`. */
+int psb_worker_rank(const psb_worker_t *self, uint16_t context, int rank);
+PyObject *psb_worker_renumber(psb_worker_t *self, PyObject *const *args,
+                              Py_ssize_t n_args, PyObject *kwnames);
+void psb_worker_forget_numberings(psb_worker_t *self);
+
+/* ---- worker_end.c ---- */
+
+/* Methods of Worker that end the worker. */
+
+PyObject *psb_worker_close(psb_worker_t *self, PyObject *destroy);
+PyObject *psb_worker_forked(psb_worker_t *self, PyObject *unused);
+
+/* ---- sleeper.c ---- */
+
+/* The type Sleeper: a descriptor that one thread sleeps on. */
+
+extern PyType_Spec psb_sleeper_spec;
+/* Creates a Sleeper of a worker that is open. */
+PyObject *psb_sleeper_create(psb_worker_t *worker);

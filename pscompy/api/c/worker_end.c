@@ -1,10 +1,7 @@
 /* Ends a Worker: close(), and forked() in a child process. */
-#include "worker_end.h"
+#include "request.h"
 
 #include <time.h>
-
-#include "completion.h"
-#include "request_life.h"
 
 /* Completes all operations of a worker that has ended. If `reached` is set, a
  * peer may still write into the buffers of these operations, so the buffers are

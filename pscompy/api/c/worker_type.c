@@ -1,16 +1,7 @@
 /* The type Worker: a worker of the core, as Python sees it. */
-#include "types.h"
-
-#include "args.h"
-#include "array.h"
-#include "completion.h"
-#include "connection.h"
-#include "errors.h"
 #include "memory.h"
-#include "rank_map.h"
-#include "request_life.h"
-#include "sleeper.h"
-#include "worker_end.h"
+#include "connection.h"
+#include "request.h"
 
 #include <structmember.h>
 

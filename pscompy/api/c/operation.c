@@ -1,10 +1,7 @@
 /* One operation from its creation to its completion. It is on the stack of a
  * blocking call or inside a Request. */
-#include "op.h"
-
-#include "errors.h"
+#include "operation.h"
 #include "memory.h"
-#include "recv_buffer.h"
 
 /* ---- the worker's list ---- */
 

@@ -1,17 +1,19 @@
-/* psb_op_t: one operation that the core may know, on the stack of a blocking
- * call or inside a Request. */
+/* Operations: the psb_op_t, which the core may know, on the stack of a blocking
+ * call or inside a Request; and the psb_call_t by which a method begins one. */
 #pragma once
 
 #include "buffers.h"
 #include "worker.h"
 #include "pscompy/transport/kit/check.h"
 
+/* ---- operation.c ---- */
+
 typedef enum psb_kind {
     PSB_SEND,
     PSB_RECV_INTO, /* the method returns a Status */
-    PSB_RECV_NEW,  /* the method returns a bytearray */
-    /* the method returns a Room (recv_buffer.h), or a bytearray for a long
-     * message */
+    PSB_RECV_NEW, /* the method returns a bytearray */
+    /* the method returns a Room (memory.h), or a bytearray if the message is
+     * long */
     PSB_RECV_ROOM,
     PSB_RECV_STATUS, /* the method returns (bytearray, Status) */
     PSB_RECV_VIEW, /* the method returns a read-only array */
@@ -19,7 +21,7 @@ typedef enum psb_kind {
      * message was lent (psb_call_t.lend) */
     PSB_RECV_MEMORY,
     PSB_PROBE, /* the method returns a Status */
-    PSB_MATCH, /* the method returns a Message (message.h) */
+    PSB_MATCH, /* the method returns a Message (request.h) */
     PSB_PUT,
     PSB_GET,
     PSB_OFFER,
@@ -31,18 +33,18 @@ typedef enum psb_kind {
     PSB_KINDS
 } psb_kind_t;
 
-/* Sets of kinds, as bits: those that take a message off the queue; those that
- * name the messages they match, by a tag that may be ANY_TAG; */
+/* the kinds that take a message off the queue, as bits */
 #define PSB_RECEIVES                                                           \
     (1u << PSB_RECV_INTO | 1u << PSB_RECV_NEW | 1u << PSB_RECV_ROOM |          \
      1u << PSB_RECV_STATUS | 1u << PSB_RECV_VIEW | 1u << PSB_RECV_MEMORY)
+/* the kinds that look for a message, whose tag may be ANY_TAG */
 #define PSB_MATCHES (PSB_RECEIVES | 1u << PSB_PROBE | 1u << PSB_MATCH)
-/* those whose short messages arrive in a Room (recv_buffer.h); */
+/* the kinds whose short messages arrive in a Room (memory.h) */
 #define PSB_FILLS_ROOM                                                         \
     (1u << PSB_RECV_NEW | 1u << PSB_RECV_ROOM | 1u << PSB_RECV_STATUS)
-/* those that write into the program's buffer; and those whose buffer need not
- * be contiguous */
+/* the kinds that write into the program's buffer */
 #define PSB_WRITES (1u << PSB_RECV_INTO | 1u << PSB_GET | 1u << PSB_FETCH)
+/* the kinds whose buffer need not be contiguous */
 #define PSB_STRIDES (1u << PSB_SEND | 1u << PSB_RECV_INTO)
 
 /* The state of an operation that the core has and that has not completed. */
@@ -167,8 +169,8 @@ static inline void psb_op_set_cancelled(psb_op_t *op)
     psc_assert(op->done && !op->matched);
     op->phase.result.status = PSC_ERR_CANCELLED;
 }
-/* Sets op->memory, and takes over the reference. A Room (recv_buffer.h) that
- * was there before is given back to the worker. */
+/* Sets op->memory, and takes over the reference. A Room (memory.h) that was
+ * there before is given back to the worker. */
 void psb_op_set_memory(psb_op_t *op, PyObject *memory);
 void psb_op_drop_memory(psb_op_t *op);
 void psb_op_clear(psb_op_t *op);
@@ -189,3 +191,142 @@ static inline psb_op_t *psb_op_of(psc_link_t *link)
 {
     return psc_container_of(link, psb_op_t, phase.flight.link);
 }
+
+/* ---- call.c ---- */
+
+/* A psb_call_t: what the program asked a method to do. It is filled from the
+ * method's arguments, and handed to the core. */
+
+typedef struct psb_connection psb_connection_t;
+
+/* A call: an operation, and what only its start needs. The call borrows its
+ * references until psb_call_take(); then the op has references to its
+ * buffers. */
+typedef struct psb_call {
+    psb_op_t op; /* moves into a Request if the operation outlives the call */
+    bool post; /* the method returns a Request at once */
+    /* of a send: the message is lent, so that the receiver reads it in the
+     * sender's memory */
+    bool lend;
+    /* the subclass of Request to make; NULL for Request itself */
+    PyTypeObject *type;
+    psb_connection_t *connection; /* NULL for a receive from any source */
+    /* the core's connection of `connection`, set by psb_call_enter */
+    psc_conn_t *conn;
+    PyObject *buf; /* the argument of the program; NULL: none */
+    int64_t deadline;
+    /* the timeout as the program gave it, if there is a deadline */
+    PyObject *timeout;
+    /* of an active message: number of the handler that is to run */
+    uint32_t id;
+    /* of a put or a get: offset in the peer's region of memory */
+    uint64_t offset;
+    const Py_buffer *blob; /* active message: the header; put and get:
+                              the remote key; fetch: the offer */
+    /* of an offer: memory for the packed offer that the peer needs, and where
+     * the length of this packed offer is stored */
+    uint8_t *offer;
+    size_t *offer_len;
+    /* of a PSB_RECV_VIEW: type and shape of the array; NULL: an array of
+     * bytes */
+    PyObject *dtype, *shape;
+    psb_view_storage_t storage; /* for the view of `buf`, if it needs one */
+} psb_call_t;
+
+/* A method of Connection or Communicator. `roles` has one letter for each
+ * argument, in this order: b buffer, D or S the rank of the peer (dest,
+ * source), t tag; then d deadline, l lend, y dtype, s shape. */
+typedef struct psb_verb {
+    const char *name;
+    const char *roles;
+    int n, required; /* number of all arguments, and of required ones */
+    psb_kind_t kind;
+    bool post;
+} psb_verb_t;
+
+/* Defines the method `name` of a type in C. The method calls <prefix>_run(),
+ * which parses the arguments and calls the function `run`. */
+#define PSB_VERB(prefix, type, name, run, roles, required, kind, post)         \
+    static PyObject *prefix##_##name(type *self, PyObject *const *args,        \
+                                     Py_ssize_t n_args, PyObject *kwnames)     \
+    {                                                                          \
+        static const psb_verb_t verb = {#name,    roles, sizeof(roles) - 1,    \
+                                        required, kind,  post};                \
+                                                                               \
+        return prefix##_run(self, &verb, run, args, n_args, kwnames);          \
+    }
+
+/* Begins a call without buffer and deadline. The caller sets op.worker. */
+void psb_call_begin(psb_call_t *call, psb_kind_t kind);
+/* Begins a call, and fills it from a method's arguments. *peer_p becomes the
+ * argument of role D or S (the peer's rank), or NULL. */
+int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
+                   Py_ssize_t n_args, PyObject *kwnames, psb_call_t *call,
+                   PyObject **peer_p);
+/* Gets the memory of the operation: that of `buf`, or a Room (memory.h) for a
+ * message that is received into new memory. A PSB_RECV_INTO without buffer
+ * becomes a PSB_RECV_NEW. */
+int psb_call_take(psb_call_t *call);
+/* Hands the operation to the core. Returns 0 if the core took it; op.done then
+ * says whether it has completed already. Otherwise returns -1 with an
+ * exception. */
+int psb_call_start(psb_call_t *call, uint32_t flags, void *owner);
+/* Returns the number of polls to make before the GIL is released; they are
+ * enough for a short round trip. */
+unsigned psb_op_polls(const psb_op_t *op);
+
+/* ---- run.c ---- */
+
+/* Runs a call (psb_call_t, a method's arguments) and makes the value that the
+ * method returns. */
+
+typedef PyObject *(*psb_runner_t)(psb_call_t *call);
+
+/* Begins to open a lazy connection (one that is opened at its first use) and
+ * delivers what has completed, before anything is handed to the core, because
+ * both may run Python code. */
+int psb_call_enter(psb_call_t *call);
+PyObject *psb_call_run(psb_call_t *call);
+/* Receives a message as an array (PSB_RECV_VIEW). If the call names a type or
+ * shape, checks that the length of the message fits. */
+PyObject *psb_call_view(psb_call_t *call);
+PyObject *psb_call_iprobe(psb_call_t *call);
+PyObject *psb_call_improbe(psb_call_t *call);
+/* Sends and receives at the same time. The deadline of `send` applies to both
+ * operations. */
+PyObject *psb_call_sendrecv(psb_call_t *send, psb_call_t *recv);
+
+/* ---- requeue.c ---- */
+
+/* Gives the message of a receive that no thread waits for any more back to the
+ * queue of arrived messages. */
+
+/* Returns true if the op is a completed receive that holds a message. */
+bool psb_op_has_message(const psb_op_t *op);
+/* Returns the message of a completed receive to the queue of arrived messages;
+ * the result of the receive is Cancelled then. Does nothing if the op has no
+ * message. */
+void psb_op_return(psb_op_t *op);
+
+/* ---- result.c ---- */
+
+/* Converts the result of a completed operation to Python. */
+
+/* Returns what a blocking call returns for this op, or NULL with its error. For
+ * a PSB_MATCH see psb_message_new() instead. */
+PyObject *psb_op_value(psb_op_t *op);
+/* Returns the Status of the message that was received. */
+PyObject *psb_op_status(psb_op_t *op);
+
+/* ---- timeout.c ---- */
+
+/* Raises the Timeout of an operation, and describes an operation in words. */
+
+/* Returns a text that describes the operation, such as "receive from 1 with tag
+ * 3": a new reference, or NULL. */
+PyObject *psb_op_operation(const psb_op_t *op);
+/* Raises the Timeout of `op` after `timeout` seconds. `request` is the Request
+ * if it is still in flight, else NULL. It becomes the attribute `request` of
+ * the Timeout (None for NULL). Always returns NULL. */
+PyObject *psb_raise_timeout(const psb_op_t *op, PyObject *timeout,
+                            PyObject *request);

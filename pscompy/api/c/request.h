@@ -1,7 +1,10 @@
-/* The Request object: its fields, and its life from start to completion. */
+/* The Request object: its fields, its life from start to completion, its
+ * methods; and the objects that stand on operations as it does. */
 #pragma once
 
-#include "call.h"
+#include "operation.h"
+
+/* ---- request_life.c ---- */
 
 typedef struct psb_request {
     /* the Request owns references to op.worker and op.origin */
@@ -97,3 +100,91 @@ static inline bool psb_request_survives(psb_request_t *self)
                         (psb_op_receives(op) && !op->seen)) &&
            PyObject_CallFinalizerFromDealloc((PyObject *)self) < 0;
 }
+
+/* ---- request_refs.c ---- */
+
+/* The slots of the types Request and PersistentRequest for the garbage
+ * collector. These functions run also after the module's state was cleared, so
+ * they use nothing of it. */
+
+int psb_request_traverse(PyObject *self, visitproc visit, void *arg);
+int psb_request_clear(PyObject *self);
+void psb_request_dealloc(PyObject *self);
+
+/* ---- waiting.c ---- */
+
+/* Blocks until operations have completed. */
+
+typedef enum psb_outcome {
+    PSB_DONE,
+    PSB_AGAIN, /* the wait has ended early: check the requests, wait again */
+    PSB_TIMEOUT, /* the deadline has passed; no exception is set */
+    /* a signal handler has raised an exception, or the worker was closed */
+    PSB_RAISED
+} psb_outcome_t;
+
+psb_outcome_t psb_request_wait(psb_request_t *self, int64_t deadline);
+/* Waits for the request in a thread that runs call-backs while the program
+ * computes: it polls only while no other thread does. */
+psb_outcome_t psb_request_wait_in_background(psb_request_t *self,
+                                             psc_sleeper_t *sleeper,
+                                             int64_t deadline);
+/* Raises the TypeError for an argument of wait_all or wait_any that is no list
+ * of requests. Returns NULL. */
+PyObject *psb_wait_refuse(PyObject *object);
+PyObject *psb_wait_all(psb_state_t *state, PyObject *requests, int64_t deadline,
+                       PyObject *timeout);
+PyObject *psb_wait_any(psb_state_t *state, PyObject *requests, int64_t deadline,
+                       PyObject *timeout);
+/* Blocks for an op on the stack. Returns true if op has completed. Otherwise an
+ * exception is set, and if op is still in flight it has become a Request. */
+bool psb_op_block(psb_op_t *op, int64_t deadline, PyObject *timeout);
+
+/* ---- await.c ---- */
+
+/* Awaits a Request. */
+
+extern PyType_Spec psb_ended_spec;
+/* The method Request.__await__(). */
+PyObject *psb_request_await(psb_request_t *self);
+
+/* ---- cancel.c ---- */
+
+/* Methods of Request that withdraw the request. */
+
+PyObject *psb_request_cancel(psb_request_t *self, PyObject *unused);
+PyObject *psb_request_requeue(psb_request_t *self, PyObject *const *args,
+                              Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_request_revoke(psb_request_t *self, PyObject *unused);
+
+/* ---- outcome.c ---- */
+
+/* Methods of Request that report its completion, as futures have them. */
+
+PyObject *psb_request_done(psb_request_t *self, PyObject *unused);
+PyObject *psb_request_cancelled(psb_request_t *self, PyObject *unused);
+/* Returns the error of a completed request, or None if it has succeeded. Raises
+ * Cancelled if it was cancelled. */
+PyObject *psb_request_error(psb_request_t *self);
+PyObject *psb_request_on_done(psb_request_t *self, PyObject *fn);
+PyObject *psb_request_add_done_callback(psb_request_t *self, PyObject *fn);
+PyObject *psb_request_remove_done_callback(psb_request_t *self, PyObject *fn);
+
+/* ---- persistent.c ---- */
+
+/* The type PersistentRequest: an operation that a program describes once and
+ * starts many times. */
+
+extern PyType_Spec psb_persistent_spec;
+/* Returns a PersistentRequest; each start of it makes this call. */
+PyObject *psb_call_init(psb_call_t *call);
+
+/* ---- message.c ---- */
+
+/* The type Message: a message that a matched probe has taken off the queue of
+ * arrived messages, and that is still to be received. */
+
+extern PyType_Spec psb_message_spec;
+/* Returns a Message that takes over the matched receive op->core. `op` is of
+ * kind PSB_MATCH. */
+PyObject *psb_message_new(psb_op_t *op);

@@ -1,14 +1,5 @@
 /* The type Request: a posted operation, as a program sees it. */
-#include "types.h"
-
-#include "args.h"
-#include "await.h"
-#include "cancel.h"
-#include "completion.h"
-#include "outcome.h"
-#include "request_refs.h"
-#include "timeout.h"
-#include "waiting.h"
+#include "request.h"
 
 #include <structmember.h>
 
