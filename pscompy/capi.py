@@ -19,7 +19,6 @@ from collections.abc import Callable
 from pscompy.api.connection import Connection
 from pscompy.api.listener import Socket
 from pscompy.api.session import Session
-from pscompy.control.worker import Engine
 from pscompy.core import lib
 
 
@@ -36,7 +35,7 @@ def worker(session: Session) -> int:
 def connection(of: Connection) -> int:
     """Return the address of the psc_conn_t, which is valid as long as the Connection exists and its
     session is open."""
-    return Engine.address_of(of._record.handle)
+    return of._record.conn.address
 
 
 def listen(

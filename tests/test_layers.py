@@ -73,7 +73,7 @@ CONTROL = (
     ("event_loop", "selection", "name_table", "phases"),
     ("rail_set",),
     ("precon", "explain", "lane", "datagrams", "sibling"),
-    ("dialer", "admission", "transports", "core_connection"),
+    ("dialer", "admission", "transports", "conn"),
     ("worker",),
     ("progress",),
     ("factory",),
@@ -225,7 +225,7 @@ RULES = (
     Rule(
         "nobody writes into the control plane from outside",
         tuple(f"pscompy/{it}/**/*.py" for it in ("api", "cli", "parcel", "world")),
-        r"\b_(control|engine|record)\.[\w.]+(\[.*\])?\s*=[^=]",
+        r"\b_(control|core|record)\.[\w.]+(\[.*\])?\s*=[^=]",
         ("pscompy/world/world.py", "        self._control.services[context] = self._own_service"),
     ),
     *control_rules(),

@@ -94,7 +94,7 @@ def _held_back(worker: _binding.Worker, origin: Any, sends: bool) -> Iterator[st
     for: here if it `sends`, else at the peer."""
     if isinstance(origin, Connection):
         record = origin._record
-        announced = origin._context.control.engine.announced(record.handle)
+        announced = record.conn.announced()
         if sends and announced.waits:
             yield (
                 f"{announced.sent} messages to {record.label} wait for a receive there, and later"
@@ -109,10 +109,10 @@ def _held_back(worker: _binding.Worker, origin: Any, sends: bool) -> Iterator[st
 def _any_peer_waits(worker: _binding.Worker) -> Iterator[str]:
     """Describe a connection whose messages a receive from any source may wait for in vain."""
     for session in process.sessions():
-        conn = session._engine.peer_waits() if session._binding is worker else 0
+        conn = session._core.peer_waits() if session._binding is worker else 0
         for record in session._control.records() if conn else ():
-            if record.id == conn:
-                arrived = session._engine.announced(record.handle).arrived
+            if record.conn.id == conn:
+                arrived = record.conn.announced().arrived
                 yield _peer_waits(record.label, arrived)
 
 

@@ -19,7 +19,7 @@ from pscompy.api.c.guard import guard
 from pscompy.api.context import Context
 from pscompy.api.request import Request, Status
 from pscompy.control.phases import Phase
-from pscompy.core import ffi, lib
+from pscompy.core import lib
 from pscompy.errors import Closed, PscomError, from_status
 from pscompy.parcel import door
 
@@ -65,9 +65,8 @@ class Connection(_binding.Connection):
         self._record = record
         # the ActionPeer that carries calls of actions; made at the first call
         self._actions: ActionPeer | None = None
-        address = int(ffi.cast("uintptr_t", record.handle))
         number = context.number if number is None else number
-        self._bind(context.worker, address, number, record.handle)
+        self._bind(context.worker, record.conn.address, number, record.conn.handle)
 
     @property
     def state(self) -> ConnectionState:
@@ -94,7 +93,7 @@ class Connection(_binding.Connection):
         """
         if not self._worker.address:
             return {}
-        return self._context.control.counters(self._record)
+        return self._record.conn.counters()
 
     def explain(self) -> Explanation:
         """Explain why this connection uses its transport: candidates, choice, reasons, thresholds,
@@ -271,7 +270,7 @@ class Connection(_binding.Connection):
         sized = (lib.PSC_ERR_TRUNCATED, lib.PSC_ERR_NO_MEMORY)
         details = {"nbytes": nbytes} if status in sized else {}
         broken = status in (lib.PSC_ERR_PEER_LOST, lib.PSC_ERR_TRANSPORT)
-        reason = self._context.control.end_reason(self._record) if broken else ""
+        reason = self._record.conn.reason if broken else ""
         what = f"{self!r}: {reason}" if reason else repr(self)
         made = from_status(status, what, peer=self.peer, **details)
         known = None if reason else self._record.error

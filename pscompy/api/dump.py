@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pscompy.api import process
 from pscompy.api.request import ANY_TAG
-from pscompy.control.core_connection import ConnState
+from pscompy.control.conn import ConnState
 from pscompy.control.worker import ITEMS_MAX, Item
 from pscompy.core import lib
 from pscompy.errors import describe
@@ -29,10 +29,10 @@ from pscompy.errors import describe
 if TYPE_CHECKING:
     from types import FrameType
 
-    from pscompy.api.c._binding import Worker
+    from pscompy.api.c import _binding
     from pscompy.api.siblings import Siblings
     from pscompy.control.manager import Control
-    from pscompy.control.worker import Engine
+    from pscompy.control.worker import Worker
 
 LINES_MAX = 100  # a dump shows at most this many requests, and this many messages
 # maximum number of lines of the program that are named as the possible source of a wait
@@ -56,10 +56,10 @@ _SERVICES = {
 class Dumped(Protocol):
     """The attributes of a Session that a dump reads."""
 
-    _binding: Worker
+    _binding: _binding.Worker
     _control: Control
     _endpoints: dict[int, str]
-    _engine: Engine
+    _core: Worker
     _siblings: Siblings[Any]
     _users: str
 
@@ -99,8 +99,8 @@ def _dump_one(session: Dumped) -> str:
 def operations(session: Dumped) -> list[Operation]:
     """Return the requests of a session that are not done, then its messages without a receive."""
     awaited = set(session._binding.awaited)
-    items = session._engine.items(awaited)
-    labels = {it.id: it.label for it in session._control.records()}
+    items = session._core.items(awaited)
+    labels = {it.conn.id: it.label for it in session._control.records()}
     collective = tuple({it.rank for it in items if _is_collective(it)})
     texts = (_text(it, labels, _endpoint(session, it)) for it in items)
     return [
@@ -169,9 +169,9 @@ def _is_collective(item: Item) -> bool:
 
 def _connections(session: Dumped) -> Iterator[str]:
     for record in session._control.records():
-        state = session._engine.connection_state(record.handle)
+        state = record.conn.state
         lanes = f" over {record.transport}, lanes: {record.report.lanes}" * bool(record.transport)
-        counted = session._control.counters(record)
+        counted = record.conn.counters()
         traffic = ", ".join(
             f"{counted[name]} {name.replace('_', ' ')}"
             for name in ("sent_messages", "sent_bytes", "received_messages", "received_bytes")

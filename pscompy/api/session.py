@@ -26,7 +26,7 @@ from pscompy.control.addresses import Address
 from pscompy.control.handshake.identity import make_identity
 from pscompy.control.manager import Control
 from pscompy.control.peer import Record
-from pscompy.control.worker import Engine
+from pscompy.control.worker import Worker
 from pscompy.core import lib
 from pscompy.discovery import registry
 from pscompy.errors import Timeout
@@ -156,12 +156,12 @@ class Session(SessionEnd):
         # connections in use and handlers of active messages, for the worker
         self._in_use, self._handlers = Kept(), Kept()
         with descriptors.typed():
-            self._engine = Engine(self._config)
+            self._core = Worker(self._config)
         try:
             with descriptors.typed():
                 self._open_parts(find_peer, first)
         except BaseException:
-            self._engine.destroy()
+            self._core.destroy()
             raise
         self._sleeper = None
         process.add(self)
@@ -169,22 +169,22 @@ class Session(SessionEnd):
     def _open_parts(
         self, find_peer: Callable[[Identity], Record | None], first: Session | None
     ) -> None:
-        self._engine.open_log(self._log_level)
-        known = () if first is None else first._engine.options
-        self._engine.open(self._found, self._config, known, self._identity.rank)
+        log = self._core.open_log(self._log_level)
+        known = () if first is None else first._core.transports.options
+        self._core.transports.open(self._found, self._config, known, self._identity.rank)
         if self._config["PROGRESS_THREAD"]:
-            self._engine.start_thread(self._config["PROGRESS_PATIENCE_US"] * 1000)
-        self._engine.read_log()
-        self._binding = _binding.Worker(self._engine.address)
+            self._core.start_thread(self._config["PROGRESS_PATIENCE_US"] * 1000)
+        log.read()
+        self._binding = _binding.Worker(self._core.address)
         self._binding.belong_to(self, self._in_use, self._handlers)
         control = None if first is None else first._control
-        engine = self._engine
+        core = self._core
 
         def adopt_nothing() -> Record:  # the session is about to be closed
-            return Record(*engine.create_connection(-1))
+            return Record(core.create_connection(-1))
 
         self._control = Control(
-            *(self._config, engine, self._identity, while_alive(self._adopt, adopt_nothing)),
+            *(self._config, core, self._identity, while_alive(self._adopt, adopt_nothing)),
             *(self._binding, while_alive(find_peer), control),
         )
         self._plain = Context(
@@ -220,13 +220,13 @@ class Session(SessionEnd):
 
     def _stats(self) -> dict[str, int]:
         rooms = {"rooms_used": self._binding.rooms_used, "rooms_kept": self._binding.rooms_kept}
-        return dict(self._siblings.stats(self._engine.counters() | rooms | {"workers": 1}))
+        return dict(self._siblings.stats(self._core.counters() | rooms | {"workers": 1}))
 
     @property
     def transports(self) -> dict[str, str]:
         """The transports in order of preference, each with the reason why it cannot be used, an
         empty string if it can."""
-        return {option.name: option.reason or "" for option in self._engine.options}
+        return {option.name: option.reason or "" for option in self._core.transports.options}
 
     def dump(self) -> str:
         """Return a text for people who look for the cause of a hang: the connections that were
@@ -264,7 +264,7 @@ class Session(SessionEnd):
         sock = Socket(self._event, self._stop_listening, on_connection)
         worker, on_connection = self._binding, while_alive(sock._arrived)
         sock._listener = self._control.listen(
-            host, port, lambda record: on_connection(worker.connection(record.id))
+            host, port, lambda record: on_connection(worker.connection(record.conn.id))
         )
         self._sockets.append(sock)
         return sock
@@ -291,13 +291,13 @@ class Session(SessionEnd):
         known, and `resolve` returns its address at the first use. If the record is `spare`, because
         another one of the rank may be used, the core does not know its rank before `set_rank`."""
         self._check()
-        made = self._engine.create_connection(-1 if spare else rank, needs_precon=resolve is None)
-        return Record(*made, address, rank, name, resolve)
+        conn = self._core.create_connection(-1 if spare else rank, needs_precon=resolve is None)
+        return Record(conn, address, rank, name, resolve)
 
     def _adopt(self) -> Record:
         """Return the record of a connection that a peer has begun, perhaps while the session
         closes. Called on the control thread."""
-        record = Record(*self._engine.create_connection(-1))
+        record = Record(self._core.create_connection(-1))
         self._binding.retain(Connection(self._plain, record))
         return record
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pscompy.config.config import Config
     from pscompy.control.handshake.identity import Identity
     from pscompy.control.manager import Control
-    from pscompy.control.worker import Engine
+    from pscompy.control.worker import Worker
 
 _closers: set[int] = set()  # the idents of threads that close a session
 _inherited = "inherited through fork: open a new Session in the child"
@@ -42,7 +42,7 @@ class SessionEnd:
     _control_ended: bool | None
     _config: Config
     _identity: Identity
-    _engine: Engine
+    _core: Worker
     _binding: _binding.Worker
     _control: Control
     _siblings: Siblings[Any]
@@ -137,13 +137,13 @@ class SessionEnd:
             self._end_connections(timeout)
         finally:
             if self._config["DEBUG_STATS"]:
-                counters = _figures(self._engine.counters())
+                counters = _figures(self._core.counters())
                 logs.notice("%s%s: %s", self._identity.name, self._users, counters)
             regions = list(self._regions)
             for region in regions:
                 region._forget()
             reached = self._binding.close(
-                self._engine.destroy if self._control_ended else self._engine.abandon
+                self._core.destroy if self._control_ended else self._core.abandon
             )
             for region in regions:
                 region._keep() if reached else region.close()
@@ -171,7 +171,7 @@ class SessionEnd:
         self._forked = self._closing = True
         self._binding.forked()
         self._control.forked()
-        self._engine.forked()
+        self._core.forked()
 
 
 def _figures(counters: Mapping[str, int]) -> str:

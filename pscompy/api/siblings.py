@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from pscompy.api.c.guard import guard
-from pscompy.control.worker import Engine
+from pscompy.control.worker import Worker
 
 LONGEST = ("lock_longest_ns",)  # counters that are longest times, not sums
 
@@ -20,7 +20,7 @@ LONGEST = ("lock_longest_ns",)  # counters that are longest times, not sums
 class Member(Protocol):
     """The attributes of a Session that Siblings uses."""
 
-    _engine: Engine
+    _core: Worker
     _siblings: Siblings[Any]
 
     def _stats(self) -> Mapping[str, int]: ...
@@ -47,7 +47,7 @@ class Siblings(Generic[M]):
         """Remove a session that was closed, and keep its counters."""
         with guard:
             self._open.remove(session)
-            _add(self._closed, session._engine.totals())
+            _add(self._closed, session._core.totals())
             _add(self._closed, session._siblings._closed)
 
     def __iter__(self) -> Iterator[M]:

@@ -44,7 +44,8 @@ class Candidates:
         self.reasons: dict[str, str] = {}
         self._noted: set[str] = set()  # transports whose entry in `reasons` names rails left out
         self.proposed: tuple[str, ...] = ()
-        self._engine = factory.engine
+        self._worker = factory.worker
+        self._transports = factory.worker.transports
         self._here = factory.here
         self._seconds = factory.candidate_seconds
         self._precon = precon
@@ -147,7 +148,7 @@ class Candidates:
         if self._ticks < TICKS:
             self._start_timer()
             return
-        stuck = (self._engine.stuck(lane.option) for lane in self._lanes)
+        stuck = (self._transports.stuck(lane.option) for lane in self._lanes)
         self._precon.deliver(self._precon.machine.lane_late(next(filter(None, stuck), "")))
 
     # ---- creating and watching lanes ----
@@ -158,7 +159,7 @@ class Candidates:
         made, reason = [], ""
         for option, number in rails:
             try:
-                lane = self._engine.create_lane(option, number)
+                lane = self._worker.create_lane(option, number)
             except PscomError as error:
                 reason = str(error)
                 continue
@@ -206,7 +207,7 @@ class Proposing(Candidates):
         """Send the candidates that this side has, and why it lacks the other transports. The
         transports that PSP_RAILS joins are proposed as a group, which precedes the first of them
         alone."""
-        usable, absent = selection.candidates(self._engine.options, self._here, self._there)
+        usable, absent = selection.candidates(self._transports.options, self._here, self._there)
         alone: dict[str, list[_Made]] = {}
         for option in usable:
             made, reason = self._create_candidates([option])
@@ -230,7 +231,7 @@ class Proposing(Candidates):
     def _create_group(self, usable: list[Option], most: int) -> list[_Made]:
         """Create the lanes of the transports that go together (PSP_RAILS), unless there would be
         more than `most` lanes. Writes into `reasons` which transports are left out."""
-        names = self._engine.joined
+        names = self._transports.joined
         if missing := [it for it in names if it not in {option.name for option in usable}]:
             reasons = (
                 f"without {it}: {self.reasons.get(it, 'no such transport')}" for it in missing
@@ -310,11 +311,11 @@ class Answering(Candidates):
         self.proposed = _transports(proposal.candidates)
         for name, reason in proposal.absent:
             self._reject(name, reason, here=False)
-        joined = self._engine.joined
+        joined = self._transports.joined
         if joined and self._lost is None and not any(it.group for it in proposal.candidates):
             self._reject(RAILS, f"{'+'.join(joined)} is not proposed", here=False)
         self._choices = rail_set.choices(
-            proposal, self._engine.options, self._here, self._there, joined
+            proposal, self._transports.options, self._here, self._there, joined
         )
         self.answer_next()
 

@@ -16,7 +16,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from pscompy.config import logs
 from pscompy.config.config import Config
-from pscompy.control.core_connection import ConnState
+from pscompy.control.conn import Conn, ConnState
 from pscompy.control.ended_ranks import EndedRanks
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.explain import Rails, explain
@@ -25,7 +25,7 @@ from pscompy.control.lane import Lane
 from pscompy.control.peer import OnSettled, PeerPrecon, Record
 from pscompy.control.phases import Phase, PhaseEvent
 from pscompy.control.tuning import Tuning
-from pscompy.control.worker import Engine
+from pscompy.core import lib
 from pscompy.errors import Closed, ConnectError, PeerLost, PscomError
 
 if TYPE_CHECKING:
@@ -72,18 +72,18 @@ class Connections:
         # an event, made when the session begins to close, set when no connection is left
         self._all_ended: threading.Event | None = None
         self._thread = thread
-        self._engine = factory.engine
+        self._worker = factory.worker
         self._here = factory.here
         self._progress = factory.progress
         self._config = config
         self._holder = holder
         self._adopt = adopt
-        self.ended_ranks = EndedRanks(self._engine, self.on_core_event, lambda: holder.awaited)
+        self.ended_ranks = EndedRanks(self._worker, self.on_core_event, lambda: holder.awaited)
         self._records: WeakValueDictionary[int, Record] = WeakValueDictionary()
         self._in_use: set[Record] = set()  # records of connections that are neither lazy nor closed
         # those of which the log says that PSP_RTS_MAX holds messages back
         self._held_back: WeakSet[Record] = WeakSet()
-        self.tuning = Tuning(self._engine, config)
+        self.tuning = Tuning(self._worker.transports, config)
 
     # ---- called on any thread ----
 
@@ -99,7 +99,7 @@ class Connections:
 
     def register(self, record: Record) -> None:
         """Note the record of a connection that is used."""
-        self._records[record.id] = record
+        self._records[record.conn.id] = record
 
     def records(self) -> list[Record]:
         """Return the records that are registered."""
@@ -109,7 +109,7 @@ class Connections:
     def close(self, record: Record) -> None:
         """Close the connection, also if it was never used."""
         self.register(record)
-        self._engine.close_connection(record.handle)
+        record.conn.close()
 
     # ---- from lazy to up ----
 
@@ -124,7 +124,7 @@ class Connections:
         record.step(event)
         if record.phase in (Phase.LAZY, Phase.CLOSED):
             self._in_use.discard(record)
-            self._holder.release(record.id)
+            self._holder.release(record.conn.id)
         else:
             self._in_use.add(record)
         self._check_ended()
@@ -148,7 +148,7 @@ class Connections:
         if own is not None and own is not negotiation:
             own.leave()
         self.step(record, PhaseEvent.TAKE)
-        self._engine.begin_connecting(record.handle)
+        record.conn.begin_connecting()
 
     def cancel_attempts(self, record: Record) -> None:
         """End this process's own attempts to connect, and leave all precons to the peer."""
@@ -168,12 +168,12 @@ class Connections:
         self.cancel_attempts(record)
         candidates = error.candidates if isinstance(error, ConnectError) else {}
         record.report = explain(
-            self._engine.options, (), candidates, peer=record.label, note=str(error)
+            self._worker.transports.options, (), candidates, peer=record.label, note=str(error)
         )
         record.error = error
         self.step(record, PhaseEvent.GAVE_UP)
         logger.info("no connection to %s: %s", record.label, error)
-        self._engine.fail(record.handle, Engine.ERR_CONNECT)
+        record.conn.fail(Conn.ERR_CONNECT)
         record.settle(error)
 
     def established(self, record: Record, negotiation: Negotiation[Record]) -> None:
@@ -187,18 +187,18 @@ class Connections:
         record.peer = negotiation.peer
         proposed = negotiation.lanes.proposed
         lanes = negotiation.take_lanes()
-        negotiation.guard(record.handle)
+        negotiation.guard(record.conn)
         self.install(record, lanes, proposed, negotiation.reasons)
 
     def install(
         self, record: Record, lanes: list[Lane], proposed: tuple[str, ...], reasons: dict[str, str]
     ) -> None:
         """Let these lanes carry the messages, and notify all that wait for the connection."""
-        self._engine.begin_connecting(record.handle)
+        record.conn.begin_connecting()
         matching = None
         rails = tuple(lane.rail.key for lane in lanes)
         try:
-            self._engine.install(record.handle, lanes, self.tuning.parameters(rails))
+            record.conn.install(lanes, self.tuning.parameters(rails))
             matching = lanes[0].matching()
         # the program has closed the connection meanwhile; the core reports that, and then the
         # record ends
@@ -228,7 +228,7 @@ class Connections:
         report = record.report
         if report.lanes < 2:
             return
-        lost = self._engine.lost_lanes(record.handle, report.lanes)
+        lost = record.conn.lost_lanes(report.lanes)
         for lane in lost.keys() - report.lost.keys():
             logger.error(
                 "%s: %s is lost (%s); the connection goes on over the others",
@@ -239,7 +239,7 @@ class Connections:
             record.precon.lose(lost)
 
     def _note_held_back(self, record: Record) -> None:
-        announced = self._engine.announced(record.handle)
+        announced = record.conn.announced()
         if announced.waits and record not in self._held_back:
             self._held_back.add(record)
             logger.warning(
@@ -266,7 +266,7 @@ class Connections:
         record = self._records.get(conn_id)
         if record is None:
             return
-        state = self._engine.connection_state(record.handle)
+        state = record.conn.state
         if state == ConnState.UP and record.phase is Phase.UP:
             self.tuning.correct(record)
             self._note_lost_rails(record)
@@ -275,7 +275,7 @@ class Connections:
             state in (ConnState.UP, ConnState.CLOSING)
             and record.phase is Phase.UP
             and record.report.lanes > 1
-            and self._engine.lane_lost(record.handle)
+            and record.conn.lane_lost
         ):
             self._drain(record, time.monotonic() + DRAIN_SECONDS)
         if state == ConnState.CLOSING:
@@ -320,7 +320,7 @@ class Connections:
         self._note_lost_rails(record)
 
     def _look_for_end(self, record: Record, until: float) -> None:
-        if record.phase is not Phase.UP or self._engine.peer_ended(record.handle, last=False):
+        if record.phase is not Phase.UP or record.conn.peer_ended(last=False):
             return
         if time.monotonic() < until:
             self._thread.later(DRAIN_PAUSE, self._look_for_end, record, until)
@@ -329,7 +329,7 @@ class Connections:
         """Deliver the data that the peer sent before it ended, then fail the connection."""
         if record.phase is not Phase.UP:
             return
-        if not self._engine.peer_ended(record.handle, last=time.monotonic() >= until):
+        if not record.conn.peer_ended(last=time.monotonic() >= until):
             self._thread.later(DRAIN_PAUSE, self._drain, record, until)
 
     def _end(self, record: Record, lost: bool) -> None:
@@ -361,15 +361,16 @@ class Connections:
     def close_all(self) -> None:
         """Close all connections, after `begin_closing`, whose event is set once they have ended."""
         for record in self.records():
-            self._engine.close_connection(record.handle)
+            record.conn.close()
         self._check_ended()
 
     def log_waits(self, seconds: float) -> None:
         """Log for each connection that has not ended what its close waits for, for WAITS_MAX of
         them at most. Called on any thread."""
-        sends, in_use = self._engine.sends(), list(self._in_use)
+        sends = [it for it in self._worker.items() if it.kind == lib.PSC_ITEM_SEND]
+        in_use = list(self._in_use)
         for record in in_use[:WAITS_MAX]:
-            lengths = [nbytes for conn, nbytes in sends if conn == record.id]
+            lengths = [it.nbytes for it in sends if it.conn == record.conn.id]
             waits = f"has not received {len(lengths)} messages of {sum(lengths)} bytes"
             logger.warning(
                 "%s closes: %s%s %s; it waits for %.0f s at most (PSP_SHUTDOWN_TIMEOUT)",
@@ -384,7 +385,7 @@ class Connections:
     def abort_all(self) -> None:
         """Fail all connections that are still in use."""
         for record in list(self._in_use):
-            self._engine.fail(record.handle, Engine.ERR_CLOSED)
+            record.conn.fail(Conn.ERR_CLOSED)
 
     def forget(self) -> None:
         """In the child after a fork: close the descriptors of attempts to connect, which the parent

@@ -20,7 +20,7 @@ from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record
 from pscompy.control.phases import Phase, PhaseEvent
 from pscompy.control.precon_options import PreconOptions
-from pscompy.control.worker import Engine
+from pscompy.control.transports import Transports
 from pscompy.errors import ConnectError, PscomError
 
 logger = logging.getLogger(__name__)
@@ -42,13 +42,13 @@ class Dialing:
     def __init__(
         self,
         thread: ControlThread,
-        engine: Engine,
+        transports: Transports,
         connections: Connections,
         policy: Policy,
         new_precon: NewPrecon,
     ) -> None:
         self._thread = thread
-        self._engine = engine
+        self._transports = transports
         self._connections = connections
         self._policy = policy
         self._new_precon = new_precon
@@ -144,7 +144,7 @@ class Dialing:
         """Begin to dial through the relay of a detour, if it leads to the peer, or if it is the
         `last` way: then the relay says why it fails. If there is no such relay, add the reason to
         the detours that are closed."""
-        relay = self._engine.relays.get(detour.relay)
+        relay = self._transports.relays.get(detour.relay)
         if relay is None:
             attempt.closed.append(f"{detour}: {self._why_no_relay(detour.relay)}")
             return False
@@ -155,7 +155,7 @@ class Dialing:
         return True
 
     def _why_no_relay(self, name: str) -> str:
-        for option in self._engine.options:
+        for option in self._transports.options:
             if option.name == name:
                 return option.reason or f"the transport {name} has no relay"
         return f"no transport {name} here"

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pscompy.control.core_connection import ConnState
+from pscompy.control.conn import Conn, ConnState
 from pscompy.control.peer import Record
 from pscompy.control.phases import Phase
-from pscompy.control.worker import Engine, Item
+from pscompy.control.worker import Item, Worker
 from pscompy.core import lib
 from pscompy.errors import PeerLost, PscomError
 
@@ -27,13 +27,13 @@ class EndedRanks:
 
     def __init__(
         self,
-        engine: Engine,
+        worker: Worker,
         follow: Callable[[int], object],
         awaited: Callable[[], list[int]],
     ) -> None:
         """`follow` follows a change of a connection's state in the core. `awaited` returns the
         addresses of the core's requests that the program waits for."""
-        self._engine = engine
+        self._worker = worker
         self._follow = follow
         self._awaited = awaited
         self._reasons: dict[int, PscomError] = {}
@@ -59,8 +59,8 @@ class EndedRanks:
             return False
         record.error = reason
         lost = isinstance(reason, PeerLost)
-        self._engine.fail(record.handle, Engine.ERR_PEER_LOST if lost else Engine.ERR_CLOSED)
-        self._follow(record.id)
+        record.conn.fail(Conn.ERR_PEER_LOST if lost else Conn.ERR_CLOSED)
+        self._follow(record.conn.id)
         return True
 
     def end_hopeless(self) -> None:
@@ -68,10 +68,10 @@ class EndedRanks:
         because all ranks have ended but this one, which may send to itself. Nothing is ended while
         a connection may still deliver something."""
         found: set[int] = set()
-        if all(self._engine.connection_state(it.handle) in _ENDED for it in self._records):
-            found = _unsourced(self._engine.items(), set(self._awaited()))
+        if all(it.conn.state in _ENDED for it in self._records):
+            found = _unsourced(self._worker.items(), set(self._awaited()))
         for id in found & self._hopeless:
-            self._engine.end_receive(id, Engine.ERR_PEER_LOST)
+            self._worker.end_receive(id, Conn.ERR_PEER_LOST)
         self._hopeless = found
 
 

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from pscompy.control.handshake.identity import Identity
 from pscompy.control.progress import Progress
-from pscompy.control.worker import Engine
+from pscompy.control.worker import Worker
 
 
 class LaneFactory(NamedTuple):
     """The parts of this session that make lanes and bring them up."""
 
-    engine: Engine
+    worker: Worker
     here: Identity
     progress: Progress
     candidate_seconds: float  # seconds for one candidate to come up

@@ -18,10 +18,10 @@ from pscompy.errors import ConnectError
 def connect_self(connections: Connections, factory: LaneFactory, record: Record) -> None:
     """Connect over the first transport that connects a session with itself."""
     reasons = {}
-    for option in selection.ordered(factory.engine.options):
+    for option in selection.ordered(factory.worker.transports.options):
         reason = selection.why_not_self(option)
         if reason is None:
-            lane = factory.engine.create_lane(option)
+            lane = factory.worker.create_lane(option)
             record.peer = factory.here
             connections.step(record, PhaseEvent.TAKE)
             _connect(connections, record, lane)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from pscompy.api.c.guard import Lock, may_wait, when_outside
 from pscompy.config.config import Config
+from pscompy.control.conn import Conn
 from pscompy.control.connections import Connections, Holder
 from pscompy.control.descriptors import why
 from pscompy.control.ended_ranks import LOOK_PAUSE
@@ -32,7 +33,7 @@ from pscompy.control.precon_options import PreconOptions
 from pscompy.control.progress import Progress
 from pscompy.control.resolving import when_address_is_known
 from pscompy.control.sibling import SiblingThread
-from pscompy.control.worker import Engine
+from pscompy.control.worker import Worker
 from pscompy.errors import Closed, ConnectError, PscomError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Control:
     def __init__(
         self,
         config: Config,
-        engine: Engine,
+        worker: Worker,
         here: Identity,
         adopt: Callable[[], Record],
         holder: Holder,
@@ -68,7 +69,7 @@ class Control:
         if first is not None:
             first = first._first or first
         self.config = config
-        self.engine = engine
+        self.worker = worker
         self.here = here
         self._lock = Lock()
         self._key: Key | None = None  # the key of the job; found at the first use
@@ -79,9 +80,9 @@ class Control:
         self._thread: ControlThread = (
             ControlThread(f"pscompy {here.name}") if first is None else SiblingThread(first._thread)
         )
-        self._progress = Progress(self._thread, engine)
+        self._progress = Progress(self._thread, worker)
         self._options = PreconOptions.of(config)
-        self._factory = LaneFactory(engine, here, self._progress, config["CANDIDATE_TIMEOUT"])
+        self._factory = LaneFactory(worker, here, self._progress, config["CANDIDATE_TIMEOUT"])
         self._connections = Connections(self._thread, self._factory, config, holder, adopt)
         self._find_peer = find_peer
         self._node_connects = NodeConnects(
@@ -96,27 +97,16 @@ class Control:
         self._ended: dict[int, PscomError] = {}  # ranks that were reported, with the reasons
         self._progress.on_held = self._node_connects.answer_callers
         self._listening = Listening(
-            self._thread, engine.relays, self._options, config["NETWORK"], self._accept
+            self._thread, worker.transports.relays, self._options, config["NETWORK"], self._accept
         )
 
-    # ---- counters and records ----
-
-    def counters(self, record: Record) -> dict[str, int]:
-        """Return the counters of a connection and of its transports; all are zero once the session
-        is closed."""
-        return self.engine.connection_counters(record.handle)
-
-    def end_reason(self, record: Record) -> str:
-        """Return the reason that the transport gave for the end of a connection, or ""."""
-        return self.engine.connection_reason(record.handle)
+    # ---- connections ----
 
     def records(self) -> list[Record]:
         """Return the records of the connections that were used."""
         if self._started and not self._connections.closing and may_wait():
             self._thread.run(self._note_calls, seconds=NOTE_SECONDS)
         return self._connections.records()
-
-    # ---- connections ----
 
     def begin_open(self, record: Record, connection: object) -> None:
         """Connect in the background; the core queues what is sent meanwhile. The connection is
@@ -137,7 +127,7 @@ class Control:
         if unknown and may_wait():
             record.find_address()
         self._connections.register(record)
-        self.engine.begin_connecting(record.handle)
+        record.conn.begin_connecting()
         if may_wait():
             self._thread.call(self._begin_link, record)
         else:
@@ -149,7 +139,7 @@ class Control:
             self._start()
         except PscomError as error:
             record.error = error
-            self.engine.fail(record.handle, Engine.ERR_CONNECT)
+            record.conn.fail(Conn.ERR_CONNECT)
         else:
             self._thread.call(self._begin_link, record)
 
@@ -268,7 +258,7 @@ class Control:
     def _find_key(self) -> Key:
         if self._key is None:
             self._key = find_key(self.config) if self._first is None else self._first._find_key()
-            self.engine.set_secret(self._key.for_memory)
+            self.worker.set_secret(self._key.for_memory)
         return self._key
 
     def _start(self) -> None:
@@ -295,10 +285,10 @@ class Control:
     def _begin(self, key: Key) -> None:
         self._node_connects.open(key.secret)
         self._progress.start()
-        self._thread.register(self.engine.control_fd, READ, self._on_core_events)
-        log = self.engine.log_fd
+        self._thread.register(self.worker.control_fd, READ, self._on_core_events)
+        log = self.worker.log
         if log is not None:
-            self._thread.register(log, READ, lambda _: self.engine.read_log())
+            self._thread.register(log.fd, READ, lambda _: log.read())
 
     def drive(self) -> None:
         """Have the control thread make progress from now on, because no other thread does."""
@@ -385,9 +375,9 @@ class Control:
         return self._precons().accept(listener, sock)
 
     def _on_core_events(self, _events: int) -> None:
-        changed = self.engine.control_events()
+        changed = self.worker.control_events()
         for lane_id in changed.lanes:
-            lane = self.engine.lanes.get(lane_id)
+            lane = self.worker.lanes.get(lane_id)
             if lane is not None:
                 lane.on_change()
         if changed.calls or changed.connections:

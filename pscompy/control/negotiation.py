@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from pscompy.control.candidates import Answering, Proposing
+from pscompy.control.conn import Conn
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import (
@@ -47,7 +48,7 @@ class Guarded(NamedTuple):
     """A connection over several rails, `rails[i]` for lane i, that a precon guards."""
 
     peer: Identity
-    handle: Any
+    conn: Conn
     rails: tuple[Rail, ...]
     token: bytes  # the `guard_token` of the connection's first precon
 
@@ -179,13 +180,13 @@ class Negotiation(Generic[R]):
         """Return the lanes that came up; the caller owns them."""
         return self.lanes.take() if self.lanes else []
 
-    def guard(self, handle: Any) -> None:
+    def guard(self, conn: Conn) -> None:
         """From now on, connect new lanes in place of those that the connection loses."""
         assert self.peer is not None
         assert self.lanes is not None
         if len(self.lanes.rails) > 1:
             token = self.precon.machine.guard_token()
-            self._guard(Guarded(self.peer, handle, self.lanes.rails, token))
+            self._guard(Guarded(self.peer, conn, self.lanes.rails, token))
 
     def renew(self, guarded: Guarded) -> None:
         """Let this precon guard a connection that is up, in place of a precon that has ended."""
@@ -199,7 +200,7 @@ class Negotiation(Generic[R]):
     def _guard(self, guarded: Guarded) -> None:
         self.guarded = guarded
         self.rejoining = Rejoining(
-            self._factory, self.precon, guarded.peer, guarded.handle, guarded.rails
+            self._factory, self.precon, guarded.peer, guarded.conn, guarded.rails
         )
 
     def announce_close(self) -> None:

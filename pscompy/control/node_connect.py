@@ -22,8 +22,8 @@ from contextlib import suppress
 from functools import cached_property
 
 from pscompy.control import selection
+from pscompy.control.conn import CallState
 from pscompy.control.connections import Connections
-from pscompy.control.core_connection import CallState
 from pscompy.control.datagrams import Datagrams
 from pscompy.control.event_loop import READ, ControlThread
 from pscompy.control.factory import LaneFactory
@@ -85,7 +85,8 @@ class NodeConnects:
         fall_back: Callable[[Record], object],
     ) -> None:
         self._thread = thread
-        self._engine = factory.engine
+        self._worker = factory.worker
+        self._transports = factory.worker.transports
         self._here = factory.here
         self._progress = factory.progress
         self._seconds = factory.candidate_seconds
@@ -104,7 +105,7 @@ class NodeConnects:
     def open(self, secret: bytes) -> None:
         """Let the other ranks on this node connect to this one by calls, if the best transport to
         them reaches no other node. Called before the thread starts."""
-        usable, _ = selection.candidates(self._engine.options, self._here, self._here)
+        usable, _ = selection.candidates(self._transports.options, self._here, self._here)
         if self._here.rank < 0 or not usable or not _stays_in_node(usable[0]):
             return
         common, wire = Writer(), VERSION_MAX.to_bytes(2, "little")
@@ -113,7 +114,7 @@ class NodeConnects:
         params = self._connections.tuning.parameters(((usable[0].name, 0),))
         try:
             self._datagrams.open(expand(key, b"datagrams"))
-            self._callers = self._engine.join(usable[0], key, self._here.rank, params)
+            self._callers = self._worker.join(usable[0], key, self._here.rank, params)
         except (OSError, PscomError) as error:
             logger.info("ranks of this node cannot reach this rank: %s", error)
             return
@@ -129,27 +130,27 @@ class NodeConnects:
     def call(self, record: Record) -> bool:
         """Connect to the rank of this record by a call. Returns False if that is not possible. May
         be called on any thread."""
-        return self._option is not None and self._engine.call(record.handle)
+        return self._option is not None and record.conn.call()
 
     def calls(self, record: Record) -> bool:
         """Return whether this process calls the rank of this record, which has neither answered nor
         called itself."""
         if not isinstance(record.precon, NodeConnect) or record.phase is not Phase.NEGOTIATING:
             return False
-        return self._engine.call_state(record.handle)[0] == CallState.CALLING
+        return record.conn.call_state()[0] == CallState.CALLING
 
     def end_calls(self) -> None:
         """Stop calling other ranks, refuse calls from them, and note (see `note_calls`) the calls
         that have come up until now."""
         if self._option is not None:
-            self._engine.part()
+            self._worker.part()
             self.note_calls()
 
     def answer_callers(self) -> None:
         """Connect to the ranks of this node that call this one and have no connection with it. From
         now on, look for calls of both directions that take too long."""
         self._look_later()
-        for rank in self._engine.new_callers():
+        for rank in self._worker.new_callers():
             if not self._connections.closing:
                 with suppress(Closed):
                     record = self._find(rank)
@@ -159,7 +160,7 @@ class NodeConnects:
     def note_calls(self, changed: Sequence[int] = ()) -> None:
         """Note the calls that have begun or come up since the last time, and the outcome of the
         calls of and to the ranks `changed`."""
-        for rank in (*self._engine.new_calls(), *changed):
+        for rank in (*self._worker.new_calls(), *changed):
             self._on_call(rank)
 
     def _on_call(self, rank: int) -> None:
@@ -169,7 +170,7 @@ class NodeConnects:
         if record is None:
             return
         self._connections.register(record)
-        state, process = self._engine.call_state(record.handle)
+        state, process = record.conn.call_state()
         if record.phase is Phase.LAZY and state != CallState.NONE:
             self._begin(record)
         connect = record.precon
@@ -178,7 +179,7 @@ class NodeConnects:
         if state == CallState.UP:
             self._established(connect, process)
         elif state == CallState.FAILED:
-            self._fail(connect, self._engine.connection_reason(record.handle))
+            self._fail(connect, record.conn.reason)
 
     def _begin(self, record: Record) -> None:
         connect = record.precon = NodeConnect(self, record)
@@ -198,7 +199,7 @@ class NodeConnects:
         self.note_calls()
         for connect in list(self._in_flight):
             connect.looks += 1
-            state, _ = self._engine.call_state(connect.record.handle)
+            state, _ = connect.record.conn.call_state()
             # A call in state CALLED, made by the peer, may be up on the side of the peer already.
             if connect.looks > 2 and state not in (CallState.CALLED, CallState.UP):
                 self._fail(connect, "did not answer in time (PSP_CANDIDATE_TIMEOUT)")
@@ -210,15 +211,15 @@ class NodeConnects:
         assert self._option is not None
         self._in_flight.pop(connect, None)
         record.peer = self._here._replace(name=record.name, pid=process, rank=record.rank)
-        usable, absent = self._transports
+        usable, absent = self._explained
         self._connections.came_up(record, ((self._option.name, 0),), "", usable, absent)
         if self._connections.closing:
-            self._engine.close_connection(record.handle)
+            record.conn.close()
 
     @cached_property
-    def _transports(self) -> tuple[tuple[str, ...], dict[str, str]]:
+    def _explained(self) -> tuple[tuple[str, ...], dict[str, str]]:
         """The transports that reach neighbours, and why the others do not, for explanations."""
-        usable, absent = selection.candidates(self._engine.options, self._here, self._here)
+        usable, absent = selection.candidates(self._transports.options, self._here, self._here)
         reasons = {name: f"{reason} (here)" for name, reason in absent.items()}
         return tuple(option.name for option in usable), reasons
 
@@ -236,7 +237,7 @@ class NodeConnects:
     def drop(self, connect: NodeConnect) -> None:
         """Forget a connect, and end its call unless the call is up."""
         self._in_flight.pop(connect, None)
-        self._engine.hang_up(connect.record.handle)
+        connect.record.conn.hang_up()
 
     # ---- notices of closing, and callers ----
 
@@ -263,7 +264,7 @@ class NodeConnects:
         """Wait before looking whether a rank still calls, because most programs make progress
         themselves during the pause."""
         self._thread.unregister(self._callers)
-        _, _, attended = self._engine.holding()
+        _, _, attended = self._worker.holding()
         pause = CALLERS_PAUSE if attended else ANSWER_PAUSE
         self._thread.later(pause, self._watch_callers)
 

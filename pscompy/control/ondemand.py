@@ -64,12 +64,12 @@ class OnDemand:
         self._sibling = sibling
         self._thread = thread
         self._factory = factory
-        self._engine = factory.engine
+        self._transports = factory.worker.transports
         self._here = factory.here
         self._connections = connections
         self._policy = policy
         self._precons = Precons(thread, factory.here)
-        self._dialing = Dialing(thread, factory.engine, connections, policy, self._dialed)
+        self._dialing = Dialing(thread, self._transports, connections, policy, self._dialed)
         # the listener that has accepted the negotiation's precon
         self._listeners: dict[Negotiation[Record], Listener] = {}
 
@@ -82,7 +82,7 @@ class OnDemand:
             return
         if self._connections.closing:
             record.error = Closed(f"{self._here.name} is closed")
-            self._engine.close_connection(record.handle)
+            record.conn.close()
             return
         record.error = None
         kind = self._own_kind(record)
@@ -144,8 +144,8 @@ class OnDemand:
 
     def _nothing_works(self, record: Record) -> ConnectError | None:
         """Return the error if no transport of this session could reach any peer."""
-        _, absent = selection.candidates(self._engine.options, self._here, self._here)
-        if len(absent) < len(self._engine.options):
+        _, absent = selection.candidates(self._transports.options, self._here, self._here)
+        if len(absent) < len(self._transports.options):
             return None
         reasons = {name: f"{reason} (here)" for name, reason in absent.items()}
         listed = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
@@ -312,7 +312,7 @@ class OnDemand:
         self._connections.established(record, negotiation)
         listener = self._listeners.get(negotiation)
         if self._connections.closing:  # the session began to close while the lanes came up
-            self._engine.close_connection(record.handle)
+            record.conn.close()
         elif incoming and listener is not None:
             listener.deliver(record)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from pscompy.control.conn import Conn
 from pscompy.control.explain import Explanation
 from pscompy.control.handshake.tables import step
 from pscompy.control.phases import PHASE, Phase, PhaseEvent
@@ -50,26 +51,24 @@ class PeerPrecon(Protocol):
 class Record:
     """The state of one connection from lazy to closed.
 
-    The control thread alone writes it, except `id`, `handle`, `address`, `rank` and `name`; other
+    The control thread alone writes it, except `conn`, `address`, `rank` and `name`; other
     threads may read it.
     """
 
     __slots__ = (
-        *("id", "handle", "address", "rank", "name", "resolve", "phase", "peer", "transport"),
+        *("conn", "address", "rank", "name", "resolve", "phase", "peer", "transport"),
         *("error", "report", "waiting", "precon", "parked", "attempt", "__weakref__"),
     )
 
     def __init__(
         self,
-        id: int,
-        handle: Any,
+        conn: Conn,
         address: str | None = None,
         rank: int = -1,
         name: str = "",
         resolve: Callable[[], str] | None = None,
     ) -> None:
-        self.id = id
-        self.handle = handle  # address of the core's connection (psc_conn_t *)
+        self.conn = conn  # the core's connection
         self.address = address  # address of the peer's socket; None if it is not known yet
         self.rank = rank
         self.name = name  # name of a World's peer, known beforehand; "" for other connections

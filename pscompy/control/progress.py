@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from pscompy.control.event_loop import READ, ControlThread, Timer
-from pscompy.control.worker import Engine
+from pscompy.control.worker import Worker
 
 PASSES_MAX = 16  # passes of progress before the thread looks at its other descriptors again
 STUCK_PAUSE = 1.0  # seconds between checks for stuck transports
@@ -37,9 +37,9 @@ class Progress:
     All methods are for the control thread.
     """
 
-    def __init__(self, thread: ControlThread, engine: Engine) -> None:
+    def __init__(self, thread: ControlThread, worker: Worker) -> None:
         self._thread = thread
-        self._engine = engine
+        self._worker = worker
         self._reasons: dict[object, None] = {}
         self._late_reasons: dict[object, None] = {}  # reasons that were given to `background`
         self._passes = 0  # passes of progress that this thread has made
@@ -47,7 +47,7 @@ class Progress:
         self._look: Timer | None = None
         self._pause = LOOK_PAUSE  # seconds until the next look at other threads' progress
         self._ran = 0.0  # seconds of CPU time that other threads had used at the last look
-        # called while something needs progress: see Engine.holding
+        # called while something needs progress: see Worker.holding
         self.on_held: Callable[[], object] = lambda: None
 
     def start(self) -> None:
@@ -63,9 +63,9 @@ class Progress:
         if bool(self._reasons) == before:
             return
         if needed:
-            self._thread.register(self._engine.fabric_fd, READ, lambda _: None)
+            self._thread.register(self._worker.fabric_fd, READ, lambda _: None)
         else:
-            self._thread.unregister(self._engine.fabric_fd)
+            self._thread.unregister(self._worker.fabric_fd)
 
     def background(self, reason: object, needed: bool) -> None:
         """Add `reason` to the reasons for which this thread drives the transports while no other
@@ -80,7 +80,7 @@ class Progress:
     def check_background(self) -> None:
         """Drive the transports while lanes that have ended are being retired, or a transport holds
         data, because the program may not call pscompy for long."""
-        self.need(_RETIRING, self._engine.retiring)
+        self.need(_RETIRING, self._worker.retiring)
         if self._look is None:
             self._look_at_others()
 
@@ -90,8 +90,8 @@ class Progress:
             return True
         for _ in range(PASSES_MAX):
             self._passes += 1
-            self._engine.progress()
-            if self._engine.arm_fabric():
+            self._worker.progress()
+            if self._worker.arm_fabric():
                 self.check_background()
                 return True
         return False
@@ -107,7 +107,7 @@ class Progress:
             return
         # halved, not reset: a program that has just got a core may soon have to wait for it again
         self._pause = max(LOOK_PAUSE, self._pause / 2)
-        held, passes, attended = self._engine.holding()
+        held, passes, attended = self._worker.holding()
         others = (passes - self._passes) % (1 << 32)
         _note(self._late_reasons, _HOLDING, held)
         alone = others == self._others_passes and not attended
@@ -129,7 +129,7 @@ class Progress:
         return False
 
     def _log_stuck(self) -> None:
-        if self._engine.log_stuck():
+        if self._worker.transports.log_stuck():
             self._thread.later(STUCK_PAUSE, self._log_stuck)
 
 

@@ -12,9 +12,9 @@ import logging
 import math
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from pscompy.control.candidates import Answering, Proposing
+from pscompy.control.conn import Conn
 from pscompy.control.event_loop import Timer
 from pscompy.control.factory import LaneFactory
 from pscompy.control.handshake.events import Answered, Established, Proposed, TrialFailed
@@ -42,13 +42,13 @@ class Rejoining:
         factory: LaneFactory,
         precon: Precon,
         there: Identity,
-        handle: Any,
+        conn: Conn,
         rails: tuple[Rail, ...],
     ) -> None:
         self._factory = factory
         self._precon = precon
         self._there = there
-        self._handle = handle
+        self._conn = conn
         self._rails = rails
         self._lost: list[int] = []  # lost lanes, in whose places new ones are to be connected
         self._turn = 0  # number of attempts so far, by which the lost lanes take turns
@@ -119,7 +119,7 @@ class Rejoining:
 
     def _begin(self, lane: int) -> bool:
         self._lane = lane
-        return self._factory.engine.rejoin_begin(self._handle, lane)
+        return self._conn.join_begin(lane)
 
     def on_trial_failed(self, event: TrialFailed) -> None:
         """Drop the new lane, which has not come up on both sides."""
@@ -132,7 +132,7 @@ class Rejoining:
         assert self._half is not None
         (lane,) = self._half.take()
         try:
-            self._factory.engine.rejoin(self._handle, self._lane, lane)
+            self._conn.join(self._lane, lane)
         except PscomError:  # the program has closed the connection
             lane.destroy()
             self._fail()
@@ -155,4 +155,4 @@ class Rejoining:
         half, self._half = self._half, None
         if half is not None:
             half.undo()
-            self._factory.engine.rejoin_fail(self._handle, self._lane)
+            self._conn.join_fail(self._lane)

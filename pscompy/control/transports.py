@@ -53,7 +53,11 @@ class Transports:
         self._carriers: dict[str, Carrier] = {}
 
     def open(
-        self, transports: Iterable[Transport], config: Config, known: Sequence[Option], rank: int
+        self,
+        transports: Iterable[Transport],
+        config: Config,
+        known: Sequence[Option] = (),
+        rank: int = -1,
     ) -> None:
         """Open every transport that can be opened, for this rank of a World. A failure becomes the
         reason in its option. Of several transports with one name the first is opened. An option

@@ -14,7 +14,7 @@ from pscompy.config.parsers import AUTO
 from pscompy.control import selection
 from pscompy.control.explain import Explanation, Rails, explain
 from pscompy.control.peer import Record
-from pscompy.control.worker import Engine
+from pscompy.control.transports import Transports
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +25,8 @@ EXPLAINED_MAX = 64
 class Tuning:
     """Chooses, explains and corrects the parameters of the connections of one worker."""
 
-    def __init__(self, engine: Engine, config: Config) -> None:
-        self._engine = engine
+    def __init__(self, transports: Transports, config: Config) -> None:
+        self._transports = transports
         self._config = config
         # explanations that were made, by the arguments of `explain`
         self._explained: dict[Hashable, Explanation] = {}
@@ -41,7 +41,7 @@ class Tuning:
         return selection.parameters(first or declared, self._settings(options[0]), tuple(others))
 
     def _option(self, name: str) -> selection.Option:
-        return next(option for option in self._engine.options if option.name == name)
+        return next(option for option in self._transports.options if option.name == name)
 
     def explain(
         self,
@@ -59,7 +59,7 @@ class Tuning:
         option, params = self._option(rails[0][0]), self.parameters(rails)
         excluded = {*dict(rails), *dict(reasons)}
         self._explained[key] = explain(
-            self._engine.options,
+            self._transports.options,
             proposed,
             dict(reasons),
             rails=rails,
@@ -79,7 +79,7 @@ class Tuning:
         """Return the other usable transports that are estimated to be faster than `option`, see
         `selection.faster`."""
         found: dict[str, tuple[float, int]] = {}
-        for other in self._engine.options:
+        for other in self._transports.options:
             if other.name in excluded or other.estimates is None or option.estimates is None:
                 continue
             if gain := selection.faster(option.estimates, params, other.estimates):
@@ -108,7 +108,7 @@ class Tuning:
     def correct(self, record: Record) -> None:
         """Correct the transport's estimates by the measured times of the connection's messages, and
         the connection's parameters if they are too far from the best ones."""
-        report, rates = record.report, self._engine.rates(record.handle)
+        report, rates = record.report, record.conn.rates()
         if not rates or report.estimates is None or report.params is None:
             return
         corrected = selection.corrected(report.estimates, *rates)
@@ -118,7 +118,7 @@ class Tuning:
         params = self.parameters(report.rails, corrected)
         if params == report.params:
             return
-        self._engine.adapt(record.handle, params)
+        record.conn.adapt(params)
         shown_from = self._shown_from(option, params, report.lanes)
         record.report = report._replace(params=params, estimates=corrected, shown_from=shown_from)
         logger.debug("%s: eager up to %d bytes", record.label, params.eager_max)

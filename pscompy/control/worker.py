@@ -1,6 +1,6 @@
 """The worker of a session as the control plane uses it: progress, events, lanes, connections.
 
-This module, with core_connection.py, lane.py, transports.py and core_log.py, is the only one of the
+This module, with conn.py, lane.py, transports.py and core_log.py, is the only one of the
 control plane that calls the C core. Every method may be called from any thread; none waits for the
 network.
 """
@@ -10,20 +10,19 @@ from __future__ import annotations
 import itertools
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, NamedTuple
 
 from pscompy.api.c.guard import guard
 from pscompy.config.config import Config
-from pscompy.control.core_connection import CoreConnections, named_counters, raw_params, summed
+from pscompy.control.conn import Conn, named_counters, raw_params, summed
 from pscompy.control.core_log import CoreLog
 from pscompy.control.lane import Lane, text
 from pscompy.control.selection import Option, Params, Rail, shown_min
-from pscompy.control.transports import Transport, Transports
+from pscompy.control.transports import Transports
 from pscompy.core import check, ffi, lib
 from pscompy.errors import PscomError
-from pscompy.transport.declaration import Relay
 
 logger = logging.getLogger(__name__)
 
@@ -56,69 +55,41 @@ class Item(NamedTuple):
     state: str
 
 
-class Engine(CoreConnections):
-    """A worker of the core with its transports."""
+class Worker:
+    """A worker of the core with its transports, and the lanes that no connection owns."""
 
     def __init__(self, config: Config) -> None:
         self.lanes: dict[int, Lane] = {}  # lanes that no connection owns, by id
         self._ids = itertools.count(1)
-        self._worker = _create_worker(config)
-        self.address = self.address_of(self._worker)
-        self._transports = Transports(self._worker)
+        self._handle = _create_worker(config)
+        self._destroyed = False  # True: no handle of the core is valid
+        # the address of the core's worker, as the binding and programs in C take it
+        self.address = int(ffi.cast("uintptr_t", self._handle))
+        self.transports = Transports(self._handle)
+        self.log: CoreLog | None = None
         self._last_totals: dict[str, int] = {}  # counters of the worker when it was destroyed
         self._passes = ffi.new("uint32_t *")
         self._attended = ffi.new("int *")
-        self._log: CoreLog | None = None
-        self._destroy = self._destroy_connection  # one bound method for all connections
+        # one object each for all connections
+        self._call = self.call
+        self._destroy_connection = partial(self.call, lib.psc_conn_destroy)
+
+    def call(self, function: Callable[..., Any], *args: Any, gone: int = 0) -> Any:
+        """Call a function of the core that may meet the worker's destruction. Returns `gone` if the
+        worker was destroyed."""
+        with guard:
+            return gone if self._destroyed else function(*args)
 
     # ---- the worker ----
-
-    def open(
-        self,
-        transports: Iterable[Transport],
-        config: Config,
-        known: Sequence[Option] = (),
-        rank: int = -1,
-    ) -> None:
-        """Open every transport that can be opened, for this rank of a World; see `options`. An
-        option that equals one of the `known` options, those of another worker, is replaced by
-        it."""
-        self._transports.open(transports, config, known, rank)
-
-    @property
-    def options(self) -> list[Option]:
-        """All transports, each with the reason if it cannot be used."""
-        return self._transports.options
-
-    @property
-    def joined(self) -> tuple[str, ...]:
-        """The transports whose rails go together: PSP_RAILS."""
-        return self._transports.joined
-
-    @property
-    def relays(self) -> dict[str, Relay]:
-        """The relays of open transports, by the transport's name."""
-        return self._transports.relays
-
-    def stuck(self, option: Option) -> str:
-        """Return the call in which the transport blocks, if it reports one, or ""."""
-        return self._transports.stuck(option)
-
-    def log_stuck(self) -> bool:
-        """Have every transport that is blocked in a call log that. Returns False if no transport
-        can detect it."""
-        return self._transports.log_stuck()
 
     def start_thread(self, patience_ns: int) -> None:
         """Have a thread of the core drive the transports when the program has made no call for
         this time."""
-        check(lib.psc_worker_thread_start(self._worker, patience_ns), "start the progress thread")
+        check(lib.psc_worker_thread_start(self._handle, patience_ns), "start the progress thread")
 
     def set_secret(self, secret: bytes) -> None:
         """Set the secret that authenticates remote keys of memory."""
-        with guard:
-            if not self._destroyed:
-                lib.psc_worker_secret(self._worker, secret)
+        self.call(lib.psc_worker_secret, self._handle, secret)
 
     def totals(self) -> dict[str, int]:
         """Return the counters of the worker: the last ones once it is destroyed."""
@@ -126,16 +97,13 @@ class Engine(CoreConnections):
             if self._last_totals:
                 return dict(self._last_totals)
             values = ffi.new("uint64_t[]", lib.psc_counter_count())
-            if not self._destroyed:
-                lib.psc_worker_counters(self._worker, values)
+            self.call(lib.psc_worker_counters, self._handle, values)
             return named_counters(values)
 
     def counters(self) -> dict[str, int]:
         """Return the counters of the worker, and the contents of its caches and pools."""
-        with guard:
-            if self._destroyed:
-                return self.totals()
-            return self.totals() | summed(partial(lib.psc_worker_holdings, self._worker))
+        held = partial(self.call, lib.psc_worker_holdings, self._handle)
+        return self.totals() | summed(held)
 
     def items(self, awaited: Collection[int] = ()) -> list[Item]:
         """Return the requests that are not done, then the messages that no receive has matched: the
@@ -155,26 +123,27 @@ class Engine(CoreConnections):
 
     def end_receive(self, id: int, status: int) -> None:
         """End a receive or probe from any source, if no message has matched it yet."""
-        with guard:
-            if not self._destroyed:
-                lib.psc_worker_end_receive(self._worker, id, status)
+        self.call(lib.psc_worker_end_receive, self._handle, id, status)
 
-    def sends(self) -> list[tuple[int, int]]:
-        """Return the connection and the length of each send that is not done, of the first
-        ITEMS_MAX requests."""
-        return [(it.conn, it.nbytes) for it in self.items() if it.kind == lib.PSC_ITEM_SEND]
+    def open_log(self, level: int) -> CoreLog:
+        """Have the core log its lines of up to this level into `log`, and return that."""
+        self.log = CoreLog(self._handle, level)
+        return self.log
+
+    def _close_log(self) -> None:
+        if self.log is not None:
+            self.log.close()
+            self.log = None
 
     def _raw_items(self, size: int) -> tuple[Any, int]:
         """Return an array of at most `size` items, with the number that there is."""
         buffer = ffi.new("psc_item_t[]", size)
-        with guard:
-            n = 0 if self._destroyed else lib.psc_worker_items(self._worker, buffer, size)
-        return buffer, n
+        return buffer, self.call(lib.psc_worker_items, self._handle, buffer, size)
 
     def forked(self) -> None:
         """In the child after a fork: every later call returns PSC_ERR_FORKED and changes nothing
         that the parent shares."""
-        lib.psc_worker_forked(self._worker)
+        lib.psc_worker_forked(self._handle)
         self._destroyed = True
         self._close_log()
 
@@ -184,9 +153,10 @@ class Engine(CoreConnections):
         with guard:
             self._last_totals = self.totals()
             self._destroyed = True
-        reached = bool(lib.psc_worker_destroy(self._worker))
-        self._transports.close()
-        self.read_log()
+        reached = bool(lib.psc_worker_destroy(self._handle))
+        self.transports.close()
+        if self.log is not None:
+            self.log.read()
         self._close_log()
         if reached:
             logger.error(
@@ -201,60 +171,39 @@ class Engine(CoreConnections):
             self._destroyed = True
         return True
 
-    # ---- the core's log ----
-
-    def open_log(self, level: int) -> None:
-        """Have the core log its lines of up to this level; `read_log` hands them to `logging`."""
-        self._log = CoreLog(self._worker, level)
-
-    @property
-    def log_fd(self) -> int | None:
-        """A descriptor that is readable while the core's log has lines; None without a log."""
-        return self._log.fd if self._log is not None else None
-
-    def read_log(self) -> None:
-        """Hand the lines that the core has written to `logging`."""
-        if self._log is not None:
-            self._log.read()
-
-    def _close_log(self) -> None:
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-
     # ---- progress and events ----
 
     def progress(self) -> int:
         """Make one pass of progress; returns the number of events."""
-        return int(lib.psc_worker_progress(self._worker))
+        return int(lib.psc_worker_progress(self._handle))
 
     @property
     def retiring(self) -> bool:
         """True while lanes that have ended are retiring: the fabric releases them only while some
         thread makes progress."""
-        return bool(lib.psc_worker_retiring(self._worker))
+        return bool(lib.psc_worker_retiring(self._handle))
 
     def holding(self) -> tuple[bool, int, bool]:
         """Return whether something needs progress: data that a transport holds back for want of
         room, a call in flight, or a rank that calls and has no connection; then how many passes any
         thread has made, modulo 2^32, and whether a thread waits that will make progress."""
-        held = lib.psc_worker_holding(self._worker, self._passes, self._attended)
+        held = lib.psc_worker_holding(self._handle, self._passes, self._attended)
         return bool(held), int(self._passes[0]), bool(self._attended[0])
 
     @property
     def fabric_fd(self) -> int:
         """A descriptor for the control thread, readable when a transport has an event."""
-        return int(lib.psc_worker_fabric_fd(self._worker))
+        return int(lib.psc_worker_fabric_fd(self._handle))
 
     def arm_fabric(self) -> bool:
         """Return True if a thread may sleep on `fabric_fd` now, False if it must call `progress`
         first."""
-        return bool(lib.psc_worker_arm_fabric(self._worker) == lib.PSC_OK)
+        return bool(lib.psc_worker_arm_fabric(self._handle) == lib.PSC_OK)
 
     @property
     def control_fd(self) -> int:
         """A descriptor that is readable while `control_events` has events to return."""
-        return int(lib.psc_worker_control_fd(self._worker))
+        return int(lib.psc_worker_control_fd(self._handle))
 
     def control_events(self) -> ControlEvents:
         """Take all events that the core has queued for the control plane."""
@@ -272,7 +221,7 @@ class Engine(CoreConnections):
     def _take_events(self, poll: Callable[..., int]) -> ControlEvents:
         kinds = ControlEvents([], [], [], [])  # in the order of psc_control_kind_t
         events = ffi.new("psc_control_event_t[]", EVENTS_MAX)
-        while count := poll(self._worker, events, EVENTS_MAX):
+        while count := poll(self._handle, events, EVENTS_MAX):
             for event in events[0 : max(count, 0)]:
                 kinds[event.kind].append(event.id)
             if count < EVENTS_MAX:
@@ -288,29 +237,23 @@ class Engine(CoreConnections):
         """
         lane_id = next(self._ids)
         number = next(iter(option.rails)) if rail is None else rail
-        handle = lib.psc_lane_create(self._worker, option.rails[number], lane_id)
+        handle = lib.psc_lane_create(self._handle, option.rails[number], lane_id)
         if not handle:
             raise PscomError("the endpoint cannot be created")
         return Lane(self.lanes, Rail(option, number), lane_id, handle)
 
-    @staticmethod
-    def address_of(handle: Any) -> int:
-        """Return the address of a handle, as the binding and programs in C take it."""
-        return int(ffi.cast("uintptr_t", handle))
-
-    def create_connection(self, rank: int, needs_precon: bool = True) -> tuple[int, Any]:
+    def create_connection(self, rank: int, needs_precon: bool = True) -> Conn:
         """Create a lazy connection; if `needs_precon`, over a precon only, never by a call (see
-        `join`). Returns its id, and its handle, which owns the connection."""
+        `join`)."""
         conn_id = next(self._ids)
-        handle = lib.psc_conn_create(self._worker, conn_id, rank, needs_precon)
+        handle = lib.psc_conn_create(self._handle, conn_id, rank, needs_precon)
         if not handle:
             raise MemoryError
-        return conn_id, ffi.gc(handle, self._destroy)
+        return Conn(self._call, conn_id, ffi.gc(handle, self._destroy_connection))
 
     def peer_waits(self) -> int:
         """Return the id of a connection whose peer waits (psc_announced_t), or 0."""
-        with guard:
-            return 0 if self._destroyed else int(lib.psc_worker_peer_waits(self._worker))
+        return int(self.call(lib.psc_worker_peer_waits, self._handle))
 
     def join(self, option: Option, key: bytes, rank: int, params: Params) -> int:
         """Let the ranks on this node that have this key call each other (connect without a precon)
@@ -318,12 +261,12 @@ class Engine(CoreConnections):
         descriptor that is readable while a rank calls or the process of one has ended. Raises
         `PscomError` if that is not possible."""
         (iface,) = option.rails.values()
-        joined = lib.psc_worker_join(self._worker, iface, key, rank, raw_params(params))
+        joined = lib.psc_worker_join(self._handle, iface, key, rank, raw_params(params))
         return int(check(joined, f"{option.name}: join"))
 
     def part(self) -> None:
         """Call no rank from now on, and refuse the calls of ranks; see `join`."""
-        lib.psc_worker_part(self._worker)
+        lib.psc_worker_part(self._handle)
 
 
 def _create_worker(config: Config) -> Any:

@@ -108,7 +108,7 @@ class Job:
             resolve = where if self.size > 1 else None
             made = self.session._new_record(rank=rank, name=name, resolve=resolve, spare=True)
             record = self._made.setdefault(rank, made)
-            self.session._engine.set_rank(record.handle, rank)
+            record.conn.set_rank(rank)
             self._records[rank] = record
         return record
 

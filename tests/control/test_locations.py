@@ -145,7 +145,7 @@ def test_a_detour_that_is_not_taken(
 ) -> None:
     caller = session("caller", RETRY=int(address[0] != "1"), GW_SERVER="")
     for defect in ("leads", "dial"):
-        caller._control.engine.relays[defect] = Broken(defect)
+        caller._control.worker.transports.relays[defect] = Broken(defect)
     with pytest.raises(ConnectError) as caught:
         caller.connect(address).open(60)
     assert reason in str(caught.value)

@@ -84,7 +84,7 @@ def test_a_dialer_that_dies(session: Make, steps: int) -> None:
     assert bytes(listening.accept(60).recv(timeout=60)) == b"well"
     client.close()
     server.close()
-    assert server._engine.lanes == {}
+    assert server._core.lanes == {}
 
 
 @pytest.mark.parametrize("steps", STEPS)
@@ -108,4 +108,4 @@ def test_a_listener_that_dies(session: Make, steps: int) -> None:
         dying.join(60)
     own.connect(own.listen().address).open(60)
     own.close()
-    assert own._engine.lanes == {}
+    assert own._core.lanes == {}

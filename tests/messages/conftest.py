@@ -20,9 +20,10 @@ import pytest
 from pscompy.api.c import _binding
 from pscompy.api.request import Status  # noqa: F401 (importing it ties the binding to the core)
 from pscompy.control import selection
+from pscompy.control.conn import Conn
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, ROLE_SELF, Lane
-from pscompy.control.worker import Engine
-from pscompy.core import ffi, lib
+from pscompy.control.worker import Worker
+from pscompy.core import lib
 from pscompy.discovery import registry
 from pscompy.errors import from_status
 
@@ -44,40 +45,40 @@ class Peer(_binding.Connection):
 class Side:
     """One worker with one transport, as in a session."""
 
-    engine: Engine
+    core: Worker
     worker: _binding.Worker
     option: selection.Option
-    handles: list[Any] = field(default_factory=list)
+    conns: list[Conn] = field(default_factory=list)
 
     @classmethod
     def create(cls, transport: str, **settings: object) -> Side:
         config, found = registry.load(settings)
-        engine = Engine(config)
-        engine.open([it for it in found if it.name == transport], config)
-        (option,) = engine.options
+        core = Worker(config)
+        core.transports.open([it for it in found if it.name == transport], config)
+        (option,) = core.transports.options
         assert not option.reason, option.reason
-        return cls(engine, _binding.Worker(engine.address), option)
+        return cls(core, _binding.Worker(core.address), option)
 
     def connection(self, name: str, rank: int = -1, context: int = 1) -> Peer:
-        _, handle = self.engine.create_connection(rank)
-        self.handles.append(handle)
+        conn = self.core.create_connection(rank)
+        self.conns.append(conn)
         peer = Peer()
         peer.name = name
-        peer._bind(self.worker, int(ffi.cast("uintptr_t", handle)), context)
+        peer._bind(self.worker, conn.address, context)
         self.worker.retain(peer)
         return peer
 
-    def install(self, handle: Any, lane: Lane, scheme: str, eager_max: int | None) -> None:
+    def install(self, conn: Conn, lane: Lane, scheme: str, eager_max: int | None) -> None:
         settings = selection.Settings(scheme=scheme)
         if eager_max is not None:
             settings = selection.Settings(rendezvous=eager_max + 1, scheme=scheme)
         assert self.option.estimates is not None
         params = selection.parameters(self.option.estimates, settings)
-        self.engine.begin_connecting(handle)
-        self.engine.install(handle, [lane], params)
+        conn.begin_connecting()
+        conn.install([lane], params)
 
     def close(self) -> None:
-        self.worker.close(self.engine.destroy)
+        self.worker.close(self.core.destroy)
 
 
 @dataclass
@@ -110,7 +111,7 @@ class Pair:
             assert time.monotonic() < deadline, "the lanes do not come up"
             self.progress()
         for side, lane in zip(self.sides, self.lanes, strict=True):
-            side.install(side.handles[0], lane, self.scheme, self.eager_max)
+            side.install(side.conns[0], lane, self.scheme, self.eager_max)
 
     def progress(self) -> None:
         for side in self.sides:
@@ -146,8 +147,8 @@ class Pair:
         """Close both ends before either is destroyed, because destroying one waits for the
         other."""
         for side in self.sides:
-            for handle in side.handles if side.worker.address else ():
-                side.engine.close_connection(handle)
+            for conn in side.conns if side.worker.address else ():
+                conn.close()
         self.settle()
         for side in self.sides:
             side.close()
@@ -177,7 +178,7 @@ def make_pair(
     if transport != "loop":
         sides.append(Side.create(transport, **settings))
         right = sides[1].connection("right", ranks[1])
-    lanes = [side.engine.create_lane(side.option) for side in sides]
+    lanes = [side.core.create_lane(side.option) for side in sides]
     pair = Pair(left, right, sides, lanes, scheme, eager_max)
     if up:
         pair.connect()

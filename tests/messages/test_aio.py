@@ -339,7 +339,7 @@ def test_the_program_may_watch_the_descriptor_itself(make: Callable[..., Pair]) 
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        descriptor = pair.sides[1].engine.fabric_fd
+        descriptor = pair.sides[1].core.fabric_fd
         loop.add_reader(descriptor, seen.append, 1)
         loop.call_later(0.05, pair.left.send, b"x")
         assert await pair.right.irecv() == b"x"

@@ -240,7 +240,7 @@ def test_a_peer_that_is_lost_ends_what_goes_back(stalling: Pair) -> None:
         sent, request = on_its_way(pair, bytearray(SIZES[-1]))
         await cancelled(request)
         again = pair.right.irecv()
-        pair.sides[1].engine.fail(pair.sides[1].handles[0], -7)
+        pair.sides[1].conns[0].fail(-7)
         for waiting in (request, again):
             with pytest.raises(pscompy.PeerLost):
                 await asyncio.wait_for(once(waiting), FAR)

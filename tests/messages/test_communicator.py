@@ -31,7 +31,7 @@ class Ranks(_binding.Communicator):
             return side.connection(f"rank {rank}", rank, CONTEXT)
         twin = Peer()
         twin.name = "rank 1"
-        twin._bind(side.worker, int(pscompy.core.ffi.cast("uintptr_t", side.handles[0])), CONTEXT)
+        twin._bind(side.worker, side.conns[0].address, CONTEXT)
         return twin
 
 

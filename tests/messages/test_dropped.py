@@ -74,7 +74,7 @@ def ended(pair: Pair, request: _binding.Request) -> None:
 
 
 def used(pair: Pair) -> int:
-    return int(pair.sides[-1].engine.counters()["requests_used"])
+    return int(pair.sides[-1].core.counters()["requests_used"])
 
 
 def next_two(pair: Pair, sent: _binding.Request) -> list[Any]:

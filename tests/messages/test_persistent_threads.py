@@ -158,7 +158,7 @@ def test_started_by_two_threads() -> None:
 
 
 def used(pair: Pair) -> int:
-    return int(pair.sides[0].engine.counters()["requests_used"])
+    return int(pair.sides[0].core.counters()["requests_used"])
 
 
 def test_started_again_beside_wait_any_leaves_nothing(loop_pair: Pair) -> None:

@@ -277,13 +277,13 @@ def test_events_of_a_type(loop_pair: Pair) -> None:
 def test_a_short_message_arrives_in_the_memory_of_a_receive_without_buffer(pair: Pair) -> None:
     """The message is notified once, with its data: no second step learns the length or copies."""
     receives = [pair.right.irecv() for _ in range(3)]
-    before = pair.sides[-1].engine.counters()["unexpected_copied"]
+    before = pair.sides[-1].core.counters()["unexpected_copied"]
     sent = [bytes([number]) * 100 for number in range(3)]
     for data in sent:
         pair.left.send(data)
     assert pair.wait(*receives) == sent
     assert [request.status.nbytes for request in receives] == [100, 100, 100]
-    assert pair.sides[-1].engine.counters()["unexpected_copied"] == before
+    assert pair.sides[-1].core.counters()["unexpected_copied"] == before
 
 
 def test_more_receives_without_buffer_than_share_the_memory_for_short_messages(

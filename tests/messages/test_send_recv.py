@@ -140,7 +140,7 @@ def test_lazy_connection_queues(make: Callable[..., Pair]) -> None:
 
     def begin(self: object) -> None:
         begun.append(self)
-        pair.sides[0].engine.begin_connecting(pair.sides[0].handles[0])
+        pair.sides[0].conns[0].begin_connecting()
 
     pair.left.__class__ = type("Lazy", (type(pair.left),), {"_begin_open": begin})
     sent = pair.left.isend(b"queued")

@@ -98,7 +98,7 @@ def test_a_halo_of_columns(pair: Pair) -> None:
 def test_one_copy_is_counted(make: Callable[..., Pair]) -> None:
     """A short message: one copy packs it, one puts it in the ring; one takes it from there."""
     pair = make("shm")
-    counters = [side.engine.counters for side in pair.sides]
+    counters = [side.core.counters for side in pair.sides]
     array = np.zeros((100, 4))
     before = [counter()["copied_bytes"] for counter in counters]
     receive = pair.right.irecv(array[:, 2])

@@ -118,8 +118,7 @@ def test_a_receive_that_is_under_way_cannot_time_out_without_trace(
 
 def test_a_timed_out_send_is_withdrawn_if_nothing_has_left(make: Callable[..., Pair]) -> None:
     pair = make("shm", up=False)
-    engine = pair.sides[0].engine
-    engine.begin_connecting(pair.sides[0].handles[0])
+    pair.sides[0].conns[0].begin_connecting()
     data = bytearray(b"never sent")
     with pytest.raises(pscompy.Timeout) as caught:
         pair.left.send(data, timeout=0.02)
@@ -317,7 +316,7 @@ def test_forked(make: Callable[..., Pair]) -> None:
     if child == 0:
         code = 1
         try:
-            pair.sides[0].engine.forked()
+            pair.sides[0].core.forked()
             pair.sides[0].worker.forked()
             for call in (pair.left.recv, request.wait, lambda: pair.left.isend(b"")):
                 with pytest.raises(pscompy.Closed, match="fork"):

@@ -13,9 +13,10 @@ from typing import Any
 from pscompy.api.c import _binding
 from pscompy.api.request import Status  # noqa: F401 (importing it ties the binding to the core)
 from pscompy.control import selection
+from pscompy.control.conn import Conn
 from pscompy.control.lane import ROLE_ACCEPTOR, ROLE_CONNECTOR, ROLE_SELF, Lane
-from pscompy.control.worker import Engine
-from pscompy.core import ffi, lib
+from pscompy.control.worker import Worker
+from pscompy.core import lib
 from pscompy.discovery import registry
 from pscompy.errors import from_status
 
@@ -36,48 +37,48 @@ class Peer(_binding.Connection):
 class Rank:
     """A worker with all transports."""
 
-    engine: Engine
+    core: Worker
     worker: _binding.Worker
 
     @classmethod
     def create(cls, settings: Mapping[str, object]) -> Rank:
         config, found = registry.load(settings)
-        engine = Engine(config)
-        engine.open(found, config)
-        return cls(engine, _binding.Worker(engine.address))
+        core = Worker(config)
+        core.transports.open(found, config)
+        return cls(core, _binding.Worker(core.address))
 
     def lane(self, transport: str) -> Lane:
-        (option,) = (it for it in self.engine.options if it.name == transport)
+        (option,) = (it for it in self.core.transports.options if it.name == transport)
         assert not option.reason, option.reason
-        return self.engine.create_lane(option)
+        return self.core.create_lane(option)
 
-    def handle(self, rank: int) -> Any:
-        return self.engine.create_connection(rank)[1]
+    def conn(self, rank: int) -> Conn:
+        return self.core.create_connection(rank)
 
-    def bound(self, handle: Any, context: int) -> Peer:
+    def bound(self, conn: Conn, context: int) -> Peer:
         peer = Peer()
-        peer._bind(self.worker, int(ffi.cast("uintptr_t", handle)), context)
+        peer._bind(self.worker, conn.address, context)
         return peer
 
-    def install(self, handle: Any, lane: Lane) -> None:
+    def install(self, conn: Conn, lane: Lane) -> None:
         assert lane.option.estimates is not None
         settings = selection.Settings(rendezvous=EAGER_MAX + 1)
-        self.engine.begin_connecting(handle)
+        conn.begin_connecting()
         params = selection.parameters(lane.option.estimates, settings)
-        self.engine.install(handle, [lane], params)
+        conn.install([lane], params)
 
 
 class World(_binding.Communicator):
     """Rank 0's view within one context."""
 
-    def __init__(self, rank: Rank, handles: list[Any], context: int) -> None:
+    def __init__(self, rank: Rank, conns: list[Conn], context: int) -> None:
         self._rank = rank
-        self._handles = handles
+        self._conns = conns
         self._context = context
-        self._bind(rank.worker, len(handles), context)
+        self._bind(rank.worker, len(conns), context)
 
     def _peer(self, rank: int) -> Peer:
-        return self._rank.bound(self._handles[rank], self._context)
+        return self._rank.bound(self._conns[rank], self._context)
 
 
 class Fabric:
@@ -89,23 +90,20 @@ class Fabric:
         assert len(transports) == RANKS
         self.again = lambda: Fabric(contexts, transports, settings)
         self.ranks = [Rank.create(settings) for _ in transports]
-        handles = [self.ranks[0].handle(rank) for rank in range(RANKS)]
-        there = [handles[0], *(rank.handle(0) for rank in self.ranks[1:])]
-        self.handles = [
-            *((self.ranks[0], handle) for handle in handles),
-            *zip(self.ranks[1:], there[1:], strict=True),
-        ]
+        conns = [self.ranks[0].conn(rank) for rank in range(RANKS)]
+        there = [conns[0], *(rank.conn(0) for rank in self.ranks[1:])]
+        self.conns = [*conns, *there[1:]]
         for rank, transport in enumerate(transports):
-            self._connect(rank, transport, handles[rank], there[rank])
-        self.worlds = {context: World(self.ranks[0], handles, context) for context in contexts}
+            self._connect(rank, transport, conns[rank], there[rank])
+        self.worlds = {context: World(self.ranks[0], conns, context) for context in contexts}
         self.senders = {
             context: [
-                rank.bound(handle, context) for rank, handle in zip(self.ranks, there, strict=True)
+                rank.bound(conn, context) for rank, conn in zip(self.ranks, there, strict=True)
             ]
             for context in contexts
         }
 
-    def _connect(self, rank: int, transport: str, here: Any, there: Any) -> None:
+    def _connect(self, rank: int, transport: str, here: Conn, there: Conn) -> None:
         token = secrets.token_bytes(32)
         near = self.ranks[0].lane(transport)
         if rank == 0:
@@ -150,13 +148,13 @@ class Fabric:
 
     def counted(self, name: str) -> int:
         """Rank 0's value of a counter."""
-        return self.ranks[0].engine.counters()[name]
+        return self.ranks[0].core.counters()[name]
 
     def close(self) -> None:
         """Fail all connections first, because destroying a rank would wait for its peers."""
-        for rank, handle in self.handles:
-            rank.engine.fail(handle, rank.engine.ERR_CLOSED)
+        for conn in self.conns:
+            conn.fail(Conn.ERR_CLOSED)
         for _ in range(100):
             self.progress()
         for rank in self.ranks:
-            rank.worker.close(rank.engine.destroy)
+            rank.worker.close(rank.core.destroy)

@@ -43,7 +43,7 @@ def test_it_is_usable_after_its_end(link, last, transport, how):
     }
     state, error = ended[how]
     expect_soon(lambda: link.c.state is state)
-    expect_soon(lambda: link.session._binding.connection(link.c._record.id) is None)
+    expect_soon(lambda: link.session._binding.connection(link.c._record.conn.id) is None)
     name = link.c.peer
     data, status = link.c.recv_status(tag=1)
     assert (bytes(data), status) == (bytes([1]) * 100, (link.c, 1, 100))
@@ -75,7 +75,7 @@ def test_messages_that_nobody_receives_go_with_it(link, last):
     link.peer.kill()
     expect_soon(lambda: link.c.state is pscompy.ConnectionState.FAILED)
     drop(link)
-    expect_soon(lambda: link.session._binding.connection(last()._record.id) is None)
+    expect_soon(lambda: link.session._binding.connection(last()._record.conn.id) is None)
     assert message.recv() == bytes(1000)
     del message
     assert last() is None
@@ -139,7 +139,7 @@ def test_a_message_that_waits_for_its_handler_keeps_it(link, last):
     """The message has arrived and the connection has ended before the program calls the library."""
     seen = []
     link.session.on_message(3, lambda c, header, payload: seen.append((c, header)))
-    held, number, name = link.session._binding, link.c._record.id, link.c.peer
+    held, number, name = link.session._binding, link.c._record.conn.id, link.c.peer
     drop(link)
     link.peer(send_active_and_close)
     expect_soon(lambda: last().state is pscompy.ConnectionState.CLOSED)

@@ -146,7 +146,7 @@ def test_the_connection_ends_while_a_rail_is_joined(
         link.c.send(payload(LONG, 1), timeout=BOUND)
         while True:
             link.c.recv(timeout=BOUND)
-    expect_soon(lambda: link.session._engine.lanes == {})
+    expect_soon(lambda: link.session._core.lanes == {})
 
 
 def test_a_proposal_of_a_rail_that_is_not_lost_is_refused(link: Link) -> None:

@@ -94,7 +94,7 @@ def expect_stopped(link):
 
 def fail(connection):
     """Fail the connection as the network does when it reports a live process as lost."""
-    lib.psc_conn_fail(connection._record.handle, lib.PSC_ERR_PEER_LOST)
+    connection._record.conn.fail(lib.PSC_ERR_PEER_LOST)
 
 
 def continues(link):

@@ -23,7 +23,7 @@ def pair(open_session):
         config = {"TUPLEQ": "auto", **config}
         sessions = [open_session(**SHM, **config) for _ in "ab"]
         for session in sessions:
-            session._engine.options[:] = map(guess, session._engine.options)
+            session._core.transports.options[:] = map(guess, session._core.transports.options)
         with sessions[1].listen("127.0.0.1") as sock:
             c = sessions[0].connect(sock.address)
             c.send(b"hello")
@@ -69,7 +69,7 @@ def source_of(c, name):
 
 
 def estimates_of(session):
-    return next(it.estimates for it in session._engine.options if it.name == "shm")
+    return next(it.estimates for it in session._core.transports.options if it.name == "shm")
 
 
 def test_copies_are_measured_when_the_session_opens(open_session):
