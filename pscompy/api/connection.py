@@ -98,7 +98,7 @@ class Connection(_binding.Connection):
     def explain(self) -> Explanation:
         """Explain why this connection uses its transport: candidates, choice, reasons, thresholds,
         and the variables that would change the choice."""
-        return self._settled().report._replace(worker=self._context.control.users)
+        return self._context.control.explain(self._settled())
 
     def open(self, timeout: float | None = None) -> None:
         """Connect now, and wait until the connection is up, at most `timeout` seconds.

@@ -19,7 +19,7 @@ from pscompy.config.config import Config
 from pscompy.control.conn import Conn, ConnState
 from pscompy.control.ended_ranks import EndedRanks
 from pscompy.control.event_loop import ControlThread
-from pscompy.control.explain import Rails, explain
+from pscompy.control.explain import Explanation, Rails
 from pscompy.control.factory import LaneFactory
 from pscompy.control.lane import Lane
 from pscompy.control.peer import OnSettled, PeerPrecon, Record
@@ -167,9 +167,7 @@ class Connections:
             return
         self.cancel_attempts(record)
         candidates = error.candidates if isinstance(error, ConnectError) else {}
-        record.report = explain(
-            self._worker.transports.options, (), candidates, peer=record.label, note=str(error)
-        )
+        record.report = Explanation(reasons=dict(candidates), note=str(error))
         record.error = error
         self.step(record, PhaseEvent.GAVE_UP)
         logger.info("no connection to %s: %s", record.label, error)
@@ -217,11 +215,10 @@ class Connections:
     ) -> None:
         """Notify all that wait for the connection, which carries messages over these rails now."""
         record.transport = rails[0][0]
-        report = self.tuning.explain(rails, matching, proposed, tuple(reasons.items()))
-        record.report = report._replace(peer=record.label)
+        record.report = self.tuning.report(rails, matching, proposed, reasons)
         self.step(record, PhaseEvent.ESTABLISHED)
         if self._config["DEBUG_CONTYPE"]:
-            logs.notice("connected to %s over %s", record.label, report.transports)
+            logs.notice("connected to %s over %s", record.label, record.report.transports)
         record.settle(None)
 
     def _note_lost_rails(self, record: Record) -> None:

@@ -36,6 +36,10 @@ class Explanation(NamedTuple):
 
     `candidates` are all transports that were considered, in order; `reasons` says why each one
     that is not used was rejected, and on which side, and which rails the chosen one does without.
+
+    The record of a connection keeps what is known when connecting has ended: the proposed
+    candidates, `rails`, `reasons`, `lost`, `params`, `matching`, `estimates` and `note`.
+    `Tuning.explain` completes that for `connection.explain()`.
     """
 
     candidates: tuple[str, ...] = ()
@@ -255,14 +259,11 @@ def _cell(ns: float | None, used: bool) -> str:
     return f"{text}{'*' if used else ' '}"
 
 
-def explain(
-    options: list[Option],
-    proposed: tuple[str, ...],
-    reasons: dict[str, str],
-    **known: Any,
-) -> Explanation:
-    """Explain a connection. Its candidates are the transports in `proposed`, then all others of
-    this side, then those of which only a reason is known."""
+def considered(
+    options: list[Option], proposed: tuple[str, ...], reasons: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the candidates of a connection: the transports in `proposed`, then all others of this
+    side, then those of which only a reason is known."""
     others = [option.name for option in ordered(options) if option.name not in proposed]
     rest = [name for name in reasons if name not in proposed and name not in others]
-    return Explanation((*proposed, *others, *rest), reasons=dict(reasons), **known)
+    return (*proposed, *others, *rest)

@@ -39,6 +39,7 @@ from pscompy.errors import Closed, ConnectError, PscomError
 if TYPE_CHECKING:
     import socket
 
+    from pscompy.control.explain import Explanation
     from pscompy.control.ondemand import OnDemand
     from pscompy.control.precon import Precon
 
@@ -74,7 +75,7 @@ class Control:
         self._lock = Lock()
         self._key: Key | None = None  # the key of the job; found at the first use
         self._started = False
-        # text for `explain()` that names the communicators that use the worker
+        # text for `explain` that names the communicators that use the worker
         self.users = "all communicators without their own"
         self._first: Control | None = first
         self._thread: ControlThread = (
@@ -107,6 +108,10 @@ class Control:
         if self._started and not self._connections.closing and may_wait():
             self._thread.run(self._note_calls, seconds=NOTE_SECONDS)
         return self._connections.records()
+
+    def explain(self, record: Record) -> Explanation:
+        """Explain a connection as `Connection.explain` says."""
+        return self._connections.tuning.explain(record, self.users)
 
     def begin_open(self, record: Record, connection: object) -> None:
         """Connect in the background; the core queues what is sent meanwhile. The connection is

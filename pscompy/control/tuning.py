@@ -1,4 +1,5 @@
-"""The parameters of connections (message lengths for each protocol), and their explanations.
+"""The parameters of connections (message lengths for each protocol), and their explanations, which
+are completed when a program asks for them.
 
 They follow from the estimates of the transports and from the configuration. Times of messages,
 which the core measures, correct those of a connection.
@@ -7,19 +8,16 @@ which the core measures, correct those of a connection.
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable
+from collections.abc import Mapping
 
 from pscompy.config.config import Config
 from pscompy.config.parsers import AUTO
 from pscompy.control import selection
-from pscompy.control.explain import Explanation, Rails, explain
-from pscompy.control.peer import Record
+from pscompy.control.explain import Explanation, Rails, considered
+from pscompy.control.peer import NOT_CONNECTED, Record
 from pscompy.control.transports import Transports
 
 logger = logging.getLogger(__name__)
-
-# maximum number of explanations that are kept, to be shared by later connections
-EXPLAINED_MAX = 64
 
 
 class Tuning:
@@ -28,8 +26,6 @@ class Tuning:
     def __init__(self, transports: Transports, config: Config) -> None:
         self._transports = transports
         self._config = config
-        # explanations that were made, by the arguments of `explain`
-        self._explained: dict[Hashable, Explanation] = {}
 
     def parameters(
         self, rails: Rails, first: selection.Estimates | None = None
@@ -43,41 +39,46 @@ class Tuning:
     def _option(self, name: str) -> selection.Option:
         return next(option for option in self._transports.options if option.name == name)
 
-    def explain(
+    def report(
         self,
         rails: Rails,
         matching: str | None,
         proposed: tuple[str, ...],
-        reasons: tuple[tuple[str, str], ...],
+        reasons: Mapping[str, str],
     ) -> Explanation:
-        """Explain a connection over these rails. Most connections share one explanation."""
-        key = rails, matching, proposed, reasons
-        if found := self._explained.get(key):
-            return found
-        if len(self._explained) == EXPLAINED_MAX:
-            self._explained.clear()
-        option, params = self._option(rails[0][0]), self.parameters(rails)
-        excluded = {*dict(rails), *dict(reasons)}
-        self._explained[key] = explain(
-            self._transports.options,
-            proposed,
-            dict(reasons),
-            rails=rails,
-            params=params,
-            faster=self._faster(option, params, excluded),
-            matching=matching,
-            estimates=option.estimates,
-            shown_from=self._shown_from(option, params, len(rails)),
-            untold="" if matching is None else self._untold(option, params, len(rails)),
+        """Return what the record of a connection that comes up over these rails keeps."""
+        estimates, params = self._option(rails[0][0]).estimates, self.parameters(rails)
+        return Explanation(
+            proposed, rails, reasons, params=params, matching=matching, estimates=estimates
+        )
+
+    def explain(self, record: Record, users: str) -> Explanation:
+        """Complete the record's report. `users` are the communicators that share the worker."""
+        report = record.report._replace(worker=users)
+        if record.report is NOT_CONNECTED:
+            return report
+        options = self._transports.options
+        candidates = considered(options, report.candidates, report.reasons)
+        report = report._replace(peer=record.label, candidates=candidates)
+        if not report.rails or report.params is None:
+            return report
+        option, untold = self._option(report.choice), ""
+        if report.matching is not None:
+            untold = self._untold(option, report.params, report.lanes)
+        return report._replace(
+            faster=self._faster(option, report),
+            shown_from=self._shown_from(option, report.params, report.lanes),
+            untold=untold,
             thread=self._config["PROGRESS_THREAD"],
         )
-        return self._explained[key]
 
     def _faster(
-        self, option: selection.Option, params: selection.Params, excluded: set[str]
+        self, option: selection.Option, report: Explanation
     ) -> dict[str, tuple[float, int]]:
-        """Return the other usable transports that are estimated to be faster than `option`, see
-        `selection.faster`."""
+        """Return the other usable transports that are estimated to be faster than `option` with the
+        parameters that the connection began with, see `selection.faster`."""
+        excluded = {*dict(report.rails), *report.reasons}
+        params = self.parameters(report.rails)
         found: dict[str, tuple[float, int]] = {}
         for other in self._transports.options:
             if other.name in excluded or other.estimates is None or option.estimates is None:
@@ -114,13 +115,11 @@ class Tuning:
         corrected = selection.corrected(report.estimates, *rates)
         if selection.loss(corrected, report.params) <= selection.LOSS_MAX:
             return
-        option = self._option(record.transport)
         params = self.parameters(report.rails, corrected)
         if params == report.params:
             return
         record.conn.adapt(params)
-        shown_from = self._shown_from(option, params, report.lanes)
-        record.report = report._replace(params=params, estimates=corrected, shown_from=shown_from)
+        record.report = report._replace(params=params, estimates=corrected)
         logger.debug("%s: eager up to %d bytes", record.label, params.eager_max)
 
     def _settings(self, option: selection.Option) -> selection.Settings:
