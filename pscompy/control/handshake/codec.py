@@ -6,6 +6,8 @@ Numbers are little-endian; texts are UTF-8 and, like bytes, preceded by their le
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BytesIO
+from itertools import repeat
 from struct import Struct
 from typing import Any, TypeVar
 
@@ -18,14 +20,12 @@ class Reader:
     """Reads the fields of a body; each is checked against the bytes that are left."""
 
     def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
+        self._read = BytesIO(data).read
 
     def take(self, size: int) -> bytes:
-        piece = self._data[self._at : self._at + size]
+        piece = self._read(size)
         if len(piece) != size:
             raise RemoteProtocolError(f"frame ends {size - len(piece)} bytes too early")
-        self._at += size
         return piece
 
     def number(self, size: int) -> int:
@@ -36,10 +36,14 @@ class Reader:
         return layout.unpack(self.take(layout.size))
 
     def data(self, limit: int) -> bytes:
-        size = self.number(2)
+        length = self._read(2)
+        size = int.from_bytes(length, "little")
         if size > limit:
             raise RemoteProtocolError(f"field of {size} bytes, at most {limit} are allowed")
-        return self.take(size)
+        piece = self._read(size)
+        if len(length) != 2 or len(piece) != size:
+            raise RemoteProtocolError("frame ends too early")
+        return piece
 
     def text(self, limit: int) -> str:
         try:
@@ -51,11 +55,11 @@ class Reader:
         count = self.number(2)
         if count > limit:
             raise RemoteProtocolError(f"list of {count}, at most {limit} are allowed")
-        return tuple(item(self) for _ in range(count))
+        return tuple(map(item, repeat(self, count)))
 
     def end(self) -> None:
-        if self._at != len(self._data):
-            raise RemoteProtocolError(f"{len(self._data) - self._at} bytes too many in frame")
+        if rest := self._read():
+            raise RemoteProtocolError(f"{len(rest)} bytes too many in frame")
 
 
 class Writer:
@@ -64,9 +68,7 @@ class Writer:
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
-
-    def raw(self, data: bytes) -> None:
-        self._pieces.append(data)
+        self.raw = self._pieces.append  # writes bytes whose length the reader knows
 
     def number(self, value: int, size: int) -> None:
         self.raw(value.to_bytes(size, "little"))
@@ -74,7 +76,7 @@ class Writer:
     def data(self, data: bytes, limit: int) -> None:
         if len(data) > limit:
             raise ValueError(f"field of {len(data)} bytes, at most {limit} are allowed")
-        self.number(len(data), 2)
+        self.raw(len(data).to_bytes(2, "little"))
         self.raw(data)
 
     def text(self, text: str, limit: int) -> None:

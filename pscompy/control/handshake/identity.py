@@ -41,7 +41,7 @@ class Identity(NamedTuple):
     @classmethod
     def unpack(cls, source: Reader) -> Identity:
         uid = source.take(UID_SIZE)
-        name, host, hostname, module, job = (source.text(NAME_MAX) for _ in range(5))
+        name, host, hostname, module, job = map(source.text, itertools.repeat(NAME_MAX, 5))
         user, pid, rank = source.numbers(_NUMBERS)
         return cls(uid, name, host, hostname, user, pid, module, rank, job)
 
