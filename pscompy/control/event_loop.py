@@ -75,7 +75,6 @@ class ControlThread:
         self._numbers = itertools.count()
         self._timers_max = TIMERS_MIN  # number of timers above which cancelled ones are removed
         self._stopping = False
-        self._idle = True  # whether no pump (see add_pump) had more to do when the pumps ran last
         self._pumps: tuple[Callable[[], bool], ...] = ()
         # this control thread itself; in a SiblingThread, that of its host
         self.root: ControlThread = self
@@ -214,15 +213,15 @@ class ControlThread:
 
     def _pumped(self) -> bool:
         """Run all pumps. Returns whether the thread may sleep."""
-        self._idle = True
+        idle = True
         for pump in self._pumps:
-            if not self._guarded(self._pump_once, pump):
+            try:
+                idle = pump() and idle
+            except BaseException as error:
+                self._log_failure(pump, error)
                 time.sleep(FAILURE_PAUSE)
-                self._idle = False
-        return self._idle
-
-    def _pump_once(self, pump: Callable[[], bool]) -> None:
-        self._idle = pump() and self._idle
+                idle = False
+        return idle
 
     def _run_timers(self) -> None:
         now = time.monotonic()
@@ -243,17 +242,17 @@ class ControlThread:
         try:
             function(*args)
         except BaseException as error:
-            with contextlib.suppress(BaseException):
-                self._log_failure(function, error)
+            self._log_failure(function, error)
             return False
         return True
 
     def _log_failure(self, function: Callback, error: BaseException) -> None:
         """Log the first failure of its kind as an error, and later ones for debugging only: an
-        event that persists would fill the log."""
-        kind = f"{getattr(function, '__qualname__', function)} {type(error).__name__}"
-        known = kind in self._failures
-        if len(self._failures) < FAILURES_MAX:
-            self._failures.add(kind)
-        level = logging.DEBUG if known else logging.ERROR
-        logger.log(level, "a call-back of the control thread failed", exc_info=error)
+        event that persists would fill the log. Raises nothing."""
+        with contextlib.suppress(BaseException):
+            kind = f"{getattr(function, '__qualname__', function)} {type(error).__name__}"
+            known = kind in self._failures
+            if len(self._failures) < FAILURES_MAX:
+                self._failures.add(kind)
+            level = logging.DEBUG if known else logging.ERROR
+            logger.log(level, "a call-back of the control thread failed", exc_info=error)
