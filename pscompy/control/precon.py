@@ -84,16 +84,20 @@ class Precon:
         self._out += self.machine.output()
         if self._sock is None:
             return
+        if self._out:
+            self._send(self._sock)
+        if self._leaving and not self._out:
+            self.drop()
+
+    def _send(self, sock: socket.socket) -> None:
         try:
             while self._out:
-                del self._out[: self._sock.send(self._out)]
+                del self._out[: sock.send(self._out)]
         except BlockingIOError:
             pass
         except OSError:
             self._out.clear()  # the next read returns the error
-        self._watch_writing(bool(self._out))
-        if self._leaving and not self._out:
-            self.drop()
+        self._watch_writing(sock, bool(self._out))
 
     def close(self) -> None:
         """Send the last bytes for LINGER_SECONDS at most, then close. No event follows."""
@@ -130,11 +134,11 @@ class Precon:
             os.close(self._sock.detach())
             self._sock = None
 
-    def _watch_writing(self, wanted: bool) -> None:
-        if wanted != self._writing and self._sock is not None:
+    def _watch_writing(self, sock: socket.socket, wanted: bool) -> None:
+        if wanted != self._writing:
             self._writing = wanted
             events = READ | WRITE if wanted else READ
-            self._thread.modify(self._sock.fileno(), events, self._on_ready)
+            self._thread.modify(sock.fileno(), events, self._on_ready)
 
     def _on_ready(self, events: int) -> None:
         if events & WRITE:
@@ -184,7 +188,8 @@ class Precon:
             if isinstance(event, Ended):
                 self.drop()
             self.owner.on_precon_event(self, event)
-        self.flush()
+        if events:
+            self.flush()
 
 
 def _peer_address(sock: socket.socket) -> str:
