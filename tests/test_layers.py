@@ -70,7 +70,7 @@ GENERATED = ("**/_core.c", "**/_native.c")
 # The control plane, from the bottom to the top: a module imports only modules of lower rows.
 CONTROL = (
     ("descriptors", "addresses", "core_log", "handshake", "precon_options"),
-    ("event_loop", "selection", "name_table", "phases"),
+    ("event_loop", "selection", "phases"),
     ("rail_set",),
     ("precon", "explain", "lane", "datagrams", "sibling"),
     ("dialer", "admission", "transports", "conn"),
@@ -78,11 +78,10 @@ CONTROL = (
     ("progress",),
     ("factory",),
     ("candidates",),
-    ("rejoining",),
+    ("repair",),
     ("negotiation",),
-    ("attempt", "renewal"),
     ("peer",),
-    ("ended_ranks", "resolving", "tuning"),
+    ("ended_ranks", "tuning"),
     ("precons", "connections", "listening"),
     ("dialing", "loopback", "node_connect"),
     ("ondemand",),

@@ -11,9 +11,18 @@ from typing import NamedTuple
 
 from pscompy.control import descriptors
 from pscompy.control.addresses import Address, Detour, Location
-from pscompy.control.attempt import Attempt, Refusal
 from pscompy.control.connections import Connections
-from pscompy.control.dialer import Backoff, Detoured, Dialer, Ended, Reached, Target, Targets
+from pscompy.control.dialer import (
+    Attempt,
+    Backoff,
+    Detoured,
+    Dialer,
+    Ended,
+    Reached,
+    Refusal,
+    Target,
+    Targets,
+)
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.handshake.frames import Kind
 from pscompy.control.negotiation import Negotiation

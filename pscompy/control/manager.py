@@ -31,7 +31,6 @@ from pscompy.control.peer import FindPeer, OnSettled, Record
 from pscompy.control.phases import Phase
 from pscompy.control.precon_options import PreconOptions
 from pscompy.control.progress import Progress
-from pscompy.control.resolving import when_address_is_known
 from pscompy.control.sibling import SiblingThread
 from pscompy.control.worker import Worker
 from pscompy.errors import Closed, ConnectError, PscomError
@@ -325,7 +324,7 @@ class Control:
         """Connect by a precon. Finds the peer's address first if `begin_open` could not wait for
         the launcher."""
         connect = partial(self._by_precon, record, lambda precons: precons.begin(record))
-        when_address_is_known(self._thread, record, connect)
+        record.when_address_is_known(self._thread, connect)
 
     def _by_precon(self, record: Record, connect: Callable[[OnDemand], object]) -> None:
         """Connect by a precon. If the part that makes precons cannot be imported, give up."""

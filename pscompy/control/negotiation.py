@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from pscompy.control.candidates import Answering, Proposing
 from pscompy.control.conn import Conn
@@ -34,23 +34,13 @@ from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.states import PreconState
 from pscompy.control.lane import Lane
 from pscompy.control.precon import Precon
-from pscompy.control.rejoining import Rejoining
-from pscompy.control.selection import Rail
+from pscompy.control.repair import Guarded, Rejoining
 from pscompy.errors import ConnectError, NameInUse, ProtocolError, PscomError
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 """The owner's record of a peer, which a negotiation carries and never looks into."""
-
-
-class Guarded(NamedTuple):
-    """A connection over several rails, `rails[i]` for lane i, that a precon guards."""
-
-    peer: Identity
-    conn: Conn
-    rails: tuple[Rail, ...]
-    token: bytes  # the `guard_token` of the connection's first precon
 
 
 class Owner(Protocol[R]):
@@ -199,9 +189,7 @@ class Negotiation(Generic[R]):
 
     def _guard(self, guarded: Guarded) -> None:
         self.guarded = guarded
-        self.rejoining = Rejoining(
-            self._factory, self.precon, guarded.peer, guarded.conn, guarded.rails
-        )
+        self.rejoining = Rejoining(self._factory, self.precon, guarded)
 
     def announce_close(self) -> None:
         """Let the peer know that this side's last message is in flight on the lanes."""

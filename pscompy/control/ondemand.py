@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 
-from pscompy.control import descriptors, renewal, selection
+from pscompy.control import descriptors, repair, selection
 from pscompy.control.addresses import Address
 from pscompy.control.connections import Connections
 from pscompy.control.dialer import Dialer, Ended, Reached
@@ -29,13 +29,12 @@ from pscompy.control.handshake.identity import Identity
 from pscompy.control.handshake.keys import Key
 from pscompy.control.listening import Listener
 from pscompy.control.loopback import connect_self
-from pscompy.control.negotiation import Guarded, Negotiation
+from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import FindPeer, Record
 from pscompy.control.phases import ON_ASK, ON_CONNECT, Phase, PhaseEvent, Verdict
 from pscompy.control.precon import Precon
 from pscompy.control.precons import Precons
-from pscompy.control.renewal import Renewal
-from pscompy.control.resolving import when_address_is_known
+from pscompy.control.repair import Guarded, Renewal
 from pscompy.errors import Closed, ConnectError, NameInUse, PscomError
 
 logger = logging.getLogger(__name__)
@@ -239,7 +238,7 @@ class OnDemand:
         kind = self._own_kind(record)
         if record.phase in (Phase.LAZY, Phase.NEGOTIATING):
             self._connections.step(record, PhaseEvent.ASK if kind is Kind.ASK else PhaseEvent.DIAL)
-        when_address_is_known(self._thread, record, partial(self._dial, record, kind))
+        record.when_address_is_known(self._thread, partial(self._dial, record, kind))
 
     def _dial(self, record: Record, kind: Kind) -> None:
         calling = record.phase in (Phase.DIALING, Phase.ASKING)
@@ -341,7 +340,7 @@ class OnDemand:
 
     def guard_ended(self, negotiation: Negotiation[Record], bye: bool) -> None:
         record, guarded, precon = negotiation.record, negotiation.guarded, negotiation.precon
-        if record is None or guarded is None or bye or not renewal.possible(guarded, precon.outage):
+        if record is None or guarded is None or bye or not repair.possible(guarded, precon.outage):
             self._connections.guard_ended(record, bye, precon.outage)
             return
         dial = partial(self._dial_guard, record) if precon.machine.side is Side.DIALER else None

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from pscompy.control.conn import Conn
+from pscompy.control.event_loop import ControlThread
 from pscompy.control.explain import Explanation
 from pscompy.control.handshake.tables import step
 from pscompy.control.phases import PHASE, Phase, PhaseEvent
 from pscompy.errors import PscomError
 
 if TYPE_CHECKING:
-    from pscompy.control.attempt import Attempt
+    from pscompy.control.dialer import Attempt
     from pscompy.control.handshake.identity import Identity
     from pscompy.control.negotiation import Negotiation
 
@@ -93,6 +95,24 @@ class Record:
             self.address = self.resolve() if self.resolve is not None else None
         except PscomError as error:
             logger.warning("the address of %s is not known: %s", self.label, error)
+
+    def when_address_is_known(self, thread: ControlThread, then: Callable[[], object]) -> None:
+        """Call then() on the control thread, which is the calling one, once the peer's address is
+        known or was not found. A launcher may take a minute to answer, and the control thread must
+        not wait for it, so another thread asks it."""
+        if self.address is not None or self.resolve is None:
+            then()
+            return
+
+        def find_address() -> None:
+            self.find_address()
+            thread.call(then)
+
+        asking = threading.Thread(target=find_address, name="pscompy-resolve", daemon=True)
+        try:
+            asking.start()
+        except RuntimeError:  # no thread can be started
+            find_address()
 
     @property
     def label(self) -> str:

@@ -8,16 +8,44 @@ up will take descriptors, so that many of them at once must leave enough.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 from pscompy.control import descriptors
 from pscompy.control.event_loop import ControlThread
 from pscompy.control.handshake.identity import Identity
-from pscompy.control.name_table import Names
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record
 
 LOOK_SECONDS = 0.1  # seconds after which the number of free descriptors is looked up again
+
+
+class Names:
+    """The names of this session and of all sessions that have a precon with it, which are unique
+    within a job."""
+
+    def __init__(self, here: Identity) -> None:
+        self._here = here
+        self._owners: dict[tuple[str, str], bytes] = {(here.job, here.name): here.uid}
+        self._uses: Counter[bytes] = Counter({here.uid: 1})
+
+    def conflict(self, there: Identity) -> str | None:
+        """Return the conflict if another session has this name already, or None."""
+        owner = self._owners.get((there.job, there.name))
+        if owner is None or owner == there.uid:
+            return None
+        which = "this one" if owner == self._here.uid else "one connected to it"
+        return f"the name {there.name!r} is in use: by {which} at {self._here.name}"
+
+    def add(self, there: Identity) -> None:
+        self._owners[there.job, there.name] = there.uid
+        self._uses[there.uid] += 1
+
+    def remove(self, there: Identity) -> None:
+        self._uses[there.uid] -= 1
+        if self._uses[there.uid] <= 0:
+            del self._uses[there.uid]
+            self._owners.pop((there.job, there.name), None)
 
 
 class Precons:

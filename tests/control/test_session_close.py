@@ -15,8 +15,8 @@ from peers import TRANSPORTS, only
 from processes import Child
 
 from pscompy import Closed, ConnectionState, Session
-from pscompy.control.attempt import Attempt
 from pscompy.control.candidates import Candidates
+from pscompy.control.dialer import Attempt
 from pscompy.control.handshake.handshake import Handshake
 from pscompy.control.negotiation import Negotiation
 from pscompy.control.peer import Record

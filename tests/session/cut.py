@@ -8,7 +8,7 @@ import socket
 import stat
 
 import pscompy
-from pscompy.control import rejoining
+from pscompy.control import repair
 
 
 def is_stream(fd: int) -> bool:
@@ -34,7 +34,7 @@ def shut_rail(here, address):
 
 def pause_before_joining(here, seconds):
     """Let this process try so rarely to join lost rails again."""
-    rejoining.PAUSE = rejoining.PAUSE_MAX = seconds
+    repair.JOIN_PAUSE = repair.JOIN_PAUSE_MAX = seconds
 
 
 def lane_bytes(c: pscompy.Connection) -> list[int]:
