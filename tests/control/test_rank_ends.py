@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from peers import Peer, world
-from test_neighbours import node
+from test_node_connect import node
 
 from pscompy import Closed, PeerLost
 from pscompy.api.c.guard import guard
