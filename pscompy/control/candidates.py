@@ -313,7 +313,7 @@ class Answering(Candidates):
             self._reject(name, reason, here=False)
         joined = self._transports.joined
         if joined and self._lost is None and not any(it.group for it in proposal.candidates):
-            self._reject(RAILS, f"{'+'.join(joined)} is not proposed", here=False)
+            self._reject(RAILS, f"{'+'.join(joined)} is not offered", here=False)
         self._choices = rail_set.choices(
             proposal, self._transports.options, self._here, self._there, joined
         )
