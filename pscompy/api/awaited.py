@@ -111,7 +111,7 @@ def _any_peer_waits(worker: _binding.Worker) -> Iterator[str]:
     for session in process.sessions():
         conn = session._core.peer_waits() if session._binding is worker else 0
         for record in session._control.records() if conn else ():
-            if record.conn.id == conn:
+            if record.id == conn:
                 arrived = record.conn.announced().arrived
                 yield _peer_waits(record.label, arrived)
 

@@ -100,7 +100,7 @@ def operations(session: Dumped) -> list[Operation]:
     """Return the requests of a session that are not done, then its messages without a receive."""
     awaited = set(session._binding.awaited)
     items = session._core.items(awaited)
-    labels = {it.conn.id: it.label for it in session._control.records()}
+    labels = {it.id: it.label for it in session._control.records()}
     collective = tuple({it.rank for it in items if _is_collective(it)})
     texts = (_text(it, labels, _endpoint(session, it)) for it in items)
     return [

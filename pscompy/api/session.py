@@ -264,7 +264,7 @@ class Session(SessionEnd):
         sock = Socket(self._event, self._stop_listening, on_connection)
         worker, on_connection = self._binding, while_alive(sock._arrived)
         sock._listener = self._control.listen(
-            host, port, lambda record: on_connection(worker.connection(record.conn.id))
+            host, port, lambda record: on_connection(worker.connection(record.id))
         )
         self._sockets.append(sock)
         return sock

@@ -49,7 +49,7 @@ class ConnState(IntEnum):
 
 
 class Conn:
-    """A connection of the core, which ends with this object and with the handle.
+    """A connection of the core, which lives as long as `handle`; this object may be made anew.
 
     `call` is the worker's `Worker.call`, for functions that may meet the worker's destruction. The
     other functions are those of the control thread, which ends before the worker.

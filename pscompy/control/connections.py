@@ -99,7 +99,7 @@ class Connections:
 
     def register(self, record: Record) -> None:
         """Note the record of a connection that is used."""
-        self._records[record.conn.id] = record
+        self._records[record.id] = record
 
     def records(self) -> list[Record]:
         """Return the records that are registered."""
@@ -124,7 +124,7 @@ class Connections:
         record.step(event)
         if record.phase in (Phase.LAZY, Phase.CLOSED):
             self._in_use.discard(record)
-            self._holder.release(record.conn.id)
+            self._holder.release(record.id)
         else:
             self._in_use.add(record)
         self._check_ended()
@@ -367,7 +367,7 @@ class Connections:
         sends = [it for it in self._worker.items() if it.kind == lib.PSC_ITEM_SEND]
         in_use = list(self._in_use)
         for record in in_use[:WAITS_MAX]:
-            lengths = [it.nbytes for it in sends if it.conn == record.conn.id]
+            lengths = [it.nbytes for it in sends if it.conn == record.id]
             waits = f"has not received {len(lengths)} messages of {sum(lengths)} bytes"
             logger.warning(
                 "%s closes: %s%s %s; it waits for %.0f s at most (PSP_SHUTDOWN_TIMEOUT)",

@@ -60,7 +60,7 @@ class EndedRanks:
         record.error = reason
         lost = isinstance(reason, PeerLost)
         record.conn.fail(Conn.ERR_PEER_LOST if lost else Conn.ERR_CLOSED)
-        self._follow(record.conn.id)
+        self._follow(record.id)
         return True
 
     def end_hopeless(self) -> None:

@@ -53,12 +53,23 @@ class PeerPrecon(Protocol):
 class Record:
     """The state of one connection from lazy to closed.
 
-    The control thread alone writes it, except `conn`, `address`, `rank` and `name`; other
+    The control thread alone writes it, except `address`, `rank` and `name`; other
     threads may read it.
     """
 
     __slots__ = (
-        *("conn", "address", "rank", "name", "resolve", "phase", "peer", "transport"),
+        *(
+            "id",
+            "_handle",
+            "_call",
+            "address",
+            "rank",
+            "name",
+            "resolve",
+            "phase",
+            "peer",
+            "transport",
+        ),
         *("error", "report", "waiting", "precon", "parked", "attempt", "__weakref__"),
     )
 
@@ -70,7 +81,8 @@ class Record:
         name: str = "",
         resolve: Callable[[], str] | None = None,
     ) -> None:
-        self.conn = conn  # the core's connection
+        # the parts of a Conn, which is made when it is asked for: a World declares many connections
+        self.id, self._handle, self._call = conn.id, conn.handle, conn._call
         self.address = address  # address of the peer's socket; None if it is not known yet
         self.rank = rank
         self.name = name  # name of a World's peer, known beforehand; "" for other connections
@@ -84,6 +96,11 @@ class Record:
         self.precon: PeerPrecon | None = None  # the precon that is in use
         self.parked: Negotiation[Record] | None = None  # the peer's precon, kept in reserve
         self.attempt: Attempt | None = None
+
+    @property
+    def conn(self) -> Conn:
+        """The core's connection."""
+        return Conn(self._call, self.id, self._handle)
 
     def step(self, event: PhaseEvent) -> None:
         """Change the phase as the table PHASE says."""

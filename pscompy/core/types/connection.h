@@ -110,6 +110,8 @@ struct psc_conn {
     /* the control plane was notified that sends waited because of
      * psc_worker_config_t.rts_max */
     bool rts_max_reported;
+    /* the fabric matches the connection's messages, except active messages */
+    bool matches;
     /* If the last RTS had the flag PSC_RTS_LAST: rts_in when it arrived. The
      * peer's later messages wait for a receive while rts_in has not fallen
      * below. Else 0. */
@@ -140,8 +142,6 @@ struct psc_conn {
     /* length of the shortest receive that is handed out, and of the longest
      * message before which the sender looks what has arrived */
     uint32_t hands_from, looks_first;
-    /* the fabric matches the connection's messages, except active messages */
-    bool matches;
     psc_tagging_t tagging;
     psc_rates_t rates;
     /* NULL unless the peer can see posted receives; proto/tuple.h */
