@@ -77,7 +77,7 @@ class Connection(_binding.Connection):
     def transport(self) -> str:
         """The name of the transport of the messages, for example "shm"; several names are joined by
         "+"; empty until the connection is established."""
-        return self._settled().transport
+        return self._settled().report.choice
 
     @property
     def peer(self) -> str:

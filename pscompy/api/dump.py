@@ -170,7 +170,9 @@ def _is_collective(item: Item) -> bool:
 def _connections(session: Dumped) -> Iterator[str]:
     for record in session._control.records():
         state = record.conn.state
-        lanes = f" over {record.transport}, lanes: {record.report.lanes}" * bool(record.transport)
+        lanes = f" over {record.report.choice}, lanes: {record.report.lanes}" * bool(
+            record.report.rails
+        )
         counted = record.conn.counters()
         traffic = ", ".join(
             f"{counted[name]} {name.replace('_', ' ')}"

@@ -214,7 +214,6 @@ class Connections:
         reasons: dict[str, str],
     ) -> None:
         """Notify all that wait for the connection, which carries messages over these rails now."""
-        record.transport = rails[0][0]
         record.report = self.tuning.report(rails, matching, proposed, reasons)
         self.step(record, PhaseEvent.ESTABLISHED)
         if self._config["DEBUG_CONTYPE"]:
@@ -372,7 +371,7 @@ class Connections:
             logger.warning(
                 "%s closes: %s%s %s; it waits for %.0f s at most (PSP_SHUTDOWN_TIMEOUT)",
                 *(self._here.name, record.label),
-                *(f" over {record.transport}" * bool(record.transport),),
+                *(f" over {record.report.choice}" * bool(record.report.choice),),
                 *(waits if lengths else "has not answered", seconds),
             )
         if len(in_use) > WAITS_MAX:

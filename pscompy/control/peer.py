@@ -68,7 +68,6 @@ class Record:
             "resolve",
             "phase",
             "peer",
-            "transport",
         ),
         *("error", "report", "waiting", "precon", "parked", "attempt", "__weakref__"),
     )
@@ -89,7 +88,6 @@ class Record:
         self.resolve = resolve  # returns the peer's address; called at the connection's first use
         self.phase = Phase.LAZY
         self.peer: Identity | None = None
-        self.transport = ""  # name of the transport, such as "shm"; "" while the connection is lazy
         self.error: PscomError | None = None  # why the connection ended, or failed to connect
         self.report = NOT_CONNECTED
         self.waiting: tuple[OnSettled, ...] = ()

@@ -219,13 +219,22 @@ static bool replay_possible(const psc_conn_t *conn)
     return conn->n_lanes > 1;
 }
 
+static uint32_t replay_max_bcopy(const psc_lane_t *lane)
+{
+    size_t max = lane->slot->attr.max_bcopy;
+
+    return max < UINT32_MAX ? (uint32_t)max : UINT32_MAX;
+}
+
 /* Limit the length of messages to what each lane takes, because any lane may
  * have to send them. */
 static void replay_limit(psc_conn_t *conn)
 {
     for (uint32_t i = 0; i < conn->n_lanes; i++) {
-        if (conn->lanes[i]->slot->attr.max_bcopy < conn->max_bcopy)
-            conn->max_bcopy = conn->lanes[i]->slot->attr.max_bcopy;
+        uint32_t max = replay_max_bcopy(conn->lanes[i]);
+
+        if (max < conn->max_bcopy)
+            conn->max_bcopy = max;
     }
 }
 
@@ -234,7 +243,7 @@ bool psc_replay_begin(psc_conn_t *conn)
     static const psc_transport_ops_t ops = {.am_short = replay_am_short,
                                             .am_bcopy = replay_am_bcopy};
 
-    conn->max_bcopy = conn->main->slot->attr.max_bcopy;
+    conn->max_bcopy = replay_max_bcopy(conn->main);
     if (!replay_possible(conn))
         return true;
     conn->replay = calloc(1, sizeof *conn->replay);

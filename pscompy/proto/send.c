@@ -27,7 +27,7 @@ bool psc_send_reads_first(const psc_conn_t *conn, const psc_send_args_t *args)
     if (conn->state != PSC_CONN_UP)
         return false;
     if (!psc_eager_fits(conn, len))
-        return len <= conn->looks_first;
+        return conn->looks_first;
     return !psc_flow_has(&conn->flow, psc_credit_cost(len));
 }
 

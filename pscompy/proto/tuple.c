@@ -89,7 +89,7 @@ static void tuple_begin(psc_conn_t *conn)
     conn->tuple->ops = ops;
     conn->hands_out = &psc_tuple;
     conn->positions = &conn->tuple->positions;
-    conn->looks_first = conn->tuple_am ? PSC_PLACE_MAX : 0;
+    conn->looks_first = conn->tuple_am != NULL;
     tuple_limit(conn);
 }
 

@@ -96,7 +96,9 @@ struct psc_conn {
     psc_outlet_t out;
     /* length of the longest message, header included, that am_bcopy takes on
      * every lane that may become `main` */
-    size_t max_bcopy;
+    uint32_t max_bcopy;
+    /* length of the shortest receive that is handed out */
+    uint32_t hands_from;
     /* NULL unless the connection survives the loss of `main`;
      * proto/replay.h */
     psc_replay_t *replay;
@@ -112,6 +114,8 @@ struct psc_conn {
     bool rts_max_reported;
     /* the fabric matches the connection's messages, except active messages */
     bool matches;
+    /* a sender looks what has arrived before it sends a long message */
+    bool looks_first;
     /* If the last RTS had the flag PSC_RTS_LAST: rts_in when it arrived. The
      * peer's later messages wait for a receive while rts_in has not fallen
      * below. Else 0. */
@@ -139,9 +143,6 @@ struct psc_conn {
     /* the protocol to which receives that name this connection are handed out;
      * NULL: to none */
     const psc_proto_t *hands_out;
-    /* length of the shortest receive that is handed out, and of the longest
-     * message before which the sender looks what has arrived */
-    uint32_t hands_from, looks_first;
     psc_tagging_t tagging;
     psc_rates_t rates;
     /* NULL unless the peer can see posted receives; proto/tuple.h */
