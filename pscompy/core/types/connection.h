@@ -16,7 +16,7 @@ typedef struct psc_tagging {
     /* pause: after a put (tag_put) that met no posted receive, this number of
      * the next long messages is announced by RTS instead; 0 after a put that
      * met one. pause_left: how many of those messages are still to come. */
-    uint32_t pause, pause_left;
+    uint16_t pause, pause_left;
 } psc_tagging_t;
 
 /* Measured durations of the connection's long messages; see proto/rates.h. */
@@ -86,8 +86,6 @@ struct psc_conn {
     uint64_t id;
     int rank;
     int state; /* psc_conn_state_t; also read without the lock, atomically */
-    psc_status_t status; /* why the connection ends or has ended, else PSC_OK */
-    uint32_t n_lanes;
     psc_lane_t *lanes[PSC_LANES_MAX];
     /* the lane that carries everything that is matched or must stay in order;
      * lane 0, until lane 0 is lost */
@@ -116,10 +114,14 @@ struct psc_conn {
     bool matches;
     /* a sender looks what has arrived before it sends a long message */
     bool looks_first;
+    uint8_t n_lanes;
+    /* why the connection ends or has ended (psc_status_t), else PSC_OK */
+    int8_t status;
     /* If the last RTS had the flag PSC_RTS_LAST: rts_in when it arrived. The
      * peer's later messages wait for a receive while rts_in has not fallen
      * below. Else 0. */
     uint32_t rts_in_last;
+    psc_tagging_t tagging;
     psc_proto_params_t params;
     psc_flow_t flow;
     psc_work_t work;
@@ -143,7 +145,6 @@ struct psc_conn {
     /* the protocol to which receives that name this connection are handed out;
      * NULL: to none */
     const psc_proto_t *hands_out;
-    psc_tagging_t tagging;
     psc_rates_t rates;
     /* NULL unless the peer can see posted receives; proto/tuple.h */
     psc_tuple_t *tuple;
