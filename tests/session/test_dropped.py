@@ -10,6 +10,7 @@ import threading
 import time
 import warnings
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -233,7 +234,17 @@ def test_nothing_is_left(kind):
     for _ in range(TIMES):
         kind()
         expect_soon(settled)
-    expect_soon(lambda: (own_descriptors(), threading.active_count()) <= before)
+    try:
+        expect_soon(lambda: (own_descriptors(), threading.active_count()) <= before)
+    except AssertionError:
+        pytest.fail(f"{before} became {left()}")
+
+
+def left() -> tuple[int, list[str], list[str]]:
+    """The descriptors, threads and files of this process."""
+    names = [it.name for it in threading.enumerate()]
+    files = [str(it.readlink()) for it in Path("/proc/self/fd").iterdir() if it.is_symlink()]
+    return own_descriptors(), names, files
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
