@@ -14,12 +14,14 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -278,6 +280,8 @@ int main(int argc, char **argv)
     else if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds))
         fail("socketpair");
     pid_t child = fork();
+    if (child == 0) /* it must not spin on if this process is ended */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
     s.me = child == 0;
     s.fd = fds[s.me];
     s.buf = message(s.size);
