@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("pscompy", "gateway", "examples/transport_c/src")
+FOLDERS = ("pscompy", "softni", "gateway", "examples/transport_c/src")
 CALLS = (
     "poll|ppoll|select|epoll_wait|read|readv|pread|write|writev|pwrite|recv|recvmsg|recvfrom|send|sendmsg"
     "|sendmmsg|sendto|connect|accept|accept4|process_vm_readv|process_vm_writev|open|openat|ftruncate"
@@ -27,7 +27,7 @@ ALONE = {
     "softni/pscompy_softni/peer.c": ("connect", "of a datagram socket"),
     "softni/pscompy_softni/thread.c": ("epoll_wait", "all signals are blocked"),
     "pscompy/plugins/shm/connect.c": ("connect", "tried again by the next tick"),
-    "pscompy/plugins/shm/link.c": ("syscall", "pidfd_open does not wait"),
+    "pscompy/plugins/shm/socket.c": ("syscall", "pidfd_open does not wait"),
     "pscompy/plugins/shm/listen.c": ("connect", "a folder that stays is swept later"),
     "pscompy/plugins/shm/source.c": ("syscall", "membarrier does not wait"),
     "pscompy/plugins/tcp/dial.c": ("connect", "it goes on after EINTR"),

@@ -20,7 +20,7 @@ NAMES = [category.name for category in CATEGORIES]
 def endpoints(capsys, *arguments, code=0):
     """Run the command; returns its output, or its error message."""
     try:
-        ended = main(["endpoints", *map(str, arguments)])
+        ended = main(["endpoint-model", *map(str, arguments)])
     except SystemExit as exit_:
         ended = exit_.code
     assert ended == code
@@ -120,7 +120,7 @@ def test_help_names_the_categories_and_the_source(capsys):
 
 def test_nothing_that_draws_is_imported_without_need():
     code = (
-        "import sys; from pscompy.cli.main import main; main(['endpoints'])\n"
+        "import sys; from pscompy.cli.main import main; main(['endpoint-model'])\n"
         "sys.exit('matplotlib' in sys.modules or 'pscompy.core' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=250)

@@ -47,7 +47,7 @@ def test_help_has_whole_sentences(site):
 @pytest.mark.parametrize(
     "arguments",
     [
-        *([], ["--help"], ["--version"], ["info"], ["info", "--json"], ["endpoints"]),
+        *([], ["--help"], ["--version"], ["info"], ["info", "--json"], ["endpoint-model"]),
         *(["run", "--help"], ["info", "--help"], ["gateway", "map", "--help"]),
         ["gateway", "routes", "plugin01", "--a", "one", "--b", "two", "--gateways", "gw:1"],
     ],

@@ -158,16 +158,16 @@ def test_many_calls_of_one_peer_have_one_alarm(pair):
     assert alarms._queued.qsize() + len(alarms._heap) <= 2  # the other one is that of Alarms.soon
     for ended in (0, -1):
         futures[ended].cancel()
-    expect_soon(lambda: peer._links.doubt)
+    expect_soon(lambda: peer._actions.doubt)
 
 
 def test_a_peer_is_doubted_again_after_a_call_for_which_nobody_waits(pair):
     _, peer = pair
     peer.submit(nothing).cancel()
-    expect_soon(lambda: not peer._links.unanswered)
-    assert not peer._links.doubt
+    expect_soon(lambda: not peer._actions.unanswered)
+    assert not peer._actions.doubt
     waits = peer.submit(nothing)
-    expect_soon(lambda: peer._links.doubt)
+    expect_soon(lambda: peer._actions.doubt)
     assert not waits.done()
 
 
