@@ -3,8 +3,6 @@
 #pragma once
 
 #include "../core/types/connection.h"
-#include "../core/finish.h"
-#include "../core/request.h"
 #include "match.h"
 
 /* ---- send.c ---- */
@@ -33,32 +31,9 @@ psc_status_t psc_send_progress(psc_req_t *req);
 /* ---- recv.c ---- */
 
 /* Create the request of a send, a receive or a probe. */
-static inline psc_status_t psc_message_request(psc_worker_t *worker,
-                                               psc_req_kind_t kind,
-                                               const psc_recv_args_t *args,
-                                               psc_req_t **req_p)
-{
-    psc_req_t *req = kind == PSC_REQ_SEND
-                         ? psc_req_create_bulk(&worker->requests, kind)
-                         : psc_req_create(&worker->requests, kind);
-    psc_status_t status;
-
-    if (!req)
-        return PSC_ERR_NO_MEMORY;
-    status = psc_req_set_iov(req, args->iov, args->n_iov);
-    if (status != PSC_OK) {
-        psc_req_abandon(req, status);
-        return status; /* not PSC_OK: gcc sees that *req_p is not used */
-    }
-    req->context = (uint16_t)args->context;
-    req->head.result.tag = args->tag;
-    if (kind != PSC_REQ_SEND)
-        psc_req_set_source(req, args->source);
-    req->head.flags = args->flags;
-    req->head.owner = args->owner;
-    *req_p = req;
-    return PSC_OK;
-}
+psc_status_t psc_message_request(psc_worker_t *worker, psc_req_kind_t kind,
+                                 const psc_recv_args_t *args,
+                                 psc_req_t **req_p);
 
 /* Receive a message that has arrived (PSC_OK), or begin to: then sets
  * *request_p and returns PSC_INPROGRESS. */

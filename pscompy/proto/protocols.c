@@ -123,11 +123,6 @@ static void ends_request(psc_req_t *req, psc_status_t status)
     psc_req_finish(req, status);
 }
 
-static void receives_ended(psc_conn_t *conn, psc_status_t status)
-{
-    psc_match_receives_ended(conn, status);
-}
-
 static void conn_ended(psc_conn_t *conn, psc_status_t status)
 {
     conn->status = status;
@@ -138,7 +133,7 @@ static void conn_ended(psc_conn_t *conn, psc_status_t status)
         ends_request(req, status);
     FOR_ALL(conn_ended, conn);
     psc_unexp_conn_failed(conn);
-    receives_ended(conn, status);
+    psc_match_receives_ended(conn, status);
 }
 
 static void lane_lost(psc_lane_t *lane)
@@ -205,7 +200,7 @@ const psc_upward_t psc_protocols = {
     .lane_sealed = psc_rail_sealed,
     .conn_up = conn_up,
     .conn_ended = conn_ended,
-    .receives_ended = receives_ended,
+    .receives_ended = psc_match_receives_ended,
     .refuse = psc_refuse_announced,
     .conn_closing = conn_closing,
     .transfers_pending = transfers_pending,

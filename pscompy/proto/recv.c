@@ -1,10 +1,36 @@
 #include "message.h"
 
 #include "../core/conn.h"
+#include "../core/finish.h"
 #include "../core/progress/progress.h"
 #include "eager.h"
 #include "match.h"
 #include "rndv.h"
+
+psc_status_t psc_message_request(psc_worker_t *worker, psc_req_kind_t kind,
+                                 const psc_recv_args_t *args, psc_req_t **req_p)
+{
+    psc_req_t *req = kind == PSC_REQ_SEND
+                         ? psc_req_create_bulk(&worker->requests, kind)
+                         : psc_req_create(&worker->requests, kind);
+    psc_status_t status;
+
+    if (!req)
+        return PSC_ERR_NO_MEMORY;
+    status = psc_req_set_iov(req, args->iov, args->n_iov);
+    if (status != PSC_OK) {
+        psc_req_abandon(req, status);
+        return status;
+    }
+    req->context = (uint16_t)args->context;
+    req->head.result.tag = args->tag;
+    if (kind != PSC_REQ_SEND)
+        psc_req_set_source(req, args->source);
+    req->head.flags = args->flags;
+    req->head.owner = args->owner;
+    *req_p = req;
+    return PSC_OK;
+}
 
 /* ---- receive ---- */
 
