@@ -21,7 +21,6 @@ class Driver:
 
     def __init__(self, worker: _binding.Worker) -> None:
         self._worker = worker
-        self._sleeper = worker.sleeper()
         self._event = worker.event()
         self.at_end: list[Callable[[], object]] = []  # called when the worker has ended
         self.alarms = Alarms(lambda: self._event._complete(None))
@@ -29,17 +28,19 @@ class Driver:
     def start(self, name: str) -> None:
         """Start the thread; if that fails, a later call of `driver_of` tries again."""
         try:
-            threading.Thread(target=self.run, name=name, daemon=True).start()
+            # The thread alone holds the sleeper, whose descriptors are closed when the thread ends.
+            sleeper = (self._worker.sleeper(),)
+            threading.Thread(target=self.run, args=sleeper, name=name, daemon=True).start()
         except Exception:
             _drivers.pop(self._worker, None)
             raise
 
-    def run(self) -> None:
+    def run(self, sleeper: _binding.Sleeper) -> None:
         """Drive the worker until it ends."""
         try:
             while True:
                 try:
-                    self._sleeper.wait(self._event, self.alarms.until_next())
+                    sleeper.wait(self._event, self.alarms.until_next())
                     self._event = self._worker.event()
                 except Timeout:
                     pass

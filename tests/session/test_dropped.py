@@ -276,6 +276,24 @@ def count_sessions(here):
     return len(process.sessions())
 
 
+def test_a_closed_one_needs_no_collector():
+    """The thread that drives actions closes its descriptors itself."""
+
+    def calls() -> None:
+        with pscompy.World() as world:
+            world.call(0, nothing)
+
+    calls()
+    gc.collect()
+    before = own_descriptors()
+    gc.disable()
+    try:
+        calls()
+        expect_soon(lambda: own_descriptors() <= before)
+    finally:
+        gc.enable()
+
+
 # ---- peers ----
 
 
