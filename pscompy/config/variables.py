@@ -90,8 +90,8 @@ PROTOCOL = (
         "TUPLEQ",
         "auto",
         choice("auto", "0", "1"),
-        "Peers see long receives and fill them (docs/overlap.md): auto: if a message of that"
-        " length is not eager; 0: never; 1: from 8 KiB on, and over ib by messages.",
+        "Peers see long receives and fill them (docs/overlap.md): auto: from 128 KiB on; 0: never;"
+        " 1: from 8 KiB on, and over ib by messages.",
     ),
     Var(
         "TUPLEQ_MIN",

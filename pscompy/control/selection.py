@@ -38,7 +38,10 @@ DIRECT = ("get", "put")  # the schemes that need no copies, the better one first
 
 HEADER_MAX = 64  # room that a protocol's header may take in an eager message
 EAGER_LIMIT = (128 << 10) - 192  # PSC_EAGER_LIMIT of proto/credit.h
-SHOWN_MIN = 8 << 10  # length of the shortest receive that the peer sees, with PSP_TUPLEQ=1
+# Length of the shortest receive that the peer sees, by PSP_TUPLEQ. It is not a threshold that a
+# launch measures, so the same messages find their receives in every launch. From the automatic one
+# on no message is eager: a copy by the kernel takes longer than an eager message of 64 KiB.
+SHOWN_MIN = {"auto": 128 << 10, "0": 0, "1": 8 << 10}
 THRESHOLD_MAX = 1 << 30  # longest message for which the cost model looks for thresholds
 # maximum length of one fragment on a stream, in bytes, because a small message may have to wait for
 # the fragment
@@ -177,11 +180,9 @@ ALL_AUTO = Settings()
 
 
 def shown_min(tupleq: str, least: int) -> int:
-    """Return the length of the shortest receive that a peer sees (PSP_TUPLEQ, PSP_TUPLEQ_MIN): 0 if
-    it sees none, AUTO for the shortest message of the connection that is not eager."""
-    if tupleq == "0":
-        return 0
-    return SHOWN_MIN if tupleq == "1" and least == AUTO else least
+    """Return the length of the shortest receive that a peer sees (PSP_TUPLEQ, PSP_TUPLEQ_MIN); 0 if
+    it sees none."""
+    return SHOWN_MIN[tupleq] if tupleq == "0" or least == AUTO else least
 
 
 def untold(tupleq: str, caps: int, scheme: str, lanes: int) -> str:

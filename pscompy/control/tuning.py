@@ -99,7 +99,7 @@ class Tuning:
         able = put or caps & selection.CAP_EXPOSE
         if not (least and able and params.scheme == "auto" and lanes == 1):
             return None
-        return params.eager_max + 1 if least == AUTO else max(least, put and params.eager_max + 1)
+        return max(least, params.eager_max + 1) if put else least
 
     def _untold(self, option: selection.Option, params: selection.Params, lanes: int) -> str:
         assert option.estimates is not None

@@ -43,9 +43,8 @@ typedef struct psc_worker_config {
     uint64_t pool_max;
     /* Length of the shortest receive that peers may see and claim, and of the
      * shortest message that claims a receive (proto/tuple.h). 0: no receive is
-     * claimed. -1: the shortest length that the connection does not send
-     * eagerly. */
-    int64_t tuple_min;
+     * claimed. */
+    uint64_t tuple_min;
     /* If the transport cannot advertise to peers the receives that they may
      * claim, the core announces these receives by messages (proto/tuple.h).
      * Not used if tuple_min is 0. */

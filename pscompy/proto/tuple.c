@@ -66,9 +66,7 @@ static const psc_transport_ops_t *tuple_ops(psc_conn_t *conn)
 
 static void tuple_limit(psc_conn_t *conn)
 {
-    int64_t min = conn->worker->config.tuple_min;
-
-    conn->tuple->min = min < 0 ? conn->params.eager_max + 1 : (uint64_t)min;
+    conn->tuple->min = conn->worker->config.tuple_min;
     /* to register memory for a put takes longer than an eager message */
     if (conn->tuple_am && conn->tuple->min <= conn->params.eager_max)
         conn->tuple->min = conn->params.eager_max + 1;

@@ -39,7 +39,7 @@ typedef struct options {
     psc_rndv_scheme_t scheme;
     uint64_t eager_max, unexpected_max;
     uint32_t rts_max;
-    int64_t tuple_min; /* set by the argument TUPLE_MIN */
+    uint64_t tuple_min; /* set by the argument TUPLE_MIN */
     bool tuple_am;     /* set by the argument TUPLE_AM */
     uint64_t pool_max;
     int64_t spin_ns; /* 0: 50 us */

@@ -355,7 +355,7 @@ CASE(hostile_frames)
 
         dice_state = round;
         options.scheme = (psc_rndv_scheme_t)(round % 4);
-        options.tuple_min = -1;
+        options.tuple_min = options.eager_max + 1;
         options.tuple_am = true;
         pair_open(&pair);
         psc_worker_log_to(pair.a.worker, -1, 0);

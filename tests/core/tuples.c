@@ -337,28 +337,27 @@ static void threshold_is(psc_conn_t *conn, uint64_t eager_max)
     psc_conn_adapt(conn, &params);
 }
 
-/* With tuple_min -1 only a message that is not eager takes a receive, also
- * after the threshold has changed. */
+/* A message of tuple_min bytes takes a receive, and a shorter one does not,
+ * whatever the threshold of eager messages is. */
 CASE(tuple_threshold)
 {
-    char *in = calloc(1, MIN + 1), *out = malloc(MIN + 1);
+    char *in = calloc(1, MIN), *out = malloc(MIN);
     uint64_t placed = 0;
     pair_t pair;
 
-    options.tuple_min = -1;
-    pair_open(&pair);
-    fill(out, MIN + 1, 9);
-    for (size_t most = MIN; most >= MIN / 4; most /= 2) {
+    open_tuples(&pair);
+    fill(out, MIN, 9);
+    for (size_t most = 2 * MIN; most >= MIN / 4; most /= 2) {
         threshold_is(pair.a.conn, most);
         threshold_is(pair.b.conn, most);
-        for (size_t len = most; len <= most + 1; len++) {
+        for (size_t len = MIN - 1; len <= MIN; len++) {
             psc_request_t *recv = expect(&pair, in, len, 5);
             psc_request_t *send = post_send(&pair.a, out, len, 5);
 
             expect_ok(finish(&pair, recv), in, len, 9);
             sent(&pair, send);
             if (advertises(&pair))
-                placed += len > most;
+                placed += len == MIN;
             if (pair.b.conn->tuple_am) /* a may not have been told yet */
                 continue;
             count_is(pair.a.worker, PSC_COUNTER_tuple_placed, placed);
