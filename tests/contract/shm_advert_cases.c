@@ -62,7 +62,7 @@ static void nap_begin(nap_t *nap)
              "the claimer sleeps beside bytes that it can copy");
     nap->entry =
         &end_ep(&nap->pair.x)->rx.ring.table->entries[nap->shown.recv.entry];
-    atomic_fetch_add(&nap->entry->cursor, LEN / SHM_CURSOR_PAGE + 1);
+    atomic_fetch_add(&nap->entry->cursor.taken, LEN / SHM_COPY_PAGE + 1);
 }
 
 static void nap_end(nap_t *nap)
@@ -78,7 +78,7 @@ static void nap_of_claimer(nap_t *nap)
 {
     quiet(nap, nap->pair.a);
     ct_check(readable(nap->pair.a, 0) == 0 && !nap->send.done, "no nap");
-    atomic_store(&nap->entry->got, LEN);
+    atomic_store(&nap->entry->cursor.copied[SHM_FRONT], LEN);
     shm_ep_wake(end_ep(&nap->pair.y));
     ct_check(readable(nap->pair.a, CT_PATIENCE_S * 1000) == 1, "wake-up lost");
     ct_until(&nap->pair, nap->send.done);
@@ -92,7 +92,7 @@ static void nap_of_owner(nap_t *nap)
     ct_check(readable(nap->pair.b, 0) == 0 && nap->shown.taken == 1 &&
                  nap->shown.landed == 0,
              "no nap");
-    atomic_store(&nap->entry->put, LEN);
+    atomic_store(&nap->entry->cursor.copied[SHM_BACK], LEN);
     shm_ep_wake(end_ep(&nap->pair.x));
     ct_check(readable(nap->pair.b, CT_PATIENCE_S * 1000) == 1, "wake-up lost");
     ct_until(&nap->pair, nap->shown.landed == 1);

@@ -118,15 +118,17 @@ static void advert_spoil(dice_t *dice, shm_table_t *table)
         break;
     case 1:
         if (value % 2) /* of this turn */
-            value = (atomic_load(&entry->cursor) >> 40 << 40) |
+            value = (atomic_load(&entry->cursor.taken) >> 40 << 40) |
                     (value & 0x3f) << 20 | (value >> 8 & 0x3f);
-        atomic_store(&entry->cursor, value);
+        atomic_store(&entry->cursor.taken, value);
         break;
     case 2:
-        atomic_store(&entry->put, value % 2 ? value : value % (2 * LEN));
+        atomic_store(&entry->cursor.copied[SHM_BACK],
+                     value % 2 ? value : value % (2 * LEN));
         break;
     case 3:
-        atomic_store(&entry->got, value % 2 ? value : value % (2 * LEN));
+        atomic_store(&entry->cursor.copied[SHM_FRONT],
+                     value % 2 ? value : value % (2 * LEN));
         break;
     case 4:
         atomic_store(&table->last, value);

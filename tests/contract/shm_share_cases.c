@@ -1,4 +1,5 @@
 /* Cases of shm alone: large gets, in which both sides copy. */
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -6,7 +7,7 @@
 #include "shm_cases.h"
 
 #define LEN (4u << 20)
-#define PAGES (LEN / SHM_CURSOR_PAGE)
+#define PAGES (LEN / SHM_COPY_PAGE)
 #define GETS 11u /* more than there are slots */
 
 /* x gets from y's region. */
@@ -67,16 +68,17 @@ static void gets_begin(gets_t *g)
     gets_begin_part(g, LEN);
 }
 
-static const shm_share_slot_t *slot_of(const gets_t *g, unsigned i)
+/* The cursor of the first get with which the owner was asked to help. */
+static shm_cursor_t *cursor_of(const gets_t *g)
 {
     const shm_ep_t *ep = (const shm_ep_t *)g->pair.x.ep;
 
-    return &ep->tx.ring.control->shares[i];
+    return &ep->tx.ring.control->gets[0].cursor;
 }
 
 static bool idle(ct_side_t *side)
 {
-    return side_iface(side)->n_sharing == 0;
+    return side_iface(side)->n_copies == 0;
 }
 
 CASE(share_between_both, .caps = PSC_CAP_GET)
@@ -93,13 +95,13 @@ CASE(share_between_both, .caps = PSC_CAP_GET)
         gets_begin_part(&g, len);
         while (!g.get.done) {
             ct_pair_progress(&g.pair);
-            helped = atomic_load(&slot_of(&g, 0)->helped);
+            helped = atomic_load(&cursor_of(&g)->copied[SHM_BACK]);
         }
         ct_check(g.get.status == PSC_OK, "%s", psc_status_string(g.get.status));
         ct_check(helped > 0 && helped < len, "%llu of %zu bytes by the owner",
                  (unsigned long long)helped, len);
-        ct_check((atomic_load(&slot_of(&g, 0)->cursor) >> 20 & 0xfffff) ==
-                     (helped + SHM_CURSOR_PAGE - 1) / SHM_CURSOR_PAGE,
+        ct_check((atomic_load(&cursor_of(&g)->taken) >> 20 & 0xfffff) ==
+                     (helped + SHM_COPY_PAGE - 1) / SHM_COPY_PAGE,
                  "the owner has not copied the last pages");
         ct_check(memcmp(g.local, g.region, len) == 0, "round %u", round);
         ct_until(&g.pair, idle(g.pair.a) && idle(g.pair.b));
@@ -144,6 +146,30 @@ CASE(share_more_than_slots, .caps = PSC_CAP_GET)
         ct_check(gets[i].status == PSC_OK, "get %u", i);
     }
     ct_check(memcmp(g.local, g.region, GETS * part) == 0, "what came");
+    gets_down(&g);
+}
+
+/* The owner has taken all pieces: the getter sleeps, and the report that the
+ * last one is copied wakes it. */
+CASE(share_sleep, .caps = PSC_CAP_GET)
+{
+    struct pollfd fd = {.events = POLLIN};
+    gets_t g;
+
+    gets_up(&g);
+    fd.fd = ct_ops->event_fd(g.pair.a->iface);
+    ct_until(&g.pair, ct_ops->arm(g.pair.a->iface) == PSC_OK);
+    gets_begin(&g);
+    ct_check(ct_ops->arm(g.pair.a->iface) == PSC_ERR_NO_RESOURCE,
+             "the getter sleeps beside bytes that it can copy");
+    atomic_fetch_add(&cursor_of(&g)->taken, (uint64_t)PAGES << 20);
+    ct_until(&g.pair, ct_ops->arm(g.pair.a->iface) == PSC_OK);
+    ct_check(poll(&fd, 1, 0) == 0 && !g.get.done, "no nap");
+    atomic_store(&cursor_of(&g)->copied[SHM_BACK], LEN);
+    shm_ep_wake(end_ep(&g.pair.y));
+    ct_check(poll(&fd, 1, CT_PATIENCE_S * 1000) == 1, "wake-up lost");
+    ct_until(&g.pair, g.get.done);
+    ct_check(g.get.status == PSC_OK, "%s", psc_status_string(g.get.status));
     gets_down(&g);
 }
 
@@ -248,7 +274,7 @@ CASE(share_outlives_its_helper, .caps = PSC_CAP_GET)
 {
     static gets_t g;
     other_t other;
-    shm_share_slot_t *slot;
+    shm_cursor_t *cursor;
     char byte;
     ssize_t n;
 
@@ -262,8 +288,8 @@ CASE(share_outlives_its_helper, .caps = PSC_CAP_GET)
     gets_key(&g);
     gets_begin(&g);
     ct_check(read(other.link, &byte, 1) == 1, "link");
-    slot = &end_ep(&g.pair.x)->tx.ring.control->shares[0];
-    atomic_fetch_add(&slot->cursor, 1u << 20); /* in the owner's name */
+    cursor = &end_ep(&g.pair.x)->tx.ring.control->gets[0].cursor;
+    atomic_fetch_add(&cursor->taken, 1u << 20); /* in the owner's name */
     ct_until(&g.pair, g.get.done);
     ct_check(g.get.status == PSC_ERR_PEER_LOST, "%s",
              psc_status_string(g.get.status));
@@ -276,7 +302,8 @@ CASE(share_outlives_its_helper, .caps = PSC_CAP_GET)
 
 /* ---- lies ---- */
 
-/* Copy of share.c's shm_ask_t, for a peer that does not follow the protocol. */
+/* Copy of memory.c's shm_ask_t, for a peer that does not follow the protocol.
+ */
 typedef struct ask {
     uint32_t slot, turn;
     uint64_t from, to, len, seal, seal_address;
@@ -324,7 +351,7 @@ static void damage_nothing(ask_t *ask)
 
 static void damage_slot(ask_t *ask)
 {
-    ask->slot = SHM_SHARE_SLOTS;
+    ask->slot = SHM_HELPED_GETS;
 }
 
 static void damage_from(ask_t *ask)
@@ -381,8 +408,8 @@ CASE(share_forged_asks, .caps = PSC_CAP_GET)
     ask_for_nothing();
 }
 
-/* Whatever the owner writes into the slot, the getter copies within its buffer,
- * and the get completes. */
+/* Whatever the owner writes into the cursor, the getter copies within its
+ * buffer, and the get completes. */
 CASE(share_lying_helper, .caps = PSC_CAP_GET)
 {
     dice_t dice = {1};
@@ -391,25 +418,25 @@ CASE(share_lying_helper, .caps = PSC_CAP_GET)
 
     gets_up(&g);
     for (int round = 0; round < 200; round++) {
-        shm_share_slot_t *slot;
+        shm_cursor_t *cursor;
         uint64_t turn;
 
         gets_begin(&g);
-        slot = &end_ep(&g.pair.y)->rx.ring.control->shares[0];
-        turn = atomic_load(&slot->cursor) >> 40;
+        cursor = &end_ep(&g.pair.y)->rx.ring.control->gets[0].cursor;
+        turn = atomic_load(&cursor->taken) >> 40;
         for (int i = 0; i < 1000 && !g.get.done; i++) {
             uint64_t offset = dice_roll(&dice) % (2 * LEN);
 
             if (dice_roll(&dice) % 4 == 0)
-                atomic_store(&slot->cursor,
+                atomic_store(&cursor->taken,
                              turn << 40 | dice_roll(&dice) % (2 * PAGES) << 20 |
                                  dice_roll(&dice) % (2 * PAGES));
             if (dice_roll(&dice) % 4 == 0)
-                atomic_store(&slot->helped, offset);
+                atomic_store(&cursor->copied[SHM_BACK], offset);
             ct_side_progress(g.pair.a);
         }
         ended += g.get.done;
-        atomic_store(&slot->helped, UINT64_MAX);
+        atomic_store(&cursor->copied[SHM_BACK], UINT64_MAX);
         ct_until(&g.pair, g.get.done);
         ct_until(&g.pair, idle(g.pair.a) && idle(g.pair.b));
     }

@@ -117,9 +117,9 @@ WRAPPED = ("shm_ring_map", "shm_ring_map_own", "shm_ring_unmap")
 WRAPPED += ("process_vm_readv", "process_vm_writev")
 # An order of memory of each kind: a file, and texts of it in which the last order is weakened.
 ORDERS = {
-    "report of copied bytes": ("place", ["SHM_HELP_FAILED,\n                          {release}"]),
-    "bytes of the claimer": ("place", ["&entry->put, {acquire}"]),
-    "bytes of the owner": ("place", ["&entry->got, {acquire}"]),
+    "report of copied bytes": ("copy", ["SHM_COPY_FAILED,\n                          {release}"]),
+    "bytes of the claimer": ("copy", [f"copied[SHM_BACK],\n{' ' * 43}{{acquire}}"]),
+    "bytes of the owner": ("copy", [f"copied[SHM_FRONT],\n{' ' * 43}{{acquire}}"]),
     "advertising": (
         "adverts",
         [
@@ -165,7 +165,7 @@ def test_a_weak_order_is_found(
         weak = place.format(acquire="memory_order_relaxed", release="memory_order_relaxed")
         text = text.replace(whole, weak)
     weakened = tmp_path / f"{stem}.c"
-    weakened.write_text(text.replace('#include "place.h"', f'#include "{PLUGIN}/place.h"'))
+    weakened.write_text(text.replace('#include "memory.h"', f'#include "{PLUGIN}/memory.h"'))
     driver = compile_ordered(compiler, tmp_path, weakened)
     until = time.monotonic() + 200
     with pytest.raises(AssertionError, match="ThreadSanitizer: data race"):

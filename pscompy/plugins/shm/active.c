@@ -173,7 +173,8 @@ void shm_active_remove(shm_ep_t *ep)
 static bool shm_active_used(shm_ep_t *ep)
 {
     bool used = ep->rx.consumed != ep->seen || ep->bit == SHM_NO_BIT ||
-                ep->state != SHM_EP_UP || ep->tx.need > 0 || ep->n_sharing > 0;
+                ep->state != SHM_EP_UP || ep->tx.need > 0 ||
+                !psc_list_empty(&ep->copies);
 
     ep->seen = ep->rx.consumed;
     return used || (ep->watch == SHM_WATCH_NOTED &&

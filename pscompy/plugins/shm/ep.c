@@ -60,7 +60,10 @@ psc_status_t shm_ep_create(psc_iface_t *super, void *user, psc_ep_t **ep_p)
     ep->doorbell = -1;
     ep->bit = ep->peer_bit = SHM_NO_BIT;
     ep->rank = SHM_NO_RANK;
-    psc_list_init(&ep->shares);
+    psc_list_init(&ep->copies);
+    psc_list_init(&ep->unasked);
+    for (uint32_t i = 0; i < SHM_HELPED_GETS; i++)
+        psc_list_init(&ep->helps[i].listed);
     status = shm_iface_add(iface, ep);
     if (status != PSC_OK) {
         free(ep);
@@ -119,10 +122,8 @@ psc_status_t shm_ep_stop(psc_ep_t *super)
 {
     shm_ep_t *ep = shm_ep(super);
 
-    return ep->sock == NULL && psc_list_empty(&ep->shares) &&
-                   shm_adverts_idle(ep)
-               ? PSC_OK
-               : PSC_INPROGRESS;
+    return ep->sock == NULL && psc_list_empty(&ep->copies) ? PSC_OK
+                                                           : PSC_INPROGRESS;
 }
 
 static void shm_ep_free(shm_ep_t *ep)
@@ -168,8 +169,9 @@ void shm_ep_fini(psc_ep_t *super)
     if (ep->failing)
         iface->n_failing--;
     ep->failing = false;
-    shm_share_drop(ep);
-    shm_adverts_drop(ep);
+    shm_copies_drop(ep);
+    free(ep->adverts);
+    ep->adverts = NULL;
     shm_active_remove(ep);
     ep->dead = true;
     iface->buried = true;

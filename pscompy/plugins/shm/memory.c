@@ -1,10 +1,141 @@
-/* Registration, put and get. */
+/* Registration, put and get. The owner of the memory helps with a large get
+ * (copy.c), if this side asks it to. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "memory.h"
 
 _Static_assert(sizeof(shm_packed_rkey_t) <= PSC_RKEY_MAX, "a longer rkey");
+
+/* A large get of this process. */
+typedef struct shm_get {
+    shm_copy_t copy;
+    psc_link_t listed; /* link in the list ep->unasked or iface->free_gets */
+    shm_cursor_t alone; /* the cursor until the owner is asked to help */
+    int slot; /* index in `gets` of the control page; -1: not asked */
+} shm_get_t;
+
+/* Body of a record of kind ASK: a request to help with a get. */
+typedef struct shm_ask {
+    uint32_t slot, turn;
+    /* address in the memory of the record's receiver, and in the buffer of its
+     * sender */
+    uint64_t from, to;
+    uint64_t len;
+    uint64_t seal, seal_address;
+} shm_ask_t;
+
+_Static_assert(sizeof(shm_ask_t) + SHM_WORD_SIZE <= SHM_LINE, "one line");
+
+/* ---- large gets ---- */
+
+/* Asks the owner to help. If no slot or no room in the ring is free, the get
+ * continues without help and asks again later. Returns true if the owner was
+ * asked. */
+static bool shm_get_ask(shm_ep_t *ep, shm_get_t *get)
+{
+    shm_copy_t *copy = &get->copy;
+    int slot = __builtin_ffs((int)~ep->helped_gets) - 1;
+    shm_ask_t ask = {.slot = (uint32_t)slot,
+                     .from = copy->there,
+                     .to = (uintptr_t)copy->here,
+                     .len = copy->len,
+                     .seal = copy->seal,
+                     .seal_address = copy->seal_address};
+
+    if (slot >= (int)SHM_HELPED_GETS || shm_am_reserve(ep, 1) != PSC_OK)
+        return false;
+    ep->helped_gets |= 1u << slot;
+    get->slot = slot;
+    copy->cursor = &ep->tx.ring.control->gets[slot].cursor;
+    copy->turn = shm_cursor_turn(++ep->n_asked);
+    ask.turn = (uint32_t)copy->turn;
+    shm_cursor_begin(copy->cursor, copy->turn, copy->own);
+    memcpy(shm_producer_begin(&ep->tx), &ask, sizeof ask);
+    shm_am_publish(ep, shm_word_pack(SHM_KIND_ASK, 0, 0, sizeof ask),
+                   sizeof ask);
+    psc_list_remove(&get->listed);
+    return true;
+}
+
+void shm_gets_ask(shm_ep_t *ep)
+{
+    psc_list_for_each(get, &ep->unasked, shm_get_t, listed)
+        if (!shm_get_ask(ep, get))
+            return;
+}
+
+static void shm_get_release(shm_ep_t *ep, shm_copy_t *copy, psc_status_t status)
+{
+    shm_get_t *get = psc_container_of(copy, shm_get_t, copy);
+
+    (void)status;
+    if (get->slot >= 0)
+        ep->helped_gets &= ~(1u << get->slot);
+    psc_list_remove(&get->listed);
+    psc_list_push(&shm_ep_iface(ep)->free_gets, &get->listed);
+}
+
+static psc_status_t shm_get_start(shm_ep_t *ep, void *buffer, size_t len,
+                                  const psc_rkey_t *rkey, uint64_t offset,
+                                  psc_comp_t *comp)
+{
+    psc_link_t *link = psc_list_pop(&shm_ep_iface(ep)->free_gets);
+    shm_get_t *get =
+        link ? psc_container_of(link, shm_get_t, listed) : malloc(sizeof *get);
+
+    if (get == NULL)
+        return PSC_ERR_NO_MEMORY;
+    *get = (shm_get_t){.copy = {.side = SHM_FRONT,
+                                .here = buffer,
+                                .there = rkey->address + offset,
+                                .len = len,
+                                .cursor = &get->alone,
+                                .seal = rkey->seal,
+                                .seal_address = rkey->seal_address,
+                                .comp = comp,
+                                .release = shm_get_release},
+                       .slot = -1};
+    shm_copy_begin(ep, &get->copy);
+    psc_list_push(&ep->unasked, &get->listed);
+    shm_gets_ask(ep);
+    return PSC_INPROGRESS;
+}
+
+/* The previous get with the same cursor has completed. If the memory is not
+ * registered any more, this side has cancelled the get, and the request is
+ * ignored. */
+bool shm_get_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes)
+{
+    const psc_mem_t *mem;
+    shm_copy_t *help;
+    shm_ask_t ask;
+
+    if (word.len != sizeof ask || !ep->cma)
+        return false;
+    memcpy(&ask, bytes, sizeof ask);
+    if (ask.slot >= SHM_HELPED_GETS || ask.len > SHM_GET_MAX)
+        return false;
+    help = &ep->helps[ask.slot];
+    if (psc_link_listed(&help->listed))
+        shm_copy_leave(ep, help, PSC_OK);
+    mem = shm_mem_find(shm_ep_iface(ep), ask.seal_address, ask.seal);
+    if (mem == NULL)
+        return true;
+    if (ask.from < mem->address || ask.from - mem->address > mem->len ||
+        ask.len > mem->len - (ask.from - mem->address))
+        return false;
+    *help = (shm_copy_t){.side = SHM_BACK,
+                         .here = (uint8_t *)(uintptr_t)ask.from,
+                         .there = ask.to,
+                         .len = ask.len,
+                         .cursor = &ep->rx.ring.control->gets[ask.slot].cursor,
+                         .turn = ask.turn,
+                         .seal = ask.seal,
+                         .seal_address = ask.seal_address};
+    shm_copy_begin(ep, help);
+    return true;
+}
 
 /* ---- put and get ---- */
 
@@ -47,9 +178,9 @@ psc_status_t shm_get(psc_ep_t *super, void *buffer, size_t len, psc_mem_t *mem,
         return status;
     if (ep->self)
         return shm_cma_self(shm_ep_iface(ep), buffer, there, len, rkey);
-    if (len < SHM_SHARE_MIN)
+    if (len < SHM_HELPED_MIN)
         return shm_cma_read(ep, buffer, len, rkey, offset);
-    return shm_share_start(ep, buffer, len, rkey, offset, comp);
+    return shm_get_start(ep, buffer, len, rkey, offset, comp);
 }
 
 /* ---- registration ---- */
@@ -156,7 +287,10 @@ uint32_t shm_iface_counters(const psc_iface_t *super, psc_counted_t *counters,
 void shm_mem_close(shm_iface_t *iface)
 {
     psc_mem_t *mem = iface->mems, *next;
+    psc_link_t *get;
 
+    while ((get = psc_list_pop(&iface->free_gets)) != NULL)
+        free(psc_container_of(get, shm_get_t, listed));
     for (; mem; mem = next) {
         next = mem->next;
         free(mem);

@@ -1,5 +1,5 @@
-/* Registrations and their keys, put and get by cross-memory attach, gets in
- * which both sides copy, and mapped segments. */
+/* Registrations and their keys, put and get by cross-memory attach, copies that
+ * both sides make, advertised receives, and mapped segments. */
 #pragma once
 
 #include "shm.h"
@@ -84,41 +84,35 @@ psc_status_t shm_rkey_unpack(psc_ep_t *ep, const uint8_t *packed, size_t len,
                              psc_rkey_t **rkey_p);
 void shm_rkey_release(psc_ep_t *ep, psc_rkey_t *rkey);
 
-/* Functions of share.c. */
-/* A cursor (share.c) counts taken pages in this many low bits. The bits above
- * them hold the turn, the number of the get. */
-#define SHM_TAKEN_BITS 40u
-#define SHM_TAKEN_MASK ((1ull << SHM_TAKEN_BITS) - 1)
-#define SHM_CURSOR_PAGE 4096u
-/* longest copy that a cursor can divide */
-#define SHM_CURSOR_MAX (((1ull << SHM_TAKEN_BITS / 2) - 1) * SHM_CURSOR_PAGE)
-/* value that is stored instead of a number of copied bytes if a copy has
- * failed */
-#define SHM_HELP_FAILED UINT64_MAX
-/* The end of a copy from which a side takes its pieces. */
-typedef enum shm_side { SHM_FRONT, SHM_BACK } shm_side_t;
-/* Returns how many of the `len` bytes neither side has taken for copying. */
-uint64_t shm_cursor_left(uint64_t cursor, uint64_t len);
-/* Returns true if all pages that the two sides have taken for copying are
- * copied. front, back: the number of bytes that each side has copied. */
-bool shm_cursor_copied(uint64_t cursor, uint64_t front, uint64_t back);
-/* Takes the next piece to copy, and returns its length; 0 if none is left, or
- * if the cursor belongs to another get (its turn is not `turn`). */
-uint64_t shm_cursor_take(_Atomic uint64_t *cursor, uint64_t turn, uint64_t len,
-                         shm_side_t side, uint64_t *at_p);
-psc_status_t shm_share_start(shm_ep_t *ep, void *buffer, size_t len,
-                             const psc_rkey_t *rkey, uint64_t offset,
-                             psc_comp_t *comp);
 /* Handles the peer's request to help with its get (copy a part of it). Returns
  * false if the request is invalid. */
-bool shm_share_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
-/* Copies a piece of a get that this side began and shares with the peer, and a
- * piece of one that the peer began. */
-unsigned shm_share_poll(shm_ep_t *ep);
-/* Stops helping with the peer's gets, and frees our shared gets without
- * completing them. */
-void shm_share_drop(shm_ep_t *ep);
-void shm_share_close(shm_iface_t *iface);
+bool shm_get_asked(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
+/* Asks the peer to help with those gets of this side with which it could not be
+ * asked before. */
+void shm_gets_ask(shm_ep_t *ep);
+
+/* Functions of copy.c. */
+#define SHM_PAGES_BITS 20u
+#define SHM_COPY_PAGE 4096u
+/* longest copy that a cursor can divide */
+#define SHM_COPY_MAX (((1ull << SHM_PAGES_BITS) - 1) * SHM_COPY_PAGE)
+/* Returns the turn of a cursor for the copy with this number. */
+uint64_t shm_cursor_turn(uint64_t number);
+/* Sets the cursor to its initial value. `own` bytes are copied already, from
+ * the front on. */
+void shm_cursor_begin(shm_cursor_t *cursor, uint64_t turn, uint64_t own);
+/* Adds a copy, whose fields are set, to those of the endpoint. The endpoint
+ * stays active (active.c) while it has one. */
+void shm_copy_begin(shm_ep_t *ep, shm_copy_t *copy);
+/* Removes a copy from those of the endpoint, without completing it. */
+void shm_copy_leave(shm_ep_t *ep, shm_copy_t *copy, psc_status_t status);
+/* Copies one piece, or completes a copy. Returns 0 if there was nothing to
+ * do. */
+unsigned shm_copies_poll(shm_ep_t *ep);
+/* Returns true if a copy can continue, because a piece can be copied or the
+ * copy can be completed. */
+bool shm_copies_pending(const shm_ep_t *ep);
+void shm_copies_drop(shm_ep_t *ep);
 
 /* Functions of adverts.c. */
 psc_status_t shm_expose(psc_ep_t *ep, psc_exposed_t *recv, uint64_t seen);
@@ -133,19 +127,9 @@ psc_status_t shm_claim(psc_ep_t *ep, const psc_advertised_t *advertised,
  * invalid. */
 bool shm_adverts_taken(shm_ep_t *ep, shm_word_t word, const uint8_t *bytes);
 
-/* Functions of place.c. */
-/* Copies one piece of a placement (the copy of a message into an advertised
- * receive that its sender has claimed; see place.c), or completes a placement.
- * Returns 0 if there was nothing to do. */
-unsigned shm_adverts_poll(shm_ep_t *ep);
-/* Returns true if a placement (see shm_adverts_poll) can continue, because a
- * piece can be copied or the placement can be completed. */
-bool shm_adverts_pending(const shm_ep_t *ep);
-/* Called when the endpoint is closed: stops its placements (see
- * shm_adverts_poll). */
+/* Called when the endpoint is closed: no message is copied into its receives
+ * from now on. */
 void shm_adverts_close(shm_ep_t *ep);
-bool shm_adverts_idle(const shm_ep_t *ep);
-void shm_adverts_drop(shm_ep_t *ep);
 
 /* Functions of map.c. */
 _Static_assert(SHM_ID_SIZE == PSC_SEGMENT_ID_SIZE, "one size of ids");

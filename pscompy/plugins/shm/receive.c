@@ -96,7 +96,7 @@ static const shm_receive_fn_t shm_receive[SHM_N_KINDS] = {
     [SHM_KIND_WHOLE] = shm_am_receive_whole,
     [SHM_KIND_FIRST] = shm_am_receive_first,
     [SHM_KIND_NEXT] = shm_am_receive_next,
-    [SHM_KIND_ASK] = shm_share_asked,
+    [SHM_KIND_ASK] = shm_get_asked,
     [SHM_KIND_TAKEN] = shm_adverts_taken,
 };
 

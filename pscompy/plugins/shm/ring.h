@@ -54,7 +54,7 @@ typedef enum shm_kind {
     SHM_KIND_WHOLE, /* whole message: header, payload */
     SHM_KIND_FIRST, /* start: total payload length (8 bytes), header, payload */
     SHM_KIND_NEXT, /* continuation: payload */
-    SHM_KIND_ASK, /* a request to help with a get (share.c) */
+    SHM_KIND_ASK, /* a request to help with a get (memory.c) */
     SHM_KIND_TAKEN, /* an advertised receive was taken (adverts.c) */
     SHM_N_KINDS
 } shm_kind_t;
@@ -85,35 +85,35 @@ static inline shm_word_t shm_word_unpack(uint64_t word)
     };
 }
 
-/* maximum number of shared gets (copied by both sides, share.c) that one side
- * has at once */
-#define SHM_SHARE_SLOTS 4u
+/* The end of a copy from which a side takes its pieces (copy.c): the side whose
+ * buffer is filled takes them from the front, the other from the back. */
+typedef enum shm_side { SHM_FRONT, SHM_BACK } shm_side_t;
 
-/* State of a large get that both sides share (share.c). */
-typedef struct shm_share_slot {
-    /* Written by both sides. From high to low: 24 bits turn (number of the
-     * get), then the number of pages that the owner of the memory has copied or
-     * is copying from the end on (20 bits), then the number of pages that the
-     * getter has copied or is copying from the front on (20 bits). */
-    _Alignas(128) _Atomic uint64_t cursor;
-    /* bytes that the owner of the memory has written, to help the getter */
-    _Atomic uint64_t helped;
-} shm_share_slot_t;
+/* State of a copy that both sides make (copy.c). */
+typedef struct shm_cursor {
+    /* From high to low: 24 bits turn, by which copies are told apart, and then
+     * the number of pages (20 bits) that SHM_BACK, and that SHM_FRONT, has
+     * copied or is copying. */
+    _Atomic uint64_t taken;
+    _Atomic uint64_t copied[2]; /* bytes that each side has copied */
+} shm_cursor_t;
+
+/* maximum number of gets at once with which the peer can help */
+#define SHM_HELPED_GETS 4u
+
+/* Cursor of a large get that both sides copy (memory.c). */
+typedef struct shm_helped_get {
+    _Alignas(128) shm_cursor_t cursor;
+} shm_helped_get_t;
 
 /* A receive that the ring's producer advertises: the consumer may take it, to
  * copy a message into it. adverts.c has the states of its word. All fields but
- * the word, `cursor`, `put` and `got` are written while the entry is free. */
+ * the word and `cursor` are written while the entry is free. */
 typedef struct shm_entry {
     /* 56 bits generation, 8 bits state (shm_entry_state_t) */
     _Alignas(SHM_LINE) _Atomic uint64_t word;
     _Atomic uint64_t match, ignore, address, len;
-    /* number made from the generation, and the pages that each side has copied
-     * or is copying, as in shm_share_slot_t */
-    _Atomic uint64_t cursor;
-    /* bytes that the consumer, which took the receive, has written into it */
-    _Atomic uint64_t put;
-    /* bytes that the producer has read from the consumer's message */
-    _Atomic uint64_t got;
+    shm_cursor_t cursor; /* its turn is a number made from the generation */
 } shm_entry_t;
 
 #define SHM_ENTRIES PSC_EXPOSED_MAX
@@ -154,8 +154,7 @@ typedef struct shm_control {
     /* Set by the producer, so that the consumer wakes it when lines become
      * free. */
     _Alignas(128) _Atomic uint32_t starving;
-    /* large gets that the producer has started (share.c) */
-    shm_share_slot_t shares[SHM_SHARE_SLOTS];
+    shm_helped_get_t gets[SHM_HELPED_GETS]; /* of the producer (memory.c) */
     _Alignas(128) shm_letter_t letter; /* the producer's last packet */
     /* Written by the producer: seal of the consumer's registration into which a
      * put is being written at this moment, or 0 (memory.c). */

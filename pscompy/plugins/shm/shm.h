@@ -18,9 +18,8 @@
  *   receive.c    messages out of the rings
  *   map.c        maps the memory segments of a peer for reading
  *   adverts.c    advertised receives: a peer may take one for its message
- *   place.c      copying messages into receives that were taken
  *   memory.c     registration, put and get (memory.h)
- *   share.c      large gets, at which both processes copy
+ *   copy.c       copies that both processes make, piece by piece
  *   cma.c        copies by cross-memory attach
  *   send.c       messages into the rings
  *   sleep.c      how this process falls asleep, and how peers wake it
@@ -55,9 +54,9 @@
 #define SHM_PUT_MAX (1u << 20)
 /* Maximum length of one get, in bytes; a get is divided into many copies. */
 #define SHM_GET_MAX (1u << 30)
-/* Gets below this length are not shared, because asking the peer would cost
- * more than its help gains. */
-#define SHM_SHARE_MIN (32u << 10)
+/* The peer helps with no get below this length, because asking the peer would
+ * cost more than its help gains. */
+#define SHM_HELPED_MIN (32u << 10)
 /* Messages up to this length are copied out of the ring before the upcall
  * am_recv reads them. */
 #define SHM_PRIVATE_MAX 256u
@@ -71,7 +70,7 @@
 typedef struct shm_iface shm_iface_t;
 typedef struct shm_ep shm_ep_t;
 typedef struct shm_socket shm_socket_t;
-typedef struct shm_adverts shm_adverts_t; /* defined in place.h */
+typedef struct shm_adverts shm_adverts_t; /* defined in adverts.c */
 typedef struct shm_inbox shm_inbox_t;
 
 /* ---- descriptors of the epoll set ---- */
@@ -174,13 +173,8 @@ struct shm_iface {
     /* lists of all registrations, and of those that are not in use */
     psc_mem_t *mems, *free_mems;
     uint64_t last_seal;
-    /* Number of shared gets in flight (share.c), which both processes copy,
-     * ours and those of peers, plus number of placements (place.c), which copy
-     * a message into a receive that was taken. */
-    uint32_t n_sharing;
-    /* number of placements only (place.c), which n_sharing counts too */
-    uint32_t n_placing;
-    psc_list_t free_shares;
+    uint32_t n_copies; /* copies in flight (copy.c) of all endpoints */
+    psc_list_t free_gets; /* shm_get_t (memory.c) that are not in use */
     uint8_t boot[SHM_ID_SIZE];
     uint8_t process[SHM_ID_SIZE]; /* random id of this interface */
     uid_t uid;
@@ -249,16 +243,25 @@ typedef struct shm_probe {
     struct shm_probe *next;
 } shm_probe_t;
 
-/* A get that the peer has begun, and of which this process may copy a part
- * (share.c). */
-typedef struct shm_help {
-    const psc_mem_t *mem; /* NULL if the slot is unused */
-    uint64_t seal; /* value of mem->seal when the peer asked for help */
-    /* address of the data in this process, and address in the peer's buffer */
-    uint64_t from, to;
-    uint64_t len, done;
-    uint64_t turn;
-} shm_help_t;
+/* One side of a copy that both processes make (copy.c). */
+typedef struct shm_copy {
+    psc_link_t listed; /* link in the list ep->copies */
+    shm_side_t side;
+    bool stopped; /* this side takes no more pieces */
+    uint8_t *here; /* this side's buffer */
+    uint64_t there; /* address of the other buffer, in the peer's process */
+    uint64_t len;
+    uint64_t own; /* bytes that this side has taken for copying */
+    shm_cursor_t *cursor;
+    uint64_t turn; /* turn of the cursor, by which copies are told apart */
+    /* Of a get: the seal of the memory that is read, and the seal's address in
+     * the process of that memory. Of another copy: 0. */
+    uint64_t seal, seal_address;
+    psc_status_t status; /* result of this side's pieces */
+    psc_comp_t *comp; /* NULL if this side only helps with a get of the peer */
+    /* Gives back what the copy uses, before its completion; or NULL. */
+    void (*release)(shm_ep_t *ep, struct shm_copy *copy, psc_status_t status);
+} shm_copy_t;
 
 /* The ways to notice that a record has arrived in a ring (active.c). */
 typedef enum shm_watch {
@@ -298,20 +301,20 @@ struct shm_ep {
     shm_producer_t tx;
     shm_consumer_t rx;
     shm_incoming_t incoming;
-    /* large gets that this side has started (shm_share_t), oldest first */
-    psc_list_t shares;
-    /* bit set: which of the SHM_SHARE_SLOTS slots for shared gets are in use */
-    uint32_t share_slots;
-    /* number of gets that both sides copy (share.c), plus messages that are
-     * copied into advertised receives (place.c) */
-    uint32_t n_sharing;
-    /* state of advertised receives (place.h); NULL until the endpoint
+    psc_list_t copies; /* copies in flight (copy.c), oldest first */
+    /* state of advertised receives (adverts.c); NULL until the endpoint
      * advertises a receive or claims one of the peer */
     shm_adverts_t *adverts;
-    /* number of times that a slot of share_slots was taken, by which successive
-     * gets in one slot are told apart */
-    uint32_t turn;
-    shm_help_t helps[SHM_SHARE_SLOTS];
+    /* gets of this side (shm_get_t) with which the peer was not asked to
+     * help */
+    psc_list_t unasked;
+    /* bit set: which of the control page's `gets` are in use */
+    uint32_t helped_gets;
+    /* number of gets with which the peer was asked to help, by which those that
+     * use the same cursor are told apart */
+    uint32_t n_asked;
+    /* gets of the peer, of which this process copies a part */
+    shm_copy_t helps[SHM_HELPED_GETS];
     /* id of the peer's process; 0 if it is not visible in our name space */
     pid_t pid;
     uint64_t id; /* 0 until shm_ep_identify() is called */
@@ -486,7 +489,7 @@ void shm_probe_drop(shm_probe_t *probe, bool probing);
 unsigned shm_am_poll(shm_ep_t *ep);
 psc_status_t shm_am_reserve(shm_ep_t *ep, uint32_t lines);
 /* Wakes the peer if it sleeps. Called after a record was published, or a number
- * of copied bytes (place.c) was stored, for which the peer may wait. */
+ * of copied bytes (copy.c) was stored, for which the peer may wait. */
 void shm_ep_wake(shm_ep_t *ep);
 void shm_am_publish(shm_ep_t *ep, uint64_t word, uint32_t bytes);
 /* Called after a record was published: wakes the receiver in the way that its

@@ -67,7 +67,7 @@ static bool shm_ep_arm(shm_ep_t *ep)
  * set. */
 static bool shm_ep_pending(shm_ep_t *ep)
 {
-    if (ep->state == SHM_EP_LEAVING || shm_adverts_pending(ep))
+    if (ep->state == SHM_EP_LEAVING || shm_copies_pending(ep))
         return true;
     if (ep->state != SHM_EP_UP)
         return false;
@@ -108,7 +108,7 @@ psc_status_t shm_sleep_arm(psc_iface_t *super)
 {
     shm_iface_t *iface = shm_iface(super);
     bool barrier = shm_active_ask_doorbell(iface);
-    bool pending = iface->n_failing > 0 || iface->n_sharing > iface->n_placing;
+    bool pending = iface->n_failing > 0;
 
     if (iface->rung)
         shm_doorbell_silence(iface);

@@ -56,7 +56,6 @@ static void shm_fini(psc_iface_t *super)
     shm_iface_bury(iface);
     shm_inbox_close(iface);
     shm_sources_close(iface);
-    shm_share_close(iface);
     shm_mem_close(iface);
     shm_bitmap_unmap(iface->bitmap);
     if (iface->bitmap_fd >= 0)
@@ -116,7 +115,7 @@ static psc_status_t shm_open(const psc_open_params_t *params,
     iface->listener.source.fd = -1;
     iface->rank = SHM_NO_RANK;
     psc_list_init(&iface->sockets);
-    psc_list_init(&iface->free_shares);
+    psc_list_init(&iface->free_gets);
     status = shm_iface_start(iface, params);
     if (status != PSC_OK) {
         shm_fini(&iface->super);
@@ -175,22 +174,22 @@ static bool shm_iface_due(shm_iface_t *iface, bool unexplained)
     return true;
 }
 
-/* Copies pieces of shared gets (share.c) and of messages into receives that
- * were taken (place.c). Not inlined, so that the fast path saves no
+/* Copies pieces (copy.c). Not inlined, so that the fast path saves no
  * registers. */
 static __attribute__((noinline)) unsigned shm_iface_copy(shm_iface_t *iface)
 {
     unsigned n = 0;
 
-    for (uint32_t i = 0; iface->n_sharing > 0 && i < iface->n_active; i++)
-        n += shm_share_poll(iface->active[i]) +
-             shm_adverts_poll(iface->active[i]);
+    for (uint32_t i = 0; iface->n_copies > 0 && i < iface->n_active; i++) {
+        shm_gets_ask(iface->active[i]);
+        n += shm_copies_poll(iface->active[i]);
+    }
     return n;
 }
 
 static unsigned shm_iface_serve(shm_iface_t *iface)
 {
-    unsigned n = iface->n_sharing > 0 ? shm_iface_copy(iface) : 0;
+    unsigned n = iface->n_copies > 0 ? shm_iface_copy(iface) : 0;
 
     n += iface->n_failing;
     if (iface->n_failing > 0)
@@ -226,7 +225,7 @@ static unsigned shm_progress(psc_iface_t *super)
         shm_inbox_collect(iface);
         shm_active_look(iface);
     }
-    if ((iface->n_sharing | iface->n_failing) > 0)
+    if ((iface->n_copies | iface->n_failing) > 0)
         n += shm_iface_serve(iface);
     iface->in_progress = false;
     if (iface->buried)
