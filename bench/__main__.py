@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from bench import peers, plots, results
-from bench.groups import README, chosen, groups, grows
+from bench.cases import README, chosen, groups, grows
 from bench.rounds import Patience, measure
 from bench.rows import Group
 from pscompy.cli.arguments import ArgumentParser, positive

@@ -1,4 +1,4 @@
-"""One serialiser: `python -m bench.archive NAME SECONDS` prints times and sizes as JSON.
+"""The case of one serialiser: its times, and the bytes of its archive.
 
 The object has ten arrays in a dictionary and a few numbers. Writing returns the bytes to send; for
 out-of-band serialisers these are the bytes besides the arrays, which are not copied.
@@ -6,9 +6,7 @@ out-of-band serialisers these are the bytes besides the arrays, which are not co
 
 from __future__ import annotations
 
-import json
 import pickle
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,26 +16,27 @@ from typing import Any
 
 import numpy as np
 
-from bench.rows import OWN, K, M
+from bench.rows import OWN, Figures, K, M
 from pscompy.cli.sizes import with_unit
-from pscompy.parcel import archive
+from pscompy.parcel import archive as archives
 from pscompy.parcel.pickling import Pickle
 
-_PARTS = 10
+PARTS = 10  # arrays in the object
+LENGTHS = (20 * K, 64 * K, 64 * M)  # bytes of an array
 
 # A serialised object: the archive, and the buffers that are not in it.
 Apart = tuple[Any, list[Any]]
 
 
 def _own(obj: Any) -> Apart:
-    made = archive.dump(obj, Pickle(), 4096)
-    assert isinstance(made, archive.Archive)
+    made = archives.dump(obj, Pickle(), 4096)
+    assert isinstance(made, archives.Archive)
     pieces, outside = made.pack(1, 0)
     return b"".join(pieces), outside
 
 
 def _own_read(made: Apart) -> Any:
-    return archive.load(archive.parse(made[0]), made[1], Pickle())
+    return archives.load(archives.parse(made[0]), made[1], Pickle())
 
 
 def _out_of_band(dumps: Callable[..., bytes], obj: Any) -> Apart:
@@ -97,25 +96,18 @@ def _timed(function: Callable[[], object], seconds: float) -> float:
     return median(taken) * 1e6
 
 
-def measure(name: str, size: int, seconds: float) -> dict[str, float]:
+def part(size: int, what: str) -> str:
+    return f"parts of {with_unit(size)}: {what}"
+
+
+def archive(library: None, seconds: float, name: str) -> Figures:
     write, read = WAYS[name]
-    fields = {f"field {n}": np.ones(size // 8) for n in range(_PARTS)}
-    obj = {"step": 7, "name": "text", "fields": fields}
-    made = write(obj)
-    label = f"parts of {with_unit(size)}"
-    return {
-        f"{label}: to write": _timed(partial(write, obj), seconds),
-        f"{label}: to read": _timed(partial(read, made), seconds),
-        f"{label}: archive": float(len(made[0])),
-    }
-
-
-def main(name: str, seconds: str) -> None:
-    figures: dict[str, float] = {}
-    for size in (20 * K, 64 * K, 64 * M):
-        figures |= measure(name, size, float(seconds))
-    json.dump(figures, sys.stdout)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    figures: Figures = {}
+    for size in LENGTHS:
+        fields = {f"field {n}": np.ones(size // 8) for n in range(PARTS)}
+        obj = {"step": 7, "name": "text", "fields": fields}
+        made = write(obj)
+        figures[part(size, "to write")] = _timed(partial(write, obj), seconds)
+        figures[part(size, "to read")] = _timed(partial(read, made), seconds)
+        figures[part(size, "archive")] = float(len(made[0]))
+    return figures

@@ -1,4 +1,4 @@
-/* Computation that enters no library, for bench/computing.py: a shared object
+/* Computation that enters no library, for bench/loops.py: a shared object
  * that both pscompy's and mpi4py's processes load. */
 #include <stddef.h>
 #include <string.h>

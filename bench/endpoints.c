@@ -1,5 +1,5 @@
 /* Threads in C that exchange messages with themselves, each over a connection
- * of a worker that it has alone or shares. Called by endpoints_rank.py. */
+ * of a worker that it has alone or shares. Called by endpoints.py. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-"""Objects as libraries of bench/end.py: each message is a Python object.
+"""Objects as messages: ways of calling pscompy, and libraries of their own.
 
 A size of up to 8 bytes stands for a small dictionary, every other one for an array of doubles. A
 window of more than one stands for a list of that many arrays.
@@ -7,6 +7,7 @@ window of more than one stands for a list of that many arrays.
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,11 +18,13 @@ from unittest import mock
 
 import numpy as np
 
-from pscompy.cli import contender
-from pscompy.cli.contender import End
-from pscompy.cli.measure import Calls, Job
+from bench.rows import Figures
+from pscompy.cli.libraries import Library, pipe
+from pscompy.cli.measure import LATENCY, Calls, Job
+from pscompy.cli.sizes import with_unit
 
 if TYPE_CHECKING:
+    from bench.libraries import Own
     from pscompy import Communicator, Connection
 
 SMALL = {"step": 7, "time": 2.5, "name": "text", "parts": [1, 2, 3]}
@@ -73,11 +76,66 @@ def lent(comm: Communicator, peer: Connection, job: Job) -> Calls:
     return calls(lambda: peer.isend_obj(made(job, comm.empty), lend=True), peer.recv_obj)
 
 
+WAYS: dict[str, Callable[[Communicator, Connection, Job], Calls]] = {
+    "objects": plain,
+    "in-band": in_band,
+    "apart": apart,
+    "registered": registered,
+    "objects-lent": lent,
+}
+
+
+# ---- threads, each with a communicator of its own -----------------------------------------------
+
+
+def _exchange(comm: Any, calls: Calls, count: int) -> None:
+    order = (calls.send, calls.recv) if comm.rank == 0 else (calls.recv, calls.send)
+    for _ in range(count):
+        for call in order:
+            call()
+
+
+def exchanged(
+    comms: list[Communicator], make: Callable[..., Calls], size: int, count: int
+) -> float:
+    """The seconds that all threads took together, each with a communicator of its own."""
+    jobs = [
+        (comm, make(comm, comm[1 - comm.rank], Job(LATENCY, size, count, 1)), count)
+        for comm in comms
+    ]
+    threads = [threading.Thread(target=_exchange, args=job) for job in jobs]
+    comms[0].barrier()
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - start
+
+
+def by_threads(own: Own, seconds: float, way: str, number: str, sizes: str) -> Figures | None:
+    """MB/s of objects there and back."""
+    figures = {}
+    world = own.world
+    comms = [world, *(world.dup() for _ in range(int(number) - 1))]
+    for size in map(int, sizes.split(",")):
+        once = exchanged(comms, WAYS[way], size, 3) / 3
+        world.send_obj(once, own.peer)
+        count = max(3, int(seconds / max(once, world.recv_obj())))
+        taken = exchanged(comms, WAYS[way], size, count)
+        figures[there_and_back(size)] = 2 * count * len(comms) * size / taken / 1e6
+    return figures if own.rank == 0 else None
+
+
+def there_and_back(size: int) -> str:
+    return f"arrays of {with_unit(size)}, there and back"
+
+
 # ---- others -------------------------------------------------------------------------------------
 
 
 @contextmanager
-def mpi4py(kind: str, folder: Path, role: int) -> Iterator[End]:
+def mpi4py(kind: str, folder: Path, role: int) -> Iterator[Library]:
     """The lower-case methods of mpi4py, of a plain communicator or of one of pkl5."""
     from mpi4py import MPI
     from mpi4py.util import pkl5
@@ -88,18 +146,18 @@ def mpi4py(kind: str, folder: Path, role: int) -> Iterator[End]:
     def make(job: Job) -> Calls:
         return calls(partial(world.send, made(job), peer), partial(world.recv, source=peer))
 
-    yield MPI.COMM_WORLD.rank, make
+    yield Library(MPI.COMM_WORLD.rank, make)
 
 
 @contextmanager
-def multiprocessing(folder: Path, role: int) -> Iterator[End]:
+def multiprocessing(folder: Path, role: int) -> Iterator[Library]:
     """The connections of multiprocessing."""
-    with contender.pipe(folder, role) as pipe:
-        yield role, lambda job: calls(partial(pipe.send, made(job)), pipe.recv)
+    with pipe(folder, role) as both:
+        yield Library(role, lambda job: calls(partial(both.send, made(job)), both.recv))
 
 
 @contextmanager
-def zmq(folder: Path, role: int) -> Iterator[End]:
+def zmq(folder: Path, role: int) -> Iterator[Library]:
     """pyzmq with pickle 5 in several parts without copies, as its documentation recommends."""
     import zmq as library
 
@@ -118,14 +176,14 @@ def zmq(folder: Path, role: int) -> Iterator[End]:
             sock.bind(address)
         else:
             sock.connect(address)
-        yield role, lambda job: calls(partial(send, made(job)), recv)
+        yield Library(role, lambda job: calls(partial(send, made(job)), recv))
 
 
 _UCXX_BUFFERS = 10  # most buffers that the pickle of an object may leave out
 
 
 @contextmanager
-def ucxx(folder: Path, role: int) -> Iterator[End]:
+def ucxx(folder: Path, role: int) -> Iterator[Library]:
     """ucxx's own requests, polled. Lengths are sent before the parts, so that the receiver can
     allocate memory."""
     from ucxx._lib import libucxx as library
@@ -163,7 +221,7 @@ def ucxx(folder: Path, role: int) -> Iterator[End]:
         (data, *buffers) = (array for array, _ in parts)
         return pickle.loads(data, buffers=buffers)
 
-    yield role, lambda job: calls(partial(send, made(job)), recv)
+    yield Library(role, lambda job: calls(partial(send, made(job)), recv))
 
 
 def _read_when_there(path: Path) -> bytes:

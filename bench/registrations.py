@@ -18,7 +18,6 @@ from statistics import geometric_mean
 from typing import Any
 
 from bench import objects, peers
-from bench.threads import exchanged
 from bench.verbs import output
 from pscompy import Communicator, World
 from pscompy.cli import plot
@@ -55,7 +54,7 @@ def rank(threads: int, turns: int) -> None:
 def turn(comms: list[Communicator], way: str, size: int, found: Found) -> None:
     count, connection = round_trips(size), comms[0][1 - comms[0].rank]
     before = connection.stats["registrations"]
-    seconds = exchanged(comms, WAYS[way], size, count)
+    seconds = objects.exchanged(comms, WAYS[way], size, count)
     rate = 2 * count * len(comms) * size / seconds / 1e6
     found["rates"][size] = max(rate, found["rates"][size])
     found["count"] += connection.stats["registrations"] - before

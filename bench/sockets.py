@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pscompy.cli.contender import End
+from pscompy.cli.libraries import Library
 from pscompy.cli.measure import Calls, Job
 
 Bytes = NDArray[np.uint8]
@@ -23,16 +23,16 @@ _FAMILIES = {"unix": socket.AF_UNIX, "inet": socket.AF_INET}
 
 
 @contextmanager
-def sockets(family: str, polling: bool, folder: Path, role: int) -> Iterator[End]:
+def sockets(family: str, polling: bool, folder: Path, role: int) -> Iterator[Library]:
     """A socket that both sides poll, or on which both block."""
     with _connected(family, folder, role) as sock:
         sock.setblocking(not polling)
         send, recv = (_send_polling, _recv_polling) if polling else (_send, _recv)
-        yield role, partial(_calls, partial(send, sock), partial(recv, sock))
+        yield Library(role, partial(_calls, partial(send, sock), partial(recv, sock)))
 
 
 @contextmanager
-def streams(folder: Path, role: int) -> Iterator[End]:
+def streams(folder: Path, role: int) -> Iterator[Library]:
     """asyncio streams over a Unix socket; calls are awaited."""
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -47,7 +47,7 @@ def streams(folder: Path, role: int) -> Iterator[End]:
         await reader.readexactly(len(array))
 
     with contextlib.closing(writer):
-        yield role, partial(_calls, send, recv)
+        yield Library(role, partial(_calls, send, recv))
 
 
 def _calls(send: Callable[[Bytes], Any], recv: Callable[[Bytes], Any], job: Job) -> Calls:

@@ -1,21 +1,19 @@
-"""Ranks that call an empty action, or a pool of processes: FOLDER LIBRARY SECONDS. Rank 0 writes
-the figures. LIBRARY is `pscompy`, `sleepers` (messages of 8 B between two ranks, both asleep in
-between) or `multiprocessing`."""
+"""Cases of an empty function that runs in another process: by call and by an executor, or in a pool
+of multiprocessing."""
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import statistics
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import pscompy
+from bench.libraries import Own
+from bench.rows import Figures
 
 CALL, ROUND_TRIP = "call of an empty action", "round trip of 8 B with two wake-ups"
 SUBMIT = "submit, one by one"
@@ -26,7 +24,6 @@ _CALLS = 20_000  # calls and round trips for each second
 
 
 def mapped(chunk: int) -> str:
-    """The name of a cell."""
     return f"map, chunks of {chunk}"
 
 
@@ -45,10 +42,11 @@ def _median_us(function: Callable[[], object], seconds: float) -> float:
 
 
 def _rates(
-    submit: Callable[[int], Any], finish: Callable[[Any], object], pool: Any, count: int
-) -> dict[str, float]:
+    submit: Callable[[int], Any], finish: Callable[[Any], object], pool: Any, seconds: float
+) -> Figures:
     """Thousands of tasks per second."""
     figures = {}
+    count = min(_MOST, int(seconds * _RATE))
     start = time.perf_counter()
     for begun in [submit(number) for number in range(count)]:
         finish(begun)
@@ -61,68 +59,50 @@ def _rates(
     return figures
 
 
-def _pscompy(seconds: float, count: int) -> dict[str, float]:
+def actions(own: Own, seconds: float) -> Figures | None:
     figures = {}
-    with pscompy.World() as world:
-        if world.rank == 0:
-            world.call(1, nothing)
-            figures[CALL] = _median_us(lambda: world.call(1, nothing), seconds)
-        world.serve()
-        with pscompy.Executor(world) as executor:
-            if executor is not None:
-                list(executor.map(nothing, range(WORKERS)))
-                figures |= _rates(
-                    lambda number: executor.submit(nothing, number),
-                    lambda future: future.result(),
-                    executor,
-                    count,
-                )
-    return figures if world.rank == 0 else {}
+    world = own.world
+    if world.rank == 0:
+        world.call(1, nothing)
+        figures[CALL] = _median_us(lambda: world.call(1, nothing), seconds)
+    world.serve()
+    with pscompy.Executor(world) as executor:
+        if executor is not None:
+            list(executor.map(nothing, range(WORKERS)))
+            figures |= _rates(
+                lambda number: executor.submit(nothing, number),
+                lambda future: future.result(),
+                executor,
+                seconds,
+            )
+    return figures if world.rank == 0 else None
 
 
-def _sleepers(seconds: float) -> dict[str, float]:
-    """PSP_SPIN_US=0 sends each side to sleep at once."""
+def sleepers(own: Own, seconds: float) -> Figures | None:
+    """Messages of 8 B between two ranks, which PSP_SPIN_US=0 sends to sleep at once."""
     ball = np.zeros(1)
-    with pscompy.World() as world:
-        peer = world[1 - world.rank]
+    peer = own.world[own.peer]
 
-        def turn() -> None:
-            if world.rank == 0:
-                peer.send(ball, 0)
-            peer.recv(ball)
-            if world.rank == 1:
-                peer.send(ball, 0)
+    def turn() -> None:
+        if own.rank == 0:
+            peer.send(ball, 0)
+        peer.recv(ball)
+        if own.rank == 1:
+            peer.send(ball, 0)
 
-        taken = _median_us(turn, seconds)
-    return {ROUND_TRIP: taken} if world.rank == 0 else {}
+    taken = _median_us(turn, seconds)
+    return {ROUND_TRIP: taken} if own.rank == 0 else None
 
 
-def _pool(seconds: float, count: int) -> dict[str, float]:
-    with multiprocessing.Pool(WORKERS) as pool:
-        pool.map(nothing, range(WORKERS))
+def pool(library: None, seconds: float) -> Figures:
+    with multiprocessing.Pool(WORKERS) as workers:
+        workers.map(nothing, range(WORKERS))
         return {
-            CALL: _median_us(lambda: pool.apply(nothing), seconds),
+            CALL: _median_us(lambda: workers.apply(nothing), seconds),
             **_rates(
-                lambda number: pool.apply_async(nothing, (number,)),
+                lambda number: workers.apply_async(nothing, (number,)),
                 lambda result: result.get(),
-                pool,
-                count,
+                workers,
+                seconds,
             ),
         }
-
-
-def main(folder: str, library: str, text: str) -> None:
-    seconds = float(text)
-    count = min(_MOST, int(seconds * _RATE))
-    if library == "pscompy":
-        figures = _pscompy(seconds, count)
-    elif library == "sleepers":
-        figures = _sleepers(seconds)
-    else:
-        figures = _pool(seconds, count)
-    if figures:
-        (Path(folder) / "figures").write_text(json.dumps(figures))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

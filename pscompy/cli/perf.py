@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from pscompy import Connection, PscomError, Session, World
-from pscompy.cli import contenders, plot
+from pscompy.cli import contender, plot
 from pscompy.cli.arguments import ArgumentParser, duration, picture, positive, words
 from pscompy.cli.measure import BOTH_WAYS, LATENCY, STREAM, Job
 from pscompy.cli.perf_pair import WINDOW_MAX, OwnPair, serve
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
     with ExitStack() as stack:
         peer = _connected(options.connect, config) if options.connect else _own_peer(config)
         connection = stack.enter_context(peer)
-        pairs = [stack.enter_context(contenders.installed(name)) for name in options.against]
+        pairs = [stack.enter_context(contender.installed(name)) for name in options.against]
         _measure(connection, pairs, options)
     return 0
 
@@ -111,7 +111,7 @@ def _quantities(text: str) -> tuple[str, ...]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return words(text, contenders.NAMES)
+    return words(text, contender.NAMES)
 
 
 def _only(transport: str, parser: ArgumentParser) -> dict[str, int]:

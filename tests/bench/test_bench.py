@@ -18,8 +18,8 @@ GROUPS = os.environ.get("PSCOMPY_TEST_GROUPS", "shm-rate")  # with peers
 if Path(pscompy.get_include()) != ROOT:
     pytest.skip("pscompy is installed without its source folder", allow_module_level=True)
 
-from bench import computing, overlap, plots, rails, results, rounds  # noqa: E402
-from bench.groups import README, chosen, groups  # noqa: E402
+from bench import loops, plots, rails, results, rounds  # noqa: E402
+from bench.cases import README, chosen, groups, overlap  # noqa: E402
 from bench.native import NotMeasured, cores, run  # noqa: E402
 from bench.rounds import Launched, Patience, Rounds  # noqa: E402
 from bench.rows import TRIALS, Cell, Group  # noqa: E402
@@ -174,15 +174,16 @@ def test_messages_while_one_side_is_away():
     message that is announced while its receiver is still in `send` may arrive before that. One run
     of several decides, because the other side may be kept from running for a whole computation."""
     skip_on_one_core()
-    assert any(all_arrived("pscompy", computing.RECEIVER_AWAY) for _ in range(5))
-    assert not all(all_arrived("TUPLEQ=0", computing.RECEIVER_AWAY) for _ in range(5))
-    assert any(all_arrived("pscompy", computing.SENDER_AWAY) for _ in range(5))
+    assert any(all_arrived("pscompy", loops.RECEIVER_AWAY) for _ in range(5))
+    assert not all(all_arrived("TUPLEQ=0", loops.RECEIVER_AWAY) for _ in range(5))
+    assert any(all_arrived("pscompy", loops.SENDER_AWAY) for _ in range(5))
 
 
 def all_arrived(name, test):
     job = Job(test, 1 << 20, 3, 500_000)
-    taken = overlap.launch(overlap.ENDS[name], lambda pair, _: {"n": pair.run(job)}, 0.0)
-    return taken["n"] == job.count
+    ends = {name: overlap.ENDS[name]}
+    launches = overlap.launches(ends, lambda pair, _: {"n": pair.run(job)})
+    return launches[name](0.0)["n"] == job.count
 
 
 def test_a_count_is_better_if_it_is_higher(tmp_path, monkeypatch):

@@ -1,13 +1,9 @@
-"""All groups, by name."""
+"""The list of cases: all groups, by name."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-from collections.abc import Iterator
-
-import bench
-from bench import endpoints, jobs, overlap, pairs, parcels, rails
+from bench import rails
+from bench.cases import growth, messages, objects, overlap, programs
 from bench.rows import Group
 from pscompy.cli.arguments import words
 
@@ -24,17 +20,8 @@ README = {
 
 
 def groups() -> dict[str, Group]:
-    found = (*pairs.groups(), *parcels.groups(), *overlap.groups(), *jobs.groups())
-    found = (*found, *rails.groups(), endpoints.group(), *_growth())
-    return {group.name: group for group in found}
-
-
-def _growth() -> Iterator[Group]:
-    """How costs grow with numbers: each module bench/growth_NAME.py has a function `group`, which
-    returns the group "growth-NAME"."""
-    for module in pkgutil.iter_modules(bench.__path__):
-        if module.name.startswith(f"{_GROWTH}_"):
-            yield importlib.import_module(f"bench.{module.name}").group()
+    families = messages, objects, overlap, programs, rails, growth
+    return {group.name: group for family in families for group in family.groups()}
 
 
 def grows(name: str) -> bool:

@@ -1,42 +1,34 @@
-"""Groups that are measured over whole programs: their start, and many ranks at once."""
+"""Whole programs: their start, many ranks at once, and threads with endpoints."""
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from bench import peers
+from bench import endpoints, many, peers
+from bench.launches import Start, prepared, ranks, ranks_against_mpi, run
 from bench.native import NotMeasured
 from bench.rows import MPI, OWN, Cell, Figures, Group, Launch
 
-_HERE = Path(__file__).parent
-_SECONDS = 60.0
+_PROGRAM = str(Path(__file__).parents[1] / "startup.py")
 _START_RANKS, _CROWD_RANKS = 32, 8
 _IMPORTS = {OWN: "import pscompy", "numpy": "import numpy", "mpi4py": "from mpi4py import MPI"}
 _ALL_NAMES = {OWN: "from pscompy import *"}
+# Label -> how endpoints share, see bench/endpoints.py.
+_SHARINGS = {OWN: "dynamic", **{it: it for it in ("shared", "single", "everywhere")}}
 
 
 # ---- start --------------------------------------------------------------------------------------
 
 
-def _start(start: Callable[[], peers.Start], library: str, seconds: float) -> Figures:
-    return _timed_start(start(), library)
-
-
-def _start_with_numpy(start: Callable[[], peers.Start], library: str, seconds: float) -> Figures:
-    return _timed_start(start(), library, "numpy")
-
-
-def _timed_start(start: peers.Start, *arguments: str) -> Figures:
+def _start(start: Start, library: str, first: str, seconds: float) -> Figures:
+    """Start ranks, which import the module `first`."""
     begun = time.perf_counter()
-    told = run_ranks(start, "startup.py", *arguments)
+    told = run(start(), lambda folder: [_PROGRAM, folder, library, first])
     past = max(rank["past_barrier"] for rank in told)
     return {
         "launch to past the first barrier": past - begun,
@@ -44,18 +36,27 @@ def _timed_start(start: peers.Start, *arguments: str) -> Figures:
     }
 
 
+def _starts(first: str) -> dict[str, Launch]:
+    launches: dict[str, Launch] = {
+        OWN: partial(_start, partial(peers.pscompy, _START_RANKS), OWN, first)
+    }
+    for peer in MPI:
+        launches[peer] = partial(_start, partial(peers.mpi, peer, _START_RANKS), "mpi4py", first)
+    return launches
+
+
 def _startup() -> Group:
     cells = (
         Cell("launch to past the first barrier", "s"),
         Cell("PSS per rank", "MiB", 1.0, ("openmpi",)),
     )
-    launches = against_mpi(_start, _START_RANKS)
+    launches = _starts("")
     return Group("startup", f"start of {_START_RANKS} ranks", cells, launches)
 
 
 def _startup_with_numpy() -> Group:
     cells = (Cell("launch to past the first barrier", "s", 1.25), Cell("PSS per rank", "MiB"))
-    launches = against_mpi(_start_with_numpy, _START_RANKS)
+    launches = _starts("numpy")
     title = f"start of {_START_RANKS} ranks that import numpy"
     return Group("startup-numpy", title, cells, launches)
 
@@ -94,46 +95,40 @@ def _python(python: str, program: str) -> float:
     return time.perf_counter() - start
 
 
-# ---- many ranks ---------------------------------------------------------------------------------
+# ---- ranks and threads --------------------------------------------------------------------------
 
 
 def _crowd() -> Group:
-    cells = (Cell("messages of 1 KiB", "M/s", 1.0),)
     title = f"{_CROWD_RANKS} ranks on 2 cores, all to all"
-    return Group("all-to-all", title, cells, against_mpi(_all_to_all, _CROWD_RANKS))
+    launches = ranks_against_mpi(_CROWD_RANKS, many.all_to_all)
+    return Group("all-to-all", title, (Cell(many.RATE, "M/s", 1.0),), launches)
 
 
-def _all_to_all(start: Callable[[], peers.Start], library: str, seconds: float) -> Figures:
-    told = run_ranks(start(), "alltoall.py", library, str(seconds))
-    return {"messages of 1 KiB": told[0]["messages_per_second"] / 1e6}
-
-
-# ---- programs -----------------------------------------------------------------------------------
-
-
-def against_mpi(
-    measure: Callable[[Callable[[], peers.Start], str, float], Figures], ranks: int
-) -> dict[str, Launch]:
-    launches: dict[str, Launch] = {
-        peer: partial(measure, partial(peers.mpi, peer, ranks), "mpi4py") for peer in MPI
+def _endpoints() -> Group:
+    """Threads with endpoints of their own, against endpoints that share, a World for each thread,
+    and mpi4py with MPI_THREAD_MULTIPLE."""
+    start = partial(peers.pscompy, 2)
+    rows = (
+        *(
+            Cell(many.by_threads(number), "M/s", 2.0, MPI, number, "threads")
+            for number in many.THREADS
+        ),
+        Cell(endpoints.EXCHANGE, "MB/s", 1.2, ("single",)),
+        Cell(endpoints.ALONE, "M/s", None, ("single",)),
+        Cell(endpoints.LOOP, "M/s", 1.8, ("single",)),
+        Cell(endpoints.ONE_LINE, "M/s", None, ("single",)),
+        Cell(endpoints.BESIDE, "M/s", None, ("single",)),
+        Cell(endpoints.LONGEST, "µs", None, ("single",)),
+        Cell(endpoints.LOCKED, "µs", None, ("single",)),
+        Cell(endpoints.MEMORY, "MiB", 1 / 3, ("everywhere",)),
+    )
+    launches = {
+        label: prepared(endpoints.build, ranks(start, "none", endpoints.endpoints, sharing))
+        for label, sharing in _SHARINGS.items()
     }
-    return {OWN: partial(measure, partial(peers.pscompy, ranks), OWN), **launches}
-
-
-def run_ranks(start: peers.Start, program: str, *arguments: str) -> list[dict[str, float]]:
-    """Run the ranks of a program and return what each wrote as JSON into a file of its own."""
-    with tempfile.TemporaryDirectory(prefix="pscompy-bench-") as folder:
-        command = [*start.command, str(_HERE / program), folder, *arguments]
-        try:
-            ended = subprocess.run(
-                command, stdout=sys.stderr, env=start.environment, timeout=_SECONDS
-            )
-        except subprocess.TimeoutExpired:
-            raise NotMeasured(f"{program} has not ended after {_SECONDS:.0f} s") from None
-        if ended.returncode:
-            raise NotMeasured(f"{program} has ended with {ended.returncode}, see above")
-        return [json.loads(path.read_text()) for path in sorted(Path(folder).iterdir())]
+    launches |= {it: ranks(partial(peers.mpi, it, 2), "mpi4py", endpoints.messages) for it in MPI}
+    return Group("endpoints", "threads with endpoints", rows, launches)
 
 
 def groups() -> tuple[Group, ...]:
-    return _startup(), _startup_with_numpy(), _importing(), _crowd()
+    return _startup(), _startup_with_numpy(), _importing(), _crowd(), _endpoints()

@@ -6,16 +6,15 @@ After figure 5 of "TupleQ: Fully-Asynchronous and Zero-Copy MPI over InfiniBand"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
-from bench import computing, pairs
+from bench import loops
+from bench.launches import Make, Measure, Test, cells, each, gigabytes, mpi, own, prepared
 from bench.native import NotMeasured, cores
 from bench.rows import MPI, OWN, SIZES, TRIALS, Cell, Figures, Group, K, Launch, M
-from pscompy.cli.contenders import Contender
 from pscompy.cli.measure import STREAM, Job
-from pscompy.cli.sampling import Sample
+from pscompy.cli.sampling import Pair, Sample
 from pscompy.cli.sizes import with_unit
 
 _OFF = "TUPLEQ=0"
@@ -43,20 +42,17 @@ _WINDOW = 20
 _BOUNDARY = M  # bytes between the processes of a skeleton
 _DEPENDENT = 50e-6  # seconds of computation
 
-Make = Callable[[], Contender]
-Measure = Callable[[Contender, float], Figures]
-
 
 # ---- how the processes are started --------------------------------------------------------------
 
 
 def _own(transport: str, library: str = "", **variables: str) -> Make:
     given = {f"PSP_{name}": value for name, value in variables.items()}
-    return partial(pairs.own_end, library or f"pscompy-{transport}", transport, **given)
+    return own(library or f"pscompy-{transport}", transport, **given)
 
 
 def _mpi(library: str = "mpi4py") -> dict[str, Make]:
-    return {peer: partial(pairs.mpi_end, peer, library, "shm") for peer in MPI}
+    return {peer: mpi(peer, library) for peer in MPI}
 
 
 _BOTH = {OWN: _own("shm"), _OFF: _own("shm", TUPLEQ="0")}
@@ -71,25 +67,19 @@ ENDS = {
 }
 
 
-def launch(make: Make, measure: Measure, seconds: float) -> Figures:
+def _prepare() -> None:
     if len(set(cores())) == 1:
         raise NotMeasured("there is one core only")
-    computing.build()
-    with make() as contender:
-        return measure(contender, seconds)
+    loops.build()
 
 
-def _launches(ends: Mapping[str, Make], measure: Measure) -> dict[str, Launch]:
-    return {name: partial(launch, make, measure) for name, make in ends.items()}
+def launches(ends: Mapping[str, Make], what: Sequence[Test] | Measure) -> dict[str, Launch]:
+    return {name: prepared(_prepare, launch) for name, launch in each(ends, what).items()}
 
 
-def _step(pair: Contender) -> float:
+def _step(pair: Pair) -> float:
     """The seconds of a step of the computation."""
-    return min(pair.run(Job(computing.WORK, 8, _STEPS, 1)) for _ in range(_FEW)) / _STEPS
-
-
-def _measured(tests: Sequence[pairs.Test], pair: Contender, seconds: float) -> Figures:
-    return {test.cell.name: test.measure(pair, seconds) for test in tests}
+    return min(pair.run(Job(loops.WORK, 8, _STEPS, 1)) for _ in range(_FEW)) / _STEPS
 
 
 # ---- one side is away ---------------------------------------------------------------------------
@@ -100,17 +90,17 @@ def _away_tests() -> Iterable[tuple[Cell, str]]:
         name = f"receiver away, {with_unit(size)} there"
         yield (
             Cell(name, TRIALS, _TRIALS, (), size, "bytes to a receiver that is away"),
-            computing.RECEIVER_AWAY,
+            loops.RECEIVER_AWAY,
         )
     for size in _SENT:
         name = f"sender away, {with_unit(size)} received"
         yield (
             Cell(name, TRIALS, _TRIALS, (), size, "bytes of a sender that is away"),
-            computing.SENDER_AWAY,
+            loops.SENDER_AWAY,
         )
 
 
-def _away(pair: Contender, seconds: float) -> Figures:
+def _away(pair: Pair, seconds: float) -> Figures:
     window = int(seconds * _AWAY * 1e6)
     figures = {}
     for cell, test in _away_tests():
@@ -120,8 +110,8 @@ def _away(pair: Contender, seconds: float) -> Figures:
 
 
 def _away_group() -> Group:
-    cells = tuple(cell for cell, _ in _away_tests())
-    return Group("overlap-away", "messages while one side computes", cells, _launches(ENDS, _away))
+    rows = tuple(cell for cell, _ in _away_tests())
+    return Group("overlap-away", "messages while one side computes", rows, launches(ENDS, _away))
 
 
 # ---- what a receive costs besides the computation, figure 5 -------------------------------------
@@ -139,13 +129,13 @@ def _allowed(size: int) -> str:
     return f"overhead, of that allowed, {with_unit(size)}"
 
 
-def _costs(pair: Contender, seconds: float) -> Figures:
+def _costs(pair: Pair, seconds: float) -> Figures:
     """The time of a transfer is calibrated apart from that of the computation, which is twice as
     long."""
     step = _step(pair)
     figures = {}
     for size in _COSTS:
-        job = Job(computing.EXCHANGE, size, _FEW, 0)
+        job = Job(loops.EXCHANGE, size, _FEW, 0)
         few = max(pair.run(job), _LEAST)
         base = pair.run(replace(job, count=max(_FEW, int(seconds / few))))
         steps = int(2 * base / step)
@@ -159,36 +149,37 @@ def _costs(pair: Contender, seconds: float) -> Figures:
 
 
 def _costs_group() -> Group:
-    cells = [Cell(_available(size), _LEFT, None, (), size) for size in _COSTS]
+    rows = [Cell(_available(size), _LEFT, None, (), size) for size in _COSTS]
     over = f"{SIZES} to a receiver that computes"
-    cells += [Cell(_cost(size), "us", None, (), size, over) for size in _COSTS]
-    cells += [Cell(_allowed(size), "x", 1.0, ()) for size in _COSTS if size >= _COSTS_FROM]
+    rows += [Cell(_cost(size), "us", None, (), size, over) for size in _COSTS]
+    rows += [Cell(_allowed(size), "x", 1.0, ()) for size in _COSTS if size >= _COSTS_FROM]
     title = "overlap at the receiver, which computes twice as long as a transfer takes"
-    return Group("overlap-receiver", title, tuple(cells), _launches(ENDS, _costs))
+    return Group("overlap-receiver", title, tuple(rows), launches(ENDS, _costs))
 
 
 # ---- latency, bandwidth -------------------------------------------------------------------------
 
 
+def _of_tests(name: str, title: str, tests: Sequence[Test], ends: Mapping[str, Make]) -> Group:
+    return Group(name, title, cells(tests), launches(ends, tests))
+
+
 def _preposted() -> Group:
     tests = [
-        pairs.Test(
+        Test(
             Cell(f"preposted, {with_unit(size)}, one way", "us", bar, (_OFF,), size),
-            Job(computing.PREPOSTED, size, 1, 1),
-            pairs.one_way_us,
+            Job(loops.PREPOSTED, size, 1, 1),
         )
         for size, bar in _PREPOSTED.items()
     ]
     tests += [
-        pairs.Test(
+        Test(
             Cell(f"empty into a receive of {with_unit(size)}, one way", "us", bar, (_OFF,)),
-            Job(computing.SHORT, size, 1, 1),
-            pairs.one_way_us,
+            Job(loops.SHORT, size, 1, 1),
         )
         for size, bar in _SHORT.items()
     ]
-    launches = _launches(_BOTH | _mpi(), partial(_measured, tests))
-    return pairs.grouped("overlap-latency", "receives that are posted first", tests, launches)
+    return _of_tests("overlap-latency", "receives that are posted first", tests, _BOTH | _mpi())
 
 
 def _gigabytes(taken: Sample) -> float:
@@ -198,21 +189,20 @@ def _gigabytes(taken: Sample) -> float:
 
 def _windows() -> Group:
     tests = [
-        pairs.Test(
+        Test(
             Cell(f"bandwidth, {with_unit(size)}", "GB/s", bar, against, size),
             Job(STREAM, size, 1, 64),
-            pairs.gigabytes,
+            gigabytes,
         )
         for size, bar, against in ((64 * K, 1.3, MPI), (M, None, MPI))
     ]
     tests.append(_window("windows posted first, 64 KiB", None))
-    launches = _launches(_BOTH | _mpi(), partial(_measured, tests))
-    return pairs.grouped("overlap-bandwidth", "windowed bandwidth", tests, launches)
+    return _of_tests("overlap-bandwidth", "windowed bandwidth", tests, _BOTH | _mpi())
 
 
-def _window(name: str, bar: float | None) -> pairs.Test:
-    return pairs.Test(
-        Cell(name, "GB/s", bar, (_OFF,)), Job(computing.WINDOWS, 64 * K, 1, _WINDOW), _gigabytes
+def _window(name: str, bar: float | None) -> Test:
+    return Test(
+        Cell(name, "GB/s", bar, (_OFF,)), Job(loops.WINDOWS, 64 * K, 1, _WINDOW), _gigabytes
     )
 
 
@@ -223,21 +213,19 @@ def _wildcards() -> Group:
         _OFF: _own("shm", "pscompy-wild", TUPLEQ="0"),
         **_mpi("mpi4py-wild"),
     }
-    title = "every tenth receive from any source"
-    launches = _launches(ends, partial(_measured, tests))
-    return pairs.grouped("overlap-wildcards", title, tests, launches)
+    return _of_tests("overlap-wildcards", "every tenth receive from any source", tests, ends)
 
 
 # ---- skeletons of programs ----------------------------------------------------------------------
 
 _SKELETONS = {
-    computing.SWEEP: Cell("sweep, send", "stages/s", 1.1, (_OFF,)),
-    computing.SWEEP_LATER: Cell("sweep, isend", "stages/s", None, (_OFF,)),
-    computing.SYMMETRICAL: Cell("symmetrical", "stages/s", 1.0, (_OFF,)),
+    loops.SWEEP: Cell("sweep, send", "stages/s", 1.1, (_OFF,)),
+    loops.SWEEP_LATER: Cell("sweep, isend", "stages/s", None, (_OFF,)),
+    loops.SYMMETRICAL: Cell("symmetrical", "stages/s", 1.0, (_OFF,)),
 }
 
 
-def _stages(pair: Contender, seconds: float) -> Figures:
+def _stages(pair: Pair, seconds: float) -> Figures:
     steps = int(_DEPENDENT / _step(pair))
     figures = {}
     for test, cell in _SKELETONS.items():
@@ -251,7 +239,7 @@ def _stages(pair: Contender, seconds: float) -> Figures:
 def _skeletons() -> Group:
     title = f"stages of two processes with messages of {with_unit(_BOUNDARY)}"
     ends = _BOTH | {"portals": ENDS["portals"], **_mpi()}
-    return Group("overlap-skeletons", title, tuple(_SKELETONS.values()), _launches(ends, _stages))
+    return Group("overlap-skeletons", title, tuple(_SKELETONS.values()), launches(ends, _stages))
 
 
 def groups() -> tuple[Group, ...]:

@@ -1,30 +1,108 @@
-"""Tests in which processes compute, in the form of pscompy/cli/measure.py.
+"""The loops that two processes run, in the form of pscompy/cli/measure.py: those of `pscompy perf`,
+and loops in which processes sleep, are awaited, or compute.
 
-Role 0 is the receiver, except in the skeletons of programs, where both processes send and receive.
-The computation is away.c, which enters no library. Both processes read the same clock.
+Role 0 is the active process. Where processes compute it is the receiver, except in the skeletons of
+programs, where both send and receive. The computation is away.c, which enters no library. Both
+processes read the same clock.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import time
+from collections.abc import Awaitable, Callable
 from functools import cache, partial
 from itertools import repeat
-from statistics import median
+from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from bench.native import FOLDER, built
-from pscompy.cli.measure import Calls, Half, Halves, Job, timed
+from pscompy.cli.measure import HALVES, Calls, Half, Halves, Job, timed
 
+# `window` is the pause before a message, in microseconds.
+WAKE, WAKE_SLOWEST = "wake", "wake_slowest"
+ASLEEP, AWAIT = "asleep", "await"
 # `window` is the microseconds of the computation, or its steps.
 RECEIVER_AWAY, SENDER_AWAY = "receiver_away", "sender_away"
 WORK, EXCHANGE = "work", "exchange"
 SWEEP, SWEEP_LATER, SYMMETRICAL = "sweep", "sweep_later", "symmetrical"
 # `window` is a number of messages.
 PREPOSTED, SHORT, WINDOWS = "preposted", "short", "windows"
+_LONG_PAUSE = 0.5  # seconds; much longer than any library polls before it sleeps
 _REST = 3  # the computation that needs no message is so many times as long as the one that does
+
+
+# ---- one side sleeps ----------------------------------------------------------------------------
+
+
+def _ways(job: Job, calls: Calls) -> list[float]:
+    """The seconds from the start of each send to the end of its receive, which was asleep: the
+    answer to each message is the time of its receipt."""
+    ways = []
+    received = calls.incoming.view(np.float64)
+    for _ in repeat(None, job.count):
+        time.sleep(job.window / 1e6)
+        sent = perf_counter()
+        calls.send()
+        calls.recv()
+        ways.append(received[0] - sent)
+    return ways
+
+
+def _wake(job: Job, calls: Calls) -> float:
+    return float(median(_ways(job, calls)))
+
+
+def _wake_slowest(job: Job, calls: Calls) -> float:
+    """Of twenty messages, the time of the slowest but one."""
+    return float(quantiles(_ways(job, calls), n=20)[-1])
+
+
+def _woken(job: Job, calls: Calls) -> None:
+    answer = calls.outgoing.view(np.float64)
+    for _ in repeat(None, job.count):
+        calls.recv()
+        answer[0] = perf_counter()
+        calls.send()
+
+
+def _let_sleep(job: Job, calls: Calls) -> float:
+    """The answer is the processor time per second of all threads of the
+    passive process."""
+    time.sleep(_LONG_PAUSE)
+    calls.send()
+    calls.recv()
+    return float(calls.incoming.view(np.float64)[0])
+
+
+def _sleep(job: Job, calls: Calls) -> None:
+    start, used = perf_counter(), time.process_time()
+    calls.recv()
+    share = (time.process_time() - used) / (perf_counter() - start)
+    calls.outgoing.view(np.float64)[0] = share
+    calls.send()
+
+
+def _awaited(first: str, second: str) -> Callable[[Job, Calls], None]:
+    """A ping-pong of calls that are awaited."""
+
+    async def alternate(count: int, one: Callable[[], Any], other: Callable[[], Any]) -> None:
+        for _ in repeat(None, count):
+            await one()
+            await other()
+
+    def half(job: Job, calls: Calls) -> None:
+        work: Awaitable[None] = alternate(job.count, getattr(calls, first), getattr(calls, second))
+        asyncio.get_event_loop().run_until_complete(work)
+
+    return half
+
+
+# ---- one side is away ---------------------------------------------------------------------------
 
 
 def build() -> None:
@@ -37,9 +115,6 @@ def _library() -> ctypes.CDLL:
     library.away.argtypes = (ctypes.c_double, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     library.work.argtypes = (ctypes.c_ulong,)
     return library
-
-
-# ---- one side is away ---------------------------------------------------------------------------
 
 
 def _receive_away(job: Job, calls: Calls) -> float:
@@ -201,7 +276,11 @@ def _symmetrical(job: Job, calls: Calls) -> None:
         work(job.window)
 
 
-COMPUTING_HALVES: Halves = {
+LOOPS: Halves = HALVES | {
+    WAKE: (_wake, _woken),
+    WAKE_SLOWEST: (_wake_slowest, _woken),
+    ASLEEP: (_let_sleep, _sleep),
+    AWAIT: (timed(_awaited("send", "recv")), _awaited("recv", "send")),
     RECEIVER_AWAY: (_receive_away, _send),
     SENDER_AWAY: (_receive, _send_away),
     WORK: (timed(_work), _nothing),
