@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+PROGRAMS = ROOT / "bench/gateways_rank.py"
 RELAY_PORT, SERVER_PORT = 7000, 7001
 HAPROXY = shutil.which("haproxy", path="/usr/sbin:/usr/bin:/sbin:/bin")
 # The relay closes it again: no server is there yet.
@@ -33,7 +34,7 @@ KNOCK = "import socket; socket.create_connection(('10.1.1.9', {})).recv(1)"
 RATE = 200  # Mbit/s of a limited link
 PAIR = (4 << 20, 32, 500)  # bytes, messages, turns
 COST_SIZE, COST_COUNT = 4 << 20, 40  # bytes, messages
-COST_ROUNDS = 3  # of gateways_pair.py and gateways_sockets.py
+COST_ROUNDS = 3  # of gateways_rank.py
 STALLED = (1 << 20, 48, 4)  # bytes, messages, rounds; the first does not count
 ALL_TO_ALL = ((3000, 20), (300_000, 3))  # bytes, rounds
 
@@ -61,17 +62,15 @@ class Ground:
 
     def launch(self, ranks: int, program: str, *numbers: object) -> list[Figures]:
         """Run a program on the ranks of both modules; returns the figures that they print."""
-        file = ROOT / f"bench/gateways_{program}.py"
-        jobs = [self.machine.ranks(module, ranks, file, *numbers) for module in (2, 1)]
+        jobs = [self.machine.ranks(it, ranks, PROGRAMS, program, *numbers) for it in (2, 1)]
         outs = [self._names.finished(job)[0] for job in jobs]
         return [tuple(map(float, out.split())) for out in outs if out]
 
     def relayed(self, *numbers: object) -> Figures:
-        """Run gateways_sockets.py through the TCP relay."""
-        file = ROOT / "bench/gateways_sockets.py"
-        server = self.machine.python(2, file, "serve", "10.2.1.1", SERVER_PORT, *numbers)
+        """Run sockets through the TCP relay."""
+        server = self.machine.python(2, PROGRAMS, "serve", "10.2.1.1", SERVER_PORT, *numbers)
         server.stdout.readline()
-        client = self.machine.python(1, file, "call", "10.1.1.9", RELAY_PORT, *numbers)
+        client = self.machine.python(1, PROGRAMS, "call", "10.1.1.9", RELAY_PORT, *numbers)
         out, _ = self._names.finished(client)
         self._names.finished(server)
         return tuple(map(float, out.split()))
