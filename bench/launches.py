@@ -73,13 +73,18 @@ def between(make: Make, what: Sequence[Test] | Measure) -> Launch:
     return launch
 
 
-def own(library: str, transport: str, **variables: str) -> Make:
+def own(transport: str, way: str = "", **variables: str) -> Make:
+    """pscompy, called in a way of bench/libraries.py, with PSP_ variables."""
     start = partial(peers.pscompy, 2, transport, **variables)
-    return partial(_launched, OWN, library, start)
+    return partial(_launched, OWN, f"pscompy-{way or transport}", start)
 
 
-def mpi(peer: str, library: str = "mpi4py", transport: str = "shm") -> Make:
-    return partial(_launched, peer, library, partial(peers.mpi, peer, 2, transport))
+def mpi(library: str = "mpi4py", transport: str = "shm") -> dict[str, Make]:
+    """mpi4py over each MPI."""
+    return {
+        peer: partial(_launched, peer, library, partial(peers.mpi, peer, 2, transport))
+        for peer in MPI
+    }
 
 
 def plain(library: str, start: Start = peers.python) -> Make:
@@ -111,10 +116,8 @@ def _launched(name: str, library: str, start: Start) -> Contender:
     return Contender(name, lambda folder: [[*end, str(folder)]], started.environment)
 
 
-def against_mpi(transport: str, ours: str = "", theirs: str = "mpi4py") -> dict[str, Make]:
-    """pscompy and each MPI; `ours` and `theirs` are names of libraries."""
-    makes = {peer: mpi(peer, theirs, transport) for peer in MPI}
-    return {OWN: own(ours or f"pscompy-{transport}", transport), **makes}
+def against_mpi(transport: str, way: str = "", library: str = "mpi4py") -> dict[str, Make]:
+    return {OWN: own(transport, way), **mpi(library, transport)}
 
 
 def each(makes: Mapping[str, Make], what: Sequence[Test] | Measure) -> dict[str, Launch]:

@@ -64,11 +64,12 @@ def python() -> Start:
 
 
 def pscompy(ranks: int, transport: str | None = None, **more: str) -> Start:
-    """Start ranks of pscompy, with `more` in their environment. All transports are loaded;
-    `transport` is preferred."""
-    prefer = {f"PSP_{transport.upper()}": "2"} if transport else {}
+    """Start ranks of pscompy, with PSP_ variables. All transports are loaded; `transport` is
+    preferred."""
+    given = {transport.upper(): "2"} if transport else {}
+    given |= more
     command = (sys.executable, "-m", "pscompy", "run", "-n", str(ranks))
-    return Start(command, variables(**prefer, **more))
+    return Start(command, variables(**{f"PSP_{name}": value for name, value in given.items()}))
 
 
 def mpi(peer: str, ranks: int, transport: str | None = None) -> Start:

@@ -105,7 +105,7 @@ def _poll() -> Group:
         ratio = f"{transport}, {_OPEN[-1]:,} others open / none"
         ratios[ratio] = names[-1], names[0]
         rows += [*(test.cell for test in tests), Cell(ratio, "x", bar, ())]
-        cases.append(between(own(f"pscompy-{transport}-beside", transport), tests))
+        cases.append(between(own(transport, f"{transport}-beside"), tests))
     launch = with_ratios(together(*cases), ratios)
     return Group("growth-poll", "latency among many connections", tuple(rows), {OWN: launch})
 
@@ -154,7 +154,7 @@ def _outstanding() -> Group:
         Cell(many.each(number), "us", size=number, over="outstanding messages")
         for number in many.OUTSTANDING
     ]
-    start = partial(peers.pscompy, 2, "tcp", PSP_RENDEZVOUS=str(many.LONG))
+    start = partial(peers.pscompy, 2, "tcp", RENDEZVOUS=str(many.LONG))
     ratios = {ratio: (many.each(most), many.each(few))}
     launch = with_ratios(ranks(start, OWN, many.outstanding), ratios)
     title = f"tcp: rendezvous of {many.LONG // 1000} kB by fragments"
@@ -188,7 +188,7 @@ def _waking() -> Group:
         for pause in _PAUSES
     ]
     rows.append(Cell(_SLOWEST, "us", _SOCKET_BAR, (_SOCKET,)))
-    makes = {OWN: own("pscompy-shm", "shm"), _SOCKET: plain("blocking-unix")}
+    makes = {OWN: own("shm"), _SOCKET: plain("blocking-unix")}
     title = "shm: waking a receiver that sleeps"
     return Group("growth-waking", title, tuple(rows), each(makes, _wake_up))
 
@@ -222,7 +222,7 @@ def _tasks() -> Group:
         for chunk, bar in _CHUNKS.items()
     ]
     actions = ranks(partial(peers.pscompy, 1 + tasks.WORKERS, "shm"), OWN, tasks.actions)
-    asleep = ranks(partial(peers.pscompy, 2, "shm", PSP_SPIN_US="0"), OWN, tasks.sleepers)
+    asleep = ranks(partial(peers.pscompy, 2, "shm", SPIN_US="0"), OWN, tasks.sleepers)
     launches = {
         OWN: with_ratios(together(actions, asleep), {_CALLED: (tasks.CALL, tasks.ROUND_TRIP)}),
         _POOL: ranks(peers.python, "none", tasks.pool),

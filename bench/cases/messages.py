@@ -90,7 +90,7 @@ def _lent() -> Group:
             Test(Cell(f"lent, first use, {with_unit(size)}", "us"), job, once=True),
             Test(Cell(f"lent one way, {with_unit(size)}", "us", bar), job),
         ]
-    makes = against_mpi("shm", ours="pscompy-lent", theirs="mpi4py-read")
+    makes = against_mpi("shm", "lent", "mpi4py-read")
     title = "shm: lent from the pool, a byte of each page read"
     return of_tests("shm-lent", title, tests, makes)
 
@@ -104,9 +104,9 @@ def _choice(transport: str) -> Group:
         )
         for size in CHOICE_SIZES
     ]
-    library, threshold = f"pscompy-{transport}", f"PSP_{transport.upper()}_RENDEZVOUS"
-    makes = {OWN: own(library, transport)}
-    makes |= {name: own(library, transport, **{threshold: it}) for name, it in FORCED.items()}
+    threshold = f"{transport.upper()}_RENDEZVOUS"
+    makes = {OWN: own(transport)}
+    makes |= {name: own(transport, **{threshold: it}) for name, it in FORCED.items()}
     title = f"{transport}: the chosen protocol against each protocol forced"
     return of_tests(f"{transport}-choice", title, tests, makes)
 
@@ -128,7 +128,7 @@ def _wake(transport: str, family: str) -> Group:
         lambda taken: taken.rounds[0] * 100,
         once=True,
     )
-    makes = {OWN: own(f"pscompy-{transport}", transport), "sockets": plain(f"blocking-{family}")}
+    makes = {OWN: own(transport), "sockets": plain(f"blocking-{family}")}
     launches = each(makes, [wake, asleep]) | each({"limit": limit(family)}, [wake])
     title = f"{transport}: waking a sleeping receiver"
     return Group(f"{transport}-wake", title, cells([wake, asleep]), launches)
@@ -137,7 +137,7 @@ def _wake(transport: str, family: str) -> Group:
 def _asyncio() -> Group:
     cell = Cell("asyncio round trip, 8 B", "us", 0.5, ("streams",))
     tests = [Test(cell, Job(AWAIT, 8, 1, 1), lambda taken: 2 * taken.one_way_us)]
-    makes = {OWN: own("pscompy-asyncio", "shm"), "streams": plain("streams")}
+    makes = {OWN: own("shm", "asyncio"), "streams": plain("streams")}
     return of_tests("asyncio", "asyncio over shm, against streams of a Unix socket", tests, makes)
 
 

@@ -43,9 +43,9 @@ def _objects(transport: str, bars: dict[int, float]) -> Group:
     ways = {OWN: "objects", f"{OWN} in-band": "in-band", f"{OWN} lent": "objects-lent"}
     if transport == "tcp":
         del ways[f"{OWN} lent"]
-    makes = {label: own(f"pscompy-{transport}-{way}", transport) for label, way in ways.items()}
+    makes = {label: own(transport, f"{transport}-{way}") for label, way in ways.items()}
     tests = [Test(dictionary, job(8)), *arrays, parts]
-    launches = each({_APART: own(f"pscompy-{transport}-apart", transport)}, [parts])
+    launches = each({_APART: own(transport, f"{transport}-apart")}, [parts])
     launches |= each(makes | _peers(transport), tests)
     if transport == "shm":
         launches |= each({"limit": limit("shm")}, arrays)
@@ -54,11 +54,9 @@ def _objects(transport: str, bars: dict[int, float]) -> Group:
 
 
 def _mpis(transport: str) -> dict[str, Make]:
-    return {
-        f"{peer} {kind}": mpi(peer, f"mpi4py-{kind}", transport)
-        for peer in MPI
-        for kind in ("pickle", "pkl5")
-    }
+    """mpi4py's lower-case methods, and those of its pkl5."""
+    kinds = {kind: mpi(f"mpi4py-{kind}", transport) for kind in ("pickle", "pkl5")}
+    return {f"{peer} {kind}": kinds[kind][peer] for peer in MPI for kind in kinds}
 
 
 def _peers(transport: str) -> dict[str, Make]:
@@ -69,7 +67,7 @@ def _peers(transport: str) -> dict[str, Make]:
 
 
 def lists() -> Group:
-    makes = {OWN: own("pscompy-shm-objects", "shm"), _PIPE: plain(_PIPE), **_mpis("shm")}
+    makes = {OWN: own("shm", "shm-objects"), _PIPE: plain(_PIPE), **_mpis("shm")}
     against = tuple(name for name in makes if name != OWN)
     tests = [
         Test(

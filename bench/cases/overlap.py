@@ -45,25 +45,15 @@ _DEPENDENT = 50e-6  # seconds of computation
 
 # ---- how the processes are started --------------------------------------------------------------
 
-
-def _own(transport: str, library: str = "", **variables: str) -> Make:
-    given = {f"PSP_{name}": value for name, value in variables.items()}
-    return own(library or f"pscompy-{transport}", transport, **given)
-
-
-def _mpi(library: str = "mpi4py") -> dict[str, Make]:
-    return {peer: mpi(peer, library) for peer in MPI}
-
-
-_BOTH = {OWN: _own("shm"), _OFF: _own("shm", TUPLEQ="0")}
+_BOTH = {OWN: own("shm"), _OFF: own("shm", TUPLEQ="0")}
 ENDS = {
-    OWN: _own("shm", TUPLEQ="1"),
-    _OFF: _own("shm", TUPLEQ="0"),
-    "thread": _own("shm", TUPLEQ="0", PROGRESS_THREAD="1"),
-    "tcp": _own("tcp"),
-    "tcp thread": _own("tcp", PROGRESS_THREAD="1"),
-    "portals": _own("portals"),
-    **_mpi(),
+    OWN: own("shm", TUPLEQ="1"),
+    _OFF: own("shm", TUPLEQ="0"),
+    "thread": own("shm", TUPLEQ="0", PROGRESS_THREAD="1"),
+    "tcp": own("tcp"),
+    "tcp thread": own("tcp", PROGRESS_THREAD="1"),
+    "portals": own("portals"),
+    **mpi(),
 }
 
 
@@ -179,7 +169,7 @@ def _preposted() -> Group:
         )
         for size, bar in _SHORT.items()
     ]
-    return _of_tests("overlap-latency", "receives that are posted first", tests, _BOTH | _mpi())
+    return _of_tests("overlap-latency", "receives that are posted first", tests, _BOTH | mpi())
 
 
 def _gigabytes(taken: Sample) -> float:
@@ -197,7 +187,7 @@ def _windows() -> Group:
         for size, bar, against in ((64 * K, 1.3, MPI), (M, None, MPI))
     ]
     tests.append(_window("windows posted first, 64 KiB", None))
-    return _of_tests("overlap-bandwidth", "windowed bandwidth", tests, _BOTH | _mpi())
+    return _of_tests("overlap-bandwidth", "windowed bandwidth", tests, _BOTH | mpi())
 
 
 def _window(name: str, bar: float | None) -> Test:
@@ -209,9 +199,9 @@ def _window(name: str, bar: float | None) -> Test:
 def _wildcards() -> Group:
     tests = [_window("windows posted first, 64 KiB", 0.95)]
     ends = {
-        OWN: _own("shm", "pscompy-wild"),
-        _OFF: _own("shm", "pscompy-wild", TUPLEQ="0"),
-        **_mpi("mpi4py-wild"),
+        OWN: own("shm", "wild"),
+        _OFF: own("shm", "wild", TUPLEQ="0"),
+        **mpi("mpi4py-wild"),
     }
     return _of_tests("overlap-wildcards", "every tenth receive from any source", tests, ends)
 
@@ -238,7 +228,7 @@ def _stages(pair: Pair, seconds: float) -> Figures:
 
 def _skeletons() -> Group:
     title = f"stages of two processes with messages of {with_unit(_BOUNDARY)}"
-    ends = _BOTH | {"portals": ENDS["portals"], **_mpi()}
+    ends = _BOTH | {"portals": ENDS["portals"], **mpi()}
     return Group("overlap-skeletons", title, tuple(_SKELETONS.values()), launches(ends, _stages))
 
 
