@@ -1,5 +1,7 @@
 """`./run bench`: its output, its remarks on what was left out, and the launches that count."""
 
+import functools
+import importlib
 import json
 import math
 import os
@@ -18,7 +20,7 @@ GROUPS = os.environ.get("PSCOMPY_TEST_GROUPS", "shm-rate")  # with peers
 if Path(pscompy.get_include()) != ROOT:
     pytest.skip("pscompy is installed without its source folder", allow_module_level=True)
 
-from bench import loops, plots, rails, results, rounds  # noqa: E402
+from bench import launches, loops, peers, plots, rails, results, rounds  # noqa: E402
 from bench.cases import README, chosen, groups, overlap  # noqa: E402
 from bench.native import NotMeasured, cores, run  # noqa: E402
 from bench.rounds import Launched, Patience, Rounds  # noqa: E402
@@ -91,6 +93,37 @@ def test_threads_with_endpoints():
         del figures["PSS per endpoint"]  # of `single` it may be nothing
         del figures["the longest wait of its thread for a lock"]  # on its own worker, too
         assert min(figures.values()) > 0
+
+
+@pytest.mark.parametrize("name", ["all-to-all", "growth-threads", "growth-outstanding"])
+def test_a_case_of_ranks_has_a_figure_for_each_row(name):
+    group = groups()[name]
+    figures = group.launches["pscompy"](0.01)
+    assert set(figures) == {cell.name for cell in group.cells}
+    assert min(figures.values()) > 0
+
+
+def test_what_fails_in_a_rank_leaves_its_library_out():
+    launch = launches.ranks(peers.python, "none", json.loads)
+    with pytest.raises(NotMeasured, match="has ended with 1"):
+        launch(0.0)
+
+
+def test_the_greatest_figure_of_the_ranks_counts(tmp_path, monkeypatch):
+    (tmp_path / "ranks_case.py").write_text(
+        "def own_rank(ranks, seconds, factor):\n    return {'rank': ranks.rank * int(factor)}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    case = importlib.import_module("ranks_case").own_rank
+    start = functools.partial(peers.pscompy, 3)
+    assert launches.ranks(start, "pscompy", case, 10)(0.0) == {"rank": 20}
+
+
+def test_ratios_are_of_figures_that_are_there():
+    both = launches.together(lambda seconds: {"a": seconds}, lambda seconds: {"b": 4.0})
+    ratios = {"a / b": ("a", "b"), "c / b": ("c", "b")}
+    assert launches.with_ratios(both, ratios)(2.0) == {"a": 2.0, "b": 4.0, "a / b": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -182,8 +215,8 @@ def test_messages_while_one_side_is_away():
 def all_arrived(name, test):
     job = Job(test, 1 << 20, 3, 500_000)
     ends = {name: overlap.ENDS[name]}
-    launches = overlap.launches(ends, lambda pair, _: {"n": pair.run(job)})
-    return launches[name](0.0)["n"] == job.count
+    made = overlap.launches(ends, lambda pair, _: {"n": pair.run(job)})
+    return made[name](0.0)["n"] == job.count
 
 
 def test_a_count_is_better_if_it_is_higher(tmp_path, monkeypatch):
