@@ -60,9 +60,11 @@ def all_to_all(ranks: Ranks, seconds: float) -> Figures | None:
     return {RATE: rate / 1e6} if ranks.rank == 0 else None
 
 
-def first_messages(ranks: Ranks, seconds: float, name: str, scale: str, star: str = "") -> Figures:
+def first_messages(
+    ranks: Ranks, seconds: float, name: str, scale: str, star: str = ""
+) -> Figures | None:
     """The seconds until a message has come from and gone to each of the others, for the first time,
-    times `scale`. With `star` only rank 0 exchanges one with each."""
+    times `scale`. With `star` only rank 0 exchanges one with each, and has the figure."""
     outgoing, incoming = np.ones((2, ranks.size, 8), np.uint8)
     others = [0] if star and ranks.rank else _others(ranks)
     ranks.barrier()
@@ -70,7 +72,7 @@ def first_messages(ranks: Ranks, seconds: float, name: str, scale: str, star: st
     _swap(ranks, outgoing, incoming, others)
     taken = time.perf_counter() - start
     ranks.barrier()  # a file would delay the ranks that still connect
-    return {name: taken * float(scale)}
+    return None if star and ranks.rank else {name: taken * float(scale)}
 
 
 # ---- matching -----------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from bench import connections, many, peers, tasks
@@ -19,7 +19,7 @@ from bench.launches import (
     with_ratios,
 )
 from bench.loops import WAKE, WAKE_SLOWEST
-from bench.rows import MPI, OWN, Cell, Figures, Group
+from bench.rows import MPI, OWN, Cell, Figures, Group, Launch
 from pscompy.cli.measure import LATENCY, Job
 from pscompy.cli.sampling import Pair
 
@@ -37,33 +37,27 @@ def _first(number: int) -> str:
     return f"first all-to-all of {number} ranks"
 
 
-def _connect() -> Group:
-    rows = [
-        Cell(_first(number), "ms", bar, against, number, "ranks in their first all-to-all")
-        for number, (bar, against) in _FIRST.items()
-    ]
-    rows.append(Cell(_TO_ONE, "s", 0.5, ()))
-    for transport, bar in _MANY.items():
-        rows.append(Cell(connections.opened(transport), "s", bar, ()))
-        rows.append(Cell(connections.descriptors(transport), "", 3.0, ()))
+def _connect_rows() -> Iterator[Cell]:
+    for number, (bar, against) in _FIRST.items():
+        yield Cell(_first(number), "ms", bar, against, number, "ranks in their first all-to-all")
+    yield Cell(_TO_ONE, "s", 0.5, ())
+    for transport, limit in _MANY.items():
+        yield Cell(connections.opened(transport), "s", limit, ())
+        yield Cell(connections.descriptors(transport), "", 3.0, ())
+
+
+def _firsts(start: Callable[[int], peers.Start], library: str) -> list[Launch]:
     case = many.first_messages
-    launches = {
-        peer: together(
-            *(
-                ranks(partial(peers.mpi, peer, number), "mpi4py", case, _first(number), 1e3)
-                for number in _FIRST
-            )
-        )
-        for peer in MPI
-    }
-    ours = [
-        ranks(partial(peers.pscompy, number), OWN, case, _first(number), 1e3) for number in _FIRST
-    ]
-    scale = connections.MANY / (_RANKS - 1)
-    ours.append(ranks(partial(peers.pscompy, _RANKS), OWN, case, _TO_ONE, scale, "star"))
-    ours += [ranks(partial(peers.pscompy, 2), OWN, connections.opening, it) for it in _MANY]
-    launches = {OWN: together(*ours), **launches}
-    return Group("growth-connect", "connecting with many at once", tuple(rows), launches)
+    return [ranks(partial(start, it), library, case, _first(it), 1e3) for it in _FIRST]
+
+
+def _connect() -> Group:
+    start, scale = partial(peers.pscompy, _RANKS), connections.MANY / (_RANKS - 1)
+    star = ranks(start, OWN, many.first_messages, _TO_ONE, scale, "star")
+    opening = [ranks(partial(peers.pscompy, 2), OWN, connections.opening, it) for it in _MANY]
+    launches = {OWN: together(*_firsts(peers.pscompy, OWN), star, *opening)}
+    launches |= {peer: together(*_firsts(partial(peers.mpi, peer), "mpi4py")) for peer in MPI}
+    return Group("growth-connect", "connecting with many at once", tuple(_connect_rows()), launches)
 
 
 # ---- connections that are open ------------------------------------------------------------------
