@@ -103,6 +103,9 @@ static inline int psc_request_state(const psc_request_t *request)
 /* Allocate a block (block_alloc) of private memory, which cannot be lent, and
  * of which a child made by fork has a copy. */
 #define PSC_FLAG_PRIVATE 0x10u
+/* A synchronous send: the request is done only after a receive has matched the
+ * message. */
+#define PSC_FLAG_SYNC 0x20u
 
 /* A block of memory of a worker's pool; see block_alloc. */
 typedef struct psc_block {

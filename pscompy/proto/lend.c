@@ -367,12 +367,14 @@ static void lend_worker_destroy(psc_worker_t *worker)
     lend_drain(worker);
 }
 
-/* A lent message that was announced counts as sent. */
+/* A lent message that was announced counts as sent; of a synchronous one the
+ * peer must have a view. */
 static bool lend_ends(psc_req_t *req, psc_status_t status)
 {
-    bool out =
-        req->kind == PSC_REQ_SEND && req->head.flags & PSC_FLAG_LEND &&
-        (req->stage == PSC_STAGE_AWAIT_RTR || req->stage == PSC_STAGE_LENT);
+    bool announced =
+        req->stage == PSC_STAGE_AWAIT_RTR && !(req->head.flags & PSC_FLAG_SYNC);
+    bool out = req->kind == PSC_REQ_SEND && req->head.flags & PSC_FLAG_LEND &&
+               (announced || req->stage == PSC_STAGE_LENT);
 
     (void)status;
     if (req->kind == PSC_REQ_LOAN)
@@ -392,6 +394,7 @@ const psc_proto_t psc_lend = {
         (const psc_proto_stage_t[]){{PSC_STAGE_SEND_TAKEN, lend_send_taken},
                                     {0}},
     .may = lend_may,
+    .announces = true,
     .start = lend_start,
     .conn_closing = lend_conn_closing,
     .conn_ended = lend_conn_ended,

@@ -19,6 +19,13 @@ typedef struct psc_message_head {
     uint16_t aux;
 } psc_message_head_t;
 
+/* Flags of messages that are announced whatever their length, because their
+ * sends must not end before a receive has matched (PSC_FLAG_SYNC), or because
+ * the receiver is to map them. Neither may such a message be put into an
+ * advertised receive (tuple.h): the receiver may have withdrawn that receive
+ * already, and the message then waits for another one. */
+#define PSC_FLAGS_ANNOUNCED (PSC_FLAG_SYNC | PSC_FLAG_LEND)
+
 /* A message of the wire that a protocol handles. After an error the connection
  * is ended. */
 typedef struct psc_proto_message {
@@ -47,6 +54,9 @@ struct psc_proto {
 
     /* Returns true if the message may use the protocol. Changes nothing. */
     bool (*may)(const psc_req_t *req);
+    /* `start` announces every message that has a flag of PSC_FLAGS_ANNOUNCED.
+     * Only protocols that do so are tried for these messages. */
+    bool announces;
     /* Send the message of a request in stage SEND. Returns PSC_INPROGRESS if
      * it was sent or its protocol has begun; PSC_ERR_UNSUPPORTED if the next
      * protocol of the list is to be tried, and nothing was sent; and

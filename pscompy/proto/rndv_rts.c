@@ -26,7 +26,8 @@ psc_status_t psc_rndv_start(psc_req_t *req)
     psc_count(conn, PSC_COUNTER_sent_bytes, len);
     if (!fits)
         psc_rates_sent(conn, len);
-    else if (!psc_flow_has(&conn->flow, psc_credit_cost(len)))
+    else if (!(req->head.flags & PSC_FLAGS_ANNOUNCED) &&
+             !psc_flow_has(&conn->flow, psc_credit_cost(len)))
         psc_count(conn, PSC_COUNTER_credits_exhausted, 1);
     psc_req_stage_set(req, PSC_STAGE_AWAIT_RTR);
     return PSC_INPROGRESS;
@@ -133,5 +134,6 @@ const psc_proto_t psc_rndv = {
                                     {PSC_STAGE_GET, psc_rndv_get},
                                     {0}},
     .may = rndv_may,
+    .announces = true,
     .start = psc_rndv_start,
 };

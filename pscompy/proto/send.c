@@ -5,6 +5,14 @@
 #include "../core/upward.h"
 #include "credit.h"
 #include "eager.h"
+#include "protocol.h"
+
+static bool send_may(const psc_proto_t *proto, const psc_req_t *req)
+{
+    if (req->head.flags & PSC_FLAGS_ANNOUNCED && !proto->announces)
+        return false;
+    return proto->may && proto->may(req);
+}
 
 psc_status_t psc_send_progress(psc_req_t *req)
 {
@@ -14,7 +22,7 @@ psc_status_t psc_send_progress(psc_req_t *req)
         return PSC_ERR_NO_RESOURCE;
     for (const psc_proto_t *const *at = psc_req_worker(req)->protocols;
          *at && status == PSC_ERR_UNSUPPORTED; at++) {
-        if ((*at)->may && (*at)->may(req))
+        if (send_may(*at, req))
             status = (*at)->start(req);
     }
     return status;
@@ -37,7 +45,7 @@ psc_status_t psc_send_now(psc_conn_t *conn, const psc_send_args_t *args,
     psc_message_head_t head = {args->context, args->tag, aux};
     uint64_t len = psc_iov_total(args->iov, args->n_iov);
 
-    if (conn->state != PSC_CONN_UP || args->flags & PSC_FLAG_LEND ||
+    if (conn->state != PSC_CONN_UP || args->flags & PSC_FLAGS_ANNOUNCED ||
         !psc_list_empty(&conn->work.queues[PSC_WORK_ORDERED]) ||
         !psc_eager_fits(conn, len) || len >= conn->params.zcopy_min ||
         !psc_flow_has(&conn->flow, psc_credit_cost(len)))

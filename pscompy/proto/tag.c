@@ -327,6 +327,7 @@ const psc_proto_t psc_tag = {
                                     {PSC_STAGE_SEND_LATE, psc_tag_send_late},
                                     {0}},
     .may = psc_tag_may,
+    .announces = true,
     .start = psc_tag_start,
     .send_now = psc_tag_send,
     .takes = tag_takes,

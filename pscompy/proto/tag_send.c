@@ -64,8 +64,7 @@ static bool tag_may_put(const psc_req_t *req)
 
     if (conn->tagging.pause_left > 0 || conn->params.scheme != PSC_RNDV_AUTO ||
         req->n_iov != 1 || psc_req_total(req) > TAG_PUT_MAX ||
-        psc_eager_fits(conn, psc_req_total(req)) ||
-        req->head.flags & PSC_FLAG_LEND)
+        psc_eager_fits(conn, psc_req_total(req)))
         return false;
     slot = psc_conn_main_lane(conn)->slot;
     return slot->ops->tag_put && psc_req_total(req) <= slot->attr.max_put;
@@ -144,7 +143,7 @@ static psc_status_t tag_short(psc_req_t *req)
     uint64_t len = psc_req_total(req);
     psc_status_t status;
 
-    if (req->head.flags & PSC_FLAG_LEND || !psc_eager_fits(conn, len) ||
+    if (!psc_eager_fits(conn, len) ||
         !psc_flow_has(&conn->flow, psc_credit_cost(len)))
         return PSC_ERR_UNSUPPORTED;
     status = psc_tag_send(conn, &head, psc_req_iov(req), req->n_iov, len);
@@ -153,12 +152,20 @@ static psc_status_t tag_short(psc_req_t *req)
     return status == PSC_OK ? PSC_INPROGRESS : status;
 }
 
-psc_status_t psc_tag_start(psc_req_t *req)
+/* Send the payload without waiting for the receiver, if that is possible. */
+static psc_status_t tag_at_once(psc_req_t *req)
 {
     psc_status_t status = tag_short(req);
 
-    if (status == PSC_ERR_UNSUPPORTED)
-        status = tag_put(req);
+    return status == PSC_ERR_UNSUPPORTED ? tag_put(req) : status;
+}
+
+psc_status_t psc_tag_start(psc_req_t *req)
+{
+    psc_status_t status = PSC_ERR_UNSUPPORTED;
+
+    if (!(req->head.flags & PSC_FLAGS_ANNOUNCED))
+        status = tag_at_once(req);
     if (status != PSC_ERR_UNSUPPORTED)
         return status;
     status = psc_rndv_start(req);

@@ -360,8 +360,7 @@ static bool tuple_may(const psc_req_t *req)
 {
     const psc_tuple_t *tuple = psc_req_conn(req)->tuple;
 
-    return tuple && psc_req_total(req) >= tuple->min && req->n_iov == 1 &&
-           !(req->head.flags & PSC_FLAG_LEND);
+    return tuple && psc_req_total(req) >= tuple->min && req->n_iov == 1;
 }
 
 /* Look for a receive that the peer advertises, and claim it for this

@@ -36,6 +36,14 @@ class Ends(Base):
             link.c.recv(timeout=BOUND)
         assert link.c.state is ConnectionState.CLOSED
 
+    def test_a_synchronous_send_that_no_receive_has_matched_is_closed(self, link: Link) -> None:
+        requests = [link.c.issend(payload(nbytes)) for nbytes in (0, 8, LARGE)]
+        link.far.begin(remote_side.close_connection)
+        for request in requests:
+            with pytest.raises(Closed):
+                request.wait(timeout=BOUND)
+        link.far.result()
+
     def test_both_close_at_once(self, link: Link) -> None:
         link.far.begin(remote_side.close_connection)
         link.c.close()
@@ -51,8 +59,9 @@ class Ends(Base):
 
     def test_a_peer_that_is_killed_is_lost(self, link: Link) -> None:
         receive, large = link.c.irecv(), link.c.isend(bytes(LARGE))
+        synchronous = link.c.issend(b"")
         link.far.kill()
-        for request in (receive, large):
+        for request in (receive, large, synchronous):
             with pytest.raises(PeerLost):
                 request.wait(timeout=BOUND)
         with pytest.raises((PeerLost, Closed)):

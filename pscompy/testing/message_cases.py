@@ -187,6 +187,27 @@ class Messages(Base):
             assert b"".join(parts) == whole
             link.far.result()
 
+    def test_a_synchronous_send_ends_after_its_receive_has_matched(self, link: Link) -> None:
+        for nbytes in (0, 8, link.eager_max, link.eager_max + 1, 1 << 20):
+            request = link.c.issend(payload(nbytes), tag=1)
+            link.far.begin(remote_side.pass_back, 2)
+            link.c.send(b"", tag=2, timeout=BOUND)
+            # the message has arrived before this one, and a premature answer before its answer
+            assert link.c.recv(tag=2, timeout=BOUND) == b""
+            assert not request.test()
+            link.far.result()
+            link.far.begin(remote_side.receive, nbytes)
+            request.wait(timeout=BOUND)
+            link.far.result()
+
+    def test_a_synchronous_send_meets_a_posted_receive(self, link: Link) -> None:
+        for nbytes in (0, 8, link.eager_max, link.eager_max + 1, LARGE):
+            counted = link.counted()
+            link.far.begin(remote_side.receive, nbytes)
+            link.c.ssend(payload(nbytes), timeout=BOUND)
+            link.far.result()
+            assert counted()["rndv_rts"] == 1, nbytes
+
     def test_a_time_out_takes_nothing(self, link: Link) -> None:
         for wait in (link.c.recv, link.c.probe):
             with pytest.raises(Timeout):

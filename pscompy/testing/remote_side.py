@@ -115,6 +115,11 @@ def receive_and_answer(here: Here, nbytes: int) -> None:
     here.c.send(b"", timeout=BOUND)
 
 
+def pass_back(here: Here, tag: int) -> None:
+    here.c.recv(tag=tag, timeout=BOUND)
+    here.c.send(b"", tag=tag, timeout=BOUND)
+
+
 def receive_later(here: Here, seconds: float, *sizes: int) -> None:
     time.sleep(seconds)
     receive(here, *sizes)

@@ -15,6 +15,8 @@ import pscompy
 from pscompy.world.bootstrap.join import Join
 from tests.names import ANOTHER_KEY
 
+SYNCHRONOUS = (0, 8, 1_000_000)  # lengths of messages
+
 
 def sends_to_all():
     with pscompy.World() as world:
@@ -56,6 +58,31 @@ def test_ranks_of_two_modules_use_the_gateway(machine, script):
         for rank in others:
             assert one["transports"][rank] == ("shm" if rank in near else "gateway")
         assert "gateway: chosen" in one["explained"]
+
+
+def sends_synchronously():
+    """What rank 1 sends arrives after anything that it had sent because of the message before."""
+    with pscompy.World() as world:
+        if world.rank == 1:
+            for nbytes in SYNCHRONOUS:
+                world.send(world.recv(source=0, tag=2), dest=0, tag=2)
+                world.recv(source=0, tag=3)
+                assert len(world.recv(source=0, tag=1)) == nbytes
+            return
+        for nbytes in SYNCHRONOUS:
+            request = world.issend(bytes(nbytes), dest=1, tag=1)
+            world.isend(b"", dest=1, tag=2)
+            world.recv(source=1, tag=2)
+            print(request.test())
+            world.isend(b"", dest=1, tag=3)
+            request.wait()
+
+
+def test_synchronous_sends(machine, script):
+    machine.start_gateway(1)
+    second = machine.ranks(2, 1, script(sends_synchronously))
+    assert finished(machine.ranks(1, 1, script(sends_synchronously)))[0] == 3 * "False\n"
+    finished(second)
 
 
 def forks():

@@ -15,7 +15,7 @@
 
 static bool call_sends(const psb_call_t *call)
 {
-    return call->op.kind == PSB_SEND;
+    return 1u << call->op.kind & PSB_SENDS;
 }
 
 static int verb_take_flag(PyObject *object, bool *flag_p)
@@ -221,6 +221,11 @@ static psc_status_t start_send(psb_call_t *call, uint32_t flags, void *owner)
     return call_api(call)->send(call->conn, &args, &call->op.core);
 }
 
+static psc_status_t start_ssend(psb_call_t *call, uint32_t flags, void *owner)
+{
+    return start_send(call, flags | PSC_FLAG_SYNC, owner);
+}
+
 static psc_status_t start_receive(psb_call_t *call, psc_recv_args_t *args)
 {
     if (!call->post)
@@ -315,6 +320,7 @@ static psc_status_t start_event(psb_call_t *call, uint32_t flags, void *owner)
 
 static const starter_t starters[PSB_KINDS] = {
     [PSB_SEND] = start_send,
+    [PSB_SSEND] = start_ssend,
     [PSB_RECV_INTO] = start_recv,
     [PSB_RECV_NEW] = start_recv_new,
     [PSB_RECV_ROOM] = start_recv_new,

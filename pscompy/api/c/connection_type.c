@@ -69,6 +69,8 @@ static PyObject *connection_run(psb_connection_t *self, const psb_verb_t *verb,
 #define CONNECTION_VERB(...) PSB_VERB(connection, psb_connection_t, __VA_ARGS__)
 CONNECTION_VERB(send, psb_call_run, "btd", 1, PSB_SEND, false)
 CONNECTION_VERB(isend, psb_call_run, "btl", 1, PSB_SEND, true)
+CONNECTION_VERB(ssend, psb_call_run, "btd", 1, PSB_SSEND, false)
+CONNECTION_VERB(issend, psb_call_run, "btl", 1, PSB_SSEND, true)
 CONNECTION_VERB(recv, psb_call_run, "btd", 0, PSB_RECV_INTO, false)
 CONNECTION_VERB(irecv, psb_call_run, "bt", 0, PSB_RECV_INTO, true)
 CONNECTION_VERB(send_init, psb_call_init, "bt", 1, PSB_SEND, true)
@@ -185,6 +187,14 @@ static PyMethodDef connection_methods[] = {
      "the transport supports it: the request completes when the receiver has\n"
      "released its last view, and an array is read-only until then.\n"
      "Otherwise buf is sent like any other."},
+    {"ssend", PSB_FUNCTION(connection_ssend), PSB_FAST,
+     "ssend($self, buf, tag=0, timeout=None)\n--\n\n"
+     "Like send, but synchronous: returns only after a receive of the peer\n"
+     "has matched the message, even an empty one. The message is then in the\n"
+     "receive's buffer, or on its way there."},
+    {"issend", PSB_FUNCTION(connection_issend), PSB_FAST,
+     "issend($self, buf, tag=0, lend=False)\n--\n\n"
+     "Like ssend, but returns a Request at once; see isend."},
     {"recv", PSB_FUNCTION(connection_recv), PSB_FAST,
      "recv($self, buf=None, tag=-1, timeout=None)\n--\n\n"
      "Receive one message. With buf (a writable bytes-like object or a list\n"

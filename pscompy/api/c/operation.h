@@ -10,6 +10,7 @@
 
 typedef enum psb_kind {
     PSB_SEND,
+    PSB_SSEND, /* done only after a receive has matched the message */
     PSB_RECV_INTO, /* the method returns a Status */
     PSB_RECV_NEW, /* the method returns a bytearray */
     /* the method returns a Room (memory.h), or a bytearray if the message is
@@ -33,6 +34,8 @@ typedef enum psb_kind {
     PSB_KINDS
 } psb_kind_t;
 
+/* the kinds that send a message, as bits */
+#define PSB_SENDS (1u << PSB_SEND | 1u << PSB_SSEND)
 /* the kinds that take a message off the queue, as bits */
 #define PSB_RECEIVES                                                           \
     (1u << PSB_RECV_INTO | 1u << PSB_RECV_NEW | 1u << PSB_RECV_ROOM |          \
@@ -45,7 +48,9 @@ typedef enum psb_kind {
 /* the kinds that write into the program's buffer */
 #define PSB_WRITES (1u << PSB_RECV_INTO | 1u << PSB_GET | 1u << PSB_FETCH)
 /* the kinds whose buffer need not be contiguous */
-#define PSB_STRIDES (1u << PSB_SEND | 1u << PSB_RECV_INTO)
+#define PSB_STRIDES (PSB_SENDS | 1u << PSB_RECV_INTO)
+/* the kinds that send, or access the peer's memory */
+#define PSB_GOES_OUT (PSB_SENDS | 1u << PSB_AM | 1u << PSB_PUT | 1u << PSB_GET)
 
 /* The state of an operation that the core has and that has not completed. */
 typedef struct psb_flight {
@@ -141,8 +146,7 @@ static inline bool psb_op_receives(const psb_op_t *op)
 /* Returns true for an operation that sends, or accesses the peer's memory. */
 static inline bool psb_op_goes_out(const psb_op_t *op)
 {
-    return op->kind == PSB_SEND || op->kind == PSB_AM || op->kind == PSB_PUT ||
-           op->kind == PSB_GET;
+    return 1u << op->kind & PSB_GOES_OUT;
 }
 static inline psb_flight_t *psb_op_flight(psb_op_t *op)
 {
