@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pscompy.api.c.guard import uncollected
+from pscompy.api.c.guard import import_apart
 from pscompy.core import lib
 
 if TYPE_CHECKING:
@@ -32,15 +32,16 @@ def make_objects(
 ) -> Objects:
     """Make the Objects of a connection, which is `heads` and `chunks` in two contexts. `kind` is
     that of objects unless it is given."""
-    with uncollected():
-        from pscompy.parcel.objects import OBJECT, Objects
-        from pscompy.parcel.pickling import Pickling
+    import_apart("pscompy.parcel.objects", "pscompy.parcel.pickling")
+    from pscompy.parcel.objects import OBJECT, Objects
+    from pscompy.parcel.pickling import Pickling
 
     return Objects(heads, chunks, Pickling(config), eager_max, OBJECT if kind is None else kind)
 
 
 def make_action_peer(source: object, make: Callable[[int, int], Objects]) -> ActionPeer:
     """Make the ActionPeer of `source`; `make` makes Objects in a context, of a kind."""
+    import_apart("pscompy.parcel.calls", "pscompy.parcel.objects")
     from pscompy.parcel.calls import ActionPeer
     from pscompy.parcel.objects import ANSWER, CALL
 
@@ -55,6 +56,7 @@ def make_caller(
     on_sent: Callable[[], object] | None,
 ) -> Caller:
     """Make an object that calls actions of `peer` with these options."""
+    import_apart("pscompy.parcel.callers", "pscompy.parcel.calls")
     from pscompy.parcel.callers import Caller
     from pscompy.parcel.calls import Options
 
@@ -71,9 +73,9 @@ def make_service(
     presence: Presence | None,
 ) -> Service:
     """Make the service that runs the actions which peers call in a context of `size` ranks."""
-    with uncollected():
-        from pscompy.parcel.action_service import Service
-        from pscompy.parcel.objects import anybody
+    import_apart("pscompy.parcel.action_service", "pscompy.parcel.objects")
+    from pscompy.parcel.action_service import Service
+    from pscompy.parcel.objects import anybody
 
     calls = anybody(worker, size, context + lib.PSC_CONTEXT_ACTIONS)
     return Service(worker, calls, find_action_peer, config, name, presence)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from pscompy.api import arrays
-from pscompy.api.c.guard import uncollected
+from pscompy.api.c.guard import import_apart
 from pscompy.api.connection import Connection
 from pscompy.api.memory import MemoryRegion, Pin
 from pscompy.api.request import ANY_SOURCE, ANY_TAG, Request, Status
@@ -247,8 +247,8 @@ class Communicator(Ranks):
 
     def _any_objects(self) -> AnyObjects:
         if self._objects_from_any is None:
-            with uncollected():
-                from pscompy.parcel.objects import AnyObjects
+            import_apart("pscompy.parcel.objects")
+            from pscompy.parcel.objects import AnyObjects
 
             self._objects_from_any = AnyObjects(
                 self.session._binding,

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import threading
-from collections.abc import Iterator
 from functools import partial
 from operator import attrgetter
 
@@ -69,14 +69,33 @@ class Limited:
 os.register_at_fork(after_in_child=guard._after_fork)
 
 
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Let the garbage collector rest during the import of a module at its first use, because a
-    finalizer that uses pscompy would find the module half made."""
+_imported: set[str] = set()
+
+
+def import_apart(*names: str) -> None:
+    """Import modules on a thread of their own, before an import statement takes something of them.
+
+    A signal handler that uses pscompy would find, on its own thread, a module that is half made; on
+    another thread it waits until the module is complete. Finalizers run on any thread, so the
+    garbage collector rests meanwhile.
+    """
+    missing = [name for name in names if name not in _imported]
+    if not missing:
+        return
     enabled = gc.isenabled()
     gc.disable()
     try:
-        yield
+        thread = threading.Thread(target=_import, args=(missing,), name="pscompy import")
+        with contextlib.suppress(RuntimeError):  # no thread can be started: the caller imports it
+            thread.start()
+            thread.join()
     finally:
         if enabled:
             gc.enable()
+
+
+def _import(names: list[str]) -> None:
+    for name in names:
+        with contextlib.suppress(ImportError):  # the caller's import statement raises it
+            importlib.import_module(name)
+            _imported.add(name)
