@@ -15,15 +15,16 @@
 
 static bool call_sends(const psb_call_t *call)
 {
-    return 1u << call->op.kind & PSB_SENDS;
+    return call->op.kind == PSB_SEND;
 }
 
-static int verb_take_flag(PyObject *object, bool *flag_p)
+static int verb_take_lend(PyObject *object, psb_call_t *call)
 {
-    int flag = object ? PyObject_IsTrue(object) : 0;
+    int lends = object ? PyObject_IsTrue(object) : 0;
 
-    *flag_p = flag > 0;
-    return flag < 0 ? -1 : 0;
+    if (lends > 0)
+        call->send_flags |= PSC_FLAG_LEND;
+    return lends < 0 ? -1 : 0;
 }
 
 /* Takes an argument of one of the roles that stand behind the tag. */
@@ -31,7 +32,7 @@ static int verb_take_option(char role, PyObject *object, psb_call_t *call)
 {
     switch (role) {
     case 'l':
-        return verb_take_flag(object, &call->lend);
+        return verb_take_lend(object, call);
     case 'y':
         call->dtype = object == Py_None ? NULL : object;
         return 0;
@@ -108,7 +109,8 @@ void psb_call_begin(psb_call_t *call, psb_kind_t kind)
     op->unnotified = op->cancelled = op->persistent = false;
     op->seen = op->giving_back = false;
     psb_buffers_init(&op->buffers);
-    call->post = call->lend = false;
+    call->post = false;
+    call->send_flags = 0;
     call->type = NULL;
     call->connection = NULL;
     call->conn = NULL;
@@ -126,6 +128,7 @@ int psb_verb_parse(const psb_verb_t *verb, PyObject *const *args,
 
     psb_call_begin(call, verb->kind);
     call->post = verb->post;
+    call->send_flags = verb->send_flags;
     *peer_p = NULL;
     if (PSB_UNLIKELY(kwnames || n_args < verb->required || n_args > verb->n)) {
         if (verb_parse_names(verb, args, n_args, kwnames, given) < 0)
@@ -148,8 +151,9 @@ int psb_call_take(psb_call_t *call)
     if (call->buf) {
         if (psb_buffers_get(&op->buffers, call->buf, needs, &call->storage) < 0)
             return -1;
-        return call->lend ? psb_buffers_lend(&op->buffers, op->worker->state)
-                          : 0;
+        return call->send_flags & PSC_FLAG_LEND
+                   ? psb_buffers_lend(&op->buffers, op->worker->state)
+                   : 0;
     }
     if (op->kind == PSB_RECV_INTO)
         op->kind = PSB_RECV_NEW;
@@ -212,18 +216,12 @@ static psc_status_t start_send_strided(psb_call_t *call,
 
 static psc_status_t start_send(psb_call_t *call, uint32_t flags, void *owner)
 {
-    psc_send_args_t args = start_send_args(call, flags, owner);
+    psc_send_args_t args =
+        start_send_args(call, flags | call->send_flags, owner);
 
     if (PSB_UNLIKELY(psb_buffers_strided(&call->op.buffers)))
         return start_send_strided(call, &args);
-    if (PSB_UNLIKELY(call->lend))
-        args.flags |= PSC_FLAG_LEND;
     return call_api(call)->send(call->conn, &args, &call->op.core);
-}
-
-static psc_status_t start_ssend(psb_call_t *call, uint32_t flags, void *owner)
-{
-    return start_send(call, flags | PSC_FLAG_SYNC, owner);
 }
 
 static psc_status_t start_receive(psb_call_t *call, psc_recv_args_t *args)
@@ -320,7 +318,6 @@ static psc_status_t start_event(psb_call_t *call, uint32_t flags, void *owner)
 
 static const starter_t starters[PSB_KINDS] = {
     [PSB_SEND] = start_send,
-    [PSB_SSEND] = start_ssend,
     [PSB_RECV_INTO] = start_recv,
     [PSB_RECV_NEW] = start_recv_new,
     [PSB_RECV_ROOM] = start_recv_new,

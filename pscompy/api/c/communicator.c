@@ -41,9 +41,9 @@ static psb_connection_t *comm_make_peer(psb_communicator_t *self,
  * names the argument. */
 static int comm_refuse_rank(const psb_call_t *call, PyObject *object)
 {
-    const char *name = !(1u << call->op.kind & PSB_SENDS) ? "source"
-                       : call->buf                        ? "dest"
-                                                          : "rank";
+    const char *name = call->op.kind != PSB_SEND ? "source"
+                       : call->buf               ? "dest"
+                                                 : "rank";
 
     if (!PyErr_ExceptionMatches(PyExc_TypeError))
         return -1;
@@ -86,7 +86,7 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
 /* Fills a call without rank: a receive or a probe from any source. */
 static int comm_address_any(psb_communicator_t *self, psb_call_t *call)
 {
-    if (1u << call->op.kind & PSB_SENDS) {
+    if (call->op.kind == PSB_SEND) {
         PyErr_SetString(PyExc_IndexError, "a message goes to one rank");
         return -1;
     }
@@ -145,8 +145,8 @@ static PyObject *comm_run(psb_communicator_t *self, const psb_verb_t *verb,
 #define COMM_VERB(...) PSB_VERB(comm, psb_communicator_t, __VA_ARGS__)
 COMM_VERB(send, psb_call_run, "bDtd", 2, PSB_SEND, false)
 COMM_VERB(isend, psb_call_run, "bDtl", 2, PSB_SEND, true)
-COMM_VERB(ssend, psb_call_run, "bDtd", 2, PSB_SSEND, false)
-COMM_VERB(issend, psb_call_run, "bDtl", 2, PSB_SSEND, true)
+COMM_VERB(ssend, psb_call_run, "bDtd", 2, PSB_SEND, false, PSC_FLAG_SYNC)
+COMM_VERB(issend, psb_call_run, "bDtl", 2, PSB_SEND, true, PSC_FLAG_SYNC)
 COMM_VERB(recv, psb_call_run, "bStd", 0, PSB_RECV_INTO, false)
 COMM_VERB(irecv, psb_call_run, "bSt", 0, PSB_RECV_INTO, true)
 COMM_VERB(send_init, psb_call_init, "bDt", 2, PSB_SEND, true)

@@ -10,7 +10,6 @@
 
 typedef enum psb_kind {
     PSB_SEND,
-    PSB_SSEND, /* done only after a receive has matched the message */
     PSB_RECV_INTO, /* the method returns a Status */
     PSB_RECV_NEW, /* the method returns a bytearray */
     /* the method returns a Room (memory.h), or a bytearray if the message is
@@ -19,7 +18,7 @@ typedef enum psb_kind {
     PSB_RECV_STATUS, /* the method returns (bytearray, Status) */
     PSB_RECV_VIEW, /* the method returns a read-only array */
     /* the method returns a Memory (memory.h), which is writable unless the
-     * message was lent (psb_call_t.lend) */
+     * message was lent (PSC_FLAG_LEND) */
     PSB_RECV_MEMORY,
     PSB_PROBE, /* the method returns a Status */
     PSB_MATCH, /* the method returns a Message (request.h) */
@@ -34,8 +33,6 @@ typedef enum psb_kind {
     PSB_KINDS
 } psb_kind_t;
 
-/* the kinds that send a message, as bits */
-#define PSB_SENDS (1u << PSB_SEND | 1u << PSB_SSEND)
 /* the kinds that take a message off the queue, as bits */
 #define PSB_RECEIVES                                                           \
     (1u << PSB_RECV_INTO | 1u << PSB_RECV_NEW | 1u << PSB_RECV_ROOM |          \
@@ -48,9 +45,7 @@ typedef enum psb_kind {
 /* the kinds that write into the program's buffer */
 #define PSB_WRITES (1u << PSB_RECV_INTO | 1u << PSB_GET | 1u << PSB_FETCH)
 /* the kinds whose buffer need not be contiguous */
-#define PSB_STRIDES (PSB_SENDS | 1u << PSB_RECV_INTO)
-/* the kinds that send, or access the peer's memory */
-#define PSB_GOES_OUT (PSB_SENDS | 1u << PSB_AM | 1u << PSB_PUT | 1u << PSB_GET)
+#define PSB_STRIDES (1u << PSB_SEND | 1u << PSB_RECV_INTO)
 
 /* The state of an operation that the core has and that has not completed. */
 typedef struct psb_flight {
@@ -146,7 +141,8 @@ static inline bool psb_op_receives(const psb_op_t *op)
 /* Returns true for an operation that sends, or accesses the peer's memory. */
 static inline bool psb_op_goes_out(const psb_op_t *op)
 {
-    return 1u << op->kind & PSB_GOES_OUT;
+    return op->kind == PSB_SEND || op->kind == PSB_AM || op->kind == PSB_PUT ||
+           op->kind == PSB_GET;
 }
 static inline psb_flight_t *psb_op_flight(psb_op_t *op)
 {
@@ -209,9 +205,7 @@ typedef struct psb_connection psb_connection_t;
 typedef struct psb_call {
     psb_op_t op; /* moves into a Request if the operation outlives the call */
     bool post; /* the method returns a Request at once */
-    /* of a send: the message is lent, so that the receiver reads it in the
-     * sender's memory */
-    bool lend;
+    uint8_t send_flags; /* of a send: PSC_FLAG_LEND, PSC_FLAG_SYNC */
     /* the subclass of Request to make; NULL for Request itself */
     PyTypeObject *type;
     psb_connection_t *connection; /* NULL for a receive from any source */
@@ -246,16 +240,21 @@ typedef struct psb_verb {
     int n, required; /* number of all arguments, and of required ones */
     psb_kind_t kind;
     bool post;
+    uint8_t send_flags;
 } psb_verb_t;
 
 /* Defines the method `name` of a type in C. The method calls <prefix>_run(),
- * which parses the arguments and calls the function `run`. */
-#define PSB_VERB(prefix, type, name, run, roles, required, kind, post)         \
-    static PyObject *prefix##_##name(type *self, PyObject *const *args,        \
-                                     Py_ssize_t n_args, PyObject *kwnames)     \
+ * which parses the arguments and calls the function `run`. The last arguments
+ * are the members of psb_verb_t from `kind` on; those left out are 0. */
+#define PSB_VERB(prefix, type, name_, run, roles_, required_, ...)             \
+    static PyObject *prefix##_##name_(type *self, PyObject *const *args,       \
+                                      Py_ssize_t n_args, PyObject *kwnames)    \
     {                                                                          \
-        static const psb_verb_t verb = {#name,    roles, sizeof(roles) - 1,    \
-                                        required, kind,  post};                \
+        static const psb_verb_t verb = {.name = #name_,                        \
+                                        .roles = roles_,                       \
+                                        .n = sizeof(roles_) - 1,               \
+                                        .required = required_,                 \
+                                        .kind = __VA_ARGS__};                  \
                                                                                \
         return prefix##_run(self, &verb, run, args, n_args, kwnames);          \
     }

@@ -8,7 +8,6 @@ static const char *kind_name(psb_kind_t kind)
 {
     switch (kind) {
     case PSB_SEND:
-    case PSB_SSEND:
     case PSB_OFFER:
         return "send";
     case PSB_RECV_INTO:
