@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import gc
+import importlib
 import random
 import signal
 import sys
@@ -18,6 +19,8 @@ import pytest
 
 import pscompy
 from tests.jobs import Launcher
+
+Script = Callable[..., Path]
 
 LIMIT = 120.0  # seconds until a rank that hangs writes its stacks and ends
 ACTS = 100  # calls from finalizers or handlers
@@ -139,7 +142,7 @@ def check(world: pscompy.World, acts: Acts) -> None:
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 @pytest.mark.parametrize("how", ["finalizers", "signals"])
 def test_calls_that_do_not_block_work_anywhere(
-    run: Launcher, script: Callable[..., Path], how: str, transport: str
+    run: Launcher, script: Script, how: str, transport: str
 ) -> None:
     environ = {"PSP_SHM": str(int(transport == "shm"))}
     for seed in range(2):
@@ -179,8 +182,32 @@ def at_first_use(call: str) -> None:
     print("well")
 
 
+def at_an_import_of_the_program() -> None:
+    """The handler's own thread has begun to import the module, so the handler cannot wait."""
+    refused: list[bool] = []
+
+    def act(*_: object) -> None:
+        try:
+            world.isend_obj([1], dest=0)
+        except ImportError:
+            refused.append(True)
+
+    with pscompy.World() as world:
+        signal.signal(signal.SIGALRM, act)
+        sys.meta_path.insert(0, Signals)  # type: ignore[arg-type]
+        importlib.import_module("pscompy.parcel.objects")
+        sys.meta_path.remove(Signals)  # type: ignore[arg-type]
+        assert refused
+        world.isend_obj([1], dest=0).wait()
+    print("well")
+
+
+def test_a_handler_does_not_wait_for_its_own_thread(run: Launcher, script: Script) -> None:
+    assert run.lines(1, *run.python(script(at_an_import_of_the_program))) == ["well"]
+
+
 @pytest.mark.parametrize("call", ["send_obj", "submit", "recv_obj"])
 def test_a_handler_runs_while_modules_are_imported(
-    run: Launcher, script: Callable[..., Path], call: str
+    run: Launcher, script: Script, call: str
 ) -> None:
     assert run.lines(1, *run.python(script(at_first_use, call))) == ["well"]

@@ -69,6 +69,9 @@ class Limited:
 os.register_at_fork(after_in_child=guard._after_fork)
 
 
+# seconds to wait for an import on another thread. Then the import statement decides: it waits on,
+# or raises ImportError if its own thread has begun to import that module.
+IMPORT_SECONDS = 1.0
 _imported: set[str] = set()
 
 
@@ -85,10 +88,12 @@ def import_apart(*names: str) -> None:
     enabled = gc.isenabled()
     gc.disable()
     try:
-        thread = threading.Thread(target=_import, args=(missing,), name="pscompy import")
+        thread = threading.Thread(
+            target=_import, args=(missing,), name="pscompy import", daemon=True
+        )
         with contextlib.suppress(RuntimeError):  # no thread can be started: the caller imports it
             thread.start()
-            thread.join()
+            thread.join(IMPORT_SECONDS)
     finally:
         if enabled:
             gc.enable()
