@@ -1,4 +1,4 @@
-"""What a group of bench/cases launches: two processes that run jobs, or ranks that run a case."""
+"""The launches of a group of bench/cases: two processes that run jobs, or ranks that run a case."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _WAKE_UPS, _PAUSE_US = 200, 2_000  # much longer than any library polls before i
 
 
 def _limits(transport: str, program: str) -> dict[str, Make]:
-    """What is shown beside the libraries; Python's sockets carry tcp too."""
+    """Return the limits that are shown beside the libraries, and over tcp Python's sockets."""
     sockets = {"sockets": plain("sockets")} if transport == "tcp" else {}
     return {**sockets, **({"limit": limit(program)} if program else {})}
 

@@ -408,8 +408,8 @@ CASE(share_forged_asks, .caps = PSC_CAP_GET)
     ask_for_nothing();
 }
 
-/* Whatever the owner writes into the cursor, the getter copies within its
- * buffer, and the get completes. */
+/* The getter copies within its buffer, and the get completes, whatever the
+ * owner writes into the cursor. */
 CASE(share_lying_helper, .caps = PSC_CAP_GET)
 {
     dice_t dice = {1};

@@ -61,7 +61,7 @@ def test_ranks_of_two_modules_use_the_gateway(machine, script):
 
 
 def sends_synchronously():
-    """What rank 1 sends arrives after anything that it had sent because of the message before."""
+    """A message of rank 1 arrives after anything that it had sent because of the message before."""
     with pscompy.World() as world:
         if world.rank == 1:
             for nbytes in SYNCHRONOUS:

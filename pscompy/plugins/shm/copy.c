@@ -149,6 +149,20 @@ static uint64_t shm_cursor_take(shm_copy_t *copy, uint64_t *at_p)
 
 /* ---- one side of a copy ---- */
 
+static uint64_t shm_copy_taken(const shm_copy_t *copy)
+{
+    return atomic_load_explicit(&copy->cursor->taken, memory_order_acquire);
+}
+
+/* Returns how many bytes the other side has copied. */
+static uint64_t shm_copy_others(const shm_copy_t *copy)
+{
+    shm_side_t other = copy->side == SHM_FRONT ? SHM_BACK : SHM_FRONT;
+
+    return atomic_load_explicit(&copy->cursor->copied[other],
+                                memory_order_acquire);
+}
+
 void shm_copy_begin(shm_ep_t *ep, shm_copy_t *copy)
 {
     psc_list_push(&ep->copies, &copy->listed);
@@ -239,8 +253,7 @@ static uint64_t shm_copy_piece(shm_ep_t *ep, shm_copy_t *copy)
 /* Returns true if a piece is left that this side could copy. */
 static bool shm_copy_has(const shm_copy_t *copy)
 {
-    uint64_t now =
-        atomic_load_explicit(&copy->cursor->taken, memory_order_acquire);
+    uint64_t now = shm_copy_taken(copy);
 
     return !copy->stopped && now >> SHM_TURN_SHIFT == copy->turn &&
            shm_cursor_left(now, copy->len) > 0;
@@ -267,10 +280,7 @@ static bool shm_copy_whole(const shm_copy_t *copy, uint64_t others,
 static bool shm_copy_filled(const shm_ep_t *ep, const shm_copy_t *copy,
                             psc_status_t *status_p)
 {
-    uint64_t now =
-        atomic_load_explicit(&copy->cursor->taken, memory_order_acquire);
-    uint64_t others = atomic_load_explicit(&copy->cursor->copied[SHM_BACK],
-                                           memory_order_acquire);
+    uint64_t now = shm_copy_taken(copy), others = shm_copy_others(copy);
 
     if (shm_copy_whole(copy, others, status_p) ||
         *status_p == PSC_ERR_PROTOCOL || others == SHM_COPY_FAILED)
@@ -286,10 +296,7 @@ static bool shm_copy_filled(const shm_ep_t *ep, const shm_copy_t *copy,
 static bool shm_copy_sent(const shm_ep_t *ep, const shm_copy_t *copy,
                           psc_status_t *status_p)
 {
-    uint64_t now =
-        atomic_load_explicit(&copy->cursor->taken, memory_order_acquire);
-    uint64_t others = atomic_load_explicit(&copy->cursor->copied[SHM_FRONT],
-                                           memory_order_acquire);
+    uint64_t now = shm_copy_taken(copy), others = shm_copy_others(copy);
 
     if (shm_copy_whole(copy, others, status_p) || *status_p != PSC_OK)
         return true;

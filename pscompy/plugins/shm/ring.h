@@ -91,9 +91,9 @@ typedef enum shm_side { SHM_FRONT, SHM_BACK } shm_side_t;
 
 /* State of a copy that both sides make (copy.c). */
 typedef struct shm_cursor {
-    /* From high to low: 24 bits turn, by which copies are told apart, and then
-     * the number of pages (20 bits) that SHM_BACK, and that SHM_FRONT, has
-     * copied or is copying. */
+    /* From high to low: 23 bits turn, by which copies are told apart; 1 bit by
+     * which a side stops the copy; and then the number of pages (20 bits) that
+     * SHM_BACK, and that SHM_FRONT, has copied or is copying. */
     _Atomic uint64_t taken;
     _Atomic uint64_t copied[2]; /* bytes that each side has copied */
 } shm_cursor_t;
