@@ -118,8 +118,7 @@ WRAPPED += ("process_vm_readv", "process_vm_writev")
 # An order of memory of each kind: a file, and texts of it in which the last order is weakened.
 ORDERS = {
     "report of copied bytes": ("copy", ["SHM_COPY_FAILED,\n                          {release}"]),
-    "bytes of the claimer": ("copy", [f"copied[SHM_BACK],\n{' ' * 43}{{acquire}}"]),
-    "bytes of the owner": ("copy", [f"copied[SHM_FRONT],\n{' ' * 43}{{acquire}}"]),
+    "bytes of the other side": ("copy", [f"copied[other],\n{' ' * 32}{{acquire}}"]),
     "advertising": (
         "adverts",
         [
