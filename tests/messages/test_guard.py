@@ -207,7 +207,8 @@ def test_no_code_in_which_a_signal_could_raise_surrounds_the_block(way):
             assert inside()
     finally:
         sys.setprofile(None)
-    assert not called
+    handlers = [getattr(signal.getsignal(it), "__code__", None) for it in signal.valid_signals()]
+    assert not [frame for frame in called if frame.f_code not in handlers]
     assert not inside()
 
 

@@ -166,17 +166,25 @@ def test_started_again_beside_wait_any_leaves_nothing(loop_pair: Pair) -> None:
     never, into = loop_pair.right.irecv(tag=9), bytearray(1)
     receive = loop_pair.right.recv_init(into, 1)
     before = used(loop_pair)
+    started = threading.Event()
+
+    def again(request):
+        request.start()
+        started.set()
+
     for _ in range(ROUNDS):
+        started.clear()
         receive.start()
-        receive.add_done_callback(lambda request: request.start())
+        receive.add_done_callback(again)
         timer = threading.Timer(0.001, loop_pair.left.send, (b"x", 1))
         timer.start()
         # on a busy machine the wait may see the end before the call-back starts it again
         with contextlib.suppress(pscompy.Timeout):
             wait_any([never, receive], timeout=0.01)
         timer.join()
-        while not receive.cancel():  # it was completed and started again meanwhile
-            pass
+        while not started.is_set():  # the wait has ended before the message came
+            receive.test()
+        assert receive.cancel()
     assert used(loop_pair) < before + ROUNDS // 10
     assert never.cancel()
 
