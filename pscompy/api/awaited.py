@@ -17,7 +17,6 @@ from pscompy.api.timeouts import as_float
 from pscompy.core import lib
 from pscompy.errors import PscomError, Timeout
 
-_KIND_BITS = 0xC000  # the bits of a context number that tell messages, objects and actions apart
 _CALLS = {
     0: ("a bytes message", "recv()"),
     lib.PSC_CONTEXT_OBJECTS: ("an object", "recv_obj(tag={})"),
@@ -34,7 +33,7 @@ def operation(verb: str, origin: Any, context: int, tag: int) -> str:
     words = f"{verb} {towards} {peer}"
     if verb not in ("send", "receive", "probe"):
         return words
-    if context & _KIND_BITS == lib.PSC_CONTEXT_OBJECTS:
+    if context & ~lib.PSC_CONTEXT_NUMBER == lib.PSC_CONTEXT_OBJECTS:
         words = f"{verb} of an object {towards} {peer}"
     return f"{words} with {'any tag' if tag == ANY_TAG else f'tag {tag}'}"
 
@@ -129,7 +128,7 @@ def _unmatched(worker: _binding.Worker, origin: Any, context: int) -> Iterator[s
     for bits, (kind, call) in _CALLS.items():
         status = None
         with suppress(PscomError):  # raised if the peer is gone
-            status = _earliest(worker, origin, context & ~_KIND_BITS | bits)
+            status = _earliest(worker, origin, context & lib.PSC_CONTEXT_NUMBER | bits)
         if status is not None:
             source = status.source.peer if isinstance(status.source, Connection) else status.source
             takes = call.format(status.tag)

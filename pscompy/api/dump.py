@@ -141,7 +141,7 @@ def _context(number: int) -> str:
         return "active message"
     if number == lib.PSC_CONTEXT_RMA:
         return "put or get"
-    base = number % lib.PSC_CONTEXT_OBJECTS
+    base = number & lib.PSC_CONTEXT_NUMBER
     service = _SERVICES.get(number - base, "")
     own_numbers = base - lib.PSC_CONTEXT_USER
     if own_numbers < 0:
@@ -154,7 +154,7 @@ def _context(number: int) -> str:
 def _endpoint(session: Dumped, item: Item) -> str:
     """Return the name of the endpoint that an item belongs to, or of the endpoints that share its
     worker if its own is not known; "" if it belongs to no endpoint."""
-    base = item.context % lib.PSC_CONTEXT_OBJECTS
+    base = item.context & lib.PSC_CONTEXT_NUMBER
     own_number = base - lib.PSC_CONTEXT_USER
     users = session._users.removeprefix(" of ")
     return session._endpoints.get(base - own_number % 2, users) if own_number >= 0 else users

@@ -89,4 +89,4 @@ def _unsourced(items: list[Item], awaited: set[int]) -> set[int]:
 
 
 def _is_object(item: Item) -> bool:
-    return bool(item.context & lib.PSC_CONTEXT_ACTIONS == lib.PSC_CONTEXT_OBJECTS)
+    return bool(item.context & ~lib.PSC_CONTEXT_NUMBER == lib.PSC_CONTEXT_OBJECTS)

@@ -14,7 +14,7 @@
 
 #include "pscompy/transport/transport.h"
 
-#define PSC_API_ABI 10u
+#define PSC_API_ABI 11u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
@@ -23,20 +23,23 @@
  * once. */
 #define PSC_FOREVER INT64_MAX
 
-/* Contexts separate traffic that must never match. */
-#define PSC_CONTEXT_PLAIN 1u     /* connections outside a World */
-#define PSC_CONTEXT_USER 4u      /* first context that Worlds allocate */
-#define PSC_CONTEXT_END 0x3ffeu /* end of the contexts that Worlds allocate */
-/* Offsets that are added to PSC_CONTEXT_PLAIN or to a context of a World: for
+/* Contexts separate traffic that must never match. A context is a number of 30
+ * bits and, above it, a class of 2 bits. */
+#define PSC_CONTEXT_NUMBER 0x3fffffffu /* the bits of the number */
+#define PSC_CONTEXT_PLAIN 1u /* connections outside a World */
+#define PSC_CONTEXT_USER 4u /* first number that Worlds allocate */
+#define PSC_CONTEXT_END 0x3ffe0000u /* end of the numbers of Worlds */
+/* Classes, which are added to PSC_CONTEXT_PLAIN or to a number of a World: for
  * objects, for the long buffers of objects, and for calls of actions. Each of
  * these contexts also owns the next number, in which the answers to its actions
  * travel as objects. */
-#define PSC_CONTEXT_OBJECTS 0x4000u
-#define PSC_CONTEXT_CHUNKS 0x8000u
-#define PSC_CONTEXT_ACTIONS 0xc000u
-#define PSC_CONTEXT_AM 0xfffeu /* a user's active messages */
+#define PSC_CONTEXT_OBJECTS 0x40000000u
+#define PSC_CONTEXT_CHUNKS 0x80000000u
+#define PSC_CONTEXT_ACTIONS 0xc0000000u
+/* a user's active messages; the low 16 bits are 0, see psc_wire_context */
+#define PSC_CONTEXT_AM 0xfffe0000u
 /* puts and gets that messages execute, because no fabric can */
-#define PSC_CONTEXT_RMA 0xffffu
+#define PSC_CONTEXT_RMA 0xffffffffu
 
 typedef struct psc_worker psc_worker_t;
 typedef struct psc_conn psc_conn_t;
@@ -159,6 +162,9 @@ static inline void psc_layout_pieces(const psc_layout_t *layout,
     pieces[1] = (psc_iov_t){PSC_LAYOUT_MARK, 0};
 }
 
+/* Maximum number of pieces of one message or receive; more are
+ * PSC_ERR_INVALID. */
+#define PSC_IOV_MAX (1u << 20)
 #define PSC_OFFER_PARTS_MAX 4096u
 /* maximum number of bytes that one buffer takes in a packed offer */
 #define PSC_OFFER_PART_MAX 576u

@@ -33,7 +33,7 @@ def constants() -> str:
     statuses = re.findall(r"^    X\((\w+), ", Path(CONTRACT, "status.h").read_text(), re.M)
     names += [f"PSC_{name}" for name in statuses]
     names += ["PSC_ROLE_CONNECTOR", "PSC_ROLE_ACCEPTOR", "PSC_ROLE_SELF"]
-    contexts = ("PLAIN", "USER", "END", "OBJECTS", "CHUNKS", "ACTIONS", "AM", "RMA")
+    contexts = ("NUMBER", "PLAIN", "USER", "END", "OBJECTS", "CHUNKS", "ACTIONS", "AM", "RMA")
     names += [f"PSC_CONTEXT_{name}" for name in contexts]
     return "".join(f"static const long long {name};\n" for name in names)
 

@@ -163,7 +163,7 @@ static void lane_tag_goes_on(psc_ep_t *ep, uint64_t bits, uint8_t id,
          * changes */
         .credit = conn ? conn->flow.limit : 0,
         .tag = (uint32_t)(bits & PSC_TAG_MASK),
-        .context = (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT),
+        .context = psc_tag_context(bits),
     };
     psc_am_t am = {.id = id,
                    .header_len = sizeof wire,

@@ -220,6 +220,8 @@ psc_status_t psc_req_set_iov(psc_req_t *req, const psc_iov_t *iov, size_t n_iov)
 {
     psc_iov_t *room = NULL;
 
+    if (n_iov > PSC_IOV_MAX)
+        return PSC_ERR_INVALID;
     if (n_iov > 1) {
         room = malloc(n_iov * sizeof *iov);
         if (!room)

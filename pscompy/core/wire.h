@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-#include "pscompy/transport/transport.h"
+#include "api.h"
+#include "pscompy/transport/kit/check.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the wire format is little-endian and this code does not swap yet"
@@ -67,9 +68,25 @@ typedef struct psc_wire_credit {
 typedef struct psc_wire_eager {
     uint32_t credit;
     uint32_t tag;
-    uint16_t context;
-    uint16_t aux; /* length of an active message's header */
+    uint32_t context; /* see psc_wire_context */
 } psc_wire_eager_t;
+
+/* The length of an active message's header (`aux`) travels in the low bits of
+ * its context, which no other context has (PSC_CONTEXT_END). */
+#define PSC_WIRE_AUX 0xffffu
+
+/* The context of a message in its header. aux: 0 unless the message is an
+ * active one. */
+static inline uint32_t psc_wire_context(uint32_t context, uint16_t aux)
+{
+    return context | aux;
+}
+
+/* Returns true if a header with this context is that of an active message. */
+static inline bool psc_wire_is_am(uint32_t context)
+{
+    return (context & ~PSC_WIRE_AUX) == PSC_CONTEXT_AM;
+}
 
 /* The payload of MISSED. A placeholder (the record of a message whose RTS will
  * follow; see tag.h) is made from it. */
@@ -81,25 +98,53 @@ typedef struct psc_wire_missed {
 typedef struct psc_wire_rts {
     uint32_t credit;
     uint32_t tag;
-    uint16_t context;
-    uint16_t aux;
+    uint32_t context; /* see psc_wire_context */
     uint16_t n_keys;
     uint16_t flags; /* PSC_RTS_ bits */
     uint64_t send_id;
     uint64_t len;
     /* offset of the message in the memory that the keys open */
     uint64_t offset;
+    uint32_t number, reserved; /* with PSC_RTS_LATE: the placeholder's number */
 } psc_wire_rts_t;
 
 /* Flag of an RTS: the message is lent (proto/lend.h). Its receiver may read the
  * message in the sender's memory until the receiver sends FIN. */
 #define PSC_RTS_LENT 0x1u
 /* Flag of an RTS: the receiver has a placeholder of this message already (see
- * tag.h); aux is the placeholder's number. */
+ * tag.h), with the number in the RTS. */
 #define PSC_RTS_LATE 0x2u
 /* Flag of an RTS: its sender announces no more messages before one of those
  * that it has announced is answered. For texts of errors only. */
 #define PSC_RTS_LAST 0x4u
+
+/* The contexts that a fabric which matches can carry: those whose number has at
+ * most this many bits, because match bits have room for these bits and the
+ * class. */
+#define PSC_TAG_NUMBER_BITS 14u
+#define PSC_TAG_NUMBER ((1u << PSC_TAG_NUMBER_BITS) - 1)
+
+static inline bool psc_tag_has_context(uint32_t context)
+{
+    return (context & PSC_CONTEXT_NUMBER) <= PSC_TAG_NUMBER;
+}
+
+/* The match bits of a tagged message. */
+static inline uint64_t psc_tag_bits(uint32_t context, int32_t tag)
+{
+    uint64_t packed = (context & ~PSC_CONTEXT_NUMBER) >> 16 | context;
+
+    psc_assert(psc_tag_has_context(context) && tag >= 0);
+    return (packed & 0xffff) << PSC_TAG_CONTEXT_SHIFT | (uint32_t)tag;
+}
+
+/* Returns the context of these match bits. */
+static inline uint32_t psc_tag_context(uint64_t bits)
+{
+    uint32_t packed = (uint32_t)(bits >> PSC_TAG_CONTEXT_SHIFT);
+
+    return (packed & ~PSC_TAG_NUMBER) << 16 | (packed & PSC_TAG_NUMBER);
+}
 
 /* An offer, which a message of the program contains: this head; then for each
  * buffer a psc_wire_part_t and `n_keys` packed keys. */

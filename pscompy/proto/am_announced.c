@@ -130,6 +130,8 @@ psc_status_t psc_am_announced(psc_unexp_t *unexp)
     psc_worker_t *worker = unexp->conn->worker;
     psc_status_t status;
 
+    unexp->aux = (uint16_t)(unexp->context & PSC_WIRE_AUX);
+    unexp->context = PSC_CONTEXT_AM;
     unexp->order = ++worker->matching.clock;
     status =
         unexp->aux > unexp->len ? PSC_ERR_PROTOCOL : psc_match_put_back(unexp);

@@ -37,7 +37,7 @@ static psc_status_t bundle_request(psc_conn_t *conn, psc_req_kind_t kind,
     psc_req_attach(req, conn);
     req->head.flags = args->flags;
     req->head.owner = args->owner;
-    req->context = (uint16_t)args->context;
+    req->context = args->context;
     req->confirm = true;
     req->bulk->parts = calloc(args->n_iov, sizeof *req->bulk->parts);
     if (!req->bulk->parts ||

@@ -62,8 +62,8 @@ psc_status_t psc_eager_send(psc_conn_t *conn, const psc_message_head_t *head,
                             psc_comp_t *comp)
 {
     psc_wire_eager_t wire = {.tag = (uint32_t)head->tag,
-                             .context = (uint16_t)head->context,
-                             .aux = head->aux};
+                             .context =
+                                 psc_wire_context(head->context, head->aux)};
     psc_flow_t before = conn->flow;
     psc_counter_t how;
     psc_status_t status;
@@ -225,14 +225,16 @@ static psc_status_t eager_keep(psc_unexp_t *unexp, psc_req_t *req)
     return PSC_OK;
 }
 
-static psc_message_head_t eager_head(const psc_wire_eager_t *wire)
+/* Returns context, tag and header length of an active message. */
+static psc_message_head_t eager_am_head(const psc_wire_eager_t *wire)
 {
-    return (psc_message_head_t){wire->context, (int32_t)wire->tag, wire->aux};
+    return (psc_message_head_t){PSC_CONTEXT_AM, (int32_t)wire->tag,
+                                (uint16_t)(wire->context & PSC_WIRE_AUX)};
 }
 
 static psc_status_t eager_unmatched(psc_conn_t *conn, const psc_am_t *am)
 {
-    psc_message_head_t head = eager_head(am->header);
+    psc_message_head_t head = eager_am_head(am->header);
 
     return conn->worker->unmatched->deliver(conn, &head, am->payload, am->len);
 }
@@ -249,7 +251,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
 
     if (tag < 0 || !psc_flow_spend(&conn->flow, psc_credit_cost(am->len)))
         return PSC_ERR_PROTOCOL;
-    if (wire->context == PSC_CONTEXT_AM)
+    if (psc_wire_is_am(wire->context))
         return eager_unmatched(conn, am);
     req = psc_match_arrival(conn, wire->context, tag);
     if (__builtin_expect(req == PSC_MATCH_REFUSED, 0))
@@ -353,12 +355,12 @@ static psc_status_t eager_meet(psc_lane_t *lane, const psc_wire_eager_t *wire,
 psc_status_t psc_eager_begin(psc_lane_t *lane, const psc_wire_eager_t *wire,
                              uint64_t len, psc_dest_t *dest)
 {
-    psc_message_head_t head = eager_head(wire);
+    psc_message_head_t head = eager_am_head(wire);
 
     if ((int32_t)wire->tag < 0 ||
         !psc_flow_spend(&lane->conn->flow, psc_credit_cost(len)))
         return PSC_ERR_PROTOCOL;
-    if (wire->context == PSC_CONTEXT_AM)
+    if (psc_wire_is_am(wire->context))
         return lane->worker->unmatched->begin_payload(lane, &head, len, dest);
     return eager_meet(lane, wire, len, dest);
 }

@@ -70,7 +70,7 @@ static psc_status_t lend_start(psc_req_t *req)
         psc_count(psc_req_conn(req), PSC_COUNTER_lend_copied, 1);
         return PSC_ERR_UNSUPPORTED;
     }
-    if (psc_req_conn(req)->matches)
+    if (psc_tag_carries(psc_req_conn(req), req->context))
         return PSC_ERR_UNSUPPORTED;
     return psc_rndv_start(req);
 }

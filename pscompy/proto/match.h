@@ -143,7 +143,7 @@ struct psc_unexp {
         uint64_t lost;
     };
     uint16_t n_keys;
-    uint16_t aux; /* with rts: header length of an active message */
+    uint16_t aux; /* header length of an active message (PSC_CONTEXT_AM) */
     uint32_t keys_len;
     /* the transport's buffer that holds the payload, or NULL */
     psc_desc_t *desc;

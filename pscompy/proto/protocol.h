@@ -66,8 +66,8 @@ struct psc_proto {
 
     /* ---- sends and announcements of a fabric that matches ----
      *
-     * For the protocol that carries all messages of a connection
-     * (psc_conn_t.matches). */
+     * For the protocol that carries all messages of a connection whose
+     * context psc_tag_carries names. */
 
     /* Send a message at once, without a request, that is short enough to be
      * eager and for which there is credit. Returns
@@ -183,11 +183,19 @@ static inline void psc_proto_came(psc_conn_t *conn, uint32_t context,
 
 /* ---- match bits ---- */
 
-/* The match bits of a message: context and tag. */
-
+/* The match bits of a message for receives that are exposed: context and
+ * tag. */
 static inline uint64_t psc_match_bits(uint32_t context, int32_t tag)
 {
-    return (uint64_t)context << PSC_TAG_CONTEXT_SHIFT | (uint32_t)tag;
+    return (uint64_t)context << PSC_EXPOSED_CONTEXT_SHIFT | (uint32_t)tag;
+}
+
+/* Returns true if the connection's fabric matches messages of this context.
+ * Both sides decide by the context alone. All other messages go as on a fabric
+ * that does not match. */
+static inline bool psc_tag_carries(const psc_conn_t *conn, uint32_t context)
+{
+    return conn->matches && psc_tag_has_context(context);
 }
 
 /* ---- positions ---- */

@@ -22,7 +22,7 @@ psc_status_t psc_message_request(psc_worker_t *worker, psc_req_kind_t kind,
         psc_req_abandon(req, status);
         return status;
     }
-    req->context = (uint16_t)args->context;
+    req->context = args->context;
     req->head.result.tag = args->tag;
     if (kind != PSC_REQ_SEND)
         psc_req_set_source(req, args->source);

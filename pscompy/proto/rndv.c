@@ -61,11 +61,12 @@ psc_status_t psc_rndv_announce(psc_req_t *req, uint16_t flags)
     uint8_t keys[PSC_KEYS_MAX];
     size_t keys_len = 0;
     psc_wire_rts_t wire = {.tag = (uint32_t)req->head.result.tag,
-                           .context = (uint16_t)req->context,
-                           .aux = req->bulk->aux,
+                           .context =
+                               psc_wire_context(req->context, req->bulk->aux),
                            .flags = flags,
                            .send_id = psc_req_id(req),
-                           .len = psc_req_total(req)};
+                           .len = psc_req_total(req),
+                           .number = req->bulk->number};
     psc_status_t status;
 
     /* the peer already counts the message of a late RTS, by its placeholder
@@ -271,7 +272,6 @@ void psc_rndv_fill(psc_unexp_t *unexp, const psc_am_t *am)
     unexp->send_id = wire->send_id;
     unexp->offset = wire->offset;
     unexp->n_keys = wire->n_keys;
-    unexp->aux = wire->aux;
     unexp->keys_len = (uint32_t)am->len;
     if (am->len)
         memcpy(unexp->payload, am->payload, am->len);

@@ -62,7 +62,7 @@ static psc_status_t rndv_keep(psc_lane_t *lane, psc_req_t *req,
 
     if (status != PSC_OK)
         return status;
-    if (lane->conn->matches)
+    if (psc_tag_carries(lane->conn, unexp->context))
         lane->conn->hands_out->announced(lane, unexp);
     else if (req)
         psc_req_no_buffer(req, unexp);
@@ -88,16 +88,17 @@ static psc_status_t rndv_announced(psc_lane_t *lane, const psc_am_t *am)
         return PSC_ERR_PROTOCOL;
     lane->conn->rts_got++;
     if (wire->flags & PSC_RTS_LATE)
-        return lane->conn->matches ? lane->conn->hands_out->late(lane, am)
-                                   : PSC_ERR_PROTOCOL;
-    if (wire->context == PSC_CONTEXT_AM) {
+        return psc_tag_carries(lane->conn, wire->context)
+                   ? lane->conn->hands_out->late(lane, am)
+                   : PSC_ERR_PROTOCOL;
+    if (psc_wire_is_am(wire->context)) {
         psc_unexp_t *unexp;
         psc_status_t status = rndv_record(lane->conn, am, &unexp);
 
         return status == PSC_OK ? lane->worker->unmatched->keep(unexp) : status;
     }
     psc_proto_came(lane->conn, wire->context, announcement.tag, wire->len);
-    if (!lane->conn->matches)
+    if (!psc_tag_carries(lane->conn, wire->context))
         req = psc_match_arrival(lane->conn, wire->context, announcement.tag);
     if (req == PSC_MATCH_REFUSED)
         return PSC_ERR_PROTOCOL;

@@ -50,7 +50,7 @@ psc_status_t psc_send_now(psc_conn_t *conn, const psc_send_args_t *args,
         !psc_eager_fits(conn, len) || len >= conn->params.zcopy_min ||
         !psc_flow_has(&conn->flow, psc_credit_cost(len)))
         return PSC_ERR_NO_RESOURCE;
-    if (__builtin_expect(conn->matches, 0) && args->context != PSC_CONTEXT_AM)
+    if (__builtin_expect(psc_tag_carries(conn, args->context), 0))
         return conn->hands_out->send_now(conn, &head, args->iov, args->n_iov,
                                          len);
     return psc_eager_send(conn, &head, args->iov, args->n_iov, len, NULL);

@@ -11,11 +11,6 @@
 #include "protocol.h"
 #include "message.h"
 
-static uint32_t tag_context(uint64_t bits)
-{
-    return (uint32_t)(bits >> PSC_TAG_CONTEXT_SHIFT);
-}
-
 /* ---- rendezvous ---- */
 
 /* An RTS has arrived, which waits for its mark. */
@@ -56,13 +51,13 @@ static psc_unexp_t *tag_promise(psc_lane_t *lane, uint32_t context, int32_t tag,
         return NULL;
     conn->rts_in++;
     unexp->rts = unexp->promised = true;
-    unexp->send_id = (uint16_t)number;
+    unexp->send_id = number;
     *lane->promised_end = unexp;
     lane->promised_end = &unexp->next_promised;
     return unexp;
 }
 
-static psc_unexp_t *tag_promised(psc_lane_t *lane, uint16_t number)
+static psc_unexp_t *tag_promised(psc_lane_t *lane, uint32_t number)
 {
     psc_unexp_t **at = &lane->promised, *unexp;
 
@@ -92,7 +87,7 @@ static void tag_promise_broken(psc_unexp_t *unexp)
 static psc_status_t tag_late(psc_lane_t *lane, const psc_am_t *am)
 {
     const psc_wire_rts_t *wire = am->header;
-    psc_unexp_t *unexp = tag_promised(lane, wire->aux);
+    psc_unexp_t *unexp = tag_promised(lane, wire->number);
 
     if (!unexp)
         return PSC_ERR_PROTOCOL;
@@ -203,7 +198,7 @@ static psc_status_t tag_matched(psc_req_t *req, psc_conn_t *conn, uint64_t bits,
                                 uint64_t len, bool missed)
 {
     psc_lane_t *lane = psc_conn_main_lane(conn);
-    uint32_t context = tag_context(bits);
+    uint32_t context = psc_tag_context(bits);
     int32_t tag = (int32_t)(bits & PSC_TAG_MASK);
 
     req->head.result.tag = tag;
@@ -254,7 +249,7 @@ static bool tag_takes(const psc_req_t *req)
 
     /* the fabric does not know messages that arrived before the lane was
      * installed and are still to be matched */
-    return conn->state == PSC_CONN_UP &&
+    return conn->state == PSC_CONN_UP && psc_tag_carries(conn, req->context) &&
            psc_list_empty(&psc_conn_main_lane(conn)->early) &&
            req->n_iov <= 1 && !(req->head.flags & PSC_FLAG_NO_BUFFER);
 }
@@ -270,7 +265,7 @@ static bool tag_offer(psc_req_t *req)
     record = &req->bulk->record.tagged;
     *record = (psc_tag_recv_t){
         .source = lane->ep,
-        .match = psc_match_bits(req->context, any ? 0 : req->head.result.tag),
+        .match = psc_tag_bits(req->context, any ? 0 : req->head.result.tag),
         .ignore = PSC_TAG_MARK | (any ? PSC_TAG_MASK : 0),
         .done = tag_done,
     };

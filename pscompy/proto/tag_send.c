@@ -14,7 +14,7 @@
 
 static uint64_t tag_mark(const psc_req_t *req)
 {
-    return psc_match_bits(req->context, req->head.result.tag) | PSC_TAG_MARK;
+    return psc_tag_bits(req->context, req->head.result.tag) | PSC_TAG_MARK;
 }
 
 static psc_status_t tag_issue(psc_conn_t *conn, uint64_t bits,
@@ -36,8 +36,8 @@ psc_status_t psc_tag_send(psc_conn_t *conn, const psc_message_head_t *head,
     psc_status_t status = PSC_ERR_UNSUPPORTED;
 
     if (len <= attr->max_bcopy && n_iov <= attr->max_iov)
-        status = tag_issue(conn, psc_match_bits(head->context, head->tag), iov,
-                           n_iov);
+        status =
+            tag_issue(conn, psc_tag_bits(head->context, head->tag), iov, n_iov);
     if (status == PSC_OK)
         psc_eager_left(conn, PSC_COUNTER_eager_bcopy, len);
     return status;
@@ -120,7 +120,7 @@ static psc_status_t tag_put(psc_req_t *req)
         psc_count(conn, PSC_COUNTER_back_pressure, 1);
     if (status < 0)
         return status;
-    req->bulk->aux = (uint16_t)number;
+    req->bulk->number = number;
     req->bulk->inflight = 1;
     psc_count(conn, PSC_COUNTER_sent_messages, 1);
     psc_count(conn, PSC_COUNTER_sent_bytes, psc_req_total(req));
@@ -132,7 +132,7 @@ static psc_status_t tag_put(psc_req_t *req)
 
 bool psc_tag_may(const psc_req_t *req)
 {
-    return psc_req_conn(req)->matches && req->context != PSC_CONTEXT_AM;
+    return psc_tag_carries(psc_req_conn(req), req->context);
 }
 
 /* Send the message with match bits if it is short and there is credit. */

@@ -388,7 +388,7 @@ static psc_status_t am_claim(psc_ep_t *ep, const psc_advertised_t *advertised,
     psc_flow_t before = conn->flow;
     psc_wire_placed_t wire = {
         .eager = {.tag = (uint32_t)(bits & PSC_TAG_MASK),
-                  .context = (uint16_t)(bits >> PSC_TAG_CONTEXT_SHIFT)},
+                  .context = (uint32_t)(bits >> PSC_EXPOSED_CONTEXT_SHIFT)},
         .entry = advertised->entry,
         .generation = advertised->generation,
         .len = len};

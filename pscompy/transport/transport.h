@@ -31,7 +31,7 @@
 
 #include "status.h"
 
-#define PSC_TRANSPORT_ABI 10u
+#define PSC_TRANSPORT_ABI 11u
 
 /* one-time secret by which the two ends of a lane authenticate each other */
 #define PSC_TOKEN_SIZE 32u
@@ -273,10 +273,11 @@ typedef struct psc_dest {
     void *cookie; /* passed to am_end */
 } psc_dest_t;
 
-/* Match bits, from high to low: context 16, source 16, mark 1, tag 31. The
- * transport assigns the source bits; its callers pass zeros there. The mark is
- * not matched (receives ignore it): it tells the receiver that the message
- * stands for another one, which is transferred separately. */
+/* The match bits of tagged messages (PSC_CAP_TAG), from high to low: context
+ * 16, source 16, mark 1, tag 31. The transport assigns the source bits; its
+ * callers pass zeros there. The mark is not matched (receives ignore it): it
+ * tells the receiver that the message stands for another one, which is
+ * transferred separately. */
 #define PSC_TAG_CONTEXT_SHIFT 48
 #define PSC_TAG_SOURCE_SHIFT 32
 #define PSC_TAG_MARK 0x80000000ull
@@ -304,6 +305,10 @@ typedef struct psc_tag_recv {
                  size_t len);
 } psc_tag_recv_t;
 
+/* The match bits of receives that are exposed (PSC_CAP_EXPOSE), and of messages
+ * that claim them, from high to low: context 32, zero 1, tag 31. */
+#define PSC_EXPOSED_CONTEXT_SHIFT 32
+
 /* maximum number of receives that one endpoint exposes to its peer at a time */
 #define PSC_EXPOSED_MAX 32u
 
@@ -311,7 +316,7 @@ typedef struct psc_tag_recv {
  * and take it for a message, which is copied into the buffer directly. */
 typedef struct psc_exposed psc_exposed_t;
 struct psc_exposed {
-    /* match bits without source bits, see PSC_TAG_CONTEXT_SHIFT */
+    /* match bits, see PSC_EXPOSED_CONTEXT_SHIFT */
     uint64_t match, ignore;
     psc_iov_t buffer; /* not empty */
     /* the transport's number of the receive, from expose until conceal succeeds

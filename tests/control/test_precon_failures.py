@@ -102,21 +102,21 @@ def test_versions_that_do_not_overlap(session: Make) -> None:
     server = session("server")
     listening = server.listen()
     key = find_key(server._config)
-    stranger = Handshake(Side.DIALER, key, identity("x"), Kind.PLAIN, versions=(7, 9))
+    stranger = Handshake(Side.DIALER, key, identity("x"), Kind.PLAIN, versions=(8, 9))
     with raw(listening.address) as precon:
         precon.sendall(stranger.output())
-        with pytest.raises(VersionMismatch, match=rf"7\.\.\.9.*{OURS}"):
+        with pytest.raises(VersionMismatch, match=rf"8\.\.\.9.*{OURS}"):
             stranger.receive(precon.recv(1000))
         assert precon.recv(1000) == b""
     check_still_serves(server, listening)
 
     def answer(precon: sockets.socket) -> None:
-        machine = Handshake(Side.LISTENER, key, identity("x"), versions=(7, 9))
+        machine = Handshake(Side.LISTENER, key, identity("x"), versions=(8, 9))
         with pytest.raises(VersionMismatch):
             machine.receive(precon.recv(1000))
         precon.sendall(machine.output())
 
-    with raw_server(answer) as address, pytest.raises(VersionMismatch, match=r"7\.\.\.9"):
+    with raw_server(answer) as address, pytest.raises(VersionMismatch, match=r"8\.\.\.9"):
         session().connect(address).open(60)
 
 

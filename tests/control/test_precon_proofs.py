@@ -35,10 +35,10 @@ OURS = rf"{VERSION_MIN}\.\.\.{VERSION_MAX}"
 
 def test_versions_that_do_not_overlap_are_told_on_both_sides() -> None:
     pair = Pair()
-    pair.listener = Handshake(Side.LISTENER, KEY, identity("b"), versions=(7, 9))
-    with pytest.raises(VersionMismatch, match=rf"7\.\.\.9.*{OURS}"):
+    pair.listener = Handshake(Side.LISTENER, KEY, identity("b"), versions=(8, 9))
+    with pytest.raises(VersionMismatch, match=rf"8\.\.\.9.*{OURS}"):
         pair.listener.receive(pair.dialer.output())
-    with pytest.raises(VersionMismatch, match=rf"{OURS}.*7\.\.\.9"):
+    with pytest.raises(VersionMismatch, match=rf"{OURS}.*8\.\.\.9"):
         pair.dialer.receive(pair.listener.output())
 
 

@@ -58,10 +58,15 @@ static uint64_t some_length(void)
     return lengths[dice(sizeof lengths / sizeof *lengths)];
 }
 
-static uint16_t some_context(void)
+static uint32_t some_context(void)
 {
-    static const uint16_t contexts[] = {
-        CONTEXT, CONTEXT, CONTEXT, 2, PSC_CONTEXT_AM, PSC_CONTEXT_RMA};
+    const uint32_t contexts[] = {
+        CONTEXT,
+        CONTEXT,
+        CONTEXT,
+        CONTEXT + (1u << PSC_TAG_NUMBER_BITS),
+        psc_wire_context(PSC_CONTEXT_AM, (uint16_t)dice(200)),
+        PSC_CONTEXT_RMA};
 
     return contexts[dice(sizeof contexts / sizeof *contexts)];
 }
@@ -82,12 +87,10 @@ static void frame_fill(frame_t *frame, psc_wire_id_t id)
     case PSC_WIRE_EAGER:
         frame->eager.tag = some_tag();
         frame->eager.context = some_context();
-        frame->eager.aux = (uint16_t)dice(200);
         break;
     case PSC_WIRE_RTS:
         frame->rts.tag = some_tag();
         frame->rts.context = some_context();
-        frame->rts.aux = (uint16_t)dice(200);
         frame->rts.n_keys = (uint16_t)dice(4);
         frame->rts.flags = (uint16_t)dice(4);
         frame->rts.offset = some_length();
@@ -403,7 +406,7 @@ static bool answers_are_stuck(pair_t *pair, unsigned unsaid)
 /* A flood of announcements, of messages and of active messages. */
 CASE(hostile_announcements)
 {
-    static const uint16_t contexts[] = {CONTEXT, PSC_CONTEXT_AM};
+    static const uint32_t contexts[] = {CONTEXT, PSC_CONTEXT_AM};
 
     for (int i = 0; i < 2; i++) {
         psc_wire_rts_t wire = {
@@ -439,7 +442,7 @@ static uint32_t put_missed(pair_t *pair, const char *bytes, size_t len)
 {
     static psc_comp_t comp = {told};
     psc_lane_t *lane = pair->b.conn->lanes[0];
-    uint64_t bits = (uint64_t)CONTEXT << PSC_TAG_CONTEXT_SHIFT | PSC_TAG_MARK;
+    uint64_t bits = psc_tag_bits(CONTEXT, 0) | PSC_TAG_MARK;
     psc_status_t status;
     uint32_t number;
 
@@ -468,12 +471,12 @@ CASE(hostile_promises)
         pair_open(&pair);
         psc_worker_log_to(pair.a.worker, -1, 0);
         if (pair.a.conn->matches) {
-            wire.aux = (uint16_t)put_missed(&pair, out, sizeof out);
+            wire.number = put_missed(&pair, out, sizeof out);
             if (i < 2)
                 recv = post_recv(&pair.a, pair.a.conn, buffer, sizeof buffer, 0,
                                  &result);
         }
-        wire.aux += i % 2;
+        wire.number += i % 2;
         wire.len += i % 2 == 0;
         hostile_speak(pair.b.conn, PSC_WIRE_RTS, &wire, sizeof wire, NULL, 0);
         until(&pair, psc_conn_state(pair.a.conn) == PSC_CONN_FAILED);

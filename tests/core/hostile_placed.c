@@ -155,7 +155,7 @@ CASE(keys_that_lie)
     static const psc_wire_advertise_t wire = {
         .entry = 9,
         .generation = 9,
-        .match = (uint64_t)CONTEXT << PSC_TAG_CONTEXT_SHIFT | 6,
+        .match = (uint64_t)CONTEXT << PSC_EXPOSED_CONTEXT_SHIFT | 6,
         .len = LEN};
     char in[MIN], *there = malloc(LEN), *out = malloc(LEN);
 

@@ -285,4 +285,5 @@ def test_many_leave_nothing_behind(shm):
 def test_no_context_is_shared():
     kinds = (lib.PSC_CONTEXT_OBJECTS, lib.PSC_CONTEXT_CHUNKS, lib.PSC_CONTEXT_ACTIONS)
     assert len({kind + base for kind in (0, *kinds) for base in (1, 2, 4, 5, 6, 7)}) == 24
-    assert lib.PSC_CONTEXT_END + max(kinds) <= 0xFFFE  # the contexts above are the core's own
+    # the contexts above are the core's own
+    assert lib.PSC_CONTEXT_END + max(kinds) <= lib.PSC_CONTEXT_AM

@@ -100,7 +100,8 @@ void psb_call_begin(psb_call_t *call, psb_kind_t kind)
     op->memory = NULL;
     op->kind = (uint8_t)kind;
     op->polls = 0;
-    op->context = op->waiters = op->awaits = 0;
+    op->context = 0;
+    op->waiters = op->awaits = 0;
     op->tag = 1u << kind & PSB_MATCHES ? PSC_ANY_TAG : 0;
     op->done = op->listed = op->in_room = op->matched = false;
     op->in_request = op->finished = op->failed = false;

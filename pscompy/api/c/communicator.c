@@ -112,7 +112,7 @@ static int comm_address(psb_communicator_t *self, PyObject *rank,
     if (comm_check_bound(self) < 0 || comm_find_peer(self, rank, call) < 0)
         return -1;
     op->worker = self->worker;
-    op->context = (uint16_t)self->context;
+    op->context = self->context;
     op->origin = (PyObject *)call->connection;
     return call->connection ? 0 : comm_address_any(self, call);
 }
@@ -210,7 +210,7 @@ static PyObject *comm_bind(psb_communicator_t *self, PyTypeObject *type,
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         psb_arg_u64(given[1], "size", INT32_MAX, &size) < 0 ||
-        psb_arg_u64(given[2], "context", UINT16_MAX, &context) < 0)
+        psb_arg_u64(given[2], "context", UINT32_MAX, &context) < 0)
         return NULL;
     if (!Py_IS_TYPE(given[0], state->worker_type))
         return PyErr_Format(PyExc_TypeError, "_bind() needs a Worker");

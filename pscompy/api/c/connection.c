@@ -15,7 +15,7 @@ int psb_connection_address(psb_connection_t *self, psb_call_t *call)
     call->connection = self;
     call->op.worker = self->worker;
     call->op.origin = (PyObject *)self;
-    call->op.context = (uint16_t)self->context;
+    call->op.context = self->context;
     return 0;
 }
 

@@ -17,7 +17,7 @@ static PyObject *connection_bind(psb_connection_t *self, PyTypeObject *type,
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
         psb_arg_u64(given[1], "conn_address", UINTPTR_MAX, &address) < 0 ||
-        psb_arg_u64(given[2], "context", UINT16_MAX, &context) < 0)
+        psb_arg_u64(given[2], "context", UINT32_MAX, &context) < 0)
         return NULL;
     if (!Py_IS_TYPE(given[0], state->worker_type)) {
         PyErr_SetString(PyExc_TypeError, "_bind() needs a Worker");

@@ -74,15 +74,9 @@ typedef struct psb_op {
         psb_flight_t flight;
         psc_result_t result;
     } phase;
-    uint8_t kind; /* a psb_kind_t */
     /* number of polls that a blocking receive made when it started */
     uint8_t polls;
-    uint16_t context;
-    /* number of threads that wait for `core`; see psb_op_hold */
-    uint16_t waiters;
-    /* number of suspended awaits, which wait for the Request to complete */
-    uint16_t awaits;
-    int32_t tag;
+    uint8_t kind : 5; /* a psb_kind_t */
     bool done : 1;
     bool listed : 1;
     bool in_room : 1;
@@ -118,8 +112,16 @@ typedef struct psb_op {
     bool seen : 1;
     /* a receive whose message goes back to the queue when it completes */
     bool giving_back : 1;
+    /* number of threads that wait for `core`; see psb_op_hold */
+    uint16_t waiters;
+    /* number of suspended awaits, which wait for the Request to complete */
+    uint16_t awaits;
+    uint32_t context;
+    int32_t tag;
     psb_buffers_t buffers;
 } psb_op_t;
+
+_Static_assert(PSB_KINDS <= 1 << 5, "the kinds of operations have 5 bits");
 
 /* Looks whether the operation has completed, and returns true if it has.
  * Supplies memory to a receive without buffer that has matched a message. */

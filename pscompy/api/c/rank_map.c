@@ -3,10 +3,6 @@
  * rank in the new one. */
 #include "worker.h"
 
-#define BASE                                                                   \
-    0x3fffu /* the bits of a World's context (the number that separates its    \
-               messages); the context for its objects has higher bits, too */
-
 struct psb_numbering {
     psb_numbering_t *next;
     uint32_t context;
@@ -15,11 +11,11 @@ struct psb_numbering {
     int n, ranks[];
 };
 
-int psb_worker_rank(const psb_worker_t *self, uint16_t context, int rank)
+int psb_worker_rank(const psb_worker_t *self, uint32_t context, int rank)
 {
     const psb_numbering_t *it = self->numberings;
 
-    while (it && it->context != (context & BASE))
+    while (it && it->context != (context & PSC_CONTEXT_NUMBER))
         it = it->next;
     return it && rank < it->n ? it->ranks[rank] : rank;
 }
@@ -76,7 +72,7 @@ PyObject *psb_worker_renumber(psb_worker_t *self, PyObject *const *args,
     Py_ssize_t n;
 
     if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        psb_arg_u64(given[0], "context", BASE, &context) < 0)
+        psb_arg_u64(given[0], "context", PSC_CONTEXT_NUMBER, &context) < 0)
         return NULL;
     sequence = PySequence_Fast(given[1], "renumber() needs a sequence");
     if (!sequence)

@@ -45,8 +45,8 @@ PyObject *psb_op_operation(const psb_op_t *op)
                                          "pscompy.api.awaited", "operation");
 
     return describe
-               ? PyObject_CallFunction(describe, "sOii", kind_name(op->kind),
-                                       origin_or_none(op), (int)op->context,
+               ? PyObject_CallFunction(describe, "sOIi", kind_name(op->kind),
+                                       origin_or_none(op), op->context,
                                        (int)op->tag)
                : NULL;
 }
@@ -58,8 +58,8 @@ PyObject *psb_raise_timeout(const psb_op_t *op, PyObject *timeout,
                                      "pscompy.api.awaited", "timed_out");
     PyObject *raised =
         make ? PyObject_CallFunction(
-                   make, "OsOiiOO", op->worker, kind_name(op->kind),
-                   origin_or_none(op), (int)op->context, (int)op->tag,
+                   make, "OsOIiOO", op->worker, kind_name(op->kind),
+                   origin_or_none(op), op->context, (int)op->tag,
                    timeout ? timeout : Py_None, request ? request : Py_None)
              : NULL;
 

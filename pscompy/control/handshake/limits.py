@@ -5,8 +5,8 @@ from __future__ import annotations
 # Versions of the whole wire: of the precon protocol's frames, the datagrams of node-local connect,
 # the core's messages (core/wire.h) and those of the transports of pscompy. Any change of one of
 # them that a peer of another release would misunderstand takes a new number; see docs/versions.md.
-VERSION_MIN = 6
-VERSION_MAX = 6
+VERSION_MIN = 7
+VERSION_MAX = 7
 
 NONCE_SIZE = 32
 MAC_SIZE = 32

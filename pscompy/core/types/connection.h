@@ -110,7 +110,8 @@ struct psc_conn {
     /* the control plane was notified that sends waited because of
      * psc_worker_config_t.rts_max */
     bool rts_max_reported;
-    /* the fabric matches the connection's messages, except active messages */
+    /* the fabric matches the connection's messages of the contexts that
+     * psc_tag_carries (proto/protocol.h) names */
     bool matches;
     /* a sender looks what has arrived before it sends a long message */
     bool looks_first;

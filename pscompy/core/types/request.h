@@ -145,6 +145,9 @@ typedef struct psc_bulk {
     } rma;
     /* send: the header length of an active message, else 0; see message.h */
     uint16_t aux;
+    /* In the stages TAG_PUT and SEND_LATE: the number of the placeholder
+     * (proto/tag.h) */
+    uint32_t number;
     /* Internal requests: called instead of notifying a consumer. If the
      * function sets on_done to NULL, the request's consumer is notified after
      * all. */
@@ -215,15 +218,15 @@ struct psc_req {
      * all zero; see psc_req_extend */
     psc_bulk_t *bulk;
     uint32_t generation;
-    uint32_t n_iov;
-    uint16_t context;
-    atomic_uchar holds; /* PSC_HELD_BY_ bits; see completion.h */
-    uint8_t slot; /* the request's index in its psc_req_chunk_t */
-    uint8_t kind; /* psc_req_kind_t */
-    uint8_t stage; /* psc_stage_t */
+    uint32_t context;
+    uint32_t n_iov : 21; /* at most PSC_IOV_MAX */
+    uint32_t kind : 3; /* psc_req_kind_t */
     /* psc_status_t; set if the request failed while operations were in
      * flight */
-    int8_t error;
+    int32_t error : 8;
+    atomic_uchar holds; /* PSC_HELD_BY_ bits; see completion.h */
+    uint8_t slot; /* the request's index in its psc_req_chunk_t */
+    uint8_t stage; /* psc_stage_t */
     bool in_use : 1;
     /* The consumer is inside a call that will return the result if the request
      * ends in time, so that no notification is needed. */
@@ -238,6 +241,7 @@ struct psc_req {
 };
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "total is piece.len");
+_Static_assert(PSC_IOV_MAX < 1u << 21, "n_iov has 21 bits");
 _Static_assert(sizeof(psc_req_t) <= 144, "a posted receive is small");
 
 /* Requests are allocated in chunks, which never move. */
