@@ -67,14 +67,12 @@ static uint64_t holdings_announced(psc_worker_t *worker)
         for (uint32_t i = 0; i < conn->n_lanes; i++)
             bytes += holdings_incomplete(conn->lanes[i]);
     }
-    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++) {
-        psc_list_for_each(context, &worker->matching.contexts[i], psc_context_t,
-                          link) {
-            psc_list_for_each(unexp, &context->lists.unexpected.all,
-                              psc_unexp_t, any_link) {
-                if (unexp->rts)
-                    bytes += holdings_record(unexp);
-            }
+    psc_list_for_each(context, &worker->matching.contexts.all, psc_context_t,
+                      entry.link) {
+        psc_list_for_each(unexp, &context->lists.unexpected.all, psc_unexp_t,
+                          any_link) {
+            if (unexp->rts)
+                bytes += holdings_record(unexp);
         }
     }
     return bytes;
@@ -82,20 +80,16 @@ static uint64_t holdings_announced(psc_worker_t *worker)
 
 static void holdings_add_matching(holdings_t *holdings, psc_worker_t *worker)
 {
-    uint64_t queues = 0, buckets = 0, maps = 0;
+    uint64_t queues = worker->matching.contexts.n, buckets = 0, maps = 0;
 
-    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++) {
-        psc_list_for_each(context, &worker->matching.contexts[i], psc_context_t,
-                          link) {
-            queues++;
-            buckets += holdings_buckets(&context->lists);
-        }
-    }
+    psc_list_for_each(context, &worker->matching.contexts.all, psc_context_t,
+                      entry.link)
+        buckets += holdings_buckets(&context->lists);
     psc_list_for_each(conn, &worker->conns, psc_conn_t, link) {
-        psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
-            queues++;
+        psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t,
+                          entry.link)
             buckets += holdings_buckets(&queue->lists);
-        }
+        queues += conn->queues.n;
         maps += holdings_length(&conn->maps);
     }
     holdings_add(holdings, "match_queues", queues);

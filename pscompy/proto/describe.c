@@ -112,7 +112,7 @@ static psc_item_t describe_message(const psc_unexp_t *unexp)
 static uint32_t describe_messages(const psc_list_t *contexts, psc_item_t *items,
                                   uint32_t capacity, uint32_t n)
 {
-    psc_list_for_each(context, contexts, psc_context_t, link) {
+    psc_list_for_each(context, contexts, psc_context_t, entry.link) {
         psc_list_for_each(unexp, &context->lists.unexpected.all, psc_unexp_t,
                           any_link) {
             if (n < capacity)
@@ -139,9 +139,7 @@ uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
             items[n] = describe_request(req);
         n++;
     }
-    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++)
-        n = describe_messages(&worker->matching.contexts[i], items, capacity,
-                              n);
+    n = describe_messages(&worker->matching.contexts.all, items, capacity, n);
     psc_worker_leave(worker);
     return n;
 }

@@ -60,7 +60,7 @@ static inline psc_req_t *match_hidden(psc_conn_t *conn,
 static psc_req_t *match_first(psc_conn_t *conn, psc_match_queue_t *queue,
                               int32_t tag)
 {
-    return match_earlier(match_hidden(conn, queue, queue->context->id, tag),
+    return match_earlier(match_hidden(conn, queue, queue->entry.number, tag),
                          match_request(&queue->handed, tag));
 }
 
@@ -131,7 +131,7 @@ match_arrival_among(psc_conn_t *conn, psc_match_queue_t *queue, int32_t tag)
     const psc_proto_t *proto = conn->hands_out;
     psc_req_t *req = proto->yield
                          ? match_first(conn, queue, tag)
-                         : match_hidden(conn, queue, queue->context->id, tag);
+                         : match_hidden(conn, queue, queue->entry.number, tag);
 
     if (!req)
         return NULL;
@@ -259,7 +259,7 @@ psc_status_t psc_match_recall(psc_req_t *req)
 
 void psc_match_hand_out_all(psc_conn_t *conn)
 {
-    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link)
+    psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t, entry.link)
         match_hand_out(conn, queue);
 }
 
@@ -384,7 +384,7 @@ static void match_end_all(psc_match_list_t *requests, psc_status_t status)
 
 void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status)
 {
-    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
+    psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t, entry.link) {
         match_end_all(&queue->lists.posted, status);
         match_end_all(&queue->lists.probes, status);
         match_end_handed(queue, status);
@@ -393,9 +393,10 @@ void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status)
 
 void psc_match_conn_destroy(psc_conn_t *conn)
 {
-    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
+    psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t, entry.link) {
         psc_list_for_each(item, &queue->lists.unexpected.all, psc_unexp_t, link)
             psc_unexp_free(item);
-        psc_match_queue_free(queue);
+        psc_match_queue_free(conn, queue);
     }
+    psc_table_clear(&conn->queues);
 }

@@ -95,15 +95,14 @@ typedef struct psc_match_lists {
 /* A context: its receives and probes from any source, and its messages from all
  * sources. */
 typedef struct psc_context {
-    uint32_t id;
-    psc_link_t link;
+    psc_entry_t entry; /* in psc_matching_t.contexts */
     psc_match_lists_t lists;
 } psc_context_t;
 
 /* Receives, probes and messages of one source (a connection) in a context. */
 typedef struct psc_match_queue {
+    psc_entry_t entry; /* in the connection's table `queues` */
     psc_context_t *context;
-    psc_link_t link; /* link in the connection's list `queues` */
     psc_match_lists_t lists;
     /* receives that were handed out to the connection's protocol for that
      * (psc_conn_t.hands_out) */
@@ -153,6 +152,7 @@ struct psc_unexp {
     uint8_t payload[];
 };
 
+void psc_matching_init(psc_matching_t *matching);
 /* The next three functions return NULL if what they look for does not exist and
  * `create` is not set, or if memory is short. */
 psc_context_t *psc_match_context(psc_worker_t *worker, uint32_t id,
@@ -163,7 +163,7 @@ psc_match_queue_t *psc_match_queue(psc_conn_t *conn, uint32_t id, bool create);
 psc_match_lists_t *psc_match_lists(psc_worker_t *worker, psc_conn_t *source,
                                    uint32_t id, bool create);
 /* Free a queue without messages. */
-void psc_match_queue_free(psc_match_queue_t *queue);
+void psc_match_queue_free(psc_conn_t *conn, psc_match_queue_t *queue);
 void psc_match_contexts_free(psc_worker_t *worker);
 
 /* ---- unexpected.c ---- */

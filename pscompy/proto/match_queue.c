@@ -1,6 +1,7 @@
 #include "match.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
 
 static const psc_match_shape_t match_requests = PSC_MATCH_SHAPE(
     psc_req_t, link, place.bucket, head.result.tag, head.result.order);
@@ -24,40 +25,56 @@ static void match_lists_clear(psc_match_lists_t *lists)
     psc_match_list_clear(&lists->unexpected);
 }
 
-psc_context_t *psc_match_context(psc_worker_t *worker, uint32_t id, bool create)
+void psc_matching_init(psc_matching_t *matching)
 {
-    psc_list_t *bucket = &worker->matching.contexts[id % PSC_CONTEXT_BUCKETS];
-    psc_context_t *context;
+    /* without random bits searches may be slower */
+    if (getrandom(&matching->seed, sizeof matching->seed, 0) < 0)
+        matching->seed = 0x9e3779b97f4a7c15;
+    psc_table_init(&matching->contexts, matching->seed);
+    matching->clock = 0;
+}
 
-    psc_list_for_each(item, bucket, psc_context_t, link) {
-        if (item->id == id)
-            return item;
-    }
-    if (!create || !(context = malloc(sizeof *context)))
+static psc_context_t *match_new_context(psc_worker_t *worker, uint32_t id)
+{
+    psc_context_t *context = malloc(sizeof *context);
+
+    if (!context)
         return NULL;
-    context->id = id;
     match_lists_init(&context->lists, &match_of_all);
-    psc_list_push(bucket, &context->link);
+    psc_table_add(&worker->matching.contexts, &context->entry, id);
     return context;
 }
 
-psc_match_queue_t *psc_match_queue(psc_conn_t *conn, uint32_t id, bool create)
+psc_context_t *psc_match_context(psc_worker_t *worker, uint32_t id, bool create)
 {
-    psc_match_queue_t *queue;
-    psc_context_t *context;
+    psc_entry_t *entry = psc_table_find(&worker->matching.contexts, id);
 
-    psc_list_for_each(item, &conn->queues, psc_match_queue_t, link) {
-        if (item->context->id == id)
-            return item;
-    }
-    if (!create || !(context = psc_match_context(conn->worker, id, true)) ||
-        !(queue = malloc(sizeof *queue)))
+    if (entry)
+        return psc_container_of(entry, psc_context_t, entry);
+    return create ? match_new_context(worker, id) : NULL;
+}
+
+static psc_match_queue_t *match_new_queue(psc_conn_t *conn, uint32_t id)
+{
+    psc_context_t *context = psc_match_context(conn->worker, id, true);
+    psc_match_queue_t *queue;
+
+    if (!context || !(queue = malloc(sizeof *queue)))
         return NULL;
     queue->context = context;
     match_lists_init(&queue->lists, &match_of_source);
     psc_match_list_init(&queue->handed, &match_requests);
-    psc_list_push(&conn->queues, &queue->link);
+    psc_table_add(&conn->queues, &queue->entry, id);
     return queue;
+}
+
+psc_match_queue_t *psc_match_queue(psc_conn_t *conn, uint32_t id, bool create)
+{
+    psc_entry_t *entry = psc_table_find(&conn->queues, id);
+
+    if (entry)
+        return psc_container_of(entry, psc_match_queue_t, entry);
+    return create ? match_new_queue(conn, id) : NULL;
 }
 
 psc_match_lists_t *psc_match_lists(psc_worker_t *worker, psc_conn_t *source,
@@ -74,22 +91,22 @@ psc_match_lists_t *psc_match_lists(psc_worker_t *worker, psc_conn_t *source,
     return queue ? &queue->lists : NULL;
 }
 
-void psc_match_queue_free(psc_match_queue_t *queue)
+void psc_match_queue_free(psc_conn_t *conn, psc_match_queue_t *queue)
 {
     match_lists_clear(&queue->lists);
     psc_match_list_clear(&queue->handed);
-    psc_list_remove(&queue->link);
+    psc_table_remove(&conn->queues, &queue->entry);
     free(queue);
 }
 
 void psc_match_contexts_free(psc_worker_t *worker)
 {
-    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++) {
-        psc_list_for_each(context, &worker->matching.contexts[i], psc_context_t,
-                          link) {
-            match_lists_clear(&context->lists);
-            psc_list_remove(&context->link);
-            free(context);
-        }
+    psc_table_t *contexts = &worker->matching.contexts;
+
+    psc_list_for_each(context, &contexts->all, psc_context_t, entry.link) {
+        match_lists_clear(&context->lists);
+        psc_table_remove(contexts, &context->entry);
+        free(context);
     }
+    psc_table_clear(contexts);
 }

@@ -71,7 +71,7 @@ void psc_unexp_free(psc_unexp_t *unexp)
 
 void psc_unexp_conn_failed(psc_conn_t *conn)
 {
-    psc_list_for_each(queue, &conn->queues, psc_match_queue_t, link) {
+    psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t, entry.link) {
         psc_list_for_each(item, &queue->lists.unexpected.all, psc_unexp_t,
                           link) {
             if (item->rts || item->arriving)

@@ -126,7 +126,7 @@ struct psc_conn {
     psc_proto_params_t params;
     psc_flow_t flow;
     psc_work_t work;
-    psc_list_t queues; /* match queues, one per context */
+    psc_table_t queues; /* of psc_match_queue_t, by context */
     psc_list_t active; /* outstanding requests of the connection */
     psc_list_t maps; /* mapped segments of the peer's pool: lend.c */
     /* number of RTSs sent and arrived, modulo 2^32 */

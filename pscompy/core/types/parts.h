@@ -8,6 +8,7 @@
 
 #include "pscompy/transport/kit/list.h"
 #include "../control.h"
+#include "table.h"
 
 /* ---- am ---- */
 
@@ -77,20 +78,12 @@ static inline void psc_ends_update(psc_ends_t *ends)
 /* The state of a worker's matching besides the queues of each connection;
  * proto/match.h describes it. */
 
-#define PSC_CONTEXT_BUCKETS 16
-
 typedef struct psc_matching {
-    psc_list_t contexts[PSC_CONTEXT_BUCKETS];
+    psc_table_t contexts; /* of psc_context_t, by context */
+    uint64_t seed;        /* of this table, and of those of all connections */
     /* counts receives and arrivals, so that each gets an `order` */
     uint64_t clock;
 } psc_matching_t;
-
-static inline void psc_matching_init(psc_matching_t *matching)
-{
-    for (int i = 0; i < PSC_CONTEXT_BUCKETS; i++)
-        psc_list_init(&matching->contexts[i]);
-    matching->clock = 0;
-}
 
 /* ---- memory ---- */
 
