@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "pscompy/transport/kit/list.h"
+#include "list.h"
 
 #define PSC_TABLE_FEW_BITS                                                     \
     2u /* log2 of the number of chains without memory                          \
