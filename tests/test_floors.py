@@ -164,7 +164,7 @@ CORE_ROWS = (
     "proto/rndv_direct proto/rndv_am proto/rndv_fin",
     "proto/am_announced proto/refuse proto/rndv_rts proto/recv proto/requeue",
     "proto/tuple_am proto/tuple proto/tag_send proto/tag proto/lend proto/rma proto/bundle",
-    "proto/send proto/am_post proto/list",
+    "proto/contexts proto/send proto/am_post proto/list",
     "proto/proto proto/protocols",
     "api_message api_memory api_holdings api_table lifetime",
 )

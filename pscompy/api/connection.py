@@ -269,6 +269,8 @@ class Connection(_binding.Connection):
             status = lib.PSC_ERR_CONNECT
         sized = (lib.PSC_ERR_TRUNCATED, lib.PSC_ERR_NO_MEMORY)
         details = {"nbytes": nbytes} if status in sized else {}
+        if status == lib.PSC_ERR_CLOSED and self._context.closed:
+            return Closed(f"{self!r}: its communicator was closed", peer=self.peer)
         broken = status in (lib.PSC_ERR_PEER_LOST, lib.PSC_ERR_TRANSPORT)
         reason = self._record.conn.reason if broken else ""
         what = f"{self!r}: {reason}" if reason else repr(self)

@@ -27,6 +27,7 @@ class Context:
         "_service",
         "_session",
         "_size",
+        "closed",
         "control",
         "number",
         "worker",
@@ -54,6 +55,7 @@ class Context:
         self._find_action_peer = find_action_peer
         self._presence = presence
         self._service: Service | None = None
+        self.closed = False  # whether the communicator of this context was closed
 
     def service(self) -> Service:
         """Return the service of this context, made at its first use."""

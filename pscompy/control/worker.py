@@ -125,6 +125,15 @@ class Worker:
         """End a receive or probe from any source, if no message has matched it yet."""
         self.call(lib.psc_worker_end_receive, self._handle, id, status)
 
+    def open_context(self, number: int) -> None:
+        """Open the contexts of this number and the next one. Lower numbers that are not open can
+        never be opened."""
+        check(self.call(lib.psc_worker_open_context, self._handle, number), "a communicator")
+
+    def close_context(self, number: int) -> None:
+        """Close what `open_context` has opened: end its receives, and free its queues."""
+        self.call(lib.psc_worker_close_context, self._handle, number)
+
     def open_log(self, level: int) -> CoreLog:
         """Have the core log its lines of up to this level into `log`, and return that."""
         self.log = CoreLog(self._handle, level)

@@ -227,6 +227,21 @@ uint32_t psc_worker_items(psc_worker_t *worker, psc_item_t *items,
  * from any source and no message has matched it. */
 void psc_worker_end_receive(psc_worker_t *worker, uint64_t id, int status);
 
+/* ---- contexts of Worlds ----
+ *
+ * Numbers are allocated in pairs, an even one and the next, in ascending order,
+ * and never again. Messages whose number is not open yet are kept, because the
+ * peer may have opened it already. */
+/* Open the contexts of this pair of numbers, in all classes. Lower numbers that
+ * are not open can never be opened. Returns PSC_ERR_NO_MEMORY if memory is
+ * short. */
+int psc_worker_open_context(psc_worker_t *worker, uint32_t number);
+/* Close the contexts of this pair of numbers, and free their queues: receives
+ * and probes end with PSC_ERR_CLOSED. Messages that have arrived, or arrive
+ * later, are dropped; the sends of those that were only announced end with
+ * PSC_ERR_CLOSED. Receives that have matched a message, and sends, go on. */
+void psc_worker_close_context(psc_worker_t *worker, uint32_t number);
+
 /* ---- lanes: one endpoint of one transport ---- */
 psc_lane_t *psc_lane_create(psc_worker_t *worker, int iface, uint64_t id);
 int psc_lane_address(psc_lane_t *lane, uint8_t *address, size_t *len_p);

@@ -25,31 +25,18 @@ static void am_fetched(psc_req_t *req)
     am_fetch_all(worker);
 }
 
-static void am_refused(psc_req_t *req)
-{
-    (void)req; /* the request is internal: there is no consumer to notify */
-}
-
 /* Refuse a message because memory is short: the sender gets the error in a FIN,
  * and the connection stays up. */
 static void am_refuse(psc_req_t *req, psc_unexp_t *unexp)
 {
-    psc_conn_t *conn = unexp->conn;
     char line[PSC_REASON_MAX];
 
     snprintf(line, sizeof line,
              "an active message of %" PRIu64 " bytes is refused: there is no "
              "memory for it",
              unexp->len);
-    psc_control_events_log(&conn->worker->control_events, 1, line);
-    req->bulk->on_done = am_refused;
-    req->error = PSC_ERR_NO_MEMORY;
-    req->bulk->remote_id = unexp->send_id;
-    conn->rts_in--;
-    psc_unexp_free(unexp);
-    psc_req_attach(req, conn);
-    psc_req_stage_set(req, PSC_STAGE_SEND_FIN);
-    psc_conn_queue(conn, req);
+    psc_control_events_log(&unexp->conn->worker->control_events, 1, line);
+    psc_unexp_refuse(req, unexp, PSC_ERR_NO_MEMORY);
 }
 
 /* Post the receive of an announced message. */
@@ -133,12 +120,13 @@ psc_status_t psc_am_announced(psc_unexp_t *unexp)
     unexp->aux = (uint16_t)(unexp->context & PSC_WIRE_AUX);
     unexp->context = PSC_CONTEXT_AM;
     unexp->order = ++worker->matching.clock;
-    status =
-        unexp->aux > unexp->len ? PSC_ERR_PROTOCOL : psc_match_put_back(unexp);
-    if (status != PSC_OK) {
+    if (unexp->aux > unexp->len) {
         psc_unexp_free(unexp);
-        return status;
+        return PSC_ERR_PROTOCOL;
     }
+    status = psc_match_put_back(unexp);
+    if (status != PSC_OK)
+        return status;
     am_fetch_all(worker);
     return PSC_OK;
 }

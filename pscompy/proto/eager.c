@@ -174,6 +174,8 @@ void psc_eager_complete(psc_unexp_t *unexp)
     unexp->arriving = false;
     if (unexp->req)
         psc_eager_finish(unexp->req, unexp);
+    else
+        psc_unexp_arrived(unexp);
 }
 
 /* Count the memory of a message that is kept. Within the bound on unexpected
@@ -246,6 +248,7 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
     int32_t tag = (int32_t)wire->tag;
     /* with conn->replay the lane may be freed before the message */
     bool hold = am->desc && !lane->held && !conn->replay;
+    psc_status_t status;
     psc_unexp_t *unexp;
     psc_req_t *req;
 
@@ -269,8 +272,9 @@ psc_status_t psc_eager_arrived(psc_lane_t *lane, const psc_am_t *am)
         psc_unexp_create(conn, wire->context, tag, am->len, hold ? 0 : am->len);
     if (!unexp)
         return PSC_ERR_NO_MEMORY;
-    if (eager_keep(unexp, req) != PSC_OK)
-        return PSC_ERR_NO_MEMORY;
+    status = eager_keep(unexp, req);
+    if (status != PSC_OK)
+        return status == PSC_ERR_CLOSED ? PSC_OK : status;
     eager_hold_or_copy(unexp, lane, am, hold);
     return hold ? PSC_INPROGRESS : PSC_OK;
 }

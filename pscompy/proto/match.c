@@ -179,12 +179,14 @@ void psc_match_leave(psc_req_t *req)
 /* ---- receives that are handed out ---- */
 
 /* Returns the queue of a receive if no receive that waits only in match.c could
- * get the same message. Returns NULL if there is such a receive, or if memory
- * is short. */
+ * get the same message. Returns NULL if there is such a receive, if its number
+ * is closed, or if memory is short. */
 static psc_match_queue_t *match_alone(const psc_req_t *req)
 {
     psc_match_queue_t *queue =
-        psc_match_queue(psc_req_source(req), req->context, true);
+        psc_match_closed(psc_req_worker(req), req->context)
+            ? NULL
+            : psc_match_queue(psc_req_source(req), req->context, true);
 
     if (!queue ||
         match_overlaps(&queue->lists.posted, req->head.result.tag,
@@ -240,6 +242,8 @@ void psc_match_met(psc_req_t *req)
     match_lose(queue, req);
     if (!psc_list_empty(&queue->lists.posted.all))
         match_hand_out(conn, queue);
+    else
+        psc_match_queue_settle(queue);
 }
 
 psc_status_t psc_match_recall(psc_req_t *req)
@@ -327,13 +331,29 @@ static void match_answer_probes(psc_match_list_t *probes, psc_unexp_t *unexp)
     }
 }
 
+/* Drop a message whose number is closed. Returns false if it is to be kept:
+ * what is still arriving is dropped when it is complete (psc_unexp_arrived). */
+static bool match_drop_closed(psc_unexp_t *unexp)
+{
+    return !unexp->arriving &&
+           psc_match_closed(unexp->conn->worker, unexp->context) &&
+           psc_unexp_drop(unexp) == PSC_OK;
+}
+
 psc_status_t psc_match_put_back(psc_unexp_t *unexp)
 {
     psc_match_queue_t *queue =
-        psc_match_queue(unexp->conn, unexp->context, true);
+        psc_match_queue(unexp->conn, unexp->context, false);
 
-    if (!queue)
+    if (!queue) {
+        if (match_drop_closed(unexp))
+            return PSC_ERR_CLOSED;
+        queue = psc_match_queue(unexp->conn, unexp->context, true);
+    }
+    if (!queue) {
+        psc_unexp_free(unexp);
         return PSC_ERR_NO_MEMORY;
+    }
     psc_match_list_insert(&queue->lists.unexpected, &unexp->link);
     psc_match_list_insert(&queue->context->lists.unexpected, &unexp->any_link);
     match_answer_probes(&queue->lists.probes, unexp);
@@ -349,8 +369,6 @@ psc_status_t psc_match_keep(psc_unexp_t *unexp)
     status = psc_match_put_back(unexp);
     if (status == PSC_OK)
         psc_count(unexp->conn, PSC_COUNTER_unexpected, 1);
-    else
-        psc_unexp_free(unexp);
     return status;
 }
 
@@ -358,6 +376,8 @@ psc_status_t psc_match_keep(psc_unexp_t *unexp)
 
 psc_status_t psc_match_post(psc_req_t *req, psc_match_lists_t *lists)
 {
+    if (!lists && psc_match_closed(psc_req_worker(req), req->context))
+        return PSC_ERR_CLOSED;
     if (!lists)
         lists = psc_match_lists(psc_req_worker(req), psc_req_source(req),
                                 req->context, true);
@@ -394,9 +414,11 @@ void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status)
 void psc_match_conn_destroy(psc_conn_t *conn)
 {
     psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t, entry.link) {
-        psc_list_for_each(item, &queue->lists.unexpected.all, psc_unexp_t, link)
-            psc_unexp_free(item);
-        psc_match_queue_free(conn, queue);
+        psc_context_t *context = queue->context;
+
+        psc_unexp_free_all(queue);
+        psc_match_queue_free(queue);
+        psc_match_context_settle(conn->worker, context);
     }
     psc_table_clear(&conn->queues);
 }

@@ -97,12 +97,18 @@ typedef struct psc_match_lists {
 typedef struct psc_context {
     psc_entry_t entry; /* in psc_matching_t.contexts */
     psc_match_lists_t lists;
+    psc_list_t queues; /* linked by psc_match_queue_t.context_link */
+    /* The context and its queues stay although they are empty: the number is
+     * open, or not one of a World. */
+    bool stays;
 } psc_context_t;
 
 /* Receives, probes and messages of one source (a connection) in a context. */
 typedef struct psc_match_queue {
     psc_entry_t entry; /* in the connection's table `queues` */
+    psc_conn_t *conn;
     psc_context_t *context;
+    psc_link_t context_link; /* in the context's list `queues` */
     psc_match_lists_t lists;
     /* receives that were handed out to the connection's protocol for that
      * (psc_conn_t.hands_out) */
@@ -163,7 +169,15 @@ psc_match_queue_t *psc_match_queue(psc_conn_t *conn, uint32_t id, bool create);
 psc_match_lists_t *psc_match_lists(psc_worker_t *worker, psc_conn_t *source,
                                    uint32_t id, bool create);
 /* Free a queue without messages. */
-void psc_match_queue_free(psc_conn_t *conn, psc_match_queue_t *queue);
+void psc_match_queue_free(psc_match_queue_t *queue);
+bool psc_match_queue_empty(const psc_match_queue_t *queue);
+/* Free an empty queue, unless it stays (psc_context_t), and then its context
+ * likewise: a peer that names ever new contexts makes queues only for the
+ * messages that are kept. */
+void psc_match_queue_settle(psc_match_queue_t *queue);
+void psc_match_context_settle(psc_worker_t *worker, psc_context_t *context);
+/* Returns true if the number of this context was closed (psc_matching_t). */
+bool psc_match_closed(const psc_worker_t *worker, uint32_t id);
 void psc_match_contexts_free(psc_worker_t *worker);
 
 /* ---- unexpected.c ---- */
@@ -187,6 +201,20 @@ void psc_unexp_take(psc_unexp_t *unexp);
 void psc_unexp_free(psc_unexp_t *unexp);
 /* Free the announced and incomplete messages of a connection that has ended. */
 void psc_unexp_conn_failed(psc_conn_t *conn);
+/* Free all messages of a queue whose connection is destroyed. */
+void psc_unexp_free_all(psc_match_queue_t *queue);
+
+/* Refuse a message that was announced: the request, which belongs to nobody
+ * else, has its sender end the message with `error`. */
+void psc_unexp_refuse(psc_req_t *req, psc_unexp_t *unexp, psc_status_t error);
+/* Drop a message that nobody will receive; one that was announced is refused
+ * with PSC_ERR_CLOSED. Returns PSC_ERR_NO_MEMORY if that cannot be done. */
+psc_status_t psc_unexp_drop(psc_unexp_t *unexp);
+/* Drop all messages of a queue that have arrived or were announced. */
+void psc_unexp_drop_all(psc_conn_t *conn, uint32_t id);
+/* Call when a message without a receive has become complete, or its RTS has
+ * arrived: it is dropped if its number was closed meanwhile. */
+void psc_unexp_arrived(psc_unexp_t *unexp);
 
 /* A receive without buffer gets this message and waits for recv_supply. */
 void psc_req_no_buffer(psc_req_t *req, psc_unexp_t *unexp);
@@ -226,9 +254,11 @@ psc_req_t *psc_match_arrival(psc_conn_t *conn, uint32_t context, int32_t tag);
  * has answered (psc_recv_returned). Returns NULL if no receive matches. */
 psc_req_t *psc_match_return(const psc_unexp_t *unexp);
 /* Queue a message that matches no receive as unexpected; probes that fit it are
- * done. If memory is short, the message is freed. */
+ * done. Returns what psc_match_put_back returns. */
 psc_status_t psc_match_keep(psc_unexp_t *unexp);
-/* Put a message back to its old place among the unexpected messages. */
+/* Put a message back to its old place among the unexpected messages. Returns
+ * PSC_ERR_CLOSED if the message was dropped, because its number is closed. If
+ * memory is short, the message is freed, too. */
 psc_status_t psc_match_put_back(psc_unexp_t *unexp);
 /* Add a receive or a probe to its queue; `lists` is from
  * psc_unexp_find, or NULL. */
@@ -246,6 +276,9 @@ psc_status_t psc_match_recall(psc_req_t *req);
 /* A message has met a receive that was handed out: take the receive out of its
  * queue, unless it has left the queue before. */
 void psc_match_met(psc_req_t *req);
+/* The context is about to be closed: end the receives and probes that no
+ * message has met, and drop the messages. */
+void psc_match_close(psc_worker_t *worker, psc_context_t *context);
 void psc_match_conn_destroy(psc_conn_t *conn);
 /* End the receives and probes that name this connection as their source. */
 void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status);

@@ -31,8 +31,42 @@ void psc_matching_init(psc_matching_t *matching)
     if (getrandom(&matching->seed, sizeof matching->seed, 0) < 0)
         matching->seed = 0x9e3779b97f4a7c15;
     psc_table_init(&matching->contexts, matching->seed);
+    psc_table_init(&matching->numbers, matching->seed);
+    matching->next_number = PSC_CONTEXT_USER;
     matching->clock = 0;
 }
+
+/* ---- numbers ---- */
+
+/* Returns true if a World may allocate the number of this context. */
+static bool match_of_world(uint32_t number)
+{
+    return number >= PSC_CONTEXT_USER && number < PSC_CONTEXT_END;
+}
+
+static psc_entry_t *match_number(const psc_worker_t *worker, uint32_t number)
+{
+    return psc_table_find(&worker->matching.numbers, number & ~1u);
+}
+
+bool psc_match_closed(const psc_worker_t *worker, uint32_t id)
+{
+    uint32_t number = id & PSC_CONTEXT_NUMBER;
+
+    return match_of_world(number) && number < worker->matching.next_number &&
+           !match_number(worker, number);
+}
+
+/* Returns true if this context and its queues stay although they are empty. */
+static bool match_stays(const psc_worker_t *worker, uint32_t id)
+{
+    uint32_t number = id & PSC_CONTEXT_NUMBER;
+
+    return number < PSC_CONTEXT_USER || id == PSC_CONTEXT_AM ||
+           match_number(worker, number);
+}
+
+/* ---- contexts and queues ---- */
 
 static psc_context_t *match_new_context(psc_worker_t *worker, uint32_t id)
 {
@@ -41,6 +75,8 @@ static psc_context_t *match_new_context(psc_worker_t *worker, uint32_t id)
     if (!context)
         return NULL;
     match_lists_init(&context->lists, &match_of_all);
+    psc_list_init(&context->queues);
+    context->stays = match_stays(worker, id);
     psc_table_add(&worker->matching.contexts, &context->entry, id);
     return context;
 }
@@ -61,7 +97,9 @@ static psc_match_queue_t *match_new_queue(psc_conn_t *conn, uint32_t id)
 
     if (!context || !(queue = malloc(sizeof *queue)))
         return NULL;
+    queue->conn = conn;
     queue->context = context;
+    psc_list_push(&context->queues, &queue->context_link);
     match_lists_init(&queue->lists, &match_of_source);
     psc_match_list_init(&queue->handed, &match_requests);
     psc_table_add(&conn->queues, &queue->entry, id);
@@ -91,22 +129,64 @@ psc_match_lists_t *psc_match_lists(psc_worker_t *worker, psc_conn_t *source,
     return queue ? &queue->lists : NULL;
 }
 
-void psc_match_queue_free(psc_conn_t *conn, psc_match_queue_t *queue)
+void psc_match_queue_free(psc_match_queue_t *queue)
 {
     match_lists_clear(&queue->lists);
     psc_match_list_clear(&queue->handed);
-    psc_table_remove(&conn->queues, &queue->entry);
+    psc_table_remove(&queue->conn->queues, &queue->entry);
+    psc_list_remove(&queue->context_link);
     free(queue);
+}
+
+static void match_context_free(psc_worker_t *worker, psc_context_t *context)
+{
+    match_lists_clear(&context->lists);
+    psc_table_remove(&worker->matching.contexts, &context->entry);
+    free(context);
+}
+
+static bool match_lists_empty(const psc_match_lists_t *lists)
+{
+    return psc_list_empty(&lists->posted.all) &&
+           psc_list_empty(&lists->probes.all) &&
+           psc_list_empty(&lists->unexpected.all);
+}
+
+void psc_match_context_settle(psc_worker_t *worker, psc_context_t *context)
+{
+    if (!context->stays && psc_list_empty(&context->queues) &&
+        match_lists_empty(&context->lists))
+        match_context_free(worker, context);
+}
+
+bool psc_match_queue_empty(const psc_match_queue_t *queue)
+{
+    return match_lists_empty(&queue->lists) &&
+           psc_list_empty(&queue->handed.all);
+}
+
+void psc_match_queue_settle(psc_match_queue_t *queue)
+{
+    psc_worker_t *worker = queue->conn->worker;
+    psc_context_t *context = queue->context;
+
+    if (context->stays || !psc_match_queue_empty(queue))
+        return;
+    psc_match_queue_free(queue);
+    psc_match_context_settle(worker, context);
 }
 
 void psc_match_contexts_free(psc_worker_t *worker)
 {
-    psc_table_t *contexts = &worker->matching.contexts;
+    psc_matching_t *matching = &worker->matching;
 
-    psc_list_for_each(context, &contexts->all, psc_context_t, entry.link) {
-        match_lists_clear(&context->lists);
-        psc_table_remove(contexts, &context->entry);
-        free(context);
+    psc_list_for_each(context, &matching->contexts.all, psc_context_t,
+                      entry.link)
+        match_context_free(worker, context);
+    psc_list_for_each(number, &matching->numbers.all, psc_entry_t, link) {
+        psc_table_remove(&matching->numbers, number);
+        free(number);
     }
-    psc_table_clear(contexts);
+    psc_table_clear(&matching->contexts);
+    psc_table_clear(&matching->numbers);
 }

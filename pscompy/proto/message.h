@@ -56,8 +56,8 @@ psc_status_t psc_recv_probe(psc_worker_t *worker, const psc_recv_args_t *args,
  * protocol calls psc_recv_returned. */
 psc_status_t psc_recv_cancel(psc_req_t *req);
 /* Put a message back to its old place among the unexpected messages, or give it
- * to a receive that waits for it. Returns PSC_ERR_NO_MEMORY if the message was
- * lost. */
+ * to a receive that waits for it, or drop it if its number is closed. Returns
+ * PSC_ERR_NO_MEMORY if the message was lost. */
 psc_status_t psc_recv_put_back(psc_unexp_t *unexp);
 /* The protocol that had the receive, which is in stage LANDING, gives it back,
  * and nobody writes into its memory any more: give the receive the message that

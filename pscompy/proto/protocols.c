@@ -106,8 +106,7 @@ static void ends_request(psc_req_t *req, psc_status_t status)
             /* the message that the receive would get, if the peer had not
              * claimed the receive */
             psc_req_set_unexp(req, NULL);
-            if (psc_match_put_back(unexp) != PSC_OK)
-                psc_unexp_free(unexp);
+            psc_match_put_back(unexp);
         }
         psc_unexp_unclaim(req);
         psc_req_fail(req, status);

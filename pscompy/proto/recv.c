@@ -220,10 +220,8 @@ psc_status_t psc_recv_put_back(psc_unexp_t *unexp)
     psc_status_t status = psc_match_put_back(unexp);
     psc_req_t *req;
 
-    if (status != PSC_OK) {
-        psc_unexp_free(unexp);
-        return status;
-    }
+    if (status != PSC_OK)
+        return status == PSC_ERR_CLOSED ? PSC_OK : status;
     req = psc_match_return(unexp);
     if (!req)
         return PSC_OK;

@@ -67,8 +67,8 @@ static psc_status_t rndv_keep(psc_lane_t *lane, psc_req_t *req,
     else if (req)
         psc_req_no_buffer(req, unexp);
     else
-        return psc_match_keep(unexp);
-    return PSC_OK;
+        status = psc_match_keep(unexp);
+    return status == PSC_ERR_CLOSED ? PSC_OK : status;
 }
 
 static psc_status_t rndv_announced(psc_lane_t *lane, const psc_am_t *am)

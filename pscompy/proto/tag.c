@@ -100,11 +100,14 @@ static psc_status_t tag_late(psc_lane_t *lane, const psc_am_t *am)
     psc_rndv_fill(unexp, am);
     if (unexp->req)
         psc_rndv_recv_unexpected(unexp->req, unexp);
+    else
+        psc_unexp_arrived(unexp);
     return PSC_OK;
 }
 
 static psc_status_t tag_arrived(psc_unexp_t *unexp)
 {
+    psc_status_t status;
     psc_req_t *req;
 
     if (!unexp)
@@ -116,8 +119,10 @@ static psc_status_t tag_arrived(psc_unexp_t *unexp)
             psc_unexp_free(unexp);
         return PSC_ERR_PROTOCOL;
     }
-    if (!req)
-        return psc_match_keep(unexp);
+    if (!req) {
+        status = psc_match_keep(unexp);
+        return status == PSC_ERR_CLOSED ? PSC_OK : status;
+    }
     if (req->head.flags & PSC_FLAG_NO_BUFFER) {
         psc_req_no_buffer(req, unexp);
     } else if (unexp->rts) {

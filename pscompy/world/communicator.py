@@ -11,7 +11,7 @@ import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, TypeVar
 
 from pscompy.api import arrays
 from pscompy.api.c.guard import import_apart
@@ -41,6 +41,9 @@ _SHARERS = {"dynamic": 1, "shared": 2, "single": 1 << 20}
 _LARGE = 1 << 40
 
 
+C = TypeVar("C", bound="Communicator")
+
+
 def _worker_of(users: Sequence[int]) -> str:
     return f"endpoint {users[0]}" if len(users) == 1 else f"endpoints {users[0]} and {users[-1]}"
 
@@ -58,8 +61,8 @@ class Communicator(Ranks):
     another one.
 
     `comm[i]` is the Connection to rank i; sending takes a rank as `dest`, receiving and probing
-    take one as `source`. A communicator needs no closing: its connections are closed with its
-    session.
+    take one as `source`. A context manager: leaving it closes it. What a communicator keeps is
+    freed by `close`, or with its session.
     """
 
     def __init__(self, job: Job, members: Sequence[int], number: int, endpoint: str = "") -> None:
@@ -72,6 +75,42 @@ class Communicator(Ranks):
         self._objects_from_any: AnyObjects | None = None
         # the barrier that a `serve` had begun when it timed out
         self._served: Request[None] | None = None
+
+    def close(self) -> None:
+        """Free what this communicator keeps for messages. Local: the other ranks may go on using
+        it. Its connections, which all communicators share, stay. Idempotent.
+
+        Receives that no message has matched end with `Closed`; so does every later call. Messages
+        that no receive has matched are dropped, also those that arrive later, and the sends of long
+        ones end with `Closed` at their rank; only that of an object with several long buffers is
+        not ended. Sends go on.
+        """
+        if self._context.closed:
+            return
+        number = self._context.number
+        for ranks in (self, self._collectives):
+            ranks._context.closed = True
+            ranks._unbind()
+        self.session._core.close_context(number)
+        self.session._endpoints.pop(number, None)
+
+    def _check(self) -> None:
+        """Raise `Closed` if this communicator or the session was closed."""
+        self.session._check()
+        if self._context.closed:
+            raise self._exception(lib.PSC_ERR_CLOSED, 0)
+
+    def __enter__(self: C) -> C:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    async def __aenter__(self: C) -> C:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self.__exit__(*raised)
 
     # ---- ranks ----
 
@@ -89,7 +128,7 @@ class Communicator(Ranks):
     @property
     def modules(self) -> tuple[int, ...]:
         """The module of every rank."""
-        self.session._check()
+        self._check()
         modules = self._job.modules
         return tuple(modules[member] for member in self._members)
 
@@ -110,8 +149,9 @@ class Communicator(Ranks):
 
     def dup(self) -> Communicator:
         """Return a communicator of the same ranks with a context of its own. A library should use
-        one, so that its messages match no receive of the program. Collective: all ranks call
-        the collective operations of one communicator in the same order."""
+        one, so that its messages match no receive of the program, and `close` it in the end.
+        Collective: all ranks call the collective operations of one communicator in the same
+        order."""
         return Communicator(self._job, self._members, self._agree_on_contexts(), self._endpoint)
 
     def split_by_module(self) -> Communicator:
@@ -171,14 +211,14 @@ class Communicator(Ranks):
         return made
 
     def _require_same(self, here: int) -> None:
-        self.session._check()
+        self._check()
         lowest = _LARGE - maximum(self._collectives, _LARGE - here)
         if maximum(self._collectives, here) != lowest:
             raise ValueError("the ranks disagree about the number of endpoints, or PSP_ENDPOINTS")
 
     def _agree_on_contexts(self) -> int:
         """Return the first of two context numbers, the same on all ranks, that no rank uses yet."""
-        self.session._check()
+        self._check()
         highest = partial(maximum, self._collectives)
         return self._job.contexts.agree(self._context.number, highest)
 
@@ -318,7 +358,7 @@ class Communicator(Ranks):
     def ibarrier(self) -> Request[None]:
         """Begin a barrier and return its request, to wait for or to await. All ranks begin their
         barriers and other collective operations in the same order."""
-        self.session._check()
+        self._check()
         request = self.session._binding.event(Request, self)
         Barrier(self._collectives, request).start()
         return request
@@ -329,7 +369,7 @@ class Communicator(Ranks):
         Buffers are as for `send` and `recv`, and equally long on all ranks. IndexError if there is
         no rank `root`.
         """
-        self.session._check()
+        self._check()
         if root not in range(self.size):
             last = self.size - 1
             raise IndexError(f"rank {shown(root)} cannot be the root: ranks are 0 to {last}")

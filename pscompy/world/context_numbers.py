@@ -18,9 +18,11 @@ _LATER = 1 << 40  # the bid of a rank that bids a number to another communicator
 
 
 class ContextNumbers:
-    """The context numbers that one worker of this rank has given out."""
+    """The context numbers that one worker of this rank has given out. `open` opens two of them in
+    the worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, open: Callable[[int], None]) -> None:
+        self._open = open
         self._next: int = lib.PSC_CONTEXT_USER  # the lowest free number
         self._lock = Lock()
         self._calls = itertools.count()
@@ -35,6 +37,8 @@ class ContextNumbers:
         number = self._next if number is None else number
         if number + 1 >= lib.PSC_CONTEXT_END:
             raise Unsupported("there are no context numbers left for another communicator")
+        # In ascending order: the worker drops messages of lower numbers that are not open.
+        self._open(number)
         self._next = number + 2
         return number
 

@@ -39,7 +39,6 @@ class Job:
         self.bootstrap = bootstrap
         self.rank = bootstrap.rank
         self.size = bootstrap.size
-        self.contexts = ContextNumbers()
         self._generation = next(_generations)
         self._records: dict[int, Record] = {}
         self._made: dict[int, Record] = {}  # also records whose rank the core does not know yet
@@ -47,6 +46,7 @@ class Job:
         self.watch: object = None  # a Watch, which lives as long as the job
         name, job = self._name_of(self.rank), f"{bootstrap.job_id}.{self._generation}"
         self.session = Session._of_job(name, config, self.rank, job, self._find_peer)
+        self.contexts = ContextNumbers(self.session._core.open_context)
         if self.size > 1:  # without this object, which the session must not keep
             self.session._on_abandoned = partial(bootstrap.leave, self._generation, False)
         self._departures = Departures(self.session._control, self._generation)
@@ -85,10 +85,10 @@ class Job:
         and contexts of its own. All ranks know the worker by `name`; `users` names the endpoints
         that use it, for explanations."""
         made = copy.copy(self)
-        made.contexts = ContextNumbers()
         made._records, made._made = {}, {}
         job = f"{self.session._identity.job}/{name}"
         made.session = self.session._open_beside(job, users, made._find_peer)
+        made.contexts = ContextNumbers(made.session._core.open_context)
         return made
 
     # ---- ranks ----

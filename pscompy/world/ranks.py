@@ -10,7 +10,7 @@ from pscompy.api.c import _binding
 from pscompy.api.connection import Connection
 from pscompy.api.context import Context
 from pscompy.core import lib
-from pscompy.errors import PeerLost
+from pscompy.errors import Closed, PeerLost
 from pscompy.world.job import Job
 from pscompy.world.serving import Serving
 
@@ -40,7 +40,7 @@ class Ranks(_binding.Communicator):
         )
         self._bind(session._binding, len(members), number)
         if members != range(job.size):
-            session._binding.renumber(number, members)
+            self._renumber(members)
 
     @property
     def rank(self) -> int:
@@ -58,6 +58,8 @@ class Ranks(_binding.Communicator):
 
     def _exception(self, status: int, nbytes: int, /) -> BaseException:
         """Return the exception for a status of an operation that names no rank."""
+        if status == lib.PSC_ERR_CLOSED and self._context.closed:
+            return Closed(f"{self!r} was closed")
         made = super()._exception(status, nbytes)
         if status == lib.PSC_ERR_PEER_LOST and self._job.session._control.is_last:
             return PeerLost(f"{self!r}: all other ranks have ended or left their World")

@@ -180,9 +180,6 @@ class World(Communicator):
             logger.info("rank %d ends before others: %s", self.rank, error)
         return False
 
-    def __enter__(self: W) -> W:
-        return self
-
     def __exit__(self, *raised: object) -> None:
         if any(raised):
             error = raised[1]
@@ -193,9 +190,6 @@ class World(Communicator):
                 self.session.close()
         finally:
             self.close()
-
-    async def __aenter__(self: W) -> W:
-        return self
 
     async def __aexit__(self, *raised: object) -> None:
         """Leave the block as `with` does, without blocking the event loop."""

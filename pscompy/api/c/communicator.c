@@ -7,7 +7,11 @@
 typedef struct psb_communicator {
     PyObject_HEAD psb_worker_t *worker; /* NULL before the method _bind() */
     uint32_t context;
+    bool renumbers; /* the method _renumber() was called */
+    bool closed;    /* the method _unbind() was called */
     Py_ssize_t size;
+    /* number of ranks that a call can name: `size`, or 0 if closed */
+    Py_ssize_t n_open;
     /* the connection to each rank; NULL if it was not used yet */
     psb_connection_t **peers;
 } psb_communicator_t;
@@ -51,8 +55,16 @@ static int comm_refuse_rank(const psb_call_t *call, PyObject *object)
                       "%s is the number of a rank, not %%U", name);
 }
 
-static int comm_miss_rank(const psb_communicator_t *self, PyObject *object)
+static int comm_refuse_closed(psb_communicator_t *self)
 {
+    psb_raise(self->worker->state, (PyObject *)self, PSC_ERR_CLOSED, 0);
+    return -1;
+}
+
+static int comm_miss_rank(psb_communicator_t *self, PyObject *object)
+{
+    if (self->closed)
+        return comm_refuse_closed(self);
     if (self->size == 1)
         return psb_refuse(PyExc_IndexError, object,
                           "no rank %%U: there is rank 0 only (pscompy run -n N "
@@ -72,7 +84,7 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
     if (!object)
         return 0;
     rank = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (PSB_UNLIKELY(rank < 0 || rank >= self->size)) {
+    if (PSB_UNLIKELY(rank < 0 || rank >= self->n_open)) {
         if (rank == -1 && !overflow && PyErr_Occurred())
             return comm_refuse_rank(call, object);
         return rank == PSB_ANY_SOURCE ? 0 : comm_miss_rank(self, object);
@@ -90,6 +102,8 @@ static int comm_address_any(psb_communicator_t *self, psb_call_t *call)
         PyErr_SetString(PyExc_IndexError, "a message goes to one rank");
         return -1;
     }
+    if (PSB_UNLIKELY(self->closed))
+        return comm_refuse_closed(self);
     call->op.origin = (PyObject *)self;
     return 0;
 }
@@ -192,7 +206,7 @@ static void comm_forget_peers(psb_communicator_t *self)
     Py_ssize_t size = self->size;
 
     self->peers = NULL;
-    self->size = 0;
+    self->size = self->n_open = 0;
     for (Py_ssize_t i = 0; peers && i < size; i++)
         Py_XDECREF(peers[i]);
     PyMem_Free(peers);
@@ -218,10 +232,34 @@ static PyObject *comm_bind(psb_communicator_t *self, PyTypeObject *type,
     self->peers = PyMem_Calloc(size ? size : 1, sizeof *self->peers);
     if (!self->peers)
         return PyErr_NoMemory();
-    self->size = (Py_ssize_t)size;
+    self->size = self->n_open = (Py_ssize_t)size;
     self->context = (uint32_t)context;
     Py_INCREF(given[0]);
     Py_XSETREF(self->worker, (psb_worker_t *)given[0]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *comm_renumber(psb_communicator_t *self, PyObject *members)
+{
+    if (comm_check_bound(self) < 0)
+        return NULL;
+    self->renumbers = true;
+    return psb_worker_renumber(self->worker, self->context, members);
+}
+
+/* A thread may still be in a call on one of the connections, so the
+ * communicator keeps them. */
+static PyObject *comm_unbind(psb_communicator_t *self, PyObject *unused)
+{
+    (void)unused;
+    if (comm_check_bound(self) < 0)
+        return NULL;
+    self->closed = true;
+    self->n_open = 0;
+    for (Py_ssize_t i = 0; i < self->size; i++) {
+        if (self->peers[i])
+            psb_connection_unbind(self->peers[i]);
+    }
     Py_RETURN_NONE;
 }
 
@@ -245,6 +283,9 @@ static int comm_traverse(psb_communicator_t *self, visitproc visit, void *arg)
 static int comm_clear(psb_communicator_t *self)
 {
     comm_forget_peers(self);
+    if (self->renumbers)
+        psb_worker_forget_numbering(self->worker, self->context);
+    self->renumbers = false;
     Py_CLEAR(self->worker);
     return 0;
 }
@@ -323,6 +364,13 @@ static PyMethodDef comm_methods[] = {
      "_bind($self, worker, size, context)\n--\n\n"
      "Bind this object to a worker; _peer(rank) returns the Connection of a\n"
      "rank."},
+    {"_renumber", PSB_FUNCTION(comm_renumber), METH_O,
+     "_renumber($self, members, /)\n--\n\n"
+     "Let Status.source of messages of this context be the index in\n"
+     "`members` of the rank that sent them, as long as this object lives."},
+    {"_unbind", PSB_FUNCTION(comm_unbind), METH_NOARGS,
+     "_unbind($self)\n--\n\n"
+     "Let calls on this object and on its connections raise Closed."},
     {"_exception", PSB_FUNCTION(comm_exception), METH_FASTCALL,
      "_exception($self, status, nbytes, /)\n--\n\n"
      "The exception for a status of the core, when no peer is involved."},

@@ -24,17 +24,25 @@ psc_conn_t *psb_connection_enter(psb_connection_t *self)
     const psc_api_t *api = self->worker->api;
     PyObject *begun;
 
-    if (PSB_UNLIKELY(self->core &&
-                     api->conn_state(self->core) == PSC_CONN_LAZY &&
+    if (PSB_UNLIKELY(!self->core || self->closed)) {
+        psb_raise(self->worker->state, (PyObject *)self, PSC_ERR_CLOSED, 0);
+        return NULL;
+    }
+    if (PSB_UNLIKELY(api->conn_state(self->core) == PSC_CONN_LAZY &&
                      api->conn_call(self->core, PSC_FLAG_TRY) != PSC_OK)) {
         begun = PyObject_CallMethod((PyObject *)self, "_begin_open", NULL);
         if (!begun)
             return NULL;
         Py_DECREF(begun);
     }
-    if (PSB_UNLIKELY(!self->core))
-        psb_raise(self->worker->state, (PyObject *)self, PSC_ERR_CLOSED, 0);
     return self->core;
+}
+
+void psb_connection_unbind(psb_connection_t *self)
+{
+    self->closed = true;
+    if (self->heads)
+        self->heads->closed = true;
 }
 
 /* ---- connections in use ---- */

@@ -9,6 +9,7 @@ struct psb_connection {
     psc_conn_t *core;
     PyObject *keep; /* Python object that owns `core`, or NULL */
     uint32_t context;
+    bool closed; /* psb_connection_unbind() was called */
     /* Worker.release() was called; psb_worker_let_go() drops the connection
      * after its last message */
     bool leaving;
@@ -30,6 +31,10 @@ int psb_connection_address(psb_connection_t *self, psb_call_t *call);
 /* Returns the core's connection, and begins to open it if it is lazy (opened at
  * its first use). Returns NULL with an exception if it cannot be used. */
 psc_conn_t *psb_connection_enter(psb_connection_t *self);
+
+/* The connection's communicator is closed: let later calls on the connection
+ * raise Closed. */
+void psb_connection_unbind(psb_connection_t *self);
 
 /* Returns the value of Status.source: a rank in a World, else the Connection,
  * or None if the Connection is not in use any more. */

@@ -153,7 +153,7 @@ static PyObject *connection_set_objects(psb_connection_t *self,
 
 static PyObject *connection_get_state(psb_connection_t *self, void *closure)
 {
-    bool alive = self->core && self->worker->core;
+    bool alive = self->core && !self->closed && self->worker->core;
 
     (void)closure;
     return PyLong_FromLong(alive ? self->worker->api->conn_state(self->core)
@@ -162,7 +162,9 @@ static PyObject *connection_get_state(psb_connection_t *self, void *closure)
 
 static PyGetSetDef connection_getset[] = {
     {"_state", (getter)connection_get_state, NULL,
-     "psc_conn_state_t; CLOSED once the core's connection is gone.", NULL},
+     "psc_conn_state_t; CLOSED once the core's connection is gone, or the\n"
+     "communicator is closed.",
+     NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyMemberDef connection_members[] = {

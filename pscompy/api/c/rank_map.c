@@ -3,20 +3,20 @@
  * rank in the new one. */
 #include "worker.h"
 
-struct psb_numbering {
-    psb_numbering_t *next;
-    uint32_t context;
+typedef struct psb_numbering {
+    psc_entry_t entry; /* in psb_worker_t.numberings */
     /* ranks[r] is the new number of the rank r of the first World, or -1 if r
      * is not in the new World */
     int n, ranks[];
-};
+} psb_numbering_t;
 
 int psb_worker_rank(const psb_worker_t *self, uint32_t context, int rank)
 {
-    const psb_numbering_t *it = self->numberings;
+    const psc_entry_t *entry =
+        psc_table_find(&self->numberings, context & PSC_CONTEXT_NUMBER);
+    const psb_numbering_t *it =
+        entry ? psc_container_of(entry, psb_numbering_t, entry) : NULL;
 
-    while (it && it->context != (context & PSC_CONTEXT_NUMBER))
-        it = it->next;
     return it && rank < it->n ? it->ranks[rank] : rank;
 }
 
@@ -43,8 +43,8 @@ static int *numbering_ranks(PyObject *sequence, Py_ssize_t n, int *highest_p)
     return ranks;
 }
 
-static psb_numbering_t *numbering_create(uint32_t context, const int *ranks,
-                                         Py_ssize_t n, int highest)
+static psb_numbering_t *numbering_create(const int *ranks, Py_ssize_t n,
+                                         int highest)
 {
     size_t count = (size_t)highest + 1;
     psb_numbering_t *made =
@@ -52,7 +52,6 @@ static psb_numbering_t *numbering_create(uint32_t context, const int *ranks,
 
     if (!made)
         return (psb_numbering_t *)PyErr_NoMemory();
-    made->context = context;
     made->n = (int)count;
     memset(made->ranks, -1, count * sizeof *made->ranks);
     for (Py_ssize_t i = 0; i < n; i++)
@@ -60,43 +59,46 @@ static psb_numbering_t *numbering_create(uint32_t context, const int *ranks,
     return made;
 }
 
-PyObject *psb_worker_renumber(psb_worker_t *self, PyObject *const *args,
-                              Py_ssize_t n_args, PyObject *kwnames)
+PyObject *psb_worker_renumber(psb_worker_t *self, uint32_t context,
+                              PyObject *members)
 {
-    static const psb_signature_t signature = {
-        "renumber", 2, 2, {"context", "ranks"}};
+    PyObject *sequence = PySequence_Fast(members, "ranks are a sequence");
     psb_numbering_t *made = NULL;
-    PyObject *given[2], *sequence;
-    uint64_t context;
     int highest = -1, *ranks;
     Py_ssize_t n;
 
-    if (psb_args_parse(&signature, args, n_args, kwnames, given) < 0 ||
-        psb_arg_u64(given[0], "context", PSC_CONTEXT_NUMBER, &context) < 0)
-        return NULL;
-    sequence = PySequence_Fast(given[1], "renumber() needs a sequence");
     if (!sequence)
         return NULL;
     n = PySequence_Fast_GET_SIZE(sequence);
     ranks = numbering_ranks(sequence, n, &highest);
     if (ranks)
-        made = numbering_create((uint32_t)context, ranks, n, highest);
+        made = numbering_create(ranks, n, highest);
     PyMem_Free(ranks);
     Py_DECREF(sequence);
     if (!made)
         return NULL;
-    made->next = self->numberings;
-    self->numberings = made;
+    psb_worker_forget_numbering(self, context);
+    psc_table_add(&self->numberings, &made->entry, context);
     Py_RETURN_NONE;
+}
+
+static void numbering_free(psb_worker_t *self, psc_entry_t *entry)
+{
+    psc_table_remove(&self->numberings, entry);
+    PyMem_Free(psc_container_of(entry, psb_numbering_t, entry));
+}
+
+void psb_worker_forget_numbering(psb_worker_t *self, uint32_t context)
+{
+    psc_entry_t *entry = psc_table_find(&self->numberings, context);
+
+    if (entry)
+        numbering_free(self, entry);
 }
 
 void psb_worker_forget_numberings(psb_worker_t *self)
 {
-    psb_numbering_t *next;
-
-    for (psb_numbering_t *it = self->numberings; it; it = next) {
-        next = it->next;
-        PyMem_Free(it);
-    }
-    self->numberings = NULL;
+    psc_list_for_each(entry, &self->numberings.all, psc_entry_t, link)
+        numbering_free(self, entry);
+    psc_table_clear(&self->numberings);
 }

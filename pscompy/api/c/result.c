@@ -75,7 +75,7 @@ PyObject *psb_op_status(psb_op_t *op)
 
     if (rank < 0)
         return value_make_status(op, *result);
-    if (worker->numberings)
+    if (worker->numberings.n)
         rank = psb_worker_rank(worker, op->context, rank);
     return value_like_last(worker, result, rank)
                ? Py_NewRef(worker->status_kept)

@@ -1,12 +1,10 @@
 /* The Worker object: a worker of the core, as Python sees it. */
 #pragma once
 
-#include "pscompy/transport/kit/list.h"
 #include "state.h"
+#include "pscompy/transport/kit/table.h"
 
 #define PSB_ROOMS_KEPT 16u
-
-typedef struct psb_numbering psb_numbering_t;
 
 /* Whether an await polls before it suspends its task (await.c). */
 typedef struct psb_patience {
@@ -57,7 +55,7 @@ typedef struct psb_worker {
     PyObject *rooms[PSB_ROOMS_KEPT];
     unsigned n_rooms; /* number of Rooms in `rooms` */
     unsigned n_rooms_out; /* number of Rooms that receives have taken */
-    psb_numbering_t *numberings;
+    psc_table_t numberings; /* of psb_numbering_t, by context; rank_map.c */
 } psb_worker_t;
 
 /* Returns a new reference to the object that `held` is, or refers to weakly;
@@ -97,8 +95,11 @@ void psb_worker_drain(psb_worker_t *self);
 /* Returns the rank that the World with this context (the number that separates
  * its messages) gives to the peer that the core knows as `rank`. */
 int psb_worker_rank(const psb_worker_t *self, uint32_t context, int rank);
-PyObject *psb_worker_renumber(psb_worker_t *self, PyObject *const *args,
-                              Py_ssize_t n_args, PyObject *kwnames);
+/* Let Status.source of messages of this context be the index in `members` of
+ * the rank that sent them. Returns None, or NULL with an exception. */
+PyObject *psb_worker_renumber(psb_worker_t *self, uint32_t context,
+                              PyObject *members);
+void psb_worker_forget_numbering(psb_worker_t *self, uint32_t context);
 void psb_worker_forget_numberings(psb_worker_t *self);
 
 /* ---- worker_end.c ---- */

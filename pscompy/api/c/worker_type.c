@@ -266,6 +266,7 @@ static PyObject *worker_new(PyTypeObject *type, PyObject *args,
     self->core = (psc_worker_t *)(uintptr_t)address;
     psc_list_init(&self->ops);
     psc_list_init(&self->left);
+    psc_table_init(&self->numberings, 0x9e3779b97f4a7c15);
     self->connections = PyDict_New();
     self->handlers = PyDict_New();
     if (!self->connections || !self->handlers)
@@ -370,10 +371,6 @@ static PyMethodDef worker_methods[] = {
     {"connection", PSB_FUNCTION(worker_connection), METH_O,
      "connection($self, id, /)\n--\n\n"
      "The connection in use that has this id, or None."},
-    {"renumber", PSB_FUNCTION(psb_worker_renumber), PSB_FAST,
-     "renumber($self, context, ranks)\n--\n\n"
-     "Status.source of messages of this context is the index in `ranks` of\n"
-     "the rank that sent them."},
     {"close", PSB_FUNCTION(psb_worker_close), METH_O,
      "close($self, destroy, /)\n--\n\n"
      "End all use of the core's worker, call destroy(), and complete the\n"
