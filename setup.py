@@ -27,12 +27,15 @@ from setuptools.command.editable_wheel import _StaticPth, editable_wheel
 
 CORE = Path("pscompy/core")
 PROTO = Path("pscompy/proto")
+COLL = Path("pscompy/coll")
 PLUGINS = Path("pscompy/plugins")
 FOLDERS = ("pscompy/core", "pscompy/transport/python", "pscompy/testing", "gateway/pscompy_gateway")
 ALWAYS = [path for folder in FOLDERS for path in Path(folder).glob("build.py")]
 NOT_BUILT = PLUGINS / "not_built.json"
 ABI_HEADERS = sorted(
-    map(str, [*CORE.rglob("*.h"), *PROTO.rglob("*.h"), *Path("pscompy/transport").rglob("*.h")])
+    str(header)
+    for folder in (CORE, PROTO, COLL, Path("pscompy/transport"))
+    for header in folder.rglob("*.h")
 )
 
 

@@ -60,7 +60,7 @@ FLOORS = {
     ),
     "pscompy/transport/python": ("pump", "transport", "ep", "queue", "proof"),
     "pscompy/api/c": (
-        *("module", "communicator", "connection_type", "worker_type", "request_type", "persistent"),
+        *("module", "communicator", "collective", "connection_type", "worker_type", "request_type", "persistent"),
         *("sleeper", "object", "access", "run", "outcome", "message", "worker_end", "waiting"),
         *(
             "await",
@@ -71,6 +71,7 @@ FLOORS = {
             "result",
             "requeue",
             "call",
+            "group",
             "operation",
         ),
         *("buffers", "readonly_lease", "rank_map", "errors", "array", "timeout", "strided"),
@@ -144,7 +145,7 @@ def plant(top: Path, bottom: Path) -> None:
     bottom.write_text(f"{bottom.read_text()}\nvoid below(void)\n{{\n    at_the_top();\n}}\n")
 
 
-# ---- the order of files in the core and the protocols ---------------------------
+# ---- the order of files in the core, the protocols and the collectives -----------
 
 # C files from the bottom to the top, also within a row. A function is called from below only
 # through upward.h, or the table of a protocol.
@@ -166,15 +167,18 @@ CORE_ROWS = (
     "proto/tuple_am proto/tuple proto/tag_send proto/tag proto/lend proto/rma proto/bundle",
     "proto/contexts proto/send proto/am_post proto/list",
     "proto/proto proto/protocols",
+    "coll/reduce coll/plan coll/parts coll/pairs coll/modules coll/doubling coll/tree coll/choice",
+    "coll/run coll/group",
     "api_message api_memory api_holdings api_table lifetime",
 )
 CORE_FLOORS = [unit for row in reversed(CORE_ROWS) for unit in reversed(row.split())]
 CORE = ROOT / "pscompy/core"
+ROOMS = ("proto", "coll")
 
 
 def in_core(core: Path) -> dict[str, Path]:
-    """The files of the core and of the protocols, which stand beside the core."""
-    found = [*core.rglob("*.c"), *(core.parent / "proto").glob("*.c")]
+    """The files of the core, and of the rooms that stand beside the core."""
+    found = [*core.rglob("*.c"), *(it for room in ROOMS for it in (core.parent / room).glob("*.c"))]
     units = {path.relative_to(core.parent).with_suffix("").as_posix(): path for path in found}
     return {
         unit.removeprefix("core/"): it for unit, it in units.items() if it.name not in GENERATED
@@ -185,9 +189,9 @@ def test_the_core_calls_only_downward() -> None:
     assert upward(in_core(CORE), CORE_FLOORS) == []
 
 
-@pytest.mark.parametrize("top", ["lifetime", "lane", "proto/recv"])
+@pytest.mark.parametrize("top", ["lifetime", "lane", "proto/recv", "coll/reduce"])
 def test_a_step_up_in_the_core_is_found(top: str, tmp_path: Path) -> None:
-    for room in ("core", "proto"):
+    for room in ("core", *ROOMS):
         shutil.copytree(CORE.parent / room, tmp_path / room)
     bottom, files = CORE_FLOORS[-1], in_core(tmp_path / "core")
     plant(files[top], files[bottom])

@@ -63,6 +63,7 @@ SERVICES = imports("pscompy.world", "pscompy.launch", "pscompy.cli")
 PUBLIC = imports("pscompy.api")
 NO_GUARD = r"^(?!from pscompy\.api\.c\.guard import)"
 CORE_C = ("pscompy/core/*.[ch]", "pscompy/core/**/*.[ch]", "pscompy/proto/*.[ch]")
+CORE_C += ("pscompy/coll/*.[ch]",)
 ALL_C = ("pscompy/**/*.[ch]",)
 ALL_PYTHON = ("pscompy/**/*.py",)
 GENERATED = ("**/_core.c", "**/_native.c")
@@ -129,6 +130,14 @@ RULES = (
         r"#\s*include\s.*proto/",
         ("pscompy/core/conn.c", '#include "../proto/match.h"'),
         # these files are above the protocols
+        but=("pscompy/core/api_*.c", "pscompy/core/lifetime.c"),
+    ),
+    Rule(
+        "the core and the protocols know nothing of the collectives",
+        ("pscompy/core/**/*.[ch]", "pscompy/proto/*.[ch]"),
+        r"#\s*include\s.*coll/",
+        ("pscompy/proto/send.c", '#include "../coll/reduce.h"'),
+        # these files are above the collectives
         but=("pscompy/core/api_*.c", "pscompy/core/lifetime.c"),
     ),
     Rule(

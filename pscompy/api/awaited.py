@@ -17,6 +17,11 @@ from pscompy.api.timeouts import as_float
 from pscompy.core import lib
 from pscompy.errors import PscomError, Timeout
 
+# the collectives, in the order of psc_coll_t
+COLLECTIVES = (
+    *("barrier", "bcast", "reduce", "allreduce", "scan", "exscan", "reduce_scatter"),
+    *("gather", "scatter", "allgather", "alltoall"),
+)
 _CALLS = {
     0: ("a bytes message", "recv()"),
     lib.PSC_CONTEXT_OBJECTS: ("an object", "recv_obj(tag={})"),
@@ -29,6 +34,8 @@ def operation(verb: str, origin: Any, context: int, tag: int) -> str:
     verb = _verb(verb, context)
     if verb == "event":
         return _event(origin)
+    if verb in COLLECTIVES:
+        return f"{verb} of {origin!r}"
     towards = "to" if verb in ("send", "put", "am_send") else "from"
     words = f"{verb} {towards} {peer}"
     if verb not in ("send", "receive", "probe"):
@@ -54,7 +61,8 @@ def timed_out(
         parts.append(f"the last attempt to connect: {cause}")
     verb = _verb(verb, context)
     sends = verb in ("send", "am_send") or (verb == "event" and isinstance(origin, _OtherContext))
-    parts += _held_back(worker, origin, sends)
+    if verb not in COLLECTIVES:
+        parts += _held_back(worker, origin, sends)
     if verb in ("receive", "probe"):
         parts += _unmatched(worker, origin, context)
     made = origin._exception(lib.PSC_ERR_TIMEOUT, 0) if hasattr(origin, "_exception") else None
@@ -74,7 +82,7 @@ def _event(origin: Any) -> str:
         return f"send of an object to {origin.peer}"
     if isinstance(origin, Connection):
         return f"connecting to {origin.peer}"
-    return f"barrier of {origin!r}" if isinstance(origin, _binding.Communicator) else "event"
+    return "event"
 
 
 def _peer(origin: Any) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pscompy.api import process
+from pscompy.api.awaited import COLLECTIVES
 from pscompy.api.request import ANY_TAG
 from pscompy.control.conn import ConnState
 from pscompy.control.worker import ITEMS_MAX, Item
@@ -110,7 +111,7 @@ def operations(session: Dumped) -> list[Operation]:
 
 
 def _operation(item: Item, text: str, awaited: bool, collective: tuple[int, ...]) -> Operation:
-    if item.kind == lib.PSC_ITEM_EVENT:
+    if item.kind in (lib.PSC_ITEM_EVENT, lib.PSC_ITEM_COLLECTIVE):
         ranks = collective
     else:
         ranks = (item.rank,) if item.rank >= 0 else ()
@@ -120,7 +121,10 @@ def _operation(item: Item, text: str, awaited: bool, collective: tuple[int, ...]
 
 def _text(item: Item, labels: dict[int, str], endpoint: str) -> str:
     if item.kind == lib.PSC_ITEM_EVENT:
-        words = ["a barrier, or a connection that comes up or closes", endpoint]
+        words = ["a connection that comes up or closes", endpoint]
+        return ", ".join(filter(None, words))
+    if item.kind == lib.PSC_ITEM_COLLECTIVE:
+        words = [f"{COLLECTIVES[item.nbytes]}, number {item.tag}", _context(item.context), endpoint]
         return ", ".join(filter(None, words))
     if item.rank >= 0:
         peer = f"rank {item.rank}"

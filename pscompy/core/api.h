@@ -45,6 +45,7 @@ typedef struct psc_worker psc_worker_t;
 typedef struct psc_conn psc_conn_t;
 typedef struct psc_region psc_region_t;
 typedef struct psc_sleeper psc_sleeper_t;
+typedef struct psc_group psc_group_t;
 
 /* CDEF BEGIN */
 typedef enum psc_conn_state {
@@ -72,9 +73,11 @@ typedef struct psc_result {
     /* In receives and probes: the id of the connection to the source, which
      * identifies the source even after the connection was destroyed. Else 0. */
     uint64_t source;
-    int32_t rank; /* rank of the source, -1 outside a World */
+    /* rank of the source, -1 outside a World; in collectives: the rank in the
+     * group with which the first error occurred, or -1 */
+    int32_t rank;
     /* In receives: the message's place in the order of all arrivals, which
-     * recv_return needs. */
+     * recv_return needs. In collectives: the psc_coll_t. */
     uint64_t order;
 } psc_result_t;
 
@@ -205,6 +208,98 @@ typedef struct psc_message {
 /* Called inside progress with the worker's lock held. The handler may call
  * am_post on any worker, and no other function of this table. */
 typedef void (*psc_am_handler_t)(void *arg, const psc_message_t *message);
+
+/* ---- collectives ---- */
+
+/* CDEF BEGIN */
+/* The collectives. All ranks of a group start the same ones in the same
+ * order. */
+typedef enum psc_coll {
+    PSC_COLL_BARRIER,
+    PSC_COLL_BCAST, /* of `recv`, which the root has filled */
+    PSC_COLL_REDUCE,
+    PSC_COLL_ALLREDUCE,
+    PSC_COLL_SCAN,
+    PSC_COLL_EXSCAN, /* rank 0 receives nothing */
+    PSC_COLL_REDUCE_SCATTER,
+    PSC_COLL_GATHER,
+    PSC_COLL_SCATTER,
+    PSC_COLL_ALLGATHER,
+    PSC_COLL_ALLTOALL,
+    PSC_COLL_COUNT
+} psc_coll_t;
+
+/* The types of elements, in native byte order. A boolean has one byte, a
+ * complex number has its real part first. */
+typedef enum psc_type {
+    PSC_TYPE_BOOL,
+    PSC_TYPE_INT8,
+    PSC_TYPE_INT16,
+    PSC_TYPE_INT32,
+    PSC_TYPE_INT64,
+    PSC_TYPE_UINT8,
+    PSC_TYPE_UINT16,
+    PSC_TYPE_UINT32,
+    PSC_TYPE_UINT64,
+    PSC_TYPE_FLOAT16,
+    PSC_TYPE_FLOAT32,
+    PSC_TYPE_FLOAT64,
+    PSC_TYPE_COMPLEX64,
+    PSC_TYPE_COMPLEX128,
+    PSC_TYPE_COUNT
+} psc_type_t;
+
+/* The logical operations (LAND, LOR, LXOR) store 0 or 1 in the type of their
+ * operands. For booleans SUM is "or", PROD is "and". */
+typedef enum psc_op {
+    PSC_OP_SUM,
+    PSC_OP_PROD,
+    PSC_OP_MIN,
+    PSC_OP_MAX,
+    PSC_OP_LAND,
+    PSC_OP_LOR,
+    PSC_OP_LXOR,
+    PSC_OP_BAND,
+    PSC_OP_BOR,
+    PSC_OP_BXOR,
+    PSC_OP_COUNT
+} psc_op_t;
+/* CDEF END */
+
+/* A function of the program that combines n elements: inout = in (op) inout,
+ * where `in` is the operand of the lower ranks. Called by coll_call without the
+ * lock. An error ends the operation. */
+typedef psc_status_t (*psc_combine_t)(const void *in, void *inout, uint64_t n,
+                                      void *arg);
+
+typedef struct psc_coll_args {
+    psc_coll_t coll;
+    /* The operand and the memory for the result, which belong to the library
+     * until the request is done. If both are the same, the result takes the
+     * operand's place, as far as both are equally long. A gather, scatter or
+     * reduction needs the other buffer of the root only at the root. */
+    const void *send;
+    void *recv;
+    uint64_t size; /* bytes of one element */
+    /* Number of elements: of the operand; or, in REDUCE_SCATTER, GATHER,
+     * SCATTER, ALLGATHER and ALLTOALL, of the part of each rank. */
+    uint64_t count;
+    /* Number of elements of each rank's part, in place of `count`; the parts
+     * stand one behind the other. NULL: each part has `count`. In ALLTOALL:
+     * those that this rank sends, and those that it receives, to and from each
+     * rank. */
+    const uint64_t *counts, *recv_counts;
+    /* how elements are combined: by `op` and `type`, unless `combine` is not
+     * NULL */
+    psc_op_t op;
+    psc_type_t type;
+    psc_combine_t combine;
+    void *arg;
+    bool commutes; /* `combine` commutes */
+    int root;
+    uint32_t flags; /* PSC_FLAG_TRY, PSC_FLAG_NOTIFY */
+    void *owner;
+} psc_coll_args_t;
 
 typedef enum psc_wait_mode { PSC_WAIT_ALL, PSC_WAIT_ANY } psc_wait_mode_t;
 /* A flag for a psc_wait_mode_t: `wait` goes on although completion_poll or
@@ -465,6 +560,36 @@ typedef struct psc_api {
     psc_status_t (*fetch)(psc_conn_t *conn, const psc_send_args_t *args,
                           const uint8_t *packed, size_t len,
                           psc_request_t **request_p);
+
+    /* ---- collectives ---- */
+    /* Create a group of `size` ranks, in which this process is `rank`. No
+     * message of another user of the worker may have the group's context.
+     * `modules`: a number for the part of the machine that each rank is in, if
+     * few messages are to go between them; or NULL. */
+    psc_status_t (*group_create)(psc_worker_t *worker, uint32_t context,
+                                 int rank, int size, const int32_t *modules,
+                                 psc_group_t **group_p);
+    /* Operations that are under way go on. */
+    void (*group_destroy)(psc_group_t *group);
+    /* Tell the group its connection to a rank. */
+    psc_status_t (*group_connect)(psc_group_t *group, int rank,
+                                  psc_conn_t *conn);
+    /* Returns the rank whose connection the last coll_start has lacked, or
+     * -1. */
+    int (*group_wanted)(const psc_group_t *group);
+    /* Start a collective. Results as for messages. PSC_ERR_NO_RESOURCE: the
+     * lock is held and PSC_FLAG_TRY was given; or group_wanted names a rank
+     * whose connection is unknown (group_connect) or lazy. A request with
+     * `combine` becomes MATCHED whenever that function is to be called: call
+     * coll_call. Such a request must not be freed before it is done. A
+     * collective cannot be cancelled. If a rank sends another length than the
+     * others expect, their requests end with PSC_ERR_TRUNCATED, and
+     * result.nbytes has that length. */
+    psc_status_t (*coll_start)(psc_group_t *group, const psc_coll_args_t *args,
+                               psc_request_t **request_p);
+    /* Call `combine` of a MATCHED request once, without the lock. Returns
+     * PSC_ERR_INVALID if the request is not MATCHED any more. */
+    psc_status_t (*coll_call)(psc_request_t *request);
 } psc_api_t;
 
 #endif

@@ -6,6 +6,7 @@
 #include "finish.h"
 #include "memory/memory.h"
 #include "progress/progress.h"
+#include "../coll/coll.h"
 #include "../proto/am.h"
 #include "../proto/lend.h"
 #include "../proto/message.h"
@@ -29,7 +30,8 @@ static void api_request_free(psc_request_t *request)
     }
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
-    if (request->state == PSC_REQUEST_MATCHED)
+    if (request->state == PSC_REQUEST_MATCHED &&
+        psc_req_of(request)->kind == PSC_REQ_RECV)
         psc_recv_cancel(psc_req_of(request));
     psc_req_release(psc_req_of(request));
     psc_worker_leave(worker);
@@ -199,6 +201,12 @@ static const psc_api_t api_table = {
     .send_strided = psc_api_send_strided,
     .offer = psc_api_offer,
     .fetch = psc_api_fetch,
+    .group_create = psc_group_create,
+    .group_destroy = psc_group_destroy,
+    .group_connect = psc_group_connect,
+    .group_wanted = psc_group_wanted,
+    .coll_start = psc_coll_start,
+    .coll_call = psc_coll_call,
 };
 
 uintptr_t psc_api_address(void)

@@ -8,6 +8,7 @@ import cffi
 
 FOLDER = "pscompy/core"
 PROTO = "pscompy/proto"
+COLL = "pscompy/coll"
 CONTRACT = "pscompy/transport"
 HEADERS = (f"{CONTRACT}/transport.h", f"{FOLDER}/api.h", f"{FOLDER}/control.h")
 OPAQUE = """
@@ -45,7 +46,7 @@ ffibuilder.set_source(
     '#include "pscompy/core/control.h"\n',
     sources=sorted(
         str(path)
-        for folder in (FOLDER, PROTO)
+        for folder in (FOLDER, PROTO, COLL)
         for path in Path(folder).rglob("*.c")
         if path.name != "_core.c"
     ),

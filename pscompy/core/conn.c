@@ -83,6 +83,8 @@ static bool conn_needed(const psc_conn_t *conn)
 
 static void conn_free(psc_conn_t *conn)
 {
+    if (conn->worker->runs.engine)
+        conn->worker->runs.engine->conn_freed(conn);
     conn->worker->up->conn_destroy(conn);
     conn->worker->up->conn_freed(conn);
     if (conn->counters != &conn->worker->unowned)

@@ -104,6 +104,7 @@ typedef enum psc_item_kind {
     PSC_ITEM_PROBE,
     PSC_ITEM_EVENT,
     PSC_ITEM_LOAN,
+    PSC_ITEM_COLLECTIVE,
     PSC_ITEM_MESSAGE
 } psc_item_kind_t;
 

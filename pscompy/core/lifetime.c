@@ -39,6 +39,7 @@ psc_worker_t *psc_worker_create(const psc_worker_config_t *config)
     psc_list_init(&worker->conns);
     psc_list_init(&worker->busy);
     psc_ends_init(&worker->ends);
+    psc_runs_init(&worker->runs);
     psc_requests_init(&worker->requests, worker);
     psc_interfaces_pace(&worker->interfaces, config->spin_ns);
     psc_protocols_init(worker);
@@ -105,6 +106,8 @@ unsigned psc_worker_destroy(psc_worker_t *worker)
     psc_conn_destroy_all(worker);
     psc_iface_close_all(worker);
     psc_protocols_destroy(worker);
+    if (worker->runs.engine)
+        worker->runs.engine->worker_ends(worker);
     psc_requests_destroy(&worker->requests);
     worker_close_fds(worker);
     free(worker);

@@ -6,6 +6,17 @@
 
 #include "types/connection.h"
 
+/* The core's calls to the engine of collectives, which psc_group_create
+ * registers in worker->runs. */
+struct psc_engine {
+    /* Continue the runs that can go on. Returns how many have. */
+    unsigned (*advance)(psc_worker_t *worker);
+    /* The connection is being freed. */
+    void (*conn_freed)(psc_conn_t *conn);
+    /* Free all groups and their runs. */
+    void (*worker_ends)(psc_worker_t *worker);
+};
+
 struct psc_upward {
     /* ---- messages and requests ---- */
 

@@ -61,9 +61,14 @@ static void worker_leave_slowly(psc_worker_t *worker)
 {
     atomic_uint *woken[PSC_WOKEN_MAX];
     uint32_t n;
+    unsigned mail;
 
-    while (atomic_exchange(&worker->mail, 0) & PSC_MAIL_OUTSIDE)
-        worker_read_mail(worker);
+    while ((mail = atomic_exchange(&worker->mail, 0)) & ~PSC_MAIL_WOKEN) {
+        if (mail & PSC_MAIL_OUTSIDE)
+            worker_read_mail(worker);
+        if (mail & PSC_MAIL_RUNS)
+            worker->runs.engine->advance(worker);
+    }
     n = worker->wait.n_woken;
     worker->wait.n_woken = 0;
     memcpy(woken, worker->wait.woken, n * sizeof *woken);

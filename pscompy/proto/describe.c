@@ -76,7 +76,8 @@ _Static_assert((int)PSC_ITEM_SEND == (int)PSC_REQ_SEND &&
                    (int)PSC_ITEM_RECV == (int)PSC_REQ_RECV &&
                    (int)PSC_ITEM_PROBE == (int)PSC_REQ_PROBE &&
                    (int)PSC_ITEM_EVENT == (int)PSC_REQ_EVENT &&
-                   (int)PSC_ITEM_LOAN == (int)PSC_REQ_LOAN,
+                   (int)PSC_ITEM_LOAN == (int)PSC_REQ_LOAN &&
+                   (int)PSC_ITEM_COLLECTIVE == (int)PSC_REQ_COLLECTIVE,
                "the kind of a request is that of its item");
 
 static psc_item_t describe_request(const psc_req_t *req)
@@ -92,7 +93,9 @@ static psc_item_t describe_request(const psc_req_t *req)
                         .rank = peer ? peer->rank : -1,
                         .context = req->context,
                         .tag = req->head.result.tag,
-                        .nbytes = psc_req_total(req),
+                        .nbytes = req->kind == PSC_REQ_COLLECTIVE
+                                      ? req->head.result.order
+                                      : psc_req_total(req),
                         .state = describe_state(req)};
 }
 

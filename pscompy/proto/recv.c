@@ -259,7 +259,7 @@ psc_status_t psc_recv_cancel(psc_req_t *req)
 {
     psc_unexp_t *unexp;
 
-    if (req->head.state == PSC_REQUEST_DONE)
+    if (req->head.state == PSC_REQUEST_DONE || req->kind == PSC_REQ_COLLECTIVE)
         return PSC_ERR_INVALID;
     if (recv_waits(req)) {
         unexp = psc_req_unexp(req);

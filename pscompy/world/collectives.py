@@ -1,155 +1,140 @@
-"""Collective operations of a communicator, as messages in a context of their own.
+"""Collective operations of a communicator: what the program gives and gets, and what the core does
+with it. The calls are in calls.py.
 
-The messages go up and down one binomial tree, as a rule with rank 0 at its root, so that n - 1
-connections serve n ranks, and no rank has more than log2(n) of them, rounded up. Where the ranks
-are in several modules of the machine, the first ranks of the modules form a tree, and each of them
-is the root of a tree of its module's ranks, so that only one connection leads into a module. No
-thread is needed: the callbacks of one stage's requests begin the next stage.
+They travel in a context of their own, so that no receive of the program matches them.
 """
 
 from __future__ import annotations
 
+import array
 import itertools
-from collections.abc import Sequence
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from pscompy.api.awaited import COLLECTIVES
+from pscompy.api.connection import Connection
 from pscompy.api.request import Request
+from pscompy.core import lib
+from pscompy.errors import Truncated, shown
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
 
-_TAGS = 2  # tags of one operation: up the tree, and down
-_OPERATIONS = 1 << 30  # operations after which their numbers begin again at 0
+Combine = Callable[[memoryview, memoryview], bool]
+"""Combines the operands of lower ranks with those of higher ranks, in the place of the latter.
+Returns False if the function of the program has raised an exception, which it keeps."""
+
+
+@dataclass
+class Reduction:
+    """What the core needs to know of an operation on elements of a type."""
+
+    op: int = 0
+    type: int = 0
+    combine: Combine | None = None  # in place of `op` and `type`
+    commutes: bool = True
+    raised: list[BaseException] = field(default_factory=list)  # what the function has raised
+
+
+@dataclass
+class Task:
+    """One collective operation of this rank, with contiguous buffers. `count` and `counts` (as
+    arrays of 64 bits) are numbers of elements."""
+
+    name: str
+    send: Any = None
+    recv: Any = None
+    count: int = 0
+    counts: Any = None
+    recv_counts: Any = None
+    size: int = 1  # bytes of an element
+    reduction: Reduction = field(default_factory=Reduction)
+    root: int = 0
+    value: Callable[[], Any] = lambda: None  # makes the result, once the operation has ended
+
+
+def as_root(root: Any, size: int) -> int:
+    """Return the rank that is the root; IndexError if there is no such rank."""
+    if root not in range(size):
+        last = size - 1
+        raise IndexError(f"rank {shown(root)} cannot be the root: ranks are 0 to {last}")
+    return operator.index(root)
 
 
 class Collectives(Ranks):
     """The ranks of a communicator in the context of its collective operations."""
 
-    def __init__(self, job: Job, members: Sequence[int], number: int) -> None:
+    def __init__(self, job: Job, members: Sequence[int], number: int, kind: str) -> None:
         super().__init__(job, members, number)
-        self._operations = itertools.count()
-        self._trees: dict[int, Branch] = {}
+        self._kind = kind  # the class of the communicator
+        self._asked = False
+        self._places: array.array[int] | None = None
+        self.object_tags = itertools.count()  # tags of the operations on objects
 
-    def tree(self, root: int = 0) -> Branch:
-        """This rank's place in the tree that has its root at rank `root`."""
-        if root not in self._trees:
-            modules = self._job.modules_apart(self._members)
-            self._trees[root] = tree(self.rank, self.size, root, modules)
-        return self._trees[root]
+    def maximum(self, number: int) -> int:
+        """Return the highest of the ranks' numbers, on every rank."""
+        value = bytearray(number.to_bytes(8, sys.byteorder))
+        highest = Reduction(lib.PSC_OP_MAX, lib.PSC_TYPE_INT64)
+        self.run(Task("allreduce", value, value, 1, size=8, reduction=highest), None)
+        return int.from_bytes(value, sys.byteorder)
 
-    def first_tag(self) -> int:
-        """Return the first tag of the next operation; the same on all ranks, because all begin
-        their operations in the same order."""
-        return next(self._operations) % _OPERATIONS * _TAGS
+    def run(self, task: Task, timeout: float | None) -> Any:
+        """Run an operation, and return its result."""
+        return self._begin(task, False, timeout)
 
+    def start(self, task: Task) -> Request[Any]:
+        return self._begin(task, True, None)  # type: ignore[no-any-return]
 
-Branch = tuple[int | None, list[int]]
-"""The parent of a rank, None for the root, and its children in the order in which they are sent to:
-the nearest, which have most ranks below them, first."""
+    def _begin(self, task: Task, post: bool, timeout: float | None) -> Any:
+        reduction = task.reduction
 
+        def finish(status: int, nbytes: int, rank: int) -> Any:
+            if status != lib.PSC_OK:
+                raise self._error(task, status, nbytes, rank)
+            return task.value()
 
-def tree(rank: int, size: int, root: int = 0, modules: Sequence[int] | None = None) -> Branch:
-    """Return a rank's place in the tree that has its root at rank `root`; `modules` are the modules
-    of all ranks, or None if the tree ignores modules."""
-    if modules is None:
-        parent, children = _binomial((rank - root) % size, size)
-        return _shifted(parent, root, size), [(child + root) % size for child in children]
-    groups: dict[int, list[int]] = {modules[root]: [root]}
-    for other in range(size):
-        if other != root:
-            groups.setdefault(modules[other], []).append(other)
-    leaders = [group[0] for group in groups.values()]
-    parent, children = _among(rank, groups[modules[rank]])
-    if rank not in leaders:
-        return parent, children
-    parent, others = _among(rank, leaders)
-    return parent, others + children
+        return self._collective(
+            *(
+                COLLECTIVES.index(task.name),
+                self.rank,
+                self._modules(),
+                _flat(task.send),
+                _flat(task.recv),
+            ),
+            *(task.count, task.counts, task.recv_counts, task.size),
+            *(reduction.op, reduction.type, reduction.combine, reduction.commutes),
+            *(task.root, finish, post, timeout),
+        )
 
+    def _modules(self) -> array.array[int] | None:
+        """Return the module of each rank, if collectives must take modules into account."""
+        if not self._asked:
+            found = self._job.modules_apart(self._members)
+            self._places = None if found is None else array.array("i", found)
+            self._asked = True
+        return self._places
 
-def _among(rank: int, ranks: list[int]) -> Branch:
-    """Return a rank's place in the tree of `ranks`, whose root is the first of them."""
-    parent, children = _binomial(ranks.index(rank), len(ranks))
-    return None if parent is None else ranks[parent], [ranks[child] for child in children]
+    def _error(self, task: Task, status: int, nbytes: int, rank: int) -> BaseException:
+        if task.reduction.raised:
+            return task.reduction.raised[0]
+        if status == lib.PSC_ERR_TRUNCATED:
+            return Truncated(
+                f"{task.name}: rank {rank} sent {nbytes} bytes, and this rank expected another"
+                " length: the ranks have called different operations, roots or lengths"
+            )
+        if rank >= 0:
+            peer: Connection = self.connection(rank)
+            return peer._exception(status, nbytes)
+        return self._exception(status, nbytes)
 
-
-def _shifted(number: int | None, root: int, size: int) -> int | None:
-    return None if number is None else (number + root) % size
-
-
-def _binomial(number: int, size: int) -> Branch:
-    reach = 1 << number.bit_length()
-    parent = number - (reach >> 1) if number else None
-    children = []
-    while number + reach < size:
-        children.append(number + reach)
-        reach *= 2
-    return parent, children
-
-
-class Barrier:
-    """Every rank sends to its parent once all its children have sent to it. The root then knows
-    that all ranks have begun, and releases them down the tree."""
-
-    def __init__(self, ranks: Collectives, request: Request[None]) -> None:
-        """Completes `request` when this rank is released."""
-        self._ranks = ranks
-        self._request = request
-        self._up = ranks.first_tag()
-        self._parent, self._children = ranks.tree()
-        self._stages = iter((self._await_children, self._ask_parent, self._release_children))
-        self._size = 0  # number of requests of the current stage
-        self._ends = itertools.count(1)  # counts the requests of the current stage that have ended
-
-    def start(self) -> None:
-        """Begin the first stage, or the next one that has requests."""
-        for stage in self._stages:
-            requests = stage()
-            if requests:
-                self._size, self._ends = len(requests), itertools.count(1)
-                for request in requests:
-                    request._on_done(self._ended)
-                return
-        self._request._complete(None)
-
-    def _await_children(self) -> list[Request]:
-        return [self._ranks.irecv(bytearray(), child, self._up) for child in self._children]
-
-    def _ask_parent(self) -> list[Request]:
-        if self._parent is None:
-            return []
-        answer = self._ranks.irecv(bytearray(), self._parent, self._up + 1)
-        return [answer, self._ranks.isend(b"", self._parent, self._up)]
-
-    def _release_children(self) -> list[Request]:
-        return [self._ranks.isend(b"", child, self._up + 1) for child in self._children]
-
-    def _ended(self, request: Request) -> None:
-        try:
-            request.result()
-            if next(self._ends) == self._size:
-                self.start()
-        except Exception as error:
-            self._request._fail(error)
+    def __repr__(self) -> str:
+        return f"<{self._kind} rank {self.rank} of {self.size}>"
 
 
-def broadcast(ranks: Collectives, buf: Any, root: int) -> None:
-    """Copy the contents of the root's `buf` into `buf` of every rank."""
-    tag = ranks.first_tag()
-    parent, children = ranks.tree(root)
-    if parent is not None:
-        ranks.recv(buf, parent, tag)
-    for request in [ranks.isend(buf, child, tag) for child in children]:
-        request.wait()
-
-
-def maximum(ranks: Collectives, number: int) -> int:
-    """Return the highest of the ranks' numbers, on every rank."""
-    tag = ranks.first_tag()
-    parent, children = ranks.tree()
-    for child in children:
-        number = max(number, int.from_bytes(ranks.recv(source=child, tag=tag), "little"))
-    if parent is not None:
-        ranks.send(number.to_bytes(8, "little"), parent, tag)
-        number = int.from_bytes(ranks.recv(source=parent, tag=tag + 1), "little")
-    for child in children:
-        ranks.send(number.to_bytes(8, "little"), child, tag + 1)
-    return number
+def _flat(buf: Any) -> Any:
+    """Return a contiguous array as bytes, if its type is one of which numpy exports no buffer."""
+    if getattr(buf, "dtype", None) is None or buf.dtype.kind in "biufc":
+        return buf
+    return buf.reshape(-1).view("u1")

@@ -22,7 +22,8 @@ from pscompy.api.session import Session
 from pscompy.api.timeouts import as_seconds
 from pscompy.core import lib
 from pscompy.errors import PscomError, Timeout, shown
-from pscompy.world.collectives import Barrier, Collectives, broadcast, maximum
+from pscompy.world.calls import CollectiveCalls
+from pscompy.world.collectives import Collectives
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
 
@@ -56,7 +57,7 @@ def _origin_of(number: int, endpoint: str) -> str:
     return f" of set {taken}" * (taken > 1) + f" of {endpoint}" * bool(endpoint)
 
 
-class Communicator(Ranks):
+class Communicator(CollectiveCalls, Ranks):
     """Some ranks of a job. Made by `World`, and by `dup`, `split_by_module` and `endpoints` of
     another one.
 
@@ -71,7 +72,7 @@ class Communicator(Ranks):
         self._endpoint = endpoint
         if endpoint:
             job.session._endpoints[number] = endpoint
-        self._collectives = Collectives(job, members, number + 1)
+        self._collectives = Collectives(job, members, number + 1, type(self).__name__)
         self._objects_from_any: AnyObjects | None = None
         # the barrier that a `serve` had begun when it timed out
         self._served: Request[None] | None = None
@@ -204,7 +205,7 @@ class Communicator(Ranks):
         except (PscomError, OSError) as failed:
             error = failed
         # From here on peers may connect to the workers of the new endpoints.
-        if maximum(self._collectives, int(error is not None)):
+        if self._collectives.maximum(int(error is not None)):
             for it in made:
                 it.session.close()
             raise error or PscomError("another rank could not make its endpoints")
@@ -212,15 +213,14 @@ class Communicator(Ranks):
 
     def _require_same(self, here: int) -> None:
         self._check()
-        lowest = _LARGE - maximum(self._collectives, _LARGE - here)
-        if maximum(self._collectives, here) != lowest:
+        lowest = _LARGE - self._collectives.maximum(_LARGE - here)
+        if self._collectives.maximum(here) != lowest:
             raise ValueError("the ranks disagree about the number of endpoints, or PSP_ENDPOINTS")
 
     def _agree_on_contexts(self) -> int:
         """Return the first of two context numbers, the same on all ranks, that no rank uses yet."""
         self._check()
-        highest = partial(maximum, self._collectives)
-        return self._job.contexts.agree(self._context.number, highest)
+        return self._job.contexts.agree(self._context.number, self._collectives.maximum)
 
     # ---- arrays ----
 
@@ -345,35 +345,6 @@ class Communicator(Ranks):
         except Timeout:
             self._served = over
             raise Timeout(f"rank {self.rank} has served for {timeout:g} s") from None
-
-    # ---- all ranks together; the algorithms are in collectives.py ----
-
-    def barrier(self, timeout: float | None = None) -> None:
-        """Wait until all ranks have begun this barrier.
-
-        After a `Timeout` (seconds) the barrier is still in flight: the exception's `request`.
-        """
-        self.ibarrier().wait(timeout)
-
-    def ibarrier(self) -> Request[None]:
-        """Begin a barrier and return its request, to wait for or to await. All ranks begin their
-        barriers and other collective operations in the same order."""
-        self._check()
-        request = self.session._binding.event(Request, self)
-        Barrier(self._collectives, request).start()
-        return request
-
-    def broadcast(self, buf: Any, root: int = 0) -> None:
-        """Copy the contents of the buffer of rank `root` into the buffers of all ranks. Collective.
-
-        Buffers are as for `send` and `recv`, and equally long on all ranks. IndexError if there is
-        no rank `root`.
-        """
-        self._check()
-        if root not in range(self.size):
-            last = self.size - 1
-            raise IndexError(f"rank {shown(root)} cannot be the root: ranks are 0 to {last}")
-        broadcast(self._collectives, buf, operator.index(root))
 
     # ---- memory and counters: calls of the session that every program needs ----
 

@@ -1,7 +1,7 @@
 /* Fills a psb_call_t from a method's arguments, and hands it to the core. The
  * methods for messages differ only in which roles their arguments have, and
  * each has a table entry (psb_verb_t) that gives these roles. */
-#include "operation.h"
+#include "connection.h"
 #include "memory.h"
 
 /* Upper bound of the polls that an operation makes with the GIL held; the core
@@ -317,6 +317,15 @@ static psc_status_t start_event(psb_call_t *call, uint32_t flags, void *owner)
     return status == PSC_OK ? PSC_INPROGRESS : status;
 }
 
+static psc_status_t start_collective(psb_call_t *call, uint32_t flags,
+                                     void *owner)
+{
+    call->collective->flags = flags;
+    call->collective->owner = owner;
+    return call_api(call)->coll_start(call->communicator->group,
+                                      call->collective, &call->op.core);
+}
+
 static const starter_t starters[PSB_KINDS] = {
     [PSB_SEND] = start_send,
     [PSB_RECV_INTO] = start_recv,
@@ -333,6 +342,7 @@ static const starter_t starters[PSB_KINDS] = {
     [PSB_FETCH] = start_fetch,
     [PSB_AM] = start_am,
     [PSB_EVENT] = start_event,
+    [PSB_COLLECTIVE] = start_collective,
 };
 
 /* Raises the error of a put or a get that exceeds the peer's region. */
@@ -349,11 +359,26 @@ static int start_out_of_bounds(const psb_call_t *call)
     return -1;
 }
 
+/* Starts without waiting for the core's lock, or else waits without the GIL. */
+static psc_status_t call_hand_over(psb_call_t *call, uint32_t flags,
+                                   void *owner)
+{
+    psb_worker_t *worker = call->op.worker;
+    starter_t start = starters[call->op.kind];
+    psc_status_t status = start(call, flags | PSC_FLAG_TRY, owner);
+
+    if (PSB_UNLIKELY(status == PSC_ERR_NO_RESOURCE)) {
+        worker->n_inside++;
+        Py_BEGIN_ALLOW_THREADS status = start(call, flags, owner);
+        Py_END_ALLOW_THREADS worker->n_inside--;
+    }
+    return status;
+}
+
 int psb_call_start(psb_call_t *call, uint32_t flags, void *owner)
 {
     psb_op_t *op = &call->op;
     psb_worker_t *worker = op->worker;
-    starter_t start = starters[op->kind];
     psc_status_t status;
 
     if (PSB_UNLIKELY(worker->status != PSC_OK)) {
@@ -361,11 +386,12 @@ int psb_call_start(psb_call_t *call, uint32_t flags, void *owner)
         return -1;
     }
     op->phase.result = (psc_result_t){.status = PSC_OK, .rank = -1};
-    status = start(call, flags | PSC_FLAG_TRY, owner);
-    if (PSB_UNLIKELY(status == PSC_ERR_NO_RESOURCE)) {
-        worker->n_inside++;
-        Py_BEGIN_ALLOW_THREADS status = start(call, flags, owner);
-        Py_END_ALLOW_THREADS worker->n_inside--;
+    status = call_hand_over(call, flags, owner);
+    while (PSB_UNLIKELY(op->kind == PSB_COLLECTIVE &&
+                        status == PSC_ERR_NO_RESOURCE)) {
+        if (psb_group_connect(call) < 0)
+            return -1;
+        status = call_hand_over(call, flags, owner);
     }
     if (PSB_UNLIKELY(status == PSC_ERR_BOUNDS))
         return start_out_of_bounds(call);

@@ -4,42 +4,7 @@
 #include "connection.h"
 #include "request.h"
 
-typedef struct psb_communicator {
-    PyObject_HEAD psb_worker_t *worker; /* NULL before the method _bind() */
-    uint32_t context;
-    bool renumbers; /* the method _renumber() was called */
-    bool closed;    /* the method _unbind() was called */
-    Py_ssize_t size;
-    /* number of ranks that a call can name: `size`, or 0 if closed */
-    Py_ssize_t n_open;
-    /* the connection to each rank; NULL if it was not used yet */
-    psb_connection_t **peers;
-} psb_communicator_t;
-
 /* ---- ranks ---- */
-
-/* Asks the Python method _peer() for the connection to a rank and stores it. If
- * another thread has stored a connection meanwhile, keeps the stored one. */
-static psb_connection_t *comm_make_peer(psb_communicator_t *self,
-                                        Py_ssize_t rank)
-{
-    PyObject *peer = PyObject_CallMethod((PyObject *)self, "_peer", "n", rank);
-    psb_connection_t *connection = (psb_connection_t *)peer;
-
-    if (!peer)
-        return NULL;
-    if (!PyObject_TypeCheck(peer, self->worker->state->connection_type) ||
-        !connection->worker || rank >= self->size) {
-        psb_refuse(PyExc_TypeError, peer, "_peer(%zd) returned %%U", rank);
-        Py_DECREF(peer);
-        return NULL;
-    }
-    if (self->peers[rank])
-        Py_DECREF(peer);
-    else
-        self->peers[rank] = connection;
-    return self->peers[rank];
-}
 
 /* Called for an argument that is no rank: returns -1 with an exception that
  * names the argument. */
@@ -89,9 +54,7 @@ static int comm_find_peer(psb_communicator_t *self, PyObject *object,
             return comm_refuse_rank(call, object);
         return rank == PSB_ANY_SOURCE ? 0 : comm_miss_rank(self, object);
     }
-    call->connection = self->peers[rank];
-    if (PSB_UNLIKELY(!call->connection))
-        call->connection = comm_make_peer(self, (Py_ssize_t)rank);
+    call->connection = psb_communicator_peer(self, (Py_ssize_t)rank);
     return call->connection ? 0 : -1;
 }
 
@@ -295,6 +258,7 @@ static void comm_dealloc(psb_communicator_t *self)
     PyTypeObject *type = Py_TYPE(self);
 
     PyObject_GC_UnTrack(self);
+    psb_group_end(self);
     comm_clear(self);
     type->tp_free(self);
     Py_DECREF(type);
@@ -371,6 +335,12 @@ static PyMethodDef comm_methods[] = {
     {"_unbind", PSB_FUNCTION(comm_unbind), METH_NOARGS,
      "_unbind($self)\n--\n\n"
      "Let calls on this object and on its connections raise Closed."},
+    {"_collective", PSB_FUNCTION(psb_collective), PSB_FAST,
+     "_collective($self, coll, rank, modules, send, recv, count, counts, "
+     "recv_counts,"
+     " size, op, type, combine, commutes, root, finish, post, timeout)\n--\n\n"
+     "Start a collective operation of all ranks; its result is that of\n"
+     "finish(status, nbytes, rank)."},
     {"_exception", PSB_FUNCTION(comm_exception), METH_FASTCALL,
      "_exception($self, status, nbytes, /)\n--\n\n"
      "The exception for a status of the core, when no peer is involved."},

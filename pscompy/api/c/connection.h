@@ -46,6 +46,46 @@ PyObject *psb_worker_connection(psb_worker_t *self, PyObject *id);
  * unless one of the connection's messages is still to be delivered. */
 int psb_worker_let_go(psb_worker_t *worker, psb_connection_t *connection);
 
+/* ---- group.c ---- */
+
+typedef struct psb_communicator {
+    PyObject_HEAD psb_worker_t *worker; /* NULL before the method _bind() */
+    uint32_t context;
+    bool renumbers; /* the method _renumber() was called */
+    bool closed;    /* the method _unbind() was called */
+    Py_ssize_t size;
+    /* number of ranks that a call can name: `size`, or 0 if closed */
+    Py_ssize_t n_open;
+    /* the connection to each rank; NULL if it was not used yet */
+    psb_connection_t **peers;
+    psc_group_t *group; /* NULL before the first collective */
+} psb_communicator_t;
+
+/* Returns the connection to a rank of the communicator, a borrowed reference;
+ * NULL with an exception if it cannot be made. */
+psb_connection_t *psb_communicator_peer(psb_communicator_t *self,
+                                        Py_ssize_t rank);
+/* Makes the core's group at the first collective. modules: the module of each
+ * rank, or NULL. */
+int psb_group_begin(psb_communicator_t *self, Py_ssize_t rank,
+                    const int32_t *modules);
+/* The communicator ends. */
+void psb_group_end(psb_communicator_t *self);
+/* Opens the connection that the collective's start has lacked. Returns -1 with
+ * an exception if it cannot. */
+int psb_group_connect(psb_call_t *call);
+/* Calls the function of the program that combines elements: a psc_combine_t,
+ * whose argument is the memory of an op of kind PSB_COLLECTIVE. */
+psc_status_t psb_group_combine(const void *in, void *inout, uint64_t n,
+                               void *functions);
+/* Returns what finish() makes of the result of a collective. */
+PyObject *psb_group_value(psb_op_t *op);
+
+/* ---- collective.c ---- */
+
+PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
+                         Py_ssize_t n_args, PyObject *kwnames);
+
 /* ---- access.c ---- */
 
 /* Methods of Connection: put, get, _offer, _fetch, am_send. */

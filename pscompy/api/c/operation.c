@@ -181,6 +181,10 @@ static void op_supply_view(psb_op_t *op)
 
 static void op_supply(psb_op_t *op)
 {
+    if (op->kind == PSB_COLLECTIVE) {
+        op->worker->api->coll_call(op->core);
+        return;
+    }
     if (op->kind == PSB_RECV_INTO) {
         op_hand_over(op, psb_buffers_iov(&op->buffers),
                      psb_buffers_n(&op->buffers));

@@ -30,6 +30,8 @@ typedef enum psb_kind {
     /* an event, which the methods _complete() or _fail() of its Request
      * complete */
     PSB_EVENT,
+    PSB_COLLECTIVE, /* the method returns what its finish() makes (group.c)
+                     */
     PSB_KINDS
 } psb_kind_t;
 
@@ -66,7 +68,8 @@ typedef struct psb_op {
     psc_request_t *core;
     /* Of a receive without buffer: the Room for a short message, if `in_room`,
      * else memory that was made for the message, or NULL. Of an active message:
-     * the owner of its header's memory. Of a fetch: the list of its buffers. */
+     * the owner of its header's memory. Of a fetch: the list of its buffers. Of
+     * a collective: its functions (group.c). */
     PyObject *memory;
     /* `flight` until the operation is done, and of a `matched` op; else
      * `result`. Use psb_op_flight() and psb_op_result(), which check that. */
@@ -200,6 +203,7 @@ static inline psb_op_t *psb_op_of(psc_link_t *link)
  * method's arguments, and handed to the core. */
 
 typedef struct psb_connection psb_connection_t;
+typedef struct psb_communicator psb_communicator_t;
 
 /* A call: an operation, and what only its start needs. The call borrows its
  * references until psb_call_take(); then the op has references to its
@@ -230,6 +234,9 @@ typedef struct psb_call {
     /* of a PSB_RECV_VIEW: type and shape of the array; NULL: an array of
      * bytes */
     PyObject *dtype, *shape;
+    /* of a collective: the communicator, and what the core is to do */
+    psb_communicator_t *communicator;
+    psc_coll_args_t *collective;
     psb_view_storage_t storage; /* for the view of `buf`, if it needs one */
 } psb_call_t;
 

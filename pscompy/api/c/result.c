@@ -128,6 +128,8 @@ static PyObject *value_fresh_and_status(psb_op_t *op)
 
 PyObject *psb_op_value(psb_op_t *op)
 {
+    if (op->kind == PSB_COLLECTIVE)
+        return psb_group_value(op);
     if (PSB_UNLIKELY(psb_op_result(op)->status != PSC_OK))
         return psb_raise(op->worker->state, op->origin,
                          psb_op_result(op)->status, psb_op_result(op)->nbytes);

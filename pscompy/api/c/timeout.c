@@ -4,9 +4,13 @@
 
 /* Returns the name of a kind of operation. The switch has no default, so that
  * the compiler reports a missing kind. */
-static const char *kind_name(psb_kind_t kind)
+static const char *kind_name(const psb_op_t *op)
 {
-    switch (kind) {
+    static const char *const collectives[PSC_COLL_COUNT] = {
+        "barrier",        "bcast",  "reduce",  "allreduce", "scan",    "exscan",
+        "reduce_scatter", "gather", "scatter", "allgather", "alltoall"};
+
+    switch ((psb_kind_t)op->kind) {
     case PSB_SEND:
     case PSB_OFFER:
         return "send";
@@ -27,6 +31,8 @@ static const char *kind_name(psb_kind_t kind)
         return "get";
     case PSB_AM:
         return "am_send";
+    case PSB_COLLECTIVE:
+        return collectives[op->tag];
     case PSB_EVENT:
     case PSB_KINDS:
         break;
@@ -44,11 +50,10 @@ PyObject *psb_op_operation(const psb_op_t *op)
     PyObject *describe = psb_import_once(&op->worker->state->operation,
                                          "pscompy.api.awaited", "operation");
 
-    return describe
-               ? PyObject_CallFunction(describe, "sOIi", kind_name(op->kind),
-                                       origin_or_none(op), op->context,
-                                       (int)op->tag)
-               : NULL;
+    return describe ? PyObject_CallFunction(describe, "sOIi", kind_name(op),
+                                            origin_or_none(op),
+                                            op->context, (int)op->tag)
+                    : NULL;
 }
 
 PyObject *psb_raise_timeout(const psb_op_t *op, PyObject *timeout,
@@ -57,10 +62,10 @@ PyObject *psb_raise_timeout(const psb_op_t *op, PyObject *timeout,
     PyObject *make = psb_import_once(&op->worker->state->timed_out,
                                      "pscompy.api.awaited", "timed_out");
     PyObject *raised =
-        make ? PyObject_CallFunction(
-                   make, "OsOIiOO", op->worker, kind_name(op->kind),
-                   origin_or_none(op), op->context, (int)op->tag,
-                   timeout ? timeout : Py_None, request ? request : Py_None)
+        make ? PyObject_CallFunction(make, "OsOIiOO", op->worker, kind_name(op),
+                                     origin_or_none(op), op->context,
+                                     (int)op->tag, timeout ? timeout : Py_None,
+                                     request ? request : Py_None)
              : NULL;
 
     if (raised)

@@ -4,6 +4,7 @@
 #include "../conn.h"
 #include "../lane.h"
 #include "../memory/memory.h"
+#include "../upward.h"
 
 /* ---- passes ---- */
 
@@ -50,6 +51,8 @@ unsigned psc_worker_pass(psc_worker_t *worker, psc_ifaces_t ifaces)
     }
     if (!psc_list_empty(&worker->busy))
         n += psc_conns_flush(worker);
+    if (!psc_list_empty(&worker->runs.ready))
+        n += worker->runs.engine->advance(worker);
     if (worker->ends.any)
         progress_ends(worker);
     worker->restless = n > 0;

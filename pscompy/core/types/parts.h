@@ -91,6 +91,23 @@ typedef struct psc_matching {
     uint64_t clock;
 } psc_matching_t;
 
+/* ---- collectives ---- */
+
+typedef struct psc_engine psc_engine_t; /* defined in upward.h */
+
+/* The collectives of a worker; coll/coll.h. */
+typedef struct psc_runs {
+    const psc_engine_t *engine; /* NULL until the worker has a group */
+    psc_list_t ready; /* runs that can go on */
+    psc_list_t groups;
+} psc_runs_t;
+
+static inline void psc_runs_init(psc_runs_t *runs)
+{
+    psc_list_init(&runs->ready);
+    psc_list_init(&runs->groups);
+}
+
 /* ---- memory ---- */
 
 /* The memory of a worker that peers reach: regions that they put to and get

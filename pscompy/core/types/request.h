@@ -18,7 +18,8 @@ typedef enum psc_req_kind {
     PSC_REQ_RECV,
     PSC_REQ_PROBE,
     PSC_REQ_EVENT,
-    PSC_REQ_LOAN /* internal: a view of a peer's memory */
+    PSC_REQ_LOAN, /* internal: a view of a peer's memory */
+    PSC_REQ_COLLECTIVE
 } psc_req_kind_t;
 
 /* The stage of a request. The table in proto.c has the function that advances

@@ -18,6 +18,7 @@ typedef struct psc_upward psc_upward_t; /* defined in upward.h */
  * waiting threads to check their requests. */
 #define PSC_MAIL_OUTSIDE 1u
 #define PSC_MAIL_WOKEN 2u /* psc_wait_state_t.woken is not empty */
+#define PSC_MAIL_RUNS 4u /* psc_runs_t.ready has a run that can go on */
 
 struct psc_worker {
     psc_lock_t lock;
@@ -45,6 +46,7 @@ struct psc_worker {
     psc_requests_t requests;
     psc_am_state_t am;
     psc_matching_t matching;
+    psc_runs_t runs;
     psc_budget_t budget;
     psc_memory_t memory;
     psc_counters_t counters;

@@ -1,0 +1,92 @@
+/* The method _collective() of Communicator: collective operations, whose arrays
+ * and results are made in Python (pscompy/world/tasks.py). */
+#include "connection.h"
+#include "request.h"
+
+/* Returns the memory of an object with a contiguous buffer, which must outlive
+ * the operation. */
+static int collective_address(PyObject *object, void **address_p)
+{
+    Py_buffer view;
+
+    *address_p = NULL;
+    if (object == Py_None)
+        return 0;
+    if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE) < 0)
+        return -1;
+    *address_p = view.buf;
+    PyBuffer_Release(&view);
+    return 0;
+}
+
+static PyObject *collective_run(psb_communicator_t *self, psb_call_t *call,
+                                Py_ssize_t rank, const int32_t *modules)
+{
+    PyObject *value = NULL;
+
+    if (psb_worker_enter(self->worker, (PyObject *)self) == 0 &&
+        psb_group_begin(self, rank, modules) == 0)
+        return psb_call_run(call);
+    psb_op_clear(&call->op);
+    return value;
+}
+
+PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
+                         Py_ssize_t n_args, PyObject *kwnames)
+{
+    PyObject *packed = NULL, *modules, *send, *recv, *counts, *recv_counts,
+             *combine, *finish, *timeout;
+    psc_coll_args_t collective = {0};
+    void *modules_at, *send_at, *counts_at, *recv_counts_at;
+    unsigned long long count, size;
+    int coll, op, type, commutes, root, post;
+    Py_ssize_t rank, i;
+    psb_call_t call;
+
+    if (kwnames || !self->worker)
+        return PyErr_Format(PyExc_TypeError,
+                            "_collective() takes no names, after _bind()");
+    packed = PyTuple_New(n_args);
+    if (!packed)
+        return NULL;
+    for (i = 0; i < n_args; i++)
+        PyTuple_SET_ITEM(packed, i, Py_NewRef(args[i]));
+    psb_call_begin(&call, PSB_COLLECTIVE);
+    if (!PyArg_ParseTuple(packed, "inOOOKOOKiiOpiOpO:_collective", &coll, &rank,
+                          &modules, &send, &recv, &count, &counts, &recv_counts,
+                          &size, &op, &type, &combine, &commutes, &root,
+                          &finish, &post, &timeout) ||
+        collective_address(modules, &modules_at) < 0 ||
+        collective_address(send, &send_at) < 0 ||
+        collective_address(recv, &collective.recv) < 0 ||
+        collective_address(counts, &counts_at) < 0 ||
+        collective_address(recv_counts, &recv_counts_at) < 0 ||
+        psb_arg_deadline(timeout, &call.deadline) < 0) {
+        Py_DECREF(packed);
+        return NULL;
+    }
+    call.op.worker = self->worker;
+    call.op.origin = (PyObject *)self;
+    call.op.context = self->context;
+    call.op.tag = coll;
+    call.op.memory = Py_BuildValue("OOK", finish, combine, size);
+    call.post = post;
+    call.timeout = timeout;
+    call.communicator = self;
+    call.collective = &collective;
+    collective.coll = (psc_coll_t)coll;
+    collective.send = send_at;
+    collective.counts = counts_at;
+    collective.recv_counts = recv_counts_at;
+    collective.count = count;
+    collective.size = size;
+    collective.op = (psc_op_t)op;
+    collective.type = (psc_type_t)type;
+    collective.combine = combine == Py_None ? NULL : psb_group_combine;
+    collective.arg = call.op.memory;
+    collective.commutes = commutes;
+    collective.root = root;
+    Py_DECREF(packed); /* the caller holds its items */
+    return call.op.memory ? collective_run(self, &call, rank, modules_at)
+                          : NULL;
+}

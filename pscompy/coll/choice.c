@@ -1,0 +1,84 @@
+/* The table of algorithms. The first row of a collective that fits is used. The
+ * choice depends only on what all ranks know alike, so all make the same one.
+ */
+#include <string.h>
+
+#include "plan.h"
+
+/* Operands from this length on are long. */
+#define LONG_MIN (64u << 10)
+
+static uint64_t task_bytes(const psc_task_t *task)
+{
+    return task->count * task->unit;
+}
+
+static bool is_short(const psc_task_t *task)
+{
+    return task_bytes(task) < LONG_MIN;
+}
+
+/* With two ranks a tree sends as little as parts do. */
+static bool is_short_or_pair(const psc_task_t *task)
+{
+    return is_short(task) || task->size <= 2;
+}
+
+/* Parts of all ranks together, as each rank knows them. */
+static bool parts_short(const psc_task_t *task)
+{
+    return psc_all(task).len < LONG_MIN;
+}
+
+static bool has_modules(const psc_task_t *task)
+{
+    return task->modules != NULL;
+}
+
+static const psc_algorithm_t algorithms[] = {
+    {"modules", PSC_COLL_BARRIER, has_modules, psc_modules_barrier},
+    {"modules", PSC_COLL_BCAST, has_modules, psc_modules_bcast},
+    {"doubling", PSC_COLL_BARRIER, NULL, psc_doubling_barrier},
+    {"tree", PSC_COLL_BCAST, is_short_or_pair, psc_tree_bcast},
+    {"parts", PSC_COLL_BCAST, NULL, psc_parts_bcast},
+    {"tree", PSC_COLL_REDUCE, is_short, psc_tree_reduce},
+    {"parts", PSC_COLL_REDUCE, NULL, psc_parts_reduce},
+    {"doubling", PSC_COLL_ALLREDUCE, is_short, psc_doubling_allreduce},
+    {"parts", PSC_COLL_ALLREDUCE, NULL, psc_parts_allreduce},
+    {"doubling", PSC_COLL_SCAN, NULL, psc_doubling_scan},
+    {"doubling", PSC_COLL_EXSCAN, NULL, psc_doubling_scan},
+    {"pairs", PSC_COLL_REDUCE_SCATTER, NULL, psc_pairs_reduce_scatter},
+    {"tree", PSC_COLL_GATHER, parts_short, psc_tree_gather},
+    {"pairs", PSC_COLL_GATHER, NULL, psc_pairs_gather},
+    {"tree", PSC_COLL_SCATTER, parts_short, psc_tree_scatter},
+    {"pairs", PSC_COLL_SCATTER, NULL, psc_pairs_scatter},
+    {"doubling", PSC_COLL_ALLGATHER, parts_short, psc_doubling_allgather},
+    {"pairs", PSC_COLL_ALLGATHER, NULL, psc_pairs_allgather},
+    {"pairs", PSC_COLL_ALLTOALL, NULL, psc_pairs_alltoall},
+};
+
+const psc_algorithm_t *psc_choose(const psc_task_t *task, const char *forced)
+{
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
+        const psc_algorithm_t *row = &algorithms[i];
+
+        if (row->coll == task->coll && (forced ? strcmp(forced, row->name) == 0
+                                               : !row->fits || row->fits(task)))
+            return row;
+    }
+    return NULL;
+}
+
+psc_plan_t *psc_plan_make(const psc_algorithm_t *algorithm,
+                          const psc_task_t *task)
+{
+    psc_plan_t *plan = psc_plan_create(task->size);
+
+    if (!plan)
+        return NULL;
+    algorithm->plan(plan, task);
+    if (!plan->failed)
+        return plan;
+    psc_plan_destroy(plan);
+    return NULL;
+}

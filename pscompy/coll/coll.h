@@ -1,0 +1,114 @@
+/* The engine of collectives. Three things exist: a group, which is a
+ * communicator as the engine sees it; a plan, which is what one rank does in
+ * one operation (plan.h); and a run, which is a plan at work.
+ *
+ * The engine starts each step that waits for nothing, and when a step ends it
+ * counts down those that wait for it. It never blocks and has no thread: a
+ * pass of progress, or the release of the worker's lock, takes up the runs that
+ * can go on. A function of the program (psc_coll_args_t.combine) is never
+ * called here, but by api->coll_call, without the lock.
+ *
+ * All functions are called with the worker's lock held. */
+#pragma once
+
+#include "plan.h"
+#include "pscompy/core/types/worker.h"
+#include "reduce.h"
+
+struct psc_group {
+    psc_worker_t *worker;
+    psc_link_t link; /* link in the worker's list of groups */
+    uint32_t context;
+    int rank, size;
+    uint64_t next; /* number of the next operation */
+    psc_list_t runs;
+    int32_t *modules; /* the module of each rank, or NULL */
+    bool closed; /* the group is freed when its last run has ended */
+    /* connections by rank; NULL: not known yet */
+    psc_conn_t **conns;
+    /* rank of the connection that coll_start has found missing or lazy */
+    int wanted;
+    /* names of the algorithms that are to be used; NULL: the first that
+     * fits */
+    const char *forced[PSC_COLL_COUNT];
+};
+
+typedef struct psc_run psc_run_t;
+
+/* Numbers of steps. Each step is entered once, so the queue never wraps. */
+typedef struct psc_step_queue {
+    uint32_t *steps;
+    uint32_t head, tail;
+} psc_step_queue_t;
+
+/* A step of a run. */
+typedef struct psc_active_step {
+    psc_run_t *run;
+    uint32_t
+        left; /* number of steps that it waits for and that have not ended */
+    uint64_t done; /* bytes that a copy or a reduction has done */
+    psc_req_t *req; /* the message under way, or NULL */
+} psc_active_step_t;
+
+struct psc_run {
+    psc_req_t *req; /* the request that the program has */
+    psc_group_t *group;
+    psc_link_t link; /* link in the group's list */
+    psc_link_t ready_link; /* link in the worker's list of runs that go on */
+    psc_plan_t *plan;
+    uint64_t number;
+    psc_coll_t coll;
+    uint8_t *places[PSC_PLACES];
+    uint64_t unit;
+    psc_reduce_t reduce; /* NULL: `combine` is called */
+    psc_combine_t combine;
+    void *arg;
+    uint32_t cost; /* a byte that is reduced counts as so many */
+    psc_status_t status; /* the first error */
+    uint32_t n_left; /* steps that have not ended */
+    uint32_t n_flying; /* messages under way */
+    psc_step_queue_t ready; /* steps that wait for nothing any more */
+    psc_step_queue_t calls; /* reductions for which `combine` is to be called */
+    bool calling; /* a thread is calling `combine` */
+    bool withdrawn; /* the messages under way were withdrawn, after an error */
+    /* for each step: where the numbers of the steps that wait for it begin in
+     * `followers`; and the end of the last ones */
+    uint32_t *follower_at, *followers;
+    psc_active_step_t steps[];
+};
+
+/* ---- run.c ---- */
+
+/* Make a run of a plan, which it takes over. Returns NULL if memory is short;
+ * the plan is then the caller's. */
+psc_run_t *psc_run_create(psc_group_t *group, psc_plan_t *plan,
+                          const psc_coll_args_t *args);
+/* The tag of the run's messages. */
+int32_t psc_run_tag(const psc_run_t *run);
+/* Start the steps that wait for nothing. */
+void psc_run_begin(psc_run_t *run);
+/* Continue the runs of a worker that can go on. Returns how many steps have
+ * begun or gone on. */
+unsigned psc_runs_advance(psc_worker_t *worker);
+/* Returns the operands of the function that is to be called, or false if there
+ * is none. */
+bool psc_run_take_call(psc_run_t *run, const void **in_p, void **inout_p,
+                       uint64_t *n_p);
+/* The function has returned. */
+void psc_run_called(psc_run_t *run, psc_status_t status);
+/* Free a group and its runs, even those that have not ended. */
+void psc_group_free(psc_group_t *group);
+
+/* ---- group.c ---- */
+
+/* The functions of psc_api_t, which take the lock. */
+
+psc_status_t psc_group_create(psc_worker_t *worker, uint32_t context, int rank,
+                              int size, const int32_t *modules,
+                              psc_group_t **group_p);
+void psc_group_destroy(psc_group_t *group);
+psc_status_t psc_group_connect(psc_group_t *group, int rank, psc_conn_t *conn);
+int psc_group_wanted(const psc_group_t *group);
+psc_status_t psc_coll_start(psc_group_t *group, const psc_coll_args_t *args,
+                            psc_request_t **request_p);
+psc_status_t psc_coll_call(psc_request_t *request);

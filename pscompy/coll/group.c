@@ -1,0 +1,258 @@
+/* Groups, and the functions of psc_api_t for collectives. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "coll.h"
+#include "pscompy/core/conn.h"
+#include "pscompy/core/finish.h"
+#include "pscompy/core/upward.h"
+#include "pscompy/core/worker.h"
+
+/* ---- what the core calls ---- */
+
+/* A connection is freed: no group may use it any more. */
+static void engine_conn_freed(psc_conn_t *conn)
+{
+    psc_list_for_each(group, &conn->worker->runs.groups, psc_group_t, link) {
+        for (int rank = 0; rank < group->size; rank++) {
+            if (group->conns[rank] == conn)
+                group->conns[rank] = NULL;
+        }
+    }
+}
+
+static void engine_worker_ends(psc_worker_t *worker)
+{
+    psc_list_for_each(group, &worker->runs.groups, psc_group_t, link)
+        psc_group_free(group);
+}
+
+static const psc_engine_t engine = {.advance = psc_runs_advance,
+                                    .conn_freed = engine_conn_freed,
+                                    .worker_ends = engine_worker_ends};
+
+/* ---- groups ---- */
+
+/* Copies `modules`. Returns NULL if memory is short. */
+static psc_group_t *group_allocate(int size, const int32_t *modules)
+{
+    psc_group_t *group = calloc(1, sizeof *group);
+
+    if (!group)
+        return NULL;
+    psc_list_init(&group->link);
+    psc_list_init(&group->runs);
+    group->conns = calloc((size_t)size, sizeof *group->conns);
+    if (modules)
+        group->modules = malloc((size_t)size * sizeof *modules);
+    if (!group->conns || (modules && !group->modules)) {
+        psc_group_free(group);
+        return NULL;
+    }
+    if (modules)
+        memcpy(group->modules, modules, (size_t)size * sizeof *modules);
+    return group;
+}
+
+psc_status_t psc_group_create(psc_worker_t *worker, uint32_t context, int rank,
+                              int size, const int32_t *modules,
+                              psc_group_t **group_p)
+{
+    psc_group_t *group = group_allocate(size, modules);
+    psc_status_t status =
+        group ? psc_worker_enter(worker, 0) : PSC_ERR_NO_MEMORY;
+
+    if (status != PSC_OK) {
+        if (group)
+            psc_group_free(group);
+        return status;
+    }
+    group->worker = worker;
+    group->context = context;
+    group->rank = rank;
+    group->size = size;
+    group->wanted = -1;
+    worker->runs.engine = &engine;
+    psc_list_push(&worker->runs.groups, &group->link);
+    psc_worker_leave(worker);
+    *group_p = group;
+    return PSC_OK;
+}
+
+/* The runs that have not ended end on their own, when nothing of the group is
+ * needed any more. */
+void psc_group_destroy(psc_group_t *group)
+{
+    psc_worker_t *worker = group->worker;
+
+    if (psc_worker_enter(worker, 0) != PSC_OK)
+        return;
+    group->closed = true;
+    if (psc_list_empty(&group->runs))
+        psc_group_free(group);
+    psc_worker_leave(worker);
+}
+
+psc_status_t psc_group_connect(psc_group_t *group, int rank, psc_conn_t *conn)
+{
+    if (rank < 0 || rank >= group->size || conn->worker != group->worker)
+        return PSC_ERR_INVALID;
+    if (psc_worker_enter(group->worker, 0) != PSC_OK)
+        return PSC_ERR_FORKED;
+    group->conns[rank] = conn;
+    return psc_worker_left(group->worker, PSC_OK);
+}
+
+int psc_group_wanted(const psc_group_t *group)
+{
+    return group->wanted;
+}
+
+/* ---- start ---- */
+
+static psc_status_t coll_check(const psc_group_t *group,
+                               const psc_coll_args_t *args)
+{
+    if ((unsigned)args->coll >= PSC_COLL_COUNT || args->root < 0 ||
+        args->root >= group->size || args->size == 0)
+        return PSC_ERR_INVALID;
+    if (args->coll >= PSC_COLL_REDUCE &&
+        args->coll <= PSC_COLL_REDUCE_SCATTER && !args->combine &&
+        !psc_reduction(args->op, args->type))
+        return PSC_ERR_UNSUPPORTED;
+    return PSC_OK;
+}
+
+static psc_task_t coll_task(const psc_group_t *group,
+                            const psc_coll_args_t *args)
+{
+    return (psc_task_t){.coll = args->coll,
+                        .rank = group->rank,
+                        .size = group->size,
+                        .root = args->root,
+                        .unit = args->size,
+                        .count = args->count,
+                        .counts = args->counts,
+                        .recv_counts = args->recv_counts,
+                        .modules = group->modules,
+                        .commutes = !args->combine || args->commutes,
+                        .in_place = args->send == args->recv};
+}
+
+/* Returns PSC_ERR_NO_RESOURCE, and sets group->wanted, if a connection that the
+ * plan needs is not known, or has to be opened first. */
+static psc_status_t group_usable(psc_group_t *group, const psc_plan_t *plan)
+{
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const psc_step_t *step = &plan->steps[i];
+        psc_conn_t *conn = group->conns[step->peer];
+        psc_status_t status;
+
+        if (step->kind != PSC_STEP_SEND && step->kind != PSC_STEP_RECV)
+            continue;
+        status = conn ? psc_conn_usable(conn) : PSC_ERR_NO_RESOURCE;
+        if (status == PSC_ERR_NO_RESOURCE)
+            group->wanted = step->peer;
+        if (status != PSC_OK)
+            return status;
+    }
+    return PSC_OK;
+}
+
+/* Begin a run, which takes over the plan unless an error is returned. */
+static psc_status_t coll_begin(psc_group_t *group, const psc_coll_args_t *args,
+                               psc_plan_t *plan, psc_request_t **request_p)
+{
+    psc_req_t *req =
+        psc_req_create_bulk(&group->worker->requests, PSC_REQ_COLLECTIVE);
+    psc_run_t *run = req ? psc_run_create(group, plan, args) : NULL;
+
+    if (!run) {
+        if (req)
+            psc_req_recycle(&group->worker->requests, req);
+        return PSC_ERR_NO_MEMORY;
+    }
+    req->head.flags = args->flags & PSC_FLAG_NOTIFY;
+    req->head.owner = args->owner;
+    req->context = group->context;
+    req->head.result = (psc_result_t){.rank = -1, .order = args->coll};
+    req->bulk->payload = run;
+    run->req = req;
+    run->number = group->next++;
+    req->head.result.tag = psc_run_tag(run);
+    req->inside = true;
+    psc_run_begin(run);
+    *request_p = &req->head;
+    if (req->head.state != PSC_REQUEST_DONE) {
+        req->inside = false;
+        return PSC_INPROGRESS;
+    }
+    if (req->head.result.status != PSC_OK) {
+        req->inside = false;
+        psc_req_notify(req);
+        return PSC_INPROGRESS;
+    }
+    *request_p = NULL;
+    psc_req_recycle(&group->worker->requests, req);
+    return PSC_OK;
+}
+
+static psc_status_t coll_start(psc_group_t *group, const psc_coll_args_t *args,
+                               psc_request_t **request_p)
+{
+    psc_task_t task = coll_task(group, args);
+    const psc_algorithm_t *algorithm =
+        psc_choose(&task, group->forced[args->coll]);
+    psc_plan_t *plan = algorithm ? psc_plan_make(algorithm, &task) : NULL;
+    psc_status_t status;
+
+    if (!plan)
+        return algorithm ? PSC_ERR_NO_MEMORY : PSC_ERR_UNSUPPORTED;
+    status = group_usable(group, plan);
+    if (status == PSC_OK)
+        status = coll_begin(group, args, plan, request_p);
+    if (status < 0)
+        psc_plan_destroy(plan);
+    return status;
+}
+
+psc_status_t psc_coll_start(psc_group_t *group, const psc_coll_args_t *args,
+                            psc_request_t **request_p)
+{
+    psc_status_t status = coll_check(group, args);
+
+    if (status != PSC_OK)
+        return status;
+    status = psc_worker_enter(group->worker, args->flags);
+    if (status != PSC_OK)
+        return status;
+    group->wanted = -1;
+    return psc_worker_left(group->worker, coll_start(group, args, request_p));
+}
+
+/* ---- functions of the program ---- */
+
+psc_status_t psc_coll_call(psc_request_t *request)
+{
+    psc_req_t *req = psc_req_of(request);
+    psc_worker_t *worker = psc_req_worker(req);
+    psc_status_t status = psc_worker_enter(worker, 0), called;
+    psc_run_t *run;
+    const void *in;
+    void *inout;
+    uint64_t n;
+
+    if (status != PSC_OK)
+        return status;
+    run = req->bulk->payload;
+    if (request->state != PSC_REQUEST_MATCHED ||
+        !psc_run_take_call(run, &in, &inout, &n))
+        return psc_worker_left(worker, PSC_ERR_INVALID);
+    psc_worker_leave(worker);
+    called = run->combine(in, inout, n, run->arg);
+    status = psc_worker_enter(worker, 0);
+    if (status != PSC_OK)
+        return status;
+    psc_run_called(run, called);
+    return psc_worker_left(worker, PSC_OK);
+}
