@@ -88,6 +88,8 @@ class Collectives(Ranks):
         return self._begin(task, True, None)  # type: ignore[no-any-return]
 
     def _begin(self, task: Task, post: bool, timeout: float | None) -> Any:
+        if self._context.closed:
+            raise self._exception(lib.PSC_ERR_CLOSED, 0)
         reduction = task.reduction
 
         def finish(status: int, nbytes: int, rank: int) -> Any:
