@@ -8,10 +8,17 @@
  * can go on. A function of the program (psc_coll_args_t.combine) is never
  * called here, but by api->coll_call, without the lock.
  *
+ * An error ends a run in one of two ways. If all ranks are alive, the run has
+ * failed: it exchanges all messages of its plan, so that no message is left,
+ * but sends a psc_failure_t in place of data. If a rank is lost, or the
+ * communicator was closed, the run is withdrawn: it ends as soon as no peer
+ * reads or writes its buffers any more (loss.c).
+ *
  * All functions are called with the worker's lock held. */
 #pragma once
 
 #include "plan.h"
+#include "pscompy/core/lost_ranks.h"
 #include "pscompy/core/types/worker.h"
 #include "reduce.h"
 
@@ -23,6 +30,9 @@ struct psc_group {
     uint64_t next; /* number of the next operation */
     psc_list_t runs;
     int32_t *modules; /* the module of each rank, or NULL */
+    int32_t *members; /* the rank in the job of each rank, or NULL */
+    int lost; /* the rank that was lost first, or -1 */
+    psc_status_t reason; /* for which it was lost */
     bool closed; /* the group is freed when its last run has ended */
     /* connections by rank; NULL: not known yet */
     psc_conn_t **conns;
@@ -41,13 +51,28 @@ typedef struct psc_step_queue {
     uint32_t head, tail;
 } psc_step_queue_t;
 
+/* What a rank sends in place of data after an error. */
+typedef struct psc_failure {
+    uint64_t mark; /* PSC_FAILURE_MARK */
+    int32_t rank;  /* rank in the group on which the error occurred */
+    int32_t status;
+} psc_failure_t;
+
+#define PSC_FAILURE_MARK 0x656c6261656c6961u
+
+/* A piece that is shorter is received in psc_active_step_t.word, which has room
+ * for a failure, too: a failure is then longer than the piece, else shorter. */
+#define PSC_SHORT_PIECE 32u
+
 /* A step of a run. */
 typedef struct psc_active_step {
     psc_run_t *run;
-    uint32_t
-        left; /* number of steps that it waits for and that have not ended */
-    uint64_t done; /* bytes that a copy or a reduction has done */
+    /* number of steps that it waits for and that have not ended */
+    uint32_t left;
+    uint64_t done;  /* bytes that a copy or a reduction has done */
     psc_req_t *req; /* the message under way, or NULL */
+    /* the message, if it is short */
+    _Alignas(16) uint8_t word[PSC_SHORT_PIECE + sizeof(psc_failure_t)];
 } psc_active_step_t;
 
 struct psc_run {
@@ -64,13 +89,18 @@ struct psc_run {
     psc_combine_t combine;
     void *arg;
     uint32_t cost; /* a byte that is reduced counts as so many */
-    psc_status_t status; /* the first error */
+    psc_status_t status; /* the first error, unless the run is withdrawn */
+    psc_failure_t
+        failure; /* is sent in place of data, once there is an error */
+    /* a peer has refused a message, because it has lost a rank, of which it
+     * tells this one, or because it has closed its communicator */
+    bool refused;
     uint32_t n_left; /* steps that have not ended */
     uint32_t n_flying; /* messages under way */
     psc_step_queue_t ready; /* steps that wait for nothing any more */
     psc_step_queue_t calls; /* reductions for which `combine` is to be called */
     bool calling; /* a thread is calling `combine` */
-    bool withdrawn; /* the messages under way were withdrawn, after an error */
+    bool withdrawn; /* no more steps begin */
     /* for each step: where the numbers of the steps that wait for it begin in
      * `followers`; and the end of the last ones */
     uint32_t *follower_at, *followers;
@@ -96,15 +126,46 @@ bool psc_run_take_call(psc_run_t *run, const void **in_p, void **inout_p,
                        uint64_t *n_p);
 /* The function has returned. */
 void psc_run_called(psc_run_t *run, psc_status_t status);
+/* The step has ended: those that wait for it may begin. */
+void psc_run_step_ended(psc_run_t *run, psc_active_step_t *step);
+/* The run can go on. The next pass, or the release of the lock, takes it up. */
+void psc_run_wake(psc_run_t *run);
+/* An error has occurred on a rank. `nbytes`: see psc_coll_args_t. */
+void psc_run_fail(psc_run_t *run, psc_status_t status, int rank,
+                  uint64_t nbytes);
+/* Withdraw the run, for this reason. rank: the one that was lost, or -1. */
+void psc_run_withdraw(psc_run_t *run, psc_status_t reason, int rank);
 /* Free a group and its runs, even those that have not ended. */
 void psc_group_free(psc_group_t *group);
+
+uint8_t *psc_run_at(const psc_run_t *run, psc_range_t piece);
+
+/* ---- messages.c ---- */
+
+/* Begin a step that sends or receives. */
+void psc_step_send(psc_run_t *run, psc_active_step_t *step,
+                   const psc_step_t *plan);
+void psc_step_recv(psc_run_t *run, psc_active_step_t *step,
+                   const psc_step_t *plan);
+
+/* ---- loss.c ---- */
+
+/* The rank in the job of a rank of the group. */
+int psc_group_member(const psc_group_t *group, int rank);
+/* A group begins: it may have a rank that is lost already. */
+void psc_loss_begin(psc_group_t *group);
+/* Handle the ranks that were lost since the last call: end the runs of their
+ * groups, and tell the other ranks. */
+void psc_loss_spread(psc_worker_t *worker);
+/* Let other ranks tell this one of ranks that they have lost. */
+psc_status_t psc_loss_listen(psc_worker_t *worker);
 
 /* ---- group.c ---- */
 
 /* The functions of psc_api_t, which take the lock. */
 
-psc_status_t psc_group_create(psc_worker_t *worker, uint32_t context, int rank,
-                              int size, const int32_t *modules,
+psc_status_t psc_group_create(psc_worker_t *worker,
+                              const psc_group_args_t *args,
                               psc_group_t **group_p);
 void psc_group_destroy(psc_group_t *group);
 psc_status_t psc_group_connect(psc_group_t *group, int rank, psc_conn_t *conn);

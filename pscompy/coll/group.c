@@ -33,8 +33,21 @@ static const psc_engine_t engine = {.advance = psc_runs_advance,
 
 /* ---- groups ---- */
 
-/* Copies `modules`. Returns NULL if memory is short. */
-static psc_group_t *group_allocate(int size, const int32_t *modules)
+/* Copy an array of numbers, one for each rank, if there is one. Returns false
+ * if memory is short. */
+static bool group_copy(int32_t **to, const int32_t *from, int size)
+{
+    if (!from)
+        return true;
+    *to = malloc((size_t)size * sizeof *from);
+    if (*to)
+        memcpy(*to, from, (size_t)size * sizeof *from);
+    return *to != NULL;
+}
+
+/* Returns NULL if memory is short. */
+static psc_group_t *group_allocate(psc_worker_t *worker,
+                                   const psc_group_args_t *args)
 {
     psc_group_t *group = calloc(1, sizeof *group);
 
@@ -42,41 +55,47 @@ static psc_group_t *group_allocate(int size, const int32_t *modules)
         return NULL;
     psc_list_init(&group->link);
     psc_list_init(&group->runs);
-    group->conns = calloc((size_t)size, sizeof *group->conns);
-    if (modules)
-        group->modules = malloc((size_t)size * sizeof *modules);
-    if (!group->conns || (modules && !group->modules)) {
-        psc_group_free(group);
-        return NULL;
-    }
-    if (modules)
-        memcpy(group->modules, modules, (size_t)size * sizeof *modules);
-    return group;
+    group->worker = worker;
+    group->context = args->context;
+    group->rank = args->rank;
+    group->size = args->size;
+    group->wanted = group->lost = -1;
+    group->conns = calloc((size_t)args->size, sizeof *group->conns);
+    if (group->conns &&
+        group_copy(&group->modules, args->modules, args->size) &&
+        group_copy(&group->members, args->members, args->size))
+        return group;
+    psc_group_free(group);
+    return NULL;
 }
 
-psc_status_t psc_group_create(psc_worker_t *worker, uint32_t context, int rank,
-                              int size, const int32_t *modules,
+static psc_status_t group_begin(psc_group_t *group)
+{
+    psc_worker_t *worker = group->worker;
+
+    if (!worker->runs.engine && psc_loss_listen(worker) != PSC_OK)
+        return PSC_ERR_NO_MEMORY;
+    worker->runs.engine = &engine;
+    psc_list_push(&worker->runs.groups, &group->link);
+    psc_loss_begin(group);
+    return PSC_OK;
+}
+
+psc_status_t psc_group_create(psc_worker_t *worker,
+                              const psc_group_args_t *args,
                               psc_group_t **group_p)
 {
-    psc_group_t *group = group_allocate(size, modules);
+    psc_group_t *group = group_allocate(worker, args);
     psc_status_t status =
         group ? psc_worker_enter(worker, 0) : PSC_ERR_NO_MEMORY;
 
-    if (status != PSC_OK) {
-        if (group)
-            psc_group_free(group);
-        return status;
-    }
-    group->worker = worker;
-    group->context = context;
-    group->rank = rank;
-    group->size = size;
-    group->wanted = -1;
-    worker->runs.engine = &engine;
-    psc_list_push(&worker->runs.groups, &group->link);
-    psc_worker_leave(worker);
-    *group_p = group;
-    return PSC_OK;
+    if (status == PSC_OK)
+        status = psc_worker_left(worker, group_begin(group));
+    if (status == PSC_OK)
+        *group_p = group;
+    else if (group)
+        psc_group_free(group);
+    return status;
 }
 
 /* The runs that have not ended end on their own, when nothing of the group is
@@ -146,15 +165,13 @@ static psc_status_t group_usable(psc_group_t *group, const psc_plan_t *plan)
     for (uint32_t i = 0; i < plan->n_steps; i++) {
         const psc_step_t *step = &plan->steps[i];
         psc_conn_t *conn = group->conns[step->peer];
-        psc_status_t status;
 
         if (step->kind != PSC_STEP_SEND && step->kind != PSC_STEP_RECV)
             continue;
-        status = conn ? psc_conn_usable(conn) : PSC_ERR_NO_RESOURCE;
-        if (status == PSC_ERR_NO_RESOURCE)
+        if (!conn || psc_conn_usable(conn) == PSC_ERR_NO_RESOURCE) {
             group->wanted = step->peer;
-        if (status != PSC_OK)
-            return status;
+            return PSC_ERR_NO_RESOURCE;
+        }
     }
     return PSC_OK;
 }
@@ -197,21 +214,32 @@ static psc_status_t coll_begin(psc_group_t *group, const psc_coll_args_t *args,
     return PSC_OK;
 }
 
-static psc_status_t coll_start(psc_group_t *group, const psc_coll_args_t *args,
-                               psc_request_t **request_p)
+/* Returns the plan of this rank. That of a group with a lost rank is empty. */
+static psc_status_t coll_plan(const psc_group_t *group,
+                              const psc_coll_args_t *args, psc_plan_t **plan_p)
 {
     psc_task_t task = coll_task(group, args);
     const psc_algorithm_t *algorithm =
         psc_choose(&task, group->forced[args->coll]);
-    psc_plan_t *plan = algorithm ? psc_plan_make(algorithm, &task) : NULL;
-    psc_status_t status;
 
-    if (!plan)
-        return algorithm ? PSC_ERR_NO_MEMORY : PSC_ERR_UNSUPPORTED;
-    status = group_usable(group, plan);
+    if (!algorithm)
+        return PSC_ERR_UNSUPPORTED;
+    *plan_p = group->lost >= 0 ? psc_plan_create(group->size)
+                               : psc_plan_make(algorithm, &task);
+    return *plan_p ? PSC_OK : PSC_ERR_NO_MEMORY;
+}
+
+static psc_status_t coll_start(psc_group_t *group, const psc_coll_args_t *args,
+                               psc_request_t **request_p)
+{
+    psc_plan_t *plan = NULL;
+    psc_status_t status = coll_plan(group, args, &plan);
+
+    if (status == PSC_OK)
+        status = group_usable(group, plan);
     if (status == PSC_OK)
         status = coll_begin(group, args, plan, request_p);
-    if (status < 0)
+    if (status < 0 && plan)
         psc_plan_destroy(plan);
     return status;
 }

@@ -14,9 +14,6 @@
 #define PASS_BYTES (1u << 20)
 #define PASS_BYTES_WANTED (64u << 10)
 
-/* Bits of the tag of a message: the number of its operation. */
-#define TAG_MASK ((1u << 30) - 1)
-
 /* ---- queues of steps ---- */
 
 static void queue_push(psc_step_queue_t *queue, uint32_t step)
@@ -134,6 +131,7 @@ void psc_group_free(psc_group_t *group)
         run_drop(run);
     psc_list_remove(&group->link);
     free(group->modules);
+    free(group->members);
     free(group->conns);
     free(group);
 }
@@ -151,8 +149,7 @@ static void run_list(psc_run_t *run)
         psc_list_push(&run_worker(run)->runs.ready, &run->ready_link);
 }
 
-/* The run can go on. The next pass, or the release of the lock, takes it up. */
-static void run_wake(psc_run_t *run)
+void psc_run_wake(psc_run_t *run)
 {
     run_list(run);
     atomic_fetch_or(&run_worker(run)->mail, PSC_MAIL_RUNS);
@@ -166,20 +163,9 @@ static void run_pause(psc_run_t *run)
     psc_wake(run_worker(run), PSC_WAKE_SPENT);
 }
 
-static void run_fail(psc_run_t *run, psc_status_t status)
+void psc_run_step_ended(psc_run_t *run, psc_active_step_t *step)
 {
-    if (run->status == PSC_OK)
-        run->status = status;
-}
-
-static uint32_t step_number(const psc_run_t *run, const psc_active_step_t *step)
-{
-    return (uint32_t)(step - run->steps);
-}
-
-static void step_end(psc_run_t *run, psc_active_step_t *step)
-{
-    uint32_t number = step_number(run, step);
+    uint32_t number = (uint32_t)(step - run->steps);
 
     run->n_left--;
     for (uint32_t i = run->follower_at[number];
@@ -189,120 +175,11 @@ static void step_end(psc_run_t *run, psc_active_step_t *step)
     }
 }
 
-/* A message has ended with this result. If it has another length than its
- * receive, the ranks do not do the same. */
-static void step_message_ended(psc_run_t *run, psc_active_step_t *step,
-                               const psc_result_t *result)
-{
-    const psc_step_t *plan = &run->plan->steps[step_number(run, step)];
-    psc_status_t status = result->status;
-
-    if (plan->kind == PSC_STEP_RECV && status == PSC_OK &&
-        result->nbytes != plan->to.len)
-        status = PSC_ERR_TRUNCATED;
-    if (status == PSC_OK) {
-        step_end(run, step);
-        return;
-    }
-    if (run->status == PSC_OK) {
-        run->req->head.result.nbytes = result->nbytes;
-        run->req->head.result.rank = plan->peer;
-    }
-    run_fail(run, status);
-}
-
-/* The request of a message has ended: psc_bulk_t.on_done. */
-static void step_done(psc_req_t *req)
-{
-    psc_active_step_t *step = req->bulk->payload;
-    psc_run_t *run = step->run;
-
-    step->req = NULL;
-    run->n_flying--;
-    step_message_ended(run, step, &req->head.result);
-    run_wake(run);
-}
-
 /* ---- steps begin ---- */
 
-/* The message of the step is under way, or has ended already with an error. */
-static void step_fly(psc_run_t *run, psc_active_step_t *step,
-                     psc_request_t *request)
-{
-    psc_req_t *req = psc_req_of(request);
-
-    if (request->state == PSC_REQUEST_DONE) {
-        step_message_ended(run, step, &request->result);
-        psc_req_release(req);
-        return;
-    }
-    step->req = req;
-    run->n_flying++;
-    req->bulk->payload = step;
-    req->bulk->on_done = step_done;
-}
-
-/* `result` is valid if the message has ended without a request. */
-static void step_began(psc_run_t *run, psc_active_step_t *step,
-                       psc_status_t status, psc_request_t *request,
-                       psc_result_t *result)
-{
-    if (status == PSC_INPROGRESS) {
-        step_fly(run, step, request);
-        return;
-    }
-    result->status = status;
-    step_message_ended(run, step, result);
-}
-
-static uint8_t *run_at(const psc_run_t *run, psc_range_t piece)
+uint8_t *psc_run_at(const psc_run_t *run, psc_range_t piece)
 {
     return run->places[piece.place] + piece.offset;
-}
-
-int32_t psc_run_tag(const psc_run_t *run)
-{
-    return (int32_t)(run->number & TAG_MASK);
-}
-
-static void step_send(psc_run_t *run, psc_active_step_t *step,
-                      const psc_step_t *plan)
-{
-    psc_iov_t piece = {run_at(run, plan->from), plan->from.len};
-    psc_send_args_t args = {.context = run->group->context,
-                            .tag = psc_run_tag(run),
-                            .iov = &piece,
-                            .n_iov = piece.len > 0};
-    psc_result_t sent = {0};
-    psc_request_t *request = NULL;
-    psc_status_t status =
-        psc_send(run->group->conns[plan->peer], &args, 0, &request);
-
-    step_began(run, step, status, request, &sent);
-}
-
-/* A receive needs memory for psc_bulk_t, by which the step learns of its
- * end. */
-static void step_recv(psc_run_t *run, psc_active_step_t *step,
-                      const psc_step_t *plan)
-{
-    psc_iov_t piece = {run_at(run, plan->to), plan->to.len};
-    psc_recv_args_t args = {.source = run->group->conns[plan->peer],
-                            .context = run->group->context,
-                            .tag = psc_run_tag(run),
-                            .iov = &piece,
-                            .n_iov = piece.len > 0};
-    psc_request_t *request = NULL;
-    psc_result_t result = {0};
-    psc_status_t status = psc_recv(run_worker(run), &args, &result, &request);
-
-    if (status == PSC_INPROGRESS && request->state != PSC_REQUEST_DONE &&
-        !psc_req_extend(psc_req_of(request))) {
-        psc_recv_cancel(psc_req_of(request));
-        psc_req_release(psc_req_of(request));
-        status = PSC_ERR_NO_MEMORY;
-    }
-    step_began(run, step, status, request, &result);
 }
 
 /* Returns how many bytes of `left` to work on, in whole elements, and takes
@@ -323,7 +200,8 @@ static uint64_t pass_take(uint64_t left, uint64_t unit, uint64_t cost,
 static bool step_copy(psc_run_t *run, psc_active_step_t *step,
                       const psc_step_t *plan, uint64_t *pass)
 {
-    uint8_t *to = run_at(run, plan->to), *from = run_at(run, plan->from);
+    uint8_t *to = psc_run_at(run, plan->to),
+            *from = psc_run_at(run, plan->from);
     uint64_t now;
 
     if (to == from)
@@ -340,36 +218,45 @@ static bool step_reduce(psc_run_t *run, psc_active_step_t *step,
     uint64_t now =
         pass_take(plan->to.len - step->done, run->unit, run->cost, pass);
 
-    run->reduce(run_at(run, plan->from) + step->done,
-                run_at(run, plan->to) + step->done, now / run->unit);
+    run->reduce(psc_run_at(run, plan->from) + step->done,
+                psc_run_at(run, plan->to) + step->done, now / run->unit);
     step->done += now;
     return step->done == plan->to.len;
+}
+
+/* Copy or reduce. Returns false if the pass has no bytes left for the rest. */
+static bool run_step_local(psc_run_t *run, uint32_t number, uint64_t *pass)
+{
+    psc_active_step_t *step = &run->steps[number];
+    const psc_step_t *plan = &run->plan->steps[number];
+
+    if (run->status != PSC_OK) {
+        psc_run_step_ended(run, step);
+    } else if (plan->kind == PSC_STEP_REDUCE && !run->reduce) {
+        queue_push(&run->calls, number);
+    } else {
+        if (!(plan->kind == PSC_STEP_COPY ? step_copy
+                                          : step_reduce)(run, step, plan, pass))
+            return false;
+        psc_run_step_ended(run, step);
+    }
+    return true;
 }
 
 /* Take up the first step that is ready. It leaves the queue unless the pass has
  * no bytes left for the rest of it. */
 static void run_step(psc_run_t *run, uint64_t *pass)
 {
-    uint32_t number = run->ready.steps[run->ready.head];
+    uint32_t number = run->ready.steps[run->ready.head++];
     psc_active_step_t *step = &run->steps[number];
     const psc_step_t *plan = &run->plan->steps[number];
-    bool over = true;
 
-    if (plan->kind == PSC_STEP_COPY)
-        over = step_copy(run, step, plan, pass);
-    else if (plan->kind == PSC_STEP_REDUCE && run->reduce)
-        over = step_reduce(run, step, plan, pass);
-    if (!over)
-        return;
-    run->ready.head++;
     if (plan->kind == PSC_STEP_SEND)
-        step_send(run, step, plan);
+        psc_step_send(run, step, plan);
     else if (plan->kind == PSC_STEP_RECV)
-        step_recv(run, step, plan);
-    else if (plan->kind == PSC_STEP_COPY || run->reduce)
-        step_end(run, step);
-    else
-        queue_push(&run->calls, number);
+        psc_step_recv(run, step, plan);
+    else if (!run_step_local(run, number, pass))
+        run->ready.head--;
 }
 
 /* ---- functions of the program ---- */
@@ -393,8 +280,8 @@ bool psc_run_take_call(psc_run_t *run, const void **in_p, void **inout_p,
     __atomic_store_n(&run->req->head.state, PSC_REQUEST_ACTIVE,
                      __ATOMIC_RELEASE);
     plan = &run->plan->steps[run->calls.steps[run->calls.head]];
-    *in_p = run_at(run, plan->from);
-    *inout_p = run_at(run, plan->to);
+    *in_p = psc_run_at(run, plan->from);
+    *inout_p = psc_run_at(run, plan->to);
     *n_p = plan->to.len / run->unit;
     return true;
 }
@@ -402,26 +289,60 @@ bool psc_run_take_call(psc_run_t *run, const void **in_p, void **inout_p,
 void psc_run_called(psc_run_t *run, psc_status_t status)
 {
     run->calling = false;
-    if (status == PSC_OK)
-        step_end(run, &run->steps[run->calls.steps[run->calls.head]]);
-    else
-        run_fail(run, status);
-    run->calls.head++;
-    run_wake(run);
+    if (status != PSC_OK)
+        psc_run_fail(run, status, run->group->rank, 0);
+    psc_run_step_ended(run, &run->steps[run->calls.steps[run->calls.head++]]);
+    psc_run_wake(run);
 }
 
-/* ---- runs ---- */
-
-/* Withdraw the messages under way, so that no peer reads or writes the buffers
- * of a run that has failed. The run ends when the last of them has. */
-static void run_withdraw(psc_run_t *run)
+/* After an error the functions are not called any more. */
+static void run_skip_calls(psc_run_t *run)
 {
+    while (!run->calling && !queue_empty(&run->calls))
+        psc_run_step_ended(run,
+                           &run->steps[run->calls.steps[run->calls.head++]]);
+}
+
+/* ---- errors ---- */
+
+static void run_note(psc_run_t *run, psc_status_t status, int rank,
+                     uint64_t nbytes)
+{
+    run->status = status;
+    run->req->head.result.rank = rank;
+    run->req->head.result.nbytes = nbytes;
+}
+
+void psc_run_fail(psc_run_t *run, psc_status_t status, int rank,
+                  uint64_t nbytes)
+{
+    int origin = nbytes == PSC_COLL_TOLD ? rank : run->group->rank;
+
+    if (run->status != PSC_OK)
+        return;
+    run_note(run, status, rank, nbytes);
+    run->failure = (psc_failure_t){PSC_FAILURE_MARK, origin, status};
+}
+
+void psc_run_withdraw(psc_run_t *run, psc_status_t reason, int rank)
+{
+    if (run->withdrawn)
+        return;
     run->withdrawn = true;
+    run_note(run, reason, rank, 0);
+    psc_run_wake(run);
+}
+
+/* Withdraw the messages that no peer has begun to read or to write. */
+static void run_recall(psc_run_t *run)
+{
     for (uint32_t i = 0; i < run->plan->n_steps; i++) {
         if (run->steps[i].req)
             psc_recv_cancel(run->steps[i].req);
     }
 }
+
+/* ---- runs ---- */
 
 static void run_end(psc_run_t *run)
 {
@@ -435,17 +356,29 @@ static void run_end(psc_run_t *run)
     psc_req_finish(req, status);
 }
 
+/* Returns true if nothing is left to do, and no peer uses the run's buffers. A
+ * run that was refused waits to learn why. */
+static bool run_over(const psc_run_t *run)
+{
+    if (run->n_flying > 0 || run->calling)
+        return false;
+    return run->withdrawn || (run->n_left == 0 && !run->refused);
+}
+
 static void run_go_on(psc_run_t *run, uint64_t *pass)
 {
     psc_list_remove(&run->ready_link);
-    while (run->status == PSC_OK && !queue_empty(&run->ready) && *pass > 0)
-        run_step(run, pass);
-    if (run->status != PSC_OK && !run->withdrawn)
-        run_withdraw(run);
-    if (run->status != PSC_OK ? run->n_flying == 0 && !run->calling
-                              : run->n_left == 0)
+    do {
+        while (!run->withdrawn && !queue_empty(&run->ready) && *pass > 0)
+            run_step(run, pass);
+        if (run->status != PSC_OK)
+            run_skip_calls(run);
+    } while (!run->withdrawn && !queue_empty(&run->ready) && *pass > 0);
+    if (run->withdrawn)
+        run_recall(run);
+    if (run_over(run))
         run_end(run);
-    else if (run->status == PSC_OK && !queue_empty(&run->ready))
+    else if (!run->withdrawn && !queue_empty(&run->ready))
         run_pause(run);
     else if (run->status == PSC_OK)
         run_ask_for_call(run);
@@ -456,6 +389,8 @@ void psc_run_begin(psc_run_t *run)
     uint64_t pass = PASS_BYTES_WANTED;
 
     psc_list_push(&run->group->runs, &run->link);
+    if (run->group->lost >= 0)
+        psc_run_withdraw(run, run->group->reason, run->group->lost);
     run_go_on(run, &pass);
 }
 
@@ -466,6 +401,8 @@ unsigned psc_runs_advance(psc_worker_t *worker)
     unsigned n = 0;
     psc_list_t now;
 
+    if (worker->runs.news)
+        psc_loss_spread(worker);
     psc_list_init(&now);
     while (!psc_list_empty(&worker->runs.ready))
         psc_list_push(&now, psc_list_pop(&worker->runs.ready));

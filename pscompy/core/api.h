@@ -14,11 +14,13 @@
 
 #include "pscompy/transport/transport.h"
 
-#define PSC_API_ABI 11u
+#define PSC_API_ABI 12u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
 #define PSC_TAG_MAX INT32_MAX
+/* Active messages with ids from here on are those of pscompy itself. */
+#define PSC_AM_OWN INT32_MAX
 /* The timeout in ns that never ends. A timeout of 0 lets a function poll
  * once. */
 #define PSC_FOREVER INT64_MAX
@@ -272,6 +274,22 @@ typedef enum psc_op {
 typedef psc_status_t (*psc_combine_t)(const void *in, void *inout, uint64_t n,
                                       void *arg);
 
+/* What a group consists of. */
+typedef struct psc_group_args {
+    /* No message of another user of the worker may have this context. */
+    uint32_t context;
+    int rank, size; /* this process is `rank` of `size` */
+    /* the rank in the job (psc_result_t.rank of messages) of each member; NULL:
+     * the same */
+    const int32_t *members;
+    /* a number for the part of the machine that each rank is in, if few
+     * messages are to go between the parts; or NULL */
+    const int32_t *modules;
+} psc_group_args_t;
+
+/* result.nbytes of a collective that has failed on another rank */
+#define PSC_COLL_TOLD UINT64_MAX
+
 typedef struct psc_coll_args {
     psc_coll_t coll;
     /* The operand and the memory for the result, which belong to the library
@@ -425,7 +443,7 @@ typedef struct psc_api {
     bool (*pending)(psc_worker_t *worker);
 
     /* ---- active messages ----
-     * The id is 0 ... PSC_TAG_MAX; the payload may have any length. */
+     * The id is below PSC_AM_OWN; the payload may have any length. */
     psc_status_t (*am_send)(psc_conn_t *conn, uint32_t id, const void *header,
                             size_t header_len, const psc_send_args_t *args,
                             psc_request_t **request_p);
@@ -562,12 +580,12 @@ typedef struct psc_api {
                           psc_request_t **request_p);
 
     /* ---- collectives ---- */
-    /* Create a group of `size` ranks, in which this process is `rank`. No
-     * message of another user of the worker may have the group's context.
-     * `modules`: a number for the part of the machine that each rank is in, if
-     * few messages are to go between them; or NULL. */
-    psc_status_t (*group_create)(psc_worker_t *worker, uint32_t context,
-                                 int rank, int size, const int32_t *modules,
+    /* Create a group of ranks. If a rank is lost, because its process has
+     * ended or a member's connection to it has failed, all operations of the
+     * group, and all that are started later, end with the reason
+     * (PSC_ERR_PEER_LOST), and result.rank is that rank. */
+    psc_status_t (*group_create)(psc_worker_t *worker,
+                                 const psc_group_args_t *args,
                                  psc_group_t **group_p);
     /* Operations that are under way go on. */
     void (*group_destroy)(psc_group_t *group);
@@ -582,9 +600,11 @@ typedef struct psc_api {
      * whose connection is unknown (group_connect) or lazy. A request with
      * `combine` becomes MATCHED whenever that function is to be called: call
      * coll_call. Such a request must not be freed before it is done. A
-     * collective cannot be cancelled. If a rank sends another length than the
-     * others expect, their requests end with PSC_ERR_TRUNCATED, and
-     * result.nbytes has that length. */
+     * collective cannot be cancelled. If result.rank sent another length than
+     * this rank expects, the request ends with PSC_ERR_TRUNCATED, and
+     * result.nbytes has that length. If an error, or `combine`, has stopped
+     * another rank, result.rank is that rank, and result.nbytes is
+     * PSC_COLL_TOLD. */
     psc_status_t (*coll_start)(psc_group_t *group, const psc_coll_args_t *args,
                                psc_request_t **request_p);
     /* Call `combine` of a MATCHED request once, without the lock. Returns

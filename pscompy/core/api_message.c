@@ -229,7 +229,7 @@ psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id, const void *header,
     psc_send_args_t whole = *args;
     psc_status_t status;
 
-    if (id > PSC_TAG_MAX || header_len > PSC_AM_USER_HEADER_MAX ||
+    if (id >= PSC_AM_OWN || header_len > PSC_AM_USER_HEADER_MAX ||
         args->n_iov >= API_AM_PIECES)
         return PSC_ERR_INVALID;
     for (size_t i = 0; i < args->n_iov; i++)
@@ -250,7 +250,7 @@ psc_status_t psc_api_am_send(psc_conn_t *conn, uint32_t id, const void *header,
 psc_status_t psc_api_am_handler(psc_worker_t *worker, uint32_t id,
                                 psc_am_handler_t handler, void *arg)
 {
-    if (id > PSC_TAG_MAX)
+    if (id >= PSC_AM_OWN)
         return PSC_ERR_INVALID;
     return psc_worker_locked(worker, 0,
                              psc_am_set_handler(worker, id, handler, arg));

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lane.h"
+#include "lost_ranks.h"
 #include "progress/progress.h"
 #include "upward.h"
 #include "worker.h"
@@ -156,6 +157,8 @@ void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status)
         return;
     psc_conn_state_set(conn, status == PSC_ERR_CLOSED ? PSC_CONN_CLOSED
                                                       : PSC_CONN_FAILED);
+    if (status != PSC_ERR_CLOSED)
+        psc_lost_rank_add(conn->worker, conn->rank, status);
     conn->worker->up->conn_ended(conn, status);
     psc_conn_retire_lanes(conn);
     psc_list_remove(&conn->work.busy_link);

@@ -8,6 +8,7 @@
 #include "conn.h"
 #include "worker.h"
 #include "lane.h"
+#include "lost_ranks.h"
 #include "memory/memory.h"
 #include "progress/progress.h"
 #include "../proto/proto.h"
@@ -108,6 +109,7 @@ unsigned psc_worker_destroy(psc_worker_t *worker)
     psc_protocols_destroy(worker);
     if (worker->runs.engine)
         worker->runs.engine->worker_ends(worker);
+    psc_lost_ranks_clear(worker);
     psc_requests_destroy(&worker->requests);
     worker_close_fds(worker);
     free(worker);

@@ -1,6 +1,6 @@
-/* psc_worker_open_context and psc_worker_close_context of control.h. A number
- * is a pair of context numbers, as a communicator has; its contexts are those
- * of both in all classes. */
+/* psc_worker_open_context and psc_worker_close_context of control.h, for the
+ * two numbers that a communicator has, and psc_context_close for one of them.
+ * The contexts of a number are those of all classes. */
 #include <stdlib.h>
 
 #include "../core/conn.h"
@@ -13,8 +13,8 @@ static void contexts_each(psc_worker_t *worker, uint32_t number,
                           void (*function)(psc_worker_t *worker,
                                            psc_context_t *context))
 {
-    for (uint32_t i = 0; i < 8; i++) {
-        uint32_t id = number + i % 2 + i / 2 * PSC_CONTEXT_OBJECTS;
+    for (uint32_t class = 0; class < 4; class++) {
+        uint32_t id = number + class * PSC_CONTEXT_OBJECTS;
         psc_context_t *context = psc_match_context(worker, id, false);
 
         if (context)
@@ -38,8 +38,8 @@ static psc_status_t number_open(psc_worker_t *worker, uint32_t number)
     if (!entry)
         return PSC_ERR_NO_MEMORY;
     psc_table_add(&matching->numbers, entry, number);
-    if (matching->next_number < number + 2)
-        matching->next_number = number + 2;
+    if (matching->next_number < number + 1)
+        matching->next_number = number + 1;
     contexts_each(worker, number, context_stays);
     return PSC_OK;
 }
@@ -51,8 +51,12 @@ int psc_worker_open_context(psc_worker_t *worker, uint32_t number)
     if (status != PSC_OK)
         return status;
     status = number_open(worker, number);
-    psc_worker_leave(worker);
-    return status;
+    if (status == PSC_OK) {
+        status = number_open(worker, number + 1);
+        if (status != PSC_OK)
+            psc_context_close(worker, number);
+    }
+    return psc_worker_left(worker, status);
 }
 
 /* ---- closing ---- */
@@ -110,10 +114,12 @@ static void context_settle(psc_worker_t *worker, psc_context_t *context)
     psc_match_context_settle(worker, context);
 }
 
-static void number_close(psc_worker_t *worker, psc_entry_t *entry)
+void psc_context_close(psc_worker_t *worker, uint32_t number)
 {
-    uint32_t number = entry->number;
+    psc_entry_t *entry = psc_table_find(&worker->matching.numbers, number);
 
+    if (!entry)
+        return;
     contexts_each(worker, number, context_end);
     psc_table_remove(&worker->matching.numbers, entry);
     free(entry);
@@ -123,12 +129,9 @@ static void number_close(psc_worker_t *worker, psc_entry_t *entry)
 
 void psc_worker_close_context(psc_worker_t *worker, uint32_t number)
 {
-    psc_entry_t *entry;
-
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
-    entry = psc_table_find(&worker->matching.numbers, number);
-    if (entry)
-        number_close(worker, entry);
+    psc_context_close(worker, number);
+    psc_context_close(worker, number + 1);
     psc_worker_leave(worker);
 }

@@ -46,7 +46,7 @@ static bool match_of_world(uint32_t number)
 
 static psc_entry_t *match_number(const psc_worker_t *worker, uint32_t number)
 {
-    return psc_table_find(&worker->matching.numbers, number & ~1u);
+    return psc_table_find(&worker->matching.numbers, number);
 }
 
 bool psc_match_closed(const psc_worker_t *worker, uint32_t id)

@@ -18,7 +18,7 @@ from pscompy.api.awaited import COLLECTIVES
 from pscompy.api.connection import Connection
 from pscompy.api.request import Request
 from pscompy.core import lib
-from pscompy.errors import Truncated, shown
+from pscompy.errors import RemoteError, Truncated, shown
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
 
@@ -71,6 +71,8 @@ class Collectives(Ranks):
         self._kind = kind  # the class of the communicator
         self._asked = False
         self._places: array.array[int] | None = None
+        # the ranks in the job, if they are others
+        self._ranks = None if members == range(job.size) else array.array("i", members)
         self.object_tags = itertools.count()  # tags of the operations on objects
 
     def maximum(self, number: int) -> int:
@@ -101,6 +103,7 @@ class Collectives(Ranks):
             *(
                 COLLECTIVES.index(task.name),
                 self.rank,
+                self._ranks,
                 self._modules(),
                 _flat(task.send),
                 _flat(task.recv),
@@ -121,11 +124,15 @@ class Collectives(Ranks):
     def _error(self, task: Task, status: int, nbytes: int, rank: int) -> BaseException:
         if task.reduction.raised:
             return task.reduction.raised[0]
+        told = nbytes == lib.PSC_COLL_TOLD
         if status == lib.PSC_ERR_TRUNCATED:
+            where = f"rank {rank} sent {nbytes} bytes, and this rank expected"
             return Truncated(
-                f"{task.name}: rank {rank} sent {nbytes} bytes, and this rank expected another"
-                " length: the ranks have called different operations, roots or lengths"
+                f"{task.name}: {f'rank {rank} has received' if told else where} another length:"
+                " the ranks have called different operations, roots or lengths"
             )
+        if told and status == lib.PSC_ERR_CANCELLED:
+            return RemoteError(f"{task.name}: the function that combines has failed on rank {rank}")
         if rank >= 0:
             peer: Connection = self.connection(rank)
             return peer._exception(status, nbytes)

@@ -20,12 +20,13 @@ static int collective_address(PyObject *object, void **address_p)
 }
 
 static PyObject *collective_run(psb_communicator_t *self, psb_call_t *call,
-                                Py_ssize_t rank, const int32_t *modules)
+                                Py_ssize_t rank, const int32_t *members,
+                                const int32_t *modules)
 {
     PyObject *value = NULL;
 
     if (psb_worker_enter(self->worker, (PyObject *)self) == 0 &&
-        psb_group_begin(self, rank, modules) == 0)
+        psb_group_begin(self, rank, members, modules) == 0)
         return psb_call_run(call);
     psb_op_clear(&call->op);
     return value;
@@ -34,10 +35,10 @@ static PyObject *collective_run(psb_communicator_t *self, psb_call_t *call,
 PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
                          Py_ssize_t n_args, PyObject *kwnames)
 {
-    PyObject *packed = NULL, *modules, *send, *recv, *counts, *recv_counts,
-             *combine, *finish, *timeout;
+    PyObject *packed = NULL, *members, *modules, *send, *recv, *counts,
+             *recv_counts, *combine, *finish, *timeout;
     psc_coll_args_t collective = {0};
-    void *modules_at, *send_at, *counts_at, *recv_counts_at;
+    void *members_at, *modules_at, *send_at, *counts_at, *recv_counts_at;
     unsigned long long count, size;
     int coll, op, type, commutes, root, post;
     Py_ssize_t rank, i;
@@ -52,10 +53,11 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     for (i = 0; i < n_args; i++)
         PyTuple_SET_ITEM(packed, i, Py_NewRef(args[i]));
     psb_call_begin(&call, PSB_COLLECTIVE);
-    if (!PyArg_ParseTuple(packed, "inOOOKOOKiiOpiOpO:_collective", &coll, &rank,
-                          &modules, &send, &recv, &count, &counts, &recv_counts,
-                          &size, &op, &type, &combine, &commutes, &root,
-                          &finish, &post, &timeout) ||
+    if (!PyArg_ParseTuple(packed, "inOOOOKOOKiiOpiOpO:_collective", &coll,
+                          &rank, &members, &modules, &send, &recv, &count,
+                          &counts, &recv_counts, &size, &op, &type, &combine,
+                          &commutes, &root, &finish, &post, &timeout) ||
+        collective_address(members, &members_at) < 0 ||
         collective_address(modules, &modules_at) < 0 ||
         collective_address(send, &send_at) < 0 ||
         collective_address(recv, &collective.recv) < 0 ||
@@ -87,6 +89,7 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     collective.commutes = commutes;
     collective.root = root;
     Py_DECREF(packed); /* the caller holds its items */
-    return call.op.memory ? collective_run(self, &call, rank, modules_at)
-                          : NULL;
+    return call.op.memory
+               ? collective_run(self, &call, rank, members_at, modules_at)
+               : NULL;
 }

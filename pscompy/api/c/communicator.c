@@ -336,7 +336,8 @@ static PyMethodDef comm_methods[] = {
      "_unbind($self)\n--\n\n"
      "Let calls on this object and on its connections raise Closed."},
     {"_collective", PSB_FUNCTION(psb_collective), PSB_FAST,
-     "_collective($self, coll, rank, modules, send, recv, count, counts, "
+     "_collective($self, coll, rank, members, modules, send, recv, count, "
+     "counts, "
      "recv_counts,"
      " size, op, type, combine, commutes, root, finish, post, timeout)\n--\n\n"
      "Start a collective operation of all ranks; its result is that of\n"

@@ -52,7 +52,7 @@ typedef struct psb_communicator {
     PyObject_HEAD psb_worker_t *worker; /* NULL before the method _bind() */
     uint32_t context;
     bool renumbers; /* the method _renumber() was called */
-    bool closed;    /* the method _unbind() was called */
+    bool closed; /* the method _unbind() was called */
     Py_ssize_t size;
     /* number of ranks that a call can name: `size`, or 0 if closed */
     Py_ssize_t n_open;
@@ -65,10 +65,10 @@ typedef struct psb_communicator {
  * NULL with an exception if it cannot be made. */
 psb_connection_t *psb_communicator_peer(psb_communicator_t *self,
                                         Py_ssize_t rank);
-/* Makes the core's group at the first collective. modules: the module of each
- * rank, or NULL. */
+/* Makes the core's group at the first collective; members, modules: see
+ * psc_group_args_t. */
 int psb_group_begin(psb_communicator_t *self, Py_ssize_t rank,
-                    const int32_t *modules);
+                    const int32_t *members, const int32_t *modules);
 /* The communicator ends. */
 void psb_group_end(psb_communicator_t *self);
 /* Opens the connection that the collective's start has lacked. Returns -1 with

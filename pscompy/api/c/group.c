@@ -66,15 +66,19 @@ psc_status_t psb_group_combine(const void *in, void *inout, uint64_t n,
 /* ---- the group ---- */
 
 int psb_group_begin(psb_communicator_t *self, Py_ssize_t rank,
-                    const int32_t *modules)
+                    const int32_t *members, const int32_t *modules)
 {
+    psc_group_args_t args = {.context = self->context,
+                             .rank = (int)rank,
+                             .size = (int)self->size,
+                             .members = members,
+                             .modules = modules};
     psc_status_t status;
 
     if (self->group)
         return 0;
-    status = self->worker->api->group_create(self->worker->core, self->context,
-                                             (int)rank, (int)self->size,
-                                             modules, &self->group);
+    status = self->worker->api->group_create(self->worker->core, &args,
+                                             &self->group);
     if (status == PSC_OK)
         return 0;
     psb_raise(self->worker->state, (PyObject *)self, status, 0);

@@ -51,8 +51,8 @@ PyObject *psb_op_operation(const psb_op_t *op)
                                          "pscompy.api.awaited", "operation");
 
     return describe ? PyObject_CallFunction(describe, "sOIi", kind_name(op),
-                                            origin_or_none(op),
-                                            op->context, (int)op->tag)
+                                            origin_or_none(op), op->context,
+                                            (int)op->tag)
                     : NULL;
 }
 

@@ -100,12 +100,16 @@ typedef struct psc_runs {
     const psc_engine_t *engine; /* NULL until the worker has a group */
     psc_list_t ready; /* runs that can go on */
     psc_list_t groups;
+    psc_list_t lost; /* of psc_lost_rank_t (lost_ranks.h), the oldest first */
+    bool news;       /* the engine has not handled all of `lost` */
 } psc_runs_t;
 
 static inline void psc_runs_init(psc_runs_t *runs)
 {
     psc_list_init(&runs->ready);
     psc_list_init(&runs->groups);
+    psc_list_init(&runs->lost);
+    runs->news = false;
 }
 
 /* ---- memory ---- */
