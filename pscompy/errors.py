@@ -1,8 +1,10 @@
 """The exceptions of pscompy, and the exception for each status of the C core.
 
 Every exception is a `PscomError`, can be pickled, and has `peer`: the name of the
-process that it is about, or None. If Python has a built-in exception of the
-same meaning, the class derives from it too, so that `except TimeoutError` works.
+process that it is about, or None. The error of a collective operation has `rank`: the
+number, in the communicator, of the rank on which it has occurred. If Python has a
+built-in exception of the same meaning, the class derives from it too, so that
+`except TimeoutError` works.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ __all__ = [
 
 class PscomError(Exception):
     """The base of all errors of pscompy."""
+
+    rank: int | None = None
 
     def __init__(self, message: str = "", *, peer: str | None = None) -> None:
         super().__init__(message)

@@ -20,8 +20,8 @@ what to run, after the options:
   -- command [argument ...]    any other command
 
 A Python program runs under the Python that runs pscompy. Whole lines of output are passed
-on; rank 0 gets the standard input. When one rank fails, all are ended and its exit code
-is returned, or 128 + n for signal n.
+on; rank 0 gets the standard input. When one rank fails, all are ended (unless with
+--keep-going), and its exit code is returned, or 128 + n for signal n.
 """
 
 
@@ -60,6 +60,11 @@ def _parser() -> ArgumentParser:
     result.add_argument("--module", type=int, metavar="M", help="number of the ranks' module")
     result.add_argument("--label", action="store_true", help="begin each line with its rank")
     result.add_argument(
+        "--keep-going",
+        action="store_true",
+        help="let the other ranks go on when one has failed, whose code is that of the job",
+    )
+    result.add_argument(
         "--dump-after",
         type=duration,
         default=math.inf,
@@ -91,7 +96,10 @@ def main(arguments: list[str]) -> int:
     slots = _slots(options)
     places = shares(slots, options.np)
     size = options.np or sum(slots.values()) or 1
-    plan = Plan(command, size, options.label, environ, options.dump_after)
+    plan = Plan(
+        *(command, size, options.label, environ, options.dump_after),
+        keep_going=options.keep_going,
+    )
     if all(is_here(host) for host in slots):
         return Job(plan).run()
     from pscompy.launch.hosts_job import HostsJob

@@ -2,9 +2,9 @@
 
 A single loop handles all events: output of the ranks, their PMI requests,
 signals, and terminal input for rank 0. When a rank fails, the others are ended
-by SIGTERM and, after GRACE seconds, by SIGKILL. The first failure counts (see
-verdict.py): for PATIENCE seconds the launcher waits for the ends of ranks that
-may have failed before.
+by SIGTERM and, after GRACE seconds, by SIGKILL, unless the job is to keep going.
+The first failure counts (see verdict.py): for PATIENCE seconds the launcher waits
+for the ends of ranks that may have failed before.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Plan(NamedTuple):
     """A job to run: the command `argv` on `size` ranks, with `environ` added to the launcher's own
     environment. If `label` is set, each line of output begins with the number of its rank. All
     ranks dump what they have in flight every `dump_after` seconds. `shares` are the ranks of each
-    host; if there are none, all ranks run on this host."""
+    host; if there are none, all ranks run on this host. `keep_going`: when a rank has failed, the
+    others go on."""
 
     argv: list[str]
     size: int
@@ -51,6 +52,7 @@ class Plan(NamedTuple):
     environ: Mapping[str, str] = MappingProxyType({})
     dump_after: float = math.inf
     shares: Sequence[Share] = ()
+    keep_going: bool = False
 
 
 class Job:
@@ -59,7 +61,8 @@ class Job:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         counts = [share.ranks for share in plan.shares] or [plan.size]
-        self._pmi = Server(counts, f"{JOB_PREFIX}{os.getpid()}-{os.urandom(8).hex()}")
+        name = f"{JOB_PREFIX}{os.getpid()}-{os.urandom(8).hex()}"
+        self._pmi = Server(counts, name, plan.keep_going)
         self._loop = Loop()
         self._terminal = Terminal(self._loop)
         self._alive: dict[int, Rank] = {}
@@ -88,7 +91,7 @@ class Job:
             self._stop()
         self._terminal.flush()
         self._check_output()
-        if self._failed:
+        if self._code:
             for line in self._summary.lines():
                 self._terminal.say(f"pscompy run: {line}")
         self._terminal.flush()
@@ -208,13 +211,21 @@ class Job:
 
     def _decide(self) -> None:
         """End the job if a rank has failed, once it is known which one has failed first."""
-        if self._failed or not self._verdict.failed:
+        if self._failed or self._code or not self._verdict.failed:
             return
         now = time.monotonic()
         if self._decide_at == math.inf:
             self._decide_at = now + PATIENCE
-        if failure := self._verdict.first(patient=self._living and now < self._decide_at):
+        failure = self._verdict.first(patient=self._living and now < self._decide_at)
+        if failure and self._plan.keep_going and self._living:
+            self._go_on(failure)
+        elif failure:
             self._fail(*failure)
+
+    def _go_on(self, failure: Failure) -> None:
+        """Let the other ranks go on; the failure determines the exit code of the job."""
+        self._code, self._decide_at = failure.code, math.inf
+        self._terminal.say(f"pscompy run: {failure.reason}; the others go on (--keep-going)")
 
     def _fail(self, code: int, reason: str) -> None:
         """End all ranks. The first call determines the exit code of the job.
@@ -223,7 +234,7 @@ class Job:
         """
         if self._failed:
             return
-        self._failed, self._code = True, code
+        self._failed, self._code = True, self._code or code
         self._terminal.say(
             f"pscompy run: {reason}" + ("; ending the others" if self._living else "")
         )

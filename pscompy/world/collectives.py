@@ -18,9 +18,11 @@ from pscompy.api.awaited import COLLECTIVES
 from pscompy.api.connection import Connection
 from pscompy.api.request import Request
 from pscompy.core import lib
-from pscompy.errors import RemoteError, Truncated, shown
+from pscompy.errors import Closed, PeerLost, PscomError, RemoteError, Truncated, shown
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
+
+_DIFFERENT = "the ranks have called different operations, roots or lengths"
 
 Combine = Callable[[memoryview, memoryview], bool]
 """Combines the operands of lower ranks with those of higher ranks, in the place of the latter.
@@ -124,19 +126,27 @@ class Collectives(Ranks):
     def _error(self, task: Task, status: int, nbytes: int, rank: int) -> BaseException:
         if task.reduction.raised:
             return task.reduction.raised[0]
+        if rank < 0:
+            return self._exception(status, nbytes)
+        error = self._error_of(rank, task.name, status, nbytes)
+        error.rank = rank
+        return error
+
+    def _error_of(self, rank: int, name: str, status: int, nbytes: int) -> PscomError:
+        """Return the error of an operation that an error on a rank has ended. If another rank has
+        told of it, `nbytes` is PSC_COLL_TOLD."""
         told = nbytes == lib.PSC_COLL_TOLD
         if status == lib.PSC_ERR_TRUNCATED:
-            where = f"rank {rank} sent {nbytes} bytes, and this rank expected"
-            return Truncated(
-                f"{task.name}: {f'rank {rank} has received' if told else where} another length:"
-                " the ranks have called different operations, roots or lengths"
-            )
+            sent = f"rank {rank} sent {nbytes} bytes, and this rank expected another length"
+            text = f"rank {rank} has received a message of another length" if told else sent
+            return Truncated(f"{name}: {text}: {_DIFFERENT}")
         if told and status == lib.PSC_ERR_CANCELLED:
-            return RemoteError(f"{task.name}: the function that combines has failed on rank {rank}")
-        if rank >= 0:
-            peer: Connection = self.connection(rank)
-            return peer._exception(status, nbytes)
-        return self._exception(status, nbytes)
+            return RemoteError(f"{name}: the function that combines has failed on rank {rank}")
+        peer: Connection = self.connection(rank)
+        made = peer._exception(status, 0 if told else nbytes)
+        lost = PeerLost if status == lib.PSC_ERR_PEER_LOST else PscomError
+        lost = Closed if status == lib.PSC_ERR_CLOSED else lost
+        return lost(f"{name}: rank {rank} is lost: {made}", peer=peer.peer)
 
     def __repr__(self) -> str:
         return f"<{self._kind} rank {self.rank} of {self.size}>"

@@ -2,7 +2,8 @@
 
 The caller (launch/job.py or store_server.py) passes each line that a rank wrote, and delivers the
 replies. A barrier that cannot complete, because a rank has left, is answered with an error at once,
-so that no rank waits for one that will never enter the barrier. `watch` and `leave` are requests of
+so that no rank waits for one that will never enter the barrier; in a job that goes on without the
+ranks that have left, the others are a complete barrier. `watch` and `leave` are requests of
 pscompy's own ranks (see ends.py).
 """
 
@@ -48,8 +49,10 @@ class Abort(Exception):
 class Server:
     """The key-value store and the barrier of one job."""
 
-    def __init__(self, counts: Sequence[int], name: str) -> None:
-        """`counts` are the numbers of ranks on each host."""
+    def __init__(self, counts: Sequence[int], name: str, keep_going: bool = False) -> None:
+        """`counts` are the numbers of ranks on each host; `keep_going`: the job goes on without
+        ranks that have left."""
+        self._keep_going = keep_going
         self.size = sum(counts)
         # the first of these ranks in their World, and its size, as the ranks have published it
         self.joined = 0, self.size
@@ -91,7 +94,7 @@ class Server:
         self._depart(rank)
         self._waiting.discard(rank)
         self._ends.forget(rank)
-        return self._refuse_barrier()
+        return self._end_barrier()
 
     def end(self, rank: int, status: int | None) -> Replies:
         """Report the end of a rank's process to the other ranks: its exit code, the negative number
@@ -162,16 +165,17 @@ class Server:
 
     def _barrier(self, rank: int, fields: dict[str, str]) -> Replies:
         self._waiting.add(rank)
-        if self._left:
-            return self._refuse_barrier()
-        if len(self._waiting) < self.size:
+        return self._end_barrier()
+
+    def _end_barrier(self) -> Replies:
+        """Return the answers of a barrier that is complete, or that can never be."""
+        refused = self._left and not self._keep_going
+        if not refused and len(self._waiting.union(self._left)) < self.size:
             return []
         ranks, self._waiting = sorted(self._waiting), set()
-        return [(other, pack("barrier_out")) for other in ranks]
-
-    def _refuse_barrier(self) -> Replies:
-        ranks, self._waiting = sorted(self._waiting), set()
-        line = pack("barrier_out", rc=-1, msg=f"rank_{self._left[0]}_has_left")
+        line = pack("barrier_out")
+        if refused:
+            line = pack("barrier_out", rc=-1, msg=f"rank_{self._left[0]}_has_left")
         return [(rank, line) for rank in ranks]
 
     def _watch(self, rank: int, fields: dict[str, str]) -> Replies:
