@@ -60,7 +60,15 @@ FLOORS = {
     ),
     "pscompy/transport/python": ("pump", "transport", "ep", "queue", "proof"),
     "pscompy/api/c": (
-        *("module", "communicator", "collective", "connection_type", "worker_type", "request_type", "persistent"),
+        *(
+            "module",
+            "communicator",
+            "collective",
+            "connection_type",
+            "worker_type",
+            "request_type",
+            "persistent",
+        ),
         *("sleeper", "object", "access", "run", "outcome", "message", "worker_end", "waiting"),
         *(
             "await",

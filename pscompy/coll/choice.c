@@ -30,6 +30,13 @@ static bool parts_short(const psc_task_t *task)
     return psc_all(task).len < LONG_MIN;
 }
 
+/* A function may fail on one rank: all are to learn of it. A tree also calls it
+ * less often than doubling does. */
+static bool is_short_and_calls(const psc_task_t *task)
+{
+    return is_short(task) && task->calls;
+}
+
 static bool has_modules(const psc_task_t *task)
 {
     return task->modules != NULL;
@@ -43,6 +50,7 @@ static const psc_algorithm_t algorithms[] = {
     {"parts", PSC_COLL_BCAST, NULL, psc_parts_bcast},
     {"tree", PSC_COLL_REDUCE, is_short, psc_tree_reduce},
     {"parts", PSC_COLL_REDUCE, NULL, psc_parts_reduce},
+    {"tree", PSC_COLL_ALLREDUCE, is_short_and_calls, psc_tree_allreduce},
     {"doubling", PSC_COLL_ALLREDUCE, is_short, psc_doubling_allreduce},
     {"parts", PSC_COLL_ALLREDUCE, NULL, psc_parts_allreduce},
     {"doubling", PSC_COLL_SCAN, NULL, psc_doubling_scan},

@@ -154,6 +154,7 @@ static psc_task_t coll_task(const psc_group_t *group,
                         .counts = args->counts,
                         .recv_counts = args->recv_counts,
                         .modules = group->modules,
+                        .calls = args->combine,
                         .commutes = !args->combine || args->commutes,
                         .in_place = args->send == args->recv};
 }

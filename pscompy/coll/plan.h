@@ -64,6 +64,7 @@ typedef struct psc_task {
     /* the module of each rank, if messages between modules are to be few; else
      * NULL */
     const int32_t *modules;
+    bool calls; /* a function of the program combines elements */
     bool commutes; /* the operation commutes */
     bool in_place; /* the operand stands where the result is to be */
 } psc_task_t;
@@ -122,6 +123,7 @@ psc_range_t psc_whole(const psc_task_t *task, psc_place_t place);
 /* tree.c */
 void psc_tree_bcast(psc_plan_t *plan, const psc_task_t *task);
 void psc_tree_reduce(psc_plan_t *plan, const psc_task_t *task);
+void psc_tree_allreduce(psc_plan_t *plan, const psc_task_t *task);
 void psc_tree_gather(psc_plan_t *plan, const psc_task_t *task);
 void psc_tree_scatter(psc_plan_t *plan, const psc_task_t *task);
 /* doubling.c */

@@ -52,6 +52,19 @@ static bool tree_has(const tree_t *tree, int reach)
 
 /* ---- one operand for all ranks ---- */
 
+/* Send the piece to the children, once the step `arrived` has ended. */
+static void tree_pass_on(psc_plan_t *plan, const tree_t *tree, int root,
+                         psc_range_t piece, uint32_t arrived)
+{
+    for (int reach = tree->span / 2; reach > 0; reach /= 2) {
+        if (tree_has(tree, reach)) {
+            int child = tree_rank(tree, root, tree->number + reach);
+
+            psc_plan_wait(plan, psc_plan_send(plan, child, piece), arrived);
+        }
+    }
+}
+
 void psc_tree_bcast(psc_plan_t *plan, const psc_task_t *task)
 {
     tree_t tree = tree_at(task, task->root);
@@ -60,13 +73,7 @@ void psc_tree_bcast(psc_plan_t *plan, const psc_task_t *task)
 
     if (tree.number > 0)
         arrived = psc_plan_recv(plan, tree_parent(&tree, task->root), whole);
-    for (int reach = tree.span / 2; reach > 0; reach /= 2) {
-        if (tree_has(&tree, reach)) {
-            int child = tree_rank(&tree, task->root, tree.number + reach);
-
-            psc_plan_wait(plan, psc_plan_send(plan, child, whole), arrived);
-        }
-    }
+    tree_pass_on(plan, &tree, task->root, whole, arrived);
 }
 
 /* Combine the operands of the subtree in the order of the numbers. Sets *done_p
@@ -111,6 +118,26 @@ void psc_tree_reduce(psc_plan_t *plan, const psc_task_t *task)
     psc_plan_wait(plan, last, done);
     if (task->rank == task->root && root != task->root)
         psc_plan_recv(plan, root, whole);
+}
+
+/* To rank 0, and back: every rank depends on every reduction. */
+void psc_tree_allreduce(psc_plan_t *plan, const psc_task_t *task)
+{
+    tree_t tree = tree_at(task, 0);
+    psc_range_t whole = psc_whole(task, PSC_IN_RECV);
+    uint32_t done, sent, arrived;
+    psc_range_t result = tree_combine(plan, &tree, 0, &done);
+
+    if (tree.number > 0) {
+        sent = psc_plan_send(plan, tree_parent(&tree, 0), result);
+        psc_plan_wait(plan, sent, done);
+        arrived = psc_plan_recv(plan, tree_parent(&tree, 0), whole);
+        psc_plan_wait(plan, arrived, sent);
+    } else {
+        arrived = psc_plan_copy(plan, result, whole);
+        psc_plan_wait(plan, arrived, done);
+    }
+    tree_pass_on(plan, &tree, 0, whole, arrived);
 }
 
 /* ---- a part for each rank ---- */

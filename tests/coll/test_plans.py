@@ -31,7 +31,7 @@ ALGORITHMS = {
     "barrier": ("doubling", "modules"),
     "bcast": ("tree", "parts", "modules"),
     "reduce": ("tree", "parts"),
-    "allreduce": ("doubling", "parts"),
+    "allreduce": ("tree", "doubling", "parts"),
     "scan": ("doubling",),
     "exscan": ("doubling",),
     "reduce_scatter": ("pairs",),
