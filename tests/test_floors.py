@@ -162,7 +162,7 @@ CORE_ROWS = (
     "completion request control_events",
     "lane_early progress/pace progress/spin progress/follow progress/sleep",
     "memory/segment memory/blocks",
-    "worker worker_control finish conn_queue",
+    "lost_ranks worker worker_control finish conn_queue",
     "memory/pool memory/access lane conn conn_flush lane_upcalls",
     "progress/progress progress/background progress/sleeper progress/thread progress/wait iface",
     "conn_control",
@@ -176,7 +176,7 @@ CORE_ROWS = (
     "proto/contexts proto/send proto/am_post proto/list",
     "proto/proto proto/protocols",
     "coll/reduce coll/plan coll/parts coll/pairs coll/modules coll/doubling coll/tree coll/choice",
-    "coll/run coll/group",
+    "coll/run coll/loss coll/messages coll/advance coll/group",
     "api_message api_memory api_holdings api_table lifetime",
 )
 CORE_FLOORS = [unit for row in reversed(CORE_ROWS) for unit in reversed(row.split())]

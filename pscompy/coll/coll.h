@@ -51,6 +51,11 @@ typedef struct psc_step_queue {
     uint32_t head, tail;
 } psc_step_queue_t;
 
+static inline void psc_step_queue_push(psc_step_queue_t *queue, uint32_t step)
+{
+    queue->steps[queue->tail++] = step;
+}
+
 /* What a rank sends in place of data after an error. */
 typedef struct psc_failure {
     uint64_t mark; /* PSC_FAILURE_MARK */
@@ -113,12 +118,29 @@ struct psc_run {
  * the plan is then the caller's. */
 psc_run_t *psc_run_create(psc_group_t *group, psc_plan_t *plan,
                           const psc_coll_args_t *args);
-/* The tag of the run's messages. */
-int32_t psc_run_tag(const psc_run_t *run);
+/* Free a run and its plan. */
+void psc_run_drop(psc_run_t *run);
+/* Free a group and its runs, even those that have not ended. */
+void psc_group_free(psc_group_t *group);
+/* The memory of a piece. */
+uint8_t *psc_run_at(const psc_run_t *run, psc_range_t piece);
+/* The step has ended: those that wait for it may begin. */
+void psc_run_step_ended(psc_run_t *run, psc_active_step_t *step);
+/* The next pass takes up the run. */
+void psc_run_list(psc_run_t *run);
+/* The run can go on: the next pass takes it up, or the release of the lock. */
+void psc_run_wake(psc_run_t *run);
+/* An error has occurred on a rank. nbytes: see coll_start in psc_api_t. */
+void psc_run_fail(psc_run_t *run, psc_status_t status, int rank,
+                  uint64_t nbytes);
+/* Withdraw the run, for this reason. rank: the one that was lost, or -1. */
+void psc_run_withdraw(psc_run_t *run, psc_status_t reason, int rank);
+
+/* ---- advance.c ---- */
+
 /* Start the steps that wait for nothing. */
 void psc_run_begin(psc_run_t *run);
-/* Continue the runs of a worker that can go on. Returns how many steps have
- * begun or gone on. */
+/* Continue the runs of a worker that can go on. Returns how many have. */
 unsigned psc_runs_advance(psc_worker_t *worker);
 /* Returns the operands of the function that is to be called, or false if there
  * is none. */
@@ -126,22 +148,11 @@ bool psc_run_take_call(psc_run_t *run, const void **in_p, void **inout_p,
                        uint64_t *n_p);
 /* The function has returned. */
 void psc_run_called(psc_run_t *run, psc_status_t status);
-/* The step has ended: those that wait for it may begin. */
-void psc_run_step_ended(psc_run_t *run, psc_active_step_t *step);
-/* The run can go on. The next pass, or the release of the lock, takes it up. */
-void psc_run_wake(psc_run_t *run);
-/* An error has occurred on a rank. `nbytes`: see psc_coll_args_t. */
-void psc_run_fail(psc_run_t *run, psc_status_t status, int rank,
-                  uint64_t nbytes);
-/* Withdraw the run, for this reason. rank: the one that was lost, or -1. */
-void psc_run_withdraw(psc_run_t *run, psc_status_t reason, int rank);
-/* Free a group and its runs, even those that have not ended. */
-void psc_group_free(psc_group_t *group);
-
-uint8_t *psc_run_at(const psc_run_t *run, psc_range_t piece);
 
 /* ---- messages.c ---- */
 
+/* The tag of the run's messages. */
+int32_t psc_run_tag(const psc_run_t *run);
 /* Begin a step that sends or receives. */
 void psc_step_send(psc_run_t *run, psc_active_step_t *step,
                    const psc_step_t *plan);
