@@ -10,6 +10,7 @@ import array
 import itertools
 import operator
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,6 +77,8 @@ class Collectives(Ranks):
         # the ranks in the job, if they are others
         self._ranks = None if members == range(job.size) else array.array("i", members)
         self.object_tags = itertools.count()  # tags of the operations on objects
+        # how often this rank and another one have met to make a communicator (see Meeting)
+        self.meetings: Counter[int] = Counter()
 
     def maximum(self, number: int) -> int:
         """Return the highest of the ranks' numbers, on every rank."""
@@ -83,6 +86,13 @@ class Collectives(Ranks):
         highest = Reduction(lib.PSC_OP_MAX, lib.PSC_TYPE_INT64)
         self.run(Task("allreduce", value, value, 1, size=8, reduction=highest), None)
         return int.from_bytes(value, sys.byteorder)
+
+    def gathered(self, mine: bytes) -> list[bytes]:
+        """Return what all ranks give, equally long, on every rank."""
+        length = len(mine)
+        found = bytearray(length * self.size)
+        self.run(Task("allgather", mine, found, 1, size=length), None)
+        return [bytes(found[at : at + length]) for at in range(0, len(found), length)]
 
     def run(self, task: Task, timeout: float | None) -> Any:
         """Run an operation, and return its result."""

@@ -7,7 +7,6 @@ its first use.
 
 from __future__ import annotations
 
-import operator
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,9 +20,10 @@ from pscompy.api.request import ANY_SOURCE, ANY_TAG, Request, Status
 from pscompy.api.session import Session
 from pscompy.api.timeouts import as_seconds
 from pscompy.core import lib
-from pscompy.errors import PscomError, Timeout, shown
+from pscompy.errors import Timeout, shown
 from pscompy.world.calls import CollectiveCalls
 from pscompy.world.collectives import Collectives
+from pscompy.world.derived import DerivedCalls
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
 
@@ -36,30 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Communicator"]
 
-ENDPOINTS_MAX = 1024
-# PSP_ENDPOINTS -> number of endpoints that share a worker
-_SHARERS = {"dynamic": 1, "shared": 2, "single": 1 << 20}
-_LARGE = 1 << 40
-
-
 C = TypeVar("C", bound="Communicator")
 
 
-def _worker_of(users: Sequence[int]) -> str:
-    return f"endpoint {users[0]}" if len(users) == 1 else f"endpoints {users[0]} and {users[-1]}"
-
-
-def _origin_of(number: int, endpoint: str) -> str:
-    """Return the words that distinguish the endpoints of one call of `endpoints` from those of
-    other calls; "" for a World's first call. `number` is the context number on which the ranks
-    agreed in this call, `endpoint` is the name of the endpoint on which it was made, or ""."""
-    taken: int = (number - lib.PSC_CONTEXT_USER) // 2
-    return f" of set {taken}" * (taken > 1) + f" of {endpoint}" * bool(endpoint)
-
-
-class Communicator(CollectiveCalls, Ranks):
-    """Some ranks of a job. Made by `World`, and by `dup`, `split_by_module` and `endpoints` of
-    another one.
+class Communicator(DerivedCalls, CollectiveCalls, Ranks):
+    """Some ranks of a job. Made by `World`, and by calls of another one: `dup`, `split`, `create`
+    and others.
 
     `comm[i]` is the Connection to rank i; sending takes a rank as `dest`, receiving and probing
     take one as `source`. A context manager: leaving it closes it. What a communicator keeps is
@@ -148,79 +130,12 @@ class Communicator(CollectiveCalls, Ranks):
         """Return the connections to all ranks, the connection of this rank to itself included."""
         return (self.connection(rank) for rank in range(self.size))
 
-    def dup(self) -> Communicator:
-        """Return a communicator of the same ranks with a context of its own. A library should use
-        one, so that its messages match no receive of the program, and `close` it in the end.
-        Collective: all ranks call the collective operations of one communicator in the same
-        order."""
-        return Communicator(self._job, self._members, self._agree_on_contexts(), self._endpoint)
-
-    def split_by_module(self) -> Communicator:
-        """Return a communicator of the ranks in this rank's module, in the same order.
-        Collective."""
-        number = self._agree_on_contexts()
-        together = zip(self._members, self.modules, strict=True)
-        here = [member for member, module in together if module == self.module]
-        return Communicator(self._job, here, number, self._endpoint)
-
-    def endpoints(self, number: int) -> list[Communicator]:
-        """Return `number` communicators of the same ranks, for as many threads or event loops.
-        Endpoint k exchanges messages with endpoint k of the other ranks. Collective: all ranks call
-        it in the same order, with the same number.
-
-        PSP_ENDPOINTS says which endpoints share a worker. A worker has its own lock, progress,
-        receives and connections. With "dynamic" no endpoints share one, so that no thread waits for
-        another; with "shared" two endpoints share one; with "single" all endpoints share that of
-        this communicator. `endpoint.session` is the session of an endpoint's worker. It is closed
-        with this communicator's session, or earlier by `endpoint.session.close()`.
-
-        `ValueError` if the ranks disagree about `number` or PSP_ENDPOINTS. If one rank fails, say
-        for want of descriptors, all raise, and no endpoint is left.
-        """
-        number = operator.index(number)
-        if not 0 < number <= ENDPOINTS_MAX:
-            raise ValueError(
-                f"a communicator has 1 to {ENDPOINTS_MAX} endpoints, not {shown(number)}"
-            )
-        sharers = _SHARERS[self.session.config["ENDPOINTS"]]
-        self._require_same(number * _SHARERS["single"] + sharers)
-        name = self._agree_on_contexts()
-        origin = _origin_of(name, self._endpoint)
-        if sharers > 2:
-            contexts = [name, *(self._agree_on_contexts() for _ in range(1, number))]
-            return [
-                Communicator(self._job, self._members, context, f"endpoint {k}{origin}")
-                for k, context in enumerate(contexts)
-            ]
-        made: list[Communicator] = []
-        error: Exception | None = None
-        try:
-            for first in range(0, number, sharers):
-                users = range(first, min(first + sharers, number))
-                job = self._job.sibling(f"{name}.{first}", _worker_of(users) + origin)
-                for k in users:
-                    context = job.contexts.take()
-                    endpoint = f"endpoint {k}{origin}"
-                    made.append(Communicator(job, self._members, context, endpoint))
-        except (PscomError, OSError) as failed:
-            error = failed
-        # From here on peers may connect to the workers of the new endpoints.
-        if self._collectives.maximum(int(error is not None)):
-            for it in made:
-                it.session.close()
-            raise error or PscomError("another rank could not make its endpoints")
-        return made
-
-    def _require_same(self, here: int) -> None:
-        self._check()
-        lowest = _LARGE - self._collectives.maximum(_LARGE - here)
-        if self._collectives.maximum(here) != lowest:
-            raise ValueError("the ranks disagree about the number of endpoints, or PSP_ENDPOINTS")
-
-    def _agree_on_contexts(self) -> int:
-        """Return the first of two context numbers, the same on all ranks, that no rank uses yet."""
-        self._check()
-        return self._job.contexts.agree(self._context.number, self._collectives.maximum)
+    def _derive(
+        self, members: Sequence[int], number: int, job: Job | None = None, endpoint: str = ""
+    ) -> Communicator:
+        """Return a communicator of these ranks of the job, with these context numbers. `job` and
+        `endpoint` are by default those of this communicator."""
+        return Communicator(job or self._job, members, number, endpoint or self._endpoint)
 
     # ---- arrays ----
 

@@ -42,23 +42,24 @@ class ContextNumbers:
         self._next = number + 2
         return number
 
-    def agree(self, parent: int, maximum: Callable[[int], int]) -> int:
-        """Return the first of two context numbers, the same on all ranks of a communicator, that
-        none of them uses yet. Collective: `parent` is the context number of the communicator,
-        `maximum` returns the highest of its ranks' numbers.
+    def agree(self, parent: int, maximum: Callable[[int], int], use: bool = True) -> int:
+        """Return the first of two context numbers, the same on some ranks, that none of them uses
+        yet. These ranks all call this method, after a message from each has reached each, directly
+        or not. `parent` is the context number of the communicator that they are ranks of,
+        `maximum` returns the highest of their numbers. With `use` false this rank does not reserve
+        the numbers.
 
-        Raises `Unsupported`, on all ranks, if no numbers are left.
+        Raises `Unsupported`, on all these ranks, if no numbers are left.
         """
-        # Once all ranks are here, no call below waits for a rank that may be in another call, and
-        # the call of the lowest parent comes first on every rank.
-        maximum(0)
+        # All ranks have come, so no call below waits for a rank that is in another call, and the
+        # call of the lowest parent comes first on every rank.
         call = parent, next(self._calls)
         with self._lock:
             self._agreeing.add(call)
         try:
             while (agreed := maximum(self._bid(call))) >= _LATER:
                 self._withdraw(call)
-            return self.take(agreed)
+            return self.take(agreed) if use else agreed
         finally:
             with self._lock:
                 self._agreeing.discard(call)
