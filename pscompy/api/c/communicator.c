@@ -245,6 +245,7 @@ static int comm_traverse(psb_communicator_t *self, visitproc visit, void *arg)
 
 static int comm_clear(psb_communicator_t *self)
 {
+    psb_group_end(self);
     comm_forget_peers(self);
     if (self->renumbers)
         psb_worker_forget_numbering(self->worker, self->context);
@@ -258,7 +259,6 @@ static void comm_dealloc(psb_communicator_t *self)
     PyTypeObject *type = Py_TYPE(self);
 
     PyObject_GC_UnTrack(self);
-    psb_group_end(self);
     comm_clear(self);
     type->tp_free(self);
     Py_DECREF(type);
