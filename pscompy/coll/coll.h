@@ -29,6 +29,7 @@ struct psc_group {
     int rank, size;
     uint64_t next; /* number of the next operation */
     psc_list_t runs;
+    bool ended; /* the context was closed: no operation starts any more */
     int32_t *modules; /* the module of each rank, or NULL */
     int32_t *members; /* the rank in the job of each rank, or NULL */
     int lost; /* the rank that was lost first, or -1 */

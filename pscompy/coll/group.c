@@ -21,6 +21,19 @@ static void engine_conn_freed(psc_conn_t *conn)
     }
 }
 
+/* The context of a group is the number that follows that of the program's
+ * messages. */
+static void engine_context_closed(psc_worker_t *worker, uint32_t number)
+{
+    psc_list_for_each(group, &worker->runs.groups, psc_group_t, link) {
+        if (group->context != number && group->context != number + 1)
+            continue;
+        group->ended = true;
+        psc_list_for_each(run, &group->runs, psc_run_t, link)
+            psc_run_withdraw(run, PSC_ERR_CLOSED, -1);
+    }
+}
+
 static void engine_worker_ends(psc_worker_t *worker)
 {
     psc_list_for_each(group, &worker->runs.groups, psc_group_t, link)
@@ -29,6 +42,7 @@ static void engine_worker_ends(psc_worker_t *worker)
 
 static const psc_engine_t engine = {.advance = psc_runs_advance,
                                     .conn_freed = engine_conn_freed,
+                                    .context_closed = engine_context_closed,
                                     .worker_ends = engine_worker_ends};
 
 /* ---- groups ---- */
@@ -256,7 +270,8 @@ psc_status_t psc_coll_start(psc_group_t *group, const psc_coll_args_t *args,
     if (status != PSC_OK)
         return status;
     group->wanted = -1;
-    return psc_worker_left(group->worker, coll_start(group, args, request_p));
+    status = group->ended ? PSC_ERR_CLOSED : coll_start(group, args, request_p);
+    return psc_worker_left(group->worker, status);
 }
 
 /* ---- functions of the program ---- */

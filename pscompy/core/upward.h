@@ -13,6 +13,9 @@ struct psc_engine {
     unsigned (*advance)(psc_worker_t *worker);
     /* The connection is being freed. */
     void (*conn_freed)(psc_conn_t *conn);
+    /* The contexts of a number, and so those of its group, are being closed:
+     * end the group's runs with PSC_ERR_CLOSED. */
+    void (*context_closed)(psc_worker_t *worker, uint32_t number);
     /* Free all groups and their runs. */
     void (*worker_ends)(psc_worker_t *worker);
 };

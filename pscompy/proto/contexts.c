@@ -1,46 +1,47 @@
 /* psc_worker_open_context and psc_worker_close_context of control.h, for the
- * two numbers that a communicator has, and psc_context_close for one of them.
- * The contexts of a number are those of all classes. */
+ * contexts of a communicator: those of two numbers, in all classes. */
 #include <stdlib.h>
 
 #include "../core/conn.h"
 #include "../core/finish.h"
+#include "../core/upward.h"
 #include "../core/worker.h"
 #include "match.h"
 
-/* Call a function for the contexts of a number that exist. */
-static void contexts_each(psc_worker_t *worker, uint32_t number,
-                          void (*function)(psc_worker_t *worker,
-                                           psc_context_t *context))
+/* Context number `index` of a communicator. */
+static uint32_t context_of(uint32_t number, uint32_t index)
 {
-    for (uint32_t class = 0; class < 4; class++) {
-        uint32_t id = number + class * PSC_CONTEXT_OBJECTS;
-        psc_context_t *context = psc_match_context(worker, id, false);
-
-        if (context)
-            function(worker, context);
-    }
+    return number + index % 2 + index / 2 * PSC_CONTEXT_OBJECTS;
 }
+
+#define CONTEXTS 8u /* of a communicator */
 
 /* ---- opening ---- */
 
-static void context_stays(psc_worker_t *worker, psc_context_t *context)
+static psc_status_t context_open(psc_worker_t *worker, uint32_t id)
 {
-    (void)worker;
-    context->stays = true;
-}
-
-static psc_status_t number_open(psc_worker_t *worker, uint32_t number)
-{
-    psc_matching_t *matching = &worker->matching;
+    psc_context_t *context = psc_match_context(worker, id, false);
     psc_entry_t *entry = malloc(sizeof *entry);
 
     if (!entry)
         return PSC_ERR_NO_MEMORY;
-    psc_table_add(&matching->numbers, entry, number);
-    if (matching->next_number < number + 1)
-        matching->next_number = number + 1;
-    contexts_each(worker, number, context_stays);
+    psc_table_add(&worker->matching.open, entry, id);
+    if (context)
+        context->stays = true;
+    return PSC_OK;
+}
+
+static psc_status_t contexts_open(psc_worker_t *worker, uint32_t number)
+{
+    for (uint32_t i = 0; i < CONTEXTS; i++) {
+        if (context_open(worker, context_of(number, i)) == PSC_OK)
+            continue;
+        while (i-- > 0)
+            psc_context_close(worker, context_of(number, i));
+        return PSC_ERR_NO_MEMORY;
+    }
+    if (worker->matching.next_number < number + 2)
+        worker->matching.next_number = number + 2;
     return PSC_OK;
 }
 
@@ -50,13 +51,7 @@ int psc_worker_open_context(psc_worker_t *worker, uint32_t number)
 
     if (status != PSC_OK)
         return status;
-    status = number_open(worker, number);
-    if (status == PSC_OK) {
-        status = number_open(worker, number + 1);
-        if (status != PSC_OK)
-            psc_context_close(worker, number);
-    }
-    return psc_worker_left(worker, status);
+    return psc_worker_left(worker, contexts_open(worker, number));
 }
 
 /* ---- closing ---- */
@@ -114,24 +109,30 @@ static void context_settle(psc_worker_t *worker, psc_context_t *context)
     psc_match_context_settle(worker, context);
 }
 
-void psc_context_close(psc_worker_t *worker, uint32_t number)
+void psc_context_close(psc_worker_t *worker, uint32_t id)
 {
-    psc_entry_t *entry = psc_table_find(&worker->matching.numbers, number);
+    psc_entry_t *entry = psc_table_find(&worker->matching.open, id);
+    psc_context_t *context = psc_match_context(worker, id, false);
 
     if (!entry)
         return;
-    contexts_each(worker, number, context_end);
-    psc_table_remove(&worker->matching.numbers, entry);
+    if (context)
+        context_end(worker, context);
+    psc_table_remove(&worker->matching.open, entry);
     free(entry);
-    contexts_each(worker, number, context_settle);
-    psc_conns_flush(worker);
+    context = psc_match_context(worker, id, false);
+    if (context)
+        context_settle(worker, context);
 }
 
 void psc_worker_close_context(psc_worker_t *worker, uint32_t number)
 {
     if (psc_worker_enter(worker, 0) != PSC_OK)
         return;
-    psc_context_close(worker, number);
-    psc_context_close(worker, number + 1);
+    if (worker->runs.engine)
+        worker->runs.engine->context_closed(worker, number);
+    for (uint32_t i = 0; i < CONTEXTS; i++)
+        psc_context_close(worker, context_of(number, i));
+    psc_conns_flush(worker);
     psc_worker_leave(worker);
 }

@@ -178,8 +178,8 @@ void psc_match_queue_settle(psc_match_queue_t *queue);
 void psc_match_context_settle(psc_worker_t *worker, psc_context_t *context);
 /* Returns true if the number of this context was closed (psc_matching_t). */
 bool psc_match_closed(const psc_worker_t *worker, uint32_t id);
-/* Close the contexts of this number, if they are open (contexts.c). */
-void psc_context_close(psc_worker_t *worker, uint32_t number);
+/* Close the context, if it is open (contexts.c). */
+void psc_context_close(psc_worker_t *worker, uint32_t id);
 void psc_match_contexts_free(psc_worker_t *worker);
 
 /* ---- unexpected.c ---- */

@@ -31,7 +31,7 @@ void psc_matching_init(psc_matching_t *matching)
     if (getrandom(&matching->seed, sizeof matching->seed, 0) < 0)
         matching->seed = 0x9e3779b97f4a7c15;
     psc_table_init(&matching->contexts, matching->seed);
-    psc_table_init(&matching->numbers, matching->seed);
+    psc_table_init(&matching->open, matching->seed);
     matching->next_number = PSC_CONTEXT_USER;
     matching->clock = 0;
 }
@@ -44,9 +44,9 @@ static bool match_of_world(uint32_t number)
     return number >= PSC_CONTEXT_USER && number < PSC_CONTEXT_END;
 }
 
-static psc_entry_t *match_number(const psc_worker_t *worker, uint32_t number)
+static bool match_open(const psc_worker_t *worker, uint32_t id)
 {
-    return psc_table_find(&worker->matching.numbers, number);
+    return psc_table_find(&worker->matching.open, id);
 }
 
 bool psc_match_closed(const psc_worker_t *worker, uint32_t id)
@@ -54,7 +54,7 @@ bool psc_match_closed(const psc_worker_t *worker, uint32_t id)
     uint32_t number = id & PSC_CONTEXT_NUMBER;
 
     return match_of_world(number) && number < worker->matching.next_number &&
-           !match_number(worker, number);
+           !match_open(worker, id);
 }
 
 /* Returns true if this context and its queues stay although they are empty. */
@@ -63,7 +63,7 @@ static bool match_stays(const psc_worker_t *worker, uint32_t id)
     uint32_t number = id & PSC_CONTEXT_NUMBER;
 
     return number < PSC_CONTEXT_USER || id == PSC_CONTEXT_AM ||
-           match_number(worker, number);
+           match_open(worker, id);
 }
 
 /* ---- contexts and queues ---- */
@@ -183,10 +183,10 @@ void psc_match_contexts_free(psc_worker_t *worker)
     psc_list_for_each(context, &matching->contexts.all, psc_context_t,
                       entry.link)
         match_context_free(worker, context);
-    psc_list_for_each(number, &matching->numbers.all, psc_entry_t, link) {
-        psc_table_remove(&matching->numbers, number);
+    psc_list_for_each(number, &matching->open.all, psc_entry_t, link) {
+        psc_table_remove(&matching->open, number);
         free(number);
     }
     psc_table_clear(&matching->contexts);
-    psc_table_clear(&matching->numbers);
+    psc_table_clear(&matching->open);
 }

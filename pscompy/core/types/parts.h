@@ -80,11 +80,11 @@ static inline void psc_ends_update(psc_ends_t *ends)
 
 typedef struct psc_matching {
     psc_table_t contexts; /* of psc_context_t, by context */
-    /* the open numbers: those of the contexts of Worlds that
-     * psc_worker_open_context has opened, and that are not closed yet */
-    psc_table_t numbers;
-    /* Of the numbers below this one that Worlds allocate, all but the open ones
-     * are closed: nothing is received in their contexts any more. */
+    /* the open contexts: those of Worlds that psc_worker_open_context has
+     * opened, and that are not closed yet */
+    psc_table_t open;
+    /* Of the contexts of Worlds whose number is below this one, all but the
+     * open ones are closed: nothing is received in them any more. */
     uint32_t next_number;
     uint64_t seed; /* of these tables, and of those of all connections */
     /* counts receives and arrivals, so that each gets an `order` */
