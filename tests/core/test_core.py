@@ -40,6 +40,7 @@ NO_CLOCK = {"portals": ["KEEPALIVE=0:0"]}
 def sources(name: str) -> list[Path]:
     found = [*sorted(HERE.glob("*.c")), *sorted((ROOT / "pscompy/core").rglob("*.c"))]
     found += sorted((ROOT / "pscompy/proto").glob("*.c"))
+    found += sorted((ROOT / "pscompy/coll").glob("*.c"))
     found += transport_sources(name)
     return [path for path in found if path.name != "_core.c"]
 
