@@ -63,10 +63,10 @@ class Communicator(DerivedCalls, CollectiveCalls, Ranks):
         """Free what this communicator keeps for messages. Local: the other ranks may go on using
         it. Its connections, which all communicators share, stay. Idempotent.
 
-        Receives that no message has matched end with `Closed`; so does every later call. Messages
-        that no receive has matched are dropped, also those that arrive later, and the sends of long
-        ones end with `Closed` at their rank; only that of an object with several long buffers is
-        not ended. Sends go on.
+        Receives that no message has matched end with `Closed`, as do collective operations once no
+        peer uses their buffers; so does every later call. Messages that no receive has matched are
+        dropped, also those that arrive later, and the sends of long ones end with `Closed` at their
+        rank; only that of an object with several long buffers is not ended. Sends go on.
         """
         if self._context.closed:
             return
