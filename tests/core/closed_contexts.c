@@ -158,6 +158,70 @@ CASE(closed_while_a_message_moves)
     pair_close(&pair);
 }
 
+/* ---- collectives ---- */
+
+static psc_group_t *group_of(side_t *side, int rank)
+{
+    psc_group_t *group;
+
+    check(api->group_create(side->worker, NUMBER + 1, rank, 2, NULL, &group) ==
+          PSC_OK);
+    check(api->group_connect(group, 1 - rank, side->conn) == PSC_OK);
+    return group;
+}
+
+static psc_status_t never_called(const void *lower, void *higher, uint64_t n,
+                                 void *arg)
+{
+    (void)lower, (void)higher, (void)n, (void)arg;
+    check(false);
+    return PSC_OK;
+}
+
+static psc_request_t *start(psc_group_t *group, psc_coll_t coll,
+                            psc_status_t expected)
+{
+    static uint64_t sum[2];
+    psc_coll_args_t args = {.coll = coll,
+                            .send = out,
+                            .recv = &sum[coll == PSC_COLL_REDUCE],
+                            .size = 8,
+                            .count = coll != PSC_COLL_BARRIER,
+                            .combine = never_called};
+    psc_request_t *request = NULL;
+
+    check(api->coll_start(group, &args, &request) == expected);
+    return request;
+}
+
+/* Rank 0 has the operand of rank 1, but its program does not call the function
+ * of the reduction; the barrier waits for rank 1. */
+CASE(closed_collectives_end)
+{
+    psc_request_t *reduce, *barrier;
+    psc_group_t *group, *other;
+    pair_t pair;
+
+    begin(&pair);
+    check(psc_worker_open_context(pair.b.worker, NUMBER) == PSC_OK);
+    group = group_of(&pair.b, 0);
+    other = group_of(&pair.a, 1);
+    reduce = start(group, PSC_COLL_REDUCE, PSC_INPROGRESS);
+    barrier = start(group, PSC_COLL_BARRIER, PSC_INPROGRESS);
+    sent(&pair, start(other, PSC_COLL_REDUCE, PSC_OK));
+    settle(&pair);
+    check(reduce->state == PSC_REQUEST_MATCHED);
+    psc_worker_close_context(pair.b.worker, NUMBER);
+    check(finish(&pair, reduce).status == PSC_ERR_CLOSED);
+    check(finish(&pair, barrier).status == PSC_ERR_CLOSED);
+    check(!start(group, PSC_COLL_BARRIER, PSC_ERR_CLOSED));
+    api->group_destroy(group);
+    api->group_destroy(other);
+    settle(&pair);
+    expect_nothing_left(&pair);
+    pair_close(&pair);
+}
+
 CASE(closed_numbers_leave_nothing)
 {
     pair_t pair;
