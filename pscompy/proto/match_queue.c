@@ -36,7 +36,7 @@ void psc_matching_init(psc_matching_t *matching)
     matching->clock = 0;
 }
 
-/* ---- numbers ---- */
+/* ---- open contexts ---- */
 
 /* Returns true if a World may allocate the number of this context. */
 static bool match_of_world(uint32_t number)

@@ -62,7 +62,7 @@ static void expect_nothing_left(pair_t *pair)
 {
     const psc_matching_t *matching = &pair->b.worker->matching;
 
-    check(matching->contexts.n == 1 && matching->numbers.n == 0);
+    check(matching->contexts.n == 1 && matching->open.n == 0);
     check(pair->b.conn->queues.n <= 1);
     check(psc_table_chains(&matching->contexts) <= 8);
     check(psc_table_chains(&pair->b.conn->queues) <= 8);
