@@ -28,6 +28,7 @@ struct psc_group {
     uint32_t context;
     int rank, size;
     uint64_t next; /* number of the next operation */
+    _Atomic uint64_t next_persistent; /* the same, of persistent ones */
     psc_list_t runs;
     bool ended; /* the context was closed: no operation starts any more */
     int32_t *modules; /* the module of each rank, or NULL */
@@ -42,6 +43,18 @@ struct psc_group {
     /* names of the algorithms that are to be used; NULL: the first that
      * fits */
     const char *forced[PSC_COLL_COUNT];
+};
+
+/* A persistent operation.
+ *
+ * All its starts use the same tag. The messages of one start match none of
+ * another, because between two ranks they have one order on both sides: in a
+ * start that of the plan, whose steps to one rank wait for each other; and a
+ * rank begins the next start only when all its steps of the last one have
+ * ended. */
+struct psc_persistent {
+    psc_plan_t *plan; /* the runs of all starts share it */
+    uint64_t number;
 };
 
 typedef struct psc_run psc_run_t;
@@ -88,6 +101,7 @@ struct psc_run {
     psc_link_t ready_link; /* link in the worker's list of runs that go on */
     psc_plan_t *plan;
     uint64_t number;
+    bool persistent; /* the number is that of a persistent operation */
     psc_coll_t coll;
     uint8_t *places[PSC_PLACES];
     uint64_t unit;
@@ -185,3 +199,6 @@ int psc_group_wanted(const psc_group_t *group);
 psc_status_t psc_coll_start(psc_group_t *group, const psc_coll_args_t *args,
                             psc_request_t **request_p);
 psc_status_t psc_coll_call(psc_request_t *request);
+psc_status_t psc_coll_init(psc_group_t *group, const psc_coll_args_t *args,
+                           psc_persistent_t **persistent_p);
+void psc_coll_free(psc_persistent_t *persistent);

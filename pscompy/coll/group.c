@@ -210,7 +210,8 @@ static psc_status_t coll_begin(psc_group_t *group, const psc_coll_args_t *args,
     req->head.result = (psc_result_t){.rank = -1, .order = args->coll};
     req->bulk->payload = run;
     run->req = req;
-    run->number = group->next++;
+    run->persistent = args->persistent != NULL;
+    run->number = run->persistent ? args->persistent->number : group->next++;
     req->head.result.tag = psc_run_tag(run);
     req->inside = true;
     psc_run_begin(run);
@@ -229,7 +230,6 @@ static psc_status_t coll_begin(psc_group_t *group, const psc_coll_args_t *args,
     return PSC_OK;
 }
 
-/* Returns the plan of this rank. That of a group with a lost rank is empty. */
 static psc_status_t coll_plan(const psc_group_t *group,
                               const psc_coll_args_t *args, psc_plan_t **plan_p)
 {
@@ -239,8 +239,7 @@ static psc_status_t coll_plan(const psc_group_t *group,
 
     if (!algorithm)
         return PSC_ERR_UNSUPPORTED;
-    *plan_p = group->lost >= 0 ? psc_plan_create(group->size)
-                               : psc_plan_make(algorithm, &task);
+    *plan_p = psc_plan_make(algorithm, &task);
     return *plan_p ? PSC_OK : PSC_ERR_NO_MEMORY;
 }
 
@@ -248,9 +247,13 @@ static psc_status_t coll_start(psc_group_t *group, const psc_coll_args_t *args,
                                psc_request_t **request_p)
 {
     psc_plan_t *plan = NULL;
-    psc_status_t status = coll_plan(group, args, &plan);
+    psc_status_t status = PSC_OK;
 
-    if (status == PSC_OK)
+    if (args->persistent)
+        plan = psc_plan_use(args->persistent->plan);
+    else
+        status = coll_plan(group, args, &plan);
+    if (status == PSC_OK && group->lost < 0)
         status = group_usable(group, plan);
     if (status == PSC_OK)
         status = coll_begin(group, args, plan, request_p);
@@ -272,6 +275,35 @@ psc_status_t psc_coll_start(psc_group_t *group, const psc_coll_args_t *args,
     group->wanted = -1;
     status = group->ended ? PSC_ERR_CLOSED : coll_start(group, args, request_p);
     return psc_worker_left(group->worker, status);
+}
+
+/* ---- persistent operations ---- */
+
+psc_status_t psc_coll_init(psc_group_t *group, const psc_coll_args_t *args,
+                           psc_persistent_t **persistent_p)
+{
+    psc_status_t status = coll_check(group, args);
+    psc_persistent_t *made;
+
+    if (status != PSC_OK)
+        return status;
+    made = malloc(sizeof *made);
+    if (!made)
+        return PSC_ERR_NO_MEMORY;
+    status = coll_plan(group, args, &made->plan);
+    if (status != PSC_OK) {
+        free(made);
+        return status;
+    }
+    made->number = group->next_persistent++;
+    *persistent_p = made;
+    return PSC_OK;
+}
+
+void psc_coll_free(psc_persistent_t *persistent)
+{
+    psc_plan_destroy(persistent->plan);
+    free(persistent);
 }
 
 /* ---- functions of the program ---- */

@@ -10,10 +10,13 @@
 
 /* Bits of the tag of a message: the number of its operation. */
 #define TAG_MASK ((1u << 30) - 1)
+/* The numbers of persistent operations have a range of their own. */
+#define TAG_PERSISTENT (1u << 30)
 
 int32_t psc_run_tag(const psc_run_t *run)
 {
-    return (int32_t)(run->number & TAG_MASK);
+    return (int32_t)((run->number & TAG_MASK) |
+                     (run->persistent ? TAG_PERSISTENT : 0));
 }
 
 static const psc_step_t *plan_of(const psc_active_step_t *step)

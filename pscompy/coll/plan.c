@@ -12,6 +12,7 @@ psc_plan_t *psc_plan_create(int size)
 
     if (!plan)
         return NULL;
+    plan->users = 1;
     for (int i = 0; i < 2; i++) {
         plan->last[i] = malloc((size_t)size * sizeof **plan->last);
         for (int rank = 0; plan->last[i] && rank < size; rank++)
@@ -23,8 +24,16 @@ psc_plan_t *psc_plan_create(int size)
     return NULL;
 }
 
+psc_plan_t *psc_plan_use(psc_plan_t *plan)
+{
+    plan->users++;
+    return plan;
+}
+
 void psc_plan_destroy(psc_plan_t *plan)
 {
+    if (--plan->users > 0)
+        return;
     free(plan->steps);
     free(plan->waits);
     free(plan->last[0]);

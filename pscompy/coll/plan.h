@@ -44,6 +44,8 @@ typedef struct psc_plan {
      * receives from it */
     uint32_t *last[2];
     bool failed; /* memory was short: the plan is not complete */
+    /* number of runs and persistent operations that use it */
+    _Atomic uint32_t users;
 } psc_plan_t;
 
 /* the number of no step */
@@ -77,8 +79,12 @@ static inline psc_range_t psc_range(psc_place_t place, uint64_t offset,
 
 /* ---- plan.c ---- */
 
-/* Begin a plan among `size` ranks. Returns NULL if memory is short. */
+/* Begin a plan among `size` ranks, with one user. Returns NULL if memory is
+ * short. */
 psc_plan_t *psc_plan_create(int size);
+/* Another user of the plan. Returns the plan. */
+psc_plan_t *psc_plan_use(psc_plan_t *plan);
+/* A user needs the plan no more. It is freed with its last one. */
 void psc_plan_destroy(psc_plan_t *plan);
 /* Each of these functions adds a step and returns its number. A step waits for
  * nothing but the earlier step that sends to the same rank, or receives from

@@ -48,6 +48,8 @@ typedef struct psc_conn psc_conn_t;
 typedef struct psc_region psc_region_t;
 typedef struct psc_sleeper psc_sleeper_t;
 typedef struct psc_group psc_group_t;
+/* a collective that is described once and started many times */
+typedef struct psc_persistent psc_persistent_t;
 
 /* CDEF BEGIN */
 typedef enum psc_conn_state {
@@ -315,6 +317,9 @@ typedef struct psc_coll_args {
     void *arg;
     bool commutes; /* `combine` commutes */
     int root;
+    /* From coll_init, with otherwise the same arguments; or NULL. It is not to
+     * be started again before its request is done. */
+    psc_persistent_t *persistent;
     uint32_t flags; /* PSC_FLAG_TRY, PSC_FLAG_NOTIFY */
     void *owner;
 } psc_coll_args_t;
@@ -610,6 +615,12 @@ typedef struct psc_api {
     /* Call `combine` of a MATCHED request once, without the lock. Returns
      * PSC_ERR_INVALID if the request is not MATCHED any more. */
     psc_status_t (*coll_call)(psc_request_t *request);
+    /* Describe a collective that is to be started many times. All ranks of a
+     * group describe the same ones in the same order, and may start them in
+     * different orders. coll_free may be called at any time. */
+    psc_status_t (*coll_init)(psc_group_t *group, const psc_coll_args_t *args,
+                              psc_persistent_t **persistent_p);
+    void (*coll_free)(psc_persistent_t *persistent);
 } psc_api_t;
 
 #endif

@@ -207,6 +207,8 @@ static const psc_api_t api_table = {
     .group_wanted = psc_group_wanted,
     .coll_start = psc_coll_start,
     .coll_call = psc_coll_call,
+    .coll_init = psc_coll_init,
+    .coll_free = psc_coll_free,
 };
 
 uintptr_t psc_api_address(void)

@@ -15,6 +15,7 @@ from pscompy.api.request import Request
 from pscompy.api.timeouts import as_seconds
 from pscompy.errors import Timeout
 from pscompy.world.collectives import Collectives, Task, as_root
+from pscompy.world.persistent_calls import PersistentCalls
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 Buffer = TypeVar("Buffer")
 
 
-class CollectiveCalls:
+class CollectiveCalls(PersistentCalls):
     """Calls that all ranks make, in the same order. Those that begin with i return a Request at
     once, to wait for or to await; the buffers belong to the operation until it has ended.
 

@@ -17,13 +17,14 @@ from typing import Any
 
 from pscompy.api.awaited import COLLECTIVES
 from pscompy.api.connection import Connection
-from pscompy.api.request import Request
+from pscompy.api.request import PersistentRequest, Request
 from pscompy.core import lib
 from pscompy.errors import Closed, PeerLost, PscomError, RemoteError, Truncated, shown
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
 
 _DIFFERENT = "the ranks have called different operations, roots or lengths"
+_RUN, _POST, _INIT = range(3)  # how _collective() does an operation
 
 Combine = Callable[[memoryview, memoryview], bool]
 """Combines the operands of lower ranks with those of higher ranks, in the place of the latter.
@@ -56,6 +57,7 @@ class Task:
     reduction: Reduction = field(default_factory=Reduction)
     root: int = 0
     value: Callable[[], Any] = lambda: None  # makes the result, once the operation has ended
+    given: Any = None  # the operand as the program has given it
 
 
 def as_root(root: Any, size: int) -> int:
@@ -96,19 +98,32 @@ class Collectives(Ranks):
 
     def run(self, task: Task, timeout: float | None) -> Any:
         """Run an operation, and return its result."""
-        return self._begin(task, False, timeout)
+        return self._begin(task, _RUN, timeout)
 
     def start(self, task: Task) -> Request[Any]:
-        return self._begin(task, True, None)  # type: ignore[no-any-return]
+        return self._begin(task, _POST)  # type: ignore[no-any-return]
 
-    def _begin(self, task: Task, post: bool, timeout: float | None) -> Any:
+    def init(self, task: Task, read: Callable[[], None] | None) -> PersistentRequest[Any]:
+        """Return the operation as one to be started many times. `read` reads the operand at each
+        start; None if it is where the program has it."""
+        return self._begin(task, _INIT, read=read)  # type: ignore[no-any-return]
+
+    def _begin(
+        self,
+        task: Task,
+        how: int,
+        timeout: float | None = None,
+        read: Callable[[], None] | None = None,
+    ) -> Any:
         if self._context.closed:
             raise self._exception(lib.PSC_ERR_CLOSED, 0)
         reduction = task.reduction
 
         def finish(status: int, nbytes: int, rank: int) -> Any:
             if status != lib.PSC_OK:
-                raise self._error(task, status, nbytes, rank)
+                error = self._error(task, status, nbytes, rank)
+                reduction.raised.clear()  # a persistent operation may be started again
+                raise error
             return task.value()
 
         return self._collective(
@@ -122,7 +137,7 @@ class Collectives(Ranks):
             ),
             *(task.count, task.counts, task.recv_counts, task.size),
             *(reduction.op, reduction.type, reduction.combine, reduction.commutes),
-            *(task.root, finish, post, timeout),
+            *(task.root, finish, read, how, timeout),
         )
 
     def _modules(self) -> array.array[int] | None:

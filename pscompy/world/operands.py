@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,15 @@ def ordinary(array: NDArray[Any], what: str) -> NDArray[Any]:
     if array.dtype.hasobject:
         raise TypeError(f"{what} moves no arrays of Python's objects: use {what}_obj")
     return array
+
+
+def copying(given: Any, array: NDArray[Any]) -> Callable[[], None] | None:
+    """Return what copies an operand of the program into the array that `operand` has made of it;
+    None if they are the same memory."""
+    original = given if isinstance(given, np.ndarray) else np.asarray(memoryview(given))
+    if np.may_share_memory(original, array) or not array.nbytes:
+        return None
+    return lambda: np.copyto(array, original)
 
 
 class Result:

@@ -15,6 +15,7 @@ from pscompy.world.operands import (
     Counts,
     Result,
     apart,
+    copying,
     counted,
     operand,
     ordinary,
@@ -22,6 +23,19 @@ from pscompy.world.operands import (
     row,
 )
 from pscompy.world.reductions import NUMBER, AnyOp, is_number
+
+
+def reading(task: Task) -> Callable[[], None] | None:
+    """Return what reads the operand of a persistent operation before a start; None if the operation
+    uses it where the program has it. Raises `TypeError` for a number, which cannot change."""
+    if is_number(task.given):
+        raise TypeError(
+            f"{task.name}_init needs an array, which every start reads, not {shown(task.given)}"
+        )
+    if task.given is None:
+        return None
+    array = task.recv if task.send is None else task.send
+    return copying(task.given, array)
 
 
 class Tasks:
@@ -40,13 +54,15 @@ class Tasks:
         given = ordinary(self._buffer(buf, "bcast"), "bcast")
         if self.rank == root:
             array = operand(buf, "bcast")
-            return self._whole("bcast", root, array, lambda: buf)
+            return self._whole("bcast", root, array, lambda: buf, buf)
         result = Result(buf, given.shape, given.dtype, "bcast")
         return self._whole("bcast", root, result.array, result.value)
 
-    def _whole(self, name: str, root: int, array: Any, value: Callable[[], Any]) -> Task:
+    def _whole(
+        self, name: str, root: int, array: Any, value: Callable[[], Any], given: Any = None
+    ) -> Task:
         """A task with one buffer, which is the same on all ranks."""
-        return Task(name, None, array, count=array.nbytes, root=root, value=value)
+        return Task(name, None, array, count=array.nbytes, root=root, value=value, given=given)
 
     def reducing(self, name: str, sendbuf: Any, recvbuf: Any, op: AnyOp, root: int = 0) -> Task:
         root = as_root(root, self.size)
@@ -58,6 +74,7 @@ class Tasks:
         send = ordinary(self._operand(sendbuf, name), name)
         reduction = reductions.of_arrays(op, send.dtype)
         task = Task(name, send, None, send.size, size=send.itemsize, root=root, reduction=reduction)
+        task.given = sendbuf
         if gets or recvbuf is not None:
             result = Result(recvbuf, send.shape, send.dtype, name)
             task.recv = result.array
@@ -77,6 +94,7 @@ class Tasks:
             root=root,
             reduction=reduction,
             value=lambda: reductions.unpack(recv, name) if gets else None,
+            given=number,
         )
 
     def reduce_scatter(self, sendbuf: Any, recvbuf: Any, op: AnyOp, counts: Counts) -> Task:
@@ -95,6 +113,7 @@ class Tasks:
             size=send.itemsize,
             reduction=reduction,
             value=result.value,
+            given=sendbuf,
         )
 
     def gathering(
@@ -108,6 +127,7 @@ class Tasks:
         which = counted(counts, self.size, name)
         self._check_count(send, which, name)
         task = Task(name, send, None, counts=which, size=max(1, row(send)), root=root)
+        task.given = sendbuf
         shape = (self.size, *send.shape) if which is None else (int(which.sum()), *send.shape[1:])
         if which is None:
             task.size, task.count = max(1, send.nbytes), int(send.nbytes > 0)
@@ -132,6 +152,7 @@ class Tasks:
             size=NUMBER.size,
             root=root,
             value=lambda: np.array([reductions.unpack(it, name) for it in recv]) if gets else None,
+            given=number,
         )
 
     def scatter(self, sendbuf: Any, recvbuf: Any, root: int, counts: Counts) -> Task:
@@ -142,7 +163,7 @@ class Tasks:
         task = Task("scatter", counts=which, size=max(1, row(shaped)), root=root)
         items = shaped.shape[0] if shaped.ndim else 1
         if self.rank == root:
-            task.send = self._operand(sendbuf, "scatter")
+            task.send, task.given = self._operand(sendbuf, "scatter"), sendbuf
             items = parts(shaped, which, self.size, "scatter")
         if which is None:
             task.size, task.count = max(1, items * row(shaped)), int(items * row(shaped) > 0)
@@ -167,7 +188,7 @@ class Tasks:
             send = result.array
         apart(send, result.array, "alltoall")
         task = Task("alltoall", send, result.array, size=max(1, row(send)), value=result.value)
-        task.counts, task.recv_counts = counts, arriving
+        task.counts, task.recv_counts, task.given = counts, arriving, sendbuf
         if counts is None:
             task.size, task.count = max(1, items * row(send)), int(items * row(send) > 0)
         return task

@@ -3,6 +3,10 @@
 #include "connection.h"
 #include "request.h"
 
+/* how to do the operation: until it has ended, as a Request, or as a
+ * PersistentRequest; the same in world/collectives.py */
+enum { HOW_RUN, HOW_POST, HOW_INIT };
+
 /* Returns the memory of an object with a contiguous buffer, which must outlive
  * the operation. */
 static int collective_address(PyObject *object, void **address_p)
@@ -21,13 +25,13 @@ static int collective_address(PyObject *object, void **address_p)
 
 static PyObject *collective_run(psb_communicator_t *self, psb_call_t *call,
                                 Py_ssize_t rank, const int32_t *members,
-                                const int32_t *modules)
+                                const int32_t *modules, bool init)
 {
     PyObject *value = NULL;
 
     if (psb_worker_enter(self->worker, (PyObject *)self) == 0 &&
         psb_group_begin(self, rank, members, modules) == 0)
-        return psb_call_run(call);
+        return init ? psb_collective_init(call) : psb_call_run(call);
     psb_op_clear(&call->op);
     return value;
 }
@@ -36,11 +40,11 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
                          Py_ssize_t n_args, PyObject *kwnames)
 {
     PyObject *packed = NULL, *members, *modules, *send, *recv, *counts,
-             *recv_counts, *combine, *finish, *timeout;
+             *recv_counts, *combine, *finish, *read, *timeout;
     psc_coll_args_t collective = {0};
     void *members_at, *modules_at, *send_at, *counts_at, *recv_counts_at;
     unsigned long long count, size;
-    int coll, op, type, commutes, root, post;
+    int coll, op, type, commutes, root, how;
     Py_ssize_t rank, i;
     psb_call_t call;
 
@@ -53,10 +57,10 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     for (i = 0; i < n_args; i++)
         PyTuple_SET_ITEM(packed, i, Py_NewRef(args[i]));
     psb_call_begin(&call, PSB_COLLECTIVE);
-    if (!PyArg_ParseTuple(packed, "inOOOOKOOKiiOpiOpO:_collective", &coll,
+    if (!PyArg_ParseTuple(packed, "inOOOOKOOKiiOpiOOiO:_collective", &coll,
                           &rank, &members, &modules, &send, &recv, &count,
                           &counts, &recv_counts, &size, &op, &type, &combine,
-                          &commutes, &root, &finish, &post, &timeout) ||
+                          &commutes, &root, &finish, &read, &how, &timeout) ||
         collective_address(members, &members_at) < 0 ||
         collective_address(modules, &modules_at) < 0 ||
         collective_address(send, &send_at) < 0 ||
@@ -71,8 +75,8 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     call.op.origin = (PyObject *)self;
     call.op.context = self->context;
     call.op.tag = coll;
-    call.op.memory = Py_BuildValue("OOK", finish, combine, size);
-    call.post = post;
+    call.op.memory = Py_BuildValue("OOKO", finish, combine, size, read);
+    call.post = how == HOW_POST;
     call.timeout = timeout;
     call.communicator = self;
     call.collective = &collective;
@@ -90,6 +94,7 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     collective.root = root;
     Py_DECREF(packed); /* the caller holds its items */
     return call.op.memory
-               ? collective_run(self, &call, rank, members_at, modules_at)
+               ? collective_run(self, &call, rank, members_at, modules_at,
+                                how == HOW_INIT)
                : NULL;
 }

@@ -78,6 +78,9 @@ int psb_group_connect(psb_call_t *call);
  * whose argument is the memory of an op of kind PSB_COLLECTIVE. */
 psc_status_t psb_group_combine(const void *in, void *inout, uint64_t n,
                                void *functions);
+/* Has the operand of a persistent collective read before a start, by its
+ * functions' read(). */
+int psb_group_read(PyObject *functions);
 /* Returns what finish() makes of the result of a collective. */
 PyObject *psb_group_value(psb_op_t *op);
 

@@ -1,9 +1,9 @@
 /* Groups of the core for a communicator, and what its collectives need while
  * they are under way. The op's `memory` is then a tuple: finish(), combine(),
- * and the bytes of an element. */
+ * the bytes of an element; and read() of a persistent one, or None. */
 #include "connection.h"
 
-enum { OF_FINISH, OF_COMBINE, OF_SIZE };
+enum { OF_FINISH, OF_COMBINE, OF_SIZE, OF_READ };
 
 /* ---- peers ---- */
 
@@ -61,6 +61,16 @@ psc_status_t psb_group_combine(const void *in, void *inout, uint64_t n,
     Py_XDECREF(from);
     Py_XDECREF(to);
     return status;
+}
+
+int psb_group_read(PyObject *functions)
+{
+    PyObject *read = PyTuple_GET_ITEM(functions, OF_READ);
+    PyObject *done =
+        read == Py_None ? Py_NewRef(read) : PyObject_CallNoArgs(read);
+
+    Py_XDECREF(done);
+    return done ? 0 : -1;
 }
 
 /* ---- the group ---- */

@@ -178,6 +178,8 @@ PyObject *psb_request_remove_done_callback(psb_request_t *self, PyObject *fn);
 extern PyType_Spec psb_persistent_spec;
 /* Returns a PersistentRequest; each start of it makes this call. */
 PyObject *psb_call_init(psb_call_t *call);
+/* The same for a collective of a group that exists. */
+PyObject *psb_collective_init(psb_call_t *call);
 
 /* ---- message.c ---- */
 

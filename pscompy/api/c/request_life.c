@@ -212,8 +212,10 @@ psb_request_t *psb_request_idle(PyTypeObject *type, psb_op_t *op)
 int psb_request_restart(psb_request_t *self, psb_call_t *call)
 {
     psb_op_t *op = &call->op;
+    PyObject *memory = op->memory;
 
     *op = self->op;
+    op->memory = memory;
     psb_request_mark_seen(self);
     op->core = NULL;
     op->waiters = 0;

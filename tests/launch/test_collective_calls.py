@@ -1,0 +1,199 @@
+"""Collectives that are started many times, forced to an algorithm, or checked, by real jobs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+import pscompy
+
+
+def describe_all(world, operand, row):
+    """Return every persistent collective with its expected result for operands of this rank that
+    begin at `row(rank)`: name -> (request, function of the offset)."""
+    rank, size = world.rank, world.size
+    ranks = range(size)
+    total = lambda offset, of: sum(row(it) + offset for it in of)  # noqa: E731
+    spread = np.repeat(operand, 1)
+    return {
+        "barrier": (world.barrier_init(), lambda offset: None),
+        "bcast": (world.bcast_init(spread, root=1), lambda offset: None),
+        "allreduce": (world.allreduce_init(operand), lambda offset: total(offset, ranks)),
+        "reduce": (
+            world.reduce_init(operand, root=2),
+            lambda offset: total(offset, ranks) if rank == 2 else None,
+        ),
+        "scan": (world.scan_init(operand), lambda offset: total(offset, range(rank + 1))),
+        "exscan": (
+            world.exscan_init(operand),
+            lambda offset: total(offset, range(rank)) if rank else None,
+        ),
+        "reduce_scatter": (
+            world.reduce_scatter_init(operand),
+            lambda offset: np.split(total(offset, ranks), size)[rank],
+        ),
+        "gather": (
+            world.gather_init(operand),
+            lambda offset: np.stack([row(it) + offset for it in ranks]) if rank == 0 else None,
+        ),
+        "allgather": (
+            world.allgather_init(operand),
+            lambda offset: np.stack([row(it) + offset for it in ranks]),
+        ),
+        "scatter": (
+            world.scatter_init(operand, np.zeros(len(operand) // size), root=1),
+            lambda offset: np.split(row(1) + offset, size)[rank],
+        ),
+        "alltoall": (
+            world.alltoall_init(operand),
+            lambda offset: np.concatenate([np.split(row(it) + offset, size)[rank] for it in ranks]),
+        ),
+    }
+
+
+def starts_in_other_orders(step, turns):
+    """Start persistent collectives in an order of each rank's own, with new contents each time.
+    With `step` 2 the operand is not contiguous, so that each start has to read it."""
+    with pscompy.World() as world:
+        items = 12 * world.size
+        row = lambda rank: np.arange(items) * (rank + 1.0)  # noqa: E731
+        operand = np.zeros(items * step)[::step]
+        made = describe_all(world, operand, row)
+        order = np.random.default_rng(world.rank)
+        for turn in range(turns):
+            operand[:] = row(world.rank) + turn
+            names = list(order.permutation(list(made)))
+            for name in names:
+                made[name][0].start()
+            for name in reversed(names):
+                request, expected = made[name]
+                value, wanted = request.wait(), expected(turn)
+                if name == "bcast":
+                    continue
+                assert (value is None) == (wanted is None), name
+                assert wanted is None or (value == wanted).all(), (name, turn, value, wanted)
+        print("ok")
+
+
+def test_persistent_collectives_are_started_in_other_orders(run, script):
+    assert run.lines(4, script(starts_in_other_orders, 1, 40)) == ["ok"] * 4
+
+
+def test_each_start_reads_an_operand_that_is_not_contiguous(run, script):
+    assert run.lines(3, script(starts_in_other_orders, 2, 5)) == ["ok"] * 3
+
+
+def test_starts_of_one_operation_do_not_mix(run, script):
+    """A root that runs ahead starts its broadcast again before others have received the last."""
+
+    def runs_ahead():
+        with pscompy.World() as world:
+            buf = np.zeros(20_000)
+            lengths = [world.bcast_init(buf[:n]) for n in (1, 20_000)]
+            for turn in range(100):
+                for n, request in zip((1, 20_000), lengths, strict=True):
+                    if world.rank == 0:
+                        buf[:n] = turn * 2 + (n > 1)
+                    request.start()
+                    request.wait()
+                    assert (buf[:n] == turn * 2 + (n > 1)).all()
+            print("ok")
+
+    assert run.lines(4, script(runs_ahead)) == ["ok"] * 4
+
+
+def test_a_persistent_collective_is_a_persistent_request(run, script):
+    def uses():
+        with pscompy.World() as world:
+            request = world.allreduce_init(np.full(3, world.rank))
+            assert isinstance(request, pscompy.PersistentRequest)
+            assert request.done()
+            assert request.wait() is None
+
+            async def awaits():
+                request.start()
+                return await request
+
+            first = asyncio.run(awaits())
+            assert (first == sum(range(world.size))).all()
+            request.start()
+            while not request.test():
+                pass
+            assert request.wait() is first
+            print("ok")
+
+    assert run.lines(2, script(uses)) == ["ok"] * 2
+
+
+def test_a_start_is_refused_while_the_operation_is_in_flight(run, script):
+    def starts_twice():
+        with pscompy.World() as world:
+            request = world.barrier_init()
+            if world.rank == 1:
+                world.recv(source=0)
+            request.start()
+            if world.rank == 0:
+                with pytest.raises(RuntimeError, match="in flight"):
+                    request.start()
+                world.send(b"", 1)
+            request.wait()
+            print("ok")
+
+    assert run.lines(2, script(starts_twice)) == ["ok"] * 2
+
+
+def test_a_number_is_no_operand_of_a_persistent_collective(run, script):
+    def gives_numbers():
+        with pscompy.World() as world:
+            for call in (world.allreduce_init, world.gather_init):
+                with pytest.raises(TypeError, match="_init needs an array, which every start"):
+                    call(1.5)
+            print("ok")
+
+    assert run.lines(2, script(gives_numbers)) == ["ok"] * 2
+
+
+def test_an_error_of_a_function_does_not_outlast_its_start(run, script):
+    """Of two ranks only the root combines."""
+
+    def fails_once():
+        with pscompy.World() as world:
+            operand = np.ones(4)
+
+            def adds(a, b):
+                if a[0] == 2:
+                    raise KeyError("two")
+                return a + b
+
+            request = world.reduce_init(operand, op=adds)
+            for value in (2, 3):
+                operand[:] = value
+                request.start()
+                if value == 2 and world.rank == 0:
+                    with pytest.raises(KeyError):
+                        request.wait()
+                else:
+                    value = request.wait()
+            assert world.rank or (value == 6).all()
+            print("ok")
+
+    assert run.lines(2, script(fails_once)) == ["ok"] * 2
+
+
+def test_a_closed_communicator_starts_no_persistent_collective(run, script):
+    def starts_after_close():
+        with pscompy.World() as world:
+            other = world.dup()
+            request = other.barrier_init()
+            request.start()
+            request.wait()
+            other.close()
+            try:
+                request.start()
+            except pscompy.Closed as error:
+                print(error)
+
+    lines = run.lines(2, script(starts_after_close))
+    assert lines == [f"<Communicator rank {rank} of 2> was closed" for rank in range(2)]
