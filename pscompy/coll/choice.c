@@ -1,6 +1,7 @@
 /* The table of algorithms. The first row of a collective that fits is used. The
  * choice depends only on what all ranks know alike, so all make the same one.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "plan.h"
@@ -43,26 +44,39 @@ static bool has_modules(const psc_task_t *task)
 }
 
 static const psc_algorithm_t algorithms[] = {
-    {"modules", PSC_COLL_BARRIER, has_modules, psc_modules_barrier},
-    {"modules", PSC_COLL_BCAST, has_modules, psc_modules_bcast},
-    {"doubling", PSC_COLL_BARRIER, NULL, psc_doubling_barrier},
-    {"tree", PSC_COLL_BCAST, is_short_or_pair, psc_tree_bcast},
-    {"parts", PSC_COLL_BCAST, NULL, psc_parts_bcast},
-    {"tree", PSC_COLL_REDUCE, is_short, psc_tree_reduce},
-    {"parts", PSC_COLL_REDUCE, NULL, psc_parts_reduce},
-    {"tree", PSC_COLL_ALLREDUCE, is_short_and_calls, psc_tree_allreduce},
-    {"doubling", PSC_COLL_ALLREDUCE, is_short, psc_doubling_allreduce},
-    {"parts", PSC_COLL_ALLREDUCE, NULL, psc_parts_allreduce},
-    {"doubling", PSC_COLL_SCAN, NULL, psc_doubling_scan},
-    {"doubling", PSC_COLL_EXSCAN, NULL, psc_doubling_scan},
-    {"pairs", PSC_COLL_REDUCE_SCATTER, NULL, psc_pairs_reduce_scatter},
-    {"tree", PSC_COLL_GATHER, parts_short, psc_tree_gather},
-    {"pairs", PSC_COLL_GATHER, NULL, psc_pairs_gather},
-    {"tree", PSC_COLL_SCATTER, parts_short, psc_tree_scatter},
-    {"pairs", PSC_COLL_SCATTER, NULL, psc_pairs_scatter},
-    {"doubling", PSC_COLL_ALLGATHER, parts_short, psc_doubling_allgather},
-    {"pairs", PSC_COLL_ALLGATHER, NULL, psc_pairs_allgather},
-    {"pairs", PSC_COLL_ALLTOALL, NULL, psc_pairs_alltoall},
+    {"modules", PSC_COLL_BARRIER, has_modules, psc_modules_barrier,
+     "ranks in several modules"},
+    {"modules", PSC_COLL_BCAST, has_modules, psc_modules_bcast,
+     "ranks in several modules"},
+    {"doubling", PSC_COLL_BARRIER, NULL, psc_doubling_barrier,
+     "ranks in one module"},
+    {"tree", PSC_COLL_BCAST, is_short_or_pair, psc_tree_bcast,
+     "less than 64 KiB, or two ranks"},
+    {"parts", PSC_COLL_BCAST, NULL, psc_parts_bcast, "64 KiB and more"},
+    {"tree", PSC_COLL_REDUCE, is_short, psc_tree_reduce, "less than 64 KiB"},
+    {"parts", PSC_COLL_REDUCE, NULL, psc_parts_reduce, "64 KiB and more"},
+    {"tree", PSC_COLL_ALLREDUCE, is_short_and_calls, psc_tree_allreduce,
+     "functions of the program, less than 64 KiB"},
+    {"doubling", PSC_COLL_ALLREDUCE, is_short, psc_doubling_allreduce,
+     "less than 64 KiB"},
+    {"parts", PSC_COLL_ALLREDUCE, NULL, psc_parts_allreduce, "64 KiB and more"},
+    {"doubling", PSC_COLL_SCAN, NULL, psc_doubling_scan, "every length"},
+    {"doubling", PSC_COLL_EXSCAN, NULL, psc_doubling_scan, "every length"},
+    {"pairs", PSC_COLL_REDUCE_SCATTER, NULL, psc_pairs_reduce_scatter,
+     "every length"},
+    {"tree", PSC_COLL_GATHER, parts_short, psc_tree_gather,
+     "less than 64 KiB of all ranks together"},
+    {"pairs", PSC_COLL_GATHER, NULL, psc_pairs_gather,
+     "64 KiB and more of all ranks together"},
+    {"tree", PSC_COLL_SCATTER, parts_short, psc_tree_scatter,
+     "less than 64 KiB of all ranks together"},
+    {"pairs", PSC_COLL_SCATTER, NULL, psc_pairs_scatter,
+     "64 KiB and more of all ranks together"},
+    {"doubling", PSC_COLL_ALLGATHER, parts_short, psc_doubling_allgather,
+     "less than 64 KiB of all ranks together"},
+    {"pairs", PSC_COLL_ALLGATHER, NULL, psc_pairs_allgather,
+     "64 KiB and more of all ranks together"},
+    {"pairs", PSC_COLL_ALLTOALL, NULL, psc_pairs_alltoall, "every length"},
 };
 
 const psc_algorithm_t *psc_choose(const psc_task_t *task, const char *forced)
@@ -75,6 +89,21 @@ const psc_algorithm_t *psc_choose(const psc_task_t *task, const char *forced)
             return row;
     }
     return NULL;
+}
+
+void psc_choice_explain(const psc_algorithm_t *chosen, const psc_task_t *task,
+                        const char *forced, char *text, size_t room)
+{
+    size_t n = (size_t)snprintf(text, room, "%s%s", chosen->name,
+                                forced ? ", which is forced" : "");
+
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
+        const psc_algorithm_t *row = &algorithms[i];
+
+        if (row->coll == task->coll && n < room)
+            n += (size_t)snprintf(text + n, room - n, "\n%s: for %s", row->name,
+                                  row->use);
+    }
 }
 
 psc_plan_t *psc_plan_make(const psc_algorithm_t *algorithm,

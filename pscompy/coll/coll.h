@@ -40,9 +40,6 @@ struct psc_group {
     psc_conn_t **conns;
     /* rank of the connection that coll_start has found missing or lazy */
     int wanted;
-    /* names of the algorithms that are to be used; NULL: the first that
-     * fits */
-    const char *forced[PSC_COLL_COUNT];
 };
 
 /* A persistent operation.
@@ -202,3 +199,6 @@ psc_status_t psc_coll_call(psc_request_t *request);
 psc_status_t psc_coll_init(psc_group_t *group, const psc_coll_args_t *args,
                            psc_persistent_t **persistent_p);
 void psc_coll_free(psc_persistent_t *persistent);
+psc_status_t psc_coll_explain(const psc_group_t *group,
+                              const psc_coll_args_t *args, char *text,
+                              size_t room);

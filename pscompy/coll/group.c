@@ -234,8 +234,7 @@ static psc_status_t coll_plan(const psc_group_t *group,
                               const psc_coll_args_t *args, psc_plan_t **plan_p)
 {
     psc_task_t task = coll_task(group, args);
-    const psc_algorithm_t *algorithm =
-        psc_choose(&task, group->forced[args->coll]);
+    const psc_algorithm_t *algorithm = psc_choose(&task, args->algorithm);
 
     if (!algorithm)
         return PSC_ERR_UNSUPPORTED;
@@ -275,6 +274,19 @@ psc_status_t psc_coll_start(psc_group_t *group, const psc_coll_args_t *args,
     group->wanted = -1;
     status = group->ended ? PSC_ERR_CLOSED : coll_start(group, args, request_p);
     return psc_worker_left(group->worker, status);
+}
+
+psc_status_t psc_coll_explain(const psc_group_t *group,
+                              const psc_coll_args_t *args, char *text,
+                              size_t room)
+{
+    psc_task_t task = coll_task(group, args);
+    const psc_algorithm_t *algorithm = psc_choose(&task, args->algorithm);
+
+    if (!algorithm)
+        return PSC_ERR_UNSUPPORTED;
+    psc_choice_explain(algorithm, &task, args->algorithm, text, room);
+    return PSC_OK;
 }
 
 /* ---- persistent operations ---- */

@@ -169,11 +169,15 @@ typedef struct psc_algorithm {
      * ranks know alike. NULL: always. */
     bool (*fits)(const psc_task_t *task);
     void (*plan)(psc_plan_t *plan, const psc_task_t *task);
+    const char *use; /* what it is for, in words */
 } psc_algorithm_t;
 
 /* Returns the algorithm named `forced` of this collective, or the first one
  * that fits if `forced` is NULL. Returns NULL if there is none of that name. */
 const psc_algorithm_t *psc_choose(const psc_task_t *task, const char *forced);
+/* Write what psc_api_t.coll_explain says, of the algorithm that is chosen. */
+void psc_choice_explain(const psc_algorithm_t *chosen, const psc_task_t *task,
+                        const char *forced, char *text, size_t room);
 /* Make the plan of a rank. Returns NULL if memory is short. */
 psc_plan_t *psc_plan_make(const psc_algorithm_t *algorithm,
                           const psc_task_t *task);

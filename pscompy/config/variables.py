@@ -62,6 +62,20 @@ MODULES = (
     Var("MSA_SHM", "0", flag, "Let processes of different modules share memory."),
 )
 
+COLLECTIVES = (
+    Var("COLL_BCAST", "auto", choice("auto", "tree", "parts"), "Algorithm of bcast."),
+    Var("COLL_REDUCE", "auto", choice("auto", "tree", "parts"), "Algorithm of reduce."),
+    Var(
+        "COLL_ALLREDUCE",
+        "auto",
+        choice("auto", "tree", "doubling", "parts"),
+        "Algorithm of allreduce.",
+    ),
+    Var("COLL_GATHER", "auto", choice("auto", "tree", "pairs"), "Algorithm of gather."),
+    Var("COLL_SCATTER", "auto", choice("auto", "tree", "pairs"), "Algorithm of scatter."),
+    Var("COLL_ALLGATHER", "auto", choice("auto", "doubling", "pairs"), "Algorithm of allgather."),
+)
+
 PROTOCOL = (
     Var("SPIN_US", "50", integer(0, 60_000_000), "Microseconds of polling before a wait sleeps."),
     Var("PROGRESS_THREAD", "0", flag, "A native thread makes progress while the program computes."),
@@ -153,7 +167,7 @@ PRECON = (
     ),
 )
 
-VARIABLES = GENERAL + LAUNCH + MODULES + PROTOCOL + PARCEL + DEBUG + PRECON
+VARIABLES = GENERAL + LAUNCH + MODULES + COLLECTIVES + PROTOCOL + PARCEL + DEBUG + PRECON
 
 # Undeclared names that are not reported as misspelt. A name that ends in _ stands for all
 # names that begin with it.

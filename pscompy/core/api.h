@@ -317,6 +317,8 @@ typedef struct psc_coll_args {
     void *arg;
     bool commutes; /* `combine` commutes */
     int root;
+    /* the algorithm to use (coll_explain); NULL: the first one that fits */
+    const char *algorithm;
     /* From coll_init, with otherwise the same arguments; or NULL. It is not to
      * be started again before its request is done. */
     psc_persistent_t *persistent;
@@ -621,6 +623,13 @@ typedef struct psc_api {
     psc_status_t (*coll_init)(psc_group_t *group, const psc_coll_args_t *args,
                               psc_persistent_t **persistent_p);
     void (*coll_free)(psc_persistent_t *persistent);
+    /* Write which algorithm the collective would use, and a line for each
+     * algorithm that there is: its name, and what it is for. Truncated to
+     * `room` bytes. Returns PSC_ERR_UNSUPPORTED if there is none of the name
+     * that the arguments give. */
+    psc_status_t (*coll_explain)(const psc_group_t *group,
+                                 const psc_coll_args_t *args, char *text,
+                                 size_t room);
 } psc_api_t;
 
 #endif

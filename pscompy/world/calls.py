@@ -50,6 +50,11 @@ class CollectiveCalls(PersistentCalls):
 
         return Tasks(self.rank, self.size)
 
+    def explain(self, name: str, nbytes: int = 0) -> str:
+        """Return in words which algorithm the collective `name` uses, and what each is for.
+        `nbytes` are those of the operand, or of one rank's part if each rank has a part."""
+        return self._collectives.explain(name, nbytes)
+
     # ---- barrier and broadcast ----
 
     def barrier(self, timeout: float | None = None) -> None:

@@ -137,8 +137,24 @@ class Collectives(Ranks):
             ),
             *(task.count, task.counts, task.recv_counts, task.size),
             *(reduction.op, reduction.type, reduction.combine, reduction.commutes),
-            *(task.root, finish, read, how, timeout),
+            *(task.root, self._algorithm(task.name), finish, read, how, timeout),
         )
+
+    def _algorithm(self, name: str) -> str | None:
+        """Return the algorithm that PSP_COLL_<NAME> forces, or None."""
+        found: str = self._job.session.config.get(f"COLL_{name.upper()}", "auto")
+        return None if found == "auto" else found
+
+    def explain(self, name: str, nbytes: int) -> str:
+        """Return which algorithm a collective uses, and what each is for."""
+        if name not in COLLECTIVES:
+            raise ValueError(f"no collective is called {shown(name)}: {', '.join(COLLECTIVES)}")
+        forced = self._algorithm(name)
+        number, places = COLLECTIVES.index(name), self._modules()
+        found = self._explain(number, self.rank, self._ranks, places, nbytes, forced)
+        by = f" by PSP_COLL_{name.upper()}" if forced else ""
+        chosen, *others = found.split("\n")
+        return "\n  ".join([f"{name} of {nbytes} B, {self.size} ranks: {chosen}{by}", *others])
 
     def _modules(self) -> array.array[int] | None:
         """Return the module of each rank, if collectives must take modules into account."""

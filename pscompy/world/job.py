@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from pscompy.api.c.guard import require_waiting
 from pscompy.api.session import Session
 from pscompy.config import logs
-from pscompy.errors import ConnectError, Timeout
+from pscompy.config.variables import COLLECTIVES
+from pscompy.errors import ConfigError, ConnectError, Timeout
 from pscompy.world.bootstrap.blame import blamed_rank
 from pscompy.world.bootstrap.launcher import Bootstrap
 from pscompy.world.context_numbers import ContextNumbers
@@ -59,7 +60,12 @@ class Job:
         require_waiting()
         place = f"{self.module}:{self.session.listen().address}"
         self.bootstrap.put(self._key_of(self.rank), place)
+        algorithms = self._algorithms()
+        if algorithms:
+            self.bootstrap.put(self._key_of(self.rank, ".coll"), algorithms)
         self._await_all()
+        if algorithms:
+            self._compare(algorithms)
         self._departures.follow(self.bootstrap)
 
     def leave(self, error: BaseException | None = None) -> None:
@@ -123,8 +129,28 @@ class Job:
         width = len(str(self.size - 1))
         return f"{rank:0{width}}"
 
-    def _key_of(self, rank: int) -> str:
-        return f"pscompy.{self._generation}.{rank}"
+    def _key_of(self, rank: int, kind: str = "") -> str:
+        return f"pscompy.{self._generation}.{rank}{kind}"
+
+    def _algorithms(self) -> str:
+        """Return the algorithms of collectives that this rank's variables force, in words."""
+        config = self.session.config
+        forced = {it.name: config[it.name] for it in COLLECTIVES if config[it.name] != "auto"}
+        return ",".join(f"PSP_{name}={algorithm}" for name, algorithm in forced.items())
+
+    def _compare(self, algorithms: str) -> None:
+        """Raise `ConfigError` unless all ranks force the same algorithms. Called on every rank that
+        forces one, so of two ranks that differ, one at least sees it and ends the job."""
+        for rank in range(self.size):
+            try:
+                there = self.bootstrap.get(self._key_of(rank, ".coll"), rank)
+            except KeyError:
+                there = ""
+            if there != algorithms:
+                raise ConfigError(
+                    "all ranks force the same algorithms of collectives:"
+                    f" rank {self.rank} has {algorithms}, rank {rank} has {there or 'none'}"
+                )
 
     def key_of_service(self, context: int, rank: int) -> str:
         """Return the key by which a rank publishes that it accepts calls of actions in a context

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import numpy as np
 import pytest
@@ -197,3 +198,75 @@ def test_a_closed_communicator_starts_no_persistent_collective(run, script):
 
     lines = run.lines(2, script(starts_after_close))
     assert lines == [f"<Communicator rank {rank} of 2> was closed" for rank in range(2)]
+
+
+CHOICES = {
+    "bcast": ("tree", "parts"),
+    "reduce": ("tree", "parts"),
+    "allreduce": ("doubling", "parts"),
+    "gather": ("tree", "pairs"),
+    "scatter": ("tree", "pairs"),
+    "allgather": ("doubling", "pairs"),
+}
+
+
+def agrees_with_numpy(index):
+    """Force the algorithm number `index` of every collective that has several."""
+    with pscompy.World(
+        {f"COLL_{name.upper()}": it[index] for name, it in CHOICES.items()}
+    ) as world:
+        rank, size = world.rank, world.size
+        for name, algorithms in CHOICES.items():
+            words = world.explain(name, 8)
+            assert f": {algorithms[index]}, which is forced by PSP_COLL_{name.upper()}" in words
+        for items in (0, 1, 5, 3000, 30_000):
+            rows = [np.arange(items) * (it + 1) for it in range(size)]
+            buf = rows[rank].copy()
+            assert (world.bcast(buf, root=1) == rows[1]).all()
+            assert (world.allreduce(rows[rank]) == sum(rows)).all()
+            found = world.reduce(rows[rank], root=1)
+            assert rank != 1 or (found == sum(rows)).all()
+            found = world.gather(rows[rank], root=1)
+            assert rank != 1 or (found == np.stack(rows)).all()
+            assert (world.allgather(rows[rank]) == np.stack(rows)).all()
+            part = world.scatter(np.concatenate(rows), np.zeros(items, int), root=1)
+            assert (part == rows[rank]).all()
+        print("ok")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_every_forced_algorithm_gives_the_result_of_numpy(run, script, index):
+    assert run.lines(5, script(agrees_with_numpy, index)) == ["ok"] * 5
+
+
+def test_explain_says_what_each_algorithm_is_for(run, script):
+    def explains():
+        with pscompy.World() as world:
+            print(world.explain("allreduce", 8).replace("\n", ";"))
+            print(world.explain("allreduce", 1 << 20).partition("\n")[0])
+
+    lines = run.lines(2, script(explains))
+    rows = "doubling: for less than 64 KiB;  parts: for 64 KiB and more"
+    assert set(lines) == {
+        f"allreduce of 8 B, 2 ranks: doubling;  {rows}",
+        "allreduce of 1048576 B, 2 ranks: parts",
+    }
+
+
+def test_an_algorithm_that_a_collective_does_not_have_is_refused():
+    with pytest.raises(pscompy.ConfigError, match=r"PSP_COLL_BCAST.*auto, tree, parts"):
+        pscompy.World({"COLL_BCAST": "doubling"})
+
+
+def test_ranks_that_force_different_algorithms_are_refused(run, script):
+    """Rank 0 has the default; the others name it, or each other."""
+
+    def disagrees():
+        algorithm = {0: "auto", 1: "tree", 2: "parts"}[int(os.environ["PMI_RANK"])]
+        with pytest.raises(pscompy.ConfigError) as raised:
+            pscompy.World({"COLL_BCAST": algorithm})
+        print(raised.value)
+
+    done = run("-n", 3, script(disagrees))
+    assert "rank 1 has PSP_COLL_BCAST=tree, rank 0 has none" in done.stdout
+    assert "rank 2 has PSP_COLL_BCAST=parts, rank 0 has none" in done.stdout

@@ -57,10 +57,11 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     for (i = 0; i < n_args; i++)
         PyTuple_SET_ITEM(packed, i, Py_NewRef(args[i]));
     psb_call_begin(&call, PSB_COLLECTIVE);
-    if (!PyArg_ParseTuple(packed, "inOOOOKOOKiiOpiOOiO:_collective", &coll,
+    if (!PyArg_ParseTuple(packed, "inOOOOKOOKiiOpizOOiO:_collective", &coll,
                           &rank, &members, &modules, &send, &recv, &count,
                           &counts, &recv_counts, &size, &op, &type, &combine,
-                          &commutes, &root, &finish, &read, &how, &timeout) ||
+                          &commutes, &root, &collective.algorithm, &finish,
+                          &read, &how, &timeout) ||
         collective_address(members, &members_at) < 0 ||
         collective_address(modules, &modules_at) < 0 ||
         collective_address(send, &send_at) < 0 ||
@@ -97,4 +98,28 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
                ? collective_run(self, &call, rank, members_at, modules_at,
                                 how == HOW_INIT)
                : NULL;
+}
+
+PyObject *psb_collective_explain(psb_communicator_t *self,
+                                 PyObject *const *args, Py_ssize_t n_args)
+{
+    psc_coll_args_t collective = {.size = 1};
+    void *members, *modules;
+    char text[512];
+
+    if (!self->worker || n_args != 6)
+        return PyErr_Format(PyExc_TypeError, "_explain() takes 6 arguments");
+    collective.coll = (psc_coll_t)PyLong_AsLong(args[0]);
+    collective.count = PyLong_AsUnsignedLongLong(args[4]);
+    if (args[5] != Py_None)
+        collective.algorithm = PyUnicode_AsUTF8(args[5]);
+    if (PyErr_Occurred() || collective_address(args[2], &members) < 0 ||
+        collective_address(args[3], &modules) < 0 ||
+        psb_worker_enter(self->worker, (PyObject *)self) < 0 ||
+        psb_group_begin(self, PyLong_AsSsize_t(args[1]), members, modules) < 0)
+        return NULL;
+    if (self->worker->api->coll_explain(self->group, &collective, text,
+                                        sizeof text) == PSC_OK)
+        return PyUnicode_FromString(text);
+    return PyErr_Format(PyExc_ValueError, "there is no such algorithm");
 }

@@ -339,11 +339,14 @@ static PyMethodDef comm_methods[] = {
      "_collective($self, coll, rank, members, modules, send, recv, count, "
      "counts, "
      "recv_counts,"
-     " size, op, type, combine, commutes, root, finish, read, how, "
+     " size, op, type, combine, commutes, root, algorithm, finish, read, how, "
      "timeout)\n--\n\n"
      "Start a collective operation of all ranks; its result is that of\n"
      "finish(status, nbytes, rank). read() is called before each start of a\n"
      "persistent one, unless it is None."},
+    {"_explain", PSB_FUNCTION(psb_collective_explain), METH_FASTCALL,
+     "_explain($self, coll, rank, members, modules, nbytes, algorithm, /)\n--\n\n"
+     "The algorithms of a collective, the one that is used first."},
     {"_exception", PSB_FUNCTION(comm_exception), METH_FASTCALL,
      "_exception($self, status, nbytes, /)\n--\n\n"
      "The exception for a status of the core, when no peer is involved."},

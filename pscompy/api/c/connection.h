@@ -88,6 +88,8 @@ PyObject *psb_group_value(psb_op_t *op);
 
 PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
                          Py_ssize_t n_args, PyObject *kwnames);
+PyObject *psb_collective_explain(psb_communicator_t *self,
+                                 PyObject *const *args, Py_ssize_t n_args);
 
 /* ---- access.c ---- */
 
