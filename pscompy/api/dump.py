@@ -110,6 +110,12 @@ def operations(session: Dumped) -> list[Operation]:
     ]
 
 
+def _number(tag: int) -> str:
+    """Return the number of a collective, whose messages have this tag."""
+    persistent = tag & 1 << 30
+    return f"persistent number {tag ^ persistent}" if persistent else f"number {tag}"
+
+
 def _operation(item: Item, text: str, awaited: bool, collective: tuple[int, ...]) -> Operation:
     if item.kind in (lib.PSC_ITEM_EVENT, lib.PSC_ITEM_COLLECTIVE):
         ranks = collective
@@ -124,7 +130,11 @@ def _text(item: Item, labels: dict[int, str], endpoint: str) -> str:
         words = ["a connection that comes up or closes", endpoint]
         return ", ".join(filter(None, words))
     if item.kind == lib.PSC_ITEM_COLLECTIVE:
-        words = [f"{COLLECTIVES[item.nbytes]}, number {item.tag}", _context(item.context), endpoint]
+        words = [
+            f"{COLLECTIVES[item.nbytes]}, {_number(item.tag)}",
+            _context(item.context),
+            endpoint,
+        ]
         return ", ".join(filter(None, words))
     if item.rank >= 0:
         peer = f"rank {item.rank}"

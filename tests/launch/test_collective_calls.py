@@ -270,3 +270,19 @@ def test_ranks_that_force_different_algorithms_are_refused(run, script):
     done = run("-n", 3, script(disagrees))
     assert "rank 1 has PSP_COLL_BCAST=tree, rank 0 has none" in done.stdout
     assert "rank 2 has PSP_COLL_BCAST=parts, rank 0 has none" in done.stdout
+
+
+def test_a_report_names_a_persistent_collective(run, script):
+    def waits():
+        with pscompy.World() as world:
+            requests = [world.barrier_init() for _ in range(2)]
+            if world.rank == 0:
+                requests[1].start()
+                print(world.session.dump())
+                world.send(b"", 1)
+            else:
+                world.recv(source=0)
+                requests[1].start()
+            requests[1].wait()
+
+    assert any("barrier, persistent number 1" in it for it in run.lines(2, script(waits)))
