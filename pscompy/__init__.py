@@ -23,6 +23,7 @@ ANY_SOURCE: Final = -0x80000000  # far from -1 and other ranks that a wrong calc
 _MODULES = {
     "api.session": ("Session", "MemoryRegion"),
     "world.communicator": ("Communicator",),
+    "world.reductions": ("Op",),
     "world.world": ("World",),
     "api.listener": ("Socket",),
     "api.connection": ("Connection", "ConnectionState"),
@@ -94,6 +95,7 @@ if TYPE_CHECKING:
     from pscompy.parcel.executor import Executor as Executor
     from pscompy.parcel.future import Future as Future
     from pscompy.world.communicator import Communicator as Communicator
+    from pscompy.world.reductions import Op as Op
     from pscompy.world.world import World as World
 
 

@@ -184,7 +184,7 @@ def test_what_errors_carry():
 def test_the_public_names():
     assert set(pscompy.__all__) >= {
         *("ANY_SOURCE", "ANY_TAG", "Communicator", "Connection", "ConnectionState"),
-        *("MemoryRegion", "PscomError"),
+        *("MemoryRegion", "Op", "PscomError"),
         *("PersistentRequest", "Request", "Session", "Socket", "Status", "World", "get_include"),
         *("wait_all", "wait_any", *ERRORS),
     }
