@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 
-import pytest
 from namespaces import TIMEOUT, finished
 
 import pscompy
-from pscompy.world.collectives import tree
 
 
 def knows_its_module():
@@ -101,23 +99,14 @@ def test_joined_ranks_of_one_launcher_are_one_module(machine, script):
     assert "each module that is joined has a launcher of its own" in err
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 16])
-@pytest.mark.parametrize("modules", [None, (1, 1, 2, 2), (1, 2, 3, 1)])
-def test_every_rank_is_reached_once(size, modules):
-    where = None if modules is None else [modules[rank % 4] for rank in range(size)]
-    for root in range(size):
-        branches = {rank: tree(rank, size, root, where) for rank in range(size)}
-        assert branches[root][0] is None
-        reached = [root]
-        for rank in reached:
-            for child in branches[rank][1]:
-                assert branches[child][0] == rank
-                reached.append(child)
-        assert sorted(reached) == list(range(size))
-        if where is not None:
-            crossings = sum(
-                where[rank] != where[parent]
-                for rank, (parent, _) in branches.items()
-                if parent is not None
-            )
-            assert crossings == len(set(where)) - 1
+def calls_collectives():
+    from tests.launch.collective_ranks import run
+
+    run(seed=30, batches=25)
+
+
+def test_collectives_in_two_modules(machine, script):
+    machine.start_gateway(1)
+    second = machine.ranks(2, 2, script(calls_collectives))
+    assert finished(machine.ranks(1, 3, script(calls_collectives)))[0] == 3 * "ok\n"
+    assert finished(second)[0] == 2 * "ok\n"
