@@ -47,12 +47,21 @@ uint64_t harness_number(const char *name)
 
 uintptr_t TRANSPORT(void);
 
+bool harness_one_worker(void)
+{
+#ifdef ONE_WORKER
+    return true;
+#else
+    return false;
+#endif
+}
+
 uintptr_t harness_transport(void)
 {
     return TRANSPORT();
 }
 
-static void side_open(side_t *side, uint32_t index)
+void side_open(side_t *side, uint32_t index)
 {
     psc_worker_config_t config = {.index = index,
                                   .spin_ns =
@@ -199,7 +208,7 @@ void pair_open(pair_t *pair)
     pair_join(pair, &pair->a.conn, &pair->b.conn);
 }
 
-static void *side_close(void *arg)
+void *side_close(void *arg)
 {
     side_t *side = arg;
 

@@ -51,6 +51,9 @@ typedef struct options {
 } options_t;
 
 extern options_t options; /* of the next pair_open */
+/* One side alone, with a worker of its own; `index` is the worker's. */
+void side_open(side_t *side, uint32_t index);
+void *side_close(void *side);
 void pair_open(pair_t *pair);
 void pair_close(pair_t *pair);
 /* One more interface of a's worker: its index, or an error and why. */
@@ -58,6 +61,8 @@ int pair_open_more(pair_t *pair, uintptr_t ops, char *reason);
 /* The transport under test. Only harness.c depends on it, so that all other
  * sources are compiled once for all transports. */
 uintptr_t harness_transport(void);
+/* Whether both ends must have the same worker. */
+bool harness_one_worker(void);
 /* One more connection between the same two workers. */
 void pair_join(pair_t *pair, psc_conn_t **a, psc_conn_t **b);
 /* Lanes between the same two workers that are up, and a connection over one. */

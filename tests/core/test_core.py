@@ -28,6 +28,7 @@ THREADED += ["only_its_thread_is_woken", "two_wait_for_one", "any_of_several", "
 THREADED += ["a_completion_of_others_ends_no_wait_of_its_own"]
 THREADED += ["who_takes_completions_is_woken_by_who_does_not"]
 THREADED += ["a_follower_watches_first", "tuple_threads", "a_worker_for_each_thread"]
+THREADED += ["collectives_in_threads"]
 CASES = cases(sorted(HERE.glob("*.c")))
 KEPT = ("views_outlive_all", "views_are_kept")
 LARGE_PAGES = [*ADDRESS, "-DPSC_PAGE_SIZE=65536"]
@@ -39,8 +40,8 @@ NO_CLOCK = {"portals": ["KEEPALIVE=0:0"]}
 
 def sources(name: str) -> list[Path]:
     found = [*sorted(HERE.glob("*.c")), *sorted((ROOT / "pscompy/core").rglob("*.c"))]
-    found += sorted((ROOT / "pscompy/proto").glob("*.c"))
-    found += sorted((ROOT / "pscompy/coll").glob("*.c"))
+    for room in ("proto", "coll"):
+        found += sorted((ROOT / "pscompy" / room).glob("*.c"))
     found += transport_sources(name)
     return [path for path in found if path.name != "_core.c"]
 
