@@ -181,16 +181,21 @@ class Machine:
         self.recvs: dict[tuple[int, int], deque[int]] = defaultdict(deque)
 
     def run(self) -> None:
+        ready = [[(r, s) for s in it.ready()] for r, it in enumerate(self.ranks)]
         while True:
-            events: list[Any] = [(r, s) for r, it in enumerate(self.ranks) for s in it.ready()]
+            events: list[Any] = [event for them in ready for event in them]
             events += [pair for pair in self.sends if self.sends[pair] and self.recvs[pair]]
             if not events:
                 break
             event = self.chance.choice(events)
             if event in self.sends and self.sends[event] and self.recvs[event]:
                 self.transfer(*event)
+                changed = event
             else:
                 self.begin(*event)
+                changed = event[:1]
+            for r in changed:
+                ready[r] = [(r, s) for s in self.ranks[r].ready()]
         assert all(len(it.ended) == len(it.steps) for it in self.ranks), "a hang"
 
     def begin(self, number: int, which: int) -> None:
