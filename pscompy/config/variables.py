@@ -211,10 +211,10 @@ _WITHOUT_EFFECT = {
         "no rank spawns others, but PSP_JOIN joins jobs that were started apart"
     ),
     "COLLECTIVES COLLOPS_STATS HCOLL_ UCC_": (
-        "barrier and broadcast are messages between ranks, which session.stats counts"
+        "collectives are messages between ranks, which session.stats counts"
     ),
     "SMP_AWARENESS SMP_AWARE_COLLOPS SMP_NODE_ID MSA_NODE_ID MSA_AWARE_COLLOPS": (
-        "barrier and broadcast regard modules (PSP_MSA_AWARENESS), not nodes"
+        "barrier and bcast regard modules (PSP_MSA_AWARENESS), not nodes"
     ),
     "HISTOGRAM_": (
         "session.stats, connection.stats and PSP_DEBUG_STATS=1 count messages by protocol"
