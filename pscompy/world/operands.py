@@ -12,6 +12,12 @@ from numpy.typing import NDArray
 from pscompy.errors import shown
 
 Counts = Sequence[int] | NDArray[Any] | None
+_ARRAYS_ONLY = ("scan", "exscan", "reduce_scatter")  # have no call of the name with _obj
+
+
+def or_objects(what: str) -> str:
+    """Return the end of an error's text, which names the call that takes objects, if any."""
+    return "" if what in _ARRAYS_ONLY else f": use {what}_obj"
 
 
 def operand(value: Any, what: str) -> NDArray[Any]:
@@ -20,7 +26,7 @@ def operand(value: Any, what: str) -> NDArray[Any]:
         return contiguous(value if isinstance(value, np.ndarray) else np.asarray(memoryview(value)))
     except TypeError:
         raise TypeError(
-            f"{what} takes arrays, other buffers and numbers, not {shown(value)}: use {what}_obj"
+            f"{what} takes arrays, other buffers and numbers, not {shown(value)}{or_objects(what)}"
         ) from None
 
 
@@ -31,7 +37,7 @@ def contiguous(array: NDArray[Any]) -> NDArray[Any]:
 
 def ordinary(array: NDArray[Any], what: str) -> NDArray[Any]:
     if array.dtype.hasobject:
-        raise TypeError(f"{what} moves no arrays of Python's objects: use {what}_obj")
+        raise TypeError(f"{what} moves no arrays of Python's objects{or_objects(what)}")
     return array
 
 

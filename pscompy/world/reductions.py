@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pscompy.core import lib
 from pscompy.errors import shown
 from pscompy.world.collectives import Reduction
+from pscompy.world.operands import or_objects
 
 NAMES: Final = ("sum", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor")
 _FUNCTIONS: Final[dict[Any, str]] = {
@@ -134,7 +135,7 @@ def unpack(packed: Any, what: str) -> Any:
     """Return the number in bytes of `pack`. `what` is the call that an exception names."""
     kind, data = NUMBER.unpack(packed)
     if kind == _TOO_LARGE:
-        raise OverflowError(f"{what}: an int is beyond 64 bits; {what}_obj takes it")
+        raise OverflowError(f"{what}: an int is beyond 64 bits{or_objects(what)}")
     if kind == _REFUSED:
         raise TypeError(f"{what}: the operation has no meaning for these numbers")
     values = _VALUES[kind].unpack(data)
