@@ -33,9 +33,11 @@ class CollectiveCalls(PersistentCalls):
     once, to wait for or to await; the buffers belong to the operation until it has ended.
 
     Arrays of numpy and other buffers are moved as they are, and need not be contiguous. What was
-    received is returned: `recvbuf`, or a new array. `recvbuf is sendbuf` puts the result in the
-    place of the operand. After a `Timeout` (seconds) an operation is still in flight: the
-    exception's `request`. A collective cannot be cancelled.
+    received is returned: `recvbuf`, which is as long as the result, or a new array. `recvbuf is
+    sendbuf` puts the result in the place of the operand; buffers that overlap otherwise are a
+    ValueError. `timeout` is in seconds. After a `Timeout` an operation is still in flight: the
+    exception's `request`. A collective cannot be cancelled. What is neither a buffer nor a number
+    is a TypeError.
     """
 
     if TYPE_CHECKING:
@@ -66,8 +68,9 @@ class CollectiveCalls(PersistentCalls):
         return self._collectives.start(Task("barrier"))
 
     def bcast(self, buf: Buffer, *, root: int = 0, timeout: float | None = None) -> Buffer:
-        """Copy the contents of the buffer of rank `root` into the buffers of all ranks, which are
-        equally long. Returns the buffer. IndexError if there is no rank `root`."""
+        """Copy the contents of the buffer of rank `root` into the buffers of the other ranks,
+        which must be as long. Returns `buf`. TypeError if it is None or a number, IndexError if
+        there is no rank `root`."""
         return self._collectives.run(self._tasks.bcast(buf, root), timeout)  # type: ignore[no-any-return]
 
     def ibcast(self, buf: Buffer, *, root: int = 0) -> Request[Buffer]:
@@ -96,11 +99,11 @@ class CollectiveCalls(PersistentCalls):
         op: AnyOp = "sum",
         timeout: float | None = None,
     ) -> Any:
-        """Combine the operands of all ranks, element by element; all ranks get the result, of the
-        same bits. `op` is sum, prod, min, max, land, lor, lxor, band, bor or bxor, numpy's function
-        for one of these, a function f(a, b) or an `Op`. A number gives a number: ranks may mix int,
-        float and complex, and an int beyond 64 bits is an OverflowError. TypeError if the operation
-        has no meaning for the type."""
+        """Combine the operands of all ranks, which have the same shape, element by element;
+        all ranks get the result, of the same bits. `op` is sum, prod, min, max, land, lor, lxor,
+        band, bor or bxor, numpy's function for one of these, a function f(a, b) or an `Op`. A
+        number gives a number: ranks may mix int, float and complex, and an int beyond 64 bits is an
+        OverflowError. TypeError if the operation has no meaning for the type."""
         task = self._tasks.reducing("allreduce", sendbuf, recvbuf, op)
         return self._collectives.run(task, timeout)
 
@@ -166,9 +169,10 @@ class CollectiveCalls(PersistentCalls):
         counts: Counts = None,
         timeout: float | None = None,
     ) -> NDArray[Any]:
-        """Combine the operands of all ranks; each rank gets its part of axis 0 of the result.
-        `counts` (the same on all ranks) are the items of each rank's part, by default all parts
-        have as many, and ValueError if that cannot be."""
+        """Combine the operands of all ranks, which have the same shape, as allreduce does; each
+        rank gets its part of axis 0 of the result. `counts` (the same on all ranks) are the items
+        of axis 0 of each rank's part. Without them all parts have the same number, and ValueError
+        if the ranks cannot share axis 0 so."""
         task = self._tasks.reduce_scatter(sendbuf, recvbuf, op, counts)
         return self._collectives.run(task, timeout)  # type: ignore[no-any-return]
 
@@ -189,8 +193,9 @@ class CollectiveCalls(PersistentCalls):
         counts: Counts = None,
         timeout: float | None = None,
     ) -> NDArray[Any] | None:
-        """Rank `root` gets the operands of all ranks, as an array of shape (size, ...); the others
-        get None. With `counts` (the same on all ranks), the items of axis 0 of each rank's operand,
+        """Rank `root` gets the operands of all ranks, which have the same shape, as one array of
+        shape (size, *shape); the others get None. Numbers give an array of shape (size,). With
+        `counts` (the same on all ranks), the items of axis 0 of each rank's operand,
         the operands are joined along axis 0."""
         task = self._tasks.gathering("gather", sendbuf, recvbuf, counts, root)
         return self._collectives.run(task, timeout)  # type: ignore[no-any-return]
@@ -230,9 +235,10 @@ class CollectiveCalls(PersistentCalls):
         counts: Counts = None,
         timeout: float | None = None,
     ) -> Any:
-        """Each rank gets its part of axis 0 of the sendbuf of rank `root`. The others need a
-        recvbuf. `counts` (the same on all ranks) are the items of each rank's part; by default all
-        have as many."""
+        """Each rank gets its part of axis 0 of the sendbuf of rank `root`. The other ranks need a
+        `recvbuf` as long as their part, else TypeError; their `sendbuf` is not used. `counts` (the
+        same on all ranks) are the items of axis 0 of each rank's part. Without them all parts have
+        the same number, and ValueError on rank `root` if axis 0 cannot be shared so."""
         task = self._tasks.scatter(sendbuf, recvbuf, root, counts)
         return self._collectives.run(task, timeout)
 
@@ -252,7 +258,7 @@ class CollectiveCalls(PersistentCalls):
     ) -> NDArray[Any]:
         """Part k of axis 0 of each rank's operand goes to rank k; each rank gets the parts of all
         ranks in their order, joined along axis 0. `counts` are the items that this rank sends to
-        each; they are given on all ranks or on none."""
+        each, by default the same number; they are given on all ranks or on none."""
         if counts is None:
             return self._collectives.run(self._tasks.alltoall(sendbuf, recvbuf), timeout)  # type: ignore[no-any-return]
         deadline = _deadline(timeout)

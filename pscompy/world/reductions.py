@@ -43,9 +43,11 @@ _WITHOUT: Final = {"min": "c", "max": "c", "band": "fc", "bor": "fc", "bxor": "f
 class Op:
     """A function of the program that combines operands.
 
-    `function(a, b)` gets two numpy arrays of one dimension, or two objects or numbers, of which `a`
-    comes from the lower ranks, and returns what they become together. With `commutes` the operands
-    may be combined in another order than that of the ranks.
+    `function(a, b)` gets two numpy arrays of one dimension, or two numbers or objects, of which `a`
+    comes from the lower ranks, and returns what they become together, arrays as an array of the
+    same length. It must be associative, and may neither keep nor change the arrays. It may be
+    called several times for one operation, in any thread of the rank that waits. With `commutes`
+    the operands may be combined in another order than that of the ranks.
     """
 
     def __init__(self, function: Callable[[Any, Any], Any], commutes: bool = False) -> None:
