@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bench import rails
-from bench.cases import growth, messages, objects, overlap, programs
+from bench.cases import collectives, growth, messages, objects, overlap, programs
 from bench.rows import Group
 from pscompy.cli.arguments import words
 
-_GROWTH, _OVERLAP = "growth", "overlap"
+_GROWTH = "growth"
+_FAMILIES = (_GROWTH, "overlap", "collectives")
 # The table in README.md: groups, and cells of each.
 README = {
     "shm-latency": ("shm one way, 8 B",),
@@ -20,7 +21,7 @@ README = {
 
 
 def groups() -> dict[str, Group]:
-    families = messages, objects, overlap, programs, rails, growth
+    families = messages, objects, overlap, collectives, programs, rails, growth
     return {group.name: group for family in families for group in family.groups()}
 
 
@@ -29,10 +30,10 @@ def grows(name: str) -> bool:
 
 
 def chosen(text: str, known: dict[str, Group]) -> tuple[str, ...]:
-    """The groups with these names, which commas separate; "growth" and "overlap" stand for all
-    groups whose names begin so, "readme" for those of the table in README.md."""
+    """The groups with these names, which commas separate; "growth", "overlap" and "collectives"
+    stand for all groups whose names begin so, "readme" for those of the table in README.md."""
     several = {"readme": list(README)}
-    for family in (_GROWTH, _OVERLAP):
+    for family in _FAMILIES:
         several[family] = [name for name in known if name.startswith(f"{family}-")]
     named = words(text, (*known, *several))
     return tuple(name for word in named for name in several.get(word, [word]))

@@ -1,5 +1,6 @@
 """`./run bench`: its output, its remarks on what was left out, and the launches that count."""
 
+import dataclasses
 import functools
 import importlib
 import json
@@ -8,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,9 @@ GROUPS = os.environ.get("PSCOMPY_TEST_GROUPS", "shm-rate")  # with peers
 if Path(pscompy.get_include()) != ROOT:
     pytest.skip("pscompy is installed without its source folder", allow_module_level=True)
 
-from bench import launches, loops, peers, plots, rails, results, rounds  # noqa: E402
-from bench.cases import README, chosen, groups, overlap  # noqa: E402
+from bench import launches, libraries, loops, peers, plots, rails, results, rounds  # noqa: E402
+from bench.cases import README, chosen, collectives, groups, overlap  # noqa: E402
+from bench.collectives import checked  # noqa: E402
 from bench.native import NotMeasured, cores, run  # noqa: E402
 from bench.rounds import Launched, Patience, Rounds  # noqa: E402
 from bench.rows import TRIALS, Cell, Group  # noqa: E402
@@ -200,6 +203,23 @@ def test_overlap_stands_for_its_groups():
 def test_each_cell_of_overlap_has_a_figure(group):
     skip_on_one_core()
     assert set(group.launches["pscompy"](0.005)) == {cell.name for cell in group.cells}
+
+
+@pytest.mark.parametrize("group", collectives.groups(), ids=lambda group: group.name)
+def test_each_cell_of_collectives_has_a_figure(group):
+    figures = group.launches["pscompy"](0.001)
+    assert set(figures) == {cell.name for cell in group.cells}
+    assert min(figures.values()) > 0
+
+
+def test_a_wrong_result_of_a_collective_is_no_figure():
+    ranks = libraries.Own(**{it.name: None for it in dataclasses.fields(libraries.Own)})
+    world = types.SimpleNamespace(allreduce=lambda send, recv: recv.fill(3.0))
+    ranks = dataclasses.replace(ranks, rank=0, size=2, world=world)
+    with pytest.raises(SystemExit, match="allreduce of 8 bytes: rank 0 has got a wrong result"):
+        checked(ranks, "allreduce", 8)
+    world.allreduce = lambda send, recv: recv.fill(4.0)
+    checked(ranks, "allreduce", 8)
 
 
 def test_messages_while_one_side_is_away():
