@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from pscompy.api.c.guard import import_apart
 from pscompy.api.request import Request
 from pscompy.api.timeouts import as_seconds
-from pscompy.errors import Timeout
+from pscompy.errors import RemoteError, Timeout, describe
 from pscompy.world.collectives import Collectives, Task, as_root
 from pscompy.world.persistent_calls import PersistentCalls
 
@@ -310,10 +310,23 @@ class CollectiveCalls(PersistentCalls):
     def allreduce_obj(
         self, obj: Any, *, op: Any = operator.add, timeout: float | None = None
     ) -> Any:
-        """Like reduce_obj, but all ranks get the result."""
+        """Like reduce_obj, but all ranks get the result. What `op` raises is raised on rank 0, and
+        is a RemoteError on the others."""
         objects = self._objects("allreduce_obj", timeout)
         found = objects.gather(obj, 0)
-        return objects.bcast(None if found is None else fold(_of_objects(op), found), 0)
+        failure: Exception | None = None
+        outcome = None, ""
+        if found is not None:
+            try:
+                outcome = fold(_of_objects(op), found), ""
+            except Exception as error:
+                failure, outcome = error, (None, describe(error))
+        result, told = objects.bcast(outcome, 0)
+        if failure is not None:
+            raise failure
+        if told:
+            raise RemoteError(f"allreduce_obj: the function that combines has failed: {told}")
+        return result
 
     def _objects(self, name: str, timeout: float | None) -> ObjectCalls:
         import_apart("pscompy.world.object_calls")

@@ -162,10 +162,10 @@ CASE(closed_while_a_message_moves)
 
 static psc_group_t *group_of(side_t *side, int rank)
 {
+    psc_group_args_t args = {.context = NUMBER + 1, .rank = rank, .size = 2};
     psc_group_t *group;
 
-    check(api->group_create(side->worker, NUMBER + 1, rank, 2, NULL, &group) ==
-          PSC_OK);
+    check(api->group_create(side->worker, &args, &group) == PSC_OK);
     check(api->group_connect(group, 1 - rank, side->conn) == PSC_OK);
     return group;
 }

@@ -114,7 +114,7 @@ static bool rank_start(rank_t *rank, int number, const order_t *order)
 
     rank_fill(rank, number, order);
     rank->request = NULL;
-    rank->group->forced[order->coll] = order->algorithm;
+    args.algorithm = order->algorithm;
     status = api->coll_start(rank->group, &args, &rank->request);
     check(status == PSC_OK || status == PSC_INPROGRESS ||
           status == PSC_ERR_UNSUPPORTED);
@@ -195,8 +195,11 @@ static void ranks_open(void)
 
     for (int i = 0; i < RANKS; i++) {
         side_open(&ranks[i].side, (uint32_t)i);
-        check(api->group_create(ranks[i].side.worker, CONTEXT, i, RANKS,
-                                modules, &ranks[i].group) == PSC_OK);
+        psc_group_args_t args = {
+            .context = CONTEXT, .rank = i, .size = RANKS, .modules = modules};
+
+        check(api->group_create(ranks[i].side.worker, &args, &ranks[i].group) ==
+              PSC_OK);
     }
     for (int i = 0; i < RANKS; i++) {
         for (int k = 0; k < i; k++) {

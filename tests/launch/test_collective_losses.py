@@ -203,6 +203,19 @@ def test_a_function_that_fails_is_told(run, script, n, length):
     assert run.lines(n, script(fails_and_goes_on, length)) == ["over"] * n
 
 
+def adds_no_dictionaries():
+    with pscompy.World() as world:
+        kind = TypeError if world.rank == 0 else pscompy.RemoteError
+        with pytest.raises(kind, match="unsupported operand"):
+            world.allreduce_obj({}, timeout=60)
+        assert world.allreduce_obj([world.rank]) == list(range(world.size))
+        print("over")
+
+
+def test_a_function_of_objects_that_fails_is_told(run, script):
+    assert run.lines(3, script(adds_no_dictionaries)) == ["over"] * 3
+
+
 def differs_in_length(short, long):
     with pscompy.World() as world:
         for turn in range(world.size):
