@@ -23,6 +23,15 @@ from pscompy.errors import Closed, PeerLost, PscomError, RemoteError, Truncated,
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
 
+# collective -> the variable that forces its algorithm
+_FORCED_BY = {
+    "bcast": "COLL_BCAST",
+    "reduce": "COLL_REDUCE",
+    "allreduce": "COLL_ALLREDUCE",
+    "gather": "COLL_GATHER",
+    "scatter": "COLL_SCATTER",
+    "allgather": "COLL_ALLGATHER",
+}
 _DIFFERENT = "the ranks have called different operations, roots or lengths"
 _RUN, _POST, _INIT = range(3)  # how _collective() does an operation
 
@@ -142,7 +151,7 @@ class Collectives(Ranks):
 
     def _algorithm(self, name: str) -> str | None:
         """Return the algorithm that PSP_COLL_<NAME> forces, or None."""
-        found: str = self._job.session.config.get(f"COLL_{name.upper()}", "auto")
+        found: str = self._job.session.config.get(_FORCED_BY.get(name), "auto")
         return None if found == "auto" else found
 
     def explain(self, name: str, nbytes: int) -> str:
@@ -152,7 +161,7 @@ class Collectives(Ranks):
         forced = self._algorithm(name)
         number, places = COLLECTIVES.index(name), self._modules()
         found = self._explain(number, self.rank, self._ranks, places, nbytes, forced)
-        by = f" by PSP_COLL_{name.upper()}" if forced else ""
+        by = f" by PSP_{_FORCED_BY[name]}" if forced else ""
         chosen, *others = found.split("\n")
         return "\n  ".join([f"{name} of {nbytes} B, {self.size} ranks: {chosen}{by}", *others])
 

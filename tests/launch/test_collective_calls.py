@@ -246,7 +246,8 @@ def test_explain_says_what_each_algorithm_is_for(run, script):
             print(world.explain("allreduce", 1 << 20).partition("\n")[0])
 
     lines = run.lines(2, script(explains))
-    rows = "doubling: for less than 64 KiB;  parts: for 64 KiB and more"
+    rows = "tree: for functions of the program, less than 64 KiB;"
+    rows += "  doubling: for less than 64 KiB;  parts: for 64 KiB and more"
     assert set(lines) == {
         f"allreduce of 8 B, 2 ranks: doubling;  {rows}",
         "allreduce of 1048576 B, 2 ranks: parts",

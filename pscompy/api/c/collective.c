@@ -94,10 +94,9 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     collective.commutes = commutes;
     collective.root = root;
     Py_DECREF(packed); /* the caller holds its items */
-    return call.op.memory
-               ? collective_run(self, &call, rank, members_at, modules_at,
-                                how == HOW_INIT)
-               : NULL;
+    return call.op.memory ? collective_run(self, &call, rank, members_at,
+                                           modules_at, how == HOW_INIT)
+                          : NULL;
 }
 
 PyObject *psb_collective_explain(psb_communicator_t *self,

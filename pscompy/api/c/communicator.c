@@ -345,7 +345,8 @@ static PyMethodDef comm_methods[] = {
      "finish(status, nbytes, rank). read() is called before each start of a\n"
      "persistent one, unless it is None."},
     {"_explain", PSB_FUNCTION(psb_collective_explain), METH_FASTCALL,
-     "_explain($self, coll, rank, members, modules, nbytes, algorithm, /)\n--\n\n"
+     "_explain($self, coll, rank, members, modules, nbytes, algorithm, "
+     "/)\n--\n\n"
      "The algorithms of a collective, the one that is used first."},
     {"_exception", PSB_FUNCTION(comm_exception), METH_FASTCALL,
      "_exception($self, status, nbytes, /)\n--\n\n"
