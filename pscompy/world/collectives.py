@@ -151,7 +151,8 @@ class Collectives(Ranks):
 
     def _algorithm(self, name: str) -> str | None:
         """Return the algorithm that PSP_COLL_<NAME> forces, or None."""
-        found: str = self._job.session.config.get(_FORCED_BY.get(name), "auto")
+        variable = _FORCED_BY.get(name)
+        found: str = self._job.session.config[variable] if variable else "auto"
         return None if found == "auto" else found
 
     def explain(self, name: str, nbytes: int) -> str:
