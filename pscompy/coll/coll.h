@@ -88,7 +88,7 @@ typedef struct psc_active_step {
     uint64_t done;  /* bytes that a copy or a reduction has done */
     psc_req_t *req; /* the message under way, or NULL */
     /* the message, if it is short */
-    _Alignas(16) uint8_t word[PSC_SHORT_PIECE + sizeof(psc_failure_t)];
+    uint8_t word[PSC_SHORT_PIECE + sizeof(psc_failure_t)];
 } psc_active_step_t;
 
 struct psc_run {

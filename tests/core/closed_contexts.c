@@ -338,7 +338,7 @@ CASE(contexts_are_found_in_few_steps)
     }
     check(pair.b.worker->matching.contexts.n > MANY);
     check(longest_chain(&pair.b.worker->matching.contexts) <= 20);
-    check(longest_chain(&pair.b.worker->matching.numbers) <= 20);
+    check(longest_chain(&pair.b.worker->matching.open) <= 20);
     check(longest_chain(&pair.b.conn->queues) <= 20);
     pair_close(&pair);
 }
