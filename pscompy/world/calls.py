@@ -194,7 +194,7 @@ class CollectiveCalls(PersistentCalls):
         timeout: float | None = None,
     ) -> NDArray[Any] | None:
         """Rank `root` gets the operands of all ranks, which have the same shape, as one array of
-        shape (size, *shape); the others get None. Numbers give an array of shape (size,). With
+        shape `(size, *shape)`; the others get None. Numbers give an array of shape (size,). With
         `counts` (the same on all ranks), the items of axis 0 of each rank's operand,
         the operands are joined along axis 0."""
         task = self._tasks.gathering("gather", sendbuf, recvbuf, counts, root)
