@@ -46,6 +46,7 @@ _MODULES = {
         "TransportError",
         "Unsupported",
         "Truncated",
+        "Mismatch",
         "OutOfBounds",
         "NoMemory",
         "Timeout",
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from pscompy.errors import Closed as Closed
     from pscompy.errors import ConfigError as ConfigError
     from pscompy.errors import ConnectError as ConnectError
+    from pscompy.errors import Mismatch as Mismatch
     from pscompy.errors import NameInUse as NameInUse
     from pscompy.errors import NoMemory as NoMemory
     from pscompy.errors import OutOfBounds as OutOfBounds

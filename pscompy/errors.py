@@ -135,6 +135,10 @@ class Truncated(PscomError):
         self.nbytes = nbytes
 
 
+class Mismatch(PscomError):
+    """The ranks have called different collective operations (`PSP_COLL_CHECK=1`)."""
+
+
 class OutOfBounds(PscomError, IndexError):
     """A put or a get of `nbytes` bytes at `offset` exceeds the peer's region of `size` bytes."""
 

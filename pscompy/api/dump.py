@@ -102,12 +102,29 @@ def operations(session: Dumped) -> list[Operation]:
     awaited = set(session._binding.awaited)
     items = session._core.items(awaited)
     labels = {it.id: it.label for it in session._control.records()}
-    collective = tuple({it.rank for it in items if _is_collective(it)})
-    texts = (_text(it, labels, _endpoint(session, it)) for it in items)
+    awaited_ranks = _awaited_ranks(items)
     return [
-        _operation(it, text, it.request in awaited, collective)
-        for it, text in zip(items, texts, strict=True)
+        _operation(it, it.request in awaited, _ranks(it, awaited_ranks), labels, session)
+        for it in items
     ]
+
+
+def _awaited_ranks(items: Iterable[Item]) -> dict[tuple[int, int], set[int]]:
+    """Return the ranks whose messages collective operations wait for: (context, tag) -> ranks."""
+    found: dict[tuple[int, int], set[int]] = {}
+    for item in items:
+        if _is_collective(item):
+            found.setdefault((item.context, item.tag), set()).add(item.rank)
+    return found
+
+
+def _ranks(item: Item, awaited: dict[tuple[int, int], set[int]]) -> tuple[int, ...]:
+    """Return the ranks that a request waits for."""
+    if item.kind == lib.PSC_ITEM_COLLECTIVE:
+        return tuple(sorted(awaited.get((item.context, item.tag), ())))
+    if item.kind == lib.PSC_ITEM_EVENT:
+        return tuple(sorted(set().union(*awaited.values())))
+    return (item.rank,) if item.rank >= 0 else ()
 
 
 def _number(tag: int) -> str:
@@ -116,26 +133,26 @@ def _number(tag: int) -> str:
     return f"persistent number {tag ^ persistent}" if persistent else f"number {tag}"
 
 
-def _operation(item: Item, text: str, awaited: bool, collective: tuple[int, ...]) -> Operation:
-    if item.kind in (lib.PSC_ITEM_EVENT, lib.PSC_ITEM_COLLECTIVE):
-        ranks = collective
-    else:
-        ranks = (item.rank,) if item.rank >= 0 else ()
-    is_message = item.kind == lib.PSC_ITEM_MESSAGE
-    return Operation(item.id, text, awaited, is_message, ranks)
+def _operation(
+    item: Item, awaited: bool, ranks: tuple[int, ...], labels: dict[int, str], session: Dumped
+) -> Operation:
+    text = _text(item, ranks, labels, _endpoint(session, item))
+    return Operation(item.id, text, awaited, item.kind == lib.PSC_ITEM_MESSAGE, ranks)
 
 
-def _text(item: Item, labels: dict[int, str], endpoint: str) -> str:
+def _collective(item: Item, ranks: tuple[int, ...], endpoint: str) -> str:
+    """Return a collective operation in words, with the ranks whose messages it waits for."""
+    waits = f"waits for rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else ""
+    name = f"{COLLECTIVES[item.nbytes]}, {_number(item.tag)}"
+    return ", ".join(filter(None, (name, _context(item.context), endpoint, waits)))
+
+
+def _text(item: Item, ranks: tuple[int, ...], labels: dict[int, str], endpoint: str) -> str:
     if item.kind == lib.PSC_ITEM_EVENT:
         words = ["a connection that comes up or closes", endpoint]
         return ", ".join(filter(None, words))
     if item.kind == lib.PSC_ITEM_COLLECTIVE:
-        words = [
-            f"{COLLECTIVES[item.nbytes]}, {_number(item.tag)}",
-            _context(item.context),
-            endpoint,
-        ]
-        return ", ".join(filter(None, words))
+        return _collective(item, ranks, endpoint)
     if item.rank >= 0:
         peer = f"rank {item.rank}"
     else:

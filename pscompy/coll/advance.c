@@ -165,9 +165,15 @@ static void run_end(psc_run_t *run)
 {
     psc_group_t *group = run->group;
     psc_req_t *req = run->req;
+    psc_run_t *next = run->check ? psc_check_end(run) : NULL;
     psc_status_t status = run->status;
 
     psc_run_drop(run);
+    if (next) {
+        req->bulk->payload = next;
+        psc_run_begin(next);
+        return;
+    }
     if (group->closed && psc_list_empty(&group->runs))
         psc_group_free(group);
     psc_req_finish(req, status);

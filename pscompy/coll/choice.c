@@ -109,12 +109,13 @@ void psc_choice_explain(const psc_algorithm_t *chosen, const psc_task_t *task,
 psc_plan_t *psc_plan_make(const psc_algorithm_t *algorithm,
                           const psc_task_t *task)
 {
-    psc_plan_t *plan = psc_plan_create(task->size);
+    psc_plan_t *plan = psc_plan_create(task);
 
     if (!plan)
         return NULL;
+    plan->algorithm = algorithm;
     algorithm->plan(plan, task);
-    if (!plan->failed)
+    if (psc_plan_complete(plan))
         return plan;
     psc_plan_destroy(plan);
     return NULL;

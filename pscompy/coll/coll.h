@@ -22,6 +22,9 @@
 #include "pscompy/core/types/worker.h"
 #include "reduce.h"
 
+/* log2 of the number of plans that a group keeps */
+#define PSC_PLANS_BITS 5u
+
 struct psc_group {
     psc_worker_t *worker;
     psc_link_t link; /* link in the worker's list of groups */
@@ -36,6 +39,10 @@ struct psc_group {
     int lost; /* the rank that was lost first, or -1 */
     psc_status_t reason; /* for which it was lost */
     bool closed; /* the group is freed when its last run has ended */
+    bool check;  /* psc_group_args_t.check */
+    psc_called_t differs[2]; /* see coll_differs in psc_api_t */
+    /* the plans that were made last, by a hash of their tasks; or NULL */
+    psc_plan_t *plans[1u << PSC_PLANS_BITS];
     /* connections by rank; NULL: not known yet */
     psc_conn_t **conns;
     /* rank of the connection that coll_start has found missing or lazy */
@@ -55,6 +62,7 @@ struct psc_persistent {
 };
 
 typedef struct psc_run psc_run_t;
+typedef struct psc_check psc_check_t; /* defined in check.c */
 
 /* Numbers of steps. Each step is entered once, so the queue never wraps. */
 typedef struct psc_step_queue {
@@ -100,6 +108,10 @@ struct psc_run {
     uint64_t number;
     bool persistent; /* the number is that of a persistent operation */
     psc_coll_t coll;
+    /* of a check: what the ranks have called, and the run that begins if all
+     * agree; else NULL */
+    psc_check_t *check;
+    psc_run_t *next;
     uint8_t *places[PSC_PLACES];
     uint64_t unit;
     psc_reduce_t reduce; /* NULL: `combine` is called */
@@ -110,7 +122,7 @@ struct psc_run {
     psc_failure_t
         failure; /* is sent in place of data, once there is an error */
     /* a peer has refused a message, because it has lost a rank, of which it
-     * tells this one, or because it has closed its communicator */
+     * tells this one */
     bool refused;
     uint32_t n_left; /* steps that have not ended */
     uint32_t n_flying; /* messages under way */
@@ -118,10 +130,7 @@ struct psc_run {
     psc_step_queue_t calls; /* reductions for which `combine` is to be called */
     bool calling; /* a thread is calling `combine` */
     bool withdrawn; /* no more steps begin */
-    /* for each step: where the numbers of the steps that wait for it begin in
-     * `followers`; and the end of the last ones */
-    uint32_t *follower_at, *followers;
-    psc_active_step_t steps[];
+    psc_active_step_t steps[]; /* then the queues, then scratch memory */
 };
 
 /* ---- run.c ---- */
@@ -130,7 +139,7 @@ struct psc_run {
  * the plan is then the caller's. */
 psc_run_t *psc_run_create(psc_group_t *group, psc_plan_t *plan,
                           const psc_coll_args_t *args);
-/* Free a run and its plan. */
+/* A run ends: the plan has one user less. */
 void psc_run_drop(psc_run_t *run);
 /* Free a group and its runs, even those that have not ended. */
 void psc_group_free(psc_group_t *group);
@@ -147,6 +156,26 @@ void psc_run_fail(psc_run_t *run, psc_status_t status, int rank,
                   uint64_t nbytes);
 /* Withdraw the run, for this reason. rank: the one that was lost, or -1. */
 void psc_run_withdraw(psc_run_t *run, psc_status_t reason, int rank);
+
+/* ---- plans.c ---- */
+
+/* Returns the plan of a task, for one more user: one that was made before, or a
+ * new one. NULL if memory is short. */
+psc_plan_t *psc_plans_take(psc_group_t *group, const psc_algorithm_t *algorithm,
+                           const psc_task_t *task);
+void psc_plans_free(psc_group_t *group);
+
+/* ---- check.c ---- */
+
+/* Returns the plan by which each rank gets what all have called, for one more
+ * user. NULL if memory is short. */
+psc_plan_t *psc_check_plan(psc_group_t *group);
+/* Put a check before a run, which has not begun. Returns the run of the check,
+ * which has the same request; NULL if memory is short. */
+psc_run_t *psc_check_create(psc_run_t *run, const psc_coll_args_t *args);
+/* The run of a check has ended. Returns the run that may begin now; NULL, and
+ * the check's run has an error, if none may. */
+psc_run_t *psc_check_end(psc_run_t *check);
 
 /* ---- advance.c ---- */
 
@@ -183,7 +212,7 @@ void psc_loss_spread(psc_worker_t *worker);
 /* Let other ranks tell this one of ranks that they have lost. */
 psc_status_t psc_loss_listen(psc_worker_t *worker);
 
-/* ---- group.c ---- */
+/* ---- group.c and operations.c ---- */
 
 /* The functions of psc_api_t, which take the lock. */
 
@@ -199,6 +228,7 @@ psc_status_t psc_coll_call(psc_request_t *request);
 psc_status_t psc_coll_init(psc_group_t *group, const psc_coll_args_t *args,
                            psc_persistent_t **persistent_p);
 void psc_coll_free(psc_persistent_t *persistent);
+void psc_coll_differs(const psc_group_t *group, psc_called_t called[2]);
 psc_status_t psc_coll_explain(const psc_group_t *group,
                               const psc_coll_args_t *args, char *text,
                               size_t room);

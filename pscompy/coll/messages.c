@@ -70,8 +70,9 @@ static void message_arrived(psc_active_step_t *step, uint64_t nbytes)
 }
 
 /* A message was not sent or received. If its connection has ended, its rank is
- * lost. Otherwise this rank has closed the communicator, or the peer has
- * refused the message (PSC_ERR_CLOSED); or there was another error. */
+ * lost. Otherwise this rank has closed the communicator; or the peer has, and
+ * refused the message (PSC_ERR_CLOSED); or the peer has lost a rank, of which
+ * it tells this one (PSC_ERR_PEER_LOST); or there was another error. */
 static void message_failed(psc_active_step_t *step, const psc_result_t *result)
 {
     psc_run_t *run = step->run;
@@ -83,7 +84,9 @@ static void message_failed(psc_active_step_t *step, const psc_result_t *result)
         psc_lost_rank_add(group->worker, psc_group_member(group, rank), usable);
     if (psc_match_closed(group->worker, group->context))
         psc_run_withdraw(run, PSC_ERR_CLOSED, -1);
-    else if (result->status == PSC_ERR_CLOSED)
+    else if (result->status == PSC_ERR_CLOSED && usable == PSC_OK)
+        psc_run_withdraw(run, PSC_ERR_CLOSED, rank);
+    else if (result->status == PSC_ERR_PEER_LOST)
         run->refused = true;
     psc_run_fail(run, result->status, rank, result->nbytes);
 }
@@ -167,6 +170,7 @@ void psc_step_send(psc_run_t *run, psc_active_step_t *step,
     if (!peer_known(run, plan->peer))
         return;
     if (run->status != PSC_OK) {
+        memset(step->word, 0, sizeof step->word);
         args.iov = failure;
         args.n_iov = 1 + (failure[1].len > 0);
     }

@@ -2,16 +2,20 @@
 #include "plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* alignment of scratch memory: that of every element, and of vectors */
 #define PLAN_ALIGN 64u
 
-psc_plan_t *psc_plan_create(int size)
+psc_plan_t *psc_plan_create(const psc_task_t *task)
 {
     psc_plan_t *plan = calloc(1, sizeof *plan);
+    int size = task->size;
 
     if (!plan)
         return NULL;
+    plan->task = *task;
+    plan->task.counts = plan->task.recv_counts = NULL;
     plan->users = 1;
     for (int i = 0; i < 2; i++) {
         plan->last[i] = malloc((size_t)size * sizeof **plan->last);
@@ -22,6 +26,48 @@ psc_plan_t *psc_plan_create(int size)
         return plan;
     psc_plan_destroy(plan);
     return NULL;
+}
+
+static void plan_forget_last(psc_plan_t *plan)
+{
+    for (int i = 0; i < 2; i++) {
+        free(plan->last[i]);
+        plan->last[i] = NULL;
+    }
+}
+
+/* Turn the lists of steps that each step waits for into lists of those that
+ * wait for it. */
+static void plan_find_followers(psc_plan_t *plan)
+{
+    uint32_t *at = plan->follower_at;
+
+    for (uint32_t i = 0; i < plan->n_waits; i++)
+        at[plan->waits[i] + 1]++;
+    for (uint32_t i = 0; i < plan->n_steps; i++)
+        at[i + 1] += at[i];
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const psc_step_t *step = &plan->steps[i];
+
+        for (uint32_t k = 0; k < step->n_waits; k++)
+            plan->followers[at[plan->waits[step->first_wait + k]]++] = i;
+    }
+    /* each entry is now the end of its list, which is the next one's begin */
+    memmove(at + 1, at, plan->n_steps * sizeof *at);
+    at[0] = 0;
+}
+
+bool psc_plan_complete(psc_plan_t *plan)
+{
+    plan_forget_last(plan);
+    if (plan->failed)
+        return false;
+    plan->follower_at = calloc(plan->n_steps + 1, sizeof *plan->follower_at);
+    plan->followers = malloc((plan->n_waits + 1) * sizeof *plan->followers);
+    if (!plan->follower_at || !plan->followers)
+        return false;
+    plan_find_followers(plan);
+    return true;
 }
 
 psc_plan_t *psc_plan_use(psc_plan_t *plan)
@@ -36,8 +82,10 @@ void psc_plan_destroy(psc_plan_t *plan)
         return;
     free(plan->steps);
     free(plan->waits);
-    free(plan->last[0]);
-    free(plan->last[1]);
+    plan_forget_last(plan);
+    free(plan->follower_at);
+    free(plan->followers);
+    free(plan->idle);
     free(plan);
 }
 

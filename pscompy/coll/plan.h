@@ -34,23 +34,6 @@ typedef struct psc_step {
     uint32_t first_wait, n_waits;
 } psc_step_t;
 
-typedef struct psc_plan {
-    psc_step_t *steps;
-    uint32_t n_steps, steps_room;
-    uint32_t *waits;
-    uint32_t n_waits, waits_room;
-    uint64_t scratch; /* bytes of scratch memory */
-    /* for each rank: the last step that sends to it, and the last one that
-     * receives from it */
-    uint32_t *last[2];
-    bool failed; /* memory was short: the plan is not complete */
-    /* number of runs and persistent operations that use it */
-    _Atomic uint32_t users;
-} psc_plan_t;
-
-/* the number of no step */
-#define PSC_NO_STEP UINT32_MAX
-
 /* What a collective is to do, as the functions see it that make plans. */
 typedef struct psc_task {
     psc_coll_t coll;
@@ -71,6 +54,34 @@ typedef struct psc_task {
     bool in_place; /* the operand stands where the result is to be */
 } psc_task_t;
 
+typedef struct psc_algorithm psc_algorithm_t;
+
+typedef struct psc_plan {
+    /* what the plan was made from; without the arrays that `task` points to */
+    const psc_algorithm_t *algorithm;
+    psc_task_t task;
+    psc_step_t *steps;
+    uint32_t n_steps, steps_room;
+    uint32_t *waits;
+    uint32_t n_waits, waits_room;
+    uint64_t scratch; /* bytes of scratch memory */
+    /* while the plan is made: for each rank, the last step that sends to it,
+     * and the last one that receives from it */
+    uint32_t *last[2];
+    /* once it is made: the steps that wait for step i are `followers` from
+     * follower_at[i] to follower_at[i + 1] */
+    uint32_t *follower_at, *followers;
+    bool failed; /* memory was short: the plan is not complete */
+    /* number of runs, persistent operations and caches that use it */
+    _Atomic uint32_t users;
+    /* memory for the next run (a psc_run_t), or NULL; the worker's lock guards
+     * it */
+    void *idle;
+} psc_plan_t;
+
+/* the number of no step */
+#define PSC_NO_STEP UINT32_MAX
+
 static inline psc_range_t psc_range(psc_place_t place, uint64_t offset,
                                     uint64_t len)
 {
@@ -79,9 +90,10 @@ static inline psc_range_t psc_range(psc_place_t place, uint64_t offset,
 
 /* ---- plan.c ---- */
 
-/* Begin a plan among `size` ranks, with one user. Returns NULL if memory is
- * short. */
-psc_plan_t *psc_plan_create(int size);
+/* Begin a plan for a task, with one user. Returns NULL if memory is short. */
+psc_plan_t *psc_plan_create(const psc_task_t *task);
+/* All steps have been added. Returns false if memory is short. */
+bool psc_plan_complete(psc_plan_t *plan);
 /* Another user of the plan. Returns the plan. */
 psc_plan_t *psc_plan_use(psc_plan_t *plan);
 /* A user needs the plan no more. It is freed with its last one. */
@@ -162,7 +174,7 @@ void psc_pairs_alltoall(psc_plan_t *plan, const psc_task_t *task);
 /* ---- choice.c ---- */
 
 /* An algorithm: one way to do a collective. */
-typedef struct psc_algorithm {
+struct psc_algorithm {
     const char *name;
     psc_coll_t coll;
     /* Returns true if the algorithm is the one to use. Depends only on what all
@@ -170,7 +182,7 @@ typedef struct psc_algorithm {
     bool (*fits)(const psc_task_t *task);
     void (*plan)(psc_plan_t *plan, const psc_task_t *task);
     const char *use; /* what it is for, in words */
-} psc_algorithm_t;
+};
 
 /* Returns the algorithm named `forced` of this collective, or the first one
  * that fits if `forced` is NULL. Returns NULL if there is none of that name. */

@@ -6,62 +6,53 @@
 
 /* ---- creation and end ---- */
 
-/* Turn the lists of steps that each step waits for into lists of those that
- * wait for it. */
-static void run_find_followers(psc_run_t *run)
+/* alignment of scratch memory: that of every element, and of vectors */
+#define RUN_ALIGN 64u
+/* A run with more scratch memory is freed when it ends. */
+#define IDLE_SCRATCH_MAX (64u << 10)
+
+/* Bytes of a run before its scratch memory: the structure, its steps, and two
+ * queues of steps. */
+static size_t run_bytes(const psc_plan_t *plan)
 {
-    const psc_plan_t *plan = run->plan;
-    uint32_t *at = run->follower_at;
+    size_t bytes =
+        sizeof(psc_run_t) +
+        plan->n_steps * (sizeof(psc_active_step_t) + 2 * sizeof(uint32_t));
 
-    for (uint32_t i = 0; i < plan->n_waits; i++)
-        at[plan->waits[i] + 1]++;
-    for (uint32_t i = 0; i < plan->n_steps; i++)
-        at[i + 1] += at[i];
-    for (uint32_t i = 0; i < plan->n_steps; i++) {
-        const psc_step_t *step = &plan->steps[i];
-
-        for (uint32_t k = 0; k < step->n_waits; k++)
-            run->followers[at[plan->waits[step->first_wait + k]]++] = i;
-    }
-    /* each entry is now the end of its list, which is the next one's begin */
-    memmove(at + 1, at, plan->n_steps * sizeof *at);
-    at[0] = 0;
+    return (bytes + RUN_ALIGN - 1) / RUN_ALIGN * RUN_ALIGN;
 }
 
-static bool run_allocate(psc_run_t *run)
+static psc_run_t *run_allocate(psc_plan_t *plan)
+{
+    void *memory = plan->idle;
+
+    plan->idle = NULL;
+    if (!memory &&
+        posix_memalign(&memory, RUN_ALIGN, run_bytes(plan) + plan->scratch))
+        return NULL;
+    return memory;
+}
+
+/* Lay the queues and the scratch memory out behind the steps. */
+static void run_lay_out(psc_run_t *run)
 {
     uint32_t n = run->plan->n_steps;
 
-    run->ready.steps = malloc((2 * n + 1) * sizeof *run->ready.steps);
-    run->calls.steps = run->ready.steps ? run->ready.steps + n : NULL;
-    run->follower_at = calloc(n + 1, sizeof *run->follower_at);
-    run->followers = malloc((run->plan->n_waits + 1) * sizeof *run->followers);
-    if (run->plan->scratch &&
-        posix_memalign((void **)&run->places[PSC_IN_SCRATCH], 64,
-                       run->plan->scratch) != 0)
-        return false;
-    return run->ready.steps && run->follower_at && run->followers;
+    run->ready.steps = (uint32_t *)(void *)&run->steps[n];
+    run->calls.steps = run->ready.steps + n;
+    run->places[PSC_IN_SCRATCH] = (uint8_t *)run + run_bytes(run->plan);
 }
 
-/* Frees all of a run but its plan. */
-static void run_free(psc_run_t *run)
+static void run_prepare_steps(psc_run_t *run)
 {
-    psc_list_remove(&run->link);
-    psc_list_remove(&run->ready_link);
-    free(run->ready.steps);
-    free(run->follower_at);
-    free(run->followers);
-    free(run->places[PSC_IN_SCRATCH]);
-    free(run);
-}
-
-static void run_prepare(psc_run_t *run)
-{
-    run_find_followers(run);
     for (uint32_t i = 0; i < run->plan->n_steps; i++) {
-        run->steps[i].run = run;
-        run->steps[i].left = run->plan->steps[i].n_waits;
-        if (run->steps[i].left == 0)
+        psc_active_step_t *step = &run->steps[i];
+
+        step->run = run;
+        step->left = run->plan->steps[i].n_waits;
+        step->done = 0;
+        step->req = NULL;
+        if (step->left == 0)
             psc_step_queue_push(&run->ready, i);
     }
 }
@@ -69,11 +60,11 @@ static void run_prepare(psc_run_t *run)
 psc_run_t *psc_run_create(psc_group_t *group, psc_plan_t *plan,
                           const psc_coll_args_t *args)
 {
-    psc_run_t *run =
-        calloc(1, sizeof *run + plan->n_steps * sizeof run->steps[0]);
+    psc_run_t *run = run_allocate(plan);
 
     if (!run)
         return NULL;
+    memset(run, 0, sizeof *run);
     psc_list_init(&run->link);
     psc_list_init(&run->ready_link);
     run->group = group;
@@ -87,18 +78,25 @@ psc_run_t *psc_run_create(psc_group_t *group, psc_plan_t *plan,
     run->combine = args->combine;
     run->arg = args->arg;
     run->n_left = plan->n_steps;
-    if (run_allocate(run)) {
-        run_prepare(run);
-        return run;
-    }
-    run_free(run);
-    return NULL;
+    run_lay_out(run);
+    run_prepare_steps(run);
+    return run;
 }
 
 void psc_run_drop(psc_run_t *run)
 {
-    psc_plan_destroy(run->plan);
-    run_free(run);
+    psc_plan_t *plan = run->plan;
+
+    psc_list_remove(&run->link);
+    psc_list_remove(&run->ready_link);
+    if (run->next)
+        psc_run_drop(run->next);
+    free(run->check);
+    if (!plan->idle && plan->users > 1 && plan->scratch <= IDLE_SCRATCH_MAX)
+        plan->idle = run;
+    else
+        free(run);
+    psc_plan_destroy(plan);
 }
 
 /* ---- the group ---- */
@@ -107,6 +105,7 @@ void psc_group_free(psc_group_t *group)
 {
     psc_list_for_each(run, &group->runs, psc_run_t, link)
         psc_run_drop(run);
+    psc_plans_free(group);
     psc_list_remove(&group->link);
     free(group->modules);
     free(group->members);
@@ -135,13 +134,14 @@ void psc_run_wake(psc_run_t *run)
 
 void psc_run_step_ended(psc_run_t *run, psc_active_step_t *step)
 {
+    const psc_plan_t *plan = run->plan;
     uint32_t number = (uint32_t)(step - run->steps);
 
     run->n_left--;
-    for (uint32_t i = run->follower_at[number];
-         i < run->follower_at[number + 1]; i++) {
-        if (--run->steps[run->followers[i]].left == 0)
-            psc_step_queue_push(&run->ready, run->followers[i]);
+    for (uint32_t i = plan->follower_at[number];
+         i < plan->follower_at[number + 1]; i++) {
+        if (--run->steps[plan->followers[i]].left == 0)
+            psc_step_queue_push(&run->ready, plan->followers[i]);
     }
 }
 

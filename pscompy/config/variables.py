@@ -74,6 +74,7 @@ COLLECTIVES = (
     Var("COLL_GATHER", "auto", choice("auto", "tree", "pairs"), "Algorithm of gather."),
     Var("COLL_SCATTER", "auto", choice("auto", "tree", "pairs"), "Algorithm of scatter."),
     Var("COLL_ALLGATHER", "auto", choice("auto", "doubling", "pairs"), "Algorithm of allgather."),
+    Var("COLL_CHECK", "0", flag, "Before each collective, ranks compare what they have called."),
 )
 
 PROTOCOL = (

@@ -287,10 +287,26 @@ typedef struct psc_group_args {
     /* a number for the part of the machine that each rank is in, if few
      * messages are to go between the parts; or NULL */
     const int32_t *modules;
+    /* each collective begins with an exchange of what each rank has called;
+     * the same on all ranks */
+    bool check;
 } psc_group_args_t;
+
+/* What a rank has called; travels between ranks. */
+typedef struct psc_called {
+    int32_t coll;
+    int32_t root; /* -1 if all ranks do the same */
+    int32_t op, type; /* -1 if there is none; PSC_OP_COUNT: a function */
+    char algorithm[16]; /* ends with 0 */
+    /* of the operand, or of the part of each rank if all parts are as long */
+    uint64_t nbytes;
+    uint64_t counts; /* a hash of the counts; 0 without counts */
+} psc_called_t;
 
 /* result.nbytes of a collective that has failed on another rank */
 #define PSC_COLL_TOLD UINT64_MAX
+/* result.nbytes if result.rank has called something else than rank 0 */
+#define PSC_COLL_DIFFERS (UINT64_MAX - 1)
 
 typedef struct psc_coll_args {
     psc_coll_t coll;
@@ -611,7 +627,9 @@ typedef struct psc_api {
      * this rank expects, the request ends with PSC_ERR_TRUNCATED, and
      * result.nbytes has that length. If an error, or `combine`, has stopped
      * another rank, result.rank is that rank, and result.nbytes is
-     * PSC_COLL_TOLD. */
+     * PSC_COLL_TOLD. If ranks have called different things
+     * (psc_group_args_t.check), the request ends with PSC_ERR_INVALID on all
+     * ranks, and result.nbytes is PSC_COLL_DIFFERS. */
     psc_status_t (*coll_start)(psc_group_t *group, const psc_coll_args_t *args,
                                psc_request_t **request_p);
     /* Call `combine` of a MATCHED request once, without the lock. Returns
@@ -623,6 +641,9 @@ typedef struct psc_api {
     psc_status_t (*coll_init)(psc_group_t *group, const psc_coll_args_t *args,
                               psc_persistent_t **persistent_p);
     void (*coll_free)(psc_persistent_t *persistent);
+    /* Returns what rank 0 and result.rank have called when ranks last called
+     * different things. */
+    void (*coll_differs)(const psc_group_t *group, psc_called_t called[2]);
     /* Write which algorithm the collective would use, and a line for each
      * algorithm that there is: its name, and what it is for. Truncated to
      * `room` bytes. Returns PSC_ERR_UNSUPPORTED if there is none of the name

@@ -86,10 +86,10 @@ static void holdings_add_matching(holdings_t *holdings, psc_worker_t *worker)
                       entry.link)
         buckets += holdings_buckets(&context->lists);
     psc_list_for_each(conn, &worker->conns, psc_conn_t, link) {
-        psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t,
+        psc_list_for_each(queue, &conn->queues->all, psc_match_queue_t,
                           entry.link)
             buckets += holdings_buckets(&queue->lists);
-        queues += conn->queues.n;
+        queues += conn->queues->n;
         maps += holdings_length(&conn->maps);
     }
     holdings_add(holdings, "match_queues", queues);

@@ -209,6 +209,7 @@ static const psc_api_t api_table = {
     .coll_call = psc_coll_call,
     .coll_init = psc_coll_init,
     .coll_free = psc_coll_free,
+    .coll_differs = psc_coll_differs,
     .coll_explain = psc_coll_explain,
 };
 

@@ -35,7 +35,7 @@ def constants() -> str:
     names += [f"PSC_{name}" for name in statuses]
     names += ["PSC_ROLE_CONNECTOR", "PSC_ROLE_ACCEPTOR", "PSC_ROLE_SELF"]
     contexts = ("NUMBER", "PLAIN", "USER", "END", "OBJECTS", "CHUNKS", "ACTIONS", "AM", "RMA")
-    names += [*(f"PSC_CONTEXT_{name}" for name in contexts), "PSC_COLL_TOLD"]
+    names += [*(f"PSC_CONTEXT_{name}" for name in contexts), "PSC_COLL_TOLD", "PSC_COLL_DIFFERS"]
     return "".join(f"static const long long {name};\n" for name in names)
 
 

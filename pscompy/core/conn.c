@@ -52,7 +52,7 @@ psc_conn_t *psc_conn_create(psc_worker_t *worker, uint64_t id, int rank,
     psc_flow_init(&conn->flow);
     psc_work_init(&conn->work);
     psc_event_slot_init(&conn->event_slot, PSC_CONTROL_CONN, id);
-    psc_table_init(&conn->queues, worker->matching.seed);
+    conn->queues = &worker->matching.no_queues;
     psc_list_init(&conn->active);
     psc_list_init(&conn->maps);
     psc_list_init(&conn->emulated.waiting);

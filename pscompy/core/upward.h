@@ -16,6 +16,10 @@ struct psc_engine {
     /* The contexts of a number, and so those of its group, are being closed:
      * end the group's runs with PSC_ERR_CLOSED. */
     void (*context_closed)(psc_worker_t *worker, uint32_t number);
+    /* Returns the reason for which a message of a closed context is refused:
+     * PSC_ERR_PEER_LOST if its group has lost a rank, which the peer is told
+     * apart, else PSC_ERR_CLOSED. */
+    psc_status_t (*refusal)(psc_worker_t *worker, uint32_t context);
     /* Free all groups and their runs. */
     void (*worker_ends)(psc_worker_t *worker);
 };

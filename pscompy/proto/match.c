@@ -263,7 +263,7 @@ psc_status_t psc_match_recall(psc_req_t *req)
 
 void psc_match_hand_out_all(psc_conn_t *conn)
 {
-    psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t, entry.link)
+    psc_list_for_each(queue, &conn->queues->all, psc_match_queue_t, entry.link)
         match_hand_out(conn, queue);
 }
 
@@ -332,10 +332,11 @@ static void match_answer_probes(psc_match_list_t *probes, psc_unexp_t *unexp)
 }
 
 /* Drop a message whose number is closed. Returns false if it is to be kept:
- * what is still arriving is dropped when it is complete (psc_unexp_arrived). */
+ * what is still arriving is dropped when it is complete, and a placeholder when
+ * its RTS has arrived (psc_unexp_arrived). */
 static bool match_drop_closed(psc_unexp_t *unexp)
 {
-    return !unexp->arriving &&
+    return !unexp->arriving && !unexp->promised &&
            psc_match_closed(unexp->conn->worker, unexp->context) &&
            psc_unexp_drop(unexp) == PSC_OK;
 }
@@ -404,7 +405,8 @@ static void match_end_all(psc_match_list_t *requests, psc_status_t status)
 
 void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status)
 {
-    psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t, entry.link) {
+    psc_list_for_each(queue, &conn->queues->all, psc_match_queue_t,
+                      entry.link) {
         match_end_all(&queue->lists.posted, status);
         match_end_all(&queue->lists.probes, status);
         match_end_handed(queue, status);
@@ -413,12 +415,13 @@ void psc_match_receives_ended(psc_conn_t *conn, psc_status_t status)
 
 void psc_match_conn_destroy(psc_conn_t *conn)
 {
-    psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t, entry.link) {
+    psc_list_for_each(queue, &conn->queues->all, psc_match_queue_t,
+                      entry.link) {
         psc_context_t *context = queue->context;
 
         psc_unexp_free_all(queue);
         psc_match_queue_free(queue);
         psc_match_context_settle(conn->worker, context);
     }
-    psc_table_clear(&conn->queues);
+    psc_match_queues_free(conn);
 }

@@ -170,6 +170,8 @@ psc_match_lists_t *psc_match_lists(psc_worker_t *worker, psc_conn_t *source,
                                    uint32_t id, bool create);
 /* Free a queue without messages. */
 void psc_match_queue_free(psc_match_queue_t *queue);
+/* Free the table of a connection without queues. */
+void psc_match_queues_free(psc_conn_t *conn);
 bool psc_match_queue_empty(const psc_match_queue_t *queue);
 /* Free an empty queue, unless it stays (psc_context_t), and then its context
  * likewise: a peer that names ever new contexts makes queues only for the

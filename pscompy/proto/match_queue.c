@@ -32,6 +32,7 @@ void psc_matching_init(psc_matching_t *matching)
         matching->seed = 0x9e3779b97f4a7c15;
     psc_table_init(&matching->contexts, matching->seed);
     psc_table_init(&matching->open, matching->seed);
+    psc_table_init(&matching->no_queues, matching->seed);
     matching->next_number = PSC_CONTEXT_USER;
     matching->clock = 0;
 }
@@ -90,25 +91,52 @@ psc_context_t *psc_match_context(psc_worker_t *worker, uint32_t id, bool create)
     return create ? match_new_context(worker, id) : NULL;
 }
 
+/* Give the connection a table of its own, because it gets its first queue. */
+static bool match_new_table(psc_conn_t *conn)
+{
+    psc_table_t *table = malloc(sizeof *table);
+
+    if (!table)
+        return false;
+    psc_table_init(table, conn->worker->matching.seed);
+    conn->queues = table;
+    return true;
+}
+
+static bool match_has_table(const psc_conn_t *conn)
+{
+    return conn->queues != &conn->worker->matching.no_queues;
+}
+
+void psc_match_queues_free(psc_conn_t *conn)
+{
+    if (!match_has_table(conn))
+        return;
+    psc_table_clear(conn->queues);
+    free(conn->queues);
+    conn->queues = &conn->worker->matching.no_queues;
+}
+
 static psc_match_queue_t *match_new_queue(psc_conn_t *conn, uint32_t id)
 {
     psc_context_t *context = psc_match_context(conn->worker, id, true);
     psc_match_queue_t *queue;
 
-    if (!context || !(queue = malloc(sizeof *queue)))
+    if (!context || !(match_has_table(conn) || match_new_table(conn)) ||
+        !(queue = malloc(sizeof *queue)))
         return NULL;
     queue->conn = conn;
     queue->context = context;
     psc_list_push(&context->queues, &queue->context_link);
     match_lists_init(&queue->lists, &match_of_source);
     psc_match_list_init(&queue->handed, &match_requests);
-    psc_table_add(&conn->queues, &queue->entry, id);
+    psc_table_add(conn->queues, &queue->entry, id);
     return queue;
 }
 
 psc_match_queue_t *psc_match_queue(psc_conn_t *conn, uint32_t id, bool create)
 {
-    psc_entry_t *entry = psc_table_find(&conn->queues, id);
+    psc_entry_t *entry = psc_table_find(conn->queues, id);
 
     if (entry)
         return psc_container_of(entry, psc_match_queue_t, entry);
@@ -133,7 +161,7 @@ void psc_match_queue_free(psc_match_queue_t *queue)
 {
     match_lists_clear(&queue->lists);
     psc_match_list_clear(&queue->handed);
-    psc_table_remove(&queue->conn->queues, &queue->entry);
+    psc_table_remove(queue->conn->queues, &queue->entry);
     psc_list_remove(&queue->context_link);
     free(queue);
 }

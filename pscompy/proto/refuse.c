@@ -28,7 +28,7 @@ static bool refuse_some(psc_conn_t *conn)
 {
     refusal_t refusal = {.n = 0};
 
-    psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t, entry.link)
+    psc_list_for_each(queue, &conn->queues->all, psc_match_queue_t, entry.link)
         refuse_collect(&refusal, queue);
     if (refusal.n == 0 ||
         psc_rndv_fin(conn, PSC_ERR_CLOSED, refusal.ids, refusal.n) != PSC_OK)

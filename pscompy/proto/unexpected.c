@@ -1,3 +1,4 @@
+#include "../core/upward.h"
 #include "match.h"
 
 #include <stdlib.h>
@@ -98,7 +99,8 @@ static void unexp_clear(psc_match_queue_t *queue, bool all)
 
 void psc_unexp_conn_failed(psc_conn_t *conn)
 {
-    psc_list_for_each(queue, &conn->queues.all, psc_match_queue_t, entry.link) {
+    psc_list_for_each(queue, &conn->queues->all, psc_match_queue_t,
+                      entry.link) {
         unexp_clear(queue, false);
         psc_match_queue_settle(queue);
     }
@@ -129,6 +131,15 @@ void psc_unexp_refuse(psc_req_t *req, psc_unexp_t *unexp, psc_status_t error)
     psc_conn_queue(conn, req);
 }
 
+static psc_status_t unexp_refusal(const psc_unexp_t *unexp)
+{
+    psc_worker_t *worker = unexp->conn->worker;
+
+    return worker->runs.engine
+               ? worker->runs.engine->refusal(worker, unexp->context)
+               : PSC_ERR_CLOSED;
+}
+
 psc_status_t psc_unexp_drop(psc_unexp_t *unexp)
 {
     psc_req_t *req;
@@ -140,7 +151,7 @@ psc_status_t psc_unexp_drop(psc_unexp_t *unexp)
     req = psc_req_create_bulk(&unexp->conn->worker->requests, PSC_REQ_RECV);
     if (!req)
         return PSC_ERR_NO_MEMORY;
-    psc_unexp_refuse(req, unexp, PSC_ERR_CLOSED);
+    psc_unexp_refuse(req, unexp, unexp_refusal(unexp));
     return PSC_OK;
 }
 

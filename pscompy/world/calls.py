@@ -10,6 +10,7 @@ from functools import cached_property
 from functools import reduce as fold
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from pscompy.api.awaited import COLLECTIVES
 from pscompy.api.c.guard import import_apart
 from pscompy.api.request import Request
 from pscompy.api.timeouts import as_seconds
@@ -26,6 +27,13 @@ if TYPE_CHECKING:
     from pscompy.world.tasks import Tasks
 
 Buffer = TypeVar("Buffer")
+# the collectives that Communicator._plain() does, if their arrays need no preparation
+_BARRIER, _BCAST, _REDUCE, _ALLREDUCE, _SCAN, _REDUCE_SCATTER = map(
+    COLLECTIVES.index, ("barrier", "bcast", "reduce", "allreduce", "scan", "reduce_scatter")
+)
+_GATHER, _SCATTER, _ALLGATHER, _ALLTOALL = map(
+    COLLECTIVES.index, ("gather", "scatter", "allgather", "alltoall")
+)
 
 
 class CollectiveCalls(PersistentCalls):
@@ -61,7 +69,8 @@ class CollectiveCalls(PersistentCalls):
 
     def barrier(self, timeout: float | None = None) -> None:
         """Wait until all ranks have begun this barrier."""
-        self._collectives.run(Task("barrier"), timeout)
+        if self._collectives._plain(_BARRIER, None, None, None, 0, timeout) is NotImplemented:
+            self._collectives.run(Task("barrier"), timeout)
 
     def ibarrier(self) -> Request[None]:
         """Like barrier, but returns a Request at once."""
@@ -71,6 +80,9 @@ class CollectiveCalls(PersistentCalls):
         """Copy the contents of the buffer of rank `root` into the buffers of the other ranks,
         which must be as long. Returns `buf`. TypeError if it is None or a number, IndexError if
         there is no rank `root`."""
+        done: Buffer = self._collectives._plain(_BCAST, None, buf, None, root, timeout)
+        if done is not NotImplemented:
+            return done
         return self._collectives.run(self._tasks.bcast(buf, root), timeout)  # type: ignore[no-any-return]
 
     def ibcast(self, buf: Buffer, *, root: int = 0) -> Request[Buffer]:
@@ -104,6 +116,9 @@ class CollectiveCalls(PersistentCalls):
         band, bor or bxor, numpy's function for one of these, a function f(a, b) or an `Op`. A
         number gives a number: ranks may mix int, float and complex, and an int beyond 64 bits is an
         OverflowError. TypeError if the operation has no meaning for the type."""
+        done = self._collectives._plain(_ALLREDUCE, sendbuf, recvbuf, op, 0, timeout)
+        if done is not NotImplemented:
+            return done
         task = self._tasks.reducing("allreduce", sendbuf, recvbuf, op)
         return self._collectives.run(task, timeout)
 
@@ -121,6 +136,9 @@ class CollectiveCalls(PersistentCalls):
         timeout: float | None = None,
     ) -> Any:
         """Like allreduce, but only rank `root` gets the result; the others get None."""
+        done = self._collectives._plain(_REDUCE, sendbuf, recvbuf, op, root, timeout)
+        if done is not NotImplemented:
+            return done
         task = self._tasks.reducing("reduce", sendbuf, recvbuf, op, root)
         return self._collectives.run(task, timeout)
 
@@ -139,6 +157,9 @@ class CollectiveCalls(PersistentCalls):
         timeout: float | None = None,
     ) -> Any:
         """Like allreduce, of the operands of this rank and all lower ones."""
+        done = self._collectives._plain(_SCAN, sendbuf, recvbuf, op, 0, timeout)
+        if done is not NotImplemented:
+            return done
         return self._collectives.run(self._tasks.reducing("scan", sendbuf, recvbuf, op), timeout)
 
     def iscan(self, sendbuf: Any, recvbuf: Any = None, *, op: AnyOp = "sum") -> Request[Any]:
@@ -173,6 +194,12 @@ class CollectiveCalls(PersistentCalls):
         rank gets its part of axis 0 of the result. `counts` (the same on all ranks) are the items
         of axis 0 of each rank's part. Without them all parts have the same number, and ValueError
         if the ranks cannot share axis 0 so."""
+        if counts is None:
+            done: NDArray[Any] = self._collectives._plain(
+                _REDUCE_SCATTER, sendbuf, recvbuf, op, 0, timeout
+            )
+            if done is not NotImplemented:
+                return done
         task = self._tasks.reduce_scatter(sendbuf, recvbuf, op, counts)
         return self._collectives.run(task, timeout)  # type: ignore[no-any-return]
 
@@ -197,6 +224,12 @@ class CollectiveCalls(PersistentCalls):
         shape `(size, *shape)`; the others get None. Numbers give an array of shape (size,). With
         `counts` (the same on all ranks), the items of axis 0 of each rank's operand,
         the operands are joined along axis 0."""
+        if counts is None:
+            done: NDArray[Any] | None = self._collectives._plain(
+                _GATHER, sendbuf, recvbuf, None, root, timeout
+            )
+            if done is not NotImplemented:
+                return done
         task = self._tasks.gathering("gather", sendbuf, recvbuf, counts, root)
         return self._collectives.run(task, timeout)  # type: ignore[no-any-return]
 
@@ -217,6 +250,12 @@ class CollectiveCalls(PersistentCalls):
         timeout: float | None = None,
     ) -> NDArray[Any]:
         """Like gather, but all ranks get the result."""
+        if counts is None:
+            done: NDArray[Any] = self._collectives._plain(
+                _ALLGATHER, sendbuf, recvbuf, None, 0, timeout
+            )
+            if done is not NotImplemented:
+                return done
         task = self._tasks.gathering("allgather", sendbuf, recvbuf, counts)
         return self._collectives.run(task, timeout)  # type: ignore[no-any-return]
 
@@ -239,6 +278,10 @@ class CollectiveCalls(PersistentCalls):
         `recvbuf` as long as their part, else TypeError; their `sendbuf` is not used. `counts` (the
         same on all ranks) are the items of axis 0 of each rank's part. Without them all parts have
         the same number, and ValueError on rank `root` if axis 0 cannot be shared so."""
+        if counts is None:
+            done = self._collectives._plain(_SCATTER, sendbuf, recvbuf, None, root, timeout)
+            if done is not NotImplemented:
+                return done
         task = self._tasks.scatter(sendbuf, recvbuf, root, counts)
         return self._collectives.run(task, timeout)
 
@@ -260,6 +303,11 @@ class CollectiveCalls(PersistentCalls):
         ranks in their order, joined along axis 0. `counts` are the items that this rank sends to
         each, by default the same number; they are given on all ranks or on none."""
         if counts is None:
+            done: NDArray[Any] = self._collectives._plain(
+                _ALLTOALL, sendbuf, recvbuf, None, 0, timeout
+            )
+            if done is not NotImplemented:
+                return done
             return self._collectives.run(self._tasks.alltoall(sendbuf, recvbuf), timeout)  # type: ignore[no-any-return]
         deadline = _deadline(timeout)
         which = self._tasks.counts(counts)
@@ -328,14 +376,20 @@ class CollectiveCalls(PersistentCalls):
             raise RemoteError(f"allreduce_obj: the function that combines has failed: {told}")
         return result
 
-    def _objects(self, name: str, timeout: float | None) -> ObjectCalls:
+    @cached_property
+    def _object_calls(self) -> type[ObjectCalls]:
         import_apart("pscompy.world.object_calls")
         from pscompy.world.object_calls import ObjectCalls
 
-        return ObjectCalls(self._collectives, name, timeout)
+        return ObjectCalls
+
+    def _objects(self, name: str, timeout: float | None) -> ObjectCalls:
+        return self._object_calls(self._collectives, name, timeout)
 
 
 def _of_objects(op: Any) -> Callable[[Any, Any], Any]:
+    if op is operator.add:  # as in most calls
+        return operator.add  # type: ignore[no-any-return]
     import_apart("pscompy.world.reductions")
     from pscompy.world import reductions
 

@@ -19,7 +19,8 @@ from pscompy.api.awaited import COLLECTIVES
 from pscompy.api.connection import Connection
 from pscompy.api.request import PersistentRequest, Request
 from pscompy.core import lib
-from pscompy.errors import Closed, PeerLost, PscomError, RemoteError, Truncated, shown
+from pscompy.errors import Closed, Mismatch, PeerLost, PscomError, RemoteError, Truncated, shown
+from pscompy.world.called import differing
 from pscompy.world.job import Job
 from pscompy.world.ranks import Ranks
 
@@ -84,6 +85,7 @@ class Collectives(Ranks):
         super().__init__(job, members, number)
         self._kind = kind  # the class of the communicator
         self._asked = False
+        self._checks: bool = job.session.config["COLL_CHECK"]
         self._places: array.array[int] | None = None
         # the ranks in the job, if they are others
         self._ranks = None if members == range(job.size) else array.array("i", members)
@@ -141,6 +143,7 @@ class Collectives(Ranks):
                 self.rank,
                 self._ranks,
                 self._modules(),
+                self._checks,
                 _flat(task.send),
                 _flat(task.recv),
             ),
@@ -161,7 +164,7 @@ class Collectives(Ranks):
             raise ValueError(f"no collective is called {shown(name)}: {', '.join(COLLECTIVES)}")
         forced = self._algorithm(name)
         number, places = COLLECTIVES.index(name), self._modules()
-        found = self._explain(number, self.rank, self._ranks, places, nbytes, forced)
+        found = self._explain(number, self.rank, self._ranks, places, self._checks, nbytes, forced)
         by = f" by PSP_{_FORCED_BY[name]}" if forced else ""
         chosen, *others = found.split("\n")
         return "\n  ".join([f"{name} of {nbytes} B, {self.size} ranks: {chosen}{by}", *others])
@@ -174,12 +177,27 @@ class Collectives(Ranks):
             self._asked = True
         return self._places
 
+    def _folded(self, op: str, numbers: bytes) -> Any:
+        """Return the numbers of all ranks, as `pack` has packed them, combined. Called by
+        `_plain`."""
+        from pscompy.world.reductions import folded
+
+        return folded(op, numbers, self.size, "allreduce")
+
+    def _failed(self, coll: int, status: int, nbytes: int, rank: int) -> BaseException:
+        """Return the exception for a collective of plain arrays. Called by `_plain`."""
+        return self._error(Task(COLLECTIVES[coll]), status, nbytes, rank)
+
     def _error(self, task: Task, status: int, nbytes: int, rank: int) -> BaseException:
         if task.reduction.raised:
             return task.reduction.raised[0]
-        if rank < 0:
+        if nbytes == lib.PSC_COLL_DIFFERS:
+            first, other = self._differs()
+            error: PscomError = Mismatch(f"{task.name}: {differing(first, other, rank)}")
+        elif rank < 0:
             return self._exception(status, nbytes)
-        error = self._error_of(rank, task.name, status, nbytes)
+        else:
+            error = self._error_of(rank, task.name, status, nbytes)
         error.rank = rank
         return error
 
@@ -193,6 +211,8 @@ class Collectives(Ranks):
             return Truncated(f"{name}: {text}: {_DIFFERENT}")
         if told and status == lib.PSC_ERR_CANCELLED:
             return RemoteError(f"{name}: the function that combines has failed on rank {rank}")
+        if status == lib.PSC_ERR_CLOSED and not told:
+            return Closed(f"{name}: rank {rank} has closed its communicator, or its World")
         peer: Connection = self.connection(rank)
         made = peer._exception(status, 0 if told else nbytes)
         lost = PeerLost if status == lib.PSC_ERR_PEER_LOST else PscomError

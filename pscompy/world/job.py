@@ -133,14 +133,18 @@ class Job:
         return f"pscompy.{self._generation}.{rank}{kind}"
 
     def _algorithms(self) -> str:
-        """Return the algorithms of collectives that this rank's variables force, in words."""
+        """Return this rank's variables of collectives that differ from the defaults, in words."""
         config = self.session.config
-        forced = {it.name: config[it.name] for it in COLLECTIVES if config[it.name] != "auto"}
-        return ",".join(f"PSP_{name}={algorithm}" for name, algorithm in forced.items())
+        chosen = {it.name: config[it.name] for it in COLLECTIVES}
+        return ",".join(
+            f"PSP_{name}={'1' if value is True else value}"
+            for name, value in chosen.items()
+            if value not in ("auto", False)
+        )
 
     def _compare(self, algorithms: str) -> None:
-        """Raise `ConfigError` unless all ranks force the same algorithms. Called on every rank that
-        forces one, so of two ranks that differ, one at least sees it and ends the job."""
+        """Raise `ConfigError` unless these variables are the same on all ranks. Called on every
+        rank that sets one, so of two ranks that differ, one at least sees it and ends the job."""
         for rank in range(self.size):
             try:
                 there = self.bootstrap.get(self._key_of(rank, ".coll"), rank)
@@ -148,7 +152,7 @@ class Job:
                 there = ""
             if there != algorithms:
                 raise ConfigError(
-                    "all ranks force the same algorithms of collectives:"
+                    "the PSP_COLL_ variables must be the same on all ranks:"
                     f" rank {self.rank} has {algorithms}, rank {rank} has {there or 'none'}"
                 )
 

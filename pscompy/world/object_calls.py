@@ -21,26 +21,32 @@ class ObjectCalls:
     """One call of a rank. Its operations take the next tags, the same on all ranks."""
 
     def __init__(self, ranks: Collectives, name: str, timeout: float | None) -> None:
-        seconds = as_seconds(timeout)
         self._ranks = ranks
         self._name = name
-        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._deadline: float | None = None
+        if (seconds := None if timeout is None else as_seconds(timeout)) is not None:
+            self._deadline = time.monotonic() + seconds
 
     def _tag(self) -> int:
         return next(self._ranks.object_tags) % _TAGS
 
     def _end(self, request: Request[Any]) -> Any:
-        if self._deadline is None:
-            return request.wait()
-        return request.wait(max(0.0, self._deadline - time.monotonic()))
+        return request.wait(self._left())
 
-    def _send(self, obj: Any, rank: int, tag: int) -> Request[None]:
+    def _left(self) -> float | None:
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def _start(self, obj: Any, rank: int, tag: int) -> Request[None]:
         connection: Connection = self._ranks.connection(rank)
         return connection.isend_obj(obj, tag)
 
-    def _recv(self, rank: int, tag: int) -> Request[Any]:
+    def _send(self, obj: Any, rank: int, tag: int) -> None:
         connection: Connection = self._ranks.connection(rank)
-        return connection.irecv_obj(tag)
+        connection.send_obj(obj, tag, self._left())
+
+    def _recv(self, rank: int, tag: int) -> Any:
+        connection: Connection = self._ranks.connection(rank)
+        return connection.recv_obj(tag, self._left())
 
     def bcast(self, obj: Any, root: int) -> Any:
         """Each rank passes the object on to those that follow it in the tree by powers of two."""
@@ -50,11 +56,13 @@ class ObjectCalls:
         while reach < size and not number & reach:
             reach *= 2
         if number:
-            obj = self._end(self._recv((number - reach + root) % size, tag))
+            obj = self._recv((number - reach + root) % size, tag)
         sent = []
-        while (reach := reach // 2) > 0:
+        while (reach := reach // 2) > 1:
             if number + reach < size:
-                sent.append(self._send(obj, (number + reach + root) % size, tag))
+                sent.append(self._start(obj, (number + reach + root) % size, tag))
+        if reach and number + 1 < size:
+            self._send(obj, (number + 1 + root) % size, tag)
         for request in sent:
             self._end(request)
         return obj
@@ -62,18 +70,16 @@ class ObjectCalls:
     def gather(self, obj: Any, root: int) -> list[Any] | None:
         tag, rank = self._tag(), self._ranks.rank
         if rank != root:
-            self._end(self._send(obj, root, tag))
+            self._send(obj, root, tag)
             return None
-        others = range(self._ranks.size)
-        requests = {it: self._recv(it, tag) for it in others if it != root}
-        return [obj if it == root else self._end(requests[it]) for it in others]
+        return [obj if it == root else self._recv(it, tag) for it in range(self._ranks.size)]
 
     def scatter(self, objs: Sequence[Any] | None, root: int) -> Any:
         tag, rank = self._tag(), self._ranks.rank
         if rank != root:
-            return self._end(self._recv(root, tag))
+            return self._recv(root, tag)
         given = self._one_for_each(objs)
-        sent = [self._send(it, other, tag) for other, it in enumerate(given) if other != root]
+        sent = [self._start(it, other, tag) for other, it in enumerate(given) if other != root]
         for request in sent:
             self._end(request)
         return given[root]
@@ -82,9 +88,8 @@ class ObjectCalls:
         tag, rank, size = self._tag(), self._ranks.rank, self._ranks.size
         given = self._one_for_each(objs)
         others = [(rank + i) % size for i in range(1, size)]
-        requests = {it: self._recv(it, tag) for it in others}
-        sent = [self._send(given[it], it, tag) for it in others]
-        found = [given[rank] if it == rank else self._end(requests[it]) for it in range(size)]
+        sent = [self._start(given[it], it, tag) for it in others]
+        found = [given[rank] if it == rank else self._recv(it, tag) for it in range(size)]
         for request in sent:
             self._end(request)
         return found

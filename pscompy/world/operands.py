@@ -80,11 +80,18 @@ class Result:
         return self._object
 
 
+def same_type(given: Any, dtype: np.dtype[Any], what: str) -> None:
+    """Raise `TypeError` if the array for a result has another type than the operands."""
+    if isinstance(given, np.ndarray) and given.dtype != dtype:
+        raise TypeError(f"{what}: the recvbuf has {given.dtype}, the operands have {dtype}")
+
+
 def apart(send: NDArray[Any], recv: NDArray[Any], what: str) -> None:
     """Raise `ValueError` if two buffers overlap that are not the same."""
     if send is recv or not np.may_share_memory(send, recv) or not send.nbytes or not recv.nbytes:
         return
-    if send.__array_interface__["data"] != recv.__array_interface__["data"]:
+    starts = {it.__array_interface__["data"][0] for it in (send, recv)}
+    if len(starts) > 1 or send.nbytes != recv.nbytes:
         raise ValueError(f"{what}: sendbuf and recvbuf overlap, and are not the same")
 
 

@@ -6,17 +6,17 @@ from __future__ import annotations
 import operator
 import struct
 from collections.abc import Callable
+from functools import reduce as fold
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pscompy.core import lib
 from pscompy.errors import shown
+from pscompy.world.called import OPERATIONS, TYPES
 from pscompy.world.collectives import Reduction
 from pscompy.world.operands import or_objects
 
-NAMES: Final = ("sum", "prod", "min", "max", "land", "lor", "lxor", "band", "bor", "bxor")
 _FUNCTIONS: Final[dict[Any, str]] = {
     np.add: "sum",
     np.multiply: "prod",
@@ -29,13 +29,7 @@ _FUNCTIONS: Final[dict[Any, str]] = {
     np.bitwise_or: "bor",
     np.bitwise_xor: "bxor",
 }
-_TYPES: Final[dict[Any, int]] = {
-    np.dtype(name): getattr(lib, f"PSC_TYPE_{name.upper()}")
-    for name in (
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float16", "float32", "float64", "complex64", "complex128"),
-    )
-}
+_TYPES: Final[dict[Any, int]] = {np.dtype(name): number for number, name in enumerate(TYPES)}
 _WITHOUT: Final = {"min": "c", "max": "c", "band": "fc", "bor": "fc", "bxor": "fc"}
 """Operation -> kinds of types for which it has no meaning."""
 
@@ -68,8 +62,9 @@ def named(op: AnyOp) -> str | Op:
     if isinstance(op, np.ufunc) and op in _FUNCTIONS:
         return _FUNCTIONS[op]
     if isinstance(op, str):
-        if op not in NAMES:
-            raise ValueError(f"no operation is called {shown(op)}: there are {', '.join(NAMES)}")
+        if op not in OPERATIONS:
+            known = ", ".join(OPERATIONS)
+            raise ValueError(f"no operation is called {shown(op)}: there are {known}")
         return op
     return op if isinstance(op, Op) else Op(op)
 
@@ -82,7 +77,7 @@ def of_arrays(op: AnyOp, dtype: np.dtype[Any]) -> Reduction:
         return _of_function(which, dtype)
     if dtype not in _TYPES or dtype.kind in _WITHOUT.get(which, ""):
         raise TypeError(f"there is no {which} of {dtype}; a function of yours may combine them")
-    return Reduction(NAMES.index(which), _TYPES[dtype])
+    return Reduction(OPERATIONS.index(which), _TYPES[dtype])
 
 
 def _of_function(op: Op, dtype: np.dtype[Any]) -> Reduction:
@@ -166,11 +161,21 @@ OF_OBJECTS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def of_numbers(op: AnyOp, what: str) -> Reduction:
+def folded(op: str, packed: Any, n: int, what: str) -> Any:
+    """Return the first `n` numbers that `pack` has packed, combined in their order. All ranks raise
+    what one of the numbers is refused for."""
+    begins = range(0, len(packed), NUMBER.size)
+    found = [unpack(packed[at : at + NUMBER.size], what) for at in begins]
+    try:
+        result = pack(fold(OF_OBJECTS[op], found[:n]))
+    except TypeError:
+        result = NUMBER.pack(_REFUSED, b"")
+    return unpack(result, what)
+
+
+def of_numbers(op: Op, what: str) -> Reduction:
     """Return the reduction of numbers that `pack` has packed."""
-    which = named(op)
-    function = which.function if isinstance(which, Op) else OF_OBJECTS[which]
-    made = Reduction(commutes=not isinstance(which, Op) or which.commutes)
+    made = Reduction(commutes=op.commutes)
 
     def combine(lower: memoryview, higher: memoryview) -> bool:
         for packed in (lower, higher):
@@ -178,7 +183,7 @@ def of_numbers(op: AnyOp, what: str) -> Reduction:
                 higher[:] = bytes(packed)
                 return True
         try:
-            higher[:] = pack(function(unpack(lower, what), unpack(higher, what)))
+            higher[:] = pack(op.function(unpack(lower, what), unpack(higher, what)))
         except TypeError:
             higher[:] = NUMBER.pack(_REFUSED, b"")
         except BaseException as error:

@@ -21,6 +21,7 @@ from pscompy.world.operands import (
     ordinary,
     parts,
     row,
+    same_type,
 )
 from pscompy.world.reductions import NUMBER, AnyOp, is_number
 
@@ -76,6 +77,7 @@ class Tasks:
         task = Task(name, send, None, send.size, size=send.itemsize, root=root, reduction=reduction)
         task.given = sendbuf
         if gets or recvbuf is not None:
+            same_type(recvbuf, send.dtype, name)
             result = Result(recvbuf, send.shape, send.dtype, name)
             task.recv = result.array
             if recvbuf is sendbuf:
@@ -85,15 +87,31 @@ class Tasks:
         return task
 
     def _reducing_number(self, name: str, number: Any, op: AnyOp, root: int, gets: bool) -> Task:
+        which = reductions.named(op)
+        if isinstance(which, str):
+            return self._folding(name, number, which, root, gets)
         send = np.frombuffer(reductions.pack(number), np.uint8)
         recv = np.empty(NUMBER.size, np.uint8)
-        reduction = reductions.of_numbers(op, name)
+        reduction = reductions.of_numbers(which, name)
         return Task(
             *(name, send, recv, 1),
             size=NUMBER.size,
             root=root,
             reduction=reduction,
             value=lambda: reductions.unpack(recv, name) if gets else None,
+            given=number,
+        )
+
+    def _folding(self, name: str, number: Any, op: str, root: int, gets: bool) -> Task:
+        """A reduction of numbers by name: who gets the result has the numbers of all ranks."""
+        send = np.frombuffer(reductions.pack(number), np.uint8)
+        recv = np.empty(self.size * NUMBER.size, np.uint8)
+        end = {"scan": self.rank + 1, "exscan": self.rank}.get(name, self.size)
+        return Task(
+            *("gather" if name == "reduce" else "allgather", send, recv, 1),
+            size=NUMBER.size,
+            root=root,
+            value=lambda: reductions.folded(op, recv, end, name) if gets else None,
             given=number,
         )
 
@@ -104,6 +122,7 @@ class Tasks:
         items = parts(send, which, self.size, name)
         mine = items if which is None else int(which[self.rank])
         reduction = reductions.of_arrays(op, send.dtype)
+        same_type(recvbuf, send.dtype, name)
         result = Result(recvbuf, (mine, *send.shape[1:]), send.dtype, name)
         apart(send, result.array, name)
         each = row(send) // send.itemsize

@@ -51,6 +51,43 @@ bool psb_array_get(psc_iov_t *piece, PyObject *object, bool writable)
     return true;
 }
 
+/* Returns the type for the core, which has one per kind and size, where numpy
+ * has one per type of C; or -1. */
+static int array_core_type(char kind, npy_intp size)
+{
+    static const struct {
+        char kind;
+        uint8_t size;
+        uint8_t type;
+    } rows[] = {{'b', 1, PSC_TYPE_BOOL},       {'i', 1, PSC_TYPE_INT8},
+                {'i', 2, PSC_TYPE_INT16},      {'i', 4, PSC_TYPE_INT32},
+                {'i', 8, PSC_TYPE_INT64},      {'u', 1, PSC_TYPE_UINT8},
+                {'u', 2, PSC_TYPE_UINT16},     {'u', 4, PSC_TYPE_UINT32},
+                {'u', 8, PSC_TYPE_UINT64},     {'f', 4, PSC_TYPE_FLOAT32},
+                {'f', 8, PSC_TYPE_FLOAT64},    {'c', 8, PSC_TYPE_COMPLEX64},
+                {'c', 16, PSC_TYPE_COMPLEX128}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].kind == kind && rows[i].size == size)
+            return rows[i].type;
+    }
+    return -1;
+}
+
+bool psb_array_plain(psb_plain_t *plain, PyObject *object, bool writable)
+{
+    PyArrayObject *array = (PyArrayObject *)object;
+
+    if (!psb_array_get(&plain->memory, object, writable) ||
+        !PyArray_ISALIGNED(array) || PyArray_ISBYTESWAPPED(array))
+        return false;
+    plain->size = (size_t)PyArray_ITEMSIZE(array);
+    plain->items = PyArray_NDIM(array) > 0 ? PyArray_DIM(array, 0) : -1;
+    plain->type =
+        array_core_type(PyArray_DESCR(array)->kind, PyArray_ITEMSIZE(array));
+    return true;
+}
+
 /* ---- arrays over memory of the core ---- */
 
 /* Returns an array over memory at `base` that `owner` keeps alive. Takes over

@@ -25,12 +25,12 @@ static int collective_address(PyObject *object, void **address_p)
 
 static PyObject *collective_run(psb_communicator_t *self, psb_call_t *call,
                                 Py_ssize_t rank, const int32_t *members,
-                                const int32_t *modules, bool init)
+                                const int32_t *modules, bool check, bool init)
 {
     PyObject *value = NULL;
 
     if (psb_worker_enter(self->worker, (PyObject *)self) == 0 &&
-        psb_group_begin(self, rank, members, modules) == 0)
+        psb_group_begin(self, rank, members, modules, check) == 0)
         return init ? psb_collective_init(call) : psb_call_run(call);
     psb_op_clear(&call->op);
     return value;
@@ -44,7 +44,7 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     psc_coll_args_t collective = {0};
     void *members_at, *modules_at, *send_at, *counts_at, *recv_counts_at;
     unsigned long long count, size;
-    int coll, op, type, commutes, root, how;
+    int check, coll, op, type, commutes, root, how;
     Py_ssize_t rank, i;
     psb_call_t call;
 
@@ -57,11 +57,11 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     for (i = 0; i < n_args; i++)
         PyTuple_SET_ITEM(packed, i, Py_NewRef(args[i]));
     psb_call_begin(&call, PSB_COLLECTIVE);
-    if (!PyArg_ParseTuple(packed, "inOOOOKOOKiiOpizOOiO:_collective", &coll,
-                          &rank, &members, &modules, &send, &recv, &count,
-                          &counts, &recv_counts, &size, &op, &type, &combine,
-                          &commutes, &root, &collective.algorithm, &finish,
-                          &read, &how, &timeout) ||
+    if (!PyArg_ParseTuple(packed, "inOOpOOKOOKiiOpizOOiO:_collective", &coll,
+                          &rank, &members, &modules, &check, &send, &recv,
+                          &count, &counts, &recv_counts, &size, &op, &type,
+                          &combine, &commutes, &root, &collective.algorithm,
+                          &finish, &read, &how, &timeout) ||
         collective_address(members, &members_at) < 0 ||
         collective_address(modules, &modules_at) < 0 ||
         collective_address(send, &send_at) < 0 ||
@@ -93,9 +93,11 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     collective.arg = call.op.memory;
     collective.commutes = commutes;
     collective.root = root;
+    if (!collective.algorithm)
+        self->plain |= 1u << coll;
     Py_DECREF(packed); /* the caller holds its items */
     return call.op.memory ? collective_run(self, &call, rank, members_at,
-                                           modules_at, how == HOW_INIT)
+                                           modules_at, check, how == HOW_INIT)
                           : NULL;
 }
 
@@ -106,19 +108,38 @@ PyObject *psb_collective_explain(psb_communicator_t *self,
     void *members, *modules;
     char text[512];
 
-    if (!self->worker || n_args != 6)
-        return PyErr_Format(PyExc_TypeError, "_explain() takes 6 arguments");
+    if (!self->worker || n_args != 7)
+        return PyErr_Format(PyExc_TypeError, "_explain() takes 7 arguments");
     collective.coll = (psc_coll_t)PyLong_AsLong(args[0]);
-    collective.count = PyLong_AsUnsignedLongLong(args[4]);
-    if (args[5] != Py_None)
-        collective.algorithm = PyUnicode_AsUTF8(args[5]);
+    collective.count = PyLong_AsUnsignedLongLong(args[5]);
+    if (args[6] != Py_None)
+        collective.algorithm = PyUnicode_AsUTF8(args[6]);
     if (PyErr_Occurred() || collective_address(args[2], &members) < 0 ||
         collective_address(args[3], &modules) < 0 ||
         psb_worker_enter(self->worker, (PyObject *)self) < 0 ||
-        psb_group_begin(self, PyLong_AsSsize_t(args[1]), members, modules) < 0)
+        psb_group_begin(self, PyLong_AsSsize_t(args[1]), members, modules,
+                        args[4] == Py_True) < 0)
         return NULL;
     if (self->worker->api->coll_explain(self->group, &collective, text,
                                         sizeof text) == PSC_OK)
         return PyUnicode_FromString(text);
     return PyErr_Format(PyExc_ValueError, "there is no such algorithm");
+}
+
+/* Returns what rank 0 and another rank have called, in the order of
+ * psc_called_t. */
+PyObject *psb_collective_differs(psb_communicator_t *self, PyObject *unused)
+{
+    psc_called_t it[2];
+
+    (void)unused;
+    if (!self->worker || !self->group)
+        return PyErr_Format(PyExc_TypeError, "no collective has begun");
+    self->worker->api->coll_differs(self->group, it);
+    return Py_BuildValue(
+        "((iiiisKK)(iiiisKK))", it[0].coll, it[0].root, it[0].op, it[0].type,
+        it[0].algorithm, (unsigned long long)it[0].nbytes,
+        (unsigned long long)it[0].counts, it[1].coll, it[1].root, it[1].op,
+        it[1].type, it[1].algorithm, (unsigned long long)it[1].nbytes,
+        (unsigned long long)it[1].counts);
 }

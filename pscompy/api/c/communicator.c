@@ -336,18 +336,26 @@ static PyMethodDef comm_methods[] = {
      "_unbind($self)\n--\n\n"
      "Let calls on this object and on its connections raise Closed."},
     {"_collective", PSB_FUNCTION(psb_collective), PSB_FAST,
-     "_collective($self, coll, rank, members, modules, send, recv, count, "
-     "counts, "
-     "recv_counts,"
+     "_collective($self, coll, rank, members, modules, check, send, recv, "
+     "count, counts, recv_counts,"
      " size, op, type, combine, commutes, root, algorithm, finish, read, how, "
      "timeout)\n--\n\n"
      "Start a collective operation of all ranks; its result is that of\n"
      "finish(status, nbytes, rank). read() is called before each start of a\n"
      "persistent one, unless it is None."},
+    {"_plain", PSB_FUNCTION(psb_collective_plain), METH_FASTCALL,
+     "_plain($self, coll, sendbuf, recvbuf, op, root, timeout, /)\n--\n\n"
+     "Run a collective of numpy arrays that need no preparation. Returns its\n"
+     "result, or NotImplemented if _collective() is to do it."},
     {"_explain", PSB_FUNCTION(psb_collective_explain), METH_FASTCALL,
-     "_explain($self, coll, rank, members, modules, nbytes, algorithm, "
-     "/)\n--\n\n"
+     "_explain($self, coll, rank, members, modules, check, nbytes, algorithm,"
+     " /)\n--\n\n"
      "The algorithms of a collective, the one that is used first."},
+    {"_differs", PSB_FUNCTION(psb_collective_differs), METH_NOARGS,
+     "_differs($self)\n--\n\n"
+     "What rank 0 and another rank have called when ranks last called\n"
+     "different things: two tuples (coll, root, op, type, algorithm, nbytes,\n"
+     "counts)."},
     {"_exception", PSB_FUNCTION(comm_exception), METH_FASTCALL,
      "_exception($self, status, nbytes, /)\n--\n\n"
      "The exception for a status of the core, when no peer is involved."},

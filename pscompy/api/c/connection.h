@@ -59,16 +59,20 @@ typedef struct psb_communicator {
     /* the connection to each rank; NULL if it was not used yet */
     psb_connection_t **peers;
     psc_group_t *group; /* NULL before the first collective */
+    int rank; /* of this process; valid if there is a group */
+    /* the collectives that _plain() does, as bits: they have run before, and
+     * nothing forces an algorithm */
+    uint32_t plain;
 } psb_communicator_t;
 
 /* Returns the connection to a rank of the communicator, a borrowed reference;
  * NULL with an exception if it cannot be made. */
 psb_connection_t *psb_communicator_peer(psb_communicator_t *self,
                                         Py_ssize_t rank);
-/* Makes the core's group at the first collective; members, modules: see
+/* Makes the core's group at the first collective; members, modules, check: see
  * psc_group_args_t. */
 int psb_group_begin(psb_communicator_t *self, Py_ssize_t rank,
-                    const int32_t *members, const int32_t *modules);
+                    const int32_t *members, const int32_t *modules, bool check);
 /* The communicator ends. */
 void psb_group_end(psb_communicator_t *self);
 /* Opens the connection that the collective's start has lacked. Returns -1 with
@@ -81,7 +85,8 @@ psc_status_t psb_group_combine(const void *in, void *inout, uint64_t n,
 /* Has the operand of a persistent collective read before a start, by its
  * functions' read(). */
 int psb_group_read(PyObject *functions);
-/* Returns what finish() makes of the result of a collective. */
+/* Returns what finish() makes of the result of a collective. For a collective
+ * of plain arrays that the core does not do, returns NotImplemented. */
 PyObject *psb_group_value(psb_op_t *op);
 
 /* ---- collective.c ---- */
@@ -90,6 +95,34 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
                          Py_ssize_t n_args, PyObject *kwnames);
 PyObject *psb_collective_explain(psb_communicator_t *self,
                                  PyObject *const *args, Py_ssize_t n_args);
+PyObject *psb_collective_differs(psb_communicator_t *self, PyObject *unused);
+
+/* ---- numbers.c ---- */
+
+/* Finds an operation by name. Returns false if there is none. */
+bool psb_op_named(PyObject *name, psc_op_t *op_p);
+
+/* A number as it travels. */
+typedef struct psb_number {
+    int64_t kind;
+    union {
+        int64_t i;
+        double f;
+        double parts[2];
+    } value;
+} psb_number_t;
+
+/* Returns false, for a number that this file does not combine. */
+bool psb_number_pack(psb_number_t *packed, PyObject *number);
+/* Returns the numbers combined in their order. Returns NULL, mostly without an
+ * exception, if that is not done here. */
+PyObject *psb_numbers_combine(const psb_number_t *numbers, Py_ssize_t n,
+                              psc_op_t op);
+
+/* ---- plain.c ---- */
+
+PyObject *psb_collective_plain(psb_communicator_t *self, PyObject *const *args,
+                               Py_ssize_t n_args);
 
 /* ---- access.c ---- */
 

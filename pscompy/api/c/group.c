@@ -1,9 +1,13 @@
 /* Groups of the core for a communicator, and what its collectives need while
  * they are under way. The op's `memory` is then a tuple: finish(), combine(),
- * the bytes of an element; and read() of a persistent one, or None. */
+ * the bytes of an element; and read() of a persistent one, or None. Of a
+ * collective of plain arrays (plain.c) it has two items: the operand, and the
+ * value that the call returns; of numbers three: their memory, and the name of
+ * the operation. */
 #include "connection.h"
 
-enum { OF_FINISH, OF_COMBINE, OF_SIZE, OF_READ };
+enum { OF_FINISH, OF_COMBINE, OF_SIZE, OF_READ, OF_FUNCTIONS };
+enum { PLAIN_OPERAND, PLAIN_VALUE, PLAIN_OP };
 
 /* ---- peers ---- */
 
@@ -76,17 +80,19 @@ int psb_group_read(PyObject *functions)
 /* ---- the group ---- */
 
 int psb_group_begin(psb_communicator_t *self, Py_ssize_t rank,
-                    const int32_t *members, const int32_t *modules)
+                    const int32_t *members, const int32_t *modules, bool check)
 {
     psc_group_args_t args = {.context = self->context,
                              .rank = (int)rank,
                              .size = (int)self->size,
                              .members = members,
-                             .modules = modules};
+                             .modules = modules,
+                             .check = check};
     psc_status_t status;
 
     if (self->group)
         return 0;
+    self->rank = (int)rank;
     status = self->worker->api->group_create(self->worker->core, &args,
                                              &self->group);
     if (status == PSC_OK)
@@ -116,12 +122,51 @@ int psb_group_connect(psb_call_t *call)
 
 /* ---- end ---- */
 
+/* Returns the numbers of all ranks combined. */
+static PyObject *group_number(PyObject *origin, PyObject *numbers,
+                              PyObject *name)
+{
+    Py_ssize_t n = PyBytes_GET_SIZE(numbers) / (Py_ssize_t)sizeof(psb_number_t);
+    psc_op_t op = PSC_OP_COUNT;
+    PyObject *value;
+
+    psb_op_named(name, &op);
+    value = psb_numbers_combine(
+        (const psb_number_t *)(void *)PyBytes_AS_STRING(numbers), n, op);
+    if (value || PyErr_Occurred())
+        return value;
+    return PyObject_CallMethod(origin, "_folded", "OO", name, numbers);
+}
+
+static PyObject *group_plain_value(psb_op_t *op, const psc_result_t *result)
+{
+    PyObject *value = PyTuple_GET_ITEM(op->memory, PLAIN_VALUE);
+    PyObject *error;
+
+    if (result->status == PSC_OK && PyTuple_GET_SIZE(op->memory) > PLAIN_OP)
+        return group_number(op->origin, value,
+                            PyTuple_GET_ITEM(op->memory, PLAIN_OP));
+    if (result->status == PSC_OK)
+        return Py_NewRef(value);
+    if (result->status == PSC_ERR_UNSUPPORTED)
+        Py_RETURN_NOTIMPLEMENTED;
+    error = PyObject_CallMethod(
+        op->origin, "_failed", "iiKi", (int)op->tag, result->status,
+        (unsigned long long)result->nbytes, result->rank);
+    if (error)
+        PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    Py_XDECREF(error);
+    return NULL;
+}
+
 PyObject *psb_group_value(psb_op_t *op)
 {
     psc_result_t result = *psb_op_result(op);
 
     if (!op->memory)
         Py_RETURN_NONE;
+    if (PyTuple_GET_SIZE(op->memory) != OF_FUNCTIONS)
+        return group_plain_value(op, &result);
     return PyObject_CallFunction(
         PyTuple_GET_ITEM(op->memory, OF_FINISH), "iKi", result.status,
         (unsigned long long)result.nbytes, result.rank);

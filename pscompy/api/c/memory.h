@@ -52,6 +52,16 @@ const char *psb_room_bytes(PyObject *room, Py_ssize_t *nbytes_p);
  * object; the caller then uses the buffer protocol, which says why an object
  * cannot be used. */
 bool psb_array_get(psc_iov_t *piece, PyObject *object, bool writable);
+/* A C-contiguous and aligned numpy array of plain numbers. */
+typedef struct psb_plain {
+    psc_iov_t memory;
+    size_t size; /* bytes of an element */
+    Py_ssize_t items; /* of axis 0; -1 without axes */
+    int type; /* a psc_type_t; -1 if it has none */
+} psb_plain_t;
+/* Describes an array, which must be writable if `writable` is set. Returns
+ * false for any other object. */
+bool psb_array_plain(psb_plain_t *plain, PyObject *object, bool writable);
 /* Returns a new array of bytes over a Memory, which the array keeps
  * alive. Imports numpy. */
 PyObject *psb_array_view(PyObject *memory);

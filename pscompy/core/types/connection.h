@@ -126,7 +126,9 @@ struct psc_conn {
     psc_proto_params_t params;
     psc_flow_t flow;
     psc_work_t work;
-    psc_table_t queues; /* of psc_match_queue_t, by context */
+    /* of psc_match_queue_t, by context; the worker's table matching.no_queues
+     * until the connection has a queue */
+    psc_table_t *queues;
     psc_list_t active; /* outstanding requests of the connection */
     psc_list_t maps; /* mapped segments of the peer's pool: lend.c */
     /* number of RTSs sent and arrived, modulo 2^32 */

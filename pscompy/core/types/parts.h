@@ -83,6 +83,7 @@ typedef struct psc_matching {
     /* the open contexts: those of Worlds that psc_worker_open_context has
      * opened, and that are not closed yet */
     psc_table_t open;
+    psc_table_t no_queues; /* always empty: of connections without queues */
     /* Of the contexts of Worlds whose number is below this one, all but the
      * open ones are closed: nothing is received in them any more. */
     uint32_t next_number;
@@ -101,7 +102,7 @@ typedef struct psc_runs {
     psc_list_t ready; /* runs that can go on */
     psc_list_t groups;
     psc_list_t lost; /* of psc_lost_rank_t (lost_ranks.h), the oldest first */
-    bool news;       /* the engine has not handled all of `lost` */
+    bool news; /* the engine has not handled all of `lost` */
 } psc_runs_t;
 
 static inline void psc_runs_init(psc_runs_t *runs)
