@@ -64,6 +64,7 @@ FLOORS = {
             "module",
             "communicator",
             "collective",
+            "plain",
             "connection_type",
             "worker_type",
             "request_type",
@@ -80,6 +81,7 @@ FLOORS = {
             "requeue",
             "call",
             "group",
+            "numbers",
             "operation",
         ),
         *("buffers", "readonly_lease", "rank_map", "errors", "array", "timeout", "strided"),
@@ -176,7 +178,8 @@ CORE_ROWS = (
     "proto/contexts proto/send proto/am_post proto/list",
     "proto/proto proto/protocols",
     "coll/reduce coll/plan coll/parts coll/pairs coll/modules coll/doubling coll/tree coll/choice",
-    "coll/run coll/loss coll/messages coll/advance coll/group",
+    "coll/plans coll/run coll/check coll/loss coll/messages coll/advance coll/operations",
+    "coll/group",
     "api_message api_memory api_holdings api_table lifetime",
 )
 CORE_FLOORS = [unit for row in reversed(CORE_ROWS) for unit in reversed(row.split())]

@@ -3,35 +3,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "harness.h"
-#include "pscompy/coll/coll.h"
+#include "collectives.h"
 
-enum { RANKS = 5, MOST = 9000 };
-
-/* The function x -> a x + b. Composition does not commute. */
-typedef struct affine {
-    uint64_t a, b;
-} affine_t;
-
-typedef struct rank {
-    side_t side;
-    psc_group_t *group;
-    psc_request_t *request;
-    affine_t send[RANKS * MOST], recv[RANKS * MOST];
-} rank_t;
-
-static rank_t ranks[RANKS];
+rank_t ranks[RANKS];
 static const char *const algorithms[] = {NULL,       "tree",  "parts",
                                          "doubling", "pairs", "modules"};
 static const uint64_t counts[] = {0, 1, 40, MOST};
-
-typedef struct order {
-    psc_coll_t coll;
-    const char *algorithm;
-    uint64_t n;
-    int root;
-    bool composes; /* by the function of the program */
-} order_t;
 
 static psc_status_t compose(const void *in, void *inout, uint64_t n, void *arg)
 {
@@ -81,7 +58,7 @@ static bool has_parts(psc_coll_t coll)
     return coll >= PSC_COLL_REDUCE_SCATTER;
 }
 
-static bool reduces(psc_coll_t coll)
+bool reduces(psc_coll_t coll)
 {
     return coll >= PSC_COLL_REDUCE && coll <= PSC_COLL_REDUCE_SCATTER;
 }
@@ -98,7 +75,7 @@ static void rank_fill(rank_t *rank, int number, const order_t *order)
 }
 
 /* Returns false if there is no such algorithm of the collective. */
-static bool rank_start(rank_t *rank, int number, const order_t *order)
+bool rank_start(rank_t *rank, int number, const order_t *order)
 {
     bool builtin = reduces(order->coll) && !order->composes;
     psc_coll_args_t args = {.coll = order->coll,
@@ -163,7 +140,7 @@ static uint64_t result_length(const order_t *order, int number)
     return order->n;
 }
 
-static void rank_check(const rank_t *rank, int number, const order_t *order)
+void rank_check(const rank_t *rank, int number, const order_t *order)
 {
     for (uint64_t i = 0; i < result_length(order, number); i++) {
         affine_t right = wanted(order, number, i);
@@ -189,14 +166,22 @@ static bool rank_ended(rank_t *rank)
 
 /* ---- all ranks ---- */
 
-static void ranks_open(void)
+bool checks; /* psc_group_args_t.check of the next groups */
+
+void ranks_open(void)
 {
     static const int32_t modules[RANKS] = {1, 1, 2, 2, 1};
 
     for (int i = 0; i < RANKS; i++) {
         side_open(&ranks[i].side, (uint32_t)i);
-        psc_group_args_t args = {
-            .context = CONTEXT, .rank = i, .size = RANKS, .modules = modules};
+        psc_group_args_t args = {.context = PSC_CONTEXT_USER + 1,
+                                 .rank = i,
+                                 .size = RANKS,
+                                 .modules = modules,
+                                 .check = checks};
+
+        check(psc_worker_open_context(ranks[i].side.worker, PSC_CONTEXT_USER) ==
+              PSC_OK);
 
         check(api->group_create(ranks[i].side.worker, &args, &ranks[i].group) ==
               PSC_OK);
@@ -207,13 +192,17 @@ static void ranks_open(void)
             psc_conn_t *a, *b;
 
             pair_join(&pair, &a, &b);
+            psc_conn_set_rank(a, k);
+            psc_conn_set_rank(b, i);
+            ranks[i].conns[k] = a;
+            ranks[k].conns[i] = b;
             check(api->group_connect(ranks[i].group, k, a) == PSC_OK);
             check(api->group_connect(ranks[k].group, i, b) == PSC_OK);
         }
     }
 }
 
-static void ranks_close(void)
+void ranks_close(void)
 {
     pthread_t threads[RANKS];
 
@@ -226,7 +215,7 @@ static void ranks_close(void)
 }
 
 /* Order number i of all; false: there are no more. */
-static bool order_make(unsigned i, order_t *order)
+bool order_make(unsigned i, order_t *order)
 {
     enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms, COUNTS = 4 };
 
@@ -238,7 +227,7 @@ static bool order_make(unsigned i, order_t *order)
     return order->coll < PSC_COLL_COUNT;
 }
 
-static void all_do(const order_t *order)
+void all_do(const order_t *order)
 {
     int64_t end = psc_clock_now() + PATIENCE_NS;
     int left = RANKS;

@@ -273,6 +273,57 @@ def test_ranks_that_force_different_algorithms_are_refused(run, script):
     assert "rank 2 has PSP_COLL_BCAST=parts, rank 0 has none" in done.stdout
 
 
+def test_ranks_that_check_and_others_are_refused(run, script):
+    def disagrees():
+        with pytest.raises(pscompy.ConfigError, match="has PSP_COLL_CHECK=1, rank 0 has no"):
+            pscompy.World({"COLL_CHECK": os.environ["PMI_RANK"] == "1"})
+        print("refused")
+
+    assert "refused" in run("-n", 2, script(disagrees)).stdout
+
+
+def calls_different_things():
+    """Each row: what rank 1 calls, what the others call, and how an error names them."""
+    a, b = np.zeros(6), np.zeros(7)
+    kinds = np.zeros(6, np.int64)
+    rows = [
+        (
+            lambda: world.bcast(a, root=1),
+            lambda: world.allreduce(a),
+            (
+                "rank 0 has called allreduce of 48 B, sum of float64 (algorithm doubling), "
+                "rank 1 bcast of 48 B, root 1 (algorithm tree)"
+            ),
+        ),
+        (lambda: world.barrier(), lambda: world.allgather(a), "allgather of 48 B"),
+        (lambda: world.bcast(a, root=2), lambda: world.bcast(a), "48 B, root 2"),
+        (lambda: world.allreduce(b), lambda: world.allreduce(a), "allreduce of 56 B"),
+        (lambda: world.allreduce(kinds), lambda: world.allreduce(a), "sum of int64"),
+        (lambda: world.allreduce(a, op="max"), lambda: world.allreduce(a), "max of float64"),
+        (lambda: world.scan(a, op=np.hypot), lambda: world.scan(a), "scan of 48 B, a function"),
+        (
+            lambda: world.allgather(a[:2], counts=[2, 2, 2]),
+            lambda: world.allgather(a[:1], counts=[1] * 3),
+            "parts with counts",
+        ),
+        (lambda: world.iallreduce(b).wait(), lambda: world.iallreduce(a).wait(), "of 56 B"),
+        (lambda: world.allreduce(1), lambda: world.allreduce(a), "allgather of 24 B"),
+    ]
+    with pscompy.World() as world:
+        for odd, even, words in rows:
+            with pytest.raises(pscompy.Mismatch) as raised:
+                (odd if world.rank == 1 else even)()
+            assert words in str(raised.value), raised.value
+            assert "rank 0 has called" in str(raised.value)
+            assert raised.value.rank == 1
+            assert world.allreduce(1) == 3
+    print("told")
+
+
+def test_with_a_check_all_ranks_learn_what_two_have_called(run, script):
+    assert run.lines(3, script(calls_different_things), PSP_COLL_CHECK="1") == ["told"] * 3
+
+
 def test_a_report_names_a_persistent_collective(run, script):
     def waits():
         with pscompy.World() as world:
@@ -286,4 +337,6 @@ def test_a_report_names_a_persistent_collective(run, script):
                 requests[1].start()
             requests[1].wait()
 
-    assert any("barrier, persistent number 1" in it for it in run.lines(2, script(waits)))
+    reported = [it for it in run.lines(2, script(waits)) if "barrier, persistent number 1" in it]
+    assert len(reported) == 1
+    assert reported[0].endswith(", waits for rank 1")

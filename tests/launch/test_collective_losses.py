@@ -238,3 +238,21 @@ def test_another_length_is_an_error(run, script, n, short, long):
     """No rank waits for ever, nothing is written beyond a buffer, and the next operation is right
     (lengths for which all ranks choose the same algorithm)."""
     assert run.lines(n, script(differs_in_length, short, long)) == ["over"] * n
+
+
+def closes_amid_a_broadcast():
+    with pscompy.World() as world:
+        pair = world.dup()
+        if world.rank == 1:
+            pair.close()
+        else:
+            with pytest.raises(pscompy.Closed, match="rank 1 has closed its comm") as raised:
+                pair.bcast(np.zeros(1 << 20))
+            assert raised.value.rank == 1
+        assert world.allreduce(1) == 2
+    print("ended")
+
+
+@pytest.mark.parametrize("shm", ["0", "1"])
+def test_a_rank_that_closes_its_communicator_ends_a_long_broadcast_to_it(run, script, shm):
+    assert run.lines(2, script(closes_amid_a_broadcast), PSP_SHM=shm) == ["ended"] * 2

@@ -23,6 +23,8 @@ TRANSPORTS = {
         "PSP_TUPLEQ": "1",
     },
     "progress thread": {"PSP_PROGRESS_THREAD": "1"},
+    "checked": {"PSP_COLL_CHECK": "1"},
+    "checked over tcp": {"PSP_COLL_CHECK": "1", "PSP_SHM": "0"},
 }
 
 
