@@ -140,6 +140,21 @@ def barriers(ranks: Ranks, seconds: float) -> Figures:
     return {BARRIER: _median_us(ranks, ranks.barrier, seconds)}
 
 
+def crowded(ranks: Ranks, seconds: float) -> Figures:
+    """The mean time of barriers one behind the other, with the ranks where the kernel has put them:
+    a median would hide the times in which a rank waits for a core."""
+    start = time.perf_counter()
+    for _ in range(_TRIAL):
+        ranks.barrier()
+    each = (time.perf_counter() - start) / _TRIAL
+    count = np.array([min(20 * _MOST, max(_TRIAL, 5 * seconds / each))], np.float64)
+    _method(ranks, "bcast", "Bcast")(_buffer(ranks, count))
+    start = time.perf_counter()
+    for _ in range(int(count[0])):
+        ranks.barrier()
+    return {BARRIER: (time.perf_counter() - start) / int(count[0]) * 1e6}
+
+
 def collectives(ranks: Ranks, seconds: float, names: str) -> Figures:
     """Calls with these names, separated by commas; those that a forced algorithm refuses have no
     figure."""
