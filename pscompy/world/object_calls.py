@@ -68,6 +68,7 @@ class ObjectCalls:
         return obj
 
     def gather(self, obj: Any, root: int) -> list[Any] | None:
+        """Each rank sends its object to the root, which receives them in the order of the ranks."""
         tag, rank = self._tag(), self._ranks.rank
         if rank != root:
             self._send(obj, root, tag)
@@ -75,6 +76,7 @@ class ObjectCalls:
         return [obj if it == root else self._recv(it, tag) for it in range(self._ranks.size)]
 
     def scatter(self, objs: Sequence[Any] | None, root: int) -> Any:
+        """The root sends each rank its object, to all at once."""
         tag, rank = self._tag(), self._ranks.rank
         if rank != root:
             return self._recv(root, tag)
@@ -85,6 +87,8 @@ class ObjectCalls:
         return given[root]
 
     def alltoall(self, objs: Sequence[Any]) -> list[Any]:
+        """Each rank sends to all others at once, first to the next rank, and receives in the order
+        of the ranks."""
         tag, rank, size = self._tag(), self._ranks.rank, self._ranks.size
         given = self._one_for_each(objs)
         others = [(rank + i) % size for i in range(1, size)]

@@ -10,6 +10,8 @@ import os
 
 import pytest
 
+from pscompy.testing.faults import make_folder
+
 BATCHES = int(os.environ.get("PSCOMPY_TEST_COLLECTIVES", "25"))
 TRANSPORTS = {
     "shm": {},
@@ -45,6 +47,17 @@ def test_all_numbers_of_ranks(run, script, ranks):
 def test_all_transports(run, script, transport, ranks):
     program = script(calls_collectives, 10 + ranks, BATCHES, 1)
     assert run.lines(ranks, program, **TRANSPORTS[transport]) == ["ok"] * ranks
+
+
+@pytest.mark.parametrize("only", ["SHM", "TCP"])
+def test_a_transport_that_is_late_and_busy(run, script, tmp_path, only):
+    """Each rank makes progress when others have made much, and operations find no room at first."""
+    folder = make_folder(tmp_path, only.lower(), "")
+    faults = {"BUSY": "1", "DELAY": "1", "SHUFFLE": "7"}
+    environ = {f"PSP_{only}_FAULT_{name}": value for name, value in faults.items()}
+    environ["PSP_TCP" if only == "SHM" else "PSP_SHM"] = "0"
+    program = script(calls_collectives, 40, BATCHES, 1)
+    assert run.lines(4, program, PSP_PLUGINDIR=folder, **environ) == ["ok"] * 4
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
