@@ -192,10 +192,11 @@ def _endpoint(session: Dumped, item: Item) -> str:
 
 
 def _is_collective(item: Item) -> bool:
-    """Return whether `item` is a receive of a collective operation."""
+    """Return whether `item` is a message of a collective operation, sent or received."""
     number: int = item.context - lib.PSC_CONTEXT_USER
     in_a_world = 0 <= number < lib.PSC_CONTEXT_END - lib.PSC_CONTEXT_USER
-    return bool(item.kind == lib.PSC_ITEM_RECV and in_a_world and number % 2)
+    messages = (lib.PSC_ITEM_RECV, lib.PSC_ITEM_SEND)
+    return bool(item.kind in messages and in_a_world and number % 2)
 
 
 def _connections(session: Dumped) -> Iterator[str]:

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "coll.h"
+#include "pscompy/core/worker.h"
 
 struct psc_check {
     psc_called_t own;
@@ -19,7 +20,7 @@ static bool is_rooted(psc_coll_t coll)
            coll == PSC_COLL_GATHER || coll == PSC_COLL_SCATTER;
 }
 
-static bool reduces(psc_coll_t coll)
+static bool reduces(int coll)
 {
     return coll >= PSC_COLL_REDUCE && coll <= PSC_COLL_REDUCE_SCATTER;
 }
@@ -28,28 +29,33 @@ static bool reduces(psc_coll_t coll)
  * Those of an alltoall are not: each rank has its own. */
 static uint64_t counts_hash(const psc_coll_args_t *args, int size)
 {
-    uint64_t hash = 1;
+    uint64_t hash = 0xcbf29ce484222325u;
 
     if (!args->counts)
         return 0;
     for (int rank = 0; args->coll != PSC_COLL_ALLTOALL && rank < size; rank++)
         hash = (hash ^ args->counts[rank] * args->size) * 0x100000001b3u;
-    return hash;
+    return hash | 1;
+}
+
+psc_coll_t psc_coll_called(const psc_coll_args_t *args)
+{
+    return args->instead_of ? (psc_coll_t)(args->instead_of - 1) : args->coll;
 }
 
 static psc_called_t called_by(const psc_run_t *run, const psc_coll_args_t *args)
 {
     psc_called_t called = {
-        .coll = args->coll, .root = -1, .op = -1, .type = -1};
+        .coll = psc_coll_called(args), .root = -1, .op = -1, .type = -1};
 
     if (is_rooted(args->coll))
         called.root = args->root;
     if (reduces(args->coll) && args->combine)
         called.op = PSC_OP_COUNT;
-    else if (reduces(args->coll)) {
+    else if (reduces(called.coll))
         called.op = args->op;
+    if (reduces(args->coll) && !args->combine)
         called.type = args->type;
-    }
     strncpy(called.algorithm, run->plan->algorithm->name,
             sizeof called.algorithm - 1);
     called.nbytes = args->counts ? 0 : args->count * args->size;
@@ -65,7 +71,8 @@ psc_plan_t *psc_check_plan(psc_group_t *group)
                        .rank = group->rank,
                        .size = group->size,
                        .unit = sizeof(psc_called_t),
-                       .count = 1};
+                       .count = 1,
+                       .commutes = true};
 
     return psc_plans_take(group, psc_choose(&task, NULL), &task);
 }
@@ -149,5 +156,8 @@ psc_run_t *psc_check_end(psc_run_t *run)
 
 void psc_coll_differs(const psc_group_t *group, psc_called_t called[2])
 {
+    if (psc_worker_enter(group->worker, 0) != PSC_OK)
+        return;
     memcpy(called, group->differs, sizeof group->differs);
+    psc_worker_leave(group->worker);
 }

@@ -41,7 +41,7 @@ struct psc_group {
     bool closed; /* the group is freed when its last run has ended */
     bool check;  /* psc_group_args_t.check */
     psc_called_t differs[2]; /* see coll_differs in psc_api_t */
-    /* the plans that were made last, by a hash of their tasks; or NULL */
+    /* plans that were made before, one at most for each hash of a task */
     psc_plan_t *plans[1u << PSC_PLANS_BITS];
     /* connections by rank; NULL: not known yet */
     psc_conn_t **conns;
@@ -167,6 +167,8 @@ void psc_plans_free(psc_group_t *group);
 
 /* ---- check.c ---- */
 
+/* Returns the collective that the program has called. */
+psc_coll_t psc_coll_called(const psc_coll_args_t *args);
 /* Returns the plan by which each rank gets what all have called, for one more
  * user. NULL if memory is short. */
 psc_plan_t *psc_check_plan(psc_group_t *group);
@@ -214,7 +216,8 @@ psc_status_t psc_loss_listen(psc_worker_t *worker);
 
 /* ---- group.c and operations.c ---- */
 
-/* The functions of psc_api_t, which take the lock. */
+/* The functions of psc_api_t. Those that change a group, or start something,
+ * take the lock. */
 
 psc_status_t psc_group_create(psc_worker_t *worker,
                               const psc_group_args_t *args,

@@ -40,8 +40,7 @@ static psc_status_t engine_refusal(psc_worker_t *worker, uint32_t context)
         if (group->context == context)
             return group->lost >= 0 ? PSC_ERR_PEER_LOST : PSC_ERR_CLOSED;
     }
-    return psc_list_empty(&worker->runs.lost) ? PSC_ERR_CLOSED
-                                              : PSC_ERR_PEER_LOST;
+    return PSC_ERR_CLOSED;
 }
 
 static void engine_worker_ends(psc_worker_t *worker)

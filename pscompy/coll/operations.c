@@ -109,7 +109,8 @@ static psc_status_t coll_begin(psc_group_t *group, const psc_coll_args_t *args,
     req->head.flags = args->flags & PSC_FLAG_NOTIFY;
     req->head.owner = args->owner;
     req->context = group->context;
-    req->head.result = (psc_result_t){.rank = -1, .order = args->coll};
+    req->head.result =
+        (psc_result_t){.rank = -1, .order = psc_coll_called(args)};
     req->bulk->payload = run;
     group->next += !run->persistent;
     req->head.result.tag = psc_run_tag(run);

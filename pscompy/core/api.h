@@ -310,6 +310,10 @@ typedef struct psc_called {
 
 typedef struct psc_coll_args {
     psc_coll_t coll;
+    /* For reports and checks: 1 + the collective that the program has called,
+     * if the caller does that one, whose operation is `op`, by means of `coll`;
+     * else 0. */
+    uint32_t instead_of;
     /* The operand and the memory for the result, which belong to the library
      * until the request is done. If both are the same, the result takes the
      * operand's place, as far as both are equally long. A gather, scatter or

@@ -27,9 +27,12 @@ def differing(first: Called, other: Called, rank: int) -> str:
 
 def _words(called: Called) -> str:
     coll, root, op, kind, algorithm, nbytes, counts = called
-    parts = [f"{COLLECTIVES[coll]} of {'parts with counts' if counts else f'{nbytes} B'}"]
-    if op >= 0:
-        parts.append(f"{OPERATIONS[op]} of {TYPES[kind]}" if kind >= 0 else "a function")
+    length = "parts with counts" if counts else f"{nbytes} B"
+    parts = [f"{COLLECTIVES[coll]} of {length}" if coll else COLLECTIVES[coll]]
+    if op == len(OPERATIONS):
+        parts.append("a function")
+    elif op >= 0:
+        parts.append(f"{OPERATIONS[op]} of {TYPES[kind] if kind >= 0 else 'numbers'}")
     if root >= 0:
         parts.append(f"root {root}")
     return f"{', '.join(parts)} (algorithm {algorithm})"

@@ -1,5 +1,5 @@
-"""The collective calls of a communicator, blocking and not. tasks.py prepares what they move, and
-the core moves it (pscompy/coll)."""
+"""The collective calls of a communicator, blocking and not. tasks.py prepares what they move, or
+`_plain` in C if it needs no preparation, and the core moves it (pscompy/coll)."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Task:
     """One collective operation of this rank, with contiguous buffers. `count` and `counts` (as
     arrays of 64 bits) are numbers of elements."""
 
-    name: str
+    name: str  # the collective that the core does
     send: Any = None
     recv: Any = None
     count: int = 0
@@ -68,6 +68,12 @@ class Task:
     root: int = 0
     value: Callable[[], Any] = lambda: None  # makes the result, once the operation has ended
     given: Any = None  # the operand as the program has given it
+    instead_of: str = ""  # the collective that the program has called, if it is not `name`
+
+    @property
+    def called(self) -> str:
+        """The collective that the program has called."""
+        return self.instead_of or self.name
 
 
 def as_root(root: Any, size: int) -> int:
@@ -140,6 +146,7 @@ class Collectives(Ranks):
         return self._collective(
             *(
                 COLLECTIVES.index(task.name),
+                COLLECTIVES.index(task.called),
                 self.rank,
                 self._ranks,
                 self._modules(),
@@ -193,11 +200,11 @@ class Collectives(Ranks):
             return task.reduction.raised[0]
         if nbytes == lib.PSC_COLL_DIFFERS:
             first, other = self._differs()
-            error: PscomError = Mismatch(f"{task.name}: {differing(first, other, rank)}")
+            error: PscomError = Mismatch(f"{task.called}: {differing(first, other, rank)}")
         elif rank < 0:
             return self._exception(status, nbytes)
         else:
-            error = self._error_of(rank, task.name, status, nbytes)
+            error = self._error_of(rank, task.called, status, nbytes)
         error.rank = rank
         return error
 

@@ -42,11 +42,16 @@ class ObjectCalls:
 
     def _send(self, obj: Any, rank: int, tag: int) -> None:
         connection: Connection = self._ranks.connection(rank)
-        connection.send_obj(obj, tag, self._left())
+        if self._deadline is None:
+            connection.send_obj(obj, tag)
+        else:  # after a Timeout the message is still to be sent
+            self._end(connection.isend_obj(obj, tag))
 
     def _recv(self, rank: int, tag: int) -> Any:
         connection: Connection = self._ranks.connection(rank)
-        return connection.recv_obj(tag, self._left())
+        if self._deadline is None:
+            return connection.recv_obj(tag)
+        return self._end(connection.irecv_obj(tag))
 
     def bcast(self, obj: Any, root: int) -> Any:
         """Each rank passes the object on to those that follow it in the tree by powers of two."""

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from pscompy.errors import shown
 from pscompy.world import reductions
-from pscompy.world.collectives import Task, as_root
+from pscompy.world.called import OPERATIONS
+from pscompy.world.collectives import Reduction, Task, as_root
 from pscompy.world.operands import (
     Counts,
     Result,
@@ -31,7 +32,7 @@ def reading(task: Task) -> Callable[[], None] | None:
     uses it where the program has it. Raises `TypeError` for a number, which cannot change."""
     if is_number(task.given):
         raise TypeError(
-            f"{task.name}_init needs an array, which every start reads, not {shown(task.given)}"
+            f"{task.called}_init needs an array, which every start reads, not {shown(task.given)}"
         )
     if task.given is None:
         return None
@@ -107,12 +108,15 @@ class Tasks:
         send = np.frombuffer(reductions.pack(number), np.uint8)
         recv = np.empty(self.size * NUMBER.size, np.uint8)
         end = {"scan": self.rank + 1, "exscan": self.rank}.get(name, self.size)
+        reduction = Reduction(OPERATIONS.index(op))
         return Task(
             *("gather" if name == "reduce" else "allgather", send, recv, 1),
             size=NUMBER.size,
             root=root,
             value=lambda: reductions.folded(op, recv, end, name) if gets else None,
             given=number,
+            instead_of=name,
+            reduction=reduction,
         )
 
     def reduce_scatter(self, sendbuf: Any, recvbuf: Any, op: AnyOp, counts: Counts) -> Task:

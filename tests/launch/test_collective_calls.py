@@ -307,7 +307,11 @@ def calls_different_things():
             "parts with counts",
         ),
         (lambda: world.iallreduce(b).wait(), lambda: world.iallreduce(a).wait(), "of 56 B"),
-        (lambda: world.allreduce(1), lambda: world.allreduce(a), "allgather of 24 B"),
+        (lambda: world.allreduce(1), lambda: world.allreduce(a), "24 B, sum of numbers"),
+        (lambda: world.allreduce(1, op="max"), lambda: world.allreduce(1), "max of numbers"),
+        (lambda: world.scan(1), lambda: world.allreduce(1), "rank 1 scan of 24 B, sum of numbers"),
+        (lambda: world.allgather(1), lambda: world.allreduce(1), "rank 1 allgather of 24 B ("),
+        (lambda: world.reduce(1), lambda: world.gather(1), "rank 1 reduce of 24 B, sum of numbers"),
     ]
     with pscompy.World() as world:
         for odd, even, words in rows:

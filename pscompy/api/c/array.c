@@ -74,6 +74,8 @@ static int array_core_type(char kind, npy_intp size)
     return -1;
 }
 
+/* psb_array_get takes no float16, whose number for numpy is among those of
+ * types that are not plain. */
 bool psb_array_plain(psb_plain_t *plain, PyObject *object, bool writable)
 {
     PyArrayObject *array = (PyArrayObject *)object;

@@ -1,5 +1,6 @@
 /* The method _collective() of Communicator: collective operations, whose arrays
- * and results are made in Python (pscompy/world/tasks.py). */
+ * and results are made in Python (pscompy/world/tasks.py). Also what the core
+ * says of collectives, for errors and explanations. */
 #include "connection.h"
 #include "request.h"
 
@@ -27,13 +28,14 @@ static PyObject *collective_run(psb_communicator_t *self, psb_call_t *call,
                                 Py_ssize_t rank, const int32_t *members,
                                 const int32_t *modules, bool check, bool init)
 {
-    PyObject *value = NULL;
-
-    if (psb_worker_enter(self->worker, (PyObject *)self) == 0 &&
-        psb_group_begin(self, rank, members, modules, check) == 0)
-        return init ? psb_collective_init(call) : psb_call_run(call);
-    psb_op_clear(&call->op);
-    return value;
+    if (psb_worker_enter(self->worker, (PyObject *)self) < 0 ||
+        psb_group_begin(self, rank, members, modules, check) < 0) {
+        psb_op_clear(&call->op);
+        return NULL;
+    }
+    if (!call->collective->algorithm)
+        self->plain |= 1u << call->collective->coll;
+    return init ? psb_collective_init(call) : psb_call_run(call);
 }
 
 PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
@@ -44,7 +46,7 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     psc_coll_args_t collective = {0};
     void *members_at, *modules_at, *send_at, *counts_at, *recv_counts_at;
     unsigned long long count, size;
-    int check, coll, op, type, commutes, root, how;
+    int check, called, coll, op, type, commutes, root, how;
     Py_ssize_t rank, i;
     psb_call_t call;
 
@@ -57,11 +59,11 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     for (i = 0; i < n_args; i++)
         PyTuple_SET_ITEM(packed, i, Py_NewRef(args[i]));
     psb_call_begin(&call, PSB_COLLECTIVE);
-    if (!PyArg_ParseTuple(packed, "inOOpOOKOOKiiOpizOOiO:_collective", &coll,
-                          &rank, &members, &modules, &check, &send, &recv,
-                          &count, &counts, &recv_counts, &size, &op, &type,
-                          &combine, &commutes, &root, &collective.algorithm,
-                          &finish, &read, &how, &timeout) ||
+    if (!PyArg_ParseTuple(
+            packed, "iinOOpOOKOOKiiOpizOOiO:_collective", &coll, &called, &rank,
+            &members, &modules, &check, &send, &recv, &count, &counts,
+            &recv_counts, &size, &op, &type, &combine, &commutes, &root,
+            &collective.algorithm, &finish, &read, &how, &timeout) ||
         collective_address(members, &members_at) < 0 ||
         collective_address(modules, &modules_at) < 0 ||
         collective_address(send, &send_at) < 0 ||
@@ -75,13 +77,14 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     call.op.worker = self->worker;
     call.op.origin = (PyObject *)self;
     call.op.context = self->context;
-    call.op.tag = coll;
+    call.op.tag = called;
     call.op.memory = Py_BuildValue("OOKO", finish, combine, size, read);
     call.post = how == HOW_POST;
     call.timeout = timeout;
     call.communicator = self;
     call.collective = &collective;
     collective.coll = (psc_coll_t)coll;
+    collective.instead_of = called == coll ? 0 : 1 + (uint32_t)called;
     collective.send = send_at;
     collective.counts = counts_at;
     collective.recv_counts = recv_counts_at;
@@ -93,8 +96,6 @@ PyObject *psb_collective(psb_communicator_t *self, PyObject *const *args,
     collective.arg = call.op.memory;
     collective.commutes = commutes;
     collective.root = root;
-    if (!collective.algorithm)
-        self->plain |= 1u << coll;
     Py_DECREF(packed); /* the caller holds its items */
     return call.op.memory ? collective_run(self, &call, rank, members_at,
                                            modules_at, check, how == HOW_INIT)

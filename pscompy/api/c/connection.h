@@ -60,8 +60,8 @@ typedef struct psb_communicator {
     psb_connection_t **peers;
     psc_group_t *group; /* NULL before the first collective */
     int rank; /* of this process; valid if there is a group */
-    /* the collectives that _plain() does, as bits: they have run before, and
-     * nothing forces an algorithm */
+    /* the collectives that _plain() does, as bits: _collective() was called for
+     * them before, and nothing forces an algorithm */
     uint32_t plain;
 } psb_communicator_t;
 

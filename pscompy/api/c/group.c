@@ -148,7 +148,7 @@ static PyObject *group_plain_value(psb_op_t *op, const psc_result_t *result)
                             PyTuple_GET_ITEM(op->memory, PLAIN_OP));
     if (result->status == PSC_OK)
         return Py_NewRef(value);
-    if (result->status == PSC_ERR_UNSUPPORTED)
+    if (result->status == PSC_ERR_UNSUPPORTED && result->rank < 0)
         Py_RETURN_NOTIMPLEMENTED;
     error = PyObject_CallMethod(
         op->origin, "_failed", "iiKi", (int)op->tag, result->status,
@@ -174,6 +174,7 @@ PyObject *psb_group_value(psb_op_t *op)
 
 void psb_group_end(psb_communicator_t *self)
 {
+    self->plain = 0;
     if (self->group && self->worker && self->worker->core)
         self->worker->api->group_destroy(self->group);
     self->group = NULL;

@@ -24,7 +24,7 @@ bool psb_op_named(PyObject *name, psc_op_t *op_p)
 
 /* ---- numbers ---- */
 
-/* the kinds of numbers; the same in world/reductions.py */
+/* the first kinds of numbers; the same in world/reductions.py */
 enum { NUMBER_INT, NUMBER_FLOAT };
 
 bool psb_number_pack(psb_number_t *packed, PyObject *number)

@@ -30,8 +30,7 @@ typedef enum psb_kind {
     /* an event, which the methods _complete() or _fail() of its Request
      * complete */
     PSB_EVENT,
-    PSB_COLLECTIVE, /* the method returns what its finish() makes (group.c)
-                     */
+    PSB_COLLECTIVE, /* the method returns what psb_group_value makes */
     PSB_KINDS
 } psb_kind_t;
 
@@ -69,7 +68,7 @@ typedef struct psb_op {
     /* Of a receive without buffer: the Room for a short message, if `in_room`,
      * else memory that was made for the message, or NULL. Of an active message:
      * the owner of its header's memory. Of a fetch: the list of its buffers. Of
-     * a collective: its functions (group.c). */
+     * a collective: its functions, or its arrays (group.c). */
     PyObject *memory;
     /* `flight` until the operation is done, and of a `matched` op; else
      * `result`. Use psb_op_flight() and psb_op_result(), which check that. */

@@ -137,7 +137,7 @@ static bool plain_prepare(plain_t *it, PyObject *const *given,
 }
 
 /* Runs the collective. Its op keeps `memory`, because it may outlive the call
- * if a signal handler raises. `coll` is the collective for the program. */
+ * if a signal handler raises. `coll` is what the program has called. */
 static PyObject *plain_run(psb_communicator_t *self, psc_coll_t coll,
                            psc_coll_args_t *args, PyObject *memory)
 {
@@ -173,14 +173,18 @@ static PyObject *plain_arrays(psb_communicator_t *self, plain_t *it,
 
 /* An allreduce of a number: an allgather of the numbers of all ranks. */
 static PyObject *plain_number(psb_communicator_t *self,
-                              const psb_number_t *number, PyObject *op)
+                              const psb_number_t *number, PyObject *name,
+                              psc_op_t op)
 {
     Py_ssize_t size = (Py_ssize_t)sizeof *number;
     PyObject *send = PyBytes_FromStringAndSize((const char *)number, size);
     PyObject *recv = PyBytes_FromStringAndSize(NULL, size * self->size);
-    psc_coll_args_t args = {
-        .coll = PSC_COLL_ALLGATHER, .size = sizeof *number, .count = 1};
-    PyObject *memory = send && recv ? PyTuple_Pack(3, send, recv, op) : NULL;
+    psc_coll_args_t args = {.coll = PSC_COLL_ALLGATHER,
+                            .instead_of = 1 + PSC_COLL_ALLREDUCE,
+                            .size = sizeof *number,
+                            .count = 1,
+                            .op = op};
+    PyObject *memory = send && recv ? PyTuple_Pack(3, send, recv, name) : NULL;
 
     if (memory) {
         args.send = PyBytes_AS_STRING(send);
@@ -194,7 +198,8 @@ static PyObject *plain_number(psb_communicator_t *self,
 /* Returns true if _plain() does this collective. */
 static bool plain_does(const psb_communicator_t *self, long coll)
 {
-    return coll >= 0 && coll < PSC_COLL_COUNT && self->plain & 1u << coll;
+    return self->worker && self->group && coll >= 0 && coll < PSC_COLL_COUNT &&
+           self->plain & 1u << coll;
 }
 
 PyObject *psb_collective_plain(psb_communicator_t *self, PyObject *const *given,
@@ -217,7 +222,7 @@ PyObject *psb_collective_plain(psb_communicator_t *self, PyObject *const *given,
     if (coll == PSC_COLL_ALLREDUCE && given[2] == Py_None &&
         given[5] == Py_None && plain_does(self, PSC_COLL_ALLGATHER) &&
         psb_number_pack(&number, given[1]) && psb_op_named(given[3], &op))
-        return plain_number(self, &number, given[3]);
+        return plain_number(self, &number, given[3], op);
     if (given[5] != Py_None || root < 0 || root >= self->size ||
         !plain_does(self, coll))
         Py_RETURN_NOTIMPLEMENTED;
