@@ -275,6 +275,22 @@ class Communicator(DerivedCalls, CollectiveCalls, Ranks):
         made by fork shares; see Session.empty."""
         return self.session.empty(shape, dtype)
 
+    def shared(
+        self, shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float
+    ) -> NDArray[Any]:
+        """Return a writable array, of zeros, whose memory all ranks share. They must be on one
+        node: see split_by_node. What a rank writes, others see after a barrier. The memory is freed
+        when no rank has the array any more. Collective.
+
+        ValueError on all ranks if they are not on one node, or give different shapes or types;
+        OSError on all ranks if one cannot have the memory.
+        """
+        self._check()
+        import_apart("pscompy.world.shared")
+        from pscompy.world.shared import shared
+
+        return shared(self._collectives, self.session._identity.host, shape, dtype)
+
     def allocate(self, nbytes: int) -> memoryview:
         """Return a block of memory that is registered with every transport, and that a child made
         by fork shares; see Session.allocate."""

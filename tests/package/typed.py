@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import assert_type
 
 import pscompy
@@ -52,6 +53,7 @@ def communicators(world: pscompy.World) -> None:
     assert_type(world.split_by_module().dup(), Communicator)
     assert_type(world.split_by_node(), Communicator)
     assert_type(world.split(0, key=1), Communicator | None)
+    assert_type(world.shared((2, 3), np.int32), NDArray[Any])
     assert_type(world.create([0], timeout=1.0), Communicator)
     assert_type(world.connection(0), Connection)
     assert_type(world[0].recv(), bytearray)
