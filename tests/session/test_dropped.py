@@ -18,6 +18,7 @@ from puppets import BOUND, ONLY, own_descriptors
 
 import pscompy
 from pscompy.api import process
+from tests.program import program
 from tests.waiting import expect_soon
 
 TIMES = 20
@@ -409,3 +410,25 @@ def test_a_world_is_kept_by(name):
     del kept
     expect_soon(lambda: collected(reference))
     expect_soon(lambda: not process.sessions())
+
+
+def drops_communicators_of_closing_worlds():
+    for _ in range(20):
+        world = pscompy.World()
+        made = [world.dup() for _ in range(20)]
+        for communicator in made:
+            communicator.barrier()
+        del communicator
+        closing = threading.Thread(target=world.close)
+        closing.start()
+        while made:
+            made.pop()
+        gc.collect()
+        closing.join()
+    print("dropped")
+
+
+def test_communicators_are_dropped_while_another_thread_closes_their_world():
+    text = program(drops_communicators_of_closing_worlds)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("dropped\n", 0), done.stderr

@@ -73,7 +73,8 @@ psb_connection_t *psb_communicator_peer(psb_communicator_t *self,
  * psc_group_args_t. */
 int psb_group_begin(psb_communicator_t *self, Py_ssize_t rank,
                     const int32_t *members, const int32_t *modules, bool check);
-/* The communicator ends. */
+/* The communicator ends. Once the worker ends, in another thread perhaps, the
+ * core frees its groups itself. */
 void psb_group_end(psb_communicator_t *self);
 /* Opens the connection that the collective's start has lacked. Returns -1 with
  * an exception if it cannot. */

@@ -175,7 +175,7 @@ PyObject *psb_group_value(psb_op_t *op)
 void psb_group_end(psb_communicator_t *self)
 {
     self->plain = 0;
-    if (self->group && self->worker && self->worker->core)
+    if (self->group && self->worker && self->worker->status == PSC_OK)
         self->worker->api->group_destroy(self->group);
     self->group = NULL;
 }
