@@ -74,10 +74,10 @@ class Rank:
             it.wait(TIMEOUT)
 
 
-def run(seed: int, batches: int, threads: int = 1) -> None:
+def run(seed: int, batches: int, threads: int = 1, config: dict[str, Any] | None = None) -> None:
     """Each thread has communicators of its own."""
     failures: list[str] = []
-    with pscompy.World() as world:
+    with pscompy.World(config) as world:
         owned = [[world.dup(), world.dup()] for _ in range(threads)]
         owned[0].append(world)
 

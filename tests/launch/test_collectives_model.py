@@ -30,10 +30,10 @@ TRANSPORTS = {
 }
 
 
-def calls_collectives(seed, batches, threads):
+def calls_collectives(seed, batches, threads, config=None):
     from tests.launch.collective_ranks import run
 
-    run(seed, batches, threads)
+    run(seed, batches, threads, config)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 7, 8, 9])
@@ -52,12 +52,11 @@ def test_all_transports(run, script, transport, ranks):
 @pytest.mark.parametrize("only", ["SHM", "TCP"])
 def test_a_transport_that_is_late_and_busy(run, script, tmp_path, only):
     """Each rank makes progress when others have made much, and operations find no room at first."""
-    folder = make_folder(tmp_path, only.lower(), "")
-    faults = {"BUSY": "1", "DELAY": "1", "SHUFFLE": "7"}
-    environ = {f"PSP_{only}_FAULT_{name}": value for name, value in faults.items()}
-    environ["PSP_TCP" if only == "SHM" else "PSP_SHM"] = "0"
-    program = script(calls_collectives, 40, BATCHES, 1)
-    assert run.lines(4, program, PSP_PLUGINDIR=folder, **environ) == ["ok"] * 4
+    config: dict[str, object] = {"TCP" if only == "SHM" else "SHM": 0}
+    config |= {f"{only}_FAULT_{name}": n for name, n in (("BUSY", 1), ("DELAY", 1), ("SHUFFLE", 7))}
+    config["PLUGINDIR"] = make_folder(tmp_path, only.lower(), "")
+    program = script(calls_collectives, 40, BATCHES, 1, config)
+    assert run.lines(4, program) == ["ok"] * 4
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
