@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 Buffer = TypeVar("Buffer")
 # the collectives that Communicator._plain() does, if their arrays need no preparation
-_BARRIER, _BCAST, _REDUCE, _ALLREDUCE, _SCAN, _REDUCE_SCATTER = map(
-    COLLECTIVES.index, ("barrier", "bcast", "reduce", "allreduce", "scan", "reduce_scatter")
+_BARRIER, _BCAST, _REDUCE, _ALLREDUCE, _SCAN = map(
+    COLLECTIVES.index, ("barrier", "bcast", "reduce", "allreduce", "scan")
 )
+_EXSCAN, _REDUCE_SCATTER = map(COLLECTIVES.index, ("exscan", "reduce_scatter"))
 _GATHER, _SCATTER, _ALLGATHER, _ALLTOALL = map(
     COLLECTIVES.index, ("gather", "scatter", "allgather", "alltoall")
 )
@@ -175,6 +176,9 @@ class CollectiveCalls(PersistentCalls):
         timeout: float | None = None,
     ) -> Any:
         """Like allreduce, of the operands of all lower ranks; rank 0 gets None."""
+        done = self._collectives._plain(_EXSCAN, sendbuf, recvbuf, op, 0, timeout)
+        if done is not NotImplemented:
+            return done
         return self._collectives.run(self._tasks.reducing("exscan", sendbuf, recvbuf, op), timeout)
 
     def iexscan(self, sendbuf: Any, recvbuf: Any = None, *, op: AnyOp = "sum") -> Request[Any]:

@@ -7,7 +7,6 @@
 
 /* How the lengths of operand and result belong together. */
 typedef enum plain_form {
-    NEVER, /* tasks.py does all of it */
     SIGNAL, /* there are no arrays */
     ONE, /* an array that is the same on all ranks */
     SAME, /* operand and result are as long */
@@ -19,7 +18,7 @@ typedef enum plain_form {
 static const uint8_t forms[PSC_COLL_COUNT] = {
     [PSC_COLL_BARRIER] = SIGNAL,     [PSC_COLL_BCAST] = ONE,
     [PSC_COLL_REDUCE] = SAME,        [PSC_COLL_ALLREDUCE] = SAME,
-    [PSC_COLL_SCAN] = SAME,          [PSC_COLL_EXSCAN] = NEVER,
+    [PSC_COLL_SCAN] = SAME,          [PSC_COLL_EXSCAN] = SAME,
     [PSC_COLL_REDUCE_SCATTER] = CUT, [PSC_COLL_GATHER] = JOINED,
     [PSC_COLL_SCATTER] = CUT,        [PSC_COLL_ALLGATHER] = JOINED,
     [PSC_COLL_ALLTOALL] = EXCHANGED,
@@ -42,14 +41,23 @@ static bool plain_reduces(const plain_t *it)
 
 /* ---- arrays ---- */
 
-/* Describes the arrays. Returns false if one is not plain. */
+/* Returns true if this rank gets a result. Rank 0 of an exscan, whose `root` is
+ * 0, gets none. */
+static bool plain_gets(const plain_t *it)
+{
+    if (it->coll == PSC_COLL_REDUCE || it->coll == PSC_COLL_GATHER)
+        return it->at_root;
+    return it->form >= ONE && !(it->coll == PSC_COLL_EXSCAN && it->at_root);
+}
+
+/* Describes the arrays. Returns false if one is not plain. A rank that gets no
+ * result may give a buffer for one, except in a gather, which ignores it. */
 static bool plain_take(plain_t *it, PyObject *send, PyObject *recv)
 {
     bool away = !it->at_root;
 
     it->sends = it->form > ONE && !(it->coll == PSC_COLL_SCATTER && away);
-    it->receives = it->form >= ONE && !(it->coll == PSC_COLL_GATHER && away) &&
-                   !(it->coll == PSC_COLL_REDUCE && away && recv == Py_None);
+    it->receives = plain_gets(it) || (it->form == SAME && recv != Py_None);
     if (it->sends && !psb_array_plain(&it->send, send, false))
         return false;
     return !it->receives ||
@@ -156,19 +164,14 @@ static PyObject *plain_run(psb_communicator_t *self, psc_coll_t coll,
     return psb_call_run(&call);
 }
 
-static bool plain_returns(const plain_t *it)
-{
-    return it->receives && (it->at_root || it->coll != PSC_COLL_REDUCE);
-}
-
 static PyObject *plain_arrays(psb_communicator_t *self, plain_t *it,
                               PyObject *const *given, psc_coll_args_t *args)
 {
-    if (it->form == NEVER || !plain_prepare(it, given, args))
+    if (!plain_prepare(it, given, args))
         Py_RETURN_NOTIMPLEMENTED;
     return plain_run(
         self, it->coll, args,
-        PyTuple_Pack(2, given[1], plain_returns(it) ? given[2] : Py_None));
+        PyTuple_Pack(2, given[1], plain_gets(it) ? given[2] : Py_None));
 }
 
 /* An allreduce of a number: an allgather of the numbers of all ranks. */
