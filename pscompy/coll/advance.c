@@ -180,18 +180,19 @@ static void run_end(psc_run_t *run)
 }
 
 /* Returns true if nothing is left to do, and no peer uses the run's buffers. A
- * run that was refused waits to learn why. */
+ * run that has halted waits until it is withdrawn. */
 static bool run_over(const psc_run_t *run)
 {
     if (run->n_flying > 0 || run->calling)
         return false;
-    return run->withdrawn || (run->n_left == 0 && !run->refused);
+    return run->withdrawn || (run->n_left == 0 && !run->halted);
 }
 
 /* Take up the steps that are ready, as far as the pass has bytes. */
 static void run_take_steps(psc_run_t *run, uint64_t *pass)
 {
-    while (!run->withdrawn && !queue_empty(&run->ready) && *pass > 0) {
+    while (!run->withdrawn && !run->halted && !queue_empty(&run->ready) &&
+           *pass > 0) {
         run_step(run, pass);
         if (run->status != PSC_OK)
             run_skip_calls(run);
@@ -208,7 +209,7 @@ static void run_go_on(psc_run_t *run, uint64_t *pass)
         run_recall(run);
     if (run_over(run))
         run_end(run);
-    else if (!run->withdrawn && !queue_empty(&run->ready))
+    else if (!run->withdrawn && !run->halted && !queue_empty(&run->ready))
         run_pause(run);
     else if (run->status == PSC_OK)
         run_ask_for_call(run);

@@ -121,9 +121,10 @@ struct psc_run {
     psc_status_t status; /* the first error, unless the run is withdrawn */
     psc_failure_t
         failure; /* is sent in place of data, once there is an error */
-    /* a peer has refused a message, because it has lost a rank, of which it
-     * tells this one */
-    bool refused;
+    /* No more steps begin, because a rank is lost: that of a message, or one of
+     * which a peer that has refused a message tells this rank. The run is then
+     * withdrawn, which names the lost rank. */
+    bool halted;
     uint32_t n_left; /* steps that have not ended */
     uint32_t n_flying; /* messages under way */
     psc_step_queue_t ready; /* steps that wait for nothing any more */

@@ -79,16 +79,18 @@ static void message_failed(psc_active_step_t *step, const psc_result_t *result)
     psc_group_t *group = run->group;
     int rank = plan_of(step)->peer;
     psc_status_t usable = psc_conn_usable(group->conns[rank]);
+    bool ended = usable != PSC_OK && usable != PSC_ERR_NO_RESOURCE;
 
-    if (usable != PSC_OK && usable != PSC_ERR_NO_RESOURCE)
+    if (ended)
         psc_lost_rank_add(group->worker, psc_group_member(group, rank), usable);
     if (psc_match_closed(group->worker, group->context))
         psc_run_withdraw(run, PSC_ERR_CLOSED, -1);
     else if (result->status == PSC_ERR_CLOSED && usable == PSC_OK)
         psc_run_withdraw(run, PSC_ERR_CLOSED, rank);
-    else if (result->status == PSC_ERR_PEER_LOST)
-        run->refused = true;
-    psc_run_fail(run, result->status, rank, result->nbytes);
+    else if (ended || result->status == PSC_ERR_PEER_LOST)
+        run->halted = true;
+    else
+        psc_run_fail(run, result->status, rank, result->nbytes);
 }
 
 static void message_ended(psc_active_step_t *step, const psc_result_t *result)
