@@ -20,13 +20,8 @@ static bool is_rooted(psc_coll_t coll)
            coll == PSC_COLL_GATHER || coll == PSC_COLL_SCATTER;
 }
 
-static bool reduces(int coll)
-{
-    return coll >= PSC_COLL_REDUCE && coll <= PSC_COLL_REDUCE_SCATTER;
-}
-
 /* Returns a hash of the counts of all ranks, which are to be the same on all.
- * Those of an alltoall are not: each rank has its own. */
+ * An alltoall's are left out, because each rank has its own. */
 static uint64_t counts_hash(const psc_coll_args_t *args, int size)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -50,11 +45,11 @@ static psc_called_t called_by(const psc_run_t *run, const psc_coll_args_t *args)
 
     if (is_rooted(args->coll))
         called.root = args->root;
-    if (reduces(args->coll) && args->combine)
+    if (psc_coll_reduces(args->coll) && args->combine)
         called.op = PSC_OP_COUNT;
-    else if (reduces(called.coll))
+    else if (psc_coll_reduces((psc_coll_t)called.coll))
         called.op = args->op;
-    if (reduces(args->coll) && !args->combine)
+    if (psc_coll_reduces(args->coll) && !args->combine)
         called.type = args->type;
     strncpy(called.algorithm, run->plan->algorithm->name,
             sizeof called.algorithm - 1);

@@ -168,6 +168,12 @@ void psc_plans_free(psc_group_t *group);
 
 /* ---- check.c ---- */
 
+/* Returns true if the collective combines operands. */
+static inline bool psc_coll_reduces(psc_coll_t coll)
+{
+    return coll >= PSC_COLL_REDUCE && coll <= PSC_COLL_REDUCE_SCATTER;
+}
+
 /* Returns the collective that the program has called. */
 psc_coll_t psc_coll_called(const psc_coll_args_t *args);
 /* Returns the plan by which each rank gets what all have called, for one more

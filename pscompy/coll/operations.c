@@ -14,8 +14,7 @@ static psc_status_t coll_check(const psc_group_t *group,
     if ((unsigned)args->coll >= PSC_COLL_COUNT || args->root < 0 ||
         args->root >= group->size || args->size == 0)
         return PSC_ERR_INVALID;
-    if (args->coll >= PSC_COLL_REDUCE &&
-        args->coll <= PSC_COLL_REDUCE_SCATTER && !args->combine &&
+    if (psc_coll_reduces(args->coll) && !args->combine &&
         !psc_reduction(args->op, args->type))
         return PSC_ERR_UNSUPPORTED;
     return PSC_OK;

@@ -292,7 +292,7 @@ typedef struct psc_group_args {
     bool check;
 } psc_group_args_t;
 
-/* What a rank has called; travels between ranks. */
+/* The call of a rank, as ranks tell each other (psc_group_args_t.check). */
 typedef struct psc_called {
     int32_t coll;
     int32_t root; /* -1 if all ranks do the same */

@@ -1,4 +1,4 @@
-"""What ranks have called, in words, for the error when they have called different things."""
+"""The calls of ranks in words, for the error when ranks have called different things."""
 
 from __future__ import annotations
 

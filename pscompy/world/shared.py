@@ -27,7 +27,7 @@ _NAME = "pscompy shared"
 
 
 class _Wish(NamedTuple):
-    """What each rank gives: hashes of its host, and of shape and type."""
+    """The wish of a rank: hashes of its host, and of shape and type."""
 
     host: bytes
     kind: bytes
