@@ -1,10 +1,11 @@
 """Makes C of the table in functions.py, and the list for docs/mpi.md.
 
-    python -m pscompy_mpi.generate FOLDER      # writes functions.h and functions.c into the folder
+    python -m pscompy_mpi.generate FOLDER      # writes the files into the folder
     python -m pscompy_mpi.generate --list      # prints what there is and what there is not
 
 functions.h has the prototypes of all functions that the library exports, but for absent ones.
 functions.c has the functions that nobody writes by hand; src/entries.h says what they call.
+unfinished.c has the others, as absent: weak, so that a library links before all are written.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ HEADER = f"""{NOTICE}#pragma once
 SOURCE = f"""{NOTICE}#include "pscompy_mpi/src/entries.h"
 """
 ABSENT = "#define ABSENT(name) int name(void); int name(void) { return PSC_MPI_ABSENT; }"
+WEAK = "#define ABSENT(name) __attribute__((weak)) int name(void) { return PSC_MPI_ABSENT; }"
 # Everything else is hidden (-fvisibility=hidden).
 PUSH = "#pragma GCC visibility push(default)\n"
 POP = "#pragma GCC visibility pop\n"
@@ -171,6 +173,15 @@ def source() -> str:
     return "\n".join([*parts, POP])
 
 
+def unfinished() -> str:
+    """The text of unfinished.c."""
+    by_hand = [it for it in of("c") if it.wide or not it.row.two]
+    absent = [f"ABSENT({it.symbol})" for it in by_hand]
+    called = ["ABSENT(psc_mpi_python)", "ABSENT(psc_mpi_collective)"]
+    head = f'{NOTICE}#include "pscompy_mpi/abi_mpich.h"'
+    return "\n".join([head, WEAK, *called, PUSH, *absent, POP])
+
+
 def function(entry: Entry, body: str) -> str:
     return f"{entry.prototype}\n{{\n{body}\n}}\n"
 
@@ -273,7 +284,8 @@ def rooms(rows: list[Row], room: Callable[[Row], str]) -> str:
 def write(folder: Path) -> None:
     """Write what has changed, so that a build compiles nothing else."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("functions.h", header()), ("functions.c", source())):
+    texts = {"functions.h": header(), "functions.c": source(), "unfinished.c": unfinished()}
+    for name, text in texts.items():
         path = folder / name
         if not path.exists() or path.read_text() != text:
             path.write_text(text)

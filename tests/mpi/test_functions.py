@@ -5,9 +5,11 @@ mpi4py's wheel says what a library of MPICH's ABI must export, and how mpi4py ca
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,19 @@ from tests.mpi.conftest import ROOT
 FLAGS = ["-std=c11", "-fvisibility=hidden", "-fPIC", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 # Fortran's numbers of handles: the table takes all handles for int, as the ABI does.
 HANDLES = r"MPI_(Comm|Group|Datatype|Op|Errhandler|Info|Request|Message|Win|Fint)\b"
+# A program of mpi4py on a library in which nothing works.
+NOTHING_IMPLEMENTED = """
+import mpi4py
+mpi4py.rc.initialize = mpi4py.rc.finalize = False
+from mpi4py import MPI
+
+for function in (MPI.Is_initialized, MPI.Info.Create, MPI.COMM_SELF.Get_rank):
+    try:
+        function()
+    except NotImplementedError:
+        continue
+    raise SystemExit(f"{function} is there")
+"""
 # types of MPI 1, which are the same
 OLDER = {
     "MPI_Copy_function": "MPI_Comm_copy_attr_function",
@@ -107,23 +122,57 @@ def shape(name: str, arguments: str) -> str:
     return text
 
 
-def test_what_is_made_compiles(tmp_path: Path) -> None:
-    """The object has all that is exported, but for what is written by hand."""
-    generate.write(tmp_path)
-    made = tmp_path / "functions.so"
-    folders = [f"-I{tmp_path}", f"-I{ROOT / 'mpi'}"]
-    subprocess.run(
-        ["gcc", *FLAGS, *folders, "-shared", tmp_path / "functions.c", "-o", made], check=True
-    )
-    command = ["nm", "-D", "--defined-only", made]
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all that is made of the table, as C and as objects."""
+    folder = tmp_path_factory.mktemp("made")
+    generate.write(folder)
+    for name in ("functions", "unfinished"):
+        compile_c("-c", folder / f"{name}.c", "-o", folder / f"{name}.o", folder=folder)
+    return folder
+
+
+def compile_c(*arguments: str | Path, folder: Path) -> None:
+    subprocess.run(["gcc", *FLAGS, f"-I{folder}", f"-I{ROOT / 'mpi'}", *arguments], check=True)
+
+
+def defined(made: Path) -> set[str]:
+    """The symbols that an object, linked into a library, exports."""
+    library = made.with_suffix(".so")
+    subprocess.run(["gcc", "-shared", made, "-o", library], check=True)
+    command = ["nm", "-D", "--defined-only", library]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return set(re.findall(r"\b(MPI_\w+)", text))
+
+
+def test_what_is_made_has_what_nobody_writes(made: Path) -> None:
+    """Together with what is written by hand that is all that is exported."""
     by_hand = {symbol for row in ROWS if row.where == "c" for symbol in written(row)}
-    assert set(re.findall(r"\b(MPI_\w+)", text)) == exported() - by_hand
+    assert defined(made / "functions.o") == exported() - by_hand
+    assert defined(made / "unfinished.o") == by_hand
 
 
 def written(row: Row) -> set[str]:
     """The functions that somebody writes for a row of C: the form with MPI_Count, if any."""
     return {it for it in row.symbols if not row.two or it.endswith("_c")}
+
+
+def test_what_is_made_passes_arguments_on(made: Path) -> None:
+    """entries.c stands for what is written by hand, and asserts what it gets."""
+    program = made / "entries"
+    sources = [made / "functions.o", made / "unfinished.o", Path(__file__).with_name("entries.c")]
+    compile_c(*sources, "-o", program, folder=made)
+    subprocess.run([program], check=True, timeout=60)
+
+
+def test_mpi4py_loads_what_is_made(made: Path, wheel: Path) -> None:
+    """With everything absent mpi4py is imported, and its functions are not implemented."""
+    library = made / "libmpi.so.12"
+    objects = [made / "functions.o", made / "unfinished.o"]
+    compile_c("-shared", f"-Wl,-soname,{library.name}", *objects, "-o", library, folder=made)
+    command = [sys.executable, "-c", NOTHING_IMPLEMENTED]
+    places = os.environ | {"LD_PRELOAD": str(library), "MPI4PY_LIBMPI": str(library)}
+    subprocess.run(command, check=True, timeout=300, env=places)
 
 
 def test_files_are_written_once(tmp_path: Path) -> None:

@@ -54,8 +54,8 @@ extern const psc_mpi_function_t psc_mpi_functions[PSC_MPI_FUNCTION_COUNT];
  * of the arguments. A result that is None is a null handle, and otherwise is
  * not written. Takes the GIL. Returns the code of an error, and calls the error
  * handler of the first communicator or window among the arguments, if Python
- * has raised an exception; returns MPI_ERR_OTHER once the interpreter has
- * ended. */
+ * has raised an exception; PSC_MPI_ABSENT if there is no such function in
+ * Python; MPI_ERR_OTHER once the interpreter has ended. */
 int psc_mpi_python(psc_mpi_function_number_t function, const intptr_t *values);
 
 /* ---- collectives ---- */
