@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pscompy_mpi import constants
 
 from tests.mpi.conftest import ROOT
 
@@ -54,6 +55,20 @@ def test_numbers_are_those_of_mpich(mpich: dict[str, int], tmp_path: Path) -> No
     names = [it for it in mpich if "(" in it or defined(it.removeprefix("MPI_"), text)]
     assert len(names) > 200
     assert values(names, tmp_path) == {name: mpich[name] for name in names}
+
+
+def test_python_has_the_numbers_of_c(tmp_path: Path) -> None:
+    numbers = {f"MPI_{name}": it for name, it in constants.NUMBERS.items()}
+    text = HEADER.read_text()
+    names = [it for it in numbers if defined(it.removeprefix("MPI_"), text)]
+    assert len(names) > 200
+    assert values(names, tmp_path) == {name: numbers[name] & 0xFFFFFFFF for name in names}
+
+
+def test_python_says_what_there_is_not() -> None:
+    assert constants.ERR_COMM == 5
+    with pytest.raises(AttributeError, match="has no MPI_ERR_COM"):
+        constants.ERR_COM  # noqa: B018
 
 
 def defined(name: str, header: str) -> bool:
