@@ -15,11 +15,15 @@ Python calls `session.close`, which treats each completion that is left as one o
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pscompy.api.connection import Connection
 from pscompy.api.listener import Socket
 from pscompy.api.session import Session
 from pscompy.core import lib
+
+if TYPE_CHECKING:
+    from pscompy.world.communicator import Communicator
 
 
 def table() -> int:
@@ -36,6 +40,21 @@ def connection(of: Connection) -> int:
     """Return the address of the psc_conn_t, which is valid as long as the Connection exists and its
     session is open."""
     return of._record.conn.address
+
+
+def context(communicator: Communicator) -> int:
+    """Return the number of the context in which the communicator's plain messages travel."""
+    return communicator._context.number
+
+
+def members(communicator: Communicator) -> list[int]:
+    """Return the rank in the job of each rank of the communicator."""
+    return list(communicator._members)
+
+
+def reason(connection: Connection, status: int) -> str:
+    """Return the text of the error that Python raises for a status of the core."""
+    return str(connection._exception(status, 0))
 
 
 def listen(
