@@ -221,6 +221,12 @@ Add_error_class: code*
 Add_error_code: n, code*
 Add_error_string: code, string
 Remove_error_class Remove_error_code Remove_error_string: code
+
+== c handler
+Comm_create_errhandler: comm_handler, errhandler*
+Comm_get_errhandler: comm, errhandler*
+Comm_set_errhandler: comm, errhandler
+Errhandler_free: errhandler&
 Comm_call_errhandler: comm, code
 Win_call_errhandler: win, code
 
@@ -311,13 +317,9 @@ Type_delete_attr: type, keyval
 Win_delete_attr: win, keyval
 
 == python errors
-Comm_create_errhandler: comm_handler, errhandler*
 Win_create_errhandler: win_handler, errhandler*
-Comm_get_errhandler: comm, errhandler*
 Win_get_errhandler: win, errhandler*
-Comm_set_errhandler: comm, errhandler
 Win_set_errhandler: win, errhandler
-Errhandler_free: errhandler&
 
 == python info
 Info_create Get_hw_resource_info: info*

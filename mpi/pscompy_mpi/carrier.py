@@ -1,0 +1,99 @@
+"""Calls of MPI functions that live in Python: what stands between C and them.
+
+C gives handles as numbers, and takes numbers. Between these are objects with a `handle`, which a
+registry finds; and an exception becomes the code of an error.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from pscompy.errors import PeerLost, PscomError, Unsupported
+from pscompy_mpi import constants, host
+
+# How an argument goes: the first of its two characters (src/entries.h).
+GIVEN = ".&[%"
+RESULTS = ">&]%"
+ARRAYS = "[]%"
+
+NULL = {"c": constants.COMM_NULL, "g": constants.GROUP_NULL, "f": constants.INFO_NULL}
+# the error of a handle that stands for nothing
+NO_SUCH = {"c": constants.ERR_COMM, "g": constants.ERR_GROUP, "f": constants.ERR_INFO}
+
+# The objects of handles, by the letter of their kind and the handle.
+objects: dict[str, dict[int, Any]] = {letter: {} for letter in NULL}
+
+
+class MpiError(Exception):
+    """The function returns the code of an error: a class of MPI, and words."""
+
+    def __init__(self, error_class: int, text: str = "") -> None:
+        super().__init__(text)
+        self.error_class = error_class
+
+
+def call(module: str, name: str, codes: str, arguments: list[Any]) -> list[Any] | int:
+    """Call a function, and return its results as a list, or the code of an error."""
+    try:
+        function = getattr(importlib.import_module(f"pscompy_mpi.{module}"), name)
+    except (ModuleNotFoundError, AttributeError):
+        return constants.ABSENT
+    try:
+        pairs = zip(letters(codes, GIVEN), arguments, strict=True)
+        given = [convert(letter, value) for letter, value in pairs]
+        return list(results(codes, function(*given)))
+    except MpiError as error:
+        return _code(error.error_class, str(error))
+    except Exception as error:
+        return _code(_class_of(error), f"{error or type(error).__name__}")
+
+
+def letters(codes: str, ways: str) -> list[str]:
+    """The letters of the arguments that go in one of these ways."""
+    pairs = zip(codes[::2], codes[1::2], strict=True)
+    return [letter for way, letter in pairs if way in ways]
+
+
+def convert(letter: str, value: Any) -> Any:
+    """The object, or the list of objects, of an argument that C gives."""
+    if letter not in objects:
+        return value
+    if isinstance(value, list):
+        return [convert(letter, it) for it in value]
+    try:
+        return objects[letter][value]
+    except KeyError:
+        raise MpiError(NO_SUCH[letter]) from None
+
+
+def results(codes: str, returned: Any) -> Iterator[Any]:
+    """What a function has returned, as C takes it."""
+    wanted = letters(codes, RESULTS)
+    values = returned if isinstance(returned, tuple) and len(wanted) > 1 else (returned,)
+    for letter, value in zip(wanted, values, strict=False):  # the last may be missing
+        yield number(letter, value)
+
+
+def number(letter: str, value: Any) -> Any:
+    if letter not in objects:
+        return value
+    if isinstance(value, list):
+        return [number(letter, it) for it in value]
+    return NULL[letter] if value is None else value.handle
+
+
+def _class_of(error: Exception) -> int:
+    known: list[tuple[type[Exception], int]] = [
+        (PeerLost, constants.ERR_PROC_FAILED),
+        (Unsupported, constants.ERR_UNSUPPORTED_OPERATION),
+        (PscomError, constants.ERR_OTHER),
+        (MemoryError, constants.ERR_NO_MEM),
+        (ValueError, constants.ERR_ARG),
+    ]
+    return next((it for kind, it in known if isinstance(error, kind)), constants.ERR_INTERN)
+
+
+def _code(error_class: int, text: str) -> int:
+    return host.state().native.error_add(error_class, text) if text else error_class

@@ -1,0 +1,116 @@
+"""The World of this process's MPI: opened by MPI_Init, closed by MPI_Finalize or at exit.
+
+`src/host.c` calls these functions. Nothing here may import mpi4py, whose import calls MPI_Init.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import pscompy
+from pscompy import capi
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Native(Protocol):
+        """The functions of the library that Python calls: `native_methods` of src/host.c."""
+
+        def comm_create(
+            self, context: int, rank: int, size: int, members: list[int] | None
+        ) -> int: ...
+        def comm_destroy(self, comm: int) -> None: ...
+        def comm_inherit(self, source: int, comm: int) -> None: ...
+        def error_add(self, error_class: int, text: str) -> int: ...
+        def ended(self) -> None: ...
+
+
+class State(NamedTuple):
+    """MPI in this process, from MPI_Init to its end."""
+
+    native: Native
+    world: pscompy.World
+    # the connections that are in use, by rank, which C knows by their addresses
+    connections: dict[int, pscompy.Connection]
+
+
+_state: State | None = None
+
+
+def state() -> State:
+    """The state of MPI, which runs."""
+    assert _state is not None
+    return _state
+
+
+def open_world(native: Native) -> tuple[int, int, int, int]:
+    """Open the World, with a session of its own. Return the addresses of the core's functions and
+    of the worker, the rank, and the number of ranks."""
+    global _state
+    world = pscompy.World()
+    _state = State(native, world, {})
+    atexit.register(_at_exit)
+    return capi.table(), capi.worker(world.session), world.rank, world.size
+
+
+def create_comms() -> None:
+    """Create MPI_COMM_WORLD and MPI_COMM_SELF."""
+    from pscompy_mpi import communicators
+
+    world = state().world
+    communicators.create(world, name="MPI_COMM_WORLD")
+    communicators.create(world.create([world.rank]), name="MPI_COMM_SELF")
+
+
+def connect(rank: int) -> int:
+    """Begin to connect to a rank of the job. Return the address of the connection."""
+    world, connections = state().world, state().connections
+    connection = connections.get(rank)
+    if connection is None:
+        connection = connections.setdefault(rank, world.connection(rank))
+    capi.begin_open(connection)
+    return capi.connection(connection)
+
+
+def reason(rank: int, status: int) -> str:
+    """Return what the error of this status says about the connection to a rank."""
+    return capi.reason(state().world.connection(rank), status)
+
+
+def call(module: str, name: str, codes: str, arguments: list[object]) -> list[object] | int:
+    """Call an MPI function that lives in Python."""
+    from pscompy_mpi import carrier
+
+    return carrier.call(module, name, codes, arguments)
+
+
+# ---- the end ----
+
+
+def finalize() -> None:
+    """Wait for all ranks, and end MPI."""
+    _end(None)
+
+
+def abort(code: int) -> None:
+    """End all ranks at once."""
+    state().world.abort(code)
+
+
+def _at_exit() -> None:
+    """End MPI before the interpreter ends. After an uncaught exception other ranks may wait for
+    messages of this one for ever, so it does not wait for them, and the launcher is told."""
+    error = getattr(sys, "last_value", None)
+    if _state is not None:
+        _end(error if isinstance(error, BaseException) else None)
+
+
+def _end(error: BaseException | None) -> None:
+    global _state
+    ended, _state = state(), None
+    try:
+        ended.world.__exit__(type(error) if error else None, error, None)
+    finally:
+        ended.native.ended()

@@ -1,0 +1,71 @@
+/* Between the library and its host. The library (libmpi.so.12) names no symbol
+ * of Python, so that programs which are not Python can be linked to it; the
+ * host, a shared object of its own that MPI_Init loads, knows Python and opens
+ * the World. Each gives the other a table of functions. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "pscompy/core/api.h"
+#include "pscompy_mpi/src/entries.h"
+
+/* the only symbol of the host */
+#define PSC_MPI_HOST_START "psc_mpi_host_start"
+
+/* What a communicator consists of, for psc_mpi_library_t.comm_create. */
+typedef struct psc_mpi_comm_args {
+    uint32_t context; /* of its messages */
+    int rank, size; /* this process is `rank` of `size` */
+    const int32_t *members; /* the rank in the job of each; NULL: the same */
+} psc_mpi_comm_args_t;
+
+/* What the library does for Python's functions. A handle's members must not be
+ * used by another thread while comm_destroy runs. */
+typedef struct psc_mpi_library {
+    /* Returns MPI_COMM_NULL if no memory is left. The first two communicators
+     * are MPI_COMM_WORLD and MPI_COMM_SELF. */
+    MPI_Comm (*comm_create)(const psc_mpi_comm_args_t *args);
+    void (*comm_destroy)(MPI_Comm comm);
+    MPI_Errhandler (*comm_errhandler)(MPI_Comm comm);
+    void (*comm_set_errhandler)(MPI_Comm comm, MPI_Errhandler handler);
+    /* The host's table is filled in. Returns false if no memory is left. */
+    bool (*started)(void);
+    int (*error_add)(int class, const char *text);
+    /* From now on MPI is finalised: nothing enters Python or the core. */
+    void (*ended)(void);
+} psc_mpi_library_t;
+
+/* What the host does for the library. */
+typedef struct psc_mpi_host {
+    const psc_api_t *api;
+    psc_worker_t *worker;
+    int rank, size; /* in the job */
+
+    /* Returns the connection to a rank of the job, which has begun to connect;
+     * NULL if that is not possible. Takes the GIL. */
+    psc_conn_t *(*connect)(int rank);
+    /* Returns why the connection to a rank has failed with this status, as text
+     * of at most `room` bytes. Takes the GIL. */
+    void (*reason)(int rank, int status, char *text, size_t room);
+
+    bool (*gil_held)(void);
+    void *(*gil_release)(void);
+    void (*gil_take)(void *state);
+    /* Run Python's handlers of signals, if this is the main thread. Returns
+     * false if one has raised an exception, which is raised again once the
+     * program is back in Python. Takes the GIL. */
+    bool (*signals)(void);
+
+    /* psc_mpi_python of entries.h, while MPI runs */
+    int (*call)(const psc_mpi_function_t *function, const intptr_t *values);
+    /* Close the World, at a barrier. */
+    int (*finalize)(void);
+    void (*abort)(int code);
+} psc_mpi_host_t;
+
+/* Open the World, fill in the host's table, and create the first two
+ * communicators, after it has called `started`. Returns false with a reason in
+ * `text` (room bytes) if that fails. */
+typedef bool psc_mpi_host_start_t(const psc_mpi_library_t *library,
+                                  psc_mpi_host_t *host, char *text,
+                                  size_t room);

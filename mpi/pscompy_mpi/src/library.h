@@ -1,0 +1,233 @@
+/* What the files of the library share: the state of MPI in this process,
+ * communicators, types, requests, and how a function returns an error. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "host.h"
+#include "objects.h"
+
+/* ---- the state of MPI (environment.c) ---- */
+
+typedef struct psc_mpi {
+    psc_mpi_host_t host;
+    /* the connections to the ranks of the job, by rank; NULL until first used
+     */
+    _Atomic(psc_conn_t *) *conns;
+    atomic_bool initialized, finalized;
+} psc_mpi_t;
+
+extern psc_mpi_t psc_mpi;
+
+/* Whether messages can be sent and received. */
+static inline bool psc_mpi_running(void)
+{
+    return atomic_load_explicit(&psc_mpi.initialized, memory_order_acquire) &&
+           !atomic_load_explicit(&psc_mpi.finalized, memory_order_relaxed);
+}
+
+/* ---- buffers of MPI_Bsend (buffered.c) ---- */
+
+typedef struct psc_mpi_copy psc_mpi_copy_t;
+
+/* A buffer that the program has attached: the copies of messages that are being
+ * sent count against it, and stand in memory of their own. */
+typedef struct psc_mpi_space {
+    void *base;
+    MPI_Count size, used;
+    psc_mpi_copy_t *copies;
+} psc_mpi_space_t;
+
+/* Free the copies whose messages were sent; the others are left to them. */
+void psc_mpi_space_free(psc_mpi_space_t *space);
+
+/* ---- communicators (communicator.c) ---- */
+
+typedef struct psc_mpi_comm {
+    psc_mpi_object_t head;
+    MPI_Comm handle; /* as the program knows it */
+    uint32_t context;
+    int rank, size;
+    int32_t *members; /* the rank in the job of each rank; NULL: the same */
+    int32_t *ranks; /* the rank of each of the job, or -1; NULL: the same */
+    _Atomic MPI_Errhandler errhandler;
+    psc_mpi_space_t space; /* of MPI_Comm_attach_buffer */
+} psc_mpi_comm_t;
+
+/* Returns NULL if there is no such communicator. */
+psc_mpi_comm_t *psc_mpi_comm_find(MPI_Comm comm);
+MPI_Comm psc_mpi_comm_create(const psc_mpi_comm_args_t *args);
+void psc_mpi_comm_destroy(MPI_Comm comm);
+
+static inline int psc_mpi_comm_member(const psc_mpi_comm_t *comm, int rank)
+{
+    return comm->members ? comm->members[rank] : rank;
+}
+
+/* Returns the rank in the communicator of a rank of the job. */
+static inline int psc_mpi_comm_rank_of(const psc_mpi_comm_t *comm, int member)
+{
+    return comm->ranks && member >= 0 ? comm->ranks[member] : member;
+}
+
+/* Returns the connection to a rank of the communicator, which has begun to
+ * connect; NULL if that is not possible. */
+psc_conn_t *psc_mpi_comm_conn(const psc_mpi_comm_t *comm, int rank);
+
+void psc_mpi_comm_set_handler(psc_mpi_comm_t *comm, MPI_Errhandler handler);
+
+/* ---- types (types.c) ---- */
+
+typedef struct psc_mpi_type {
+    MPI_Count size; /* bytes of data of one item */
+    MPI_Count lb, extent; /* of one item; extent: distance of two items */
+    MPI_Count true_lb, true_extent;
+} psc_mpi_type_t;
+
+/* Returns false if there is no such type. */
+bool psc_mpi_type_find(MPI_Datatype type, psc_mpi_type_t *found);
+
+/* Returns how many elements of the type these bytes hold, in *count. */
+int psc_mpi_type_elements(MPI_Datatype type, MPI_Count nbytes,
+                          MPI_Count *count);
+
+/* Items of the program's memory as the core takes them. It must not move: `iov`
+ * may point to the other members. */
+typedef struct psc_mpi_data {
+    psc_iov_t iov[2];
+    size_t n_iov;
+    psc_layout_t layout;
+    psc_dim_t dim;
+    MPI_Count nbytes;
+} psc_mpi_data_t;
+
+/* Returns the code of an error if the arguments are wrong. */
+int psc_mpi_data_of(psc_mpi_data_t *data, const void *buffer, MPI_Count count,
+                    MPI_Datatype type);
+
+static inline bool psc_mpi_data_strided(const psc_mpi_data_t *data)
+{
+    return data->n_iov == 2;
+}
+
+/* Copy all bytes of the items to contiguous memory, or from there. */
+void psc_mpi_data_pack(const psc_mpi_data_t *data, void *packed);
+void psc_mpi_data_unpack(const psc_mpi_data_t *data, const void *packed,
+                         MPI_Count nbytes);
+
+/* ---- errors (error.c) ---- */
+
+/* Return the code of an error of this communicator, after its error handler was
+ * called. A communicator that is NULL has that of MPI_COMM_SELF. */
+int psc_mpi_raise(psc_mpi_comm_t *comm, int code);
+/* Returns the code for a status of the core; `rank`: the rank in the job of the
+ * peer, or -1. The code's text has the reason. */
+int psc_mpi_error_of(int status, int rank);
+/* Returns a new code of this class, with this text. */
+int psc_mpi_error_add(int class, const char *text);
+
+/* ---- waiting (wait.c) ---- */
+
+/* Wait until all of the core's requests, or any, have ended or matched. Returns
+ * the code of an error if a handler of a signal has raised an exception. */
+int psc_mpi_wait(psc_request_t *const *requests, size_t n,
+                 psc_wait_mode_t mode);
+
+/* ---- requests (request.c) ---- */
+
+/* A message that is to be sent or received. */
+typedef struct psc_mpi_transfer {
+    const void *buffer;
+    MPI_Count count;
+    MPI_Datatype type;
+    int peer, tag;
+    MPI_Comm comm;
+    uint32_t flags; /* PSC_FLAG_SYNC */
+    bool receives;
+    bool buffered; /* a copy is sent */
+} psc_mpi_transfer_t;
+
+typedef struct psc_mpi_request psc_mpi_request_t;
+
+struct psc_mpi_request {
+    psc_mpi_object_t head;
+    psc_mpi_comm_t *comm; /* NULL: a generalised request */
+    /* Of the operation that is in flight; NULL: it has ended, or the persistent
+     * request is inactive. The second is the send of a combined send and
+     * receive. */
+    psc_request_t *core, *second;
+    psc_result_t result; /* of one that has ended at once */
+    bool receives, persistent, active;
+    bool no_peer; /* MPI_PROC_NULL */
+    psc_mpi_data_t data;
+    psc_mpi_transfer_t transfer; /* of a persistent request */
+    void *copy; /* of what is sent, freed with the request; or NULL */
+    /* of a generalised request */
+    void *state;
+    atomic_bool let_go; /* freed by the program before it has ended */
+    MPI_Grequest_query_function *query_fn;
+    MPI_Grequest_free_function *free_fn;
+    MPI_Grequest_cancel_function *cancel_fn;
+};
+
+/* Returns NULL if no memory is left. */
+psc_mpi_request_t *psc_mpi_request_create(psc_mpi_comm_t *comm);
+psc_mpi_request_t *psc_mpi_request_find(MPI_Request request);
+/* Free a request, whose operation goes on if it has not ended. */
+void psc_mpi_request_free(psc_mpi_request_t *request);
+/* Returns the core's request that must end first, or NULL if the request has
+ * ended or is inactive. */
+psc_request_t *psc_mpi_request_pending(const psc_mpi_request_t *request);
+/* Report a request that has ended, or is inactive: fill in the status. Returns
+ * the code of its error. */
+int psc_mpi_request_report(psc_mpi_request_t *request, MPI_Status *status);
+/* Report it, and make it inactive, or free it and replace the handle. */
+int psc_mpi_request_take(MPI_Request *handle, psc_mpi_request_t *request,
+                         MPI_Status *status);
+
+/* ---- statuses (status.c) ---- */
+
+void psc_mpi_status_set(MPI_Status *status, int source, int tag,
+                        MPI_Count nbytes);
+void psc_mpi_status_cancelled(MPI_Status *status, bool cancelled);
+MPI_Count psc_mpi_status_nbytes(const MPI_Status *status);
+/* The status of what has not received anything, or of MPI_PROC_NULL. */
+void psc_mpi_status_empty(MPI_Status *status);
+void psc_mpi_status_proc_null(MPI_Status *status);
+/* Fill in the status of a receive or probe in a communicator. */
+void psc_mpi_status_of(MPI_Status *status, const psc_mpi_comm_t *comm,
+                       const psc_result_t *result);
+
+/* ---- messages (message.c) ---- */
+
+/* What starting a message returns besides MPI_SUCCESS and codes of errors: the
+ * peer is MPI_PROC_NULL. */
+#define PSC_MPI_NO_PEER (-1)
+
+/* Fill in what a receive or probe from this rank takes. */
+int psc_mpi_recv_args(const psc_mpi_comm_t *comm, int source, int tag,
+                      psc_recv_args_t *args);
+/* Start a message; `data` was filled in. If the message is not done, *core_p is
+ * the core's request, else NULL. */
+int psc_mpi_send_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *transfer,
+                       psc_mpi_data_t *data, psc_request_t **core_p);
+int psc_mpi_recv_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *transfer,
+                       psc_mpi_data_t *data, psc_result_t *result,
+                       psc_request_t **core_p);
+/* Start what the request's `transfer` says. */
+int psc_mpi_request_start(psc_mpi_request_t *request);
+/* Fill in the status of a receive that has ended; returns the code of its
+ * error. */
+int psc_mpi_recv_report(const psc_mpi_comm_t *comm, const psc_result_t *result,
+                        const psc_mpi_data_t *data, MPI_Status *status);
+/* Wait for a core's request, take its result, and free it. */
+int psc_mpi_finish(psc_request_t *core, psc_result_t *result);
+
+/* ---- buffers of MPI_Bsend ---- */
+
+/* Send a copy, which counts against the buffer of the communicator or the
+ * process. */
+int psc_mpi_send_buffered(psc_mpi_comm_t *comm,
+                          const psc_mpi_transfer_t *transfer,
+                          psc_mpi_data_t *data);

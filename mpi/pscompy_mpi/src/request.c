@@ -1,0 +1,240 @@
+/* Requests: their lives, persistent and generalised ones, cancelling.
+ * complete.c has the functions that wait for them. */
+#include "library.h"
+
+#include <stdlib.h>
+
+static psc_mpi_table_t requests =
+    PSC_MPI_TABLE(PSC_MPI_REQUEST, psc_mpi_request_t, 0);
+
+psc_mpi_request_t *psc_mpi_request_create(psc_mpi_comm_t *comm)
+{
+    psc_mpi_request_t *request = psc_mpi_object_create(&requests);
+
+    if (request)
+        request->comm = comm;
+    return request;
+}
+
+psc_mpi_request_t *psc_mpi_request_find(MPI_Request request)
+{
+    return psc_mpi_object_find(&requests, request);
+}
+
+/* The core still uses the request's memory: the layout of a receive, or the
+ * copy of what is sent. */
+static bool request_in_use(const psc_mpi_request_t *request)
+{
+    return psc_mpi_request_pending(request) != NULL &&
+           (request->copy || psc_mpi_data_strided(&request->data));
+}
+
+void psc_mpi_request_free(psc_mpi_request_t *request)
+{
+    const psc_api_t *api = psc_mpi.host.api;
+    bool in_use = request_in_use(request);
+
+    if (request->core)
+        api->request_free(request->core);
+    if (request->second)
+        api->request_free(request->second);
+    if (in_use) { /* its place is lost */
+        atomic_store(&request->head.handle, 0);
+        return;
+    }
+    free(request->copy);
+    psc_mpi_object_free(&requests, request);
+}
+
+/* ---- ending ---- */
+
+static bool request_ended(const psc_request_t *core)
+{
+    return !core || psc_request_state(core) == PSC_REQUEST_DONE;
+}
+
+psc_request_t *psc_mpi_request_pending(const psc_mpi_request_t *request)
+{
+    if (!request_ended(request->core))
+        return request->core;
+    return request_ended(request->second) ? NULL : request->second;
+}
+
+static int report_generalised(psc_mpi_request_t *request, MPI_Status *status)
+{
+    MPI_Status own;
+    MPI_Status *filled = status == MPI_STATUS_IGNORE ? &own : status;
+
+    psc_mpi_status_empty(filled);
+    return request->query_fn(request->state, filled);
+}
+
+static int report_result(psc_mpi_request_t *request, const psc_result_t *result,
+                         MPI_Status *status)
+{
+    const psc_mpi_transfer_t *it = &request->transfer;
+
+    if (result->status == PSC_ERR_CANCELLED) {
+        psc_mpi_status_empty(status);
+        psc_mpi_status_cancelled(status, true);
+        return MPI_SUCCESS;
+    }
+    if (request->receives)
+        return psc_mpi_recv_report(request->comm, result, &request->data,
+                                   status);
+    psc_mpi_status_empty(status);
+    if (result->status == PSC_OK)
+        return MPI_SUCCESS;
+    return psc_mpi_error_of(result->status,
+                            psc_mpi_comm_member(request->comm, it->peer));
+}
+
+int psc_mpi_request_report(psc_mpi_request_t *request, MPI_Status *status)
+{
+    const psc_result_t *second =
+        request->second ? &request->second->result : NULL;
+    int code;
+
+    if (!request->comm)
+        return report_generalised(request, status);
+    psc_mpi_status_empty(status);
+    if (request->persistent && !request->active)
+        return MPI_SUCCESS;
+    if (request->no_peer) {
+        if (request->receives)
+            psc_mpi_status_proc_null(status);
+        return MPI_SUCCESS;
+    }
+    code = report_result(
+        request, request->core ? &request->core->result : &request->result,
+        status);
+    if (code == MPI_SUCCESS && second && second->status != PSC_OK)
+        code = psc_mpi_error_of(second->status, -1);
+    return code;
+}
+
+/* The operation of a persistent request has ended. */
+static void request_rest(psc_mpi_request_t *request)
+{
+    if (request->core)
+        psc_mpi.host.api->request_free(request->core);
+    request->core = NULL;
+    request->active = false;
+}
+
+/* The program has let a generalised request go, and it has ended. */
+static int request_end_generalised(psc_mpi_request_t *request)
+{
+    int code = request->free_fn(request->state);
+
+    psc_mpi_request_free(request);
+    return code;
+}
+
+int psc_mpi_request_take(MPI_Request *handle, psc_mpi_request_t *request,
+                         MPI_Status *status)
+{
+    int code = psc_mpi_request_report(request, status);
+    int freed = MPI_SUCCESS;
+
+    if (request->persistent) {
+        request_rest(request);
+        return code;
+    }
+    *handle = MPI_REQUEST_NULL;
+    if (request->comm)
+        psc_mpi_request_free(request);
+    else
+        freed = request_end_generalised(request);
+    return code == MPI_SUCCESS ? freed : code;
+}
+
+/* ---- functions ---- */
+
+int MPI_Request_free(MPI_Request *handle)
+{
+    psc_mpi_request_t *request = psc_mpi_request_find(*handle);
+
+    if (!request)
+        return psc_mpi_raise(NULL, MPI_ERR_REQUEST);
+    *handle = MPI_REQUEST_NULL;
+    if (request->comm)
+        psc_mpi_request_free(request);
+    else if (!psc_mpi_request_pending(request))
+        return request_end_generalised(request);
+    else
+        atomic_store(&request->let_go, true);
+    return MPI_SUCCESS;
+}
+
+static int start(MPI_Request handle)
+{
+    psc_mpi_request_t *request = psc_mpi_request_find(handle);
+    int code;
+
+    if (!request || !request->persistent || request->active)
+        return psc_mpi_raise(NULL, MPI_ERR_REQUEST);
+    code = psc_mpi_request_start(request);
+    return code == MPI_SUCCESS ? code : psc_mpi_raise(request->comm, code);
+}
+
+int MPI_Start(MPI_Request *handle)
+{
+    return start(*handle);
+}
+
+int MPI_Startall(int n, MPI_Request handles[])
+{
+    int code = n < 0 ? psc_mpi_raise(NULL, MPI_ERR_COUNT) : MPI_SUCCESS;
+
+    for (int i = 0; i < n && code == MPI_SUCCESS; i++)
+        code = start(handles[i]);
+    return code;
+}
+
+int MPI_Cancel(MPI_Request *handle)
+{
+    psc_mpi_request_t *request = psc_mpi_request_find(*handle);
+
+    if (!request || (request->persistent && !request->active))
+        return psc_mpi_raise(NULL, MPI_ERR_REQUEST);
+    if (!request->comm)
+        return request->cancel_fn(request->state,
+                                  !psc_mpi_request_pending(request));
+    if (!request_ended(request->core))
+        psc_mpi.host.api->cancel(request->core);
+    return MPI_SUCCESS;
+}
+
+/* ---- generalised requests ---- */
+
+int MPI_Grequest_start(MPI_Grequest_query_function *query_fn,
+                       MPI_Grequest_free_function *free_fn,
+                       MPI_Grequest_cancel_function *cancel_fn, void *state,
+                       MPI_Request *handle)
+{
+    const psc_mpi_host_t *host = &psc_mpi.host;
+    psc_mpi_request_t *request =
+        psc_mpi_running() ? psc_mpi_request_create(NULL) : NULL;
+
+    if (!request || host->api->event_create(host->worker, 0, NULL,
+                                            &request->core) != PSC_OK)
+        return psc_mpi_raise(NULL, MPI_ERR_OTHER);
+    request->state = state;
+    request->query_fn = query_fn;
+    request->free_fn = free_fn;
+    request->cancel_fn = cancel_fn;
+    *handle = psc_mpi_object_handle(request);
+    return MPI_SUCCESS;
+}
+
+int MPI_Grequest_complete(MPI_Request handle)
+{
+    psc_mpi_request_t *request = psc_mpi_request_find(handle);
+
+    if (!request || request->comm)
+        return psc_mpi_raise(NULL, MPI_ERR_REQUEST);
+    psc_mpi.host.api->event_complete(request->core, PSC_OK);
+    return atomic_load(&request->let_go) ? request_end_generalised(request)
+                                         : MPI_SUCCESS;
+}
