@@ -7,23 +7,23 @@ registry finds; and an exception becomes the code of an error.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from pscompy.errors import PeerLost, PscomError, Unsupported
 from pscompy_mpi import constants, host
+from pscompy_mpi.handles import NULL, objects
 
 # How an argument goes: the first of its two characters (src/entries.h).
 GIVEN = ".&[%"
 RESULTS = ">&]%"
 ARRAYS = "[]%"
 
-NULL = {"c": constants.COMM_NULL, "g": constants.GROUP_NULL, "f": constants.INFO_NULL}
 # the error of a handle that stands for nothing
 NO_SUCH = {"c": constants.ERR_COMM, "g": constants.ERR_GROUP, "f": constants.ERR_INFO}
-
-# The objects of handles, by the letter of their kind and the handle.
-objects: dict[str, dict[int, Any]] = {letter: {} for letter in NULL}
+# the functions, by module and name, that a null handle is no error for: they get None
+TAKES_NULL = {"c": "communicators.comm_get_name", "g": "$", "f": r"(?!info\.).*"}
 
 
 class MpiError(Exception):
@@ -42,7 +42,7 @@ def call(module: str, name: str, codes: str, arguments: list[Any]) -> list[Any] 
         return constants.ABSENT
     try:
         pairs = zip(letters(codes, GIVEN), arguments, strict=True)
-        given = [convert(letter, value) for letter, value in pairs]
+        given = [convert(letter, value, f"{module}.{name}") for letter, value in pairs]
         return list(results(codes, function(*given)))
     except MpiError as error:
         return _code(error.error_class, str(error))
@@ -56,12 +56,14 @@ def letters(codes: str, ways: str) -> list[str]:
     return [letter for way, letter in pairs if way in ways]
 
 
-def convert(letter: str, value: Any) -> Any:
+def convert(letter: str, value: Any, function: str) -> Any:
     """The object, or the list of objects, of an argument that C gives."""
     if letter not in objects:
         return value
     if isinstance(value, list):
-        return [convert(letter, it) for it in value]
+        return [convert(letter, it, function) for it in value]
+    if value == NULL[letter] and re.fullmatch(TAKES_NULL[letter], function):
+        return None
     try:
         return objects[letter][value]
     except KeyError:

@@ -6,12 +6,21 @@ from typing import TYPE_CHECKING
 
 from pscompy import capi
 from pscompy_mpi import constants, host
-from pscompy_mpi.carrier import MpiError, objects
+from pscompy_mpi.carrier import MpiError
+from pscompy_mpi.handles import objects
 
 if TYPE_CHECKING:
     from pscompy import Communicator
+    from pscompy_mpi.groups import Group
+    from pscompy_mpi.info import Info
 
 PREDEFINED = (constants.COMM_WORLD, constants.COMM_SELF)
+# parts of a machine that comm_split_type knows by name, and that no rank is in
+KINDS_OF_PARTS = (
+    constants.COMM_TYPE_HW_GUIDED,
+    constants.COMM_TYPE_HW_UNGUIDED,
+    constants.COMM_TYPE_RESOURCE_GUIDED,
+)
 
 
 class Comm:
@@ -20,6 +29,7 @@ class Comm:
     def __init__(self, inner: Communicator, name: str) -> None:
         self.inner = inner
         self.name = name
+        self.info: dict[str, str] = {}
         members = capi.members(inner)
         whole = members == list(range(host.state().world.size))
         self.members = members  # the rank in the job of each rank
@@ -38,13 +48,27 @@ def create(inner: Communicator, parent: Comm | None = None, name: str = "") -> C
 
 
 def comm_dup(comm: Comm) -> Comm:
-    return create(comm.inner.dup(), comm)
+    from pscompy_mpi import attributes
+
+    made = create(comm.inner.dup(), comm)
+    attributes.copy_all("c", comm.handle, made.handle)
+    made.info = dict(comm.info)
+    return made
+
+
+def comm_dup_with_info(comm: Comm, info: Info | None) -> Comm:
+    made = comm_dup(comm)
+    made.info = dict(info.pairs) if info else {}
+    return made
 
 
 def comm_free(comm: Comm) -> None:
     """End a communicator; a null handle replaces it."""
+    from pscompy_mpi import attributes
+
     if comm.handle in PREDEFINED:
         raise MpiError(constants.ERR_COMM)
+    attributes.delete_all("c", comm.handle)
     del objects["c"][comm.handle]
     host.state().native.comm_destroy(comm.handle)
     comm.inner.close()
@@ -53,9 +77,66 @@ def comm_free(comm: Comm) -> None:
 comm_disconnect = comm_free
 
 
+# ---- parts ----
+
+
 def comm_split(comm: Comm, color: int, key: int) -> Comm | None:
+    if color < 0 and color != constants.UNDEFINED:
+        raise MpiError(constants.ERR_ARG)
     made = comm.inner.split(None if color == constants.UNDEFINED else color, key)
     return None if made is None else create(made, comm)
+
+
+def comm_split_type(comm: Comm, kind: int, key: int, info: Info | None) -> Comm | None:
+    """Split by nodes; there is no finer part of the machine."""
+    if kind == constants.COMM_TYPE_SHARED:
+        node = comm.inner.split_by_node()
+        made = node.split(0, key)
+        node.close()
+        return None if made is None else create(made, comm)
+    if kind != constants.UNDEFINED and kind not in KINDS_OF_PARTS:
+        raise MpiError(constants.ERR_ARG)
+    comm.inner.split(None, key)
+    return None
+
+
+def comm_create(comm: Comm, group: Group) -> Comm | None:
+    rank = group.rank_of(host.state().world.rank)
+    made = comm.inner.split(None if rank == constants.UNDEFINED else 0, max(rank, 0))
+    return None if made is None else create(made, comm)
+
+
+def comm_create_group(comm: Comm, group: Group, tag: int) -> Comm | None:
+    if host.state().world.rank not in group.members:
+        return None
+    return create(comm.inner.create([comm.members.index(it) for it in group.members]), comm)
+
+
+# ---- what there is to know ----
+
+
+def comm_group(comm: Comm) -> Group:
+    from pscompy_mpi.groups import group_of
+
+    return group_of(comm.members)
+
+
+def comm_remote_group(comm: Comm) -> None:
+    raise MpiError(constants.ERR_COMM)
+
+
+def comm_get_parent() -> None:
+    """No job has been started by another one."""
+
+
+def comm_get_info(comm: Comm) -> Info:
+    from pscompy_mpi.info import Info
+
+    return Info(comm.info)
+
+
+def comm_set_info(comm: Comm, info: Info | None) -> None:
+    comm.info |= info.pairs if info else {}
 
 
 def comm_compare(one: Comm, other: Comm) -> int:
@@ -67,8 +148,9 @@ def comm_compare(one: Comm, other: Comm) -> int:
     return constants.SIMILAR if same else constants.UNEQUAL
 
 
-def comm_get_name(comm: Comm) -> tuple[str, int]:
-    return comm.name, len(comm.name.encode())
+def comm_get_name(comm: Comm | None) -> tuple[str, int]:
+    name = comm.name if comm else "MPI_COMM_NULL"
+    return name, len(name.encode())
 
 
 def comm_set_name(comm: Comm, name: str) -> None:

@@ -108,6 +108,43 @@ static PyObject *native_error_add(PyObject *self, PyObject *args)
     return PyLong_FromLong(library->error_add(class, text));
 }
 
+/* MPI_COMM_NULL_COPY_FN and the like are NULL. */
+static PyObject *native_call_copy(PyObject *self, PyObject *args)
+{
+    unsigned long long function, state, value, copied = 0;
+    MPI_Comm_copy_attr_function *copy;
+    int handle, keyval, flag = 0, code = MPI_SUCCESS;
+    void *result = NULL;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KiiKK", &function, &handle, &keyval, &state,
+                          &value))
+        return NULL;
+    copy = (MPI_Comm_copy_attr_function *)(uintptr_t)function;
+    if (copy)
+        code = copy(handle, keyval, (void *)(uintptr_t)state,
+                    (void *)(uintptr_t)value, &result, &flag);
+    copied = (uintptr_t)result;
+    return Py_BuildValue("iKi", code, copied, flag);
+}
+
+static PyObject *native_call_delete(PyObject *self, PyObject *args)
+{
+    unsigned long long function, value, state;
+    MPI_Comm_delete_attr_function *delete;
+    int handle, keyval, code = MPI_SUCCESS;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "KiiKK", &function, &handle, &keyval, &value,
+                          &state))
+        return NULL;
+    delete = (MPI_Comm_delete_attr_function *)(uintptr_t)function;
+    if (delete)
+        code = delete(handle, keyval, (void *)(uintptr_t)value,
+                      (void *)(uintptr_t)state);
+    return PyLong_FromLong(code);
+}
+
 static PyObject *native_ended(PyObject *self, PyObject *nothing)
 {
     (void)self;
@@ -121,6 +158,8 @@ static PyMethodDef native_methods[] = {
     {"comm_destroy", native_comm_destroy, METH_O, NULL},
     {"comm_inherit", native_comm_inherit, METH_VARARGS, NULL},
     {"error_add", native_error_add, METH_VARARGS, NULL},
+    {"call_copy", native_call_copy, METH_VARARGS, NULL},
+    {"call_delete", native_call_delete, METH_VARARGS, NULL},
     {"ended", native_ended, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL}};
 
