@@ -212,6 +212,10 @@ Unpack_external: string, data, bytes, bytes&, buffer, count, type
 Pack_external_size: string, count, type, bytes*
 
 == c operation
+Op_create: user_fn, flag, op*
+Op_create_c: user_fn_c, flag, op*
+Op_commutative: op, flag*
+Op_free: op&
 Reduce_local: data, buffer, count, type, op
 
 == c error
@@ -359,12 +363,6 @@ Type_get_contents_c: type, large, large, large, large, \
 n*[large], aint*[large2], large*[large3], type*[large4]
 Type_get_name: type, text*[MPI_MAX_OBJECT_NAME], n*
 Type_set_name: type, string
-
-== python operations
-Op_create: user_fn, flag, op*
-Op_create_c: user_fn_c, flag, op*
-Op_commutative: op, flag*
-Op_free: op&
 
 == python topologies
 Topo_test: comm, n*

@@ -90,6 +90,8 @@ void psc_mpi_comm_destroy(MPI_Comm handle)
     if (!comm)
         return;
     psc_mpi_space_free(&comm->space);
+    if (comm->group)
+        psc_mpi.host.api->group_destroy(comm->group);
     free(comm->members);
     free(comm->ranks);
     psc_mpi_object_free(&comms, comm);

@@ -52,6 +52,7 @@ typedef struct psc_mpi_comm {
     int32_t *members; /* the rank in the job of each rank; NULL: the same */
     int32_t *ranks; /* the rank of each of the job, or -1; NULL: the same */
     _Atomic MPI_Errhandler errhandler;
+    psc_group_t *group; /* for collectives, from the first one on */
     psc_mpi_space_t space; /* of MPI_Comm_attach_buffer */
 } psc_mpi_comm_t;
 
@@ -134,6 +135,34 @@ int psc_mpi_error_add(int class, const char *text);
 int psc_mpi_wait(psc_request_t *const *requests, size_t n,
                  psc_wait_mode_t mode);
 
+/* ---- operations (operation.c) and collectives (collective.c) ---- */
+
+typedef struct psc_mpi_function_of_op {
+    MPI_User_function *narrow;
+    MPI_User_function_c *wide; /* or NULL */
+} psc_mpi_function_of_op_t;
+
+/* What a function of the program needs besides the operands. */
+typedef struct psc_mpi_combine {
+    psc_mpi_function_of_op_t function;
+    MPI_Datatype type;
+} psc_mpi_combine_t;
+
+/* Say how a collective combines elements; `combine` stays until its end.
+ * Returns the code of an error if there is no such operation for the type. */
+int psc_mpi_op_fill(psc_coll_args_t *args, psc_mpi_combine_t *combine,
+                    MPI_Op op, MPI_Datatype type);
+
+/* A collective that was called, and its memory. */
+typedef struct psc_mpi_coll psc_mpi_coll_t;
+
+int psc_mpi_coll_start(psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
+                       psc_request_t **core_p);
+/* The operation has ended: put the result where the program wants it, once.
+ * Returns the code of its error. */
+int psc_mpi_coll_land(psc_mpi_coll_t *coll, const psc_result_t *result);
+void psc_mpi_coll_free(psc_mpi_coll_t *coll);
+
 /* ---- requests (request.c) ---- */
 
 /* A message that is to be sent or received. */
@@ -162,6 +191,7 @@ struct psc_mpi_request {
     bool no_peer; /* MPI_PROC_NULL */
     psc_mpi_data_t data;
     psc_mpi_transfer_t transfer; /* of a persistent request */
+    psc_mpi_coll_t *coll; /* of a collective; else NULL */
     void *copy; /* of what is sent, freed with the request; or NULL */
     /* of a generalised request */
     void *state;

@@ -111,7 +111,9 @@ int psc_mpi_request_start(psc_mpi_request_t *request)
     int code;
 
     request->result = (psc_result_t){.status = PSC_OK, .rank = -1};
-    if (it->receives)
+    if (request->coll)
+        code = psc_mpi_coll_start(request->comm, request->coll, &request->core);
+    else if (it->receives)
         code = psc_mpi_recv_start(request->comm, it, &request->data,
                                   &request->result, &request->core);
     else if (it->buffered)

@@ -43,6 +43,7 @@ void psc_mpi_request_free(psc_mpi_request_t *request)
         return;
     }
     free(request->copy);
+    psc_mpi_coll_free(request->coll);
     psc_mpi_object_free(&requests, request);
 }
 
@@ -53,8 +54,17 @@ static bool request_ended(const psc_request_t *core)
     return !core || psc_request_state(core) == PSC_REQUEST_DONE;
 }
 
+/* A collective is to call a function of the program. */
+static void request_call(const psc_mpi_request_t *request)
+{
+    while (request->coll && request->core &&
+           psc_request_state(request->core) == PSC_REQUEST_MATCHED)
+        psc_mpi.host.api->coll_call(request->core);
+}
+
 psc_request_t *psc_mpi_request_pending(const psc_mpi_request_t *request)
 {
+    request_call(request);
     if (!request_ended(request->core))
         return request->core;
     return request_ended(request->second) ? NULL : request->second;
@@ -74,6 +84,8 @@ static int report_result(psc_mpi_request_t *request, const psc_result_t *result,
 {
     const psc_mpi_transfer_t *it = &request->transfer;
 
+    if (request->coll)
+        return psc_mpi_coll_land(request->coll, result);
     if (result->status == PSC_ERR_CANCELLED) {
         psc_mpi_status_empty(status);
         psc_mpi_status_cancelled(status, true);
