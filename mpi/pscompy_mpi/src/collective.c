@@ -540,10 +540,12 @@ int psc_mpi_coll_start(psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
     return status >= PSC_OK ? MPI_SUCCESS : coll_status(status);
 }
 
-int psc_mpi_coll_land(psc_mpi_coll_t *coll, const psc_result_t *result)
+int psc_mpi_coll_land(const psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
+                      const psc_result_t *result)
 {
     if (result->status != PSC_OK)
-        return psc_mpi_error_of(result->status, -1);
+        return psc_mpi_error_of(result->status,
+                                psc_mpi_comm_peer(comm, result->rank));
     if (!coll->landed)
         side_unpack(&coll->in);
     coll->landed = true;
@@ -579,7 +581,7 @@ static int blocking(psc_mpi_comm_t *comm, coll_t *coll)
         result = core->result;
         psc_mpi.host.api->request_free(core);
     }
-    return code == MPI_SUCCESS ? psc_mpi_coll_land(coll, &result) : code;
+    return code == MPI_SUCCESS ? psc_mpi_coll_land(comm, coll, &result) : code;
 }
 
 static int describe(psc_mpi_comm_t *comm, coll_t *coll)

@@ -72,6 +72,12 @@ static inline int psc_mpi_comm_rank_of(const psc_mpi_comm_t *comm, int member)
     return comm->ranks && member >= 0 ? comm->ranks[member] : member;
 }
 
+/* Returns the rank in the job of the peer that an error is about, or -1. */
+static inline int psc_mpi_comm_peer(const psc_mpi_comm_t *comm, int rank)
+{
+    return rank < 0 ? -1 : psc_mpi_comm_member(comm, rank);
+}
+
 /* Returns the connection to a rank of the communicator, which has begun to
  * connect; NULL if that is not possible. */
 psc_conn_t *psc_mpi_comm_conn(const psc_mpi_comm_t *comm, int rank);
@@ -160,7 +166,8 @@ int psc_mpi_coll_start(psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
                        psc_request_t **core_p);
 /* The operation has ended: put the result where the program wants it, once.
  * Returns the code of its error. */
-int psc_mpi_coll_land(psc_mpi_coll_t *coll, const psc_result_t *result);
+int psc_mpi_coll_land(const psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
+                      const psc_result_t *result);
 void psc_mpi_coll_free(psc_mpi_coll_t *coll);
 
 /* ---- requests (request.c) ---- */
@@ -247,10 +254,11 @@ int psc_mpi_recv_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *transfer,
                        psc_request_t **core_p);
 /* Start what the request's `transfer` says. */
 int psc_mpi_request_start(psc_mpi_request_t *request);
-/* Fill in the status of a receive that has ended; returns the code of its
- * error. */
-int psc_mpi_recv_report(const psc_mpi_comm_t *comm, const psc_result_t *result,
-                        const psc_mpi_data_t *data, MPI_Status *status);
+/* Fill in the status of a receive from `peer`, which has ended; returns the
+ * code of its error. */
+int psc_mpi_recv_report(const psc_mpi_comm_t *comm, int peer,
+                        const psc_result_t *result, const psc_mpi_data_t *data,
+                        MPI_Status *status);
 /* Wait for a core's request, take its result, and free it. */
 int psc_mpi_finish(psc_request_t *core, psc_result_t *result);
 

@@ -101,8 +101,7 @@ int psc_mpi_recv_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *it,
     status = psc_mpi.host.api->recv(psc_mpi.host.worker, &args, result, core_p);
     if (status >= PSC_OK || status == PSC_ERR_TRUNCATED)
         return MPI_SUCCESS;
-    return psc_mpi_error_of(
-        status, it->peer < 0 ? -1 : psc_mpi_comm_member(comm, it->peer));
+    return psc_mpi_error_of(status, psc_mpi_comm_peer(comm, it->peer));
 }
 
 int psc_mpi_request_start(psc_mpi_request_t *request)
@@ -138,8 +137,9 @@ int psc_mpi_finish(psc_request_t *core, psc_result_t *result)
     return code;
 }
 
-int psc_mpi_recv_report(const psc_mpi_comm_t *comm, const psc_result_t *result,
-                        const psc_mpi_data_t *data, MPI_Status *status)
+int psc_mpi_recv_report(const psc_mpi_comm_t *comm, int peer,
+                        const psc_result_t *result, const psc_mpi_data_t *data,
+                        MPI_Status *status)
 {
     psc_mpi_status_of(status, comm, result);
     if (result->status == PSC_OK)
@@ -147,7 +147,7 @@ int psc_mpi_recv_report(const psc_mpi_comm_t *comm, const psc_result_t *result,
     if (result->status == PSC_ERR_TRUNCATED)
         psc_mpi_status_set(status, psc_mpi_comm_rank_of(comm, result->rank),
                            result->tag, data->nbytes);
-    return psc_mpi_error_of(result->status, result->rank);
+    return psc_mpi_error_of(result->status, psc_mpi_comm_peer(comm, peer));
 }
 
 /* ---- blocking ---- */
@@ -191,14 +191,15 @@ static int send(const psc_mpi_transfer_t *it)
                : psc_mpi_raise(comm, code);
 }
 
-static int recv_end(psc_mpi_comm_t *comm, const psc_mpi_data_t *data,
+static int recv_end(psc_mpi_comm_t *comm, int peer, const psc_mpi_data_t *data,
                     psc_result_t *result, psc_request_t *core,
                     MPI_Status *status)
 {
     int code = core ? psc_mpi_finish(core, result) : MPI_SUCCESS;
 
-    return code == MPI_SUCCESS ? psc_mpi_recv_report(comm, result, data, status)
-                               : code;
+    return code == MPI_SUCCESS
+               ? psc_mpi_recv_report(comm, peer, result, data, status)
+               : code;
 }
 
 static int recv(const psc_mpi_transfer_t *it, MPI_Status *status)
@@ -212,7 +213,7 @@ static int recv(const psc_mpi_transfer_t *it, MPI_Status *status)
     if (code == MPI_SUCCESS)
         code = psc_mpi_recv_start(comm, it, &data, &result, &core);
     if (code == MPI_SUCCESS)
-        code = recv_end(comm, &data, &result, core, status);
+        code = recv_end(comm, it->peer, &data, &result, core, status);
     if (code == PSC_MPI_NO_PEER)
         psc_mpi_status_proc_null(status);
     else if (code != MPI_SUCCESS)

@@ -26,7 +26,7 @@ int MPI_Probe(int source, int tag, MPI_Comm handle, MPI_Status *status)
             code = psc_mpi_finish(core, &result);
     }
     if (code == MPI_SUCCESS && result.status != PSC_OK)
-        code = psc_mpi_error_of(result.status, result.rank);
+        code = psc_mpi_error_of(result.status, psc_mpi_comm_peer(comm, source));
     if (code != MPI_SUCCESS)
         return psc_mpi_raise(comm, code);
     psc_mpi_status_of(status, comm, &result);
@@ -70,7 +70,7 @@ int MPI_Iprobe(int source, int tag, MPI_Comm handle, int *flag,
 /* ---- matched messages ---- */
 
 /* Start a receive that stops when it has matched. */
-static int match_start(psc_mpi_comm_t *comm, psc_recv_args_t *args,
+static int match_start(psc_mpi_comm_t *comm, int source, psc_recv_args_t *args,
                        psc_mpi_request_t **request_p)
 {
     psc_mpi_request_t *request = *request_p = psc_mpi_request_create(comm);
@@ -79,6 +79,7 @@ static int match_start(psc_mpi_comm_t *comm, psc_recv_args_t *args,
     if (!request)
         return MPI_ERR_NO_MEM;
     request->receives = true;
+    request->transfer.peer = source;
     args->flags = PSC_FLAG_NO_BUFFER;
     begun = psc_mpi.host.api->recv(psc_mpi.host.worker, args, &request->result,
                                    &request->core);
@@ -95,7 +96,9 @@ static int match_end(psc_mpi_request_t *request, MPI_Message *message,
         request->core ? &request->core->result : &request->result;
 
     if (result->status != PSC_OK)
-        return psc_mpi_error_of(result->status, result->rank);
+        return psc_mpi_error_of(
+            result->status,
+            psc_mpi_comm_peer(request->comm, request->transfer.peer));
     psc_mpi_status_of(status, request->comm, result);
     *message = psc_mpi_object_handle(request);
     return MPI_SUCCESS;
@@ -116,7 +119,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm handle, MPI_Message *message,
         return MPI_SUCCESS;
     }
     if (code == MPI_SUCCESS)
-        code = match_start(comm, &args, &request);
+        code = match_start(comm, source, &args, &request);
     if (code == MPI_SUCCESS && request->core)
         code = psc_mpi_wait(&request->core, 1, PSC_WAIT_ALL);
     if (code == MPI_SUCCESS)
@@ -129,7 +132,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm handle, MPI_Message *message,
 }
 
 /* Another thread may take the message between the probe and the receive. */
-static int match_now(psc_mpi_comm_t *comm, psc_recv_args_t *args,
+static int match_now(psc_mpi_comm_t *comm, int source, psc_recv_args_t *args,
                      MPI_Message *message, MPI_Status *status)
 {
     const psc_api_t *api = psc_mpi.host.api;
@@ -138,7 +141,7 @@ static int match_now(psc_mpi_comm_t *comm, psc_recv_args_t *args,
 
     if (code != MPI_SUCCESS)
         return code;
-    code = match_start(comm, args, &request);
+    code = match_start(comm, source, args, &request);
     if (code == MPI_SUCCESS && request->core &&
         psc_request_state(request->core) == PSC_REQUEST_ACTIVE &&
         api->cancel(request->core) == PSC_OK)
@@ -159,7 +162,7 @@ int MPI_Improbe(int source, int tag, MPI_Comm handle, int *flag,
         comm ? psc_mpi_recv_args(comm, source, tag, &args) : MPI_ERR_COMM;
 
     if (code == MPI_SUCCESS)
-        code = match_now(comm, &args, message, status);
+        code = match_now(comm, source, &args, message, status);
     *flag = code == MPI_SUCCESS || code == PSC_MPI_NO_PEER;
     if (code == PSC_MPI_NO_PEER) {
         *message = MPI_MESSAGE_NO_PROC;

@@ -85,15 +85,15 @@ static int report_result(psc_mpi_request_t *request, const psc_result_t *result,
     const psc_mpi_transfer_t *it = &request->transfer;
 
     if (request->coll)
-        return psc_mpi_coll_land(request->coll, result);
+        return psc_mpi_coll_land(request->comm, request->coll, result);
     if (result->status == PSC_ERR_CANCELLED) {
         psc_mpi_status_empty(status);
         psc_mpi_status_cancelled(status, true);
         return MPI_SUCCESS;
     }
     if (request->receives)
-        return psc_mpi_recv_report(request->comm, result, &request->data,
-                                   status);
+        return psc_mpi_recv_report(request->comm, it->peer, result,
+                                   &request->data, status);
     psc_mpi_status_empty(status);
     if (result->status == PSC_OK)
         return MPI_SUCCESS;
