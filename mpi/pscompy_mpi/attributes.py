@@ -145,6 +145,8 @@ def _predefine() -> None:
 def comm_get_attr(comm: Comm, keyval: int) -> tuple[int | None, int]:
     if not _predefined:
         _predefine()
+    if keyval == constants.LASTUSEDCODE:
+        _predefined[keyval].value = host.state().native.error_last()
     if keyval in _predefined:
         return ctypes.addressof(_predefined[keyval]), True
     return _get("c", comm.handle, keyval)

@@ -88,16 +88,23 @@ def comm_split(comm: Comm, color: int, key: int) -> Comm | None:
 
 
 def comm_split_type(comm: Comm, kind: int, key: int, info: Info | None) -> Comm | None:
-    """Split by nodes; there is no finer part of the machine."""
-    if kind == constants.COMM_TYPE_SHARED:
-        node = comm.inner.split_by_node()
-        made = node.split(0, key)
-        node.close()
-        return None if made is None else create(made, comm)
+    """Split by nodes. No rank is in another part of the machine, whatever its name."""
+    wanted = info.pairs.get("mpi_hw_resource_type") if info else None
+    guided = kind in (constants.COMM_TYPE_HW_GUIDED, constants.COMM_TYPE_RESOURCE_GUIDED)
+    if kind == constants.COMM_TYPE_SHARED or (guided and wanted == "mpi_shared_memory"):
+        return _split_by_node(comm, key)
     if kind != constants.UNDEFINED and kind not in KINDS_OF_PARTS:
         raise MpiError(constants.ERR_ARG)
-    comm.inner.split(None, key)
+    _split_by_node(comm, None)
     return None
+
+
+def _split_by_node(comm: Comm, key: int | None) -> Comm | None:
+    """Called by all ranks; one that gives no key is in no part."""
+    node = comm.inner.split_by_node()
+    made = node.split(None if key is None else 0, key or 0)
+    node.close()
+    return None if made is None else create(made, comm)
 
 
 def comm_create(comm: Comm, group: Group) -> Comm | None:

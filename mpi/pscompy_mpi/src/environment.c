@@ -54,6 +54,7 @@ static const psc_mpi_library_t library = {
     .comm_set_errhandler = library_set_errhandler,
     .started = library_started,
     .error_add = psc_mpi_error_add,
+    .error_last = psc_mpi_error_last,
     .ended = library_ended,
 };
 

@@ -72,15 +72,18 @@ int psc_mpi_error_of(int status, int rank)
 /* ---- codes that the program adds ---- */
 
 #define ADDED_MAX 512
-#define ADDED_FLAG 0x20000000 /* in the code of one; 1 + the index below it */
+/* In the code of one; the index is below it. */
+#define ADDED_FLAG 0x20000000
 
 typedef struct added {
     bool used;
     int class;
+    int n_codes; /* of a class: its codes that are there */
     char text[MPI_MAX_ERROR_STRING];
 } added_t;
 
 static added_t *added[ADDED_MAX];
+static int last_added = MPI_ERR_LASTCODE;
 
 static added_t *added_of(int code)
 {
@@ -104,6 +107,14 @@ static int added_place(void)
     return -1;
 }
 
+static void added_count(int class, int change)
+{
+    added_t *it = added_of(class);
+
+    if (it)
+        it->n_codes += change;
+}
+
 /* Add a code of a class, or a class if that is 0. */
 static int added_create(int class, int *code)
 {
@@ -112,21 +123,17 @@ static int added_create(int class, int *code)
     pthread_mutex_lock(&lock);
     index = added_place();
     if (index >= 0) {
-        *code = PSC_MPI_ERR_ADDED | ADDED_FLAG | index;
+        last_added = *code = PSC_MPI_ERR_ADDED | ADDED_FLAG | index;
         *added[index] = (added_t){.used = true, .class = class ? class : *code};
+        added_count(class, 1);
     }
     pthread_mutex_unlock(&lock);
     return index < 0 ? psc_mpi_raise(NULL, MPI_ERR_NO_MEM) : MPI_SUCCESS;
 }
 
-static int added_remove(int code)
+int psc_mpi_error_last(void)
 {
-    added_t *it = added_of(code);
-
-    if (!it)
-        return psc_mpi_raise(NULL, MPI_ERR_ARG);
-    it->used = false;
-    return MPI_SUCCESS;
+    return last_added;
 }
 
 int MPI_Add_error_class(int *code)
@@ -149,14 +156,28 @@ int MPI_Add_error_string(int code, const char *text)
     return MPI_SUCCESS;
 }
 
+/* A class can be removed when it has no codes, and neither can be while it has
+ * a text. */
+static int added_remove(int code, bool class)
+{
+    added_t *it = added_of(code);
+
+    if (!it || (it->class == code) != class || it->n_codes || it->text[0])
+        return psc_mpi_raise(NULL, MPI_ERR_ARG);
+    it->used = false;
+    if (!class)
+        added_count(it->class, -1);
+    return MPI_SUCCESS;
+}
+
 int MPI_Remove_error_class(int code)
 {
-    return added_remove(code);
+    return added_remove(code, true);
 }
 
 int MPI_Remove_error_code(int code)
 {
-    return added_remove(code);
+    return added_remove(code, false);
 }
 
 int MPI_Remove_error_string(int code)

@@ -108,6 +108,13 @@ static PyObject *native_error_add(PyObject *self, PyObject *args)
     return PyLong_FromLong(library->error_add(class, text));
 }
 
+static PyObject *native_error_last(PyObject *self, PyObject *nothing)
+{
+    (void)self;
+    (void)nothing;
+    return PyLong_FromLong(library->error_last());
+}
+
 /* MPI_COMM_NULL_COPY_FN and the like are NULL. */
 static PyObject *native_call_copy(PyObject *self, PyObject *args)
 {
@@ -158,6 +165,7 @@ static PyMethodDef native_methods[] = {
     {"comm_destroy", native_comm_destroy, METH_O, NULL},
     {"comm_inherit", native_comm_inherit, METH_VARARGS, NULL},
     {"error_add", native_error_add, METH_VARARGS, NULL},
+    {"error_last", native_error_last, METH_NOARGS, NULL},
     {"call_copy", native_call_copy, METH_VARARGS, NULL},
     {"call_delete", native_call_delete, METH_VARARGS, NULL},
     {"ended", native_ended, METH_NOARGS, NULL},

@@ -31,6 +31,7 @@ typedef struct psc_mpi_library {
     /* The host's table is filled in. Returns false if no memory is left. */
     bool (*started)(void);
     int (*error_add)(int class, const char *text);
+    int (*error_last)(void);
     /* From now on MPI is finalised: nothing enters Python or the core. */
     void (*ended)(void);
 } psc_mpi_library_t;

@@ -133,6 +133,8 @@ int psc_mpi_raise(psc_mpi_comm_t *comm, int code);
 int psc_mpi_error_of(int status, int rank);
 /* Returns a new code of this class, with this text. */
 int psc_mpi_error_add(int class, const char *text);
+/* Returns the latest code that the program has added. */
+int psc_mpi_error_last(void);
 
 /* ---- waiting (wait.c) ---- */
 
