@@ -13,6 +13,7 @@ from typing import NamedTuple
 from pscompy_mpi import constants, host
 from pscompy_mpi.carrier import MpiError
 from pscompy_mpi.communicators import Comm
+from pscompy_mpi.types import Datatype
 
 MADE = 2 << 30 | 9 << 26
 
@@ -160,13 +161,13 @@ def comm_delete_attr(comm: Comm, keyval: int) -> None:
     _delete("c", comm.handle, keyval)
 
 
-def type_get_attr(handle: int, keyval: int) -> tuple[int | None, int]:
-    return _get("t", handle, keyval)
+def type_get_attr(given: Datatype, keyval: int) -> tuple[int | None, int]:
+    return _get("t", given.handle, keyval)
 
 
-def type_set_attr(handle: int, keyval: int, value: int) -> None:
-    _set("t", handle, keyval, value)
+def type_set_attr(given: Datatype, keyval: int, value: int) -> None:
+    _set("t", given.handle, keyval, value)
 
 
-def type_delete_attr(handle: int, keyval: int) -> None:
-    _delete("t", handle, keyval)
+def type_delete_attr(given: Datatype, keyval: int) -> None:
+    _delete("t", given.handle, keyval)

@@ -33,7 +33,7 @@ def build(folder: Path, more: list[str] | None = None) -> None:
     made = folder / "made"
     generate.write(made)
     compiler = shlex.split(os.environ.get("CC", "cc"))
-    own = [*compiler, *FLAGS, *WARNINGS, *(more or [])]
+    own: list[str | Path] = [*compiler, *FLAGS, *WARNINGS, *(more or [])]
     own += [f"-I{made}", f"-I{ROOT}", f"-I{ROOT / 'mpi'}"]
     generated = [made / "functions.c", made / "unfinished.c"]
     version = f'-DPSC_MPI_LIBRARY_VERSION="{__version__}"'

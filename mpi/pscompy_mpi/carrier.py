@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from pscompy.errors import PeerLost, PscomError, Unsupported
@@ -21,9 +21,19 @@ RESULTS = ">&]%"
 ARRAYS = "[]%"
 
 # the error of a handle that stands for nothing
-NO_SUCH = {"c": constants.ERR_COMM, "g": constants.ERR_GROUP, "f": constants.ERR_INFO}
+NO_SUCH = {
+    "c": constants.ERR_COMM,
+    "g": constants.ERR_GROUP,
+    "f": constants.ERR_INFO,
+    "t": constants.ERR_TYPE,
+}
 # the functions, by module and name, that a null handle is no error for: they get None
-TAKES_NULL = {"c": "communicators.comm_get_name", "g": "$", "f": r"(?!info\.).*"}
+TAKES_NULL = {
+    "c": "communicators.comm_get_name",
+    "g": "$",
+    "f": r"(?!info\.).*",
+    "t": "types.type_get_name",
+}
 
 
 class MpiError(Exception):
@@ -36,9 +46,8 @@ class MpiError(Exception):
 
 def call(module: str, name: str, codes: str, arguments: list[Any]) -> list[Any] | int:
     """Call a function, and return its results as a list, or the code of an error."""
-    try:
-        function = getattr(importlib.import_module(f"pscompy_mpi.{module}"), name)
-    except (ModuleNotFoundError, AttributeError):
+    function = find(module, name)
+    if function is None:
         return constants.ABSENT
     try:
         pairs = zip(letters(codes, GIVEN), arguments, strict=True)
@@ -48,6 +57,15 @@ def call(module: str, name: str, codes: str, arguments: list[Any]) -> list[Any] 
         return _code(error.error_class, str(error))
     except Exception as error:
         return _code(_class_of(error), f"{error or type(error).__name__}")
+
+
+def find(module: str, name: str) -> Callable[..., Any] | None:
+    """The function of this name, or without the _c of forms with MPI_Count."""
+    try:
+        found = importlib.import_module(f"pscompy_mpi.{module}")
+    except ModuleNotFoundError:
+        return None
+    return getattr(found, name, None) or getattr(found, name.removesuffix("_c"), None)
 
 
 def letters(codes: str, ways: str) -> list[str]:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pscompy_mpi.info import Info
 
 PREDEFINED = (constants.COMM_WORLD, constants.COMM_SELF)
+# communicators that were freed while they have requests, by their contexts
+_freed: dict[int, Communicator] = {}
 # parts of a machine that comm_split_type knows by name, and that no rank is in
 KINDS_OF_PARTS = (
     constants.COMM_TYPE_HW_GUIDED,
@@ -70,11 +72,18 @@ def comm_free(comm: Comm) -> None:
         raise MpiError(constants.ERR_COMM)
     attributes.delete_all("c", comm.handle)
     del objects["c"][comm.handle]
+    _freed[capi.context(comm.inner)] = comm.inner
     host.state().native.comm_destroy(comm.handle)
-    comm.inner.close()
 
 
 comm_disconnect = comm_free
+
+
+def close(context: int) -> None:
+    """Close a communicator that was freed, once it has no more requests."""
+    inner = _freed.pop(context, None)
+    if inner is not None:
+        inner.close()
 
 
 # ---- parts ----

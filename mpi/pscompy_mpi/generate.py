@@ -195,7 +195,7 @@ def descriptions() -> str:
 
 def description(entry: Entry) -> str:
     codes = "".join(way(it) + code(it, entry.wide) for it in entry.arguments)
-    name = entry.row.name.lower()
+    name = entry.symbol.removeprefix("MPI_").lower()
     return f'    [{constant(entry)}] = {{"{entry.row.room}", "{name}", "{codes}"}},'
 
 

@@ -1,6 +1,6 @@
 """Handles of objects that live in Python: numbers in MPICH's ranges, and what they stand for.
 
-Communicators are here, too, but the library has made their handles.
+Communicators and types are here, too, but the library has made their handles.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ MADE = 2 << 30
 KIND_SHIFT = 26
 # The kinds of objects whose handles are made here, by their letters in src/entries.h.
 KINDS = {"g": 2, "f": 7}
-NULL = {"c": constants.COMM_NULL, "g": constants.GROUP_NULL, "f": constants.INFO_NULL}
+NULL = {
+    "c": constants.COMM_NULL,
+    "g": constants.GROUP_NULL,
+    "f": constants.INFO_NULL,
+    "t": constants.DATATYPE_NULL,
+}
 
 # What handles stand for, by the letter of their kind.
 objects: dict[str, dict[int, Any]] = {letter: {} for letter in NULL}

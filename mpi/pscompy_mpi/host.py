@@ -23,6 +23,13 @@ if TYPE_CHECKING:
         ) -> int: ...
         def comm_destroy(self, comm: int) -> None: ...
         def comm_inherit(self, source: int, comm: int) -> None: ...
+        def type_create(
+            self, size: int, lb: int, extent: int, true_lb: int, true_extent: int
+        ) -> int: ...
+        def type_commit(
+            self, handle: int, n_blocks: int, blocks: bytes, times: int, elements: bytes
+        ) -> None: ...
+        def type_free(self, handle: int) -> None: ...
         def call_copy(
             self, function: int, handle: int, keyval: int, state: int, value: int
         ) -> tuple[int, int, int]: ...
@@ -84,6 +91,13 @@ def connect(rank: int) -> int:
 def reason(rank: int, status: int) -> str:
     """Return what the error of this status says about the connection to a rank."""
     return capi.reason(state().world.connection(rank), status)
+
+
+def comm_ended(context: int) -> None:
+    """Close the communicator with this context, which the program has freed."""
+    from pscompy_mpi import communicators
+
+    communicators.close(context)
 
 
 def call(module: str, name: str, codes: str, arguments: list[object]) -> list[object] | int:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.mpi.programs import Programs
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,3 +28,20 @@ def wheel() -> Path:
     if not any(folder.glob("MPI.mpich*.so")):
         pytest.skip(f"{folder} has no build for MPICH's ABI: pip install mpi4py, from PyPI")
     return folder
+
+
+@pytest.fixture(scope="session")
+def built(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the library, built for the tests; mpi4py is there, too."""
+    from pscompy_mpi.build import build
+
+    folder = tmp_path_factory.mktemp("built")
+    build(folder)
+    return folder
+
+
+@pytest.fixture
+def programs(built: Path, tmp_path: Path) -> Programs:
+    from tests.mpi.programs import Programs
+
+    return Programs(built, tmp_path)

@@ -28,6 +28,7 @@ struct psc_mpi_coll {
     side_t out, in;
     bool packs_in; /* what is received into is also read */
     bool landed; /* the result was unpacked since the last start */
+    bool in_use; /* a wait was interrupted: the core uses all this for ever */
 };
 
 static psc_mpi_data_t *side_piece(side_t *side, size_t i)
@@ -37,6 +38,8 @@ static psc_mpi_data_t *side_piece(side_t *side, size_t i)
 
 static void side_free(side_t *side)
 {
+    for (size_t i = 0; i < side->n_pieces; i++)
+        psc_mpi_data_free(side_piece(side, i));
     free(side->packed);
     free(side->pieces);
     free(side->counts);
@@ -80,9 +83,9 @@ static int side_whole(side_t *side, const void *buffer, MPI_Count count,
         return code;
     side->n_pieces = 1;
     side->nbytes = side->whole.nbytes;
-    side->memory = (char *)buffer;
-    return psc_mpi_data_strided(&side->whole) ? side_take_room(side)
-                                              : MPI_SUCCESS;
+    side->memory = side->whole.iov[0].base;
+    return side->whole.kind == PSC_MPI_PLAIN ? MPI_SUCCESS
+                                             : side_take_room(side);
 }
 
 /* A part for each rank: where it is, and what. */
@@ -100,13 +103,13 @@ static int side_add(side_t *side, const parts_t *parts, int rank)
     MPI_Aint at = psc_mpi_displ_at(parts->displs, parts->wide, rank);
     MPI_Count count = psc_mpi_count_at(parts->counts, parts->wide, rank);
     psc_mpi_data_t *piece = side->pieces + rank;
-    psc_mpi_type_t found;
+    const psc_mpi_type_t *found = psc_mpi_type_find(type);
     int code;
 
-    if (!psc_mpi_type_find(type, &found))
+    if (!found)
         return MPI_ERR_TYPE;
     if (!parts->types)
-        at *= found.extent;
+        at *= found->extent;
     code = psc_mpi_data_of(
         piece, count ? (const char *)parts->buffer + at : parts->buffer, count,
         type);
@@ -122,7 +125,7 @@ static bool side_is_contiguous(const side_t *side)
     for (size_t i = 0; i < side->n_pieces; i++) {
         const psc_mpi_data_t *piece = side->pieces + i;
 
-        if (psc_mpi_data_strided(piece))
+        if (piece->kind != PSC_MPI_PLAIN)
             return false;
         if (piece->nbytes == 0)
             continue;
@@ -147,11 +150,11 @@ static int side_parts(side_t *side, const parts_t *parts, int size)
 {
     int code = MPI_SUCCESS;
 
-    side->n_pieces = (size_t)size;
-    side->pieces = calloc(side->n_pieces, sizeof *side->pieces);
-    side->counts = calloc(side->n_pieces, sizeof *side->counts);
+    side->pieces = calloc((size_t)size, sizeof *side->pieces);
+    side->counts = calloc((size_t)size, sizeof *side->counts);
     if (!side->pieces || !side->counts)
         return MPI_ERR_NO_MEM;
+    side->n_pieces = (size_t)size;
     for (int rank = 0; rank < size && code == MPI_SUCCESS; rank++) {
         code = side_add(side, parts, rank);
         side->nbytes += (MPI_Count)side->counts[rank];
@@ -216,13 +219,13 @@ static int fill_bcast(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
 
 static int fill_operand(coll_t *coll, call_t *call, MPI_Count count)
 {
-    psc_mpi_type_t found;
+    const psc_mpi_type_t *found = psc_mpi_type_find(call->type);
 
     if (count < 0)
         return MPI_ERR_COUNT;
-    if (!psc_mpi_type_find(call->type, &found))
+    if (!found || !found->committed)
         return MPI_ERR_TYPE;
-    coll->args.size = (uint64_t)found.extent;
+    coll->args.size = (uint64_t)found->extent;
     coll->args.count = (uint64_t)count;
     coll->out.memory = (char *)call->send;
     coll->in.memory = call->recv;
@@ -554,7 +557,7 @@ int psc_mpi_coll_land(const psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
 
 void psc_mpi_coll_free(psc_mpi_coll_t *coll)
 {
-    if (!coll)
+    if (!coll || coll->in_use)
         return;
     if (coll->args.persistent)
         psc_mpi.host.api->coll_free(coll->args.persistent);
@@ -577,11 +580,15 @@ static int blocking(psc_mpi_comm_t *comm, coll_t *coll)
         if (psc_request_state(core) == PSC_REQUEST_MATCHED)
             psc_mpi.host.api->coll_call(core);
     }
+    if (code != MPI_SUCCESS) {
+        coll->in_use = core != NULL;
+        return code;
+    }
     if (core) {
         result = core->result;
         psc_mpi.host.api->request_free(core);
     }
-    return code == MPI_SUCCESS ? psc_mpi_coll_land(comm, coll, &result) : code;
+    return psc_mpi_coll_land(comm, coll, &result);
 }
 
 static int describe(psc_mpi_comm_t *comm, coll_t *coll)

@@ -73,6 +73,7 @@ MPI_Comm psc_mpi_comm_create(const psc_mpi_comm_args_t *args)
 
     if (!comm)
         return MPI_COMM_NULL;
+    atomic_store(&comm->holders, 1);
     comm->context = args->context;
     comm->rank = args->rank;
     comm->size = args->size;
@@ -83,18 +84,41 @@ MPI_Comm psc_mpi_comm_create(const psc_mpi_comm_args_t *args)
     return MPI_COMM_NULL;
 }
 
-void psc_mpi_comm_destroy(MPI_Comm handle)
-{
-    psc_mpi_comm_t *comm = psc_mpi_object_find(&comms, handle);
+/* ---- ending ---- */
 
-    if (!comm)
-        return;
+void psc_mpi_comm_hold(psc_mpi_comm_t *comm)
+{
+    atomic_fetch_add(&comm->holders, 1);
+}
+
+static void comm_end(psc_mpi_comm_t *comm)
+{
+    uint32_t context = comm->context;
+
     psc_mpi_space_free(&comm->space);
     if (comm->group)
         psc_mpi.host.api->group_destroy(comm->group);
     free(comm->members);
     free(comm->ranks);
     psc_mpi_object_free(&comms, comm);
+    if (psc_mpi_running())
+        psc_mpi.host.comm_ended(context);
+}
+
+void psc_mpi_comm_let_go(psc_mpi_comm_t *comm)
+{
+    if (atomic_fetch_sub(&comm->holders, 1) == 1)
+        comm_end(comm);
+}
+
+void psc_mpi_comm_destroy(MPI_Comm handle)
+{
+    psc_mpi_comm_t *comm = psc_mpi_object_find(&comms, handle);
+
+    if (!comm)
+        return;
+    psc_mpi_object_hide(comm);
+    psc_mpi_comm_let_go(comm);
 }
 
 /* ---- connections ---- */

@@ -28,7 +28,13 @@ static int exchange_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *out,
 
     if (code == MPI_SUCCESS)
         code = psc_mpi_send_start(comm, out, data, &(*request_p)->second);
-    return code == PSC_MPI_NO_PEER ? MPI_SUCCESS : code;
+    if (code == PSC_MPI_NO_PEER)
+        code = MPI_SUCCESS;
+    if (code == MPI_SUCCESS) { /* the request keeps what is being sent */
+        (*request_p)->copy = data->packed;
+        data->packed = NULL;
+    }
+    return code;
 }
 
 static void exchange_give_up(psc_mpi_request_t *request)
@@ -48,10 +54,11 @@ static int exchange(const psc_mpi_transfer_t *out, const psc_mpi_transfer_t *in,
     psc_mpi_data_t data;
     int code = psc_mpi_data_of(&data, out->buffer, out->count, out->type);
 
-    if (!comm)
-        return psc_mpi_raise(NULL, MPI_ERR_COMM);
+    if (code == MPI_SUCCESS && !comm)
+        code = MPI_ERR_COMM;
     if (code == MPI_SUCCESS)
         code = exchange_start(comm, out, &data, in, &request);
+    psc_mpi_data_free(&data);
     if (code != MPI_SUCCESS) {
         exchange_give_up(request);
         return psc_mpi_raise(comm, code);
@@ -67,14 +74,17 @@ static int exchange_in_place(const psc_mpi_transfer_t *out,
     psc_mpi_transfer_t sent = *out;
     psc_mpi_data_t data;
     int code = psc_mpi_data_of(&data, out->buffer, out->count, out->type);
-    void *copy;
+    void *copy = NULL;
 
+    if (code == MPI_SUCCESS) {
+        copy = malloc((size_t)data.nbytes + 1);
+        code = copy ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    }
+    if (copy)
+        psc_mpi_data_pack(&data, copy);
+    psc_mpi_data_free(&data);
     if (code != MPI_SUCCESS)
         return psc_mpi_raise(psc_mpi_comm_find(out->comm), code);
-    copy = malloc((size_t)data.nbytes + 1);
-    if (!copy)
-        return psc_mpi_raise(psc_mpi_comm_find(out->comm), MPI_ERR_NO_MEM);
-    psc_mpi_data_pack(&data, copy);
     sent.buffer = copy;
     sent.count = data.nbytes;
     sent.type = MPI_BYTE;

@@ -97,6 +97,48 @@ static PyObject *native_comm_inherit(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *native_type_create(PyObject *self, PyObject *args)
+{
+    MPI_Count it[5];
+    MPI_Datatype made;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "LLLLL", it, it + 1, it + 2, it + 3, it + 4))
+        return NULL;
+    made = library->type_create(it);
+    return made == MPI_DATATYPE_NULL ? PyErr_NoMemory() : PyLong_FromLong(made);
+}
+
+static PyObject *native_type_commit(PyObject *self, PyObject *args)
+{
+    psc_mpi_commit_args_t it;
+    const char *blocks, *elements;
+    Py_ssize_t n_blocks, len, elements_len;
+    long long times;
+    int type;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iny#Ly#", &type, &n_blocks, &blocks, &len,
+                          &times, &elements, &elements_len))
+        return NULL;
+    it = (psc_mpi_commit_args_t){
+        .n_blocks = (size_t)n_blocks,
+        .blocks = (const int64_t *)(const void *)blocks,
+        .times = times,
+        .n_elements = (size_t)elements_len / (2 * sizeof(int64_t)),
+        .elements = (const int64_t *)(const void *)elements};
+    if (!library->type_commit(type, &it))
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_type_free(PyObject *self, PyObject *type)
+{
+    (void)self;
+    library->type_free((MPI_Datatype)PyLong_AsLong(type));
+    Py_RETURN_NONE;
+}
+
 static PyObject *native_error_add(PyObject *self, PyObject *args)
 {
     const char *text;
@@ -164,6 +206,9 @@ static PyMethodDef native_methods[] = {
     {"comm_create", native_comm_create, METH_VARARGS, NULL},
     {"comm_destroy", native_comm_destroy, METH_O, NULL},
     {"comm_inherit", native_comm_inherit, METH_VARARGS, NULL},
+    {"type_create", native_type_create, METH_VARARGS, NULL},
+    {"type_commit", native_type_commit, METH_VARARGS, NULL},
+    {"type_free", native_type_free, METH_O, NULL},
     {"error_add", native_error_add, METH_VARARGS, NULL},
     {"error_last", native_error_last, METH_NOARGS, NULL},
     {"call_copy", native_call_copy, METH_VARARGS, NULL},
@@ -199,6 +244,15 @@ static void host_reason(int rank, int status, char *text, size_t room)
     if (utf8)
         PyOS_snprintf(text, room, "%s", utf8);
     Py_XDECREF(string);
+    PyErr_Clear();
+    PyGILState_Release(state);
+}
+
+static void host_comm_ended(uint32_t context)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+
+    Py_XDECREF(PyObject_CallMethod(module, "comm_ended", "I", context));
     PyErr_Clear();
     PyGILState_Release(state);
 }
@@ -464,6 +518,7 @@ psc_mpi_host_start(const psc_mpi_library_t *functions, psc_mpi_host_t *host,
     library = functions;
     *host = (psc_mpi_host_t){.connect = host_connect,
                              .reason = host_reason,
+                             .comm_ended = host_comm_ended,
                              .gil_held = host_gil_held,
                              .gil_release = host_gil_release,
                              .gil_take = host_gil_take,

@@ -19,6 +19,19 @@ typedef struct psc_mpi_comm_args {
     const int32_t *members; /* the rank in the job of each; NULL: the same */
 } psc_mpi_comm_args_t;
 
+/* Where the data of a type is (psc_mpi_type_t); the numbers of a block are its
+ * offset, run and number of dimensions, and of each of these the number of
+ * items and their distance; those of an element are its size and how many there
+ * are.
+ */
+typedef struct psc_mpi_commit_args {
+    size_t n_blocks;
+    const int64_t *blocks;
+    int64_t times;
+    size_t n_elements;
+    const int64_t *elements;
+} psc_mpi_commit_args_t;
+
 /* What the library does for Python's functions. A handle's members must not be
  * used by another thread while comm_destroy runs. */
 typedef struct psc_mpi_library {
@@ -28,6 +41,9 @@ typedef struct psc_mpi_library {
     void (*comm_destroy)(MPI_Comm comm);
     MPI_Errhandler (*comm_errhandler)(MPI_Comm comm);
     void (*comm_set_errhandler)(MPI_Comm comm, MPI_Errhandler handler);
+    MPI_Datatype (*type_create)(const MPI_Count bounds[5]);
+    bool (*type_commit)(MPI_Datatype type, const psc_mpi_commit_args_t *args);
+    void (*type_free)(MPI_Datatype type);
     /* The host's table is filled in. Returns false if no memory is left. */
     bool (*started)(void);
     int (*error_add)(int class, const char *text);
@@ -48,6 +64,10 @@ typedef struct psc_mpi_host {
     /* Returns why the connection to a rank has failed with this status, as text
      * of at most `room` bytes. Takes the GIL. */
     void (*reason)(int rank, int status, char *text, size_t room);
+
+    /* A communicator that the program has freed, with this context, has no more
+     * requests. Takes the GIL. */
+    void (*comm_ended)(uint32_t context);
 
     bool (*gil_held)(void);
     void *(*gil_release)(void);

@@ -52,6 +52,8 @@ typedef struct psc_mpi_comm {
     int32_t *members; /* the rank in the job of each rank; NULL: the same */
     int32_t *ranks; /* the rank of each of the job, or -1; NULL: the same */
     _Atomic MPI_Errhandler errhandler;
+    /* the program, and requests; the last one that lets go ends it */
+    atomic_int holders;
     psc_group_t *group; /* for collectives, from the first one on */
     psc_mpi_space_t space; /* of MPI_Comm_attach_buffer */
 } psc_mpi_comm_t;
@@ -59,7 +61,10 @@ typedef struct psc_mpi_comm {
 /* Returns NULL if there is no such communicator. */
 psc_mpi_comm_t *psc_mpi_comm_find(MPI_Comm comm);
 MPI_Comm psc_mpi_comm_create(const psc_mpi_comm_args_t *args);
+/* The program has freed it: the handle finds nothing from now on. */
 void psc_mpi_comm_destroy(MPI_Comm comm);
+void psc_mpi_comm_hold(psc_mpi_comm_t *comm);
+void psc_mpi_comm_let_go(psc_mpi_comm_t *comm);
 
 static inline int psc_mpi_comm_member(const psc_mpi_comm_t *comm, int rank)
 {
@@ -86,39 +91,87 @@ void psc_mpi_comm_set_handler(psc_mpi_comm_t *comm, MPI_Errhandler handler);
 
 /* ---- types (types.c) ---- */
 
+#define PSC_MPI_DIMS 4 /* DIMS of layouts.py */
+
+/* Runs of bytes at equal distances, or one run if there are no dimensions. */
+typedef struct psc_mpi_block {
+    MPI_Aint offset; /* from the beginning of the item */
+    size_t run;
+    uint32_t n_dims;
+    psc_dim_t dims[PSC_MPI_DIMS]; /* the outermost first */
+} psc_mpi_block_t;
+
+/* `n` basic elements of `size` bytes */
+typedef struct psc_mpi_element {
+    MPI_Count size, n;
+} psc_mpi_element_t;
+
 typedef struct psc_mpi_type {
+    MPI_Datatype handle;
+    bool committed, made; /* made: by the program */
     MPI_Count size; /* bytes of data of one item */
     MPI_Count lb, extent; /* of one item; extent: distance of two items */
     MPI_Count true_lb, true_extent;
+    /* where the data of an item is; none: items are contiguous */
+    size_t n_blocks;
+    const psc_mpi_block_t *blocks;
+    /* what the data is, `times` times; none: one element */
+    size_t n_elements;
+    MPI_Count times;
+    const psc_mpi_element_t *elements;
 } psc_mpi_type_t;
 
-/* Returns false if there is no such type. */
-bool psc_mpi_type_find(MPI_Datatype type, psc_mpi_type_t *found);
+/* Returns NULL if there is no such type. */
+const psc_mpi_type_t *psc_mpi_type_find(MPI_Datatype type);
+/* A type that is held stays although the program frees it. */
+void psc_mpi_type_hold(const psc_mpi_type_t *type);
+void psc_mpi_type_let_go(const psc_mpi_type_t *type);
+/* bounds: size, lb, extent, true lb and true extent. Returns MPI_DATATYPE_NULL
+ * if no memory is left. */
+MPI_Datatype psc_mpi_type_create(const MPI_Count bounds[5]);
+/* Returns false if no memory is left. */
+bool psc_mpi_type_commit(MPI_Datatype type, const psc_mpi_commit_args_t *args);
+void psc_mpi_type_free(MPI_Datatype type);
+/* Returns how many basic elements these bytes of items hold, or
+ * MPI_UNDEFINED. */
+MPI_Count psc_mpi_type_elements(const psc_mpi_type_t *type, MPI_Count nbytes);
 
-/* Returns how many elements of the type these bytes hold, in *count. */
-int psc_mpi_type_elements(MPI_Datatype type, MPI_Count nbytes,
-                          MPI_Count *count);
+/* ---- memory (data.c) ---- */
 
-/* Items of the program's memory as the core takes them. It must not move: `iov`
- * may point to the other members. */
+typedef enum psc_mpi_data_kind {
+    PSC_MPI_PLAIN, /* contiguous */
+    PSC_MPI_STRIDED, /* runs at equal distances */
+    PSC_MPI_PACKED /* all others, which are copied */
+} psc_mpi_data_kind_t;
+
+/* Items of the program's memory, and how the core takes them. It must not move:
+ * `iov` may point to the other members. */
 typedef struct psc_mpi_data {
+    psc_mpi_data_kind_t kind;
+    bool holds; /* `type` */
+    bool landed; /* what was received has been unpacked */
     psc_iov_t iov[2];
     size_t n_iov;
-    psc_layout_t layout;
-    psc_dim_t dim;
     MPI_Count nbytes;
+    void *base;
+    MPI_Count count;
+    const psc_mpi_type_t *type;
+    void *packed; /* NULL until it is needed */
+    psc_layout_t layout;
+    psc_dim_t dims[1 + PSC_MPI_DIMS];
 } psc_mpi_data_t;
 
-/* Returns the code of an error if the arguments are wrong. */
+/* Describe items; psc_mpi_data_free ends that, also after an error. Returns the
+ * code of an error if the arguments are wrong. */
 int psc_mpi_data_of(psc_mpi_data_t *data, const void *buffer, MPI_Count count,
                     MPI_Datatype type);
-
-static inline bool psc_mpi_data_strided(const psc_mpi_data_t *data)
-{
-    return data->n_iov == 2;
-}
-
-/* Copy all bytes of the items to contiguous memory, or from there. */
+void psc_mpi_data_free(psc_mpi_data_t *data);
+/* Call before `iov` is used, each time. */
+int psc_mpi_data_to_send(psc_mpi_data_t *data);
+int psc_mpi_data_to_receive(psc_mpi_data_t *data);
+/* Call when so many bytes were received; a second call does nothing. */
+void psc_mpi_data_land(psc_mpi_data_t *data, MPI_Count nbytes);
+/* Copy the bytes of all items to contiguous memory, or so many from there. */
 void psc_mpi_data_pack(const psc_mpi_data_t *data, void *packed);
 void psc_mpi_data_unpack(const psc_mpi_data_t *data, const void *packed,
                          MPI_Count nbytes);
@@ -259,9 +312,10 @@ int psc_mpi_request_start(psc_mpi_request_t *request);
 /* Fill in the status of a receive from `peer`, which has ended; returns the
  * code of its error. */
 int psc_mpi_recv_report(const psc_mpi_comm_t *comm, int peer,
-                        const psc_result_t *result, const psc_mpi_data_t *data,
+                        const psc_result_t *result, psc_mpi_data_t *data,
                         MPI_Status *status);
-/* Wait for a core's request, take its result, and free it. */
+/* Wait for a core's request, take its result, and free it. If the wait
+ * ends by an error, the request is cancelled. */
 int psc_mpi_finish(psc_request_t *core, psc_result_t *result);
 
 /* ---- buffers of MPI_Bsend ---- */

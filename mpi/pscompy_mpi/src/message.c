@@ -66,18 +66,19 @@ static int send_to(psc_conn_t *conn, const psc_send_args_t *args, bool strided,
 int psc_mpi_send_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *it,
                        psc_mpi_data_t *data, psc_request_t **core_p)
 {
-    const psc_send_args_t args = {.context = comm->context,
-                                  .tag = it->tag,
-                                  .iov = data->iov,
-                                  .n_iov = data->n_iov,
-                                  .flags = it->flags};
+    psc_send_args_t args = {
+        .context = comm->context, .tag = it->tag, .flags = it->flags};
     int code = check_transfer(comm, it), status;
     psc_conn_t *conn;
 
+    if (code == MPI_SUCCESS)
+        code = psc_mpi_data_to_send(data);
     if (code != MPI_SUCCESS)
         return code;
+    args.iov = data->iov;
+    args.n_iov = data->n_iov;
     conn = psc_mpi_comm_conn(comm, it->peer);
-    status = conn ? send_to(conn, &args, psc_mpi_data_strided(data), core_p)
+    status = conn ? send_to(conn, &args, data->kind == PSC_MPI_STRIDED, core_p)
                   : PSC_ERR_CONNECT;
     if (status >= PSC_OK)
         return MPI_SUCCESS;
@@ -92,6 +93,8 @@ int psc_mpi_recv_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *it,
     int code = psc_mpi_recv_args(comm, it->peer, it->tag, &args);
     psc_status_t status;
 
+    if (code == MPI_SUCCESS)
+        code = psc_mpi_data_to_receive(data);
     if (code != MPI_SUCCESS)
         return code;
     args.iov = data->iov;
@@ -133,15 +136,19 @@ int psc_mpi_finish(psc_request_t *core, psc_result_t *result)
 
     if (code == MPI_SUCCESS)
         *result = core->result;
+    else
+        psc_mpi.host.api->cancel(core);
     psc_mpi.host.api->request_free(core);
     return code;
 }
 
 int psc_mpi_recv_report(const psc_mpi_comm_t *comm, int peer,
-                        const psc_result_t *result, const psc_mpi_data_t *data,
+                        const psc_result_t *result, psc_mpi_data_t *data,
                         MPI_Status *status)
 {
     psc_mpi_status_of(status, comm, result);
+    if (result->status == PSC_OK || result->status == PSC_ERR_TRUNCATED)
+        psc_mpi_data_land(data, (MPI_Count)result->nbytes);
     if (result->status == PSC_OK)
         return MPI_SUCCESS;
     if (result->status == PSC_ERR_TRUNCATED)
@@ -156,17 +163,29 @@ int psc_mpi_recv_report(const psc_mpi_comm_t *comm, int peer,
 static int transfer_begin(const psc_mpi_transfer_t *it, psc_mpi_comm_t **comm_p,
                           psc_mpi_data_t *data)
 {
+    int code = psc_mpi_data_of(data, it->buffer, it->count, it->type);
+
     *comm_p = psc_mpi_comm_find(it->comm);
-    if (!*comm_p)
-        return MPI_ERR_COMM;
-    return psc_mpi_data_of(data, it->buffer, it->count, it->type);
+    return *comm_p ? code : MPI_ERR_COMM;
+}
+
+/* Wait for the core. If that is interrupted, the core may still use the packed
+ * memory, which is left to it. */
+static int transfer_finish(psc_mpi_data_t *data, psc_request_t *core,
+                           psc_result_t *result)
+{
+    int code = core ? psc_mpi_finish(core, result) : MPI_SUCCESS;
+
+    if (code != MPI_SUCCESS)
+        data->packed = NULL;
+    return code;
 }
 
 static int send_end(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *it,
-                    psc_request_t *core)
+                    psc_mpi_data_t *data, psc_request_t *core)
 {
     psc_result_t result = {.status = PSC_OK};
-    int code = core ? psc_mpi_finish(core, &result) : MPI_SUCCESS;
+    int code = transfer_finish(data, core, &result);
 
     if (code != MPI_SUCCESS || result.status == PSC_OK)
         return code;
@@ -185,17 +204,18 @@ static int send(const psc_mpi_transfer_t *it)
     else if (code == MPI_SUCCESS)
         code = psc_mpi_send_start(comm, it, &data, &core);
     if (code == MPI_SUCCESS)
-        code = send_end(comm, it, core);
+        code = send_end(comm, it, &data, core);
+    psc_mpi_data_free(&data);
     return code == MPI_SUCCESS || code == PSC_MPI_NO_PEER
                ? MPI_SUCCESS
                : psc_mpi_raise(comm, code);
 }
 
-static int recv_end(psc_mpi_comm_t *comm, int peer, const psc_mpi_data_t *data,
+static int recv_end(psc_mpi_comm_t *comm, int peer, psc_mpi_data_t *data,
                     psc_result_t *result, psc_request_t *core,
                     MPI_Status *status)
 {
-    int code = core ? psc_mpi_finish(core, result) : MPI_SUCCESS;
+    int code = transfer_finish(data, core, result);
 
     return code == MPI_SUCCESS
                ? psc_mpi_recv_report(comm, peer, result, data, status)
@@ -214,6 +234,7 @@ static int recv(const psc_mpi_transfer_t *it, MPI_Status *status)
         code = psc_mpi_recv_start(comm, it, &data, &result, &core);
     if (code == MPI_SUCCESS)
         code = recv_end(comm, it->peer, &data, &result, core, status);
+    psc_mpi_data_free(&data);
     if (code == PSC_MPI_NO_PEER)
         psc_mpi_status_proc_null(status);
     else if (code != MPI_SUCCESS)

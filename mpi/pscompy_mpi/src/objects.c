@@ -96,11 +96,18 @@ void *psc_mpi_object_create(psc_mpi_table_t *table)
     return object;
 }
 
-void psc_mpi_object_free(psc_mpi_table_t *table, void *object)
+void psc_mpi_object_hide(void *object)
 {
     psc_mpi_object_t *head = object;
 
     atomic_store_explicit(&head->handle, 0, memory_order_release);
+}
+
+void psc_mpi_object_free(psc_mpi_table_t *table, void *object)
+{
+    psc_mpi_object_t *head = object;
+
+    psc_mpi_object_hide(object);
     head->generation = (head->generation + 1) % GENERATIONS;
     object_push(table, head);
 }

@@ -47,6 +47,8 @@ typedef struct psc_mpi_table {
 /* Returns a new object, all zeros but for its head, or NULL if no memory is
  * left. Its handle is psc_mpi_object_handle. */
 void *psc_mpi_object_create(psc_mpi_table_t *table);
+/* Let the object's handle find nothing from now on; the object stays. */
+void psc_mpi_object_hide(void *object);
 /* The object must not be used afterwards; its handle finds nothing. */
 void psc_mpi_object_free(psc_mpi_table_t *table, void *object);
 

@@ -185,6 +185,8 @@ static int supply(psc_mpi_request_t *request, void *buffer, MPI_Count count,
     int code = psc_mpi_data_of(data, buffer, count, type);
     psc_status_t status = PSC_OK;
 
+    if (code == MPI_SUCCESS)
+        code = psc_mpi_data_to_receive(data);
     if (code != MPI_SUCCESS)
         return code;
     if (request->core &&

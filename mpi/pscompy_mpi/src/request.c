@@ -11,8 +11,10 @@ psc_mpi_request_t *psc_mpi_request_create(psc_mpi_comm_t *comm)
 {
     psc_mpi_request_t *request = psc_mpi_object_create(&requests);
 
-    if (request)
+    if (request && comm) {
         request->comm = comm;
+        psc_mpi_comm_hold(comm);
+    }
     return request;
 }
 
@@ -26,12 +28,13 @@ psc_mpi_request_t *psc_mpi_request_find(MPI_Request request)
 static bool request_in_use(const psc_mpi_request_t *request)
 {
     return psc_mpi_request_pending(request) != NULL &&
-           (request->copy || psc_mpi_data_strided(&request->data));
+           (request->copy || request->data.kind != PSC_MPI_PLAIN);
 }
 
 void psc_mpi_request_free(psc_mpi_request_t *request)
 {
     const psc_api_t *api = psc_mpi.host.api;
+    psc_mpi_comm_t *comm = request->comm;
     bool in_use = request_in_use(request);
 
     if (request->core)
@@ -39,12 +42,15 @@ void psc_mpi_request_free(psc_mpi_request_t *request)
     if (request->second)
         api->request_free(request->second);
     if (in_use) { /* its place is lost */
-        atomic_store(&request->head.handle, 0);
+        psc_mpi_object_hide(request);
         return;
     }
     free(request->copy);
+    psc_mpi_data_free(&request->data);
     psc_mpi_coll_free(request->coll);
     psc_mpi_object_free(&requests, request);
+    if (comm)
+        psc_mpi_comm_let_go(comm);
 }
 
 /* ---- ending ---- */

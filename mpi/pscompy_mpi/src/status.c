@@ -56,45 +56,67 @@ MPI_Count psc_mpi_status_nbytes(const MPI_Status *status)
 
 /* Returns the code of an error, also if no status was given. */
 static int status_type(const MPI_Status *status, MPI_Datatype type,
-                       psc_mpi_type_t *found)
+                       const psc_mpi_type_t **found_p)
 {
+    *found_p = psc_mpi_type_find(type);
     if (status == MPI_STATUS_IGNORE)
         return MPI_ERR_ARG;
-    return psc_mpi_type_find(type, found) ? MPI_SUCCESS : MPI_ERR_TYPE;
+    return *found_p ? MPI_SUCCESS : MPI_ERR_TYPE;
 }
 
 int MPI_Get_count_c(const MPI_Status *status, MPI_Datatype type,
                     MPI_Count *count)
 {
-    psc_mpi_type_t found;
-    MPI_Count nbytes;
+    const psc_mpi_type_t *found;
     int code = status_type(status, type, &found);
+    MPI_Count nbytes;
 
     if (code != MPI_SUCCESS)
         return psc_mpi_raise(NULL, code);
     nbytes = psc_mpi_status_nbytes(status);
-    if (found.size == 0)
+    if (found->size == 0)
         *count = nbytes ? MPI_UNDEFINED : 0;
     else
-        *count = nbytes % found.size ? MPI_UNDEFINED : nbytes / found.size;
+        *count = nbytes % found->size ? MPI_UNDEFINED : nbytes / found->size;
     return MPI_SUCCESS;
 }
 
 int MPI_Get_elements_c(const MPI_Status *status, MPI_Datatype type,
                        MPI_Count *count)
 {
-    psc_mpi_type_t found;
+    const psc_mpi_type_t *found;
     int code = status_type(status, type, &found);
 
     if (code != MPI_SUCCESS)
         return psc_mpi_raise(NULL, code);
-    return psc_mpi_type_elements(type, psc_mpi_status_nbytes(status), count);
+    *count = psc_mpi_type_elements(found, psc_mpi_status_nbytes(status));
+    return MPI_SUCCESS;
+}
+
+/* Returns the bytes of so many elements. */
+static MPI_Count bytes_of(const psc_mpi_type_t *type, MPI_Count count)
+{
+    MPI_Count each = psc_mpi_type_elements(type, type->size);
+    MPI_Count nbytes;
+
+    if (each <= 0)
+        return 0;
+    nbytes = count / each * type->size;
+    count %= each;
+    for (size_t i = 0; count > 0; i = (i + 1) % type->n_elements) {
+        MPI_Count n = type->elements[i].n;
+
+        n = n < count ? n : count;
+        nbytes += n * type->elements[i].size;
+        count -= n;
+    }
+    return nbytes;
 }
 
 int MPI_Status_set_elements_c(MPI_Status *status, MPI_Datatype type,
                               MPI_Count count)
 {
-    psc_mpi_type_t found;
+    const psc_mpi_type_t *found;
     int code = status_type(status, type, &found);
     int cancelled;
 
@@ -104,7 +126,8 @@ int MPI_Status_set_elements_c(MPI_Status *status, MPI_Datatype type,
         return psc_mpi_raise(NULL, code);
     cancelled = status->count_high_and_cancelled & CANCELLED;
     psc_mpi_status_set(status, status->MPI_SOURCE, status->MPI_TAG,
-                       count * found.size);
+                       found->n_elements ? bytes_of(found, count)
+                                         : count * found->size);
     status->count_high_and_cancelled |= cancelled;
     return MPI_SUCCESS;
 }

@@ -1,0 +1,215 @@
+"""Programs of mpi4py, unchanged, on the library: over shared memory and over tcp."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from tests.mpi.programs import Programs
+
+TRANSPORTS = [pytest.param("1", id="shm"), pytest.param("0", id="tcp")]
+
+MESSAGES = """
+    from mpi4py import MPI
+    import numpy as np
+
+    comm = MPI.COMM_WORLD
+    peer = 1 - comm.rank
+    for n in (1, 1000, 100_000):
+        sent = np.arange(n, dtype="d") + comm.rank
+        got = np.empty_like(sent)
+        status = MPI.Status()
+        comm.Sendrecv(sent, peer, 7, got, MPI.ANY_SOURCE, MPI.ANY_TAG, status)
+        assert (got == sent - comm.rank + peer).all()
+        assert (status.source, status.tag, status.Get_count(MPI.DOUBLE)) == (peer, 7, n)
+    assert comm.sendrecv({"rank": comm.rank}, peer) == {"rank": peer}
+    print("rank", comm.rank, "of", comm.size)
+"""
+
+
+@pytest.mark.parametrize("shm", TRANSPORTS)
+def test_messages(programs: Programs, shm: str) -> None:
+    ended = programs.run(MESSAGES, PSP_SHM=shm)
+    assert ended.code == 0, ended.errors
+    assert ended.lines == ["rank 0 of 2", "rank 1 of 2"]
+
+
+@pytest.mark.parametrize("shm", TRANSPORTS)
+def test_calls_that_hold_the_gil_let_ranks_connect(programs: Programs, shm: str) -> None:
+    """Both ranks wait for each other in C with the GIL held, before they have connected."""
+    ended = programs.run(
+        """
+        import ctypes, os
+        from mpi4py import MPI
+
+        library = ctypes.PyDLL(os.environ["MPI4PY_LIBMPI"])
+        comm, peer = MPI._handleof(MPI.COMM_WORLD), 1 - MPI.COMM_WORLD.rank
+        number, status = (ctypes.c_int * 1)(peer), (ctypes.c_int * 5)()
+        given = number, 1, MPI._handleof(MPI.INT), peer, 3, comm
+        calls = [lambda: library.MPI_Ssend(*given), lambda: library.MPI_Recv(*given, status)]
+        for call in calls if peer else reversed(calls):
+            assert call() == 0
+        print(number[0])
+        """,
+        PSP_SHM=shm,
+    )
+    assert ended.code == 0, ended.errors
+    assert len(ended.lines) == 2
+
+
+@pytest.mark.parametrize("call", ["comm.recv(source=1)", "comm.Barrier()"])
+def test_a_lost_peer_is_named(programs: Programs, call: str) -> None:
+    ended = programs.run(
+        f"""
+        from mpi4py import MPI
+        import os, signal
+
+        comm = MPI.COMM_WORLD
+        comm.Barrier()
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            {call}
+        except MPI.Exception as error:
+            print(error.Get_error_class(), error)
+        """,
+        "--keep-going",
+    )
+    assert len(ended.lines) == 1, ended.errors
+    assert ended.lines[0].startswith("101 ")
+    assert "1" in ended.lines[0].removeprefix("101 ")
+
+
+def test_an_uncaught_exception_ends_the_job(programs: Programs) -> None:
+    """The rank that raises does not wait for the other one, which waits for it."""
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+
+        if MPI.COMM_WORLD.rank == 1:
+            raise ValueError("on purpose")
+        MPI.COMM_WORLD.recv(source=1)
+        """
+    )
+    assert ended.code == 1
+    assert "on purpose" in ended.errors
+
+
+def test_nothing_works_after_finalize(programs: Programs) -> None:
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD.Dup()
+        MPI.Finalize()
+        assert MPI.Is_finalized()
+        for call in (comm.Barrier, comm.Get_rank, MPI.COMM_WORLD.Dup, MPI.Info.Create):
+            try:
+                call()
+            except MPI.Exception:
+                print("refused")
+        """,
+        ranks=1,
+    )
+    assert ended.code == 0, ended.errors
+    assert ended.lines == ["refused"] * 4
+
+
+def test_freed_handles_are_refused(programs: Programs) -> None:
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD.Dup()
+        freed = MPI.Comm.fromhandle(MPI._handleof(comm))
+        comm.Free()
+        other = MPI.COMM_WORLD.Dup()  # takes the place of the other one
+        try:
+            freed.Barrier()
+        except MPI.Exception as error:
+            print(error.Get_error_class() == MPI.ERR_COMM)
+        """,
+        ranks=1,
+    )
+    assert ended.lines == ["True"], ended.errors
+
+
+def test_ctrl_c_ends_a_receive(programs: Programs) -> None:
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import os, signal, threading
+
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            try:
+                MPI.COMM_WORLD.recv()
+            except MPI.Exception:
+                pass
+        except KeyboardInterrupt:
+            print("interrupted")
+        """,
+        ranks=1,
+    )
+    assert ended.lines == ["interrupted"], ended.errors
+
+
+def test_threads_share_a_communicator(programs: Programs) -> None:
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import numpy as np
+        import threading
+
+        comm, peer, wrong = MPI.COMM_WORLD, 1 - MPI.COMM_WORLD.rank, []
+
+        def exchange(tag):
+            for i in range(500):
+                sent = np.full(8, 10 * i + tag)
+                got = np.empty_like(sent)
+                requests = [comm.Irecv(got, peer, tag), comm.Isend(sent, peer, tag)]
+                while requests:
+                    requests.pop(MPI.Request.Waitany(requests))
+                if (got != sent).any():
+                    wrong.append((tag, i))
+
+        threads = [threading.Thread(target=exchange, args=(tag,)) for tag in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(wrong)
+        """
+    )
+    assert ended.lines == ["[]", "[]"], ended.errors
+
+
+def test_a_matrix_column_is_sent_as_a_vector(programs: Programs) -> None:
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import numpy as np
+
+        comm = MPI.COMM_WORLD
+        matrix = np.arange(12, dtype="d").reshape(3, 4)
+        column = MPI.DOUBLE.Create_vector(3, 1, 4).Commit()
+        if comm.rank == 0:
+            comm.Send([matrix, 1, column], 1)
+        else:
+            got = np.zeros(3)
+            comm.Recv(got, 0)
+            print(got.tolist())
+        """
+    )
+    assert ended.lines == ["[0.0, 4.0, 8.0]"], ended.errors
+
+
+def test_the_library_names_no_symbol_of_python(programs: Programs) -> None:
+    """It can be linked to programs that are not Python."""
+    if shutil.which("nm") is None:
+        pytest.skip("no nm: install binutils")
+    command = ["nm", "-D", "--undefined-only", programs.library]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert [line for line in text.splitlines() if " Py" in line or " _Py" in line] == []
