@@ -88,7 +88,7 @@ static void carried(void)
 
     assert(MPI_Type_indexed_c(2, blocklengths, positions, MPI_INT, &type) == 0);
     it = &psc_mpi_functions[function];
-    assert(!strcmp(it->module, "types") && !strcmp(it->name, "type_indexed"));
+    assert(!strcmp(it->module, "types") && !strcmp(it->name, "type_indexed_c"));
     assert(!strcmp(it->arguments, ".l[l[l.t>t"));
     assert(values[0] == 2 && values[1] == (intptr_t)blocklengths);
     assert(values[2] == 2 && values[3] == (intptr_t)positions);

@@ -16,9 +16,10 @@ psc_mpi_comm_t *psc_mpi_comm_find(MPI_Comm comm)
 {
     uint32_t index = (uint32_t)comm - (uint32_t)MPI_COMM_WORLD;
 
-    if (index >= PREDEFINED)
-        return psc_mpi_object_find(&comms, comm);
-    return psc_mpi_running() ? predefined + index : NULL;
+    if (!psc_mpi_running())
+        return NULL;
+    return index < PREDEFINED ? predefined + index
+                              : psc_mpi_object_find(&comms, comm);
 }
 
 /* ---- creating ---- */

@@ -43,7 +43,9 @@ typedef enum psc_mpi_code {
 } psc_mpi_code_t;
 
 typedef struct psc_mpi_function {
-    const char *module, *name; /* pscompy_mpi.<module>.<name> */
+    /* pscompy_mpi.<module>.<name>; a name with _c stands for the one without if
+     * there is none */
+    const char *module, *name;
     const char *arguments; /* two characters for each; see above */
 } psc_mpi_function_t;
 

@@ -58,7 +58,7 @@ typedef struct psc_mpi_comm {
     psc_mpi_space_t space; /* of MPI_Comm_attach_buffer */
 } psc_mpi_comm_t;
 
-/* Returns NULL if there is no such communicator. */
+/* Returns NULL if there is no such communicator, or MPI does not run. */
 psc_mpi_comm_t *psc_mpi_comm_find(MPI_Comm comm);
 MPI_Comm psc_mpi_comm_create(const psc_mpi_comm_args_t *args);
 /* The program has freed it: the handle finds nothing from now on. */
@@ -265,6 +265,7 @@ struct psc_mpi_request {
 
 /* Returns NULL if no memory is left. */
 psc_mpi_request_t *psc_mpi_request_create(psc_mpi_comm_t *comm);
+/* Returns NULL if there is no such request, or MPI does not run. */
 psc_mpi_request_t *psc_mpi_request_find(MPI_Request request);
 /* Free a request, whose operation goes on if it has not ended. */
 void psc_mpi_request_free(psc_mpi_request_t *request);

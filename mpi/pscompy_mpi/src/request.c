@@ -20,7 +20,7 @@ psc_mpi_request_t *psc_mpi_request_create(psc_mpi_comm_t *comm)
 
 psc_mpi_request_t *psc_mpi_request_find(MPI_Request request)
 {
-    return psc_mpi_object_find(&requests, request);
+    return psc_mpi_running() ? psc_mpi_object_find(&requests, request) : NULL;
 }
 
 /* The core still uses the request's memory: the layout of a receive, or the
