@@ -59,7 +59,7 @@ def wanted(folder: Path, letter: str) -> set[str]:
     if shutil.which("nm") is None:
         pytest.skip("no nm: install binutils")
     [extension, *_] = folder.glob("MPI.mpich*.so")
-    command = ["nm", "-D", "--undefined-only", extension]
+    command = ["nm", "-D", "--undefined-only", str(extension)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return set(re.findall(rf"^ *{letter} (MPI_\w+)", text, re.M))
 
@@ -133,14 +133,15 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compile_c(*arguments: str | Path, folder: Path) -> None:
-    subprocess.run(["gcc", *FLAGS, f"-I{folder}", f"-I{ROOT / 'mpi'}", *arguments], check=True)
+    command: list[str | Path] = ["gcc", *FLAGS, f"-I{folder}", f"-I{ROOT / 'mpi'}", *arguments]
+    subprocess.run(command, check=True)
 
 
 def defined(made: Path) -> set[str]:
     """The symbols that an object, linked into a library, exports."""
     library = made.with_suffix(".so")
     subprocess.run(["gcc", "-shared", made, "-o", library], check=True)
-    command = ["nm", "-D", "--defined-only", library]
+    command = ["nm", "-D", "--defined-only", str(library)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return set(re.findall(r"\b(MPI_\w+)", text))
 

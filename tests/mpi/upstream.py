@@ -60,7 +60,7 @@ def bring(folder: Path) -> Path:
     tests = folder / f"mpi4py-{version}" / "test"
     if not tests.is_dir():
         words = ["download", "-q", "--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
-        command = [sys.executable, "-m", "pip", *words, "-d", folder, f"mpi4py=={version}"]
+        command = [sys.executable, "-m", "pip", *words, "-d", str(folder), f"mpi4py=={version}"]
         subprocess.run(command, check=True)
         [archive] = folder.glob("mpi4py-*.tar.gz")
         with tarfile.open(archive) as opened:

@@ -1,0 +1,56 @@
+/* The sides of a collective (what is sent, what is received), as the core takes
+ * them, and what is kept of a collective that was called. */
+#pragma once
+
+#include "library.h"
+
+typedef struct psc_mpi_side {
+    char *memory; /* what the core gets */
+    char *packed; /* is `memory`, or NULL if that is the program's */
+    psc_mpi_data_t *pieces; /* of the program's memory; NULL: `whole` */
+    psc_mpi_data_t whole;
+    size_t n_pieces;
+    uint64_t *counts; /* bytes of each piece, if they have different ones */
+    MPI_Count nbytes;
+} psc_mpi_side_t;
+
+struct psc_mpi_coll {
+    psc_coll_args_t args;
+    psc_mpi_combine_t combine;
+    psc_mpi_side_t out, in;
+    bool packs_in; /* what is received into is also read */
+    bool landed; /* the result was unpacked since the last start */
+    bool in_use; /* a wait was interrupted: the core uses all this for ever */
+};
+
+/* A part for each rank: where it is, and what. */
+typedef struct psc_mpi_parts {
+    const void *buffer;
+    const void *counts, *displs;
+    const MPI_Datatype *types; /* of each; NULL: `type`, and displs are items */
+    MPI_Datatype type;
+    bool wide;
+} psc_mpi_parts_t;
+
+/* ---- sides.c ---- */
+
+/* Items that stand one behind the other, or a part for each of `size` ranks.
+ * Return the code of an error; psc_mpi_side_free ends either, also then. */
+int psc_mpi_side_whole(psc_mpi_side_t *side, const void *buffer,
+                       MPI_Count count, MPI_Datatype type);
+int psc_mpi_side_parts(psc_mpi_side_t *side, const psc_mpi_parts_t *parts,
+                       int size);
+void psc_mpi_side_free(psc_mpi_side_t *side);
+/* Let the side have memory of its own of `nbytes`. */
+int psc_mpi_side_take_room(psc_mpi_side_t *side);
+/* Copy all pieces into that memory, or from it. */
+void psc_mpi_side_pack(psc_mpi_side_t *side);
+void psc_mpi_side_unpack(psc_mpi_side_t *side);
+
+/* ---- fill.c ---- */
+
+/* Returns false if there is no such collective. */
+bool psc_mpi_coll_exists(psc_mpi_collective_number_t number);
+/* Fill in the core's arguments for a call. Returns the code of an error. */
+int psc_mpi_coll_fill(psc_mpi_coll_t *coll, const psc_mpi_collective_t *call,
+                      psc_mpi_comm_t *comm);
