@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pscompy import Communicator
     from pscompy_mpi.groups import Group
     from pscompy_mpi.info import Info
+    from pscompy_mpi.topologies import Cart, Graph
 
 PREDEFINED = (constants.COMM_WORLD, constants.COMM_SELF)
 # communicators that were freed while they have requests, by their contexts
@@ -32,6 +33,7 @@ class Comm:
         self.inner = inner
         self.name = name
         self.info: dict[str, str] = {}
+        self.topology: Cart | Graph | None = None
         members = capi.members(inner)
         whole = members == list(range(host.state().world.size))
         self.members = members  # the rank in the job of each rank
@@ -55,6 +57,7 @@ def comm_dup(comm: Comm) -> Comm:
     made = create(comm.inner.dup(), comm)
     attributes.copy_all("c", comm.handle, made.handle)
     made.info = dict(comm.info)
+    made.topology = comm.topology
     return made
 
 
