@@ -12,29 +12,32 @@ static int coll_status(int status)
     return psc_mpi_error_of(status, -1);
 }
 
-static int group_of(psc_mpi_comm_t *comm)
+static int group_of(psc_mpi_comm_t *comm, psc_mpi_form_t form,
+                    psc_group_t **group_p)
 {
-    const psc_group_args_t args = {.context =
-                                       comm->context | PSC_CONTEXT_OBJECTS,
+    static const uint32_t classes[] = {PSC_CONTEXT_OBJECTS, PSC_CONTEXT_CHUNKS};
+    int which = form != PSC_MPI_BLOCKING;
+    const psc_group_args_t args = {.context = comm->context | classes[which],
                                    .rank = comm->rank,
                                    .size = comm->size,
                                    .members = comm->members};
     psc_status_t status = PSC_OK;
 
-    if (!comm->group)
+    if (!comm->groups[which])
         status = psc_mpi.host.api->group_create(psc_mpi.host.worker, &args,
-                                                &comm->group);
+                                                &comm->groups[which]);
+    *group_p = comm->groups[which];
     return status == PSC_OK ? MPI_SUCCESS : psc_mpi_error_of(status, -1);
 }
 
 /* Open the connection that the collective lacks. */
-static psc_status_t coll_connect(psc_mpi_comm_t *comm)
+static psc_status_t coll_connect(psc_mpi_comm_t *comm, psc_group_t *group)
 {
     const psc_api_t *api = psc_mpi.host.api;
-    int rank = api->group_wanted(comm->group);
+    int rank = api->group_wanted(group);
     psc_conn_t *conn = rank < 0 ? NULL : psc_mpi_comm_conn(comm, rank);
 
-    return conn ? api->group_connect(comm->group, rank, conn) : PSC_ERR_CONNECT;
+    return conn ? api->group_connect(group, rank, conn) : PSC_ERR_CONNECT;
 }
 
 int psc_mpi_coll_start(psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
@@ -48,8 +51,9 @@ int psc_mpi_coll_start(psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
         psc_mpi_side_pack(&coll->in);
     coll->landed = false;
     do {
-        status = api->coll_start(comm->group, &coll->args, core_p);
-    } while (status == PSC_ERR_NO_RESOURCE && coll_connect(comm) == PSC_OK);
+        status = api->coll_start(coll->group, &coll->args, core_p);
+    } while (status == PSC_ERR_NO_RESOURCE &&
+             coll_connect(comm, coll->group) == PSC_OK);
     return status >= PSC_OK ? MPI_SUCCESS : coll_status(status);
 }
 
@@ -101,9 +105,9 @@ static int blocking(psc_mpi_comm_t *comm, psc_mpi_coll_t *coll)
     return psc_mpi_coll_land(comm, coll, &result);
 }
 
-static int describe(psc_mpi_comm_t *comm, psc_mpi_coll_t *coll)
+static int describe(psc_mpi_coll_t *coll)
 {
-    psc_status_t status = psc_mpi.host.api->coll_init(comm->group, &coll->args,
+    psc_status_t status = psc_mpi.host.api->coll_init(coll->group, &coll->args,
                                                       &coll->args.persistent);
 
     return status == PSC_OK ? MPI_SUCCESS : coll_status(status);
@@ -120,7 +124,7 @@ static int with_request(const psc_mpi_collective_t *call, psc_mpi_comm_t *comm,
     request->persistent = call->form == PSC_MPI_PERSISTENT;
     request->active = !request->persistent;
     if (request->persistent)
-        code = describe(comm, coll);
+        code = describe(coll);
     else
         code = psc_mpi_coll_start(comm, coll, &request->core);
     if (code != MPI_SUCCESS) {
@@ -143,7 +147,7 @@ int psc_mpi_collective(const psc_mpi_collective_t *call)
     if (!psc_mpi_coll_exists(call->number))
         return PSC_MPI_ABSENT;
     coll = calloc(1, sizeof *coll);
-    code = coll ? group_of(comm) : MPI_ERR_NO_MEM;
+    code = coll ? group_of(comm, call->form, &coll->group) : MPI_ERR_NO_MEM;
     if (code == MPI_SUCCESS)
         code = psc_mpi_coll_fill(coll, call, comm);
     if (code == MPI_SUCCESS)

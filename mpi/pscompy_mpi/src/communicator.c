@@ -97,8 +97,10 @@ static void comm_end(psc_mpi_comm_t *comm)
     uint32_t context = comm->context;
 
     psc_mpi_space_free(&comm->space);
-    if (comm->group)
-        psc_mpi.host.api->group_destroy(comm->group);
+    for (int i = 0; i < 2; i++) {
+        if (comm->groups[i])
+            psc_mpi.host.api->group_destroy(comm->groups[i]);
+    }
     free(comm->members);
     free(comm->ranks);
     psc_mpi_object_free(&comms, comm);

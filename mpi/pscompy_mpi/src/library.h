@@ -54,7 +54,10 @@ typedef struct psc_mpi_comm {
     _Atomic MPI_Errhandler errhandler;
     /* the program, and requests; the last one that lets go ends it */
     atomic_int holders;
-    psc_group_t *group; /* for collectives, from the first one on */
+    /* For collectives that block, and for all others, from the first one on: a
+     * rank may begin one that blocks while others have begun one that does not.
+     */
+    psc_group_t *groups[2];
     psc_mpi_space_t space; /* of MPI_Comm_attach_buffer */
 } psc_mpi_comm_t;
 

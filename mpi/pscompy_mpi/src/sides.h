@@ -15,6 +15,7 @@ typedef struct psc_mpi_side {
 } psc_mpi_side_t;
 
 struct psc_mpi_coll {
+    psc_group_t *group;
     psc_coll_args_t args;
     psc_mpi_combine_t combine;
     psc_mpi_side_t out, in;
