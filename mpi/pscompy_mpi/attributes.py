@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pscompy_mpi import constants, host
 from pscompy_mpi.carrier import MpiError
 from pscompy_mpi.communicators import Comm
 from pscompy_mpi.types import Datatype
+
+if TYPE_CHECKING:
+    from pscompy_mpi.windows import Win
 
 MADE = 2 << 30 | 9 << 26
 
@@ -171,3 +174,17 @@ def type_set_attr(given: Datatype, keyval: int, value: int) -> None:
 
 def type_delete_attr(given: Datatype, keyval: int) -> None:
     _delete("t", given.handle, keyval)
+
+
+def win_get_attr(win: Win, keyval: int) -> tuple[int | None, int]:
+    if keyval in win.predefined:
+        return win.predefined[keyval], True
+    return _get("w", win.handle, keyval)
+
+
+def win_set_attr(win: Win, keyval: int, value: int) -> None:
+    _set("w", win.handle, keyval, value)
+
+
+def win_delete_attr(win: Win, keyval: int) -> None:
+    _delete("w", win.handle, keyval)

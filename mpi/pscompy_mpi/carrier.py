@@ -26,6 +26,7 @@ NO_SUCH = {
     "g": constants.ERR_GROUP,
     "f": constants.ERR_INFO,
     "t": constants.ERR_TYPE,
+    "w": constants.ERR_WIN,
 }
 # the functions, by module and name, that a null handle is no error for: they get None
 TAKES_NULL = {
@@ -33,6 +34,7 @@ TAKES_NULL = {
     "g": "$",
     "f": r"(?!info\.).*",
     "t": "types.type_get_name",
+    "w": "windows.win_get_name",
 }
 
 

@@ -232,7 +232,17 @@ Comm_get_errhandler: comm, errhandler*
 Comm_set_errhandler: comm, errhandler
 Errhandler_free: errhandler&
 Comm_call_errhandler: comm, code
+Win_create_errhandler: win_handler, errhandler*
+Win_get_errhandler: win, errhandler*
+Win_set_errhandler: win, errhandler
 Win_call_errhandler: win, code
+
+== c window
+Win_fence: n, win
+Win_lock: n, rank, n, win
+Win_lock_all: n, win
+Win_unlock: rank, win
+Win_unlock_all Win_sync: win
 
 == c environment
 Init: argc&, argv&
@@ -320,11 +330,6 @@ Comm_delete_attr: comm, keyval
 Type_delete_attr: type, keyval
 Win_delete_attr: win, keyval
 
-== python errors
-Win_create_errhandler: win_handler, errhandler*
-Win_get_errhandler: win, errhandler*
-Win_set_errhandler: win, errhandler
-
 == python info
 Info_create Get_hw_resource_info: info*
 Info_create_env: n, strings, info*
@@ -391,11 +396,6 @@ outdegree, destinations*[outdegree], weights
 == python windows
 Win_allocate_shared: aint, unit, info, comm, base*, win*
 Win_shared_query: win, rank, aint*, unit*, base*
-Win_fence: n, win
-Win_lock: n, rank, n, win
-Win_lock_all: n, win
-Win_unlock: rank, win
-Win_unlock_all Win_sync: win
 Win_free: win&
 Win_get_group: win, group*
 Win_get_info: win, info*

@@ -1,6 +1,6 @@
 """Handles of objects that live in Python: numbers in MPICH's ranges, and what they stand for.
 
-Communicators and types are here, too, but the library has made their handles.
+Communicators, types and windows are here, too, but the library has made their handles.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ NULL = {
     "g": constants.GROUP_NULL,
     "f": constants.INFO_NULL,
     "t": constants.DATATYPE_NULL,
+    "w": constants.WIN_NULL,
 }
 
 # What handles stand for, by the letter of their kind.

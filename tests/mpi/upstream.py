@@ -30,6 +30,7 @@ STEPS = {
     "2": """attributes comm errhandler errorcode exceptions group handle info subclass ulfm""",
     "3": """cco_buf cco_obj cco_vec cco_nb_buf cco_nb_vec cco_pr_buf cco_pr_vec op""",
     "4": "datatype pack util_dtlib util_pkl5",
+    "5": "win",
     "6": "cco_buf_inter cco_obj_inter cco_vec_inter comm_inter util_pool",
     "7": "cco_ngh_buf cco_ngh_obj cco_pr_ngh_buf comm_topo",
 }

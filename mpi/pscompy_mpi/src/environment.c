@@ -52,6 +52,8 @@ static const psc_mpi_library_t library = {
     .comm_destroy = psc_mpi_comm_destroy,
     .comm_errhandler = library_errhandler,
     .comm_set_errhandler = library_set_errhandler,
+    .win_create = psc_mpi_win_create,
+    .win_destroy = psc_mpi_win_destroy,
     .type_create = psc_mpi_type_create,
     .type_commit = psc_mpi_type_commit,
     .type_free = psc_mpi_type_free,
@@ -249,16 +251,20 @@ MPI_Aint MPI_Aint_diff(MPI_Aint one, MPI_Aint other)
 
 /* ---- functions that live in Python ---- */
 
-/* Returns the first communicator among the arguments. */
-static psc_mpi_comm_t *comm_among(const psc_mpi_function_t *it,
-                                  const intptr_t *values)
+/* Call the error handler of the first communicator or window among the
+ * arguments. */
+static int raise_among(const psc_mpi_function_t *it, const intptr_t *values,
+                       int code)
 {
     for (const char *at = it->arguments; *at; at += 2) {
         if (at[0] == PSC_MPI_VALUE && at[1] == PSC_MPI_CODE_COMM)
-            return psc_mpi_comm_find((MPI_Comm)*values);
+            return psc_mpi_raise(psc_mpi_comm_find((MPI_Comm)*values), code);
+        if (at[0] == PSC_MPI_VALUE && at[1] == PSC_MPI_CODE_WIN &&
+            psc_mpi_win_find((MPI_Win)*values))
+            return psc_mpi_raise_win(psc_mpi_win_find((MPI_Win)*values), code);
         values += at[0] == '[' || at[0] == ']' || at[0] == '%' ? 2 : 1;
     }
-    return NULL;
+    return psc_mpi_raise(NULL, code);
 }
 
 int psc_mpi_python(psc_mpi_function_number_t number, const intptr_t *values)
@@ -271,5 +277,5 @@ int psc_mpi_python(psc_mpi_function_number_t number, const intptr_t *values)
     code = psc_mpi.host.call(it, values);
     if (code == MPI_SUCCESS || code == PSC_MPI_ABSENT)
         return code;
-    return psc_mpi_raise(comm_among(it, values), code);
+    return raise_among(it, values, code);
 }

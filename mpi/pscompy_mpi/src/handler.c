@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* A handler that the program has made. It is freed when neither the program nor
- * a communicator has it. */
+ * a communicator or window has it. */
 typedef struct handler {
     psc_mpi_object_t head;
     MPI_Comm_errhandler_function *function;
@@ -54,18 +54,30 @@ static void handler_abort(int code)
     exit(1);
 }
 
-int psc_mpi_raise(psc_mpi_comm_t *comm, int code)
+/* Call a handler for an object, whose handle `object` points to. */
+static int handler_call(MPI_Errhandler handle, int *object, int code)
 {
-    psc_mpi_comm_t *owner = comm ? comm : psc_mpi_comm_find(MPI_COMM_SELF);
-    MPI_Errhandler handle =
-        owner ? atomic_load(&owner->errhandler) : MPI_ERRORS_RETURN;
     handler_t *handler = psc_mpi_object_find(&handlers, handle);
 
     if (handler)
-        handler->function(&owner->handle, &code);
+        handler->function(object, &code);
     else if (handle != MPI_ERRORS_RETURN)
         handler_abort(code);
     return code;
+}
+
+int psc_mpi_raise(psc_mpi_comm_t *comm, int code)
+{
+    psc_mpi_comm_t *owner = comm ? comm : psc_mpi_comm_find(MPI_COMM_SELF);
+
+    if (!owner)
+        return code;
+    return handler_call(atomic_load(&owner->errhandler), &owner->handle, code);
+}
+
+int psc_mpi_raise_win(psc_mpi_win_t *win, int code)
+{
+    return handler_call(atomic_load(&win->errhandler), &win->handle, code);
 }
 
 /* ---- functions ---- */
@@ -81,6 +93,14 @@ int MPI_Comm_create_errhandler(MPI_Comm_errhandler_function *function,
     atomic_store(&handler->holders, 1);
     *handle = psc_mpi_object_handle(handler);
     return MPI_SUCCESS;
+}
+
+/* The function of a window's handler takes what that of a communicator's
+ * does. */
+int MPI_Win_create_errhandler(MPI_Win_errhandler_function *function,
+                              MPI_Errhandler *handle)
+{
+    return MPI_Comm_create_errhandler(function, handle);
 }
 
 int MPI_Errhandler_free(MPI_Errhandler *handle)
@@ -115,10 +135,15 @@ int MPI_Comm_set_errhandler(MPI_Comm handle, MPI_Errhandler handler)
     return MPI_SUCCESS;
 }
 
-void psc_mpi_comm_set_handler(psc_mpi_comm_t *comm, MPI_Errhandler handler)
+void psc_mpi_handler_set(_Atomic MPI_Errhandler *place, MPI_Errhandler handler)
 {
     handler_hold(handler);
-    handler_let_go(atomic_exchange(&comm->errhandler, handler));
+    handler_let_go(atomic_exchange(place, handler));
+}
+
+void psc_mpi_comm_set_handler(psc_mpi_comm_t *comm, MPI_Errhandler handler)
+{
+    psc_mpi_handler_set(&comm->errhandler, handler);
 }
 
 int MPI_Comm_call_errhandler(MPI_Comm handle, int code)
@@ -128,5 +153,40 @@ int MPI_Comm_call_errhandler(MPI_Comm handle, int code)
     if (!comm)
         return psc_mpi_raise(NULL, MPI_ERR_COMM);
     psc_mpi_raise(comm, code);
+    return MPI_SUCCESS;
+}
+
+/* ---- functions of windows ---- */
+
+int MPI_Win_get_errhandler(MPI_Win handle, MPI_Errhandler *found)
+{
+    psc_mpi_win_t *win = psc_mpi_win_find(handle);
+
+    if (!win)
+        return psc_mpi_raise(NULL, MPI_ERR_WIN);
+    *found = atomic_load(&win->errhandler);
+    handler_hold(*found);
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_set_errhandler(MPI_Win handle, MPI_Errhandler handler)
+{
+    psc_mpi_win_t *win = psc_mpi_win_find(handle);
+
+    if (!win)
+        return psc_mpi_raise(NULL, MPI_ERR_WIN);
+    if (!handler_exists(handler))
+        return psc_mpi_raise_win(win, MPI_ERR_ERRHANDLER);
+    psc_mpi_handler_set(&win->errhandler, handler);
+    return MPI_SUCCESS;
+}
+
+int MPI_Win_call_errhandler(MPI_Win handle, int code)
+{
+    psc_mpi_win_t *win = psc_mpi_win_find(handle);
+
+    if (!win)
+        return psc_mpi_raise(NULL, MPI_ERR_WIN);
+    psc_mpi_raise_win(win, code);
     return MPI_SUCCESS;
 }

@@ -97,6 +97,25 @@ static PyObject *native_comm_inherit(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *native_win_create(PyObject *self, PyObject *args)
+{
+    int comm, size, file;
+    MPI_Win made;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iii", &comm, &size, &file))
+        return NULL;
+    made = library->win_create(comm, size, file);
+    return made == MPI_WIN_NULL ? PyErr_NoMemory() : PyLong_FromLong(made);
+}
+
+static PyObject *native_win_destroy(PyObject *self, PyObject *win)
+{
+    (void)self;
+    library->win_destroy((MPI_Win)PyLong_AsLong(win));
+    Py_RETURN_NONE;
+}
+
 static PyObject *native_type_create(PyObject *self, PyObject *args)
 {
     MPI_Count it[5];
@@ -206,6 +225,8 @@ static PyMethodDef native_methods[] = {
     {"comm_create", native_comm_create, METH_VARARGS, NULL},
     {"comm_destroy", native_comm_destroy, METH_O, NULL},
     {"comm_inherit", native_comm_inherit, METH_VARARGS, NULL},
+    {"win_create", native_win_create, METH_VARARGS, NULL},
+    {"win_destroy", native_win_destroy, METH_O, NULL},
     {"type_create", native_type_create, METH_VARARGS, NULL},
     {"type_commit", native_type_commit, METH_VARARGS, NULL},
     {"type_free", native_type_free, METH_O, NULL},

@@ -41,6 +41,11 @@ typedef struct psc_mpi_library {
     void (*comm_destroy)(MPI_Comm comm);
     MPI_Errhandler (*comm_errhandler)(MPI_Comm comm);
     void (*comm_set_errhandler)(MPI_Comm comm, MPI_Errhandler handler);
+    /* Make a window whose ranks use this communicator, which stays the host's,
+     * for barriers, and lock bytes of a file, which is closed with the window.
+     * Returns MPI_WIN_NULL if no memory is left. */
+    MPI_Win (*win_create)(MPI_Comm comm, int size, int file);
+    void (*win_destroy)(MPI_Win win);
     MPI_Datatype (*type_create)(const MPI_Count bounds[5]);
     bool (*type_commit)(MPI_Datatype type, const psc_mpi_commit_args_t *args);
     void (*type_free)(MPI_Datatype type);

@@ -92,6 +92,24 @@ psc_conn_t *psc_mpi_comm_conn(const psc_mpi_comm_t *comm, int rank);
 
 void psc_mpi_comm_set_handler(psc_mpi_comm_t *comm, MPI_Errhandler handler);
 
+/* ---- windows (window.c) ---- */
+
+typedef struct psc_mpi_win {
+    psc_mpi_object_t head;
+    MPI_Win handle; /* as the program knows it */
+    MPI_Comm comm; /* the window's own, for barriers */
+    int size; /* of the communicator */
+    int file; /* with a byte for each rank, which is locked for its part */
+    _Atomic MPI_Errhandler errhandler;
+    _Atomic unsigned char *held; /* held_t of window.c for each rank's part */
+} psc_mpi_win_t;
+
+/* Returns NULL if there is no such window, or MPI does not run. */
+psc_mpi_win_t *psc_mpi_win_find(MPI_Win win);
+/* See psc_mpi_library_t. */
+MPI_Win psc_mpi_win_create(MPI_Comm comm, int size, int file);
+void psc_mpi_win_destroy(MPI_Win win);
+
 /* ---- types (types.c) ---- */
 
 #define PSC_MPI_DIMS 4 /* DIMS of layouts.py */
@@ -184,6 +202,9 @@ void psc_mpi_data_unpack(const psc_mpi_data_t *data, const void *packed,
 /* Return the code of an error of this communicator, after its error handler was
  * called. A communicator that is NULL has that of MPI_COMM_SELF. */
 int psc_mpi_raise(psc_mpi_comm_t *comm, int code);
+int psc_mpi_raise_win(psc_mpi_win_t *win, int code);
+/* Replace the error handler of an object. */
+void psc_mpi_handler_set(_Atomic MPI_Errhandler *place, MPI_Errhandler handler);
 /* Returns the code for a status of the core; `rank`: the rank in the job of the
  * peer, or -1. The code's text has the reason. */
 int psc_mpi_error_of(int status, int rank);
