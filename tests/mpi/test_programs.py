@@ -136,6 +136,34 @@ def test_freed_handles_are_refused(programs: Programs) -> None:
     assert ended.lines == ["True"], ended.errors
 
 
+def test_freed_requests_give_their_places_back(programs: Programs) -> None:
+    """A handle has the number of its place in the low 20 bits."""
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import numpy as np
+
+        comm, rounds, n = MPI.COMM_WORLD, 5, 100
+        column = MPI.DOUBLE.Create_vector(10_000, 1, 2).Commit()
+        sent, got = np.ones(20_000), np.empty(10_000)
+        for _ in range(rounds):
+            comm.Barrier()  # so that the sends wait for their receives
+            if comm.rank == 0:
+                requests = [comm.Isend([sent, 1, column], 1) for _ in range(n)]
+                highest = max(MPI._handleof(request) & 0xFFFFF for request in requests)
+                for request in requests:
+                    request.Free()
+            comm.Barrier()
+            for _ in range(n * comm.rank):
+                comm.Recv(got, 0)
+            comm.Barrier()
+        if comm.rank == 0:
+            print(highest < 2 * n)
+        """
+    )
+    assert ended.lines == ["True"], ended.errors
+
+
 def test_ctrl_c_ends_a_receive(programs: Programs) -> None:
     ended = programs.run(
         """

@@ -279,6 +279,7 @@ struct psc_mpi_request {
     psc_mpi_transfer_t transfer; /* of a persistent request */
     psc_mpi_coll_t *coll; /* of a collective; else NULL */
     void *copy; /* of what is sent, freed with the request; or NULL */
+    psc_mpi_request_t *next_left; /* in the list of request.c; or NULL */
     /* of a generalised request */
     void *state;
     atomic_bool let_go; /* freed by the program before it has ended */

@@ -7,10 +7,59 @@
 static psc_mpi_table_t requests =
     PSC_MPI_TABLE(PSC_MPI_REQUEST, psc_mpi_request_t, 0);
 
+/* Requests that the program has freed, whose memory the core still uses; the
+ * oldest first. They are freed when later requests are made. */
+static psc_mpi_request_t *left_first, *left_last;
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_uint n_left;
+
+static void request_end(psc_mpi_request_t *request);
+
+/* Returns the oldest of the requests that were left, if the core does not use
+ * its memory any more, and takes it from the list; else NULL. */
+static psc_mpi_request_t *left_pop(void)
+{
+    psc_mpi_request_t *request;
+
+    pthread_mutex_lock(&left_lock);
+    request = left_first;
+    if (request && psc_mpi_request_pending(request))
+        request = NULL;
+    if (request) {
+        left_first = request->next_left;
+        atomic_fetch_sub(&n_left, 1);
+    }
+    pthread_mutex_unlock(&left_lock);
+    return request;
+}
+
+static void left_push(psc_mpi_request_t *request)
+{
+    pthread_mutex_lock(&left_lock);
+    if (left_first)
+        left_last->next_left = request;
+    else
+        left_first = request;
+    left_last = request;
+    atomic_fetch_add(&n_left, 1);
+    pthread_mutex_unlock(&left_lock);
+}
+
+static void left_sweep(void)
+{
+    psc_mpi_request_t *request;
+
+    while ((request = left_pop()))
+        request_end(request);
+}
+
 psc_mpi_request_t *psc_mpi_request_create(psc_mpi_comm_t *comm)
 {
-    psc_mpi_request_t *request = psc_mpi_object_create(&requests);
+    psc_mpi_request_t *request;
 
+    if (atomic_load_explicit(&n_left, memory_order_relaxed))
+        left_sweep();
+    request = psc_mpi_object_create(&requests);
     if (request && comm) {
         request->comm = comm;
         psc_mpi_comm_hold(comm);
@@ -23,34 +72,40 @@ psc_mpi_request_t *psc_mpi_request_find(MPI_Request request)
     return psc_mpi_running() ? psc_mpi_object_find(&requests, request) : NULL;
 }
 
-/* The core still uses the request's memory: the layout of a receive, or the
- * copy of what is sent. */
+/* The core still uses the request's memory: the layout of a receive, the copy
+ * of what is sent, or what a collective combines. */
 static bool request_in_use(const psc_mpi_request_t *request)
 {
     return psc_mpi_request_pending(request) != NULL &&
-           (request->copy || request->data.kind != PSC_MPI_PLAIN);
+           (request->copy || request->coll ||
+            request->data.kind != PSC_MPI_PLAIN);
 }
 
-void psc_mpi_request_free(psc_mpi_request_t *request)
+static void request_end(psc_mpi_request_t *request)
 {
     const psc_api_t *api = psc_mpi.host.api;
     psc_mpi_comm_t *comm = request->comm;
-    bool in_use = request_in_use(request);
 
     if (request->core)
         api->request_free(request->core);
     if (request->second)
         api->request_free(request->second);
-    if (in_use) { /* its place is lost */
-        psc_mpi_object_hide(request);
-        return;
-    }
     free(request->copy);
     psc_mpi_data_free(&request->data);
     psc_mpi_coll_free(request->coll);
     psc_mpi_object_free(&requests, request);
     if (comm)
         psc_mpi_comm_let_go(comm);
+}
+
+void psc_mpi_request_free(psc_mpi_request_t *request)
+{
+    if (request_in_use(request)) {
+        psc_mpi_object_hide(request);
+        left_push(request);
+    } else {
+        request_end(request);
+    }
 }
 
 /* ---- ending ---- */
