@@ -1,8 +1,9 @@
 """The build hook; everything that is data stands in setup.cfg.
 
-Three kinds of extensions: the core, the plug-ins and the faults of the tests
-(cffi, each described by a `build.py` that exposes `ffibuilder`), and the binding
-(hand-written).
+Four kinds of extensions: the core, the plug-ins and the faults of the tests
+(cffi, each described by a `build.py` that exposes `ffibuilder`), the binding
+(hand-written), and the MPI library with its host, which are no modules of Python
+(mpi/pscompy_mpi/build.py compiles them).
 A plug-in's `build.py` may name the headers of its fabric, for example
 `HEADERS = ("infiniband/verbs.h",)`. A plug-in whose headers are missing is
 left out, and the reason is written to NOT_BUILT for `pscompy info`. It may name
@@ -24,6 +25,11 @@ import numpy
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.editable_wheel import _StaticPth, editable_wheel
+from setuptools.errors import CompileError
+from setuptools.modified import newer_group
+
+# This folder is not on the path of an isolated build.
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "mpi")]
 
 CORE = Path("pscompy/core")
 PROTO = Path("pscompy/proto")
@@ -32,6 +38,8 @@ PLUGINS = Path("pscompy/plugins")
 FOLDERS = ("pscompy/core", "pscompy/transport/python", "pscompy/testing", "gateway/pscompy_gateway")
 ALWAYS = [path for folder in FOLDERS for path in Path(folder).glob("build.py")]
 NOT_BUILT = PLUGINS / "not_built.json"
+MPI = Path("mpi/pscompy_mpi")
+MPI_FILES = {"libmpi": "libmpi.so.12", "_host": "_host.so"}  # extensions, which are no modules
 ABI_HEADERS = sorted(
     str(header)
     for folder in (CORE, PROTO, COLL, Path("pscompy/transport"))
@@ -49,19 +57,40 @@ class BuildWithHeaders(build_ext):
 
     def get_ext_filename(self, fullname: str) -> str:
         """A shared library has no suffix of this Python's."""
-        if fullname.rpartition(".")[2].startswith("lib"):
+        folder, _, name = fullname.rpartition(".")
+        if name in MPI_FILES:
+            return str(Path(*folder.split("."), MPI_FILES[name]))
+        if name.startswith("lib"):
             return f"{Path(*fullname.split('.'))}.so"
         return str(super().get_ext_filename(fullname))
 
     def build_extension(self, ext: Extension) -> None:
+        if ext.name.rpartition(".")[2] in MPI_FILES:
+            self.build_mpi(ext)
+            return
         folders = {Path(source).parent for source in ext.sources if not Path(source).is_absolute()}
         own = [str(path) for folder in folders for path in folder.rglob("*.h")]
         ext.depends = sorted({*ext.depends, *ABI_HEADERS, *own})
         super().build_extension(ext)
 
+    def build_mpi(self, ext: Extension) -> None:
+        """The library or its host, if a file has changed that it is made of."""
+        from pscompy_mpi import build, generate
+
+        target = Path(self.get_ext_fullpath(ext.name)).absolute()
+        if not (self.force or newer_group([*ABI_HEADERS, *map(str, build.depends())], str(target))):
+            return
+        made = Path(self.build_temp, ext.name).absolute()
+        generate.write(made)
+        compiles = build.compile_host if target.name == build.HOST else build.compile_library
+        try:
+            compiles(made, target)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise CompileError(f"{target.name} of pscompy_mpi: {error}") from error
+
 
 class PlainEditable(editable_wheel):
-    """An editable install adds three folders to sys.path, and no more.
+    """An editable install adds four folders to sys.path, and no more.
 
     For packages in several folders setuptools by itself installs an import hook. Python asks it
     last, so a checkout that lies beside the program, in a folder called pscompy, would hide the
@@ -70,7 +99,7 @@ class PlainEditable(editable_wheel):
 
     def _select_strategy(self, name: str, tag: str, build_lib: str) -> _StaticPth:
         return _StaticPth(
-            self.distribution, name, [Path.cwd() / it for it in ("", "gateway", "softni")]
+            self.distribution, name, [Path.cwd() / it for it in ("", "gateway", "softni", "mpi")]
         )
 
 
@@ -139,6 +168,7 @@ setup(
         *find_packages(include=["pscompy*"]),
         *find_packages("gateway"),
         *find_packages("softni"),
+        *find_packages("mpi"),
     ],
     cffi_modules=[f"{path}:ffibuilder" for path in [*ALWAYS, *build_files]],
     ext_modules=[
@@ -153,6 +183,7 @@ setup(
             ],
         ),
         *libraries(build_files),
+        *(Extension(f"{MPI.name}.{name}", sources=[]) for name in MPI_FILES if MPI.exists()),
     ],
     cmdclass={"build_ext": BuildWithHeaders, "editable_wheel": PlainEditable},
 )
