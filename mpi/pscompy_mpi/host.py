@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 import pscompy
 from pscompy import capi
+from pscompy_mpi import places
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     class Native(Protocol):
         """The functions of the library that Python calls: `native_methods` of src/host.c."""
+
+        path: str  # of the library
 
         def comm_create(
             self, context: int, rank: int, size: int, members: list[int] | None
@@ -65,10 +69,22 @@ def open_world(native: Native) -> tuple[int, int, int, int]:
     """Open the World, with a session of its own. Return the addresses of the core's functions and
     of the worker, the rank, and the number of ranks."""
     global _state
+    _spare_children(native.path)
     world = pscompy.World()
     _state = State(native, world, {})
     atexit.register(_at_exit)
     return capi.table(), capi.worker(world.session), world.rank, world.size
+
+
+def _spare_children(library: str) -> None:
+    """Take the library, and nothing else, out of LD_PRELOAD: children of this process are no
+    ranks."""
+    preloaded = places.entries(os.environ.get("LD_PRELOAD", ""))
+    others = [it for it in preloaded if os.path.realpath(it) != os.path.realpath(library)]
+    if others:
+        os.environ["LD_PRELOAD"] = ":".join(others)
+    else:
+        os.environ.pop("LD_PRELOAD", None)
 
 
 def create_comms() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 
 LIBRARY, HOST = "libmpi.so.12", "_host.so"
@@ -15,7 +16,7 @@ LIBRARY, HOST = "libmpi.so.12", "_host.so"
 PYTHON, LIBPYTHON = "PSCOMPY_MPI_PYTHON", "PSCOMPY_MPI_LIBPYTHON"
 
 
-class NotBuilt(Exception):
+class NotBuilt(ImportError):
     """The library is not in the package; the text says how to build it."""
 
 
@@ -27,12 +28,16 @@ def library() -> Path:
     return path
 
 
-def variables(environ: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the variables by which a process gets this MPI, whatever it is linked to; `environ`
+def entries(preloaded: str) -> list[str]:
+    """Split a value of LD_PRELOAD."""
+    return preloaded.replace(":", " ").split()
+
+
+def variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables by which a process gets this MPI, whatever it is linked to. `environ`
     are those that it has otherwise. Raises `NotBuilt`."""
     path = str(library())
-    preloaded = (environ or {}).get("LD_PRELOAD", "")
-    others = [it for it in preloaded.replace(":", " ").split() if it != path]
+    others = [it for it in entries(environ.get("LD_PRELOAD", "")) if it != path]
     return {
         "LD_PRELOAD": ":".join([path, *others]),
         "MPI4PY_LIBMPI": path,

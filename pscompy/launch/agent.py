@@ -16,8 +16,9 @@ from functools import partial
 from typing import Any
 
 from pscompy.config.standard_files import open_standard_files
+from pscompy.errors import ConfigError
 from pscompy.launch.agent_pipe import AgentPipe, pack, unpack
-from pscompy.launch.environment import on_this_host, rank_variables
+from pscompy.launch.environment import on_this_host, rank_variables, with_mpi
 from pscompy.launch.event_loop import WRITE, Loop
 from pscompy.launch.process_group import Guard
 from pscompy.launch.rank import Rank, start_failure
@@ -72,12 +73,16 @@ class Agent:
         first, count, size = plan["first"], plan["count"], plan["size"]
         environ = on_this_host(plan["environ"])
         try:
+            if plan["mpi"]:
+                environ = with_mpi(environ)
             os.chdir(plan["folder"])
             for number in range(first, first + count):
                 variables = rank_variables(number, size, number - first, count)
                 self._start_rank(number, plan["argv"], {**environ, **variables})
         except OSError as error:
             self._pipe.send("cannot", *start_failure(plan["argv"], error))
+        except ConfigError as error:
+            self._pipe.send("cannot", 1, str(error))
 
     def _start_rank(self, number: int, argv: list[str], environ: dict[str, str]) -> None:
         stdin = self._open_stdin() if number == 0 else os.open(os.devnull, os.O_RDONLY)

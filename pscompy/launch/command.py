@@ -72,6 +72,11 @@ def _parser() -> ArgumentParser:
         help="have all ranks write what they have in flight, every SECONDS",
     )
     result.add_argument(
+        "--mpi",
+        action="store_true",
+        help="have programs of MPI, such as those of mpi4py, use the MPI of pscompy",
+    )
+    result.add_argument(
         "--env",
         type=_assignment,
         action="append",
@@ -99,6 +104,7 @@ def main(arguments: list[str]) -> int:
     plan = Plan(
         *(command, size, options.label, environ, options.dump_after),
         keep_going=options.keep_going,
+        mpi=options.mpi,
     )
     if all(is_here(host) for host in slots):
         return Job(plan).run()

@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 
 from pscompy.config.variables import APART
+from pscompy.errors import ConfigError
 
 # Prefixes of variables that another launcher set for this process; they would mislead the ranks.
 _FOREIGN = (
@@ -41,6 +42,17 @@ def job_environment(extra: Mapping[str, str]) -> dict[str, str]:
         environ["PSP_KEY"] = key = make_key()
         environ[MARK] = mark_of(key)
     return environ
+
+
+def with_mpi(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of ranks on this host with those by which they get pscompy's MPI. Raises
+    `ConfigError` if this host does not have it."""
+    try:
+        from pscompy_mpi import places
+
+        return {**environ, **places.variables(environ)}
+    except ImportError as error:
+        raise ConfigError(f"--mpi: {error} (it is part of an installed pscompy)") from error
 
 
 def on_this_host(environ: Mapping[str, str]) -> dict[str, str]:

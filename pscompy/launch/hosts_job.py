@@ -8,6 +8,7 @@ ends.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shlex
 import signal
@@ -127,7 +128,7 @@ class HostsJob(Job):
 
     def _start_host(self, share: Share, rsh: list[str], environ: dict[str, str]) -> None:
         way = ["sh", "-c"] if is_here(share.host) else [*rsh, share.host]
-        host = _Host(share, [*way, _agent_command()])
+        host = _Host(share, [*way, _agent_command(self._plan.mpi)])
         self._hosts.append(host)
         host.attach(self._loop, self._on_record, self._on_lost)
         self._terminal.attach_stderr(host.stderr)
@@ -141,6 +142,7 @@ class HostsJob(Job):
             "first": share.first,
             "count": share.ranks,
             "size": self._plan.size,
+            "mpi": self._plan.mpi,
         }
         host.pipe.send("start", plan)
 
@@ -253,13 +255,13 @@ class HostsJob(Job):
             self._deliver(self._pmi.leave(number))
 
 
-def _agent_command() -> str:
-    """Return the command line of an agent, for a shell of its host."""
-    import pscompy
-
-    source = str(Path(pscompy.__file__).parents[1])
+def _agent_command(mpi: bool) -> str:
+    """Return the command line of an agent, for a shell of its host. Packages are found where this
+    process has found them, else where they are installed on that host."""
+    found = [importlib.util.find_spec(it) for it in ("pscompy", "pscompy_mpi")[: 1 + mpi]]
+    sources = [str(Path(it.origin).parents[1]) for it in found if it and it.origin]
     code = (
-        f"import sys; sys.path.insert(0, {source!r});"
+        f"import sys; sys.path[:0] = {sources!r};"
         " from pscompy.launch.agent import Agent; Agent().run()"
     )
     return f"exec {shlex.join([sys.executable, '-I', '-c', code])}"

@@ -19,7 +19,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 
-from pscompy.launch.environment import job_environment, rank_variables
+from pscompy.launch.environment import job_environment, rank_variables, with_mpi
 from pscompy.launch.event_loop import Loop
 from pscompy.launch.hosts import Share
 from pscompy.launch.process_group import Guard
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
     environment. If `label` is set, each line of output begins with the number of its rank. All
     ranks dump what they have in flight every `dump_after` seconds. `shares` are the ranks of each
     host; if there are none, all ranks run on this host. `keep_going`: when a rank has failed, the
-    others go on."""
+    others go on. `mpi`: programs of MPI get that of pscompy."""
 
     argv: list[str]
     size: int
@@ -53,6 +53,7 @@ class Plan(NamedTuple):
     dump_after: float = math.inf
     shares: Sequence[Share] = ()
     keep_going: bool = False
+    mpi: bool = False
 
 
 class Job:
@@ -102,6 +103,8 @@ class Job:
 
     def _start_ranks(self) -> None:
         environ = job_environment(self._plan.environ)
+        if self._plan.mpi:
+            environ = with_mpi(environ)
         for number in range(self._plan.size):
             try:
                 self._start_rank(number, environ)

@@ -47,7 +47,7 @@ static MPI_Errhandler library_errhandler(MPI_Comm comm)
     return found ? atomic_load(&found->errhandler) : MPI_ERRORS_ARE_FATAL;
 }
 
-static const psc_mpi_library_t library = {
+static psc_mpi_library_t library = {
     .comm_create = psc_mpi_comm_create,
     .comm_destroy = psc_mpi_comm_destroy,
     .comm_errhandler = library_errhandler,
@@ -63,29 +63,31 @@ static const psc_mpi_library_t library = {
     .ended = library_ended,
 };
 
-/* Find the folder of this library, in which the host is, too. */
-static bool find_folder(char *folder, size_t room)
+/* Find this library, and the host, which is in the same folder. */
+static bool find_host(char *path, size_t room)
 {
     Dl_info info;
     const char *end;
 
     if (!dladdr(&psc_mpi, &info) || !(end = strrchr(info.dli_fname, '/')))
         return false;
-    return (size_t)snprintf(folder, room, "%.*s", (int)(end - info.dli_fname),
-                            info.dli_fname) < room;
+    library.path = info.dli_fname;
+    return (size_t)snprintf(path, room, "%.*s/%s", (int)(end - info.dli_fname),
+                            info.dli_fname, HOST_NAME) < room;
 }
 
 static bool init_host(char *text, size_t room)
 {
-    char folder[PATH_MAX], path[PATH_MAX + sizeof HOST_NAME];
+    char path[PATH_MAX];
     psc_mpi_host_start_t *start;
     void *object;
 
-    if (!find_folder(folder, sizeof folder)) {
+    if (!find_host(path, sizeof path)) {
         snprintf(text, room, "the folder of libmpi.so.12 is not known");
         return false;
     }
-    snprintf(path, sizeof path, "%s/%s", folder, HOST_NAME);
+    if (!psc_mpi_interpreter_start(text, room))
+        return false;
     object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     *(void **)&start = object ? dlsym(object, PSC_MPI_HOST_START) : NULL;
     if (start)

@@ -501,7 +501,8 @@ static bool open_world(psc_mpi_host_t *host)
     bool opened;
 
     module = PyImport_ImportModule("pscompy_mpi.host");
-    if (module && functions)
+    if (module && functions &&
+        PyModule_AddStringConstant(functions, "path", library->path) == 0)
         numbers = PyObject_CallMethod(module, "open_world", "O", functions);
     Py_XDECREF(functions);
     opened = numbers && PyArg_ParseTuple(numbers, "KKii", &api, &worker,

@@ -35,6 +35,7 @@ typedef struct psc_mpi_commit_args {
 /* What the library does for Python's functions. A handle's members must not be
  * used by another thread while comm_destroy runs. */
 typedef struct psc_mpi_library {
+    const char *path; /* of its file */
     /* Returns MPI_COMM_NULL if no memory is left. The first two communicators
      * are MPI_COMM_WORLD and MPI_COMM_SELF. */
     MPI_Comm (*comm_create)(const psc_mpi_comm_args_t *args);

@@ -27,6 +27,12 @@ static inline bool psc_mpi_running(void)
            !atomic_load_explicit(&psc_mpi.finalized, memory_order_relaxed);
 }
 
+/* ---- Python (interpreter.c) ---- */
+
+/* Start an interpreter if the program is not Python. Returns false with a
+ * reason in `text` (room bytes) if there is none. */
+bool psc_mpi_interpreter_start(char *text, size_t room);
+
 /* ---- buffers of MPI_Bsend (buffered.c) ---- */
 
 typedef struct psc_mpi_copy psc_mpi_copy_t;
