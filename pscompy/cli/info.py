@@ -8,13 +8,16 @@ import platform
 import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pscompy import Session, __version__, get_include
 from pscompy.cli.arguments import ArgumentParser, duration
 from pscompy.cli.capabilities import Probe, describe
 from pscompy.config.config import Config, Row
 from pscompy.discovery import registry
+
+if TYPE_CHECKING:
+    from pscompy_mpi.inquiry import Answer
 
 _WIDTH = 100
 
@@ -29,7 +32,7 @@ class _Entry:
 
 
 def main(arguments: list[str]) -> int:
-    """Show the transports, their capabilities, and every variable."""
+    """Show the transports, their capabilities, the MPI of mpi4py, and every variable."""
     options = _parse(arguments)
     if options.peer is not None:
         print(_explain(options.peer, options.timeout, options.json))
@@ -63,6 +66,15 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def _mpi() -> Answer | None:
+    """Return which MPI programs of mpi4py get from here, or None if pscompy's is not installed."""
+    try:
+        from pscompy_mpi import inquiry
+    except ModuleNotFoundError:
+        return None
+    return inquiry.ask()
+
+
 def _explain(address: str, timeout: float, as_json: bool) -> str:
     with Session() as session, session.connect(address) as connection:
         connection.open(timeout)
@@ -89,6 +101,7 @@ def _as_json(entries: list[_Entry], rows: list[Row]) -> str:
         "python": platform.python_version(),
         "include": get_include(),
         "transports": [_transport_document(entry) for entry in entries],
+        "mpi4py": mpi._asdict() if (mpi := _mpi()) else None,
         "variables": [row._asdict() for row in rows],
     }
     return json.dumps(document, indent=2)
@@ -112,6 +125,7 @@ def _as_text(entries: list[_Entry], rows: list[Row]) -> str:
     lines += ["", "Transports, in the order in which they are tried:"]
     for entry in entries:
         lines += _transport_lines(entry)
+    lines += ["", "MPI of a program that imports mpi4py:", *_mpi_lines()]
     section = None
     for row in rows:
         if row.section != section:
@@ -119,6 +133,14 @@ def _as_text(entries: list[_Entry], rows: list[Row]) -> str:
             lines += ["", f"Variables{f' of {section.lower()}' if section else ''}:"]
         lines += _variable_lines(row)
     return "\n".join(lines)
+
+
+def _mpi_lines() -> list[str]:
+    answer = _mpi()
+    if answer is None:
+        return ["  pscompy_mpi is not installed"]
+    texts = [f"{answer.version}, {answer.library}"] if answer.version else []
+    return [f"  {it}" for it in [*texts, answer.reason]]
 
 
 def _transport_lines(entry: _Entry) -> list[str]:
