@@ -363,9 +363,14 @@ class Pmi1:
 
 
 def _mpi_finalizes() -> bool:
-    """Return whether MPI runs in this process, too, and will sign off at the launcher itself."""
+    """Return whether MPI runs in this process, too, and will sign off at the launcher itself. That
+    of pscompy does not: it runs on this bootstrap, perhaps while mpi4py is being imported."""
     mpi = sys.modules.get("mpi4py.MPI")
-    return mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized()
+    if mpi is None or not hasattr(mpi, "Get_library_version"):
+        return False
+    if mpi.Get_library_version().startswith("pscompy "):
+        return False
+    return bool(mpi.Is_initialized() and not mpi.Is_finalized())
 
 
 def _left(deadline: float | None) -> float | None:
