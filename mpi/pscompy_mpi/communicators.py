@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pscompy import capi
 from pscompy_mpi import constants, host
@@ -34,6 +34,7 @@ class Comm:
         self.name = name
         self.info: dict[str, str] = {}
         self.topology: Cart | Graph | None = None
+        self.companion: Communicator | None = None  # the program's, by `companion`
         members = capi.members(inner)
         whole = members == list(range(host.state().world.size))
         self.members = members  # the rank in the job of each rank
@@ -75,6 +76,8 @@ def comm_free(comm: Comm) -> None:
         raise MpiError(constants.ERR_COMM)
     attributes.delete_all("c", comm.handle)
     del objects["c"][comm.handle]
+    if comm.companion is not None:
+        comm.companion.close()
     _freed[capi.context(comm.inner)] = comm.inner
     host.state().native.comm_destroy(comm.handle)
 
@@ -87,6 +90,17 @@ def close(context: int) -> None:
     inner = _freed.pop(context, None)
     if inner is not None:
         inner.close()
+
+
+def companion(comm: Any) -> Communicator:
+    """Return the Communicator that the program has beside one of mpi4py; see `pscompy_mpi`."""
+    handle = constants.signed(comm.handle & 0xFFFFFFFF)
+    found = objects["c"].get(handle)
+    if not isinstance(found, Comm):
+        raise ValueError(f"{comm} is no communicator of pscompy's MPI, or MPI does not run")
+    if found.companion is None:
+        found.companion = found.inner.dup()
+    return found.companion
 
 
 # ---- parts ----
