@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,17 @@ def built(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     folder = tmp_path_factory.mktemp("built")
     build(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def site(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package as an installation has it: the library, and no sources."""
+    folder = tmp_path_factory.mktemp("site")
+    without = shutil.ignore_patterns("src", "*.so*", "__pycache__")
+    shutil.copytree(ROOT / "mpi/pscompy_mpi", folder / "pscompy_mpi", ignore=without)
+    for path in (built / "libmpi.so.12", built / "_host.so"):
+        shutil.copy(path, folder / "pscompy_mpi")
     return folder
 
 
