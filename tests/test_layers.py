@@ -66,6 +66,8 @@ CORE_C = ("pscompy/core/*.[ch]", "pscompy/core/**/*.[ch]", "pscompy/proto/*.[ch]
 CORE_C += ("pscompy/coll/*.[ch]",)
 ALL_C = ("pscompy/**/*.[ch]",)
 ALL_PYTHON = ("pscompy/**/*.py",)
+ALL_MPI = ("mpi/**/*.py",)
+ALL_MPI_C = ("mpi/**/*.[ch]",)
 GENERATED = ("**/_core.c", "**/_native.c")
 
 # The control plane, from the bottom to the top: a module imports only modules of lower rows.
@@ -320,6 +322,52 @@ RULES = (
         ALL_PYTHON,
         r"^\s*(from|import)\s+(pscompy_)?gateway\b",
         ("pscompy/discovery/registry.py", "import pscompy_gateway"),
+    ),
+    Rule(
+        "pscompy knows its MPI by a few doors",
+        ALL_PYTHON,
+        imports("pscompy_mpi"),
+        ("pscompy/world/world.py", "    from pscompy_mpi import host"),
+        but=("pscompy/mpi.py", "pscompy/launch/environment.py", "pscompy/cli/info.py"),
+    ),
+    Rule(
+        "MPI imports what is public, and capi",
+        ALL_MPI,
+        r"^\s*(from|import)\s+pscompy(?!_mpi)(?!\.(capi|errors)\b|\s+import\s+(?!_(?!_version))|$)",
+        ("mpi/pscompy_mpi/host.py", "from pscompy.world.bootstrap import attach"),
+    ),
+    Rule(
+        "MPI touches nothing private but its own",
+        ALL_MPI,
+        r"(\b(?!self\b|cls\b)[a-z_]\w*|[)\]])\._(?!replace\b|asdict\b)[a-z]",
+        ("mpi/pscompy_mpi/communicators.py", "    number = inner._context.number"),
+    ),
+    Rule(
+        "MPI_Init, which the import of mpi4py calls, does not look at mpi4py",
+        ALL_MPI,
+        r"^\s*(from|import)\s+mpi4py\b|modules\W+mpi4py",
+        ("mpi/pscompy_mpi/host.py", '    mpi = sys.modules["mpi4py"]'),
+        but=("mpi/pscompy_mpi/inquiry.py",),  # which has another process import it
+    ),
+    Rule(
+        "MPI's C includes psc_api_t, and nothing else of pscompy",
+        ALL_MPI_C,
+        r"#\s*include\s.*(pscompy/(?!core/api\.h)|\.\./)",
+        ("mpi/pscompy_mpi/src/wait.c", '#include "pscompy/core/control.h"'),
+    ),
+    Rule(
+        "libmpi.so.12 knows nothing of Python, but its host does",
+        ALL_MPI_C,
+        r"#\s*include\s.*Python\.h",
+        ("mpi/pscompy_mpi/src/environment.c", "#include <Python.h>"),
+        but=("mpi/pscompy_mpi/src/host*.c",),
+    ),
+    Rule(
+        "MPI reads in C only those variables of the environment that bring Python",
+        ALL_MPI_C,
+        r"\bgetenv\b",
+        ("mpi/pscompy_mpi/src/probe.c", '    const char *s = getenv("PSP_SPIN_US");'),
+        but=("mpi/pscompy_mpi/src/interpreter.c",),
     ),
 )
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-FOLDERS = ("pscompy", "softni", "gateway", "examples/transport_c/src")
+FOLDERS = ("pscompy", "softni", "gateway", "mpi", "examples/transport_c/src")
 CALLS = (
     "poll|ppoll|select|epoll_wait|read|readv|pread|write|writev|pwrite|recv|recvmsg|recvfrom|send|sendmsg"
     "|sendmmsg|sendto|connect|accept|accept4|process_vm_readv|process_vm_writev|open|openat|ftruncate"
@@ -33,6 +33,7 @@ ALONE = {
     "pscompy/plugins/tcp/dial.c": ("connect", "it goes on after EINTR"),
     "pscompy/plugins/tcp/send.c": ("send sendmsg", "the caller restarts both"),
     "pscompy/transport/kit/lock.h": ("syscall", "futexes, whose callers look again"),
+    "mpi/pscompy_mpi/src/message.c": ("send recv", "functions of this file, of messages of MPI"),
     "examples/transport_c/src/pscompy_stream/connect.c": ("connect", "of a Unix socket"),
 }
 

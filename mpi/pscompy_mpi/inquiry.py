@@ -39,7 +39,12 @@ class Answer(NamedTuple):
 def ask() -> Answer:
     """Return which MPI `import mpi4py` would get."""
     command = [sys.executable, "-c", PROGRAM]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Answer(None, None, f"mpi4py is not imported within {SECONDS} seconds")
     if ended.returncode:
         errors = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
         return Answer(None, None, f"mpi4py cannot be imported: {errors[-1]}")
