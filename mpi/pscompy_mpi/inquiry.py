@@ -59,9 +59,7 @@ def _reason(library: str | None) -> str:
         return "LD_PRELOAD names it"
     if _is_among(library, os.environ.get("MPI4PY_LIBMPI", "").split(os.pathsep)):
         return "MPI4PY_LIBMPI names it"
-    return (
-        "mpi4py finds it by itself; for pscompy's: pscompy run --mpi, or import pscompy.mpi first"
-    )
+    return "mpi4py finds it by itself (pscompy's: pscompy run --mpi, or import pscompy.mpi first)"
 
 
 def _is_among(library: str | None, paths: list[str]) -> bool:

@@ -6,8 +6,6 @@ mpi4py and cffi. Without the variable an mpirun on the PATH is used.
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,23 +79,6 @@ def reduces():
 
 def opens_a_world():
     pscompy.World()
-
-
-def is_open_mpi(path):
-    told = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    return "Open MPI" in told.stdout
-
-
-@pytest.fixture
-def mpirun(run):
-    """Open MPI's launcher, with the interface of `run`."""
-    folder = os.environ.get("PSCOMPY_TEST_OPENMPI")
-    path = Path(folder) / "bin/mpirun" if folder else shutil.which("mpirun")
-    if not path or not is_open_mpi(path):
-        pytest.skip("PSCOMPY_TEST_OPENMPI names no Open MPI, nor is there one on the PATH")
-    run.command = (str(path), "--allow-run-as-root", "--oversubscribe")
-    run.before_program = ()
-    return run
 
 
 def lines(mpirun, n, program, python=sys.executable):
