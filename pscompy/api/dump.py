@@ -99,14 +99,10 @@ def _dump_one(session: Dumped) -> str:
 
 def operations(session: Dumped) -> list[Operation]:
     """Return the requests of a session that are not done, then its messages without a receive."""
-    awaited = set(session._binding.awaited)
-    items = session._core.items(awaited)
+    items = session._core.items(set(session._binding.awaited))
     labels = {it.id: it.label for it in session._control.records()}
     awaited_ranks = _awaited_ranks(items)
-    return [
-        _operation(it, it.request in awaited, _ranks(it, awaited_ranks), labels, session)
-        for it in items
-    ]
+    return [_operation(it, _ranks(it, awaited_ranks), labels, session) for it in items]
 
 
 def _awaited_ranks(items: Iterable[Item]) -> dict[tuple[int, int], set[int]]:
@@ -134,10 +130,10 @@ def _number(tag: int) -> str:
 
 
 def _operation(
-    item: Item, awaited: bool, ranks: tuple[int, ...], labels: dict[int, str], session: Dumped
+    item: Item, ranks: tuple[int, ...], labels: dict[int, str], session: Dumped
 ) -> Operation:
     text = _text(item, ranks, labels, _endpoint(session, item))
-    return Operation(item.id, text, awaited, item.kind == lib.PSC_ITEM_MESSAGE, ranks)
+    return Operation(item.id, text, item.awaited, item.kind == lib.PSC_ITEM_MESSAGE, ranks)
 
 
 def _collective(item: Item, ranks: tuple[int, ...], endpoint: str) -> str:

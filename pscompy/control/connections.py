@@ -43,7 +43,7 @@ class Holder(Protocol):
 
     @property
     def awaited(self) -> list[int]:
-        """The addresses of the core's requests that the program waits for."""
+        """The addresses of the core's requests that asyncio tasks wait for."""
 
     def retain(self, connection: Any, /) -> None:
         """Keep the connection from its first use on."""

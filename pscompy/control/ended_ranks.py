@@ -29,13 +29,13 @@ class EndedRanks:
         self,
         worker: Worker,
         follow: Callable[[int], object],
-        awaited: Callable[[], list[int]],
+        tasks: Callable[[], list[int]],
     ) -> None:
-        """`follow` follows a change of a connection's state in the core. `awaited` returns the
-        addresses of the core's requests that the program waits for."""
+        """`follow` follows a change of a connection's state in the core. `tasks` returns the
+        addresses of the core's requests that asyncio tasks wait for."""
         self._worker = worker
         self._follow = follow
-        self._awaited = awaited
+        self._tasks = tasks
         self._reasons: dict[int, PscomError] = {}
         self._records: list[Record] = []
         self._hopeless: set[int] = set()  # receives from any source that the last look has found
@@ -69,22 +69,22 @@ class EndedRanks:
         a connection may still deliver something."""
         found: set[int] = set()
         if all(it.conn.state in _ENDED for it in self._records):
-            found = _unsourced(self._worker.items(), set(self._awaited()))
+            found = _unsourced(self._worker.items(set(self._tasks())))
         for id in found & self._hopeless:
             self._worker.end_receive(id, Conn.ERR_PEER_LOST)
         self._hopeless = found
 
 
-def _unsourced(items: list[Item], awaited: set[int]) -> set[int]:
+def _unsourced(items: list[Item]) -> set[int]:
     """Return the ids of the receives and probes from any source that no message has matched, and
-    that are among the `awaited` requests, by address. The receive of an object counts while any
-    event is awaited: Python completes an event with the object."""
-    event = any(it.kind == lib.PSC_ITEM_EVENT and it.request in awaited for it in items)
+    that are waited for. The receive of an object counts while any event is awaited: Python
+    completes an event with the object."""
+    event = any(it.kind == lib.PSC_ITEM_EVENT and it.awaited for it in items)
     return {
         it.id
         for it in items
         if it.kind in (lib.PSC_ITEM_RECV, lib.PSC_ITEM_PROBE) and not it.conn
-        if it.request in awaited or (event and _is_object(it))
+        if it.awaited or (event and _is_object(it))
     }
 
 

@@ -45,13 +45,13 @@ class Item(NamedTuple):
     """psc_item_t: a request that is not done, or a message that no receive has matched."""
 
     kind: int  # one of the constants lib.PSC_ITEM_*
-    request: int  # address of the core's request; 0 for a message
     id: int
     conn: int  # id of the peer's connection; 0 if any source matches, or there is no peer
     rank: int
     context: int
     tag: int
     nbytes: int
+    awaited: bool  # whether a thread or an asyncio task waits for the request
     state: str
 
 
@@ -105,21 +105,21 @@ class Worker:
         held = partial(self.call, lib.psc_worker_holdings, self._handle)
         return self.totals() | summed(held)
 
-    def items(self, awaited: Collection[int] = ()) -> list[Item]:
+    def items(self, tasks: Collection[int] = ()) -> list[Item]:
         """Return the requests that are not done, then the messages that no receive has matched: the
-        first ITEMS_MAX of them, and all requests whose addresses are `awaited`."""
+        first ITEMS_MAX of them, and all requests that are waited for: by threads, as the core
+        knows, or by asyncio tasks, which wait for the requests at the addresses `tasks`."""
         buffer, n = self._raw_items(ITEMS_MAX)
-        if n > ITEMS_MAX and awaited:
+        if n > ITEMS_MAX:
             buffer, n = self._raw_items(n)
-        found = list(buffer[0 : min(n, len(buffer))])
-        more = (it for it in found[ITEMS_MAX:] if int(it.request) in awaited)
-        return [
+        found = [
             Item(
-                *(it.kind, int(it.request), it.id, it.conn, it.rank),
-                *(it.context, it.tag, it.nbytes, text(it.state)),
+                *(it.kind, it.id, it.conn, it.rank, it.context, it.tag, it.nbytes),
+                *(bool(it.awaited) or int(it.request) in tasks, text(it.state)),
             )
-            for it in itertools.chain(found[:ITEMS_MAX], more)
+            for it in buffer[0 : min(n, len(buffer))]
         ]
+        return found[:ITEMS_MAX] + [it for it in found[ITEMS_MAX:] if it.awaited]
 
     def end_receive(self, id: int, status: int) -> None:
         """End a receive or probe from any source, if no message has matched it yet."""

@@ -14,7 +14,7 @@
 
 #include "pscompy/transport/transport.h"
 
-#define PSC_API_ABI 12u
+#define PSC_API_ABI 13u
 #define PSC_API_CAPSULE "pscompy.core._api"
 
 #define PSC_ANY_TAG (-1)
@@ -89,7 +89,8 @@ typedef struct psc_result {
  * is valid once state is MATCHED or DONE. */
 typedef struct psc_request {
     int state; /* psc_request_state_t, read with psc_request_state() */
-    uint32_t flags;
+    uint16_t flags;
+    uint16_t n_waits; /* see psc_request_count_wait */
     void *owner; /* belongs to the consumer, not used by the core */
     psc_result_t result;
 } psc_request_t;
@@ -97,6 +98,21 @@ typedef struct psc_request {
 static inline int psc_request_state(const psc_request_t *request)
 {
     return __atomic_load_n(&request->state, __ATOMIC_ACQUIRE);
+}
+
+/* Count a wait that begins (+1) or ends (-1). Dumps, and reports of deadlocks,
+ * mark the requests that are waited for. `wait` counts its own waits from the
+ * moment at which its thread is about to sleep. A caller that calls `wait`
+ * again after PSC_ERR_INTERRUPTED may count the whole time as one wait, so that
+ * the mark does not go between the calls. */
+static inline void psc_request_count_wait(psc_request_t *request, int change)
+{
+    __atomic_fetch_add(&request->n_waits, (uint16_t)change, __ATOMIC_RELAXED);
+}
+
+static inline bool psc_request_awaited(const psc_request_t *request)
+{
+    return __atomic_load_n(&request->n_waits, __ATOMIC_RELAXED) > 0;
 }
 
 #define PSC_FLAG_TRY 0x1u /* do not wait for the worker's lock */

@@ -118,6 +118,7 @@ typedef struct psc_item {
     uint32_t context;
     int32_t tag;
     uint64_t nbytes;
+    int awaited; /* a thread waits for the request */
     const char *state; /* what the request waits for, in words; may be empty */
 } psc_item_t;
 

@@ -96,6 +96,7 @@ static psc_item_t describe_request(const psc_req_t *req)
                         .nbytes = req->kind == PSC_REQ_COLLECTIVE
                                       ? req->head.result.order
                                       : psc_req_total(req),
+                        .awaited = psc_request_awaited(&req->head),
                         .state = describe_state(req)};
 }
 

@@ -163,6 +163,75 @@ CASE(two_wait_for_one)
     close_without_late(&pair);
 }
 
+/* Returns whether reports mark the request as waited for. */
+static bool marked(psc_worker_t *worker, psc_request_t *request)
+{
+    psc_item_t items[3];
+    uint32_t n = psc_worker_items(worker, items, 3);
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (items[i].request == (uintptr_t)request)
+            return items[i].awaited;
+    }
+    return false;
+}
+
+static void await_mark(psc_worker_t *worker, psc_request_t *request)
+{
+    int64_t end = psc_clock_now() + PATIENCE_NS;
+
+    while (!marked(worker, request)) {
+        check(psc_clock_now() < end);
+        sched_yield();
+    }
+}
+
+CASE(sleeping_waits_are_marked)
+{
+    psc_request_t *polled, *followed, *nobodys;
+    waiter_t poller, one, two;
+    pair_t pair;
+
+    pair_open(&pair);
+    polled = event(pair.a.worker);
+    followed = event(pair.a.worker);
+    nobodys = event(pair.a.worker);
+    waiter_start(&poller, pair.a.worker, polled, NULL, 0);
+    waiter_start(&one, pair.a.worker, followed, NULL, 1);
+    waiter_start(&two, pair.a.worker, polled, followed, 2);
+    await_mark(pair.a.worker, polled);
+    await_mark(pair.a.worker, followed);
+    check(!marked(pair.a.worker, nobodys));
+    end(&two, followed); /* its wait for `polled` ends, too */
+    end(&one, followed);
+    check(!psc_request_awaited(followed));
+    await_mark(pair.a.worker, polled);
+    end(&poller, polled);
+    check(!psc_request_awaited(polled));
+    api->request_free(polled);
+    api->request_free(followed);
+    api->request_free(nobodys);
+    close_without_late(&pair);
+}
+
+CASE(a_wait_that_need_not_sleep_is_not_marked)
+{
+    psc_request_t *request;
+    pair_t pair;
+
+    pair_open(&pair);
+    request = event(pair.a.worker);
+    check(api->wait(pair.a.worker, &request, 1, PSC_WAIT_ALL, 0) ==
+          PSC_ERR_TIMEOUT);
+    check(!psc_request_awaited(request));
+    api->event_complete(request, PSC_OK);
+    check(api->wait(pair.a.worker, &request, 1, PSC_WAIT_ALL, PSC_FOREVER) ==
+          PSC_OK);
+    check(!psc_request_awaited(request));
+    api->request_free(request);
+    pair_close(&pair);
+}
+
 CASE(any_of_several)
 {
     waiter_t poller, one, two;

@@ -28,6 +28,7 @@ THREADED += ["only_its_thread_is_woken", "two_wait_for_one", "any_of_several", "
 THREADED += ["a_completion_of_others_ends_no_wait_of_its_own"]
 THREADED += ["who_takes_completions_is_woken_by_who_does_not"]
 THREADED += ["a_follower_watches_first", "tuple_threads", "a_worker_for_each_thread"]
+THREADED += ["sleeping_waits_are_marked"]
 THREADED += ["collectives_in_threads"]
 CASES = cases(sorted(HERE.glob("*.c")))
 KEPT = ("views_outlive_all", "views_are_kept")

@@ -82,6 +82,34 @@ def test_a_lost_peer_is_named(programs: Programs, call: str) -> None:
     assert "1" in ended.lines[0].removeprefix("101 ")
 
 
+def test_a_deadlock_is_reported(programs: Programs) -> None:
+    """Both ranks wait in C for each other, until rank 0 has read the report."""
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import os, threading
+
+        comm, peer = MPI.COMM_WORLD, 1 - MPI.COMM_WORLD.rank
+        log, written = os.pipe()
+
+        def end():
+            print(next(line.strip() for line in open(log) if "deadlock" in line))
+            comm.send(None, peer, 3)
+
+        if comm.rank == 0:
+            os.dup2(written, 2)
+            threading.Thread(target=end).start()
+        comm.recv(source=peer, tag=3)
+        if comm.rank == 1:
+            comm.send(None, peer, 3)
+        """,
+        PSP_DEADLOCK_WARNINGS="0.4",
+    )
+    assert ended.code == 0, ended.errors
+    assert "deadlock: ranks 0, 1 wait for each other" in ended.output
+    assert ended.output.count("tag 3 (program.py:") == 2
+
+
 def test_an_uncaught_exception_ends_the_job(programs: Programs) -> None:
     """The rank that raises does not wait for the other one, which waits for it."""
     ended = programs.run(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from pathlib import Path
+
+import pytest
 
 import pscompy
 from pscompy import capi
@@ -40,12 +43,36 @@ def test_a_connection_comes_up_without_requests():
         assert other.recv() == b"as any other"
 
 
-def test_disconnected_a_session_keeps_the_completions_of_c(compiler, tmp_path):
+@pytest.fixture
+def library(compiler, tmp_path):
     source = Path(__file__).with_name("unfinished.c")
-    library = ctypes.CDLL(
-        str(compiler(tmp_path / "unfinished.so", [source], ["-fPIC"], link=["-shared"]))
-    )
+    built = compiler(tmp_path / "unfinished.so", [source], ["-fPIC"], link=["-shared"])
+    library = ctypes.CDLL(str(built))
     library.take_completion.restype = ctypes.c_void_p
+    return library
+
+
+def test_a_dump_marks_what_c_waits_for(library):
+    with pscompy.Session() as there, pscompy.Session() as here:
+        listening = there.listen()
+        connection = here.connect(listening.address)
+        connection.open()
+        accepted = listening.accept(60)
+        unmarked = connection.irecv(tag=8)
+        arguments = map(ctypes.c_void_p, (capi.table(), capi.worker(here)))
+        waiting = threading.Thread(target=library.receive, args=(*arguments, 7))
+        waiting.start()
+        expect_soon(lambda: "waited for" in here.dump())
+        (line,) = (it for it in here.dump().splitlines() if "waited for" in it)
+        assert "receive from any source, tag 7" in line
+        accepted.send(b"at last", tag=7)
+        waiting.join()
+        assert "tag 8" in here.dump()
+        assert "waited for" not in here.dump()
+        assert unmarked.cancel()
+
+
+def test_disconnected_a_session_keeps_the_completions_of_c(library):
     table, owner = ctypes.c_void_p(capi.table()), 16
     soon = pscompy.Session(config={"SHUTDOWN_TIMEOUT": 0.2})  # nobody receives the message
     with pscompy.Session() as there, soon as here:

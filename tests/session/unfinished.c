@@ -1,4 +1,5 @@
-/* A send of C code that nobody receives, and its completion. */
+/* A send of C code that nobody receives, and its completion; a receive that
+ * waits. */
 #include "pscompy/core/api.h"
 
 static char message[1 << 20];
@@ -25,4 +26,24 @@ void *take_completion(const psc_api_t *api, psc_worker_t *worker)
     if (request)
         api->request_free(request);
     return owner;
+}
+
+/* Receive one message with this tag, and wait for it. */
+int receive(const psc_api_t *api, psc_worker_t *worker, int tag)
+{
+    psc_iov_t iov = {message, sizeof message};
+    psc_recv_args_t args = {
+        .context = PSC_CONTEXT_PLAIN, .tag = tag, .iov = &iov, .n_iov = 1};
+    psc_request_t *request;
+    psc_result_t result;
+    psc_status_t status = api->recv(worker, &args, &result, &request);
+
+    if (status != PSC_INPROGRESS)
+        return status;
+    do
+        status = api->wait(worker, &request, 1, PSC_WAIT_ALL | PSC_WAIT_OWN,
+                           PSC_FOREVER);
+    while (status == PSC_ERR_INTERRUPTED);
+    api->request_free(request);
+    return status;
 }

@@ -32,15 +32,30 @@ static psc_status_t wait_once(psc_request_t *const *requests, size_t n,
     return wait_without_gil(requests, n, mode);
 }
 
+static void count_waits(psc_request_t *const *requests, size_t n, int change)
+{
+    for (size_t i = 0; i < n; i++)
+        psc_request_count_wait(requests[i], change);
+}
+
+/* Wait on after a call of the core's `wait` that has not returned PSC_OK.
+ * Reports of long waits see all calls as one. */
+static psc_status_t wait_on(psc_request_t *const *requests, size_t n,
+                            psc_wait_mode_t mode, psc_status_t status)
+{
+    count_waits(requests, n, +1);
+    while ((status == PSC_ERR_INTERRUPTED || status == PSC_INPROGRESS) &&
+           psc_mpi.host.signals())
+        status = wait_once(requests, n, mode);
+    count_waits(requests, n, -1);
+    return status;
+}
+
 int psc_mpi_wait(psc_request_t *const *requests, size_t n, psc_wait_mode_t mode)
 {
-    psc_status_t status;
+    psc_status_t status = wait_once(requests, n, mode);
 
-    do {
-        status = wait_once(requests, n, mode);
-        if (status == PSC_OK)
-            return MPI_SUCCESS;
-    } while ((status == PSC_ERR_INTERRUPTED || status == PSC_INPROGRESS) &&
-             psc_mpi.host.signals());
-    return psc_mpi_error_of(status, -1);
+    if (status != PSC_OK)
+        status = wait_on(requests, n, mode, status);
+    return status == PSC_OK ? MPI_SUCCESS : psc_mpi_error_of(status, -1);
 }

@@ -45,8 +45,10 @@ void psb_op_free_core(psb_op_t *op)
 
 psc_request_t *psb_op_hold(psb_op_t *op)
 {
-    if (op->core)
+    if (op->core) {
         op->waiters++;
+        psc_request_count_wait(op->core, +1);
+    }
     return op->core;
 }
 
@@ -55,7 +57,10 @@ psc_request_t *psb_op_hold(psb_op_t *op)
 static void op_let_go_left(psb_worker_t *worker, psc_request_t *held)
 {
     psc_list_for_each(left, &worker->left, psb_left_t, link) {
-        if (left->core != held || --left->waiters > 0)
+        if (left->core != held)
+            continue;
+        psc_request_count_wait(held, -1);
+        if (--left->waiters > 0)
             continue;
         psc_list_remove(&left->link);
         PyMem_Free(left);
@@ -71,6 +76,7 @@ void psb_op_let_go(psb_op_t *op, psc_request_t *held)
         op_let_go_left(op->worker, held);
         return;
     }
+    psc_request_count_wait(held, -1);
     op->waiters--;
     if (op->done && !op->matched)
         psb_op_free_core(op);

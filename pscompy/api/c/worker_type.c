@@ -100,12 +100,6 @@ static PyObject *worker_event(psb_worker_t *self, PyObject *const *args,
     return psb_worker_enter(self, NULL) < 0 ? NULL : psb_request_post(&call);
 }
 
-/* Returns true for an operation that a thread or an asyncio task waits for. */
-static bool worker_op_awaited(psb_op_t *op)
-{
-    return op->waiters > 0 || (op->in_request && op->awaits > 0);
-}
-
 static PyObject *worker_get_awaited(psb_worker_t *self, void *closure)
 {
     PyObject *list = PyList_New(0);
@@ -116,7 +110,7 @@ static PyObject *worker_get_awaited(psb_worker_t *self, void *closure)
     psc_list_for_each(op, &self->ops, psb_op_t, phase.flight.link) {
         PyObject *address;
 
-        if (!op->core || !worker_op_awaited(op))
+        if (!op->core || !op->in_request || op->awaits == 0)
             continue;
         address = PyLong_FromVoidPtr(op->core);
         if (!address || PyList_Append(list, address) < 0)
@@ -387,7 +381,7 @@ static PyGetSetDef worker_getset[] = {
     {"pending", (getter)worker_get_pending, NULL,
      "Whether drain() may find something.", NULL},
     {"awaited", (getter)worker_get_awaited, NULL,
-     "Addresses of the core's requests that threads or tasks wait for.", NULL},
+     "Addresses of the core's requests that asyncio tasks wait for.", NULL},
     {"address", (getter)worker_get_address, NULL,
      "Address of the core's worker, 0 after close().", NULL},
     {NULL, NULL, NULL, NULL, NULL}};

@@ -124,7 +124,9 @@ psc_status_t psc_sleeper_wait(psc_sleeper_t *sleeper, psc_request_t *request,
         .request = request,
         .wakes = atomic_load(&worker->wait.wakes)};
 
+    psc_request_count_wait(request, +1);
     psc_background(&self.background);
+    psc_request_count_wait(request, -1);
     if (psc_worker_enter(worker, 0) == PSC_OK) {
         psc_sleeper_disarm(sleeper);
         psc_worker_leave(worker);

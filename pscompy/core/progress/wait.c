@@ -23,6 +23,10 @@ typedef struct wait_goal {
     psc_request_t *const *requests;
     /* with PSC_WAIT_ALL the requests before the index `first` are done */
     size_t n, first;
+    /* the waits for the requests from index `counted_from` on are counted
+     * (psc_request_count_wait) */
+    bool counted;
+    size_t counted_from;
     psc_wait_mode_t mode;
     bool own; /* PSC_WAIT_OWN */
     unsigned wakes; /* psc_wait_state_t.wakes when the wait began */
@@ -43,6 +47,32 @@ static bool wait_reached(wait_goal_t *goal)
         goal->first++;
     return goal->first == goal->n;
 }
+
+/* ---- the requests as reports see them ---- */
+
+static void wait_count(const wait_goal_t *goal, int change)
+{
+    for (size_t i = goal->counted_from; i < goal->n; i++)
+        psc_request_count_wait(goal->requests[i], change);
+}
+
+/* The thread is about to sleep. */
+static void wait_begin_count(wait_goal_t *goal)
+{
+    if (goal->counted)
+        return;
+    goal->counted = true;
+    goal->counted_from = goal->first;
+    wait_count(goal, +1);
+}
+
+static void wait_end_count(const wait_goal_t *goal)
+{
+    if (goal->counted)
+        wait_count(goal, -1);
+}
+
+/* ---- polling ---- */
 
 /* Returns PSC_OK if psc_wait_requests is to return *result_p, PSC_INPROGRESS if
  * it is to go on waiting. */
@@ -180,6 +210,7 @@ static void wait_stay_awake(psc_worker_t *worker)
 static psc_status_t wait_sleep(psc_worker_t *worker, wait_goal_t *goal,
                                psc_status_t *result_p)
 {
+    wait_begin_count(goal);
     if (wait_arm(worker, goal) != PSC_OK)
         return PSC_INPROGRESS;
     if (wait_look(worker, goal, result_p) == PSC_OK) {
@@ -313,6 +344,7 @@ static psc_status_t wait_follow(psc_worker_t *worker, wait_goal_t *goal,
     *result_p = PSC_ERR_TIMEOUT;
     if (ms == 0)
         return PSC_OK;
+    wait_begin_count(goal);
     wait_lock(worker);
     if (wait_look(worker, goal, result_p) == PSC_OK) {
         psc_worker_leave(worker);
@@ -344,6 +376,19 @@ static void wait_pass_role(psc_worker_t *worker)
     psc_worker_leave(worker);
 }
 
+static psc_status_t wait_until(psc_worker_t *worker, wait_goal_t *goal)
+{
+    psc_status_t result = PSC_OK;
+
+    do {
+        if (wait_take_role(worker, goal))
+            return wait_with_role(worker, goal);
+    } while (wait_follow(worker, goal, &result) != PSC_OK &&
+             wait_look(worker, goal, &result) != PSC_OK);
+    wait_pass_role(worker);
+    return result;
+}
+
 psc_status_t psc_wait_requests(psc_worker_t *worker,
                                psc_request_t *const *requests, size_t n,
                                psc_wait_mode_t mode, int64_t timeout_ns)
@@ -360,12 +405,8 @@ psc_status_t psc_wait_requests(psc_worker_t *worker,
         return PSC_ERR_FORKED;
     if (wait_look(worker, &goal, &result) == PSC_OK)
         return result;
-    do {
-        if (wait_take_role(worker, &goal))
-            return wait_with_role(worker, &goal);
-    } while (wait_follow(worker, &goal, &result) != PSC_OK &&
-             wait_look(worker, &goal, &result) != PSC_OK);
-    wait_pass_role(worker);
+    result = wait_until(worker, &goal);
+    wait_end_count(&goal);
     return result;
 }
 
