@@ -38,7 +38,9 @@ def worker(session: Session) -> int:
 
 def connection(of: Connection) -> int:
     """Return the address of the psc_conn_t, which is valid as long as the Connection exists and its
-    session is open."""
+    session is open. From now on C may open it by `conn_open`. Raises `AuthError` if there is no
+    usable key."""
+    of._context.control.expect(of._record)
     return of._record.conn.address
 
 

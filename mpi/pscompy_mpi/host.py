@@ -96,14 +96,10 @@ def create_comms() -> None:
     communicators.create(world.create([world.rank]), name="MPI_COMM_SELF")
 
 
-def connect(rank: int) -> int:
-    """Begin to connect to a rank of the job. Return the address of the connection."""
+def connection(rank: int) -> int:
+    """Return the address of the connection to a rank of the job, which C opens."""
     world, connections = state().world, state().connections
-    connection = connections.get(rank)
-    if connection is None:
-        connection = connections.setdefault(rank, world.connection(rank))
-    capi.begin_open(connection)
-    return capi.connection(connection)
+    return capi.connection(connections.setdefault(rank, world.connection(rank)))
 
 
 def reason(rank: int, status: int) -> str:

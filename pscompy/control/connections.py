@@ -113,6 +113,14 @@ class Connections:
 
     # ---- from lazy to up ----
 
+    def begun_by_core(self, conn_id: int) -> Record | None:
+        """Return the record of a connection that the core has begun (`psc_api_t.conn_open`) and
+        that this control plane must connect; else None."""
+        record = self._records.get(conn_id)
+        if record is None or record.phase is not Phase.LAZY:
+            return None
+        return record if record.conn.state is ConnState.CONNECTING else None
+
     def step(self, record: Record, event: PhaseEvent) -> None:
         """Change a record's phase; no other function does.
 

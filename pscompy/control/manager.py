@@ -147,6 +147,13 @@ class Control:
         else:
             self._thread.call(self._begin_link, record)
 
+    def expect(self, record: Record) -> None:
+        """Let the core open this connection by itself from now on (`psc_api_t.conn_open`): it has
+        this control plane connect. Raises `AuthError` if there is no usable key."""
+        if may_wait():
+            self._start()
+        self._connections.register(record)
+
     def open(self, record: Record, connection: object, on_settled: OnSettled) -> None:
         """Connect, and call `on_settled` on the control thread, if there is one: with None once the
         connection is up, with the reason if it fails."""
@@ -387,8 +394,15 @@ class Control:
         if changed.calls or changed.connections:
             self._node_connects.note_calls(changed.calls)
         for conn_id in changed.connections:
-            self._connections.on_core_event(conn_id)
+            self._on_connection(conn_id)
         self._progress.check_background()
+
+    def _on_connection(self, conn_id: int) -> None:
+        record = self._connections.begun_by_core(conn_id)
+        if record is None:
+            self._connections.on_core_event(conn_id)
+        else:
+            self._begin_link(record)
 
     def _note_calls(self) -> None:
         """Note all calls so far (ranks of this node connect by calls, without a precon; see

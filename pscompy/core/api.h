@@ -671,6 +671,15 @@ typedef struct psc_api {
     psc_status_t (*coll_explain)(const psc_group_t *group,
                                  const psc_coll_args_t *args, char *text,
                                  size_t room);
+
+    /* ---- opening connections ---- */
+    /* Begin to connect a LAZY connection, of which pscompy.capi has given the
+     * address: by conn_call if that is possible, else by the control plane,
+     * whose thread is told; Python's GIL is not needed. Operations are queued
+     * from now on, and fail with PSC_ERR_CONNECT if connecting fails: then the
+     * connection is LAZY again. Returns PSC_OK also if the connection is up or
+     * connecting, and the reason if it has ended. */
+    psc_status_t (*conn_open)(psc_conn_t *conn, uint32_t flags);
 } psc_api_t;
 
 #endif

@@ -211,6 +211,7 @@ static const psc_api_t api_table = {
     .coll_free = psc_coll_free,
     .coll_differs = psc_coll_differs,
     .coll_explain = psc_coll_explain,
+    .conn_open = psc_conn_open,
 };
 
 uintptr_t psc_api_address(void)

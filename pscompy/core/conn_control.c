@@ -64,6 +64,28 @@ int psc_conn_call(psc_conn_t *conn, uint32_t flags)
     return psc_worker_left(conn->worker, status);
 }
 
+/* Have the control plane connect. */
+static void conn_ask_control(psc_conn_t *conn)
+{
+    conn->needs_precon = true;
+    psc_conn_state_set(conn, PSC_CONN_CONNECTING);
+    psc_control_event_post(&conn->worker->control_events, &conn->event_slot);
+}
+
+psc_status_t psc_conn_open(psc_conn_t *conn, uint32_t flags)
+{
+    psc_status_t status = psc_worker_enter(conn->worker, flags);
+
+    if (status != PSC_OK)
+        return status;
+    if (conn->state == PSC_CONN_LAZY) {
+        if (conn->needs_precon || psc_call_begin(conn) != PSC_OK)
+            conn_ask_control(conn);
+        psc_wake(conn->worker, PSC_WAKE_EVENT | PSC_WAKE_SPENT);
+    }
+    return psc_worker_left(conn->worker, (psc_status_t)conn->status);
+}
+
 int psc_conn_call_state(psc_conn_t *conn, int *process_p)
 {
     const psc_lane_t *lane;

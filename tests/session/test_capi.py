@@ -13,6 +13,13 @@ from pscompy import capi
 from tests.waiting import expect_soon
 
 
+CLOSED = -8  # PSC_ERR_CLOSED
+
+
+def address_of_table() -> ctypes.c_void_p:
+    return ctypes.c_void_p(capi.table())
+
+
 class Head(ctypes.Structure):
     """The first fields of psc_api_t."""
 
@@ -70,6 +77,44 @@ def test_a_dump_marks_what_c_waits_for(library):
         assert "tag 8" in here.dump()
         assert "waited for" not in here.dump()
         assert unmarked.cancel()
+
+
+def test_c_opens_a_connection(library):
+    """Opening one that is open, or is being opened, changes nothing."""
+    with pscompy.Session() as there, pscompy.Session() as here:
+        listening = there.listen()
+        connection = here.connect(listening.address)
+        address = ctypes.c_void_p(capi.connection(connection))
+        assert connection.state is pscompy.ConnectionState.LAZY
+        for _ in range(2):
+            assert library.open_connection(address_of_table(), address) == 0
+        assert connection.state is not pscompy.ConnectionState.LAZY
+        sent = connection.isend(b"queued")
+        accepted = listening.accept(60)
+        assert accepted.recv(timeout=60) == b"queued"
+        sent.wait(60)
+        assert library.open_connection(address_of_table(), address) == 0
+
+
+def test_c_opens_a_connection_again_after_it_has_failed(library):
+    with pscompy.Session(config={"RETRY": 0}) as here:
+        with pscompy.Session() as there:
+            gone = there.listen().address
+        connection = here.connect(gone)
+        address = ctypes.c_void_p(capi.connection(connection))
+        for _ in range(2):
+            assert library.open_connection(address_of_table(), address) == 0
+            with pytest.raises(pscompy.ConnectError):
+                connection.send(b"nobody")
+            expect_soon(lambda: connection.state is pscompy.ConnectionState.LAZY)
+
+
+def test_c_opens_no_connection_that_is_closed(library):
+    with pscompy.Session() as there, pscompy.Session() as here:
+        connection = here.connect(there.listen().address)
+        address = ctypes.c_void_p(capi.connection(connection))
+        connection.close()
+        assert library.open_connection(address_of_table(), address) == CLOSED
 
 
 def test_disconnected_a_session_keeps_the_completions_of_c(library):

@@ -1,5 +1,5 @@
 /* A send of C code that nobody receives, and its completion; a receive that
- * waits. */
+ * waits, and a connection that C opens. */
 #include "pscompy/core/api.h"
 
 static char message[1 << 20];
@@ -46,4 +46,9 @@ int receive(const psc_api_t *api, psc_worker_t *worker, int tag)
     while (status == PSC_ERR_INTERRUPTED);
     api->request_free(request);
     return status;
+}
+
+int open_connection(const psc_api_t *api, psc_conn_t *conn)
+{
+    return api->conn_open(conn, 0);
 }

@@ -126,10 +126,10 @@ void psc_mpi_comm_destroy(MPI_Comm handle)
 
 /* ---- connections ---- */
 
-/* The connection has not been used yet, or connecting has failed. */
-static psc_conn_t *conn_open(int member)
+/* Returns a connection that has not been used yet. */
+static psc_conn_t *conn_first(int member)
 {
-    psc_conn_t *conn = psc_mpi.host.connect(member);
+    psc_conn_t *conn = psc_mpi.host.connection(member);
 
     if (conn)
         atomic_store_explicit(psc_mpi.conns + member, conn,
@@ -145,11 +145,11 @@ psc_conn_t *psc_mpi_comm_conn(const psc_mpi_comm_t *comm, int rank)
         atomic_load_explicit(psc_mpi.conns + member, memory_order_acquire);
 
     if (!conn)
-        return conn_open(member);
-    if (api->conn_state(conn) != PSC_CONN_LAZY ||
-        api->conn_call(conn, 0) == PSC_OK)
-        return conn;
-    return conn_open(member);
+        conn = conn_first(member);
+    /* an error of opening is that of the operation that follows */
+    if (conn && api->conn_state(conn) == PSC_CONN_LAZY)
+        api->conn_open(conn, 0);
+    return conn;
 }
 
 /* ---- functions ---- */

@@ -243,10 +243,10 @@ static PyModuleDef native = {PyModuleDef_HEAD_INIT,
 
 /* ---- connections ---- */
 
-static psc_conn_t *host_connect(int rank)
+static psc_conn_t *host_connection(int rank)
 {
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *address = PyObject_CallMethod(module, "connect", "i", rank);
+    PyObject *address = PyObject_CallMethod(module, "connection", "i", rank);
     void *conn = address ? PyLong_AsVoidPtr(address) : NULL;
 
     Py_XDECREF(address);
@@ -538,7 +538,7 @@ psc_mpi_host_start(const psc_mpi_library_t *functions, psc_mpi_host_t *host,
     bool started;
 
     library = functions;
-    *host = (psc_mpi_host_t){.connect = host_connect,
+    *host = (psc_mpi_host_t){.connection = host_connection,
                              .reason = host_reason,
                              .comm_ended = host_comm_ended,
                              .gil_held = host_gil_held,

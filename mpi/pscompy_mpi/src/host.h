@@ -64,9 +64,9 @@ typedef struct psc_mpi_host {
     psc_worker_t *worker;
     int rank, size; /* in the job */
 
-    /* Returns the connection to a rank of the job, which has begun to connect;
-     * NULL if that is not possible. Takes the GIL. */
-    psc_conn_t *(*connect)(int rank);
+    /* Returns the connection to a rank of the job; NULL if that is not
+     * possible. Takes the GIL. */
+    psc_conn_t *(*connection)(int rank);
     /* Returns why the connection to a rank has failed with this status, as text
      * of at most `room` bytes. Takes the GIL. */
     void (*reason)(int rank, int status, char *text, size_t room);

@@ -1,0 +1,51 @@
+/* Connections that a program opens without the control plane's help. */
+#include "harness.h"
+
+enum { ID = 4711, EVENTS = 8 };
+
+/* Returns how often the control plane has been told of the connection. */
+static int told(psc_worker_t *worker)
+{
+    psc_control_event_t events[EVENTS];
+    int n = psc_worker_control_poll(worker, events, EVENTS), found = 0;
+
+    check(n < EVENTS);
+    for (int i = 0; i < n; i++)
+        found += events[i].kind == PSC_CONTROL_CONN && events[i].id == ID;
+    return found;
+}
+
+/* Send, and let connecting fail. */
+static void fails_to_connect(side_t *side)
+{
+    psc_request_t *send = post_send(side, "message", 8, 1);
+
+    check(send && !done(send));
+    psc_conn_fail(side->conn, PSC_ERR_CONNECT);
+    check(done(send) && send->result.status == PSC_ERR_CONNECT);
+    api->request_free(send);
+}
+
+CASE(opening_has_the_control_plane_connect)
+{
+    side_t side;
+    pair_t pair;
+
+    pair_open(&pair);
+    side = pair.a;
+    side.conn = psc_conn_create(side.worker, ID, -1, true);
+    check(side.conn);
+    for (int i = 0; i < 2; i++) { /* connecting fails, and is begun again */
+        check(api->conn_state(side.conn) == PSC_CONN_LAZY);
+        check(api->conn_open(side.conn, 0) == PSC_OK);
+        check(api->conn_open(side.conn, 0) == PSC_OK);
+        check(api->conn_state(side.conn) == PSC_CONN_CONNECTING);
+        check(told(side.worker) == 1);
+        fails_to_connect(&side);
+    }
+    psc_conn_close(side.conn);
+    check(api->conn_open(side.conn, 0) == PSC_ERR_CLOSED);
+    psc_conn_destroy(side.conn);
+    check(api->conn_open(pair.a.conn, 0) == PSC_OK); /* it is up */
+    pair_close(&pair);
+}
