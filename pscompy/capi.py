@@ -54,11 +54,6 @@ def members(communicator: Communicator) -> list[int]:
     return list(communicator._members)
 
 
-def reason(connection: Connection, status: int) -> str:
-    """Return the text of the error that Python raises for a status of the core."""
-    return str(connection._exception(status, 0))
-
-
 def listen(
     session: Session, host: str | None, port: int, on_connection: Callable[[Connection], object]
 ) -> Socket:

@@ -102,11 +102,6 @@ def connection(rank: int) -> int:
     return capi.connection(connections.setdefault(rank, world.connection(rank)))
 
 
-def reason(rank: int, status: int) -> str:
-    """Return what the error of this status says about the connection to a rank."""
-    return capi.reason(state().world.connection(rank), status)
-
-
 def comm_ended(context: int) -> None:
     """Close the communicator with this context, which the program has freed."""
     from pscompy_mpi import communicators

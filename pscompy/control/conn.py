@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pscompy.control.lane import REASON_MAX, Lane, text
 from pscompy.control.selection import SCHEMES, Moved, Params
 from pscompy.core import check, ffi, lib
+from pscompy.errors import PscomError
 
 _COUNTED_MAX = 256  # maximum number of counters of transports that are read at once
 
@@ -85,6 +86,11 @@ class Conn:
         buffer = ffi.new("char[]", REASON_MAX)
         self._call(lib.psc_conn_reason, self.handle, buffer)
         return text(buffer)
+
+    def set_error(self, error: PscomError | None) -> None:
+        """Let the core know the reason for the connection's end, or for which connecting failed;
+        None: there is none any more."""
+        self._call(lib.psc_conn_set_error, self.handle, str(error or "").encode(errors="replace"))
 
     def counters(self) -> dict[str, int]:
         """Return the counters of the connection and of its lanes' transports; all are zero once the

@@ -69,7 +69,7 @@ class Record:
             "phase",
             "peer",
         ),
-        *("error", "report", "waiting", "precon", "parked", "attempt", "__weakref__"),
+        *("_error", "report", "waiting", "precon", "parked", "attempt", "__weakref__"),
     )
 
     def __init__(
@@ -88,7 +88,7 @@ class Record:
         self.resolve = resolve  # returns the peer's address; called at the connection's first use
         self.phase = Phase.LAZY
         self.peer: Identity | None = None
-        self.error: PscomError | None = None  # why the connection ended, or failed to connect
+        self._error: PscomError | None = None
         self.report = NOT_CONNECTED
         self.waiting: tuple[OnSettled, ...] = ()
         self.precon: PeerPrecon | None = None  # the precon that is in use
@@ -99,6 +99,17 @@ class Record:
     def conn(self) -> Conn:
         """The core's connection."""
         return Conn(self._call, self.id, self._handle)
+
+    @property
+    def error(self) -> PscomError | None:
+        """Why the connection ended, or failed to connect. The core knows it, too."""
+        return self._error
+
+    @error.setter
+    def error(self, error: PscomError | None) -> None:
+        if error is not self._error:
+            self._error = error
+            self.conn.set_error(error)
 
     def step(self, event: PhaseEvent) -> None:
         """Change the phase as the table PHASE says."""

@@ -680,6 +680,10 @@ typedef struct psc_api {
      * connection is LAZY again. Returns PSC_OK also if the connection is up or
      * connecting, and the reason if it has ended. */
     psc_status_t (*conn_open)(psc_conn_t *conn, uint32_t flags);
+    /* Write why the connection has ended, or could not be opened when that was
+     * last tried, as one line of text that ends with 0, truncated to `room`
+     * bytes; nothing but the 0 if there is no reason. */
+    void (*conn_error)(psc_conn_t *conn, char *text, size_t room);
 } psc_api_t;
 
 #endif

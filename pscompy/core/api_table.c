@@ -3,6 +3,7 @@
 #include "api_table.h"
 
 #include "pscompy/transport/kit/clock.h"
+#include "conn.h"
 #include "finish.h"
 #include "memory/memory.h"
 #include "progress/progress.h"
@@ -212,6 +213,7 @@ static const psc_api_t api_table = {
     .coll_differs = psc_coll_differs,
     .coll_explain = psc_coll_explain,
     .conn_open = psc_conn_open,
+    .conn_error = psc_conn_error,
 };
 
 uintptr_t psc_api_address(void)

@@ -97,6 +97,7 @@ static void conn_free(psc_conn_t *conn)
     psc_list_remove(&conn->work.busy_link);
     psc_event_slot_end(&conn->event_slot);
     psc_list_remove(&conn->link);
+    free(conn->error);
     free(conn);
 }
 

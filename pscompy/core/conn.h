@@ -34,6 +34,13 @@ void psc_conn_fail_locked(psc_conn_t *conn, psc_status_t status);
 void psc_conn_lost(psc_conn_t *conn, psc_status_t status);
 void psc_conn_close_received(psc_conn_t *conn, bool is_ack);
 
+/* ---- conn_control.c ---- */
+
+/* Functions of psc_api_t; those for the control plane are in control.h. */
+
+psc_status_t psc_conn_open(psc_conn_t *conn, uint32_t flags);
+void psc_conn_error(psc_conn_t *conn, char *text, size_t room);
+
 /* ---- conn_flush.c ---- */
 
 /* A connection's queued work: requests that wait to be sent, credits to report,

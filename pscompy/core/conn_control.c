@@ -1,4 +1,6 @@
 /* The control plane's operations on connections, which control.h declares. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "conn.h"
@@ -276,19 +278,63 @@ int psc_conn_peer_ended(psc_conn_t *conn, int last)
     return status;
 }
 
+/* Returns the reason that a transport gave for the connection's end, or "". */
+static const char *conn_reason(const psc_conn_t *conn)
+{
+    const char *reason = conn->replay ? conn->main->reason : "";
+
+    for (uint32_t i = 0; i < conn->n_lanes && !reason[0]; i++) {
+        if (!psc_lane_spare(conn->lanes[i]))
+            reason = conn->lanes[i]->reason;
+    }
+    return conn->call ? conn->call->reason : reason;
+}
+
 void psc_conn_reason(psc_conn_t *conn, char *text)
 {
     text[0] = '\0';
     if (psc_worker_enter(conn->worker, 0) != PSC_OK)
         return;
-    if (conn->replay)
-        memcpy(text, conn->main->reason, PSC_REASON_MAX);
-    for (uint32_t i = 0; i < conn->n_lanes && !text[0]; i++) {
-        if (!psc_lane_spare(conn->lanes[i]))
-            memcpy(text, conn->lanes[i]->reason, PSC_REASON_MAX);
+    snprintf(text, PSC_REASON_MAX, "%s", conn_reason(conn));
+    psc_worker_leave(conn->worker);
+}
+
+/* A transport knows best why its lane was lost, the control plane everything
+ * else. */
+static const char *conn_error(const psc_conn_t *conn)
+{
+    bool lost =
+        conn->status == PSC_ERR_PEER_LOST || conn->status == PSC_ERR_TRANSPORT;
+    const char *reason = lost ? conn_reason(conn) : "";
+
+    if (reason[0])
+        return reason;
+    if (conn->error)
+        return conn->error;
+    return conn->status == PSC_OK
+               ? ""
+               : psc_status_string((psc_status_t)conn->status);
+}
+
+void psc_conn_error(psc_conn_t *conn, char *text, size_t room)
+{
+    text[0] = '\0';
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK)
+        return;
+    snprintf(text, room, "%s", conn_error(conn));
+    psc_worker_leave(conn->worker);
+}
+
+void psc_conn_set_error(psc_conn_t *conn, const char *text)
+{
+    char *copy = text[0] ? strdup(text) : NULL;
+
+    if (psc_worker_enter(conn->worker, 0) != PSC_OK) {
+        free(copy);
+        return;
     }
-    if (conn->call)
-        memcpy(text, conn->call->reason, PSC_REASON_MAX);
+    free(conn->error);
+    conn->error = copy;
     psc_worker_leave(conn->worker);
 }
 

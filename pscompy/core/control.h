@@ -74,7 +74,8 @@ typedef struct psc_moved {
 typedef enum psc_control_kind {
     PSC_CONTROL_LANE, /* lane `id` is up or has failed; see psc_lane_state */
     /* connection `id` ends or has ended (psc_conn_state), has timed enough
-     * messages (psc_conn_rates), or is to be connected (psc_conn_open) */
+     * messages (psc_conn_rates), or is to be connected (conn_open of psc_api_t)
+     */
     PSC_CONTROL_CONN,
     /* psc_conn_call_state of the connection to rank `id` has changed */
     PSC_CONTROL_CALL,
@@ -280,8 +281,6 @@ void psc_worker_part(psc_worker_t *worker);
  * has begun to connect before; then the connection needs a precon of the
  * control plane. With PSC_FLAG_TRY psc_conn_call never waits. */
 int psc_conn_call(psc_conn_t *conn, uint32_t flags);
-/* conn_open of psc_api_t: call the rank, or post an event PSC_CONTROL_CONN. */
-psc_status_t psc_conn_open(psc_conn_t *conn, uint32_t flags);
 /* Returns a psc_call_state_t. *process_p: the id of the peer's process, or 0 if
  * it is not known. */
 int psc_conn_call_state(psc_conn_t *conn, int *process_p);
@@ -351,6 +350,9 @@ void psc_conn_join_fail(psc_conn_t *conn, uint32_t lane);
 /* Copy the transport's reason why the connection failed into `text`
  * (PSC_REASON_MAX bytes). The text is empty if the transport gave no reason. */
 void psc_conn_reason(psc_conn_t *conn, char *text);
+/* Keep a copy of what the control plane says about the connection's failure,
+ * for conn_error of psc_api_t; "": nothing has failed. */
+void psc_conn_set_error(psc_conn_t *conn, const char *text);
 /* UP -> CLOSING: refuse new sends, send the queued ones, then notify the peer;
  * CLOSED when the peer has acknowledged. LAZY or CONNECTING -> CLOSED at
  * once. */

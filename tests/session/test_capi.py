@@ -12,7 +12,6 @@ import pscompy
 from pscompy import capi
 from tests.waiting import expect_soon
 
-
 CLOSED = -8  # PSC_ERR_CLOSED
 
 
@@ -101,11 +100,16 @@ def test_c_opens_a_connection_again_after_it_has_failed(library):
         with pscompy.Session() as there:
             gone = there.listen().address
         connection = here.connect(gone)
-        address = ctypes.c_void_p(capi.connection(connection))
+        address, text = (
+            ctypes.c_void_p(capi.connection(connection)),
+            ctypes.create_string_buffer(80),
+        )
         for _ in range(2):
             assert library.open_connection(address_of_table(), address) == 0
-            with pytest.raises(pscompy.ConnectError):
+            with pytest.raises(pscompy.ConnectError) as raised:
                 connection.send(b"nobody")
+            library.error_of(address_of_table(), address, text, ctypes.c_size_t(len(text)))
+            assert text.value.decode() == str(raised.value)[: len(text) - 1]
             expect_soon(lambda: connection.state is pscompy.ConnectionState.LAZY)
 
 

@@ -1,5 +1,5 @@
 /* A send of C code that nobody receives, and its completion; a receive that
- * waits, and a connection that C opens. */
+ * waits; a connection that C opens, and why that has failed. */
 #include "pscompy/core/api.h"
 
 static char message[1 << 20];
@@ -51,4 +51,9 @@ int receive(const psc_api_t *api, psc_worker_t *worker, int tag)
 int open_connection(const psc_api_t *api, psc_conn_t *conn)
 {
     return api->conn_open(conn, 0);
+}
+
+void error_of(const psc_api_t *api, psc_conn_t *conn, char *text, size_t room)
+{
+    api->conn_error(conn, text, room);
 }

@@ -56,6 +56,18 @@ static int error_class(int status)
     }
 }
 
+/* Write why an operation with a rank of the job has failed. */
+static void error_text(int status, int rank, char *text, size_t room)
+{
+    psc_conn_t *conn = atomic_load(psc_mpi.conns + rank);
+    char reason[MPI_MAX_ERROR_STRING] = "";
+
+    if (conn)
+        psc_mpi.host.api->conn_error(conn, reason, sizeof reason);
+    snprintf(text, room, "rank %d: %s%s%s", rank, psc_status_string(status),
+             reason[0] ? ": " : "", reason);
+}
+
 int psc_mpi_error_of(int status, int rank)
 {
     char text[MPI_MAX_ERROR_STRING];
@@ -63,9 +75,10 @@ int psc_mpi_error_of(int status, int rank)
 
     if (class == MPI_ERR_TRUNCATE)
         return class;
-    snprintf(text, sizeof text, "%s", psc_status_string(status));
     if (rank >= 0 && psc_mpi_running())
-        psc_mpi.host.reason(rank, status, text, sizeof text);
+        error_text(status, rank, text, sizeof text);
+    else
+        snprintf(text, sizeof text, "%s", psc_status_string(status));
     return psc_mpi_error_add(class, text);
 }
 

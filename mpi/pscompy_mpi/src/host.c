@@ -255,20 +255,6 @@ static psc_conn_t *host_connection(int rank)
     return conn;
 }
 
-static void host_reason(int rank, int status, char *text, size_t room)
-{
-    PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *string =
-        PyObject_CallMethod(module, "reason", "ii", rank, status);
-    const char *utf8 = string ? PyUnicode_AsUTF8AndSize(string, NULL) : NULL;
-
-    if (utf8)
-        PyOS_snprintf(text, room, "%s", utf8);
-    Py_XDECREF(string);
-    PyErr_Clear();
-    PyGILState_Release(state);
-}
-
 static void host_comm_ended(uint32_t context)
 {
     PyGILState_STATE state = PyGILState_Ensure();
@@ -539,7 +525,6 @@ psc_mpi_host_start(const psc_mpi_library_t *functions, psc_mpi_host_t *host,
 
     library = functions;
     *host = (psc_mpi_host_t){.connection = host_connection,
-                             .reason = host_reason,
                              .comm_ended = host_comm_ended,
                              .gil_held = host_gil_held,
                              .gil_release = host_gil_release,

@@ -67,10 +67,6 @@ typedef struct psc_mpi_host {
     /* Returns the connection to a rank of the job; NULL if that is not
      * possible. Takes the GIL. */
     psc_conn_t *(*connection)(int rank);
-    /* Returns why the connection to a rank has failed with this status, as text
-     * of at most `room` bytes. Takes the GIL. */
-    void (*reason)(int rank, int status, char *text, size_t room);
-
     /* A communicator that the program has freed, with this context, has no more
      * requests. Takes the GIL. */
     void (*comm_ended)(uint32_t context);

@@ -118,6 +118,9 @@ struct psc_conn {
     uint8_t n_lanes;
     /* why the connection ends or has ended (psc_status_t), else PSC_OK */
     int8_t status;
+    /* what the control plane says about the last failure (psc_conn_set_error),
+     * or NULL */
+    char *error;
     /* If the last RTS had the flag PSC_RTS_LAST: rts_in when it arrived. The
      * peer's later messages wait for a receive while rts_in has not fallen
      * below. Else 0. */
