@@ -359,20 +359,31 @@ static int start_out_of_bounds(const psb_call_t *call)
     return -1;
 }
 
-/* Starts without waiting for the core's lock, or else waits without the GIL. */
-static psc_status_t call_hand_over(psb_call_t *call, uint32_t flags,
-                                   void *owner)
+static psc_status_t call_start_without_gil(psb_call_t *call, uint32_t flags,
+                                           void *owner)
 {
     psb_worker_t *worker = call->op.worker;
-    starter_t start = starters[call->op.kind];
-    psc_status_t status = start(call, flags | PSC_FLAG_TRY, owner);
+    psc_status_t status;
 
-    if (PSB_UNLIKELY(status == PSC_ERR_NO_RESOURCE)) {
-        worker->n_inside++;
-        Py_BEGIN_ALLOW_THREADS status = start(call, flags, owner);
-        Py_END_ALLOW_THREADS worker->n_inside--;
-    }
+    worker->n_inside++;
+    Py_BEGIN_ALLOW_THREADS status = starters[call->op.kind](call, flags, owner);
+    Py_END_ALLOW_THREADS worker->n_inside--;
     return status;
+}
+
+/* Starts what could not start at once: waits for the core's lock, and opens the
+ * connections that a collective lacks. Returns -1 with an exception if one
+ * cannot be opened. */
+PSB_COLD static int call_start_later(psb_call_t *call, uint32_t flags,
+                                     void *owner, psc_status_t *status_p)
+{
+    for (;;) {
+        *status_p = call_start_without_gil(call, flags, owner);
+        if (*status_p != PSC_ERR_NO_RESOURCE || call->op.kind != PSB_COLLECTIVE)
+            return 0;
+        if (psb_group_connect(call) < 0)
+            return -1;
+    }
 }
 
 int psb_call_start(psb_call_t *call, uint32_t flags, void *owner)
@@ -386,13 +397,10 @@ int psb_call_start(psb_call_t *call, uint32_t flags, void *owner)
         return -1;
     }
     op->phase.result = (psc_result_t){.status = PSC_OK, .rank = -1};
-    status = call_hand_over(call, flags, owner);
-    while (PSB_UNLIKELY(op->kind == PSB_COLLECTIVE &&
-                        status == PSC_ERR_NO_RESOURCE)) {
-        if (psb_group_connect(call) < 0)
-            return -1;
-        status = call_hand_over(call, flags, owner);
-    }
+    status = starters[op->kind](call, flags | PSC_FLAG_TRY, owner);
+    if (PSB_UNLIKELY(status == PSC_ERR_NO_RESOURCE) &&
+        call_start_later(call, flags, owner, &status) < 0)
+        return -1;
     if (PSB_UNLIKELY(status == PSC_ERR_BOUNDS))
         return start_out_of_bounds(call);
     if (status == PSC_INPROGRESS) {

@@ -19,17 +19,15 @@ int psb_connection_address(psb_connection_t *self, psb_call_t *call)
     return 0;
 }
 
-psc_conn_t *psb_connection_enter(psb_connection_t *self)
+psc_conn_t *psb_connection_open(psb_connection_t *self)
 {
-    const psc_api_t *api = self->worker->api;
     PyObject *begun;
 
-    if (PSB_UNLIKELY(!self->core || self->closed)) {
+    if (!self->core || self->closed) {
         psb_raise(self->worker->state, (PyObject *)self, PSC_ERR_CLOSED, 0);
         return NULL;
     }
-    if (PSB_UNLIKELY(api->conn_state(self->core) == PSC_CONN_LAZY &&
-                     api->conn_call(self->core, PSC_FLAG_TRY) != PSC_OK)) {
+    if (self->worker->api->conn_call(self->core, PSC_FLAG_TRY) != PSC_OK) {
         begun = PyObject_CallMethod((PyObject *)self, "_begin_open", NULL);
         if (!begun)
             return NULL;

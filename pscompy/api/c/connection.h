@@ -28,9 +28,19 @@ struct psb_connection {
 /* Directs the call to this connection. Returns -1 with an exception if _bind()
  * was not called. */
 int psb_connection_address(psb_connection_t *self, psb_call_t *call);
+/* psb_connection_enter() of a connection that is lazy or closed. */
+PSB_COLD psc_conn_t *psb_connection_open(psb_connection_t *self);
+
 /* Returns the core's connection, and begins to open it if it is lazy (opened at
  * its first use). Returns NULL with an exception if it cannot be used. */
-psc_conn_t *psb_connection_enter(psb_connection_t *self);
+static inline psc_conn_t *psb_connection_enter(psb_connection_t *self)
+{
+    return PSB_LIKELY(self->core && !self->closed &&
+                      self->worker->api->conn_state(self->core) !=
+                          PSC_CONN_LAZY)
+               ? self->core
+               : psb_connection_open(self);
+}
 
 /* The connection's communicator is closed: let later calls on the connection
  * raise Closed. */
@@ -78,7 +88,7 @@ int psb_group_begin(psb_communicator_t *self, Py_ssize_t rank,
 void psb_group_end(psb_communicator_t *self);
 /* Opens the connection that the collective's start has lacked. Returns -1 with
  * an exception if it cannot. */
-int psb_group_connect(psb_call_t *call);
+PSB_COLD int psb_group_connect(psb_call_t *call);
 /* Calls the function of the program that combines elements: a psc_combine_t,
  * whose argument is the memory of an op of kind PSB_COLLECTIVE. */
 psc_status_t psb_group_combine(const void *in, void *inout, uint64_t n,
@@ -88,7 +98,7 @@ psc_status_t psb_group_combine(const void *in, void *inout, uint64_t n,
 int psb_group_read(PyObject *functions);
 /* Returns what finish() makes of the result of a collective. For a collective
  * of plain arrays that the core does not do, returns NotImplemented. */
-PyObject *psb_group_value(psb_op_t *op);
+PSB_COLD PyObject *psb_group_value(psb_op_t *op);
 
 /* ---- collective.c ---- */
 

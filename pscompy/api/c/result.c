@@ -115,7 +115,7 @@ static PyObject *value_room(psb_op_t *op)
     return room;
 }
 
-static PyObject *value_fresh_and_status(psb_op_t *op)
+PSB_COLD static PyObject *value_fresh_and_status(psb_op_t *op)
 {
     PyObject *status = psb_op_status(op);
     PyObject *fresh = status ? value_fresh(op) : NULL;
@@ -126,13 +126,22 @@ static PyObject *value_fresh_and_status(psb_op_t *op)
     return pair;
 }
 
-PyObject *psb_op_value(psb_op_t *op)
+/* Of a collective, or of an operation that has failed. */
+PSB_COLD static PyObject *value_apart(psb_op_t *op)
 {
+    const psc_result_t *result = psb_op_result(op);
+
     if (op->kind == PSB_COLLECTIVE)
         return psb_group_value(op);
-    if (PSB_UNLIKELY(psb_op_result(op)->status != PSC_OK))
-        return psb_raise(op->worker->state, op->origin,
-                         psb_op_result(op)->status, psb_op_result(op)->nbytes);
+    return psb_raise(op->worker->state, op->origin, result->status,
+                     result->nbytes);
+}
+
+PyObject *psb_op_value(psb_op_t *op)
+{
+    if (PSB_UNLIKELY(op->kind == PSB_COLLECTIVE ||
+                     psb_op_result(op)->status != PSC_OK))
+        return value_apart(op);
     switch (op->kind) {
     case PSB_RECV_INTO:
     case PSB_PROBE:

@@ -28,6 +28,9 @@
 
 #define PSB_LIKELY(x) __builtin_expect(!!(x), 1)
 #define PSB_UNLIKELY(x) __builtin_expect(!!(x), 0)
+/* For a function that messages do not call: it is not inlined into those that
+ * they call. */
+#define PSB_COLD __attribute__((cold, noinline))
 
 /* For a method table: the usual flags of a method, and a cast of its
  * function. */
