@@ -242,3 +242,5 @@ void psc_coll_differs(const psc_group_t *group, psc_called_t called[2]);
 psc_status_t psc_coll_explain(const psc_group_t *group,
                               const psc_coll_args_t *args, char *text,
                               size_t room);
+psc_status_t psc_coll_combine(const psc_coll_args_t *args, const void *in,
+                              void *inout);

@@ -197,6 +197,20 @@ psc_status_t psc_coll_explain(const psc_group_t *group,
     return PSC_OK;
 }
 
+psc_status_t psc_coll_combine(const psc_coll_args_t *args, const void *in,
+                              void *inout)
+{
+    psc_reduce_t reduce;
+
+    if (args->combine)
+        return args->combine(in, inout, args->count, args->arg);
+    reduce = psc_reduction(args->op, args->type);
+    if (!reduce)
+        return PSC_ERR_UNSUPPORTED;
+    reduce(in, inout, args->count);
+    return PSC_OK;
+}
+
 /* ---- persistent operations ---- */
 
 /* The plan is not one of those that the group keeps, which the lock guards. */

@@ -671,6 +671,13 @@ typedef struct psc_api {
     psc_status_t (*coll_explain)(const psc_group_t *group,
                                  const psc_coll_args_t *args, char *text,
                                  size_t room);
+    /* Combine args->count elements as the arguments of a reduction say: inout =
+     * in (op) inout, where `in` is the operand of the lower ranks. The arrays
+     * do not overlap, and are aligned as C requires for the type. Without the
+     * lock. Returns PSC_ERR_UNSUPPORTED if the operation has no meaning for the
+     * type, or the error of `combine`. */
+    psc_status_t (*coll_combine)(const psc_coll_args_t *args, const void *in,
+                                 void *inout);
 
     /* ---- opening connections ---- */
     /* Begin to connect a LAZY connection, of which pscompy.capi has given the

@@ -212,6 +212,7 @@ static const psc_api_t api_table = {
     .coll_free = psc_coll_free,
     .coll_differs = psc_coll_differs,
     .coll_explain = psc_coll_explain,
+    .coll_combine = psc_coll_combine,
     .conn_open = psc_conn_open,
     .conn_error = psc_conn_error,
 };

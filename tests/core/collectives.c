@@ -260,6 +260,25 @@ CASE(collectives)
     ranks_close();
 }
 
+CASE(operands_are_combined)
+{
+    affine_t lower = operand(0, 0), higher = operand(1, 0), right = higher;
+    psc_coll_args_t args = {
+        .size = sizeof lower, .count = 1, .combine = compose};
+
+    compose(&lower, &right, 1, NULL);
+    check(api->coll_combine(&args, &lower, &higher) == PSC_OK);
+    check(memcmp(&higher, &right, sizeof right) == 0);
+    add(&lower, &right);
+    args = (psc_coll_args_t){
+        .size = 8, .count = 2, .op = PSC_OP_SUM, .type = PSC_TYPE_UINT64};
+    check(api->coll_combine(&args, &lower, &higher) == PSC_OK);
+    check(memcmp(&higher, &right, sizeof right) == 0);
+    args.op = PSC_OP_BAND;
+    args.type = PSC_TYPE_FLOAT64;
+    check(api->coll_combine(&args, &lower, &higher) == PSC_ERR_UNSUPPORTED);
+}
+
 /* ---- with threads ---- */
 
 static atomic_bool over;
