@@ -351,6 +351,39 @@ CASE(sent_and_gone_before_installed)
     pair_close(&pair);
 }
 
+/* Receives are posted, and all their messages but the last have arrived, before
+ * psc_conn_install: none of the receives is left to the fabric too early. */
+CASE(posted_and_sent_before_installed)
+{
+    psc_proto_params_t params = {.eager_max = options.eager_max,
+                                 .zcopy_min = 16384,
+                                 .fragment = 512 << 10};
+    static const char texts[3][8] = {"first", "second", "third"};
+    psc_request_t *recvs[3];
+    psc_lane_t *lane_a, *lane_b;
+    char in[3][8] = {"", "", ""};
+    psc_result_t result;
+    pair_t pair;
+
+    pair_open(&pair);
+    pair_lanes(&pair, &lane_a, &lane_b);
+    pair.b.conn = side_install(&pair.b, lane_b);
+    pair.a.conn = psc_conn_create(pair.a.worker, UINT64_MAX, -1, true);
+    check(psc_conn_connecting(pair.a.conn) == PSC_OK);
+    for (int i = 0; i < 3; i++)
+        recvs[i] = post_recv(&pair.a, pair.a.conn, in[i], 8, 1, &result);
+    for (int i = 0; i < 2; i++)
+        check(!post_send(&pair.b, texts[i], 8, 1));
+    settle(&pair);
+    check(psc_conn_install(pair.a.conn, &lane_a, 1, &params) == PSC_OK);
+    check(!post_send(&pair.b, texts[2], 8, 1));
+    for (int i = 0; i < 3; i++) {
+        check(finish(&pair, recvs[i]).status == PSC_OK);
+        check(strcmp(in[i], texts[i]) == 0);
+    }
+    pair_close(&pair);
+}
+
 /* Connecting may fail before the operation that started it is posted, or
  * after. */
 CASE(lazy_is_not_awaited)
