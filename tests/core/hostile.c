@@ -519,3 +519,31 @@ CASE(frames_after_the_end)
         finish(&pair, send);
     part(&pair, here, there);
 }
+
+/* Side b answers, over another connection, the announcement of a message: the
+ * message belongs to its own connection, which goes on. */
+CASE(answer_over_another_connection)
+{
+    static char out[LARGE], in[LARGE];
+    psc_wire_rtr_t wire = {.len = LARGE};
+    psc_conn_t *here, *there;
+    psc_request_t *send, *recv;
+    psc_result_t result;
+    pair_t pair;
+
+    pair_open(&pair);
+    pair_join(&pair, &here, &there);
+    psc_worker_log_to(pair.a.worker, -1, 0);
+    psc_worker_log_to(pair.b.worker, -1, 0);
+    fill(out, LARGE, 4);
+    send = post_send(&pair.a, out, LARGE, 5);
+    settle(&pair);
+    wire.send_id = psc_req_id(psc_req_of(send));
+    hostile_speak(there, PSC_WIRE_RTR, &wire, sizeof wire, NULL, 0);
+    until(&pair, psc_conn_state(here) == PSC_CONN_FAILED);
+    recv = post_recv(&pair.b, pair.b.conn, in, LARGE, 5, &result);
+    check((recv ? finish(&pair, recv) : result).status == PSC_OK);
+    check(filled(in, LARGE, 4));
+    check(finish(&pair, send).status == PSC_OK);
+    part(&pair, here, there);
+}
