@@ -200,6 +200,33 @@ CASE(lending)
     pair_close(&pair);
 }
 
+/* Of many segments the one that is used all the time stays mapped. */
+CASE(a_segment_in_use_stays_mapped)
+{
+    enum { SEGMENTS = 17, SIZE = 32768 }; /* one more than stay mapped */
+    psc_block_t *blocks[SEGMENTS];
+    psc_pool_t *pool;
+    pair_t pair;
+
+    pool_open(&pair);
+    pool = pair.a.worker->memory.pool;
+    for (unsigned i = 0; i < SEGMENTS; i++) {
+        pool->max = pool->bytes + SIZE + 4096; /* for a segment of one block */
+        blocks[i] = block_of(pair.a.worker, SIZE, i);
+    }
+    if (can_map(&pair)) {
+        for (unsigned i = 1; i < SEGMENTS; i++) {
+            lend_once(&pair, blocks[0], 0);
+            lend_once(&pair, blocks[i], i);
+        }
+        lend_once(&pair, blocks[0], 0);
+        check(count(pair.b.worker, PSC_COUNTER_segments_mapped) == SEGMENTS);
+    }
+    for (unsigned i = 0; i < SEGMENTS; i++)
+        api->block_free(blocks[i]);
+    pair_close(&pair);
+}
+
 /* Lent messages received into buffers, with every scheme, expected and
  * unexpected. */
 CASE(lent_and_received)
