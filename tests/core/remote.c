@@ -1,6 +1,7 @@
 /* Operations without a receive: active messages, and remote memory. */
 #include "hostile.h"
 #include "pscompy/core/conn.h"
+#include "pscompy/core/worker.h"
 #include "pscompy/proto/rma.h"
 
 static void forward(void *arg, const psc_message_t *message)
@@ -41,6 +42,31 @@ CASE(active_messages)
     }
     pair_close(&pair);
     free(out);
+}
+
+/* The header is the whole of a message that is announced. */
+CASE(announced_without_payload)
+{
+    psc_send_args_t args = {.n_iov = 0};
+    psc_request_t *request = NULL;
+    psc_message_t *message = NULL;
+    char header[2000];
+    pair_t pair;
+
+    options.eager_max = 100;
+    pair_open(&pair);
+    check(api->am_handler(pair.b.worker, 20, NULL, &pair) == PSC_OK);
+    fill(header, sizeof header, 7);
+    check(api->am_send(pair.a.conn, 20, header, sizeof header, &args,
+                       &request) >= 0);
+    until(&pair, (message = api->message_poll(pair.b.worker)));
+    check(count(pair.a.worker, PSC_COUNTER_rndv_rts) == 1);
+    check(message->header_len == sizeof header && message->len == 0);
+    check(filled((void *)message->header, sizeof header, 7));
+    api->message_free(pair.b.worker, message);
+    if (request)
+        check(finish(&pair, request).status == PSC_OK);
+    pair_close(&pair);
 }
 
 /* An active message that cannot be sent is refused, or counted if it was
@@ -242,6 +268,41 @@ CASE(remote_memory)
     pair_close(&pair);
     free(region);
     free(local);
+}
+
+/* A key of a region that is authentic, but ends before what it says. */
+CASE(keys_that_end_early)
+{
+    struct {
+        psc_region_packed_t head;
+        psc_region_packed_key_t key;
+        uint8_t bytes[6]; /* without padding behind them */
+    } packed = {.key = {.len = sizeof packed.bytes + 1}};
+    char region[100], local[1];
+    psc_iov_t iov = {local, sizeof local};
+    psc_send_args_t args = {.iov = &iov, .n_iov = 1};
+    size_t len = 2048;
+    uint8_t good[2048];
+    psc_region_t *handle;
+    psc_request_t *request = NULL;
+    pair_t pair;
+
+    pair_open(&pair);
+    check(api->region_create(pair.b.worker, region, sizeof region, &handle) ==
+          PSC_OK);
+    check(api->region_pack(handle, good, &len) == PSC_OK);
+    memcpy(&packed.head, good, sizeof packed.head);
+    for (uint32_t n_keys = 1; n_keys <= 2; n_keys++) {
+        packed.head.n_keys = n_keys;
+        packed.key.len -= n_keys - 1;
+        psc_siphash(pair.a.worker->memory.secret,
+                    (uint8_t *)&packed + PSC_SIPHASH_SIZE,
+                    sizeof packed - PSC_SIPHASH_SIZE, packed.head.check);
+        check(api->get(pair.a.conn, &args, (uint8_t *)&packed, sizeof packed, 0,
+                       &request) == PSC_ERR_INVALID);
+    }
+    api->region_destroy(handle);
+    pair_close(&pair);
 }
 
 /* Many more puts and gets by messages than may be under way at once. */
