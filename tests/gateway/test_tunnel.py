@@ -200,6 +200,18 @@ def test_who_asks_for_a_node_that_has_left_is_told_so() -> None:
         assert (told[-1]["kind"], told[-1]["about"], told[-1]["left"]) == ("absent", node, left)
 
 
+def test_who_asks_for_a_node_that_has_come_back_is_not_told_that_it_left() -> None:
+    board, members, told = board_of(101, 102)
+    tunnel = {"kind": "tunnel", "from_module": 2, "from_node": 55, "module": 1, "node": 7}
+    find = {"kind": "find", "module": 2, "node": 55, "from_module": 1, "from_node": 7}
+    board.take(members[101], {"kind": "gone", "about": 55})
+    board.take(members[7], find)
+    assert told[-1]["left"]
+    board.take(members[102], tunnel)  # node 55 is behind neighbour 102 now
+    board.take(members[7], find)
+    assert (told[-1]["kind"], told[-1]["left"]) == ("absent", False)
+
+
 @pytest.mark.parametrize("depth", [300, 30_000])
 def test_a_frame_that_is_nested_too_deeply(depth: int) -> None:
     with pytest.raises(BadFrame, match="nested"):
