@@ -11,6 +11,8 @@ import pytest
 
 import pscompy
 from pscompy.launch.job import Job, Plan
+from pscompy.world.bootstrap.waits import Wait
+from pscompy.world.watch import Cycle
 from tests.launch.ranks import lines_until, own_rank, say
 from tests.waiting import expect_soon, stay
 
@@ -148,6 +150,18 @@ def test_ranks_that_wait_one_after_the_other_are_no_deadlock(run, script, tmp_pa
         (tmp_path / str(1 - rank)).touch()
     assert "deadlock" not in process.communicate(timeout=100)[1]
     assert process.returncode == 0
+
+
+def test_a_wait_that_may_be_over_is_no_deadlock():
+    """A rank that has not looked at its wait again since it published it may wait no more."""
+
+    def cycle(*beats):
+        found = [Wait(7, it, 1.0, (1 - rank,), "recv") for rank, it in enumerate(beats)]
+        return Cycle((0, 1), tuple(found))
+
+    assert cycle(4, 6).goes_on(cycle(3, 5))
+    assert not cycle(4, 5).goes_on(cycle(3, 5))
+    assert not cycle(3, 6).goes_on(cycle(3, 5))
 
 
 @pytest.mark.parametrize("how", ["barrier", "broadcast", "send", "objects"])
