@@ -274,3 +274,22 @@ def test_an_answer_without_integers_as_indexes_is_refused(part: Any) -> None:
     with pytest.raises(pscompy.ProtocolError):
         batch.take(part, SimpleNamespace())
     assert not batch.done()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        ([0], ["y"], []),  # answered before
+        ([2], ["y"], []),  # never called
+        ([-1], ["y"], []),
+        ([1, 1], ["y", "y"], []),
+    ],
+)
+def test_an_answer_of_a_call_that_does_not_wait_is_refused(part: Any) -> None:
+    reported: list[Any] = []
+    batch = Batch(2, lambda results, lost: reported.extend(results), pytest.fail)
+    batch.take(([0], ["x"], []), SimpleNamespace())
+    with pytest.raises(pscompy.ProtocolError):
+        batch.take(part, SimpleNamespace())
+    assert reported == [(0, "x", None)]
+    assert not batch.done()
