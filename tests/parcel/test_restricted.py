@@ -224,6 +224,23 @@ def test_what_is_allowed_stays_as_it_was():
     assert before == {kind: dict(vars(kind)) for kind in before}
 
 
+class Kind(type):
+    pass
+
+
+class OfKind(metaclass=Kind):
+    pass
+
+
+def test_a_class_gets_no_state_although_its_metaclass_is_allowed():
+    kinds = [f"{__name__}:{it.__name__}" for it in (Kind, OfKind)]
+    known = name(kinds[0]) + pickle.POP
+    forged = program(known, name(kinds[1]), pickled({"__eq__": 1}), pickle.BUILD)
+    with pytest.raises(pscompy.ParcelError, match="state for a OfKind"):
+        read(forged, names=kinds)
+    assert "__eq__" not in vars(OfKind)
+
+
 # ---- fuzz ----
 
 
