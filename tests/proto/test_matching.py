@@ -303,3 +303,17 @@ def test_it_may_go_to_one_that_was_left_to_the_fabric(source: int, nbytes: int) 
     machine.receive(2, ANY, ANY, None)
     machine.drop_matched(held)
     machine.check_end()
+
+
+@pytest.mark.usefixtures("fabric")
+@pytest.mark.parametrize("nbytes", [10, EAGER_MAX + 1])
+@pytest.mark.parametrize("source", range(RANKS))
+def test_a_receive_stays_behind_an_earlier_one_of_any_source(source: int, nbytes: int) -> None:
+    """Also when a later receive, which the sender or the fabric had got, leaves the queue."""
+    machine = Matching()
+    machine.receive(2, ANY, 1, 40_000)
+    machine.receive(2, source, 1, 40_000)
+    machine.receive(2, source, 0, 40_000)
+    machine.send(2, source, 0, nbytes)
+    machine.send(2, source, 1, nbytes)
+    machine.check_end()
