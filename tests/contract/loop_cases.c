@@ -1,4 +1,5 @@
-/* Cases of loop alone: foreign keys and addresses, and stale keys. */
+/* Cases of loop alone: foreign keys and addresses, stale keys, and the end of a
+ * long queue. */
 #include "harness.h"
 
 static psc_rkey_t *key_of(ct_side_t *side, ct_end_t *end, psc_mem_t *mem,
@@ -84,5 +85,35 @@ CASE(peer_learns_of_the_end)
     ct_until(&pair, pair.y.failed);
     ct_check(pair.y.received == 1, "the message before the end");
     ct_check(pair.y.status == PSC_ERR_CLOSED, "%s", pair.y.reason);
+    ct_pair_down(&pair);
+}
+
+/* Sends as many messages as the peer's queue holds, and returns their number.
+ */
+static uint64_t fill_queue(ct_end_t *end)
+{
+    ct_send_t send;
+    uint64_t n = 0;
+
+    while (ct_send_try(end, CT_BCOPY, 8, 1, &send) == PSC_OK) {
+        free(send.buffer);
+        n++;
+    }
+    free(send.buffer);
+    return n;
+}
+
+/* More messages wait than one call of progress delivers. */
+CASE(failure_follows_the_last_message)
+{
+    ct_pair_t pair;
+    uint64_t n;
+
+    ct_pair_up(&pair);
+    fill_queue(&pair.y);
+    n = fill_queue(&pair.x);
+    ct_ops->ep_close(pair.x.ep);
+    ct_until(&pair, pair.y.failed);
+    ct_check(pair.y.received == n, "the failure comes first");
     ct_pair_down(&pair);
 }
