@@ -224,8 +224,8 @@ def _is_part(part: object) -> bool:
     """Return whether the peer has sent the fields of a `Part`, with an index for each result."""
     if not (isinstance(part, tuple) and list(map(type, part)) == [list] * 3):
         return False
-    ended, _, failed = part
-    if not all(type(it) is tuple and len(it) == 2 for it in failed):
+    ended, values, failed = part
+    if len(ended) != len(values) or not all(type(it) is tuple and len(it) == 2 for it in failed):
         return False
     return all(type(index) is int for index in (*ended, *(index for index, _ in failed)))
 

@@ -283,6 +283,8 @@ def test_an_answer_without_integers_as_indexes_is_refused(part: Any) -> None:
         ([2], ["y"], []),  # never called
         ([-1], ["y"], []),
         ([1, 1], ["y", "y"], []),
+        ([1], [], []),
+        ([], ["y"], []),
     ],
 )
 def test_an_answer_of_a_call_that_does_not_wait_is_refused(part: Any) -> None:
