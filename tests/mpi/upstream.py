@@ -1,10 +1,11 @@
-"""Runs mpi4py's own tests on the library, and counts.
+"""`./run mpi-tests`: runs mpi4py's own tests on the library, beside them on MPICH, and counts.
 
-    python -m tests.mpi.upstream [-n RANKS] [--tcp] [--folder FOLDER] [NAME ...]
+    python -m tests.mpi.upstream [-n RANKS] [--tcp] [--alone] [--folder FOLDER] [NAME ...]
 
 NAMEs are files of its tests, such as test_p2p_buf, or numbers of STEPS; all steps by default. The
 tests come from the source distribution of the version that is installed, which pip brings into
-FOLDER, or else into one that is removed at the end.
+FOLDER, or else into one that is removed at the end. MPICH is the one that benchmarks install; the
+last column has the number of tests that pass with it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+from bench import peers
+from bench.native import NotMeasured
 from tests.mpi.conftest import ROOT
 
 STEPS = {
@@ -76,21 +80,61 @@ def files(names: list[str], tests: Path) -> Iterator[str]:
                 yield f"test_{word}"
 
 
-def count(name: str, tests: Path, ranks: int, environ: dict[str, str]) -> tuple[Counter[str], str]:
-    """The counts of the rank that passed fewest, and what has gone wrong."""
-    command = [sys.executable, "-m", "pscompy", "run", "-n", str(ranks), "-c", RANK, name]
+class Runner(NamedTuple):
+    """What runs a file of tests on so many ranks of an MPI."""
+
+    command: tuple[str, ...]
+    environ: dict[str, str]
+    ranks: int
+    tests: Path
+
+    def count(self, name: str) -> tuple[Counter[str], str]:
+        """The counts of the rank that passed fewest, and what has gone wrong."""
+        ended = self._run(name)
+        if ended is None:
+            return Counter(), "hung"
+        rows = re.findall(r"^counted \d+ (\d+) (\d+) (\d+) (\d+)$", ended.stdout, re.M)
+        if len(rows) < self.ranks or ended.returncode:
+            last = ended.stderr.strip().splitlines()[-1:]
+            return Counter(), f"died ({ended.returncode}): {' '.join(last)}"
+        worst = min(rows, key=lambda row: int(row[0]))
+        return Counter(dict(zip(KINDS, map(int, worst), strict=True))), ""
+
+    def _run(self, name: str) -> subprocess.CompletedProcess[str] | None:
+        """None if it hangs. A launcher that is asked to end takes its ranks along."""
+        words = [*self.command, "-c", RANK, name]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            words, cwd=self.tests, env=self.environ, stdout=pipe, stderr=pipe, text=True
+        ) as process:
+            try:
+                output, errors = process.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                process.terminate()
+                process.communicate()
+                return None
+        return subprocess.CompletedProcess(words, process.returncode, output, errors)
+
+
+def ours(ranks: int, tcp: bool, tests: Path, library: Path) -> Runner:
+    paths = [str(ROOT), str(ROOT / "mpi"), str(tests), os.environ.get("PYTHONPATH", "")]
+    environ = os.environ | {
+        "MPI4PY_LIBMPI": str(library),
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PSP_SHM": "0" if tcp else "1",
+    }
+    command = (sys.executable, "-m", "pscompy", "run", "-n", str(ranks))
+    return Runner(command, environ, ranks, tests)
+
+
+def mpich(ranks: int, tcp: bool, tests: Path) -> Runner | None:
+    """MPICH's wheel; None, with a line that says why, if it cannot be installed."""
     try:
-        ended = subprocess.run(
-            command, cwd=tests, env=environ, capture_output=True, text=True, timeout=SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        return Counter(), "hung"
-    rows = re.findall(r"^counted \d+ (\d+) (\d+) (\d+) (\d+)$", ended.stdout, re.M)
-    if len(rows) < ranks or ended.returncode:
-        last = ended.stderr.strip().splitlines()[-1:]
-        return Counter(), f"died ({ended.returncode}): {' '.join(last)}"
-    worst = min(rows, key=lambda row: int(row[0]))
-    return Counter(dict(zip(KINDS, map(int, worst), strict=True))), ""
+        start = peers.mpi("mpich", ranks, "tcp" if tcp else None)
+    except NotMeasured as error:
+        print(f"without a column for MPICH: {error}")
+        return None
+    return Runner(start.command, {**start.environment, "PYTHONPATH": str(tests)}, ranks, tests)
 
 
 def main() -> None:
@@ -100,6 +144,7 @@ def main() -> None:
     parser.add_argument("--tcp", action="store_true")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--library", type=Path, help="a libmpi.so.12; built by default")
+    parser.add_argument("--alone", action="store_true", help="without MPICH")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         sys.exit(run(options, Path(temporary)))
@@ -112,22 +157,29 @@ def run(options: argparse.Namespace, temporary: Path) -> int:
 
         build(temporary)
     tests = bring(options.folder or temporary)
-    paths = [str(ROOT), str(ROOT / "mpi"), str(tests), os.environ.get("PYTHONPATH", "")]
-    environ = os.environ | {
-        "MPI4PY_LIBMPI": str(library),
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PSP_SHM": "0" if options.tcp else "1",
-    }
+    own = ours(options.ranks, options.tcp, tests, library)
+    other = None if options.alone else mpich(options.ranks, options.tcp, tests)
     total: Counter[str] = Counter()
     broken = 0
-    print(f"{'':24}{''.join(f'{kind:>9}' for kind in KINDS)}")
+    print(f"{'':24}{''.join(f'{kind:>9}' for kind in KINDS)}{'   MPICH' if other else ''}")
     for name in files(options.names, tests):
-        counted, wrong = count(name, tests, options.ranks, environ)
-        total += counted
+        counted, wrong = own.count(name)
         broken += bool(wrong)
-        print(f"{name:24}{wrong or row(counted)}", flush=True)
-    print(f"{'all':24}{row(total)}; {broken} files hung or died")
+        total += counted
+        print(f"{name:24}{wrong or row(counted)}", end="", flush=True)
+        print(beside(other, name, total))
+    last = f"{total['MPICH']:8}" if other else ""
+    print(f"{'all':24}{row(total)}{last}; {broken} files hung or died")
     return 1 if total["failed"] or broken else 0
+
+
+def beside(other: Runner | None, name: str, total: Counter[str]) -> str:
+    """The cell of MPICH, which is added to the total."""
+    if other is None:
+        return ""
+    counted, wrong = other.count(name)
+    total["MPICH"] += counted["passed"]
+    return f" {wrong}" if wrong else f"{counted['passed']:8}"
 
 
 def row(counted: Counter[str]) -> str:
