@@ -2,6 +2,7 @@
 
     python -m pscompy_mpi.generate FOLDER      # writes the files into the folder
     python -m pscompy_mpi.generate --list      # prints what there is and what there is not
+    python -m pscompy_mpi.generate --page docs/mpi.md      # writes that between the page's marks
 
 functions.h has the prototypes of all functions that the library exports, but for absent ones.
 functions.c has the functions that nobody writes by hand; src/entries.h says what they call.
@@ -264,6 +265,18 @@ def datum(symbol: str) -> str:
 
 # ---- the list of the documentation ----
 
+MARKS = "<!-- functions -->\n", "<!-- end of functions -->\n"
+# Rooms that people call otherwise.
+TITLES = {"alias": "older names", "identity": "numbers of handles", "ports": "ports, spawn"}
+
+
+def page(text: str) -> str:
+    """The text of a page with the list of today between its marks. Raises `ValueError` if it has
+    no marks."""
+    head, rest = text.split(MARKS[0])
+    _, tail = rest.split(MARKS[1])
+    return f"{head}{MARKS[0]}\n{listing()}\n\n{MARKS[1]}{tail}"
+
 
 def listing() -> str:
     """What there is and what there is not, as Markdown."""
@@ -278,7 +291,8 @@ def rooms(rows: list[Row], room: Callable[[Row], str]) -> str:
     found: dict[str, list[str]] = {}
     for row in rows:
         found.setdefault(room(row), []).append(f"`{row.name}`")
-    return "\n".join(f"| {name} | {' '.join(names)} |" for name, names in found.items())
+    named = {TITLES.get(name, name): names for name, names in found.items()}
+    return "\n".join(f"| {name} | {' '.join(names)} |" for name, names in named.items())
 
 
 def write(folder: Path) -> None:
@@ -294,6 +308,9 @@ def write(folder: Path) -> None:
 def main(arguments: list[str]) -> None:
     if arguments == ["--list"]:
         print(listing())
+    elif len(arguments) == 2 and arguments[0] == "--page":
+        path = Path(arguments[1])
+        path.write_text(page(path.read_text()))
     elif len(arguments) == 1 and not arguments[0].startswith("-"):
         write(Path(arguments[0]))
     else:
