@@ -66,7 +66,7 @@ def _parser(known: dict[str, Group]) -> ArgumentParser:
         default=tuple(known),
         metavar="GROUP,...",
         help=f"some of {', '.join(known)}; growth: all of growth; overlap: all of overlap;"
-        " collectives: all of collectives; readme: the table in README.md",
+        " collectives: all of collectives; mpi: all of mpi; readme: the table in README.md",
     )
     parser.add_argument(
         "--launches", type=positive, default=5, help="that count, of each library [5]"

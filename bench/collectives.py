@@ -118,7 +118,7 @@ def _times(ranks: Ranks, call: Callable[[], Any], count: int) -> list[float]:
     return taken
 
 
-def _median_us(ranks: Ranks, call: Callable[[], Any], seconds: float) -> float:
+def median_us(ranks: Ranks, call: Callable[[], Any], seconds: float) -> float:
     """The median time of this rank; rank 0 decides how many calls there are."""
     start = time.perf_counter()
     _times(ranks, call, _TRIAL)
@@ -137,7 +137,7 @@ def _pin(ranks: Ranks) -> None:
 
 def barriers(ranks: Ranks, seconds: float) -> Figures:
     _pin(ranks)
-    return {BARRIER: _median_us(ranks, ranks.barrier, seconds)}
+    return {BARRIER: median_us(ranks, ranks.barrier, seconds)}
 
 
 def crowded(ranks: Ranks, seconds: float) -> Figures:
@@ -166,7 +166,7 @@ def collectives(ranks: Ranks, seconds: float, names: str) -> Figures:
                 call = checked(ranks, name, size)
             except ConfigError:
                 continue
-            figures[of_size(name, size)] = _median_us(ranks, call, seconds)
+            figures[of_size(name, size)] = median_us(ranks, call, seconds)
     return figures
 
 
@@ -189,19 +189,19 @@ def objects(ranks: Ranks, seconds: float) -> Figures:
         call = partial(_method(ranks, name, mpi), given)
         if call() != expected:
             raise SystemExit(f"{of_object(name)}: rank {ranks.rank} has got a wrong result")
-        figures[of_object(name)] = _median_us(ranks, call, seconds)
+        figures[of_object(name)] = median_us(ranks, call, seconds)
     return figures
 
 
 def overlapped(ranks: Ranks, seconds: float) -> Figures:
     """The time in `wait` after a computation as long as the blocking call, in percent of that."""
     _pin(ranks)
-    blocking = _median_us(ranks, checked(ranks, "allreduce", OVERLAPPED), seconds) / 1e6
+    blocking = median_us(ranks, checked(ranks, "allreduce", OVERLAPPED), seconds) / 1e6
     send, recv = np.ones((2, OVERLAPPED // 8))
     begin = _method(ranks, "iallreduce", "Iallreduce")
     arrays = _buffer(ranks, send), _buffer(ranks, recv)
     matrix = np.ones(4 * K)
-    steps = int(blocking / (_median_us(ranks, lambda: np.sqrt(matrix), seconds) / 1e6))
+    steps = int(blocking / (median_us(ranks, lambda: np.sqrt(matrix), seconds) / 1e6))
     left = []
     for _ in range(5):
         ranks.barrier()

