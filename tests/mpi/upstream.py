@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import os
 import re
 import subprocess
 import sys
@@ -21,11 +20,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from bench import peers
-from bench.native import NotMeasured
-from tests.mpi.conftest import ROOT
+from tests.mpi.launchers import Launcher, mpich, ours
 
 STEPS = {
     "1": """address buffer cffi ctypes doc environ grequest mpiabi mpiapi mpimem msgspec msgzero
@@ -80,61 +76,17 @@ def files(names: list[str], tests: Path) -> Iterator[str]:
                 yield f"test_{word}"
 
 
-class Runner(NamedTuple):
-    """What runs a file of tests on so many ranks of an MPI."""
-
-    command: tuple[str, ...]
-    environ: dict[str, str]
-    ranks: int
-    tests: Path
-
-    def count(self, name: str) -> tuple[Counter[str], str]:
-        """The counts of the rank that passed fewest, and what has gone wrong."""
-        ended = self._run(name)
-        if ended is None:
-            return Counter(), "hung"
-        rows = re.findall(r"^counted \d+ (\d+) (\d+) (\d+) (\d+)$", ended.stdout, re.M)
-        if len(rows) < self.ranks or ended.returncode:
-            last = ended.stderr.strip().splitlines()[-1:]
-            return Counter(), f"died ({ended.returncode}): {' '.join(last)}"
-        worst = min(rows, key=lambda row: int(row[0]))
-        return Counter(dict(zip(KINDS, map(int, worst), strict=True))), ""
-
-    def _run(self, name: str) -> subprocess.CompletedProcess[str] | None:
-        """None if it hangs. A launcher that is asked to end takes its ranks along."""
-        words = [*self.command, "-c", RANK, name]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(
-            words, cwd=self.tests, env=self.environ, stdout=pipe, stderr=pipe, text=True
-        ) as process:
-            try:
-                output, errors = process.communicate(timeout=SECONDS)
-            except subprocess.TimeoutExpired:
-                process.terminate()
-                process.communicate()
-                return None
-        return subprocess.CompletedProcess(words, process.returncode, output, errors)
-
-
-def ours(ranks: int, tcp: bool, tests: Path, library: Path) -> Runner:
-    paths = [str(ROOT), str(ROOT / "mpi"), str(tests), os.environ.get("PYTHONPATH", "")]
-    environ = os.environ | {
-        "MPI4PY_LIBMPI": str(library),
-        "PYTHONPATH": os.pathsep.join(paths),
-        "PSP_SHM": "0" if tcp else "1",
-    }
-    command = (sys.executable, "-m", "pscompy", "run", "-n", str(ranks))
-    return Runner(command, environ, ranks, tests)
-
-
-def mpich(ranks: int, tcp: bool, tests: Path) -> Runner | None:
-    """MPICH's wheel; None, with a line that says why, if it cannot be installed."""
-    try:
-        start = peers.mpi("mpich", ranks, "tcp" if tcp else None)
-    except NotMeasured as error:
-        print(f"without a column for MPICH: {error}")
-        return None
-    return Runner(start.command, {**start.environment, "PYTHONPATH": str(tests)}, ranks, tests)
+def count(launcher: Launcher, name: str, tests: Path, ranks: int) -> tuple[Counter[str], str]:
+    """The counts of the rank that passed fewest, and what has gone wrong."""
+    ended = launcher.searching(tests).run(["-c", RANK, name], tests, SECONDS)
+    if ended is None:
+        return Counter(), "hung"
+    rows = re.findall(r"^counted \d+ (\d+) (\d+) (\d+) (\d+)$", ended.output, re.M)
+    if len(rows) < ranks or ended.code:
+        last = ended.errors.strip().splitlines()[-1:]
+        return Counter(), f"died ({ended.code}): {' '.join(last)}"
+    worst = min(rows, key=lambda row: int(row[0]))
+    return Counter(dict(zip(KINDS, map(int, worst), strict=True))), ""
 
 
 def main() -> None:
@@ -156,30 +108,25 @@ def run(options: argparse.Namespace, temporary: Path) -> int:
         from pscompy_mpi.build import build
 
         build(temporary)
-    tests = bring(options.folder or temporary)
-    own = ours(options.ranks, options.tcp, tests, library)
-    other = None if options.alone else mpich(options.ranks, options.tcp, tests)
+    tests, ranks = bring(options.folder or temporary), options.ranks
+    own = ours(library, ranks, options.tcp)
+    other = None if options.alone else mpich(ranks, options.tcp)
     total: Counter[str] = Counter()
     broken = 0
     print(f"{'':24}{''.join(f'{kind:>9}' for kind in KINDS)}{'   MPICH' if other else ''}")
     for name in files(options.names, tests):
-        counted, wrong = own.count(name)
-        broken += bool(wrong)
+        counted, wrong = count(own, name, tests, ranks)
         total += counted
+        broken += bool(wrong)
         print(f"{name:24}{wrong or row(counted)}", end="", flush=True)
-        print(beside(other, name, total))
+        if other:
+            counted, wrong = count(other, name, tests, ranks)
+            total["MPICH"] += counted["passed"]
+            print(f" {wrong}" if wrong else f"{counted['passed']:8}", end="")
+        print()
     last = f"{total['MPICH']:8}" if other else ""
     print(f"{'all':24}{row(total)}{last}; {broken} files hung or died")
     return 1 if total["failed"] or broken else 0
-
-
-def beside(other: Runner | None, name: str, total: Counter[str]) -> str:
-    """The cell of MPICH, which is added to the total."""
-    if other is None:
-        return ""
-    counted, wrong = other.count(name)
-    total["MPICH"] += counted["passed"]
-    return f" {wrong}" if wrong else f"{counted['passed']:8}"
 
 
 def row(counted: Counter[str]) -> str:
