@@ -32,11 +32,10 @@ RIGHT, ABSENT = "right", "absent"
 
 
 class Desk:
-    """A copy of the demos, and the Pythons and libraries that run them."""
+    """A copy of the demos, and the Python that runs them."""
 
-    def __init__(self, demos: Path, python: Path, library: Path, tcp: bool, alone: bool) -> None:
-        self._demos, self._python, self._library = demos, python, library
-        self._tcp, self._alone = tcp, alone
+    def __init__(self, demos: Path, python: Path, tcp: bool, alone: bool) -> None:
+        self._demos, self._python, self._tcp, self._alone = demos, python, tcp, alone
 
     def judge(self, program: Program) -> tuple[str, str]:
         """A word for the outcome, and the reason if it is not RIGHT."""
@@ -45,11 +44,15 @@ class Desk:
             return "missing", "not in the source distribution"
         if program.build and (trouble := self._built(program, folder)):
             return ABSENT, f"cannot be built: {trouble}"
-        mine = self._run(ours(self._library, program.ranks, self._tcp, str(self._python)), program)
+        mine = self._run(ours(program.ranks, self._tcp, python=str(self._python)), program)
         word, reason = verdict(program, mine)
-        if word != RIGHT or self._alone:
+        if word == ABSENT or self._alone:
             return word, reason
-        return against(program, mine, self._run_mpich(program))
+        other = self._run_mpich(program)
+        if word != RIGHT:
+            alike = verdict(program, other)[0] == word if other else False
+            return (ABSENT, f"on MPICH, too: {reason}") if alike else (word, reason)
+        return against(program, mine, other)
 
     def _run(self, launcher: Launcher, program: Program) -> Ended | None:
         folder = self._demos / program.folder
@@ -130,9 +133,6 @@ def versions(python: Path) -> str:
 
 
 def run(options: argparse.Namespace, temporary: Path) -> int:
-    from pscompy_mpi.build import build
-
-    build(temporary)
     folder = peers.environment("applications")
     if isinstance(folder, NotMeasured):
         sys.exit(str(folder))
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace, temporary: Path) -> int:
     for name in ("demo", "conf", "src"):
         shutil.copytree(source / name, copy / name)
     print(versions(python))
-    desk = Desk(copy / "demo", python, temporary / "libmpi.so.12", options.tcp, options.alone)
+    desk = Desk(copy / "demo", python, options.tcp, options.alone)
     counted: Counter[str] = Counter()
     for program in chosen(options.names):
         word, reason = desk.judge(program)

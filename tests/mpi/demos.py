@@ -106,15 +106,7 @@ DEMOS = (
     Program(
         "helloworld.c", "-- ./helloworld", ".", HELLO, 5, build="mpicc helloworld.c -o helloworld"
     ),
-    Program(
-        "embedding/helloworld.c",
-        "-- ./embedding",
-        "embedding",
-        HELLO,
-        5,
-        build="mpicc $(python3-config --cflags) helloworld.c -o embedding"
-        " $(python3-config --ldflags --embed) -Wl,-rpath,$(python3-config --prefix)/lib",
-    ),
+    demo("embedding/helloworld.c", needs="MPI_Init before Py_Initialize"),
     *(
         demo(
             f"libmpi-cffi/test_{name}.py",

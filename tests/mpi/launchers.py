@@ -54,15 +54,15 @@ class Launcher(NamedTuple):
         return self._replace(environ=self.environ | {"PYTHONPATH": os.pathsep.join(paths)})
 
 
-def ours(library: Path, ranks: int, tcp: bool, python: str = sys.executable) -> Launcher:
-    """`pscompy run` of this Python, with this libmpi.so.12 before any other one."""
-    environ = os.environ | {
-        "MPI4PY_LIBMPI": str(library),
-        "LD_PRELOAD": str(library),
-        "PSP_SHM": "0" if tcp else "1",
-    }
-    command = (python, "-m", "pscompy", "run", "-n", str(ranks))
-    return Launcher(command, environ).searching(ROOT, ROOT / "mpi")
+def ours(ranks: int, tcp: bool, library: Path | None = None, python: str = "") -> Launcher:
+    """`pscompy run --mpi` of this or another Python; or with this libmpi.so.12, for mpi4py."""
+    command = [python or sys.executable, "-m", "pscompy", "run", "-n", str(ranks)]
+    environ = os.environ | {"PSP_SHM": "0" if tcp else "1"}
+    if library:
+        environ["MPI4PY_LIBMPI"] = str(library)
+    else:
+        command.append("--mpi")
+    return Launcher((*command,), environ).searching(ROOT, ROOT / "mpi")
 
 
 def mpich(ranks: int, tcp: bool, python: str | None = None) -> Launcher | None:

@@ -109,7 +109,7 @@ def run(options: argparse.Namespace, temporary: Path) -> int:
 
         build(temporary)
     tests, ranks = bring(options.folder or temporary), options.ranks
-    own = ours(library, ranks, options.tcp)
+    own = ours(ranks, options.tcp, library)
     other = None if options.alone else mpich(ranks, options.tcp)
     total: Counter[str] = Counter()
     broken = 0
