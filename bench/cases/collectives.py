@@ -67,8 +67,8 @@ def _busy() -> Group:
     rows = (Cell(BARRIER, "us", 0.1),)
     launches = _against_mpi(4, "shm", collectives.crowded)
     title = "barrier of 4 ranks on 2 cores beside a busy process"
-    beside = {name: partial(beside, launch) for name, launch in launches.items()}
-    return Group("collectives-busy", title, rows, beside)
+    crowded = {name: partial(beside, launch) for name, launch in launches.items()}
+    return Group("collectives-busy", title, rows, crowded)
 
 
 def beside(launch: Launch, seconds: float) -> Figures:

@@ -23,7 +23,7 @@ if Path(pscompy.get_include()) != ROOT:
     pytest.skip("pscompy is installed without its source folder", allow_module_level=True)
 
 from bench import launches, libraries, loops, peers, plots, rails, results, rounds  # noqa: E402
-from bench.cases import README, chosen, collectives, groups, overlap  # noqa: E402
+from bench.cases import README, chosen, collectives, groups, mpi, overlap  # noqa: E402
 from bench.collectives import checked  # noqa: E402
 from bench.native import NotMeasured, cores, run  # noqa: E402
 from bench.rounds import Launched, Patience, Rounds  # noqa: E402
@@ -207,6 +207,14 @@ def test_each_cell_of_overlap_has_a_figure(group):
 
 @pytest.mark.parametrize("group", collectives.groups(), ids=lambda group: group.name)
 def test_each_cell_of_collectives_has_a_figure(group):
+    figures = group.launches["pscompy"](0.001)
+    assert set(figures) == {cell.name for cell in group.cells}
+    assert min(figures.values()) > 0
+
+
+@pytest.mark.parametrize("group", mpi.groups(), ids=lambda group: group.name)
+def test_each_cell_of_mpi_has_a_figure(group):
+    pytest.importorskip("mpi4py", reason="no mpi4py: pip install mpi4py")
     figures = group.launches["pscompy"](0.001)
     assert set(figures) == {cell.name for cell in group.cells}
     assert min(figures.values()) > 0
