@@ -72,7 +72,7 @@ def _repeated(ranks: Ranks, run: Callable[[int], float], seconds: float) -> floa
     from mpi4py import MPI
 
     each = run(_TRIAL) / _TRIAL
-    count = MPI.COMM_WORLD.bcast(max(_TRIAL, int(seconds / each)))
+    count: int = MPI.COMM_WORLD.bcast(max(_TRIAL, int(seconds / each)))
     return run(count) / count * 1e6
 
 

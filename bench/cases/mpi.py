@@ -10,7 +10,7 @@ from typing import Any
 from bench import collectives as calls
 from bench import mpi, peers, pool, startup
 from bench.cases.collectives import beside
-from bench.launches import Make, Test, launched, of_tests, ranks, run
+from bench.launches import Make, Start, Test, launched, of_tests, ranks, run
 from bench.rows import MPI, OWN, Cell, Figures, Group, K, Launch, M
 from pscompy.cli.measure import LATENCY, Job
 from pscompy.cli.sizes import with_unit
@@ -24,9 +24,11 @@ _MOST = 1.5  # bar of a collective, whose time is only watched
 _START, _START_RANKS = "launch to past the first barrier", 4
 
 
-def _starts(number: int, transport: str = "shm") -> dict[str, Callable[[], peers.Start]]:
-    starts = {OWN: partial(peers.own_mpi, number, transport)}
-    return starts | {peer: partial(peers.mpi, peer, number, transport) for peer in MPI}
+def _starts(number: int, transport: str = "shm") -> dict[str, Start]:
+    starts: dict[str, Start] = {OWN: partial(peers.own_mpi, number, transport)}
+    for peer in MPI:
+        starts[peer] = partial(peers.mpi, peer, number, transport)
+    return starts
 
 
 def _pairs(library: str, transport: str) -> dict[str, Make]:
@@ -89,7 +91,7 @@ def _pool() -> Group:
     return Group("mpi-pool", "mpi4py.futures, 2 ranks", rows, launches)
 
 
-def _pooled(start: Callable[[], peers.Start], seconds: float) -> Figures:
+def _pooled(start: Start, seconds: float) -> Figures:
     (told,) = run(start(), lambda folder: ["-m", "mpi4py.futures", pool.__file__, folder])
     return told
 
@@ -115,7 +117,7 @@ def _startup() -> Group:
     return Group("mpi-startup", f"mpi4py: start of {_START_RANKS} ranks", rows, launches)
 
 
-def _started(start: Callable[[], peers.Start], seconds: float) -> Figures:
+def _started(start: Start, seconds: float) -> Figures:
     begun = time.perf_counter()
     told = run(start(), lambda folder: [startup.__file__, folder, "mpi4py"])
     return {_START: max(rank["past_barrier"] for rank in told) - begun}
