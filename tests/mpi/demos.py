@@ -39,9 +39,17 @@ def wrapped(tool: str, build: str) -> Program:
     return demo(f"wrap-{tool}/test.py", hello, build=build)
 
 
+def pooled(arguments: str, shows: str = "") -> Program:
+    """A demo of mpi4py.futures, whose workers are ranks."""
+    name = f"futures/{arguments.split()[0]}"
+    words = f"-m mpi4py.futures {arguments}"
+    return Program(name, words, "futures", shows, ranks=3, varies=r"\d+\.\d+ seconds")
+
+
 HELLO = "I am process 4 of 5 on"
 OSU = "allgather alltoall alltoallv barrier bcast bibw bw gather latency multi_lat scatter"
 RMA, SPAWN = "windows that are not shared", "MPI_Comm_spawn"
+EVERY = "all functions of MPI to be exported"
 EXAMPLES = "2.01 2.08 2.16 2.29 2.32 2.34 2.35 3.01 3.02 3.03 3.04 3.05 3.06 3.07 3.08 3.09"
 EXAMPLES += " 3.11 3.12 3.13"
 SWITCHES = "threads=true threads=false thread_level=single thread_level=multiple"
@@ -51,7 +59,6 @@ SWITCHES += " errors=default errors=exception errors=abort errors=fatal"
 SHARED = "mpicc -shared -fPIC helloworld.c -o libhelloworld.so"
 INCLUDE = "-I$(python -c 'import mpi4py; print(mpi4py.get_include())') $(python3-config --includes)"
 MODULE = "helloworld$(python3-config --extension-suffix)"
-POOL = "-m mpi4py.futures"
 
 DEMOS = (
     demo("helloworld.py", HELLO, ranks=5),
@@ -74,20 +81,12 @@ DEMOS = (
     demo("sequential/test_seq.py", HELLO, ranks=5),
     demo("spawning/cpi-master.py ./cpi-worker.py", ranks=1, needs=SPAWN),
     demo("threads/sendrecv.py", ranks=1),
-    *(
-        Program(f"futures/run_{name}.py", f"{POOL} run_{name}.py", "futures", shows, 3)
-        for name, shows in (("cpi", "pi: 3.1415"), ("hello", "I am worker 1 of 2"))
-    ),
-    *(
-        Program(f"futures/run_{name}.py", f"{POOL} run_{name}.py", "futures", shows, 3)._replace(
-            varies=TIMES
-        )
-        for name, shows in (("primes", "is prime: True"), ("julia", "Julia Set"))
-    ),
-    Program("futures/run_mandelbrot.py", f"{POOL} run_mandelbrot.py", "futures", "Set", 3)._replace(
-        varies=TIMES
-    ),
-    Program("futures/test_futures.py", f"{POOL} test_futures.py -q", "futures"),
+    pooled("run_cpi.py", r"pi: 3\.1415"),
+    pooled("run_hello.py", "I am worker 1 of 2"),
+    pooled("run_primes.py", "is prime: True"),
+    pooled("run_julia.py", "Julia Set"),
+    pooled("run_mandelbrot.py", "Mandelbrot Set"),
+    pooled("test_futures.py -q"),
     demo("futures/run_crawl.py", needs="web sites"),
     wrapped("c", f"mpicc {INCLUDE} -shared -fPIC helloworld.c -o {MODULE}"),
     wrapped("ctypes", SHARED),
@@ -108,13 +107,8 @@ DEMOS = (
     ),
     demo("embedding/helloworld.c", needs="MPI_Init before Py_Initialize"),
     *(
-        demo(
-            f"libmpi-cffi/test_{name}.py",
-            shows,
-            varies=TIMES,
-            build="[ -e libmpi.h ] || { python apigen.py && python build.py; }",
-        )
-        for name, shows in (("helloworld", "process 1 of 2"), ("ringtest", ""), ("latency", ""))
+        demo(f"libmpi-cffi/test_{it}.py", needs=EVERY)
+        for it in ("helloworld", "ringtest", "latency")
     ),
 )
 
