@@ -109,8 +109,8 @@ def against(program: Program, mine: Ended | None, other: Ended | None) -> tuple[
 
 def lines(program: Program, ended: Ended) -> Counter[str]:
     """The lines of output without what varies, and how often each is there."""
-    text = re.sub(program.varies, "…", ended.output) if program.varies else ended.output
-    return Counter(re.sub(r"\s+", " ", line).strip() for line in text.splitlines())
+    text = re.sub(program.varies, "", ended.output, flags=re.M) if program.varies else ended.output
+    return Counter(" ".join(line.split()) for line in text.splitlines() if line.strip())
 
 
 def last_line(text: str) -> str:

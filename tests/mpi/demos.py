@@ -120,5 +120,5 @@ APPLICATIONS = (
     application("mpipool", "squares .* 81"),
     application("neuron", "rank 1 of 2 has fired", ranks=2),
     application("schwimmbad", "squares .* 81"),
-    application("spotpy", "best value .*"),
+    application("spotpy", "best value .*", varies="^(?!best).*$"),  # it tells the time that is left
 )

@@ -43,11 +43,9 @@ def ase() -> None:
     band = NEB(images, parallel=True)
     band.interpolate()
     BFGS(band, logfile=None).run(fmax=0.05, steps=50)
-    energies = world.sum(
-        np.eye(world.size)[world.rank] * images[1 + world.rank].get_potential_energy()
-    )
+    highest = MPI.COMM_WORLD.allreduce(images[1 + world.rank].get_potential_energy(), MPI.MAX)
     if world.rank == 0:
-        print(f"barrier of {max(energies) - start.get_potential_energy():.3f} eV")
+        print(f"barrier of {highest - start.get_potential_energy():.3f} eV")
 
 
 def dask() -> None:
