@@ -30,7 +30,7 @@ NO_SUCH = {
 }
 # the functions, by module and name, that a null handle is no error for: they get None
 TAKES_NULL = {
-    "c": "communicators.comm_get_name",
+    "c": r"communicators\.comm_get_name|intercommunicators\.intercomm_create",
     "g": "$",
     "f": r"(?!info\.).*",
     "t": "types.type_get_name",

@@ -1,7 +1,11 @@
-"""Communicators: duplicating, splitting, comparing, names. Sending and receiving is in C."""
+"""Communicators: duplicating, splitting, comparing, names. Sending and receiving is in C.
+
+Those with two groups, inter-communicators, are created in intercommunicators.py.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pscompy import capi
@@ -16,6 +20,9 @@ if TYPE_CHECKING:
     from pscompy_mpi.topologies import Cart, Graph
 
 PREDEFINED = (constants.COMM_WORLD, constants.COMM_SELF)
+# Added to the keys of the second group of an inter-communicator, whose ranks follow those of the
+# first one; keys are ints of C.
+_SECOND = 1 << 40
 # communicators that were freed while they have requests, by their contexts
 _freed: dict[int, Communicator] = {}
 # parts of a machine that comm_split_type knows by name, and that no rank is in
@@ -27,25 +34,59 @@ KINDS_OF_PARTS = (
 
 
 class Comm:
-    """A communicator of MPI, on one of pscompy whose contexts it uses."""
+    """A communicator of MPI, on one of pscompy whose contexts it uses.
 
-    def __init__(self, inner: Communicator, name: str) -> None:
+    That of an inter-communicator has the ranks of both groups: first the n_first of one group, then
+    those of the other. Otherwise n_first is 0.
+    """
+
+    def __init__(self, inner: Communicator, name: str, n_first: int) -> None:
         self.inner = inner
         self.name = name
+        self.n_first = n_first
         self.info: dict[str, str] = {}
         self.topology: Cart | Graph | None = None
         self.companion: Communicator | None = None  # the program's, by `companion`
-        members = capi.members(inner)
-        whole = members == list(range(host.state().world.size))
-        self.members = members  # the rank in the job of each rank
+        both = capi.members(inner)
+        groups = both[:n_first], both[n_first:]
+        # whether this process is in the second group, or in the only one
+        self.second = inner.rank >= n_first
+        # the rank in the job of each rank of this process's group, and of the other group
+        self.members, self.remote = groups[self.second], groups[not self.second]
+        whole = n_first == 0 and both == list(range(host.state().world.size))
         self.handle = host.state().native.comm_create(
-            capi.context(inner), inner.rank, inner.size, None if whole else members
+            capi.context(inner), inner.rank, inner.size, None if whole else both, n_first
         )
 
+    @property
+    def is_inter(self) -> bool:
+        return self.n_first > 0
 
-def create(inner: Communicator, parent: Comm | None = None, name: str = "") -> Comm:
+    @property
+    def first(self) -> set[int]:
+        """The members of the first of two groups."""
+        return set(capi.members(self.inner)[: self.n_first])
+
+
+def intra(comm: Comm) -> Comm:
+    """The communicator, which is to have one group."""
+    if comm.is_inter:
+        raise MpiError(constants.ERR_COMM, "MPI does not allow this for inter-communicators")
+    return comm
+
+
+def inter(comm: Comm) -> Comm:
+    """The communicator, which is to have two groups."""
+    if not comm.is_inter:
+        raise MpiError(constants.ERR_COMM, "MPI allows this only for inter-communicators")
+    return comm
+
+
+def create(
+    inner: Communicator, parent: Comm | None = None, name: str = "", n_first: int = 0
+) -> Comm:
     """Make a communicator of MPI of one of pscompy. It inherits the parent's error handler."""
-    made = Comm(inner, name)
+    made = Comm(inner, name, n_first)
     objects["c"][made.handle] = made
     if parent is not None:
         host.state().native.comm_inherit(parent.handle, made.handle)
@@ -55,7 +96,7 @@ def create(inner: Communicator, parent: Comm | None = None, name: str = "") -> C
 def comm_dup(comm: Comm) -> Comm:
     from pscompy_mpi import attributes
 
-    made = create(comm.inner.dup(), comm)
+    made = create(comm.inner.dup(), comm, n_first=comm.n_first)
     attributes.copy_all("c", comm.handle, made.handle)
     made.info = dict(comm.info)
     made.topology = comm.topology
@@ -98,6 +139,8 @@ def companion(comm: Any) -> Communicator:
     found = objects["c"].get(handle)
     if not isinstance(found, Comm):
         raise ValueError(f"{comm} is no communicator of pscompy's MPI, or MPI does not run")
+    if found.is_inter:
+        raise ValueError(f"{comm} has two groups: take the communicator that its Merge returns")
     if found.companion is None:
         found.companion = found.inner.dup()
     return found.companion
@@ -109,8 +152,21 @@ def companion(comm: Any) -> Communicator:
 def comm_split(comm: Comm, color: int, key: int) -> Comm | None:
     if color < 0 and color != constants.UNDEFINED:
         raise MpiError(constants.ERR_ARG)
-    made = comm.inner.split(None if color == constants.UNDEFINED else color, key)
-    return None if made is None else create(made, comm)
+    return _divide(comm, comm.inner, None if color == constants.UNDEFINED else color, key)
+
+
+def _divide(comm: Comm, inner: Communicator, color: int | None, key: int) -> Comm | None:
+    """A communicator of the ranks of `inner` that give this color; all of them are ranks of `comm`.
+    If `comm` has two groups, it has two, and there is none if one of them would be empty."""
+    made = inner.split(color, key + _SECOND * comm.second)
+    if made is None:
+        return None
+    members = capi.members(made)
+    n_first = len(comm.first.intersection(members))
+    if comm.is_inter and n_first in (0, len(members)):
+        made.close()
+        return None
+    return create(made, comm, n_first=n_first)
 
 
 def comm_split_type(comm: Comm, kind: int, key: int, info: Info | None) -> Comm | None:
@@ -128,21 +184,41 @@ def comm_split_type(comm: Comm, kind: int, key: int, info: Info | None) -> Comm 
 def _split_by_node(comm: Comm, key: int | None) -> Comm | None:
     """Called by all ranks; one that gives no key is in no part."""
     node = comm.inner.split_by_node()
-    made = node.split(None if key is None else 0, key or 0)
+    made = _divide(comm, node, None if key is None else 0, key or 0)
     node.close()
-    return None if made is None else create(made, comm)
+    return made
 
 
 def comm_create(comm: Comm, group: Group) -> Comm | None:
+    """Ranks that give different groups come into different communicators. The ranks of the other
+    group of an inter-communicator always give another one."""
     rank = group.rank_of(host.state().world.rank)
-    made = comm.inner.split(None if rank == constants.UNDEFINED else 0, max(rank, 0))
-    return None if made is None else create(made, comm)
+    if rank == constants.UNDEFINED:
+        return _divide(comm, comm.inner, None, 0)
+    return _divide(comm, comm.inner, 0 if comm.is_inter else min(group.members), rank)
 
 
 def comm_create_group(comm: Comm, group: Group, tag: int) -> Comm | None:
+    intra(comm)
     if host.state().world.rank not in group.members:
         return None
     return create(comm.inner.create([comm.members.index(it) for it in group.members]), comm)
+
+
+def comm_create_from_group(group: Group, tag: str, info: Info | None, errhandler: int) -> Comm:
+    return among(group.members, errhandler, 0)
+
+
+def among(members: Sequence[int], errhandler: int, n_first: int) -> Comm:
+    """Make a communicator of these members, of which the first `n_first` are a group of their own.
+    Only they call it."""
+    world = host.state().world
+    if world.rank not in members:
+        raise MpiError(constants.ERR_GROUP, "this rank is not in the group")
+    made = create(world.create(members), n_first=n_first)
+    if errhandler != constants.ERRHANDLER_NULL:
+        host.state().native.comm_set_errhandler(made.handle, errhandler)
+    return made
 
 
 # ---- what there is to know ----
@@ -154,8 +230,10 @@ def comm_group(comm: Comm) -> Group:
     return group_of(comm.members)
 
 
-def comm_remote_group(comm: Comm) -> None:
-    raise MpiError(constants.ERR_COMM)
+def comm_remote_group(comm: Comm) -> Group:
+    from pscompy_mpi.groups import group_of
+
+    return group_of(inter(comm).remote)
 
 
 def comm_get_parent() -> None:
@@ -175,10 +253,11 @@ def comm_set_info(comm: Comm, info: Info | None) -> None:
 def comm_compare(one: Comm, other: Comm) -> int:
     if one is other:
         return constants.IDENT
-    if one.members == other.members:
+    groups = [(it.members, it.remote) for it in (one, other)]
+    if groups[0] == groups[1]:
         return constants.CONGRUENT
-    same = sorted(one.members) == sorted(other.members)
-    return constants.SIMILAR if same else constants.UNEQUAL
+    same = [[sorted(members) for members in it] for it in groups]
+    return constants.SIMILAR if same[0] == same[1] else constants.UNEQUAL
 
 
 def comm_get_name(comm: Comm | None) -> tuple[str, int]:

@@ -293,6 +293,7 @@ Comm_idup: comm, comm*, request*
 Comm_idup_with_info: comm, info, comm*, request*
 Comm_create: comm, group, comm*
 Comm_create_group: comm, group, tag, comm*
+Comm_create_from_group: group, string, info, errhandler, comm*
 Comm_split: comm, color, key, comm*
 Comm_split_type: comm, n, key, info, comm*
 Comm_free Comm_disconnect: comm&
@@ -303,7 +304,10 @@ Comm_set_name: comm, string
 Comm_get_info: comm, info*
 Comm_set_info: comm, info
 Comm_get_parent: comm*
+
+== python intercommunicators
 Intercomm_create: comm, rank, comm, rank, tag, comm*
+Intercomm_create_from_groups: group, rank, group, rank, string, info, errhandler, comm*
 Intercomm_merge: comm, flag, comm*
 
 == python groups
@@ -468,7 +472,7 @@ Session_init Session_finalize Session_get_num_psets Session_get_nth_pset Session
 Session_get_pset_info Session_create_errhandler Session_get_errhandler Session_set_errhandler
 Session_call_errhandler Session_attach_buffer Session_detach_buffer Session_flush_buffer
 Session_iflush_buffer Session_c2f Session_f2c Session_toint Session_fromint
-Group_from_session_pset Comm_create_from_group Intercomm_create_from_groups
+Group_from_session_pset
 
 == missing partitions
 Psend_init Precv_init Pready Pready_range Pready_list Parrived

@@ -68,7 +68,7 @@ def _read(address: int, n: int) -> list[int]:
 
 def _create(comm: Comm, n: int, topology: Cart | Graph) -> Comm | None:
     """A communicator of the first n ranks."""
-    if n > comm.inner.size:
+    if n > communicators.intra(comm).inner.size:
         raise MpiError(constants.ERR_ARG)
     rank = comm.inner.rank
     made = comm.inner.split(0 if rank < n else None, rank)

@@ -24,32 +24,57 @@ psc_mpi_comm_t *psc_mpi_comm_find(MPI_Comm comm)
 
 /* ---- creating ---- */
 
-/* Returns the rank in the communicator of each rank of the job, or NULL if no
- * memory is left. */
-static int32_t *comm_invert(const psc_mpi_comm_args_t *args)
+/* Returns which peer each rank of the job is; NULL: no memory is left. */
+static int32_t *comm_invert(const int32_t *members, int n_members)
 {
     size_t n = (size_t)psc_mpi.host.size;
     int32_t *ranks = malloc(n * sizeof *ranks);
 
     for (size_t i = 0; ranks && i < n; i++)
         ranks[i] = -1;
-    for (int i = 0; ranks && i < args->size; i++)
-        ranks[args->members[i]] = i;
+    for (int i = 0; ranks && i < n_members; i++)
+        ranks[members[i]] = i;
     return ranks;
 }
 
-static bool comm_map(psc_mpi_comm_t *comm, const psc_mpi_comm_args_t *args)
+static bool comm_map(psc_mpi_comm_t *comm, const int32_t *members)
 {
-    size_t nbytes = (size_t)args->size * sizeof *comm->members;
+    size_t nbytes = (size_t)comm->n_peers * sizeof *members;
 
-    if (!args->members)
-        return true;
     comm->members = malloc(nbytes);
-    comm->ranks = comm_invert(args);
+    comm->ranks = comm_invert(members, comm->n_peers);
     if (!comm->members || !comm->ranks)
         return false;
-    memcpy(comm->members, args->members, nbytes);
+    memcpy(comm->members, members, nbytes);
     return true;
+}
+
+/* An inter-communicator. */
+static bool comm_join(psc_mpi_comm_t *comm, const psc_mpi_comm_args_t *args)
+{
+    size_t nbytes = (size_t)args->size * sizeof *args->members;
+    psc_mpi_both_t *both = comm->both = malloc(sizeof *both + nbytes);
+    bool is_first = args->rank < args->n_first;
+
+    if (!both)
+        return false;
+    both->rank = args->rank;
+    both->size = args->size;
+    both->first_peer = is_first ? args->n_first : 0;
+    memcpy(both->members, args->members, nbytes);
+    comm->rank = is_first ? args->rank : args->rank - args->n_first;
+    comm->size = is_first ? args->n_first : args->size - args->n_first;
+    comm->n_peers = args->size - comm->size;
+    return comm_map(comm, both->members + both->first_peer);
+}
+
+static bool comm_fill(psc_mpi_comm_t *comm, const psc_mpi_comm_args_t *args)
+{
+    if (args->n_first > 0)
+        return comm_join(comm, args);
+    comm->rank = args->rank;
+    comm->size = comm->n_peers = args->size;
+    return !args->members || comm_map(comm, args->members);
 }
 
 static psc_mpi_comm_t *comm_place(void)
@@ -76,10 +101,8 @@ MPI_Comm psc_mpi_comm_create(const psc_mpi_comm_args_t *args)
         return MPI_COMM_NULL;
     atomic_store(&comm->holders, 1);
     comm->context = args->context;
-    comm->rank = args->rank;
-    comm->size = args->size;
     atomic_store(&comm->errhandler, MPI_ERRORS_ARE_FATAL);
-    if (comm_map(comm, args))
+    if (comm_fill(comm, args))
         return comm->handle;
     psc_mpi_comm_destroy(comm->handle);
     return MPI_COMM_NULL;
@@ -103,6 +126,7 @@ static void comm_end(psc_mpi_comm_t *comm)
     }
     free(comm->members);
     free(comm->ranks);
+    free(comm->both);
     psc_mpi_object_free(&comms, comm);
     if (psc_mpi_running())
         psc_mpi.host.comm_ended(context);
@@ -137,10 +161,9 @@ static psc_conn_t *conn_first(int member)
     return conn;
 }
 
-psc_conn_t *psc_mpi_comm_conn(const psc_mpi_comm_t *comm, int rank)
+psc_conn_t *psc_mpi_conn(int member)
 {
     const psc_api_t *api = psc_mpi.host.api;
-    int member = psc_mpi_comm_member(comm, rank);
     psc_conn_t *conn =
         atomic_load_explicit(psc_mpi.conns + member, memory_order_acquire);
 
@@ -176,14 +199,20 @@ int MPI_Comm_size(MPI_Comm handle, int *size)
 
 int MPI_Comm_remote_size(MPI_Comm handle, int *size)
 {
-    (void)size;
-    return psc_mpi_raise(psc_mpi_comm_find(handle), MPI_ERR_COMM);
+    psc_mpi_comm_t *comm = psc_mpi_comm_find(handle);
+
+    if (!comm || !comm->both)
+        return psc_mpi_raise(comm, MPI_ERR_COMM);
+    *size = comm->n_peers;
+    return MPI_SUCCESS;
 }
 
 int MPI_Comm_test_inter(MPI_Comm handle, int *flag)
 {
-    if (!psc_mpi_comm_find(handle))
+    psc_mpi_comm_t *comm = psc_mpi_comm_find(handle);
+
+    if (!comm)
         return psc_mpi_raise(NULL, MPI_ERR_COMM);
-    *flag = 0;
+    *flag = comm->both != NULL;
     return MPI_SUCCESS;
 }

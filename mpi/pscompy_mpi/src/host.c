@@ -67,8 +67,8 @@ static PyObject *native_comm_create(PyObject *self, PyObject *args)
     MPI_Comm comm;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "IiiO", &made.context, &made.rank, &made.size,
-                          &object))
+    if (!PyArg_ParseTuple(args, "IiiOi", &made.context, &made.rank, &made.size,
+                          &object, &made.n_first))
         return NULL;
     members = native_members(object);
     if (PyErr_Occurred())
@@ -113,6 +113,18 @@ static PyObject *native_win_destroy(PyObject *self, PyObject *win)
 {
     (void)self;
     library->win_destroy((MPI_Win)PyLong_AsLong(win));
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_comm_set_errhandler(PyObject *self, PyObject *args)
+{
+    MPI_Errhandler handler;
+    MPI_Comm comm;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ii", &comm, &handler))
+        return NULL;
+    library->comm_set_errhandler(comm, handler);
     Py_RETURN_NONE;
 }
 
@@ -227,6 +239,7 @@ static PyMethodDef native_methods[] = {
     {"comm_inherit", native_comm_inherit, METH_VARARGS, NULL},
     {"win_create", native_win_create, METH_VARARGS, NULL},
     {"win_destroy", native_win_destroy, METH_O, NULL},
+    {"comm_set_errhandler", native_comm_set_errhandler, METH_VARARGS, NULL},
     {"type_create", native_type_create, METH_VARARGS, NULL},
     {"type_commit", native_type_commit, METH_VARARGS, NULL},
     {"type_free", native_type_free, METH_O, NULL},

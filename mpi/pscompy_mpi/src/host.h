@@ -17,6 +17,9 @@ typedef struct psc_mpi_comm_args {
     uint32_t context; /* of its messages */
     int rank, size; /* this process is `rank` of `size` */
     const int32_t *members; /* the rank in the job of each; NULL: the same */
+    /* of an inter-communicator: how many of these ranks are the one group; the
+     * others are the other one; else 0 */
+    int n_first;
 } psc_mpi_comm_args_t;
 
 /* Where the data of a type is (psc_mpi_type_t); the numbers of a block are its

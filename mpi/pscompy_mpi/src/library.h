@@ -50,13 +50,25 @@ void psc_mpi_space_free(psc_mpi_space_t *space);
 
 /* ---- communicators (communicator.c) ---- */
 
+/* The ranks of both groups of an inter-communicator, those of one group behind
+ * those of the other, in the same order on all of them. */
+typedef struct psc_mpi_both {
+    int rank, size;
+    int first_peer; /* the first rank of the other group */
+    int32_t members[]; /* the rank in the job of each rank */
+} psc_mpi_both_t;
+
+/* The peers of a rank, with which it exchanges messages, are the ranks of its
+ * group; in an inter-communicator those of the other group. */
 typedef struct psc_mpi_comm {
     psc_mpi_object_t head;
     MPI_Comm handle; /* as the program knows it */
     uint32_t context;
-    int rank, size;
-    int32_t *members; /* the rank in the job of each rank; NULL: the same */
-    int32_t *ranks; /* the rank of each of the job, or -1; NULL: the same */
+    int rank, size; /* in this process's group */
+    int n_peers;
+    int32_t *members; /* the rank in the job of each peer; NULL: the same */
+    int32_t *ranks; /* which peer each of the job is, or -1; NULL: the same */
+    psc_mpi_both_t *both; /* NULL: no inter-communicator */
     _Atomic MPI_Errhandler errhandler;
     /* the program, and requests; the last one that lets go ends it */
     atomic_int holders;
@@ -80,7 +92,7 @@ static inline int psc_mpi_comm_member(const psc_mpi_comm_t *comm, int rank)
     return comm->members ? comm->members[rank] : rank;
 }
 
-/* Returns the rank in the communicator of a rank of the job. */
+/* Returns the peer that a rank of the job is. */
 static inline int psc_mpi_comm_rank_of(const psc_mpi_comm_t *comm, int member)
 {
     return comm->ranks && member >= 0 ? comm->ranks[member] : member;
@@ -92,9 +104,22 @@ static inline int psc_mpi_comm_peer(const psc_mpi_comm_t *comm, int rank)
     return rank < 0 ? -1 : psc_mpi_comm_member(comm, rank);
 }
 
-/* Returns the connection to a rank of the communicator, which has begun to
+/* Returns the rank in the job of a rank in collectives. */
+static inline int psc_mpi_comm_participant(const psc_mpi_comm_t *comm, int rank)
+{
+    return comm->both && rank >= 0 ? comm->both->members[rank]
+                                   : psc_mpi_comm_peer(comm, rank);
+}
+
+/* Returns the connection to a rank of the job, or to a peer, which has begun to
  * connect; NULL if that is not possible. */
-psc_conn_t *psc_mpi_comm_conn(const psc_mpi_comm_t *comm, int rank);
+psc_conn_t *psc_mpi_conn(int member);
+
+static inline psc_conn_t *psc_mpi_comm_conn(const psc_mpi_comm_t *comm,
+                                            int rank)
+{
+    return psc_mpi_conn(psc_mpi_comm_member(comm, rank));
+}
 
 void psc_mpi_comm_set_handler(psc_mpi_comm_t *comm, MPI_Errhandler handler);
 

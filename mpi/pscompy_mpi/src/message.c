@@ -19,7 +19,7 @@ static int check_rank(const psc_mpi_comm_t *comm, int rank)
 {
     if (rank == MPI_PROC_NULL)
         return PSC_MPI_NO_PEER;
-    return rank >= 0 && rank < comm->size ? MPI_SUCCESS : MPI_ERR_RANK;
+    return rank >= 0 && rank < comm->n_peers ? MPI_SUCCESS : MPI_ERR_RANK;
 }
 
 static int check_transfer(const psc_mpi_comm_t *comm,

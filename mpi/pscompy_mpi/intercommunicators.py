@@ -1,0 +1,80 @@
+"""Inter-communicators: two groups, whose ranks send to those of the other group.
+
+Each is a communicator of pscompy with the ranks of both groups (`Comm.n_first`). src/between.c has
+their collectives; what else they do is in communicators.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pscompy import capi
+from pscompy_mpi import constants, host
+from pscompy_mpi.carrier import MpiError
+from pscompy_mpi.communicators import Comm, among, create, inter, intra
+
+if TYPE_CHECKING:
+    from pscompy_mpi.groups import Group
+    from pscompy_mpi.info import Info
+
+
+def intercomm_create(
+    local: Comm, leader: int, peer: Comm | None, remote_leader: int, tag: int
+) -> Comm:
+    """Make an inter-communicator of the ranks of `local` and those of another communicator, whose
+    leader is a rank of `peer`. Only the leader needs `peer`.
+
+    Nothing depends on `tag`: threads that do this at once with the same ranks need a lock, so that
+    all ranks do it in the same order.
+    """
+    if leader not in range(intra(local).inner.size):
+        raise MpiError(constants.ERR_RANK)
+    found = _met(local, peer, remote_leader) if local.inner.rank == leader else None
+    remote = local.inner.bcast_obj(found, root=leader)
+    if isinstance(remote, int):
+        raise MpiError(remote)
+    made = _between(local.members, remote, constants.ERRHANDLER_NULL)
+    host.state().native.comm_inherit(local.handle, made.handle)
+    return made
+
+
+def intercomm_create_from_groups(
+    local: Group,
+    leader: int,
+    remote: Group,
+    remote_leader: int,
+    tag: str,
+    info: Info | None,
+    errhandler: int,
+) -> Comm:
+    if not remote.members or set(local.members) & set(remote.members):
+        raise MpiError(constants.ERR_GROUP, "the groups have a rank in common, or one has none")
+    return _between(local.members, remote.members, errhandler)
+
+
+def _between(local: Sequence[int], remote: Sequence[int], errhandler: int) -> Comm:
+    """The first group is that with the lowest rank of the job, so all agree on it."""
+    first, second = sorted([local, remote], key=min)
+    return among([*first, *second], errhandler, len(first))
+
+
+def _met(local: Comm, peer: Comm | None, remote_leader: int) -> list[int] | int:
+    """Return the members of the other group, or the class of an error."""
+    if peer is None:
+        return constants.ERR_COMM
+    peers = peer.remote if peer.is_inter else peer.members
+    if remote_leader not in range(len(peers)):
+        return constants.ERR_RANK
+    leaders = {host.state().world.rank, peers[remote_leader]}
+    everyone = capi.members(peer.inner)
+    with peer.inner.create(sorted(everyone.index(it) for it in leaders)) as pair:
+        remote: list[int] = pair.allgather_obj(local.members)[pair.size - 1 - pair.rank]
+    return constants.ERR_COMM if set(remote) & set(local.members) else remote
+
+
+def intercomm_merge(comm: Comm, high: int) -> Comm:
+    """Make a communicator of both groups. The ranks of the group that says high come last."""
+    made = inter(comm).inner.split(0, int(bool(high)))
+    assert made is not None
+    return create(made, comm)
