@@ -32,15 +32,19 @@ class Programs:
         self.library = folder / "libmpi.so.12"
         self._scratch = scratch
 
-    def run(self, program: str, *options: str, ranks: int = 2, **environ: str) -> Outcome:
-        """Run the text of a program on so many ranks, with these options of `pscompy run`."""
+    def run(
+        self, program: str, *options: str, ranks: int = 2, module: str = "", **environ: str
+    ) -> Outcome:
+        """Run the text of a program on so many ranks, with these options of `pscompy run`; by this
+        module, which gets the program's path, if one is given."""
         path = self._scratch / "program.py"
         path.write_text(textwrap.dedent(program))
-        command = [sys.executable, "-m", "pscompy", "run", *options, "-n", str(ranks), str(path)]
+        by = ["-m", module] if module else []
+        command = [sys.executable, "-m", "pscompy", "run", *options, "-n", str(ranks)]
         paths = [str(ROOT), str(ROOT / "mpi"), os.environ.get("PYTHONPATH", "")]
         places = {"MPI4PY_LIBMPI": str(self.library), "PYTHONPATH": os.pathsep.join(paths)}
         ended = subprocess.run(
-            command,
+            [*command, *by, str(path)],
             env=os.environ | places | environ,
             capture_output=True,
             text=True,

@@ -17,10 +17,12 @@ static int group_of(psc_mpi_comm_t *comm, psc_mpi_form_t form,
 {
     static const uint32_t classes[] = {PSC_CONTEXT_OBJECTS, PSC_CONTEXT_CHUNKS};
     int which = form != PSC_MPI_BLOCKING;
+    const psc_mpi_both_t *both = comm->both;
     const psc_group_args_t args = {.context = comm->context | classes[which],
-                                   .rank = comm->rank,
-                                   .size = comm->size,
-                                   .members = comm->members};
+                                   .rank = both ? both->rank : comm->rank,
+                                   .size = both ? both->size : comm->size,
+                                   .members =
+                                       both ? both->members : comm->members};
     psc_status_t status = PSC_OK;
 
     if (!comm->groups[which])
@@ -35,7 +37,8 @@ static psc_status_t coll_connect(psc_mpi_comm_t *comm, psc_group_t *group)
 {
     const psc_api_t *api = psc_mpi.host.api;
     int rank = api->group_wanted(group);
-    psc_conn_t *conn = rank < 0 ? NULL : psc_mpi_comm_conn(comm, rank);
+    int member = psc_mpi_comm_participant(comm, rank);
+    psc_conn_t *conn = member < 0 ? NULL : psc_mpi_conn(member);
 
     return conn ? api->group_connect(group, rank, conn) : PSC_ERR_CONNECT;
 }
@@ -60,13 +63,17 @@ int psc_mpi_coll_start(psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
 int psc_mpi_coll_land(const psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
                       const psc_result_t *result)
 {
+    int code = MPI_SUCCESS;
+
     if (result->status != PSC_OK)
         return psc_mpi_error_of(result->status,
-                                psc_mpi_comm_peer(comm, result->rank));
-    if (!coll->landed)
+                                psc_mpi_comm_participant(comm, result->rank));
+    if (!coll->landed) {
         psc_mpi_side_unpack(&coll->in);
+        code = psc_mpi_fold(&coll->fold, coll->in.memory);
+    }
     coll->landed = true;
-    return MPI_SUCCESS;
+    return code;
 }
 
 void psc_mpi_coll_free(psc_mpi_coll_t *coll)

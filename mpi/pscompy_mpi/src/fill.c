@@ -16,26 +16,6 @@ static bool is_root(call_t *call, const psc_mpi_comm_t *comm)
     return call->root == comm->rank;
 }
 
-static psc_mpi_parts_t send_parts(call_t *call)
-{
-    return (psc_mpi_parts_t){.buffer = call->send,
-                             .counts = call->send_counts,
-                             .displs = call->send_displs,
-                             .types = call->send_types,
-                             .type = call->send_type,
-                             .wide = call->wide};
-}
-
-static psc_mpi_parts_t recv_parts(call_t *call)
-{
-    return (psc_mpi_parts_t){.buffer = call->recv,
-                             .counts = call->recv_counts,
-                             .displs = call->recv_displs,
-                             .types = call->recv_types,
-                             .type = call->recv_type,
-                             .wide = call->wide};
-}
-
 static int fill_barrier(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
 {
     (void)call;
@@ -237,7 +217,7 @@ static MPI_Count part_begin(const psc_mpi_side_t *side, int rank)
 static int fill_gatherv(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
 {
     bool all = call->number == PSC_MPI_ALLGATHERV;
-    const psc_mpi_parts_t parts = recv_parts(call);
+    const psc_mpi_parts_t parts = psc_mpi_recv_parts(call);
     int code = MPI_SUCCESS;
 
     set_moving(coll, all ? PSC_COLL_ALLGATHER : PSC_COLL_GATHER, 0);
@@ -257,7 +237,7 @@ static int fill_gatherv(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
 
 static int fill_scatterv(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
 {
-    const psc_mpi_parts_t parts = send_parts(call);
+    const psc_mpi_parts_t parts = psc_mpi_send_parts(call);
     int code = MPI_SUCCESS;
 
     set_moving(coll, PSC_COLL_SCATTER, 0);
@@ -277,7 +257,8 @@ static int fill_scatterv(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
 
 static int fill_alltoallv(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
 {
-    const psc_mpi_parts_t out = send_parts(call), in = recv_parts(call);
+    const psc_mpi_parts_t out = psc_mpi_send_parts(call),
+                          in = psc_mpi_recv_parts(call);
     int code = psc_mpi_side_parts(&coll->in, &in, comm->size);
 
     set_moving(coll, PSC_COLL_ALLTOALL, 0);
@@ -333,6 +314,8 @@ int psc_mpi_coll_fill(psc_mpi_coll_t *coll, const psc_mpi_collective_t *call,
 {
     int code;
 
+    if (comm->both)
+        return psc_mpi_between_fill(coll, call, comm);
     if (has_root(call->number) && (call->root < 0 || call->root >= comm->size))
         return MPI_ERR_ROOT;
     coll->args.root = call->root;

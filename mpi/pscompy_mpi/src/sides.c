@@ -62,6 +62,25 @@ int psc_mpi_side_whole(psc_mpi_side_t *side, const void *buffer,
                                              : psc_mpi_side_take_room(side);
 }
 
+int psc_mpi_side_copies(psc_mpi_side_t *side, const void *buffer,
+                        MPI_Count count, MPI_Datatype type, int size)
+{
+    int code = MPI_SUCCESS;
+
+    if (size == 1)
+        return psc_mpi_side_whole(side, buffer, count, type);
+    side->pieces = calloc((size_t)size, sizeof *side->pieces);
+    if (!side->pieces)
+        return MPI_ERR_NO_MEM;
+    for (int i = 0; i < size && code == MPI_SUCCESS; i++) {
+        psc_mpi_data_t *piece = side->pieces + side->n_pieces++;
+
+        code = psc_mpi_data_of(piece, buffer, count, type);
+        side->nbytes += piece->nbytes;
+    }
+    return code == MPI_SUCCESS ? psc_mpi_side_take_room(side) : code;
+}
+
 static int side_add(psc_mpi_side_t *side, const psc_mpi_parts_t *parts,
                     int rank)
 {

@@ -14,11 +14,21 @@ typedef struct psc_mpi_side {
     MPI_Count nbytes;
 } psc_mpi_side_t;
 
+/* Operands of several ranks, of which this rank combines what it needs. */
+typedef struct psc_mpi_fold {
+    int n_operands; /* 0: there is nothing to combine */
+    uint64_t nbytes; /* of an operand */
+    uint64_t begin; /* of the part that is needed, in bytes */
+    psc_coll_args_t args; /* the operation, and how many elements it needs */
+    void *result;
+} psc_mpi_fold_t;
+
 struct psc_mpi_coll {
     psc_group_t *group;
     psc_coll_args_t args;
     psc_mpi_combine_t combine;
     psc_mpi_side_t out, in;
+    psc_mpi_fold_t fold;
     bool packs_in; /* what is received into is also read */
     bool landed; /* the result was unpacked since the last start */
     bool in_use; /* a wait was interrupted: the core uses all this for ever */
@@ -33,12 +43,38 @@ typedef struct psc_mpi_parts {
     bool wide;
 } psc_mpi_parts_t;
 
+/* The parts that a call describes. */
+static inline psc_mpi_parts_t
+psc_mpi_send_parts(const psc_mpi_collective_t *call)
+{
+    return (psc_mpi_parts_t){.buffer = call->send,
+                             .counts = call->send_counts,
+                             .displs = call->send_displs,
+                             .types = call->send_types,
+                             .type = call->send_type,
+                             .wide = call->wide};
+}
+
+static inline psc_mpi_parts_t
+psc_mpi_recv_parts(const psc_mpi_collective_t *call)
+{
+    return (psc_mpi_parts_t){.buffer = call->recv,
+                             .counts = call->recv_counts,
+                             .displs = call->recv_displs,
+                             .types = call->recv_types,
+                             .type = call->recv_type,
+                             .wide = call->wide};
+}
+
 /* ---- sides.c ---- */
 
-/* Items that stand one behind the other, or a part for each of `size` ranks.
- * Return the code of an error; psc_mpi_side_free ends either, also then. */
+/* Items that stand one behind the other, or the same items for each of `size`
+ * ranks, or a part for each. Return the code of an error; psc_mpi_side_free
+ * ends all, also then. */
 int psc_mpi_side_whole(psc_mpi_side_t *side, const void *buffer,
                        MPI_Count count, MPI_Datatype type);
+int psc_mpi_side_copies(psc_mpi_side_t *side, const void *buffer,
+                        MPI_Count count, MPI_Datatype type, int size);
 int psc_mpi_side_parts(psc_mpi_side_t *side, const psc_mpi_parts_t *parts,
                        int size);
 void psc_mpi_side_free(psc_mpi_side_t *side);
@@ -47,6 +83,15 @@ int psc_mpi_side_take_room(psc_mpi_side_t *side);
 /* Copy all pieces into that memory, or from it. */
 void psc_mpi_side_pack(psc_mpi_side_t *side);
 void psc_mpi_side_unpack(psc_mpi_side_t *side);
+
+/* ---- between.c ---- */
+
+/* Like psc_mpi_coll_fill, for an inter-communicator. */
+int psc_mpi_between_fill(psc_mpi_coll_t *coll, const psc_mpi_collective_t *call,
+                         const psc_mpi_comm_t *comm);
+/* Combine operands that stand one behind the other, of which the last one is
+ * changed. Returns the code of an error. */
+int psc_mpi_fold(const psc_mpi_fold_t *fold, char *operands);
 
 /* ---- fill.c ---- */
 
