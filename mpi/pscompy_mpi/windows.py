@@ -88,7 +88,7 @@ def _memory(inner: Communicator, size: int, unit: int) -> Memory:
     if min(it for _, it in wishes) < 1:
         raise MpiError(constants.ERR_DISP)
     ends = itertools.accumulate(sizes)
-    parts = [Part(*wish, end - wish[0]) for wish, end in zip(wishes, ends, strict=True)]
+    parts = [Part(n, unit, end - n) for (n, unit), end in zip(wishes, ends, strict=True)]
     try:
         return Memory(inner.shared(sum(sizes), "B"), parts, _locks(inner))
     except ValueError as error:
