@@ -6,10 +6,11 @@ registry finds; and an exception becomes the code of an error.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from pscompy.errors import PeerLost, PscomError, Unsupported
 from pscompy_mpi import constants, host
@@ -46,19 +47,41 @@ class MpiError(Exception):
         self.error_class = error_class
 
 
+class Plan(NamedTuple):
+    """How to call a function: found once, because programs construct many types."""
+
+    function: Callable[..., Any]
+    given: tuple[tuple[str, bool], ...]  # of each argument its letter, and whether None is one
+    wanted: tuple[str, ...]  # the letters of the results
+
+
 def call(module: str, name: str, codes: str, arguments: list[Any]) -> list[Any] | int:
     """Call a function, and return its results as a list, or the code of an error."""
-    function = find(module, name)
-    if function is None:
+    found = plan(module, name, codes)
+    if found is None:
         return constants.ABSENT
     try:
-        pairs = zip(letters(codes, GIVEN), arguments, strict=True)
-        given = [convert(letter, value, f"{module}.{name}") for letter, value in pairs]
-        return list(results(codes, function(*given)))
+        pairs = zip(found.given, arguments, strict=True)
+        given = [
+            convert(letter, value, takes_null) if letter in objects else value
+            for (letter, takes_null), value in pairs
+        ]
+        return results(found.wanted, found.function(*given))
     except MpiError as error:
         return _code(error.error_class, str(error))
     except Exception as error:
         return _code(_class_of(error), f"{error or type(error).__name__}")
+
+
+@functools.cache
+def plan(module: str, name: str, codes: str) -> Plan | None:
+    """How to call the function of this name, or None if there is none."""
+    function = find(module, name)
+    if function is None:
+        return None
+    full = f"{module}.{name}"
+    given = ((it, takes_null(it, full)) for it in letters(codes, GIVEN))
+    return Plan(function, tuple(given), tuple(letters(codes, RESULTS)))
 
 
 def find(module: str, name: str) -> Callable[..., Any] | None:
@@ -76,13 +99,15 @@ def letters(codes: str, ways: str) -> list[str]:
     return [letter for way, letter in pairs if way in ways]
 
 
-def convert(letter: str, value: Any, function: str) -> Any:
-    """The object, or the list of objects, of an argument that C gives."""
-    if letter not in objects:
-        return value
+def takes_null(letter: str, function: str) -> bool:
+    return letter in objects and re.fullmatch(TAKES_NULL[letter], function) is not None
+
+
+def convert(letter: str, value: Any, null: bool) -> Any:
+    """The object, or the list of objects, of handles that C gives; null: a null handle is None."""
     if isinstance(value, list):
-        return [convert(letter, it, function) for it in value]
-    if value == NULL[letter] and re.fullmatch(TAKES_NULL[letter], function):
+        return [convert(letter, it, null) for it in value]
+    if null and value == NULL[letter]:
         return None
     try:
         return objects[letter][value]
@@ -90,12 +115,11 @@ def convert(letter: str, value: Any, function: str) -> Any:
         raise MpiError(NO_SUCH[letter]) from None
 
 
-def results(codes: str, returned: Any) -> Iterator[Any]:
+def results(wanted: tuple[str, ...], returned: Any) -> list[Any]:
     """What a function has returned, as C takes it."""
-    wanted = letters(codes, RESULTS)
     values = returned if isinstance(returned, tuple) and len(wanted) > 1 else (returned,)
-    for letter, value in zip(wanted, values, strict=False):  # the last may be missing
-        yield number(letter, value)
+    # the last values may be missing
+    return [number(letter, value) for letter, value in zip(wanted, values, strict=False)]
 
 
 def number(letter: str, value: Any) -> Any:

@@ -178,13 +178,22 @@ def _as_one(blocks: list[Block]) -> tuple[Block, ...] | None:
 
 
 def _elements(parts: list[Part]) -> tuple[Elements, int]:
-    if len(parts) == 1:
-        return parts[0].of.elements, parts[0].n * parts[0].of.times
+    if all(it.of.elements == parts[0].of.elements for it in parts):
+        return parts[0].of.elements, sum(it.n * it.of.times for it in parts)
     found: list[tuple[int, int]] = []
     for part in parts:
-        for size, n in part.of.elements * (part.n * part.of.times):
+        for size, n in _repeated_elements(part):
             if found and found[-1][0] == size:
                 found[-1] = size, found[-1][1] + n
             else:
                 found.append((size, n))
     return tuple(found), 1
+
+
+def _repeated_elements(part: Part) -> Elements:
+    """The elements of a part; those of one size are counted, however many there are."""
+    n = part.n * part.of.times
+    if len(part.of.elements) == 1:
+        [(size, each)] = part.of.elements
+        return ((size, n * each),)
+    return part.of.elements * n
