@@ -1,7 +1,7 @@
 """Attributes: values that a program attaches to communicators, types and windows by keys.
 
 A value is an address, which is the program's. Functions of the program copy and delete values; C
-calls them (`call_copy`, `call_delete` of src/host.c).
+calls them (`call_copy`, `call_delete` of src/host_native.c).
 """
 
 from __future__ import annotations

@@ -29,7 +29,12 @@ WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 def sources() -> list[Path]:
     """The files of the library that were written by hand."""
-    return [path for path in sorted((HERE / "src").glob("*.c")) if path.name != "host.c"]
+    return [path for path in sorted((HERE / "src").glob("*.c")) if path not in hosts()]
+
+
+def hosts() -> list[Path]:
+    """The files of the host, which include Python.h."""
+    return sorted((HERE / "src").glob("host*.c"))
 
 
 def depends() -> list[Path]:
@@ -56,7 +61,7 @@ def compile_library(made: Path, target: Path, more: Sequence[str] = ()) -> None:
 def compile_host(made: Path, target: Path, more: Sequence[str] = ()) -> None:
     """Compile the host, which is for all versions of Python. Raises `CalledProcessError`."""
     headers = f"-I{sysconfig.get_path('include')}"
-    _compile(made, target, [*more, headers, HERE / "src/host.c"], [])
+    _compile(made, target, [*more, headers, *hosts()], [])
 
 
 def _compile(made: Path, target: Path, own: Sequence[str | Path], link: list[str]) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Native(Protocol):
-        """The functions of the library that Python calls: `native_methods` of src/host.c."""
+        """The functions of the library that Python calls: `native_methods` of src/host_native.c."""
 
         path: str  # of the library
 
