@@ -7,6 +7,31 @@
 
 #define SPIN_POLLS 2000u /* passes that are made with the GIL held */
 
+static bool any_has_ended(psc_request_t *const *requests, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (psc_request_state(requests[i]) != PSC_REQUEST_ACTIVE)
+            return true;
+    }
+    return false;
+}
+
+/* Poll with the GIL held: another thread of Python must not run in between,
+ * because an extension that holds the GIL may rely on that. */
+static bool spin(psc_request_t *const *requests, size_t n, psc_wait_mode_t mode)
+{
+    const psc_mpi_host_t *host = &psc_mpi.host;
+
+    if (n == 1)
+        return host->api->spin(host->worker, requests[0], SPIN_POLLS);
+    for (unsigned i = 0; i < SPIN_POLLS && mode == PSC_WAIT_ANY; i++) {
+        if (any_has_ended(requests, n))
+            return true;
+        host->api->progress(host->worker, PSC_FLAG_TRY);
+    }
+    return false;
+}
+
 static psc_status_t wait_without_gil(psc_request_t *const *requests, size_t n,
                                      psc_wait_mode_t mode)
 {
@@ -27,7 +52,7 @@ static psc_status_t wait_once(psc_request_t *const *requests, size_t n,
     if (!host->gil_held())
         return host->api->wait(host->worker, requests, n, mode | PSC_WAIT_OWN,
                                PSC_FOREVER);
-    if (n == 1 && host->api->spin(host->worker, requests[0], SPIN_POLLS))
+    if (spin(requests, n, mode))
         return PSC_OK;
     return wait_without_gil(requests, n, mode);
 }

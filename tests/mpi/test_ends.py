@@ -1,0 +1,85 @@
+"""How programs of mpi4py end: by MPI_Finalize or without it, after a fork, by a signal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mpi.programs import Programs
+
+ENDS = {
+    "mpi4py finalizes": "",
+    "by hand": "MPI.Finalize()",
+    "never": "mpi4py.rc.finalize = False",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_a_program_ends(programs: Programs, end: str) -> None:
+    ended = programs.run(
+        f"""
+        import mpi4py
+        from mpi4py import MPI
+        print(MPI.COMM_WORLD.allreduce(1))
+        {end}
+        """
+    )
+    assert ended.code == 0, ended.errors
+    assert ended.lines == ["2", "2"]
+    assert "Traceback" not in ended.errors
+
+
+def test_a_child_of_a_rank_ends_alone(programs: Programs) -> None:
+    """A child made by fork has no MPI; its end is not that of the rank."""
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import os, sys
+
+        comm = MPI.COMM_WORLD
+        comm.Barrier()
+        child = os.fork()
+        if child == 0:
+            sys.exit(3)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), comm.allreduce(1))
+        """
+    )
+    assert ended.code == 0, ended.errors
+    assert ended.lines == ["3 2", "3 2"]
+
+
+def test_an_allreduce_names_the_rank_that_died(programs: Programs) -> None:
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import os, signal
+
+        comm = MPI.COMM_WORLD
+        comm.Barrier()
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            comm.allreduce(1)
+        except MPI.Exception as error:
+            print(error.Get_error_class() == MPI.ERR_PROC_FAILED, "rank 1" in str(error))
+        """,
+        "--keep-going",
+    )
+    assert ended.lines == ["True True"], ended.errors
+
+
+def test_sigint_ends_a_job_that_waits(programs: Programs) -> None:
+    """As Ctrl-C: the launcher and all ranks get the signal."""
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import os, signal, threading
+
+        comm = MPI.COMM_WORLD
+        comm.Barrier()
+        if comm.rank == 1:
+            launcher = os.getppid()
+            threading.Timer(0.5, os.kill, (launcher, signal.SIGINT)).start()
+        comm.recv()
+        """
+    )
+    assert ended.code != 0
