@@ -67,10 +67,8 @@ def call(module: str, name: str, codes: str, arguments: list[Any]) -> list[Any] 
             for (letter, takes_null), value in pairs
         ]
         return results(found.wanted, found.function(*given))
-    except MpiError as error:
-        return _code(error.error_class, str(error))
     except Exception as error:
-        return _code(_class_of(error), f"{error or type(error).__name__}")
+        return code_of(error)
 
 
 @functools.cache
@@ -128,6 +126,13 @@ def number(letter: str, value: Any) -> Any:
     if isinstance(value, list):
         return [number(letter, it) for it in value]
     return NULL[letter] if value is None else value.handle
+
+
+def code_of(error: Exception) -> int:
+    """Return the code of an error of MPI that an exception becomes."""
+    if isinstance(error, MpiError):
+        return _code(error.error_class, str(error))
+    return _code(_class_of(error), f"{error or type(error).__name__}")
 
 
 def _class_of(error: Exception) -> int:

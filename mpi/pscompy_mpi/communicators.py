@@ -5,11 +5,12 @@ Those with two groups, inter-communicators, are created in intercommunicators.py
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pscompy import capi
-from pscompy_mpi import constants, host
+from pscompy_mpi import carrier, constants, host
 from pscompy_mpi.carrier import MpiError
 from pscompy_mpi.handles import objects
 
@@ -47,6 +48,8 @@ class Comm:
         self.info: dict[str, str] = {}
         self.topology: Cart | Graph | None = None
         self.companion: Communicator | None = None  # the program's, by `companion`
+        self.idup: threading.Thread | None = None  # the latest one
+        self.promised = False  # by an idup: `inner` is the parent's
         both = capi.members(inner)
         groups = both[:n_first], both[n_first:]
         # whether this process is in the second group, or in the only one
@@ -93,20 +96,65 @@ def create(
     return made
 
 
+def turn(comm: Comm) -> Communicator:
+    """The communicator of pscompy for a collective of all ranks, which all of them call after the
+    same ones: it waits for the end of an idup that was called before."""
+    if comm.idup is not None:
+        comm.idup.join()
+    return comm.inner
+
+
 def comm_dup(comm: Comm) -> Comm:
+    made = create(turn(comm).dup(), comm, n_first=comm.n_first)
+    _copy(comm, made)
+    return made
+
+
+def _copy(comm: Comm, made: Comm) -> None:
     from pscompy_mpi import attributes
 
-    made = create(comm.inner.dup(), comm, n_first=comm.n_first)
     attributes.copy_all("c", comm.handle, made.handle)
     made.info = dict(comm.info)
     made.topology = comm.topology
-    return made
 
 
 def comm_dup_with_info(comm: Comm, info: Info | None) -> Comm:
     made = comm_dup(comm)
     made.info = dict(info.pairs) if info else {}
     return made
+
+
+def comm_idup(comm: Comm) -> tuple[Comm, int]:
+    """Return a duplicate that may be used once the request has ended. The ranks agree on its
+    context in a thread, because other calls of MPI must not wait for that."""
+    made = create(comm.inner, comm, n_first=comm.n_first)
+    made.promised = True
+    _copy(comm, made)
+    request = host.state().native.request_promise(comm.handle)
+    given = made, comm.inner, comm.idup, request
+    comm.idup = threading.Thread(target=_keep, args=given, name="MPI_Comm_idup", daemon=True)
+    comm.idup.start()
+    return made, request
+
+
+def comm_idup_with_info(comm: Comm, info: Info | None) -> tuple[Comm, int]:
+    made, request = comm_idup(comm)
+    made.info = dict(info.pairs) if info else {}
+    return made, request
+
+
+def _keep(made: Comm, parent: Communicator, before: threading.Thread | None, request: int) -> None:
+    """Give a duplicate the context that was promised, once the idup before has ended."""
+    native, code = host.state().native, constants.SUCCESS
+    try:
+        if before is not None:
+            before.join()
+        made.inner = parent.dup()
+        native.comm_move(made.handle, capi.context(made.inner))
+        made.promised = False
+    except Exception as error:
+        code = carrier.code_of(error)
+    native.request_keep(request, code)
 
 
 def comm_free(comm: Comm) -> None:
@@ -119,7 +167,8 @@ def comm_free(comm: Comm) -> None:
     del objects["c"][comm.handle]
     if comm.companion is not None:
         comm.companion.close()
-    _freed[capi.context(comm.inner)] = comm.inner
+    if not comm.promised:
+        _freed[capi.context(comm.inner)] = comm.inner
     host.state().native.comm_destroy(comm.handle)
 
 
@@ -152,7 +201,7 @@ def companion(comm: Any) -> Communicator:
 def comm_split(comm: Comm, color: int, key: int) -> Comm | None:
     if color < 0 and color != constants.UNDEFINED:
         raise MpiError(constants.ERR_ARG)
-    return _divide(comm, comm.inner, None if color == constants.UNDEFINED else color, key)
+    return _divide(comm, turn(comm), None if color == constants.UNDEFINED else color, key)
 
 
 def _divide(comm: Comm, inner: Communicator, color: int | None, key: int) -> Comm | None:
@@ -183,7 +232,7 @@ def comm_split_type(comm: Comm, kind: int, key: int, info: Info | None) -> Comm 
 
 def _split_by_node(comm: Comm, key: int | None) -> Comm | None:
     """Called by all ranks; one that gives no key is in no part."""
-    node = comm.inner.split_by_node()
+    node = turn(comm).split_by_node()
     made = _divide(comm, node, None if key is None else 0, key or 0)
     node.close()
     return made
@@ -194,8 +243,8 @@ def comm_create(comm: Comm, group: Group) -> Comm | None:
     group of an inter-communicator always give another one."""
     rank = group.rank_of(host.state().world.rank)
     if rank == constants.UNDEFINED:
-        return _divide(comm, comm.inner, None, 0)
-    return _divide(comm, comm.inner, 0 if comm.is_inter else min(group.members), rank)
+        return _divide(comm, turn(comm), None, 0)
+    return _divide(comm, turn(comm), 0 if comm.is_inter else min(group.members), rank)
 
 
 def comm_create_group(comm: Comm, group: Group, tag: int) -> Comm | None:

@@ -24,6 +24,11 @@ def info_create_env(n: int, strings: int) -> Info:
     return Info(ENV.pairs)
 
 
+def get_hw_resource_info() -> Info:
+    """What comm_split_type knows of this process's machine: whether it runs in one such part."""
+    return Info({"mpi_shared_memory": "true"})
+
+
 def info_dup(info: Info) -> Info:
     return Info(info.pairs)
 

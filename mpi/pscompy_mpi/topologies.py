@@ -71,7 +71,7 @@ def _create(comm: Comm, n: int, topology: Cart | Graph) -> Comm | None:
     if n > communicators.intra(comm).inner.size:
         raise MpiError(constants.ERR_ARG)
     rank = comm.inner.rank
-    made = comm.inner.split(0 if rank < n else None, rank)
+    made = communicators.turn(comm).split(0 if rank < n else None, rank)
     if made is None:
         return None
     created = communicators.create(made, comm)
@@ -138,7 +138,7 @@ def cart_sub(comm: Comm, remain: int) -> Comm | None:
     places = [it for it, keep in zip(here, kept, strict=True) if not keep]
     color = others._replace(periods=[0] * len(places)).rank(places)
     key = sub.rank([here[i] for i in chosen])
-    made = comm.inner.split(color, key)
+    made = communicators.turn(comm).split(color, key)
     if made is None:
         return None
     created = communicators.create(made, comm)

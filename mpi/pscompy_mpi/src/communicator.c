@@ -108,6 +108,14 @@ MPI_Comm psc_mpi_comm_create(const psc_mpi_comm_args_t *args)
     return MPI_COMM_NULL;
 }
 
+void psc_mpi_comm_move(MPI_Comm handle, uint32_t context)
+{
+    psc_mpi_comm_t *comm = psc_mpi_object_find(&comms, handle);
+
+    if (comm)
+        comm->context = context;
+}
+
 /* ---- ending ---- */
 
 void psc_mpi_comm_hold(psc_mpi_comm_t *comm)

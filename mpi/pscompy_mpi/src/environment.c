@@ -49,6 +49,7 @@ static MPI_Errhandler library_errhandler(MPI_Comm comm)
 
 static psc_mpi_library_t library = {
     .comm_create = psc_mpi_comm_create,
+    .comm_move = psc_mpi_comm_move,
     .comm_destroy = psc_mpi_comm_destroy,
     .comm_errhandler = library_errhandler,
     .comm_set_errhandler = library_set_errhandler,
@@ -57,6 +58,8 @@ static psc_mpi_library_t library = {
     .type_create = psc_mpi_type_create,
     .type_commit = psc_mpi_type_commit,
     .type_free = psc_mpi_type_free,
+    .request_promise = psc_mpi_request_promise,
+    .request_keep = psc_mpi_request_keep,
     .started = library_started,
     .error_add = psc_mpi_error_add,
     .error_last = psc_mpi_error_last,

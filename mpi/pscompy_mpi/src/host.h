@@ -42,6 +42,7 @@ typedef struct psc_mpi_library {
     /* Returns MPI_COMM_NULL if no memory is left. The first two communicators
      * are MPI_COMM_WORLD and MPI_COMM_SELF. */
     MPI_Comm (*comm_create)(const psc_mpi_comm_args_t *args);
+    void (*comm_move)(MPI_Comm comm, uint32_t context);
     void (*comm_destroy)(MPI_Comm comm);
     MPI_Errhandler (*comm_errhandler)(MPI_Comm comm);
     void (*comm_set_errhandler)(MPI_Comm comm, MPI_Errhandler handler);
@@ -53,6 +54,8 @@ typedef struct psc_mpi_library {
     MPI_Datatype (*type_create)(const MPI_Count bounds[5]);
     bool (*type_commit)(MPI_Datatype type, const psc_mpi_commit_args_t *args);
     void (*type_free)(MPI_Datatype type);
+    MPI_Request (*request_promise)(MPI_Comm comm);
+    void (*request_keep)(MPI_Request request, int code);
     /* The host's table is filled in. Returns false if no memory is left. */
     bool (*started)(void);
     int (*error_add)(int class, const char *text);

@@ -43,6 +43,39 @@ static PyObject *native_comm_destroy(PyObject *self, PyObject *comm)
     Py_RETURN_NONE;
 }
 
+static PyObject *native_comm_move(PyObject *self, PyObject *args)
+{
+    unsigned context;
+    MPI_Comm comm;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "iI", &comm, &context))
+        return NULL;
+    psc_mpi_library->comm_move(comm, context);
+    Py_RETURN_NONE;
+}
+
+static PyObject *native_request_promise(PyObject *self, PyObject *comm)
+{
+    MPI_Request made =
+        psc_mpi_library->request_promise((MPI_Comm)PyLong_AsLong(comm));
+
+    (void)self;
+    return made == MPI_REQUEST_NULL ? PyErr_NoMemory() : PyLong_FromLong(made);
+}
+
+static PyObject *native_request_keep(PyObject *self, PyObject *args)
+{
+    MPI_Request request;
+    int code;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ii", &request, &code))
+        return NULL;
+    psc_mpi_library->request_keep(request, code);
+    Py_RETURN_NONE;
+}
+
 static PyObject *native_comm_inherit(PyObject *self, PyObject *args)
 {
     MPI_Comm from, to;
@@ -194,6 +227,9 @@ static PyObject *native_ended(PyObject *self, PyObject *nothing)
 static PyMethodDef native_methods[] = {
     {"comm_create", native_comm_create, METH_VARARGS, NULL},
     {"comm_destroy", native_comm_destroy, METH_O, NULL},
+    {"comm_move", native_comm_move, METH_VARARGS, NULL},
+    {"request_promise", native_request_promise, METH_O, NULL},
+    {"request_keep", native_request_keep, METH_VARARGS, NULL},
     {"comm_inherit", native_comm_inherit, METH_VARARGS, NULL},
     {"win_create", native_win_create, METH_VARARGS, NULL},
     {"win_destroy", native_win_destroy, METH_O, NULL},

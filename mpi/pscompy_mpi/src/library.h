@@ -82,6 +82,8 @@ typedef struct psc_mpi_comm {
 /* Returns NULL if there is no such communicator, or MPI does not run. */
 psc_mpi_comm_t *psc_mpi_comm_find(MPI_Comm comm);
 MPI_Comm psc_mpi_comm_create(const psc_mpi_comm_args_t *args);
+/* Let it use another context than the one that it was created with. */
+void psc_mpi_comm_move(MPI_Comm comm, uint32_t context);
 /* The program has freed it: the handle finds nothing from now on. */
 void psc_mpi_comm_destroy(MPI_Comm comm);
 void psc_mpi_comm_hold(psc_mpi_comm_t *comm);
@@ -311,6 +313,7 @@ struct psc_mpi_request {
     psc_mpi_coll_t *coll; /* of a collective; else NULL */
     void *copy; /* of what is sent, freed with the request; or NULL */
     psc_mpi_request_t *next_left; /* in the list of request.c; or NULL */
+    int code; /* of the error of what a thread of Python has done */
     /* of a generalised request */
     void *state;
     atomic_bool let_go; /* freed by the program before it has ended */
@@ -323,6 +326,10 @@ struct psc_mpi_request {
 psc_mpi_request_t *psc_mpi_request_create(psc_mpi_comm_t *comm);
 /* Returns NULL if there is no such request, or MPI does not run. */
 psc_mpi_request_t *psc_mpi_request_find(MPI_Request request);
+/* Create a request for what a thread of Python does, and end it with the code
+ * of its error. Returns MPI_REQUEST_NULL if no memory is left. */
+MPI_Request psc_mpi_request_promise(MPI_Comm comm);
+void psc_mpi_request_keep(MPI_Request request, int code);
 /* Free a request, whose operation goes on if it has not ended. */
 void psc_mpi_request_free(psc_mpi_request_t *request);
 /* Returns the core's request that must end first, or NULL if the request has

@@ -258,3 +258,26 @@ int psc_mpi_op_fill(psc_coll_args_t *args, psc_mpi_combine_t *combine,
     args->commutes = made->commutes;
     return MPI_SUCCESS;
 }
+
+/* ---- without a communicator ---- */
+
+int MPI_Reduce_local_c(const void *in, void *inout, MPI_Count n,
+                       MPI_Datatype type, MPI_Op op)
+{
+    const psc_mpi_type_t *found = psc_mpi_type_find(type);
+    psc_coll_args_t args = {0};
+    psc_mpi_combine_t combine;
+    int code = n < 0                       ? MPI_ERR_COUNT
+               : found && found->committed ? MPI_SUCCESS
+                                           : MPI_ERR_TYPE;
+
+    if (!psc_mpi_running())
+        return psc_mpi_raise(NULL, MPI_ERR_OTHER);
+    if (code == MPI_SUCCESS)
+        code = psc_mpi_op_fill(&args, &combine, op, type);
+    args.count = (uint64_t)n;
+    if (code == MPI_SUCCESS && n > 0 &&
+        psc_mpi.host.api->coll_combine(&args, in, inout) != PSC_OK)
+        code = MPI_ERR_OP;
+    return code == MPI_SUCCESS ? code : psc_mpi_raise(NULL, code);
+}

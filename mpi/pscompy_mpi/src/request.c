@@ -145,6 +145,8 @@ static int report_result(psc_mpi_request_t *request, const psc_result_t *result,
 {
     const psc_mpi_transfer_t *it = &request->transfer;
 
+    if (request->code != MPI_SUCCESS)
+        return request->code;
     if (request->coll)
         return psc_mpi_coll_land(request->comm, request->coll, result);
     if (result->status == PSC_ERR_CANCELLED) {
@@ -220,6 +222,33 @@ int psc_mpi_request_take(MPI_Request *handle, psc_mpi_request_t *request,
     else
         freed = request_end_generalised(request);
     return code == MPI_SUCCESS ? freed : code;
+}
+
+/* ---- requests of what a thread of Python does ---- */
+
+MPI_Request psc_mpi_request_promise(MPI_Comm comm)
+{
+    const psc_mpi_host_t *host = &psc_mpi.host;
+    psc_mpi_request_t *request =
+        psc_mpi_request_create(psc_mpi_comm_find(comm));
+
+    if (!request)
+        return MPI_REQUEST_NULL;
+    if (host->api->event_create(host->worker, 0, NULL, &request->core) ==
+        PSC_OK)
+        return psc_mpi_object_handle(request);
+    psc_mpi_request_free(request);
+    return MPI_REQUEST_NULL;
+}
+
+void psc_mpi_request_keep(MPI_Request handle, int code)
+{
+    psc_mpi_request_t *request = psc_mpi_request_find(handle);
+
+    if (!request)
+        return;
+    request->code = code;
+    psc_mpi.host.api->event_complete(request->core, PSC_OK);
 }
 
 /* ---- functions ---- */
