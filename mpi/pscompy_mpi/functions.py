@@ -14,14 +14,11 @@ one of that name is tag2), and the way in which it goes:
 
 A row that has a kind with two types describes two functions, that with int and that with MPI_Count,
 whose name ends in _c. A collective is also I... and ..._init. "-> type" names a result other than
-int. generate.py makes C of this; CODES are the letters by which src/entries.h describes arguments.
+int. rows.py reads this, and generate.py makes C of it; CODES are the letters by which src/entries.h
+describes arguments.
 """
 
 from __future__ import annotations
-
-import re
-from collections.abc import Iterator
-from typing import NamedTuple
 
 # c: written by hand in src/<room>.c, with MPI_Count if there are two forms
 # python: a function of pscompy_mpi.<room>, named like the MPI function in lower case
@@ -30,56 +27,6 @@ from typing import NamedTuple
 # data: not a function, but an address    absent: exported, says that it is not available
 # missing: not exported, so that programs which look for it know
 WHERE = ("c", "python", "collective", "alias", "identity", "data", "absent", "missing")
-
-
-class Kind(NamedTuple):
-    """The C types of an argument in the form with int and in that with MPI_Count, and its code."""
-
-    narrow: str
-    wide: str
-    code: str
-    result: str  # the C type of what a result points to, if that is not `narrow`
-
-
-class Argument(NamedTuple):
-    name: str
-    kind: Kind
-    way: str  # "": a value; "*": a result; "&": both
-    length: str | None  # of an array: how many, in C; None: not an array
-
-    @property
-    def two(self) -> bool:
-        return self.kind.narrow != self.kind.wide
-
-
-class Row(NamedTuple):
-    name: str  # without MPI_
-    where: str
-    room: str
-    arguments: tuple[Argument, ...] = ()
-    returns: str = "int"
-    of: str = ""  # an alias: the function's name
-
-    @property
-    def two(self) -> bool:
-        """Whether there is also a form with MPI_Count."""
-        return any(it.two for it in self.arguments)
-
-    @property
-    def stems(self) -> list[str]:
-        """The names of the forms with int."""
-        if self.where != "collective":
-            return [self.name]
-        return [self.name, f"I{self.name[0].lower()}{self.name[1:]}", f"{self.name}_init"]
-
-    @property
-    def symbols(self) -> list[str]:
-        """What the library exports."""
-        if self.where == "missing":
-            return []
-        ends = ("", "_c") if self.two else ("",)
-        return [f"MPI_{stem}{end}" for stem in self.stems for end in ends]
-
 
 # Each line: the words; then the type, or the types with int and with MPI_Count; then the code.
 KINDS_TEXT = """
@@ -362,9 +309,6 @@ Type_create_subarray: ndims, sizes[ndims], subsizes[ndims], starts[ndims], order
 Type_create_darray: n, rank, ndims, sizes[ndims], distributions[ndims], arguments[ndims], \
 grid[ndims], order, type, type*
 Type_create_resized: type, lb, extent, type*
-Type_create_f90_integer: n, type*
-Type_create_f90_real Type_create_f90_complex Type_match_size: n, n, type*
-Type_get_value_index: type, type, type*
 Type_get_envelope: type, n*, n*, n*, n*
 Type_get_envelope_c: type, large*, large*, large*, large*, n*
 Type_get_contents: type, n, n, n, n*[n], aint*[n2], type*[n3]
@@ -372,6 +316,11 @@ Type_get_contents_c: type, large, large, large, large, \
 n*[large], aint*[large2], large*[large3], type*[large4]
 Type_get_name: type, text*[MPI_MAX_OBJECT_NAME], n*
 Type_set_name: type, string
+
+== python sized
+Type_create_f90_integer: n, type*
+Type_create_f90_real Type_create_f90_complex Type_match_size: n, n, type*
+Type_get_value_index: type, type, type*
 
 == python topologies
 Topo_test: comm, n*
@@ -480,49 +429,3 @@ Psend_init Precv_init Pready Pready_range Pready_list Parrived
 == missing abi
 Abi_get_version Abi_get_info Abi_get_fortran_info
 """
-
-
-def rows() -> Iterator[Row]:
-    """The rows of TABLE, one for each function."""
-    where = room = ""
-    for line in TABLE.splitlines():
-        if line.startswith("== "):
-            where, room = f"{line[3:]} ".split(" ")[:2]
-        else:
-            yield from read(line, where, room)
-
-
-def read(line: str, where: str, room: str) -> Iterator[Row]:
-    """The rows that a line of TABLE describes."""
-    names, _, rest = line.partition(":")
-    if where == "alias" and names:
-        yield Row(names, where, room, of=rest.strip())
-        return
-    rest, _, returns = rest.partition("->")
-    arguments = tuple(read_arguments(rest))
-    for name in names.split():
-        yield Row(name, where, room, arguments, returns.strip() or "int")
-
-
-def read_arguments(text: str) -> Iterator[Argument]:
-    seen: dict[str, int] = {}
-    for part in filter(None, map(str.strip, text.split(","))):
-        match = re.fullmatch(r"(\w+|\.\.\.)([*&]?)(?:\[(.*)\])?", part)
-        if match is None or match[1] not in KINDS:
-            raise ValueError(f"no argument: {part!r}")
-        word = match[1]
-        seen[word] = seen.get(word, 0) + 1
-        name = word if seen[word] == 1 else f"{word}{seen[word]}"
-        yield Argument(name, KINDS[word], match[2], match[3])
-
-
-def read_kinds(text: str) -> Iterator[tuple[str, Kind]]:
-    for line in text.strip().splitlines():
-        words, types, code = (it.strip() for it in line.split(" | "))
-        narrow, _, wide = types.partition(", ")
-        for word in words.split():
-            yield word, Kind(narrow, wide or narrow, code, RESULTS.get(word, narrow))
-
-
-KINDS = dict(read_kinds(KINDS_TEXT))
-ROWS = tuple(rows())

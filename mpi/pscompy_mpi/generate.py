@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pscompy_mpi.functions import KINDS, ROWS, Argument, Row
+from pscompy_mpi.rows import KINDS, ROWS, Argument, Row
 
 WAYS = {"": ".", "*": ">", "&": "&"}
 ARRAY_WAYS = {"": "[", "*": "]", "&": "%"}

@@ -67,6 +67,12 @@ PAIRS = {
     "SHORT_INT": "SHORT",
     "LONG_DOUBLE_INT": "LONG_DOUBLE",
 }
+# types that have no name, but are there from the start as well
+FORTRAN = (
+    constants.COMBINER_F90_INTEGER,
+    constants.COMBINER_F90_REAL,
+    constants.COMBINER_F90_COMPLEX,
+)
 NAMED = Contents(constants.COMBINER_NAMED, [], [], [], [])
 
 
@@ -290,71 +296,6 @@ def _owned(size: int, how: int, argument: int, ranks: int, place: int) -> list[t
     return [(begin, min(length, size - begin)) for begin in begins]
 
 
-# ---- of Fortran, and by size ----
-
-_f90: dict[tuple[int, ...], Datatype] = {}
-
-
-def _fortran(combiner: int, given: list[int], size: int) -> Datatype:
-    """A type that is there from the start, although it has no name: it is not freed."""
-    key = (combiner, *given)
-    if key not in _f90:
-        _f90[key] = Datatype(layouts.basic(size), Contents(combiner, given, [], [], []))
-        _f90[key].commit()
-    return _f90[key]
-
-
-def type_create_f90_integer(digits: int) -> Datatype:
-    for most, size in ((2, 1), (4, 2), (9, 4), (18, 8)):
-        if digits <= most:
-            return _fortran(constants.COMBINER_F90_INTEGER, [digits], size)
-    raise MpiError(constants.ERR_ARG)
-
-
-def _real_size(digits: int, exponent: int) -> int:
-    for most, power, size in ((6, 37, 4), (15, 307, 8), (33, 4931, 16)):
-        if _within(digits, most) and _within(exponent, power):
-            return size
-    raise MpiError(constants.ERR_ARG)
-
-
-def _within(number: int, most: int) -> bool:
-    return number == constants.UNDEFINED or number <= most
-
-
-def type_create_f90_real(digits: int, exponent: int) -> Datatype:
-    size = _real_size(digits, exponent)
-    return _fortran(constants.COMBINER_F90_REAL, [digits, exponent], size)
-
-
-def type_create_f90_complex(digits: int, exponent: int) -> Datatype:
-    size = 2 * _real_size(digits, exponent)
-    return _fortran(constants.COMBINER_F90_COMPLEX, [digits, exponent], size)
-
-
-_BY_SIZE = {
-    constants.TYPECLASS_INTEGER: ("INTEGER", (1, 2, 4, 8)),
-    constants.TYPECLASS_REAL: ("REAL", (4, 8, 16)),
-    constants.TYPECLASS_COMPLEX: ("COMPLEX", (8, 16, 32)),
-}
-
-
-def type_match_size(typeclass: int, size: int) -> Datatype:
-    name, sizes = _BY_SIZE.get(typeclass, ("", ()))
-    if size not in sizes:
-        raise MpiError(constants.ERR_ARG)
-    made: Datatype = objects["t"][constants.NUMBERS[f"{name}{size}"]]
-    return made
-
-
-def type_get_value_index(value: Datatype, index: Datatype) -> Datatype | None:
-    names = {f"MPI_{it}": name for name, it in PAIRS.items()} | {"MPI_INT": "2INT"}
-    if index.name != "MPI_INT" or value.name not in names:
-        return None
-    made: Datatype = objects["t"][constants.NUMBERS[names[value.name]]]
-    return made
-
-
 # ---- life ----
 
 
@@ -367,7 +308,7 @@ def type_commit(given: Datatype) -> Datatype:
 def type_free(given: Datatype) -> None:
     from pscompy_mpi import attributes
 
-    if given.named or given in _f90.values():
+    if given.named or given.contents.combiner in FORTRAN:
         raise MpiError(constants.ERR_TYPE)
     attributes.delete_all("t", given.handle)
     del objects["t"][given.handle]

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 from pscompy_mpi import generate
-from pscompy_mpi.functions import CODES, KINDS, ROWS, WHERE, Row
+from pscompy_mpi.functions import CODES, WHERE
+from pscompy_mpi.rows import KINDS, ROWS, Row
 
 from tests.mpi.conftest import ROOT
 
