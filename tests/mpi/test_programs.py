@@ -263,6 +263,42 @@ def test_a_matrix_column_is_sent_as_a_vector(programs: Programs) -> None:
     assert ended.lines == ["[0.0, 4.0, 8.0]"], ended.errors
 
 
+@pytest.mark.parametrize("shm", TRANSPORTS)
+@pytest.mark.parametrize(("runs", "length"), [(5, 3), (64, 700), (65, 3)])
+def test_runs_at_unequal_distances_are_sent(
+    programs: Programs, shm: str, runs: int, length: int
+) -> None:
+    """As pieces up to 64 of them, else packed; also again, and into a matched message."""
+    ended = programs.run(
+        f"""
+        from mpi4py import MPI
+        import numpy as np
+
+        comm, peer = MPI.COMM_WORLD, 1 - MPI.COMM_WORLD.rank
+        rng = np.random.default_rng(5)
+        starts = rng.permutation(np.cumsum(rng.integers({length + 1}, {2 * length + 2}, {runs})))
+        runs = MPI.DOUBLE.Create_indexed_block({length}, starts.tolist()).Commit()
+        there = (starts[:, None] + np.arange({length})).ravel()
+        sent = np.arange(there.max() + 1.0) + comm.rank
+        expected, got = np.zeros_like(sent), np.zeros_like(sent)
+        expected[there] = there + peer
+        both = [comm.Send_init([sent, 1, runs], peer), comm.Recv_init([got, 1, runs], peer)]
+        for _ in range(2):
+            got[:] = 0
+            MPI.Prequest.Startall(both)
+            MPI.Request.Waitall(both)
+            assert (got == expected).all()
+        got[:] = 0
+        sending = comm.Isend([sent, 1, runs], peer)
+        comm.Mprobe(peer).Recv([got, 1, runs])
+        sending.Wait()
+        print((got == expected).all())
+        """,
+        PSP_SHM=shm,
+    )
+    assert ended.lines == ["True", "True"], ended.errors
+
+
 def test_the_library_names_no_symbol_of_python(programs: Programs) -> None:
     """It can be linked to programs that are not Python."""
     if shutil.which("nm") is None:

@@ -1,6 +1,7 @@
 /* Items of the program's memory: how the core takes them, and copying them to
- * contiguous memory and back. The core takes contiguous memory and runs at
- * equal distances as they are. All other items are packed. */
+ * contiguous memory and back. The core takes contiguous memory, runs at equal
+ * distances, and lists of a few pieces as they are. All other items are
+ * packed. */
 #include "library.h"
 
 #include <stdlib.h>
@@ -12,18 +13,23 @@ typedef struct cursor {
     char *packed;
     size_t left; /* bytes to copy */
     bool unpacks;
+    psc_iov_t *piece; /* lists the runs instead of copying them; or NULL */
 } cursor_t;
 
 static void copy_run(cursor_t *cursor, char *at, size_t run)
 {
     size_t n = run < cursor->left ? run : cursor->left;
 
+    cursor->left -= n;
+    if (cursor->piece) {
+        *cursor->piece++ = (psc_iov_t){at, n};
+        return;
+    }
     if (cursor->unpacks)
         memcpy(at, cursor->packed, n);
     else
         memcpy(cursor->packed, at, n);
     cursor->packed += n;
-    cursor->left -= n;
 }
 
 /* Copy what is inside of one item of the dimensions before `dim`. */
@@ -62,7 +68,7 @@ static void copy(const psc_mpi_data_t *data, cursor_t cursor)
 
 void psc_mpi_data_pack(const psc_mpi_data_t *data, void *packed)
 {
-    copy(data, (cursor_t){packed, (size_t)data->nbytes, false});
+    copy(data, (cursor_t){.packed = packed, .left = (size_t)data->nbytes});
 }
 
 void psc_mpi_data_unpack(const psc_mpi_data_t *data, const void *packed,
@@ -70,7 +76,9 @@ void psc_mpi_data_unpack(const psc_mpi_data_t *data, const void *packed,
 {
     if (nbytes > data->nbytes)
         nbytes = data->nbytes;
-    copy(data, (cursor_t){(char *)(uintptr_t)packed, (size_t)nbytes, true});
+    copy(data, (cursor_t){.packed = (char *)(uintptr_t)packed,
+                          .left = (size_t)nbytes,
+                          .unpacks = true});
 }
 
 /* ---- describing ---- */
@@ -114,6 +122,8 @@ static void set_items(psc_mpi_data_t *data)
     data->holds = true;
     if (one)
         set_strided(data, block);
+    else if (data->type->n_runs <= PSC_MPI_PIECES_MAX / (uint64_t)data->count)
+        data->kind = PSC_MPI_PIECES;
     else
         data->kind = PSC_MPI_PACKED;
 }
@@ -124,6 +134,7 @@ int psc_mpi_data_of(psc_mpi_data_t *data, const void *buffer, MPI_Count count,
     const psc_mpi_type_t *type = psc_mpi_type_find(handle);
 
     data->packed = NULL;
+    data->pieces = NULL;
     data->holds = data->landed = false;
     data->nbytes = 0;
     set_plain(data, buffer);
@@ -144,6 +155,23 @@ int psc_mpi_data_of(psc_mpi_data_t *data, const void *buffer, MPI_Count count,
     return MPI_SUCCESS;
 }
 
+/* ---- pieces ---- */
+
+static int list_pieces(psc_mpi_data_t *data)
+{
+    size_t n = data->type->n_runs * (size_t)data->count;
+    cursor_t cursor = {.left = (size_t)data->nbytes};
+
+    if (data->pieces)
+        return MPI_SUCCESS;
+    cursor.piece = data->pieces = malloc(n * sizeof *data->pieces);
+    if (!data->pieces)
+        return MPI_ERR_NO_MEM;
+    data->n_iov = n;
+    copy_items(data, &cursor);
+    return MPI_SUCCESS;
+}
+
 /* ---- packed memory ---- */
 
 static int take_room(psc_mpi_data_t *data)
@@ -161,6 +189,8 @@ int psc_mpi_data_to_send(psc_mpi_data_t *data)
 {
     int code;
 
+    if (data->kind == PSC_MPI_PIECES)
+        return list_pieces(data);
     if (data->kind != PSC_MPI_PACKED)
         return MPI_SUCCESS;
     code = take_room(data);
@@ -172,6 +202,8 @@ int psc_mpi_data_to_send(psc_mpi_data_t *data)
 int psc_mpi_data_to_receive(psc_mpi_data_t *data)
 {
     data->landed = false;
+    if (data->kind == PSC_MPI_PIECES)
+        return list_pieces(data);
     return data->kind == PSC_MPI_PACKED ? take_room(data) : MPI_SUCCESS;
 }
 
@@ -185,8 +217,10 @@ void psc_mpi_data_land(psc_mpi_data_t *data, MPI_Count nbytes)
 void psc_mpi_data_free(psc_mpi_data_t *data)
 {
     free(data->packed);
+    free(data->pieces);
     if (data->holds)
         psc_mpi_type_let_go(data->type);
     data->packed = NULL;
+    data->pieces = NULL;
     data->holds = false;
 }

@@ -169,6 +169,7 @@ typedef struct psc_mpi_type {
     /* where the data of an item is; none: items are contiguous */
     size_t n_blocks;
     const psc_mpi_block_t *blocks;
+    uint64_t n_runs; /* in all blocks */
     /* what the data is, `times` times; none: one element */
     size_t n_elements;
     MPI_Count times;
@@ -192,9 +193,12 @@ MPI_Count psc_mpi_type_elements(const psc_mpi_type_t *type, MPI_Count nbytes);
 
 /* ---- memory (data.c) ---- */
 
+#define PSC_MPI_PIECES_MAX 64u
+
 typedef enum psc_mpi_data_kind {
     PSC_MPI_PLAIN, /* contiguous */
     PSC_MPI_STRIDED, /* runs at equal distances */
+    PSC_MPI_PIECES, /* up to PSC_MPI_PIECES_MAX other runs */
     PSC_MPI_PACKED /* all others, which are copied */
 } psc_mpi_data_kind_t;
 
@@ -211,6 +215,7 @@ typedef struct psc_mpi_data {
     MPI_Count count;
     const psc_mpi_type_t *type;
     void *packed; /* NULL until it is needed */
+    psc_iov_t *pieces; /* the same; the core copies it */
     psc_layout_t layout;
     psc_dim_t dims[1 + PSC_MPI_DIMS];
 } psc_mpi_data_t;
@@ -220,7 +225,13 @@ typedef struct psc_mpi_data {
 int psc_mpi_data_of(psc_mpi_data_t *data, const void *buffer, MPI_Count count,
                     MPI_Datatype type);
 void psc_mpi_data_free(psc_mpi_data_t *data);
-/* Call before `iov` is used, each time. */
+/* Returns the `n_iov` elements that the core gets. */
+static inline const psc_iov_t *psc_mpi_data_iov(const psc_mpi_data_t *data)
+{
+    return data->kind == PSC_MPI_PIECES ? data->pieces : data->iov;
+}
+
+/* Call before psc_mpi_data_iov, each time. */
 int psc_mpi_data_to_send(psc_mpi_data_t *data);
 int psc_mpi_data_to_receive(psc_mpi_data_t *data);
 /* Call when so many bytes were received; a second call does nothing. */

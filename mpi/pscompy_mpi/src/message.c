@@ -75,7 +75,7 @@ int psc_mpi_send_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *it,
         code = psc_mpi_data_to_send(data);
     if (code != MPI_SUCCESS)
         return code;
-    args.iov = data->iov;
+    args.iov = psc_mpi_data_iov(data);
     args.n_iov = data->n_iov;
     conn = psc_mpi_comm_conn(comm, it->peer);
     status = conn ? send_to(conn, &args, data->kind == PSC_MPI_STRIDED, core_p)
@@ -97,7 +97,7 @@ int psc_mpi_recv_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *it,
         code = psc_mpi_data_to_receive(data);
     if (code != MPI_SUCCESS)
         return code;
-    args.iov = data->iov;
+    args.iov = psc_mpi_data_iov(data);
     args.n_iov = data->n_iov;
     args.flags = it->flags;
     args.polls = data->nbytes <= POLL_BYTES ? POLLS : 0;

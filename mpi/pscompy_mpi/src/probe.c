@@ -191,8 +191,8 @@ static int supply(psc_mpi_request_t *request, void *buffer, MPI_Count count,
         return code;
     if (request->core &&
         psc_request_state(request->core) == PSC_REQUEST_MATCHED)
-        status = psc_mpi.host.api->recv_supply(request->core, data->iov,
-                                               data->n_iov);
+        status = psc_mpi.host.api->recv_supply(
+            request->core, psc_mpi_data_iov(data), data->n_iov);
     return status >= PSC_OK ? MPI_SUCCESS : psc_mpi_error_of(status, -1);
 }
 

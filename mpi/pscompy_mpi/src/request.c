@@ -78,7 +78,8 @@ static bool request_in_use(const psc_mpi_request_t *request)
 {
     return psc_mpi_request_pending(request) != NULL &&
            (request->copy || request->coll ||
-            request->data.kind != PSC_MPI_PLAIN);
+            request->data.kind == PSC_MPI_STRIDED ||
+            request->data.kind == PSC_MPI_PACKED);
 }
 
 static void request_end(psc_mpi_request_t *request)

@@ -143,6 +143,20 @@ static void read_blocks(psc_mpi_block_t *blocks, size_t n,
     }
 }
 
+static uint64_t count_runs(const psc_mpi_block_t *blocks, size_t n)
+{
+    uint64_t found = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t runs = 1;
+
+        for (uint32_t dim = 0; dim < blocks[i].n_dims; dim++)
+            runs *= blocks[i].dims[dim].n;
+        found += runs;
+    }
+    return found;
+}
+
 bool psc_mpi_type_commit(MPI_Datatype handle, const psc_mpi_commit_args_t *args)
 {
     made_t *made = psc_mpi_object_find(&types, handle);
@@ -161,6 +175,7 @@ bool psc_mpi_type_commit(MPI_Datatype handle, const psc_mpi_commit_args_t *args)
                                           args->elements[2 * i + 1]};
     made->type.blocks = blocks;
     made->type.n_blocks = args->n_blocks;
+    made->type.n_runs = count_runs(blocks, args->n_blocks);
     made->type.elements = elements;
     made->type.n_elements = args->n_elements;
     made->type.times = args->times;
