@@ -264,6 +264,58 @@ def test_a_matrix_column_is_sent_as_a_vector(programs: Programs) -> None:
 
 
 @pytest.mark.parametrize("shm", TRANSPORTS)
+def test_a_rank_goes_on_while_it_duplicates(programs: Programs, shm: str) -> None:
+    """One rank calls Idup only after the other one, which has, tells it to."""
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+
+        comm, peer = MPI.COMM_WORLD, 1 - MPI.COMM_WORLD.rank
+        if comm.rank == 0:
+            promised = [comm.Idup(), comm.Idup()]
+            assert not promised[0][1].Test()
+            comm.send("now", 1)
+            group = comm.Create_group(comm.group)
+        else:
+            assert comm.recv(source=0) == "now"
+            group = comm.Create_group(comm.group)
+            promised = [comm.Idup(), comm.Idup()]
+        dup = comm.Dup()
+        MPI.Request.Waitall([request for _, request in promised])
+        made = [group, dup, *(it for it, _ in promised)]
+        requests = [it.irecv(source=peer) for it in made]
+        for number, it in reversed(list(enumerate(made))):
+            it.send(number, peer)
+        print([request.wait() for request in requests], sum(it.allreduce(1) for it in made))
+        """,
+        PSP_SHM=shm,
+    )
+    assert ended.lines == ["[0, 1, 2, 3] 8"] * 2, ended.errors
+
+
+def test_arrays_are_reduced_without_a_communicator(programs: Programs) -> None:
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import numpy as np
+
+        for op in (MPI.SUM, MPI.MAXLOC, MPI.Op.Create(lambda a, b, _: b.__setitem__(slice(None), a))):
+            dtype = [("value", "d"), ("index", "i4")] if op == MPI.MAXLOC else "d"
+            type = MPI.DOUBLE_INT if op == MPI.MAXLOC else MPI.DOUBLE
+            a, b = np.ones(1, np.dtype(dtype, align=True)), np.zeros(1, np.dtype(dtype, align=True))
+            op.Reduce_local([a, 1, type], [b, 1, type])
+            print(b[0])
+        try:
+            MPI.BAND.Reduce_local(np.ones(1), np.zeros(1))
+        except MPI.Exception as error:
+            print(error.Get_error_class() == MPI.ERR_OP)
+        """,
+        ranks=1,
+    )
+    assert ended.lines == sorted(["1.0", "(1.0, 1)", "1.0", "True"]), ended.errors
+
+
+@pytest.mark.parametrize("shm", TRANSPORTS)
 @pytest.mark.parametrize(("runs", "length"), [(5, 3), (64, 700), (65, 3)])
 def test_runs_at_unequal_distances_are_sent(
     programs: Programs, shm: str, runs: int, length: int
