@@ -299,7 +299,10 @@ def test_arrays_are_reduced_without_a_communicator(programs: Programs) -> None:
         from mpi4py import MPI
         import numpy as np
 
-        for op in (MPI.SUM, MPI.MAXLOC, MPI.Op.Create(lambda a, b, _: b.__setitem__(slice(None), a))):
+        def replace(given, replaced, _):
+            replaced[:] = given
+
+        for op in (MPI.SUM, MPI.MAXLOC, MPI.Op.Create(replace)):
             dtype = [("value", "d"), ("index", "i4")] if op == MPI.MAXLOC else "d"
             type = MPI.DOUBLE_INT if op == MPI.MAXLOC else MPI.DOUBLE
             a, b = np.ones(1, np.dtype(dtype, align=True)), np.zeros(1, np.dtype(dtype, align=True))
