@@ -84,3 +84,33 @@ def test_sigint_ends_a_job_that_waits(programs: Programs) -> None:
         """
     )
     assert ended.code != 0
+
+
+def test_ctrl_c_amid_calls_is_raised(programs: Programs) -> None:
+    """Functions that live in Python do not swallow it."""
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import os, signal, threading, time
+
+        def construct():
+            while True:
+                MPI.DOUBLE.Create_contiguous(3).Free()
+
+        def is_raised():
+            threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+            try:
+                try:
+                    construct()
+                except MPI.Exception:
+                    for _ in range(100):
+                        time.sleep(0.1)
+            except KeyboardInterrupt:
+                return True
+            return False
+
+        print(all(is_raised() for _ in range(10)))
+        """,
+        ranks=1,
+    )
+    assert ended.lines == ["True"], ended.errors

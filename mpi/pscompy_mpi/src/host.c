@@ -20,7 +20,7 @@ static psc_conn_t *host_connection(int rank)
     void *conn = address ? PyLong_AsVoidPtr(address) : NULL;
 
     Py_XDECREF(address);
-    PyErr_Clear();
+    psc_mpi_error_clear();
     PyGILState_Release(state);
     return conn;
 }
@@ -30,7 +30,7 @@ static void host_comm_ended(uint32_t context)
     PyGILState_STATE state = PyGILState_Ensure();
 
     Py_XDECREF(PyObject_CallMethod(psc_mpi_module, "comm_ended", "I", context));
-    PyErr_Clear();
+    psc_mpi_error_clear();
     PyGILState_Release(state);
 }
 
@@ -82,7 +82,7 @@ static void host_abort(int code)
     PyGILState_STATE state = PyGILState_Ensure();
 
     Py_XDECREF(PyObject_CallMethod(psc_mpi_module, "abort", "i", code));
-    PyErr_Clear();
+    psc_mpi_error_clear();
     PyGILState_Release(state);
 }
 

@@ -7,6 +7,16 @@
 
 /* ---- errors of Python ---- */
 
+void psc_mpi_error_clear(void)
+{
+    bool interrupted =
+        PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
+
+    PyErr_Clear();
+    if (interrupted)
+        PyErr_SetInterrupt();
+}
+
 void psc_mpi_error_text(char *text, size_t room)
 {
     PyObject *type, *value, *traceback, *string;
@@ -17,11 +27,11 @@ void psc_mpi_error_text(char *text, size_t room)
     if (string)
         utf8 = PyUnicode_AsUTF8AndSize(string, NULL);
     PyErr_Clear();
-    PyOS_snprintf(text, room, "%s", utf8 ? utf8 : "an error of Python");
+    PyOS_snprintf(text, room, "%s",
+                  utf8 && *utf8 ? utf8 : "an exception of Python");
     Py_XDECREF(string);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    PyErr_Restore(type, value, traceback);
+    psc_mpi_error_clear();
 }
 
 int psc_mpi_error_code(void)

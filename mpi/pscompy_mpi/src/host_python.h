@@ -20,7 +20,10 @@ PyObject *psc_mpi_native_create(void);
 
 /* ---- host_call.c ---- */
 
-/* Write the exception that was raised as text, and clear it. */
+/* Clear the exception that was raised, if any. A KeyboardInterrupt is raised
+ * again once the program is back in Python. */
+void psc_mpi_error_clear(void);
+/* Write the exception that was raised as text, and clear it so. */
 void psc_mpi_error_text(char *text, size_t room);
 /* Returns a code of an error for the exception that was raised, and clears
  * it. */
