@@ -360,7 +360,7 @@ RULES = (
         ALL_MPI_C,
         r"#\s*include\s.*Python\.h",
         ("mpi/pscompy_mpi/src/environment.c", "#include <Python.h>"),
-        but=("mpi/pscompy_mpi/src/host*.c",),
+        but=("mpi/pscompy_mpi/src/host*.[ch]",),
     ),
     Rule(
         "MPI reads in C only those variables of the environment that bring Python",
