@@ -52,7 +52,7 @@ def build(folder: Path, more: Sequence[str] = ()) -> None:
 
 def compile_library(made: Path, target: Path, more: Sequence[str] = ()) -> None:
     """Compile the library; `made` has what generate.py writes. Raises `CalledProcessError`."""
-    files = [*sources(), made / "functions.c", made / "unfinished.c"]
+    files = [*sources(), made / "functions.c"]
     version = f'-DPSC_MPI_LIBRARY_VERSION="{__version__}"'
     link = [f"-Wl,-soname,{LIBRARY}", "-Wl,-z,defs", "-pthread", "-ldl"]
     _compile(made, target, [*more, version, *files], link)

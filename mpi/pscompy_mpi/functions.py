@@ -37,7 +37,7 @@ count size position blocklength stride blocklengths positions | int, MPI_Count |
 sizes subsizes starts send_count recv_count send_counts recv_counts | int, MPI_Count | i
 unit send_displs recv_displs | int, MPI_Aint | i
 bytes lb extent offsets | MPI_Aint, MPI_Count | l
-aint send_offsets recv_offsets | MPI_Aint | l
+aint | MPI_Aint | l
 large | MPI_Count | l
 comm | MPI_Comm | c
 group | MPI_Group | g
@@ -224,14 +224,6 @@ Alltoallv: send, send_counts[], send_displs[], send_type, \
 recv, recv_counts[], recv_displs[], recv_type, comm
 Alltoallw: send, send_counts[], send_displs[], send_types[], \
 recv, recv_counts[], recv_displs[], recv_types[], comm
-Neighbor_allgather Neighbor_alltoall: \
-send, send_count, send_type, recv, recv_count, recv_type, comm
-Neighbor_allgatherv: send, send_count, send_type, \
-recv, recv_counts[], recv_displs[], recv_type, comm
-Neighbor_alltoallv: send, send_counts[], send_displs[], send_type, \
-recv, recv_counts[], recv_displs[], recv_type, comm
-Neighbor_alltoallw: send, send_counts[], send_offsets[], send_types[], \
-recv, recv_counts[], recv_offsets[], recv_types[], comm
 
 == python communicators
 Comm_dup: comm, comm*
@@ -339,12 +331,6 @@ Graph_get: comm, nnodes, n, index*[nnodes], edges*[n]
 Graph_map: comm, nnodes, index[nnodes], ints, rank*
 Graph_neighbors_count: comm, rank, n*
 Graph_neighbors: comm, rank, n, neighbors*[n]
-Dist_graph_create_adjacent: comm, indegree, sources[indegree], ints, \
-outdegree, destinations[outdegree], ints, info, reorder, comm*
-Dist_graph_create: comm, n, sources[n], degrees[n], ints, ints, info, reorder, comm*
-Dist_graph_neighbors_count: comm, indegree*, outdegree*, flag*
-Dist_graph_neighbors: comm, indegree, sources*[indegree], weights, \
-outdegree, destinations*[outdegree], weights
 
 == python windows
 Win_allocate_shared: aint, unit, info, comm, base*, win*
@@ -388,6 +374,14 @@ Win_c2f Win_f2c Win_toint Win_fromint
 
 == data
 UNWEIGHTED WEIGHTS_EMPTY
+
+== absent neighbours
+Dist_graph_create_adjacent Dist_graph_create Dist_graph_neighbors_count Dist_graph_neighbors
+Neighbor_allgather Ineighbor_allgather Neighbor_allgather_init
+Neighbor_allgatherv Ineighbor_allgatherv Neighbor_allgatherv_init
+Neighbor_alltoall Ineighbor_alltoall Neighbor_alltoall_init
+Neighbor_alltoallv Ineighbor_alltoallv Neighbor_alltoallv_init
+Neighbor_alltoallw Ineighbor_alltoallw Neighbor_alltoallw_init
 
 == absent ports
 Open_port Close_port Publish_name Unpublish_name Lookup_name

@@ -6,7 +6,6 @@
 
 functions.h has the prototypes of all functions that the library exports, but for absent ones.
 functions.c has the functions that nobody writes by hand; src/entries.h says what they call.
-unfinished.c has the others, as absent: weak, so that a library links before all are written.
 """
 
 from __future__ import annotations
@@ -174,8 +173,9 @@ def source() -> str:
     return "\n".join([*parts, POP])
 
 
-def unfinished() -> str:
-    """The text of unfinished.c."""
+def stand_ins() -> str:
+    """C that has the functions which somebody writes by hand, as absent: weak, for tests that have
+    none or a few of them."""
     by_hand = [it for it in of("c") if it.wide or not it.row.two]
     absent = [f"ABSENT({it.symbol})" for it in by_hand]
     called = ["ABSENT(psc_mpi_python)", "ABSENT(psc_mpi_collective)"]
@@ -298,7 +298,7 @@ def rooms(rows: list[Row], room: Callable[[Row], str]) -> str:
 def write(folder: Path) -> None:
     """Write what has changed, so that a build compiles nothing else."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"functions.h": header(), "functions.c": source(), "unfinished.c": unfinished()}
+    texts = {"functions.h": header(), "functions.c": source()}
     for name, text in texts.items():
         path = folder / name
         if not path.exists() or path.read_text() != text:

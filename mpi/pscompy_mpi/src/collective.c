@@ -151,8 +151,6 @@ int psc_mpi_collective(const psc_mpi_collective_t *call)
 
     if (!comm)
         return psc_mpi_raise(NULL, MPI_ERR_COMM);
-    if (!psc_mpi_coll_exists(call->number))
-        return PSC_MPI_ABSENT;
     coll = calloc(1, sizeof *coll);
     code = coll ? group_of(comm, call->form, &coll->group) : MPI_ERR_NO_MEM;
     if (code == MPI_SUCCESS)

@@ -85,8 +85,6 @@ typedef struct psc_mpi_collective {
     /* an element for each rank */
     const void *send_counts, *send_displs, *recv_counts, *recv_displs;
     const MPI_Datatype *send_types, *recv_types;
-    /* of Neighbor_alltoallw, in place of displacements */
-    const MPI_Aint *send_offsets, *recv_offsets;
     MPI_Info info;
     MPI_Request *request;
 } psc_mpi_collective_t;

@@ -304,11 +304,6 @@ static bool has_root(psc_mpi_collective_number_t number)
            number == PSC_MPI_GATHERV || number == PSC_MPI_SCATTERV;
 }
 
-bool psc_mpi_coll_exists(psc_mpi_collective_number_t number)
-{
-    return fills[number] != NULL;
-}
-
 int psc_mpi_coll_fill(psc_mpi_coll_t *coll, const psc_mpi_collective_t *call,
                       psc_mpi_comm_t *comm)
 {

@@ -95,8 +95,6 @@ int psc_mpi_fold(const psc_mpi_fold_t *fold, char *operands);
 
 /* ---- fill.c ---- */
 
-/* Returns false if there is no such collective. */
-bool psc_mpi_coll_exists(psc_mpi_collective_number_t number);
 /* Fill in the core's arguments for a call. Returns the code of an error. */
 int psc_mpi_coll_fill(psc_mpi_coll_t *coll, const psc_mpi_collective_t *call,
                       psc_mpi_comm_t *comm);
