@@ -36,6 +36,17 @@ def worker(session: Session) -> int:
     return session._binding.address
 
 
+def drain(session: Session) -> None:
+    """Deliver what the core has completed, as Python's waits do: run call-backs, and call the
+    functions of collectives.
+
+    C calls this when `wait` has returned PSC_INPROGRESS. A collective that C starts with `combine`,
+    PSC_FLAG_NOTIFY and no owner has its function called by any thread that drains, so that no rank
+    waits for a rank that waits for something else. Free such a request with the GIL held.
+    """
+    session._binding.drain()
+
+
 def connection(of: Connection) -> int:
     """Return the address of the psc_conn_t, which is valid as long as the Connection exists and its
     session is open. From now on C may open it by `conn_open`. Raises `AuthError` if there is no

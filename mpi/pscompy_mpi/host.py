@@ -106,6 +106,11 @@ def connection(rank: int) -> int:
     return capi.connection(connections.setdefault(rank, world.connection(rank)))
 
 
+def drain() -> None:
+    """Deliver what the core has completed: call functions of collectives, and call-backs."""
+    capi.drain(state().world.session)
+
+
 def comm_ended(context: int) -> None:
     """Close the communicator with this context, which the program has freed."""
     from pscompy_mpi import communicators

@@ -192,6 +192,45 @@ def test_freed_requests_give_their_places_back(programs: Programs) -> None:
     assert ended.lines == ["True"], ended.errors
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("comm.Barrier()", "comm.Barrier()"),
+        ("comm.recv(source=1)", "comm.send(None, dest=0)"),
+        ("comm.Dup()", "comm.Dup()"),
+        ("test(comm.irecv(source=1))", "comm.send(None, dest=0)"),
+    ],
+)
+def test_any_call_goes_on_with_an_operation_of_the_program(
+    programs: Programs, first: str, second: str
+) -> None:
+    """Rank 1 comes to its second call only after both ranks have called the function."""
+    ended = programs.run(
+        f"""
+        from mpi4py import MPI
+        import numpy as np
+
+        def add(given, changed, kind):
+            np.frombuffer(changed, "i")[:] += np.frombuffer(given, "i")
+
+        def test(request):
+            while not request.Test():
+                pass
+
+        comm, total = MPI.COMM_WORLD, np.zeros(4, "i")
+        request = comm.Iallreduce(np.full(4, comm.rank + 1, "i"), total, MPI.Op.Create(add))
+        if comm.rank == 0:
+            {first}
+            request.Wait()
+        else:
+            request.Wait()
+            {second}
+        print(total[0])
+        """
+    )
+    assert ended.lines == ["3", "3"], ended.errors
+
+
 def test_ctrl_c_ends_a_receive(programs: Programs) -> None:
     ended = programs.run(
         """

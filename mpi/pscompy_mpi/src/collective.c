@@ -76,6 +76,14 @@ int psc_mpi_coll_land(const psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
     return code;
 }
 
+void psc_mpi_coll_release(const psc_mpi_coll_t *coll, psc_request_t *core)
+{
+    if (coll->args.flags & PSC_FLAG_NOTIFY)
+        psc_mpi.host.call_free(core);
+    else
+        psc_mpi.host.api->request_free(core);
+}
+
 void psc_mpi_coll_free(psc_mpi_coll_t *coll)
 {
     if (!coll || coll->in_use)
@@ -128,6 +136,8 @@ static int with_request(const psc_mpi_collective_t *call, psc_mpi_comm_t *comm,
 
     if (!request)
         return MPI_ERR_NO_MEM;
+    if (coll->args.combine) /* any wait or test may call it */
+        coll->args.flags |= PSC_FLAG_NOTIFY;
     request->persistent = call->form == PSC_MPI_PERSISTENT;
     request->active = !request->persistent;
     if (request->persistent)

@@ -14,7 +14,11 @@ static int raise_of(const psc_mpi_request_t *request, int code)
 
 static void progress(void)
 {
-    psc_mpi.host.api->progress(psc_mpi.host.worker, 0);
+    const psc_mpi_host_t *host = &psc_mpi.host;
+
+    host->api->progress(host->worker, 0);
+    if (host->api->pending(host->worker))
+        host->drain();
 }
 
 static MPI_Status *status_at(MPI_Status *statuses, int i)

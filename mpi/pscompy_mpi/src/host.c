@@ -6,6 +6,7 @@
 
 const psc_mpi_library_t *psc_mpi_library;
 PyObject *psc_mpi_module;
+static const psc_api_t *api;
 
 /* PyGILState_Check is not part of the limited API, but is there. */
 extern int PyGILState_Check(void);
@@ -64,6 +65,25 @@ static bool host_signals(void)
     return quiet;
 }
 
+/* ---- operations of the program ---- */
+
+static void host_drain(void)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+
+    Py_XDECREF(PyObject_CallMethod(psc_mpi_module, "drain", NULL));
+    PyErr_Clear();
+    PyGILState_Release(state);
+}
+
+static void host_call_free(psc_request_t *core)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+
+    api->request_free(core);
+    PyGILState_Release(state);
+}
+
 /* ---- beginning and end ---- */
 
 static int host_finalize(void)
@@ -91,7 +111,7 @@ static bool open_world(psc_mpi_host_t *host)
 {
     PyObject *functions = psc_mpi_native_create();
     PyObject *numbers = NULL;
-    unsigned long long api = 0, worker = 0;
+    unsigned long long address = 0, worker = 0;
     bool opened;
 
     psc_mpi_module = PyImport_ImportModule("pscompy_mpi.host");
@@ -101,9 +121,9 @@ static bool open_world(psc_mpi_host_t *host)
         numbers =
             PyObject_CallMethod(psc_mpi_module, "open_world", "O", functions);
     Py_XDECREF(functions);
-    opened = numbers && PyArg_ParseTuple(numbers, "KKii", &api, &worker,
+    opened = numbers && PyArg_ParseTuple(numbers, "KKii", &address, &worker,
                                          &host->rank, &host->size);
-    host->api = (const psc_api_t *)(uintptr_t)api;
+    host->api = api = (const psc_api_t *)(uintptr_t)address;
     host->worker = (psc_worker_t *)(uintptr_t)worker;
     Py_XDECREF(numbers);
     return opened;
@@ -140,6 +160,8 @@ psc_mpi_host_start(const psc_mpi_library_t *functions, psc_mpi_host_t *host,
                              .gil_release = host_gil_release,
                              .gil_take = host_gil_take,
                              .signals = host_signals,
+                             .drain = host_drain,
+                             .call_free = host_call_free,
                              .call = psc_mpi_host_call,
                              .finalize = host_finalize,
                              .abort = host_abort};

@@ -84,6 +84,12 @@ typedef struct psc_mpi_host {
      * false if one has raised an exception, which is raised again once the
      * program is back in Python. Takes the GIL. */
     bool (*signals)(void);
+    /* Deliver what the core has completed, after `wait` has returned
+     * PSC_INPROGRESS: call the operations of the program. Takes the GIL. */
+    void (*drain)(void);
+    /* request_free of a collective whose function `drain` may call. Takes the
+     * GIL. */
+    void (*call_free)(psc_request_t *core);
 
     /* psc_mpi_python of entries.h, while MPI runs */
     int (*call)(const psc_mpi_function_t *function, const intptr_t *values);

@@ -291,6 +291,8 @@ int psc_mpi_coll_start(psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
  * Returns the code of its error. */
 int psc_mpi_coll_land(const psc_mpi_comm_t *comm, psc_mpi_coll_t *coll,
                       const psc_result_t *result);
+/* Free the core's request of the operation. */
+void psc_mpi_coll_release(const psc_mpi_coll_t *coll, psc_request_t *core);
 void psc_mpi_coll_free(psc_mpi_coll_t *coll);
 
 /* ---- requests (request.c) ---- */

@@ -82,13 +82,21 @@ static bool request_in_use(const psc_mpi_request_t *request)
             request->data.kind == PSC_MPI_PACKED);
 }
 
+static void core_free(const psc_mpi_request_t *request)
+{
+    if (request->coll)
+        psc_mpi_coll_release(request->coll, request->core);
+    else
+        psc_mpi.host.api->request_free(request->core);
+}
+
 static void request_end(psc_mpi_request_t *request)
 {
     const psc_api_t *api = psc_mpi.host.api;
     psc_mpi_comm_t *comm = request->comm;
 
     if (request->core)
-        api->request_free(request->core);
+        core_free(request);
     if (request->second)
         api->request_free(request->second);
     free(request->copy);
@@ -120,8 +128,9 @@ static bool request_ended(const psc_request_t *core)
 static void request_call(const psc_mpi_request_t *request)
 {
     while (request->coll && request->core &&
-           psc_request_state(request->core) == PSC_REQUEST_MATCHED)
-        psc_mpi.host.api->coll_call(request->core);
+           psc_request_state(request->core) == PSC_REQUEST_MATCHED &&
+           psc_mpi.host.api->coll_call(request->core) == PSC_OK)
+        ;
 }
 
 psc_request_t *psc_mpi_request_pending(const psc_mpi_request_t *request)
@@ -193,7 +202,7 @@ int psc_mpi_request_report(psc_mpi_request_t *request, MPI_Status *status)
 static void request_rest(psc_mpi_request_t *request)
 {
     if (request->core)
-        psc_mpi.host.api->request_free(request->core);
+        core_free(request);
     request->core = NULL;
     request->active = false;
 }

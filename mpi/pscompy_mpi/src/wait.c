@@ -2,7 +2,10 @@
  * held. A wait that slept with it would stop all other threads of Python, among
  * them the one that connects ranks, so that both ranks would hang. Such a wait
  * therefore polls for a while, which most short exchanges need, and lets the
- * GIL go before it sleeps. */
+ * GIL go before it sleeps.
+ *
+ * Every wait calls the operations of the program that other collectives need:
+ * a rank may wait for one that waits for such a collective. */
 #include "library.h"
 
 #define SPIN_POLLS 2000u /* passes that are made with the GIL held */
@@ -37,8 +40,8 @@ static psc_status_t wait_without_gil(psc_request_t *const *requests, size_t n,
 {
     const psc_mpi_host_t *host = &psc_mpi.host;
     void *state = host->gil_release();
-    psc_status_t status = host->api->wait(host->worker, requests, n,
-                                          mode | PSC_WAIT_OWN, PSC_FOREVER);
+    psc_status_t status =
+        host->api->wait(host->worker, requests, n, mode, PSC_FOREVER);
 
     host->gil_take(state);
     return status;
@@ -50,8 +53,7 @@ static psc_status_t wait_once(psc_request_t *const *requests, size_t n,
     const psc_mpi_host_t *host = &psc_mpi.host;
 
     if (!host->gil_held())
-        return host->api->wait(host->worker, requests, n, mode | PSC_WAIT_OWN,
-                               PSC_FOREVER);
+        return host->api->wait(host->worker, requests, n, mode, PSC_FOREVER);
     if (spin(requests, n, mode))
         return PSC_OK;
     return wait_without_gil(requests, n, mode);
@@ -63,14 +65,28 @@ static void count_waits(psc_request_t *const *requests, size_t n, int change)
         psc_request_count_wait(requests[i], change);
 }
 
+/* Do what the core's `wait` has returned for, and change how to wait on.
+ * Returns false if there is no waiting on. */
+static bool attend(psc_status_t status, psc_wait_mode_t *mode)
+{
+    const psc_mpi_host_t *host = &psc_mpi.host;
+
+    *mode &= ~(unsigned)PSC_WAIT_OWN;
+    if (status != PSC_INPROGRESS)
+        return status == PSC_ERR_INTERRUPTED && host->signals();
+    host->drain();
+    if (host->api->pending(host->worker)) /* which this thread may not take */
+        *mode |= PSC_WAIT_OWN;
+    return true;
+}
+
 /* Wait on after a call of the core's `wait` that has not returned PSC_OK.
  * Reports of long waits see all calls as one. */
 static psc_status_t wait_on(psc_request_t *const *requests, size_t n,
                             psc_wait_mode_t mode, psc_status_t status)
 {
     count_waits(requests, n, +1);
-    while ((status == PSC_ERR_INTERRUPTED || status == PSC_INPROGRESS) &&
-           psc_mpi.host.signals())
+    while (attend(status, &mode))
         status = wait_once(requests, n, mode);
     count_waits(requests, n, -1);
     return status;

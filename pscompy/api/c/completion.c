@@ -26,6 +26,14 @@ int psb_worker_enter(psb_worker_t *self, PyObject *origin)
 
 /* ---- delivery ---- */
 
+/* A collective that C has started, and whose function is to be called
+ * (capi.drain). The request exists: C frees it with the GIL. */
+static void worker_call_for_c(psb_worker_t *self, psc_request_t *core)
+{
+    if (psc_request_state(core) == PSC_REQUEST_MATCHED)
+        self->api->coll_call(core);
+}
+
 static bool worker_deliver_request(psb_worker_t *self)
 {
     psc_request_t *core = self->api->completion_poll(self->core);
@@ -33,6 +41,10 @@ static bool worker_deliver_request(psb_worker_t *self)
 
     if (!core)
         return false;
+    if (!core->owner) {
+        worker_call_for_c(self, core);
+        return true;
+    }
     request = core->owner;
     Py_INCREF(request);
     psb_request_advance(request);
