@@ -252,6 +252,45 @@ def test_ctrl_c_ends_a_receive(programs: Programs) -> None:
     assert ended.lines == ["interrupted"], ended.errors
 
 
+# `interrupted` makes a call of MPI that Ctrl-C ends, after so many seconds.
+INTERRUPTED = """
+    from mpi4py import MPI
+    import numpy as np
+    import os, signal, threading, time
+
+    comm, peer = MPI.COMM_WORLD, 1 - MPI.COMM_WORLD.rank
+
+    def interrupted(call, *given, seconds=0.5):
+        threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            try:
+                call(*given)
+            except MPI.Exception:
+                for _ in range(100):  # Python raises now what the call could not raise
+                    time.sleep(0.1)
+        except KeyboardInterrupt:
+            return True
+        return False
+"""
+
+
+def test_a_receive_that_ctrl_c_has_ended_takes_no_message(programs: Programs) -> None:
+    ended = programs.run(
+        INTERRUPTED
+        + """
+    if comm.rank == 0:
+        print(interrupted(comm.recv, None, peer))
+        comm.send("ready", peer)
+        print(comm.recv(source=peer))
+    else:
+        comm.recv(source=peer)
+        comm.send("first", peer)
+        comm.send("second", peer)
+        """
+    )
+    assert ended.lines == ["True", "first"], ended.errors
+
+
 def test_threads_share_a_communicator(programs: Programs) -> None:
     ended = programs.run(
         """

@@ -104,6 +104,15 @@ static int match_end(psc_mpi_request_t *request, MPI_Message *message,
     return MPI_SUCCESS;
 }
 
+/* The wait has failed: leave the message, if there is one, to other receives.
+ */
+static void match_give_up(psc_mpi_request_t *request)
+{
+    if (request->core)
+        psc_mpi.host.api->cancel(request->core);
+    psc_mpi_request_free(request);
+}
+
 int MPI_Mprobe(int source, int tag, MPI_Comm handle, MPI_Message *message,
                MPI_Status *status)
 {
@@ -127,7 +136,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm handle, MPI_Message *message,
     if (code == MPI_SUCCESS)
         return code;
     if (request)
-        psc_mpi_request_free(request);
+        match_give_up(request);
     return psc_mpi_raise(comm, code);
 }
 
