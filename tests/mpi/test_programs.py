@@ -291,6 +291,40 @@ def test_a_receive_that_ctrl_c_has_ended_takes_no_message(programs: Programs) ->
     assert ended.lines == ["True", "first"], ended.errors
 
 
+RECEIVES = {
+    "Recv": "comm.Recv([got, 1, column], peer)",
+    "Mrecv": "comm.Mprobe(peer).Recv([got, 1, column])",
+    "Sendrecv": "comm.Sendrecv(one, peer, 0, [got, 1, column], peer)",
+    "Sendrecv_replace": "comm.Sendrecv_replace([got, 1, column], peer, 0, peer)",
+}
+
+
+@pytest.mark.parametrize("call", RECEIVES.values(), ids=RECEIVES)
+def test_nothing_is_written_after_ctrl_c(programs: Programs, call: str) -> None:
+    """The peer sends while Ctrl-C arrives, and polls only later."""
+    ended = programs.run(
+        INTERRUPTED
+        + f"""
+    n, one = 2_000_000, np.zeros(1)
+    column = MPI.DOUBLE.Create_vector(n, 1, 2).Commit()
+    got = np.zeros((n, 2))
+    if comm.rank == 0:
+        comm.recv(source=peer)
+        print(interrupted(lambda: {call}), got[:, 0].sum() == n)
+    else:
+        comm.send("ready", peer)
+        request = comm.Isend(np.ones(n), peer)
+        time.sleep(1.5)
+        request.Wait()
+        if "replace" in {call!r}:
+            comm.Recv(np.empty(n), peer)
+        """,
+        PSP_SHM="0",
+    )
+    assert ended.code == 0, ended.errors
+    assert ended.lines == ["True True"], ended.errors
+
+
 def test_threads_share_a_communicator(programs: Programs) -> None:
     ended = programs.run(
         """

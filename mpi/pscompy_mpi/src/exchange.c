@@ -37,15 +37,6 @@ static int exchange_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *out,
     return code;
 }
 
-static void exchange_give_up(psc_mpi_request_t *request)
-{
-    if (!request)
-        return;
-    if (request->core)
-        psc_mpi.host.api->cancel(request->core);
-    psc_mpi_request_free(request);
-}
-
 static int exchange(const psc_mpi_transfer_t *out, const psc_mpi_transfer_t *in,
                     MPI_Request *handle)
 {
@@ -60,7 +51,8 @@ static int exchange(const psc_mpi_transfer_t *out, const psc_mpi_transfer_t *in,
         code = exchange_start(comm, out, &data, in, &request);
     psc_mpi_data_free(&data);
     if (code != MPI_SUCCESS) {
-        exchange_give_up(request);
+        if (request)
+            psc_mpi_request_give_up(request);
         return psc_mpi_raise(comm, code);
     }
     *handle = psc_mpi_object_handle(request);
@@ -113,7 +105,7 @@ static int exchange_in_place(const psc_mpi_transfer_t *out,
 
 static int wait_for(int code, MPI_Request request, MPI_Status *status)
 {
-    return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
+    return code == MPI_SUCCESS ? psc_mpi_request_finish(request, status) : code;
 }
 
 int MPI_Isendrecv_c(EXCHANGE_ARGUMENTS, MPI_Request *request)

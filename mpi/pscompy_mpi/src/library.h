@@ -348,6 +348,11 @@ void psc_mpi_request_free(psc_mpi_request_t *request);
 /* Returns the core's request that must end first, or NULL if the request has
  * ended or is inactive. */
 psc_request_t *psc_mpi_request_pending(const psc_mpi_request_t *request);
+/* Wait for a request that the program has no handle of. If the wait ends by an
+ * error, the request's operations are given up, and it is freed. */
+int psc_mpi_request_finish(MPI_Request handle, MPI_Status *status);
+/* The same without the wait. */
+void psc_mpi_request_give_up(psc_mpi_request_t *request);
 /* Report a request that has ended, or is inactive: fill in the status. Returns
  * the code of its error. */
 int psc_mpi_request_report(psc_mpi_request_t *request, MPI_Status *status);
@@ -391,8 +396,14 @@ int psc_mpi_request_start(psc_mpi_request_t *request);
 int psc_mpi_recv_report(const psc_mpi_comm_t *comm, int peer,
                         const psc_result_t *result, psc_mpi_data_t *data,
                         MPI_Status *status);
+/* End a core's request, or NULL, whose wait has failed: afterwards the core
+ * does not use its memory. Cancels it; one that has gone too far for that ends
+ * with its transfer, or with the connection to the peer. Does not look at
+ * signals.
+ */
+void psc_mpi_give_up(psc_request_t *core);
 /* Wait for a core's request, take its result, and free it. If the wait
- * ends by an error, the request is cancelled. */
+ * ends by an error, the request is given up. */
 int psc_mpi_finish(psc_request_t *core, psc_result_t *result);
 
 /* ---- buffers of MPI_Bsend ---- */

@@ -130,6 +130,27 @@ int psc_mpi_request_start(psc_mpi_request_t *request)
 
 /* ---- ending ---- */
 
+/* Wait until the request has ended, whatever signals arrive. */
+static void outlast(psc_request_t *core)
+{
+    const psc_mpi_host_t *host = &psc_mpi.host;
+    void *state = host->gil_held() ? host->gil_release() : NULL;
+    psc_status_t status;
+
+    do {
+        status = host->api->wait(host->worker, &core, 1,
+                                 PSC_WAIT_ALL | PSC_WAIT_OWN, PSC_FOREVER);
+    } while (status == PSC_ERR_INTERRUPTED || status == PSC_INPROGRESS);
+    if (state)
+        host->gil_take(state);
+}
+
+void psc_mpi_give_up(psc_request_t *core)
+{
+    if (core && psc_mpi.host.api->cancel(core) != PSC_OK)
+        outlast(core);
+}
+
 int psc_mpi_finish(psc_request_t *core, psc_result_t *result)
 {
     int code = psc_mpi_wait(&core, 1, PSC_WAIT_ALL);
@@ -137,7 +158,7 @@ int psc_mpi_finish(psc_request_t *core, psc_result_t *result)
     if (code == MPI_SUCCESS)
         *result = core->result;
     else
-        psc_mpi.host.api->cancel(core);
+        psc_mpi_give_up(core);
     psc_mpi.host.api->request_free(core);
     return code;
 }
@@ -169,23 +190,11 @@ static int transfer_begin(const psc_mpi_transfer_t *it, psc_mpi_comm_t **comm_p,
     return *comm_p ? code : MPI_ERR_COMM;
 }
 
-/* Wait for the core. If that is interrupted, the core may still use the packed
- * memory, which is left to it. */
-static int transfer_finish(psc_mpi_data_t *data, psc_request_t *core,
-                           psc_result_t *result)
-{
-    int code = core ? psc_mpi_finish(core, result) : MPI_SUCCESS;
-
-    if (code != MPI_SUCCESS)
-        data->packed = NULL;
-    return code;
-}
-
 static int send_end(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *it,
-                    psc_mpi_data_t *data, psc_request_t *core)
+                    psc_request_t *core)
 {
     psc_result_t result = {.status = PSC_OK};
-    int code = transfer_finish(data, core, &result);
+    int code = core ? psc_mpi_finish(core, &result) : MPI_SUCCESS;
 
     if (code != MPI_SUCCESS || result.status == PSC_OK)
         return code;
@@ -204,7 +213,7 @@ static int send(const psc_mpi_transfer_t *it)
     else if (code == MPI_SUCCESS)
         code = psc_mpi_send_start(comm, it, &data, &core);
     if (code == MPI_SUCCESS)
-        code = send_end(comm, it, &data, core);
+        code = send_end(comm, it, core);
     psc_mpi_data_free(&data);
     return code == MPI_SUCCESS || code == PSC_MPI_NO_PEER
                ? MPI_SUCCESS
@@ -215,7 +224,7 @@ static int recv_end(psc_mpi_comm_t *comm, int peer, psc_mpi_data_t *data,
                     psc_result_t *result, psc_request_t *core,
                     MPI_Status *status)
 {
-    int code = transfer_finish(data, core, result);
+    int code = core ? psc_mpi_finish(core, result) : MPI_SUCCESS;
 
     return code == MPI_SUCCESS
                ? psc_mpi_recv_report(comm, peer, result, data, status)

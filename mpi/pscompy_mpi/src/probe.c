@@ -104,15 +104,6 @@ static int match_end(psc_mpi_request_t *request, MPI_Message *message,
     return MPI_SUCCESS;
 }
 
-/* The wait has failed: leave the message, if there is one, to other receives.
- */
-static void match_give_up(psc_mpi_request_t *request)
-{
-    if (request->core)
-        psc_mpi.host.api->cancel(request->core);
-    psc_mpi_request_free(request);
-}
-
 int MPI_Mprobe(int source, int tag, MPI_Comm handle, MPI_Message *message,
                MPI_Status *status)
 {
@@ -136,7 +127,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm handle, MPI_Message *message,
     if (code == MPI_SUCCESS)
         return code;
     if (request)
-        match_give_up(request);
+        psc_mpi_request_give_up(request);
     return psc_mpi_raise(comm, code);
 }
 
@@ -233,5 +224,5 @@ int MPI_Mrecv_c(void *buffer, MPI_Count count, MPI_Datatype type,
     MPI_Request request = MPI_REQUEST_NULL;
     int code = MPI_Imrecv_c(buffer, count, type, message, &request);
 
-    return code == MPI_SUCCESS ? MPI_Wait(&request, status) : code;
+    return code == MPI_SUCCESS ? psc_mpi_request_finish(request, status) : code;
 }

@@ -234,6 +234,27 @@ int psc_mpi_request_take(MPI_Request *handle, psc_mpi_request_t *request,
     return code == MPI_SUCCESS ? freed : code;
 }
 
+/* ---- giving up ---- */
+
+/* The send is first: it may wait for a receive of a peer that is giving up as
+ * well, and whose send needs this receive. */
+void psc_mpi_request_give_up(psc_mpi_request_t *request)
+{
+    psc_mpi_give_up(request->second);
+    psc_mpi_give_up(request->core);
+    psc_mpi_request_free(request);
+}
+
+int psc_mpi_request_finish(MPI_Request handle, MPI_Status *status)
+{
+    int code = MPI_Wait(&handle, status);
+    psc_mpi_request_t *request = psc_mpi_request_find(handle);
+
+    if (request)
+        psc_mpi_request_give_up(request);
+    return code;
+}
+
 /* ---- requests of what a thread of Python does ---- */
 
 MPI_Request psc_mpi_request_promise(MPI_Comm comm)
