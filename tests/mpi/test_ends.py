@@ -68,6 +68,32 @@ def test_an_allreduce_names_the_rank_that_died(programs: Programs) -> None:
     assert ended.lines == ["101 True"], ended.errors
 
 
+@pytest.mark.parametrize("source", ["MPI.PROC_NULL", "MPI.COMM_WORLD.rank"])
+def test_an_exchange_names_the_lost_rank_that_it_sends_to(programs: Programs, source: str) -> None:
+    ended = programs.run(
+        f"""
+        from mpi4py import MPI
+        import numpy as np
+        import os, signal, time
+
+        comm, got = MPI.COMM_WORLD, np.zeros(1)
+        comm.Barrier()
+        if comm.rank == 1:
+            time.sleep(0.5)
+            os.kill(os.getpid(), signal.SIGKILL)
+        own = comm.Isend(np.ones(1), 0)
+        try:
+            comm.Sendrecv(np.zeros(2_000_000), 1, 0, got, {source})
+        except MPI.Exception as error:
+            print(error.Get_error_class(), "rank 1" in str(error))
+        if {source} == MPI.PROC_NULL:
+            comm.Recv(got, 0)
+        """,
+        "--keep-going",
+    )
+    assert ended.lines == ["101 True"], ended.errors
+
+
 def test_sigint_ends_a_job_that_waits(programs: Programs) -> None:
     """As Ctrl-C: the launcher and all ranks get the signal."""
     ended = programs.run(

@@ -26,8 +26,10 @@ static int exchange_start(psc_mpi_comm_t *comm, const psc_mpi_transfer_t *out,
 {
     int code = exchange_receive(comm, in, request_p);
 
-    if (code == MPI_SUCCESS)
+    if (code == MPI_SUCCESS) {
+        (*request_p)->second_peer = out->peer;
         code = psc_mpi_send_start(comm, out, data, &(*request_p)->second);
+    }
     if (code == PSC_MPI_NO_PEER)
         code = MPI_SUCCESS;
     if (code == MPI_SUCCESS) { /* the request keeps what is being sent */

@@ -318,6 +318,7 @@ struct psc_mpi_request {
      * request is inactive. The second is the send of a combined send and
      * receive. */
     psc_request_t *core, *second;
+    int second_peer;
     psc_result_t result; /* of one that has ended at once */
     bool receives, persistent, active;
     bool no_peer; /* MPI_PROC_NULL */
@@ -398,9 +399,7 @@ int psc_mpi_recv_report(const psc_mpi_comm_t *comm, int peer,
                         MPI_Status *status);
 /* End a core's request, or NULL, whose wait has failed: afterwards the core
  * does not use its memory. Cancels it; one that has gone too far for that ends
- * with its transfer, or with the connection to the peer. Does not look at
- * signals.
- */
+ * with its transfer, or with the connection to the peer. Signals wait. */
 void psc_mpi_give_up(psc_request_t *core);
 /* Wait for a core's request, take its result, and free it. If the wait
  * ends by an error, the request is given up. */

@@ -174,10 +174,19 @@ static int report_result(psc_mpi_request_t *request, const psc_result_t *result,
                             psc_mpi_comm_member(request->comm, it->peer));
 }
 
+static int report_second(const psc_mpi_request_t *request)
+{
+    const psc_request_t *second = request->second;
+
+    if (!second || second->result.status == PSC_OK)
+        return MPI_SUCCESS;
+    return psc_mpi_error_of(
+        second->result.status,
+        psc_mpi_comm_member(request->comm, request->second_peer));
+}
+
 int psc_mpi_request_report(psc_mpi_request_t *request, MPI_Status *status)
 {
-    const psc_result_t *second =
-        request->second ? &request->second->result : NULL;
     int code;
 
     if (!request->comm)
@@ -188,14 +197,12 @@ int psc_mpi_request_report(psc_mpi_request_t *request, MPI_Status *status)
     if (request->no_peer) {
         if (request->receives)
             psc_mpi_status_proc_null(status);
-        return MPI_SUCCESS;
+        return report_second(request);
     }
     code = report_result(
         request, request->core ? &request->core->result : &request->result,
         status);
-    if (code == MPI_SUCCESS && second && second->status != PSC_OK)
-        code = psc_mpi_error_of(second->status, -1);
-    return code;
+    return code == MPI_SUCCESS ? report_second(request) : code;
 }
 
 /* The operation of a persistent request has ended. */
