@@ -170,5 +170,6 @@ int psc_mpi_collective(const psc_mpi_collective_t *call)
                                               : with_request(call, comm, coll);
     if (code != MPI_SUCCESS || call->form == PSC_MPI_BLOCKING)
         psc_mpi_coll_free(coll);
+    psc_mpi_requests_sweep();
     return code == MPI_SUCCESS ? code : psc_mpi_raise(comm, code);
 }

@@ -346,6 +346,9 @@ MPI_Request psc_mpi_request_promise(MPI_Comm comm);
 void psc_mpi_request_keep(MPI_Request request, int code);
 /* Free a request, whose operation goes on if it has not ended. */
 void psc_mpi_request_free(psc_mpi_request_t *request);
+/* End freed requests whose operations have ended, which delivers what they have
+ * received. Called when the program learns that something else has ended. */
+void psc_mpi_requests_sweep(void);
 /* Returns the core's request that must end first, or NULL if the request has
  * ended or is inactive. */
 psc_request_t *psc_mpi_request_pending(const psc_mpi_request_t *request);

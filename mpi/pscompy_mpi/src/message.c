@@ -215,6 +215,7 @@ static int send(const psc_mpi_transfer_t *it)
     if (code == MPI_SUCCESS)
         code = send_end(comm, it, core);
     psc_mpi_data_free(&data);
+    psc_mpi_requests_sweep();
     return code == MPI_SUCCESS || code == PSC_MPI_NO_PEER
                ? MPI_SUCCESS
                : psc_mpi_raise(comm, code);
@@ -244,6 +245,7 @@ static int recv(const psc_mpi_transfer_t *it, MPI_Status *status)
     if (code == MPI_SUCCESS)
         code = recv_end(comm, it->peer, &data, &result, core, status);
     psc_mpi_data_free(&data);
+    psc_mpi_requests_sweep();
     if (code == PSC_MPI_NO_PEER)
         psc_mpi_status_proc_null(status);
     else if (code != MPI_SUCCESS)

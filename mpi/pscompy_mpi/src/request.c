@@ -7,58 +7,64 @@
 static psc_mpi_table_t requests =
     PSC_MPI_TABLE(PSC_MPI_REQUEST, psc_mpi_request_t, 0);
 
-/* Requests that the program has freed, whose memory the core still uses; the
- * oldest first. They are freed when later requests are made. */
-static psc_mpi_request_t *left_first, *left_last;
+/* Requests that the program has freed, whose memory the core still uses. They
+ * are ended by later calls. */
+static psc_mpi_request_t *left;
 static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
 static atomic_uint n_left;
 
-static void request_end(psc_mpi_request_t *request);
-
-/* Returns the oldest of the requests that were left, if the core does not use
- * its memory any more, and takes it from the list; else NULL. */
-static psc_mpi_request_t *left_pop(void)
+static bool in_flight(const psc_request_t *core)
 {
-    psc_mpi_request_t *request;
+    return core && psc_request_state(core) == PSC_REQUEST_ACTIVE;
+}
+
+/* Takes the requests that are in flight no more from the list; returns them as
+ * a list. Calls nothing of the program, because it holds the lock. */
+static psc_mpi_request_t *left_take(void)
+{
+    psc_mpi_request_t **at = &left, *taken = NULL, *request;
 
     pthread_mutex_lock(&left_lock);
-    request = left_first;
-    if (request && psc_mpi_request_pending(request))
-        request = NULL;
-    if (request) {
-        left_first = request->next_left;
+    while ((request = *at)) {
+        if (in_flight(request->core) || in_flight(request->second)) {
+            at = &request->next_left;
+            continue;
+        }
+        *at = request->next_left;
+        request->next_left = taken;
+        taken = request;
         atomic_fetch_sub(&n_left, 1);
     }
     pthread_mutex_unlock(&left_lock);
-    return request;
+    return taken;
 }
 
 static void left_push(psc_mpi_request_t *request)
 {
     pthread_mutex_lock(&left_lock);
-    if (left_first)
-        left_last->next_left = request;
-    else
-        left_first = request;
-    left_last = request;
+    request->next_left = left;
+    left = request;
     atomic_fetch_add(&n_left, 1);
     pthread_mutex_unlock(&left_lock);
 }
 
-static void left_sweep(void)
+void psc_mpi_requests_sweep(void)
 {
-    psc_mpi_request_t *request;
+    psc_mpi_request_t *request, *next;
 
-    while ((request = left_pop()))
-        request_end(request);
+    if (!atomic_load_explicit(&n_left, memory_order_relaxed))
+        return;
+    for (request = left_take(); request; request = next) {
+        next = request->next_left;
+        psc_mpi_request_free(request);
+    }
 }
 
 psc_mpi_request_t *psc_mpi_request_create(psc_mpi_comm_t *comm)
 {
     psc_mpi_request_t *request;
 
-    if (atomic_load_explicit(&n_left, memory_order_relaxed))
-        left_sweep();
+    psc_mpi_requests_sweep();
     request = psc_mpi_object_create(&requests);
     if (request && comm) {
         request->comm = comm;
@@ -90,11 +96,23 @@ static void core_free(const psc_mpi_request_t *request)
         psc_mpi.host.api->request_free(request->core);
 }
 
+/* The program has freed a receive: deliver what nobody waits for. */
+static void request_land(psc_mpi_request_t *request)
+{
+    const psc_result_t *result =
+        request->core ? &request->core->result : &request->result;
+
+    if (result->status == PSC_OK || result->status == PSC_ERR_TRUNCATED)
+        psc_mpi_data_land(&request->data, (MPI_Count)result->nbytes);
+}
+
 static void request_end(psc_mpi_request_t *request)
 {
     const psc_api_t *api = psc_mpi.host.api;
     psc_mpi_comm_t *comm = request->comm;
 
+    if (request->receives && request->data.packed)
+        request_land(request);
     if (request->core)
         core_free(request);
     if (request->second)
@@ -189,6 +207,7 @@ int psc_mpi_request_report(psc_mpi_request_t *request, MPI_Status *status)
 {
     int code;
 
+    psc_mpi_requests_sweep();
     if (!request->comm)
         return report_generalised(request, status);
     psc_mpi_status_empty(status);
