@@ -140,3 +140,47 @@ def test_ctrl_c_amid_calls_is_raised(programs: Programs) -> None:
         ranks=1,
     )
     assert ended.lines == ["True"], ended.errors
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "action", "printed"),
+    [
+        ("comm.recv()", "SIGALRM", "raise TimeoutError(5)", "TimeoutError(5)"),
+        ("comm.recv()", "SIGINT", "raise TimeoutError(5)", "TimeoutError(5)"),
+        ("comm.recv()", "SIGTERM", "sys.exit(5)", "SystemExit(5)"),
+        ("construct()", "SIGTERM", "sys.exit(5)", "SystemExit(5)"),
+    ],
+)
+def test_what_a_handler_raises_comes_next(
+    programs: Programs, call: str, number: str, action: str, printed: str
+) -> None:
+    """The exception itself, and the handler runs once."""
+    ended = programs.run(
+        f"""
+        from mpi4py import MPI
+        import os, signal, sys, threading, time
+
+        comm, calls = MPI.COMM_WORLD, []
+
+        def handler(*args):
+            calls.append(args)
+            {action}
+
+        def construct():
+            while True:
+                MPI.DOUBLE.Create_contiguous(3).Free()
+
+        signal.signal(signal.{number}, handler)
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.{number})).start()
+        try:
+            try:
+                {call}
+            except MPI.Exception:
+                for _ in range(100):
+                    time.sleep(0.1)
+        except BaseException as error:
+            print(repr(error), len(calls))
+        """,
+        ranks=1,
+    )
+    assert ended.lines == [f"{printed} 1"], ended.errors

@@ -57,10 +57,8 @@ static bool host_signals(void)
     PyGILState_STATE state = PyGILState_Ensure();
     bool quiet = PyErr_CheckSignals() == 0;
 
-    if (!quiet) {
-        PyErr_Clear();
-        PyErr_SetInterrupt();
-    }
+    if (!quiet)
+        psc_mpi_error_later();
     PyGILState_Release(state);
     return quiet;
 }

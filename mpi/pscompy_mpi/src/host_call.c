@@ -7,14 +7,36 @@
 
 /* ---- errors of Python ---- */
 
+/* A pending call: the main thread makes it once it is back in Python. */
+static int raise_kept(void *exception)
+{
+    PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)exception), exception);
+    Py_DECREF((PyObject *)exception);
+    return -1;
+}
+
+void psc_mpi_error_later(void)
+{
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback)
+        PyException_SetTraceback(value, traceback);
+    Py_XDECREF(traceback);
+    Py_XDECREF(type);
+    if (Py_AddPendingCall(raise_kept, value) < 0) {
+        PyErr_SetObject((PyObject *)Py_TYPE(value), value);
+        PyErr_WriteUnraisable(NULL);
+        Py_DECREF(value);
+    }
+}
+
 void psc_mpi_error_clear(void)
 {
-    bool interrupted =
-        PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
-
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        psc_mpi_error_later();
     PyErr_Clear();
-    if (interrupted)
-        PyErr_SetInterrupt();
 }
 
 void psc_mpi_error_text(char *text, size_t room)

@@ -20,8 +20,11 @@ PyObject *psc_mpi_native_create(void);
 
 /* ---- host_call.c ---- */
 
-/* Clear the exception that was raised, if any. A KeyboardInterrupt is raised
- * again once the program is back in Python. */
+/* Clear the exception that was raised, and raise it again in the main thread
+ * once that is back in Python. */
+void psc_mpi_error_later(void);
+/* Clear the exception that was raised, if any. One that is no Exception, as
+ * KeyboardInterrupt and SystemExit, is raised again later. */
 void psc_mpi_error_clear(void);
 /* Write the exception that was raised as text, and clear it so. */
 void psc_mpi_error_text(char *text, size_t room);
