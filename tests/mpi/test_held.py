@@ -57,3 +57,20 @@ def test_ranks_that_hold_the_gil_connect_over_tcp(
     program = HELD + f"    {function}()\n    print('done')\n"
     ended = programs.run(program, ranks=ranks, PSP_SHM="0")
     assert ended.lines == ["done"] * ranks, ended.errors
+
+
+def test_a_subinterpreter_changes_nothing(programs: Programs) -> None:
+    """Python's own check of who holds the GIL is off from then on."""
+    create = """
+    try:
+        import _interpreters as interpreters
+    except ModuleNotFoundError:
+        import _xxsubinterpreters as interpreters
+
+    interpreters.create()
+    MPI.COMM_WORLD.Barrier()
+    ring()
+    print("done")
+    """
+    ended = programs.run(HELD + create)
+    assert ended.lines == ["done"] * 2, ended.errors

@@ -8,8 +8,11 @@ const psc_mpi_library_t *psc_mpi_library;
 PyObject *psc_mpi_module;
 static const psc_api_t *api;
 
-/* PyGILState_Check is not part of the limited API, but is there. */
-extern int PyGILState_Check(void);
+/* The state of the thread that has the GIL, or in newer versions of Python of
+ * this thread if it has the GIL; else NULL. They are not part of the limited
+ * API; each version has one at least. */
+extern __attribute__((weak)) PyThreadState *_PyThreadState_UncheckedGet(void);
+extern __attribute__((weak)) PyThreadState *PyThreadState_GetUnchecked(void);
 
 /* ---- connections ---- */
 
@@ -37,9 +40,14 @@ static void host_comm_ended(uint32_t context)
 
 /* ---- the GIL ---- */
 
+/* PyGILState_Check says yes in every thread once there is a subinterpreter. */
 static bool host_gil_held(void)
 {
-    return PyGILState_Check() != 0;
+    PyThreadState *holder = PyThreadState_GetUnchecked
+                                ? PyThreadState_GetUnchecked()
+                                : _PyThreadState_UncheckedGet();
+
+    return holder && holder == PyGILState_GetThisThreadState();
 }
 
 static void *host_gil_release(void)
