@@ -132,8 +132,10 @@ def finalize() -> None:
     """Wait for all ranks, and end MPI."""
     from pscompy_mpi import attributes, constants
 
-    attributes.delete_all("c", constants.COMM_SELF)
-    _end(None)
+    try:
+        attributes.delete_all("c", constants.COMM_SELF)
+    finally:
+        _end(None)
 
 
 def abort(code: int) -> None:
@@ -145,8 +147,12 @@ def _at_exit() -> None:
     """End MPI before the interpreter ends. After an uncaught exception other ranks may wait for
     messages of this one for ever, so it does not wait for them, and the launcher is told."""
     error = getattr(sys, "last_value", None)
-    if _state is not None:
-        _end(error if isinstance(error, BaseException) else None)
+    if _state is None:
+        return
+    if isinstance(error, BaseException):
+        _end(error)
+    else:
+        finalize()
 
 
 def _end(error: BaseException | None) -> None:

@@ -28,6 +28,23 @@ def test_a_program_ends(programs: Programs, end: str) -> None:
     assert "Traceback" not in ended.errors
 
 
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_the_end_deletes_attributes(programs: Programs, end: str) -> None:
+    """Those of MPI_COMM_SELF, while MPI still works."""
+    ended = programs.run(
+        f"""
+        import mpi4py
+        from mpi4py import MPI
+
+        key = MPI.Comm.Create_keyval(delete_fn=lambda *_: print(MPI.COMM_WORLD.allreduce(1)))
+        MPI.COMM_SELF.Set_attr(key, "value")
+        {end}
+        """
+    )
+    assert ended.code == 0, ended.errors
+    assert ended.lines == ["2", "2"], ended.errors
+
+
 def test_a_child_of_a_rank_ends_alone(programs: Programs) -> None:
     """A child made by fork has no MPI; its end is not that of the rank."""
     ended = programs.run(
