@@ -35,3 +35,10 @@ def test_a_program_in_c(start: Starter, program: Path, ranks: int, shm: str) -> 
     ended = start.run("--mpi", "-n", str(ranks), "--", program, PSP_SHM=shm)
     assert ended.lines == ["well"] * ranks, ended.errors
     assert ended.code == 0
+
+
+def test_a_program_whose_init_fails_ends(start: Starter, program: Path) -> None:
+    """Without a launcher nobody names a Python; few programs look at what MPI_Init returns."""
+    ended = start.command(program, LD_LIBRARY_PATH=str(start.library.parent))
+    assert "MPI_Init: this program is not Python, and needs one" in ended.errors
+    assert (ended.code, ended.lines) == (1, [])

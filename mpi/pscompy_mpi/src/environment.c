@@ -99,15 +99,20 @@ static bool init_host(char *text, size_t room)
     return false;
 }
 
+/* An error ends a program that is not Python: the first error handler is
+ * MPI_ERRORS_ARE_FATAL. Python gets an exception. */
 static int init(void)
 {
     char text[MPI_MAX_ERROR_STRING] = "";
+    bool python = psc_mpi_interpreter_runs();
 
     if (atomic_load(&psc_mpi.initialized))
         return psc_mpi_raise(NULL, MPI_ERR_OTHER);
     if (init_host(text, sizeof text))
         return MPI_SUCCESS;
     fprintf(stderr, "pscompy: MPI_Init: %s\n", text);
+    if (!python)
+        exit(1);
     return psc_mpi_error_add(MPI_ERR_OTHER, text);
 }
 

@@ -86,14 +86,19 @@ static void start(void)
     on_exit(end, NULL);
 }
 
-bool psc_mpi_interpreter_start(char *text, size_t room)
+bool psc_mpi_interpreter_runs(void)
 {
     int (*is_initialized)(void);
 
+    *(void **)&is_initialized = python("Py_IsInitialized");
+    return is_initialized && is_initialized();
+}
+
+bool psc_mpi_interpreter_start(char *text, size_t room)
+{
     if (!python("Py_IsInitialized") && !load(text, room))
         return false;
-    *(void **)&is_initialized = python("Py_IsInitialized");
-    if (!is_initialized())
+    if (!psc_mpi_interpreter_runs())
         start();
     return true;
 }

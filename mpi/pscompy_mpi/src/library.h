@@ -29,6 +29,8 @@ static inline bool psc_mpi_running(void)
 
 /* ---- Python (interpreter.c) ---- */
 
+/* Whether this process has an interpreter. */
+bool psc_mpi_interpreter_runs(void);
 /* Start an interpreter if the program is not Python. Returns false with a
  * reason in `text` (room bytes) if there is none. */
 bool psc_mpi_interpreter_start(char *text, size_t room);
