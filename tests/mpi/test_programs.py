@@ -400,3 +400,20 @@ def test_the_library_names_no_symbol_of_python(programs: Programs) -> None:
     command = ["nm", "-D", "--undefined-only", str(programs.library)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert [line for line in text.splitlines() if " Py" in line or " _Py" in line] == []
+
+
+@pytest.mark.parametrize("code", [-1, -255, -(2**29)])
+def test_no_code_is_negative(programs: Programs, code: int) -> None:
+    ended = programs.run(
+        f"""
+        from mpi4py import MPI
+
+        for function in MPI.Get_error_class, MPI.Get_error_string:
+            try:
+                print(function({code}))
+            except MPI.Exception as error:
+                print(error.Get_error_class() == MPI.ERR_ARG)
+        """,
+        ranks=1,
+    )
+    assert ended.lines == ["True", "True"], ended.errors

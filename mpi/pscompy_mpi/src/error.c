@@ -98,12 +98,18 @@ typedef struct added {
 static added_t *added[ADDED_MAX];
 static int last_added = MPI_ERR_LASTCODE;
 
+/* No class of MPI itself; negative numbers are no codes. */
+static bool is_made(int code)
+{
+    return code > 0 && code & PSC_MPI_ERR_ADDED;
+}
+
 static added_t *added_of(int code)
 {
     int index = code & ~(PSC_MPI_ERR_ADDED | ADDED_FLAG);
 
-    if (!(code & PSC_MPI_ERR_ADDED) || !(code & ADDED_FLAG) ||
-        index >= ADDED_MAX || !added[index] || !added[index]->used)
+    if (!is_made(code) || !(code & ADDED_FLAG) || index >= ADDED_MAX ||
+        !added[index] || !added[index]->used)
         return NULL;
     return added[index];
 }
@@ -219,7 +225,7 @@ int MPI_Error_class(int code, int *class)
 
     if (it)
         *class = it->class;
-    else if (code & PSC_MPI_ERR_ADDED)
+    else if (is_made(code))
         *class = code & CLASS_MASK;
     else
         *class = code;
@@ -235,9 +241,9 @@ static const char *code_text(int code)
 
     if (it)
         return it->text;
-    if (code & PSC_MPI_ERR_ADDED && slot->code == code)
+    if (is_made(code) && slot->code == code)
         return slot->text;
-    return class_text(code & PSC_MPI_ERR_ADDED ? code & CLASS_MASK : code);
+    return class_text(is_made(code) ? code & CLASS_MASK : code);
 }
 
 int MPI_Error_string(int code, char *text, int *n)
