@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         ) -> int: ...
         def error_add(self, error_class: int, text: str) -> int: ...
         def error_last(self) -> int: ...
-        def ended(self) -> None: ...
+        def ended(self, exits: bool) -> None: ...
 
 
 class State(NamedTuple):
@@ -128,14 +128,14 @@ def call(module: str, name: str, codes: str, arguments: list[object]) -> list[ob
 # ---- the end ----
 
 
-def finalize() -> None:
-    """Wait for all ranks, and end MPI."""
+def finalize(exits: bool = False) -> None:
+    """Wait for all ranks, and end MPI; exits: because the process does."""
     from pscompy_mpi import attributes, constants
 
     try:
         attributes.delete_all("c", constants.COMM_SELF)
     finally:
-        _end(None)
+        _end(None, exits)
 
 
 def abort(code: int) -> None:
@@ -150,15 +150,13 @@ def _at_exit() -> None:
     if _state is None:
         return
     if isinstance(error, BaseException):
-        _end(error)
+        _end(error, exits=True)
     else:
-        finalize()
+        finalize(exits=True)
 
 
-def _end(error: BaseException | None) -> None:
+def _end(error: BaseException | None, exits: bool) -> None:
     global _state
     ended, _state = state(), None
-    try:
-        ended.world.__exit__(type(error) if error else None, error, None)
-    finally:
-        ended.native.ended()
+    ended.native.ended(exits)  # before the World is closed, whose worker other threads may use
+    ended.world.__exit__(type(error) if error else None, error, None)

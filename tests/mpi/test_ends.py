@@ -45,6 +45,59 @@ def test_the_end_deletes_attributes(programs: Programs, end: str) -> None:
     assert ended.lines == ["2", "2"], ended.errors
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["no GIL", "GIL"])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_thread_that_waits_does_not_outlive_mpi(
+    programs: Programs, ranks: int, held: bool
+) -> None:
+    """The end of the process stops it. It is inside the core, with or without the GIL before."""
+    ended = programs.run(
+        f"""
+        from mpi4py import MPI
+        import ctypes, os, threading, time
+
+        library = ctypes.PyDLL(os.environ["MPI4PY_LIBMPI"])
+
+        def wait():
+            if {held}:
+                library.MPI_Probe(0, 9, MPI._handleof(MPI.COMM_WORLD), (ctypes.c_int * 5)())
+            else:
+                MPI.COMM_WORLD.recv(tag=9)
+            print("returned", flush=True)
+
+        for _ in range(3):
+            threading.Thread(target=wait, daemon=True).start()
+        time.sleep(0.2)
+        print(MPI.COMM_WORLD.allreduce(1), flush=True)
+        """,
+        ranks=ranks,
+    )
+    assert (ended.code, ended.errors) == (0, "")
+    assert ended.lines == [str(ranks)] * ranks
+
+
+def test_finalize_ends_the_waits_of_threads(programs: Programs) -> None:
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+        import threading, time
+
+        def wait():
+            try:
+                MPI.COMM_WORLD.recv(tag=9)
+            except MPI.Exception:
+                print("ended")
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        time.sleep(0.2)
+        MPI.Finalize()
+        thread.join()
+        """
+    )
+    assert (ended.code, ended.lines) == (0, ["ended"] * 2), ended.errors
+
+
 def test_a_child_of_a_rank_ends_alone(programs: Programs) -> None:
     """A child made by fork has no MPI; its end is not that of the rank."""
     ended = programs.run(

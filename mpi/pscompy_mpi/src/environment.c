@@ -15,12 +15,46 @@ psc_mpi_t psc_mpi;
 
 static pthread_t main_thread;
 
-/* ---- the beginning ---- */
+/* ---- threads that wait when MPI ends ---- */
 
-static void library_ended(void)
+#define LEAVE_MS 1000 /* for threads that wait */
+
+static void library_ended(bool exits)
 {
+    const struct timespec moment = {.tv_nsec = 1000000};
+
+    atomic_store(&psc_mpi.exits, exits);
     atomic_store(&psc_mpi.finalized, true);
+    for (int i = 0; i < LEAVE_MS && atomic_load(&psc_mpi.n_waiting) > 0; i++) {
+        psc_mpi.host.api->wake(psc_mpi.host.worker);
+        nanosleep(&moment, NULL);
+    }
 }
+
+bool psc_mpi_wait_begin(void)
+{
+    atomic_fetch_add(&psc_mpi.n_waiting, 1);
+    return !atomic_load(&psc_mpi.finalized);
+}
+
+/* The thread must not use its request any more, and an exception would meet an
+ * interpreter that ends. */
+static void stop_for_ever(void)
+{
+    if (psc_mpi.host.gil_held())
+        psc_mpi.host.gil_release();
+    for (;;)
+        pause();
+}
+
+void psc_mpi_wait_end(void)
+{
+    atomic_fetch_sub(&psc_mpi.n_waiting, 1);
+    if (atomic_load(&psc_mpi.exits))
+        stop_for_ever();
+}
+
+/* ---- the beginning ---- */
 
 static bool library_started(void)
 {

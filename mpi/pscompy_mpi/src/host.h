@@ -60,8 +60,11 @@ typedef struct psc_mpi_library {
     bool (*started)(void);
     int (*error_add)(int class, const char *text);
     int (*error_last)(void);
-    /* From now on MPI is finalised: nothing enters Python or the core. */
-    void (*ended)(void);
+    /* From now on MPI is finalised: nothing enters Python or the core. Returns
+     * when no thread waits in the core any more, but after a second at most. If
+     * the process exits, these threads stop for ever; otherwise their calls
+     * are errors. Call it without the GIL. */
+    void (*ended)(bool exits);
 } psc_mpi_library_t;
 
 /* What the host does for the library. */

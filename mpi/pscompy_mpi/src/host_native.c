@@ -216,12 +216,13 @@ static PyObject *native_call_delete(PyObject *self, PyObject *args)
     return PyLong_FromLong(code);
 }
 
-static PyObject *native_ended(PyObject *self, PyObject *nothing)
+static PyObject *native_ended(PyObject *self, PyObject *exits)
 {
+    bool truth = PyObject_IsTrue(exits) == 1;
+
     (void)self;
-    (void)nothing;
-    psc_mpi_library->ended();
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS psc_mpi_library->ended(truth);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static PyMethodDef native_methods[] = {
@@ -241,7 +242,7 @@ static PyMethodDef native_methods[] = {
     {"error_last", native_error_last, METH_NOARGS, NULL},
     {"call_copy", native_call_copy, METH_VARARGS, NULL},
     {"call_delete", native_call_delete, METH_VARARGS, NULL},
-    {"ended", native_ended, METH_NOARGS, NULL},
+    {"ended", native_ended, METH_O, NULL},
     {NULL, NULL, 0, NULL}};
 
 static PyModuleDef native = {PyModuleDef_HEAD_INIT,

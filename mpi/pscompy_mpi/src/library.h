@@ -16,6 +16,8 @@ typedef struct psc_mpi {
      */
     _Atomic(psc_conn_t *) *conns;
     atomic_bool initialized, finalized;
+    atomic_bool exits; /* finalized, because the process exits */
+    atomic_int n_waiting; /* threads that wait in the core */
 } psc_mpi_t;
 
 extern psc_mpi_t psc_mpi;
@@ -26,6 +28,12 @@ static inline bool psc_mpi_running(void)
     return atomic_load_explicit(&psc_mpi.initialized, memory_order_acquire) &&
            !atomic_load_explicit(&psc_mpi.finalized, memory_order_relaxed);
 }
+
+/* Call before a thread waits in the core, and afterwards. If the first one
+ * returns false, MPI has ended, and the thread must not enter the core. The
+ * second one does not return if the process exits. */
+bool psc_mpi_wait_begin(void);
+void psc_mpi_wait_end(void);
 
 /* ---- Python (interpreter.c) ---- */
 

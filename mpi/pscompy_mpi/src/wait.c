@@ -86,7 +86,7 @@ static psc_status_t wait_on(psc_request_t *const *requests, size_t n,
                             psc_wait_mode_t mode, psc_status_t status)
 {
     count_waits(requests, n, +1);
-    while (attend(status, &mode))
+    while (psc_mpi_running() && attend(status, &mode))
         status = wait_once(requests, n, mode);
     count_waits(requests, n, -1);
     return status;
@@ -94,9 +94,12 @@ static psc_status_t wait_on(psc_request_t *const *requests, size_t n,
 
 int psc_mpi_wait(psc_request_t *const *requests, size_t n, psc_wait_mode_t mode)
 {
-    psc_status_t status = wait_once(requests, n, mode);
+    psc_status_t status = PSC_ERR_CLOSED;
 
+    if (psc_mpi_wait_begin())
+        status = wait_once(requests, n, mode);
     if (status != PSC_OK)
         status = wait_on(requests, n, mode, status);
+    psc_mpi_wait_end();
     return status == PSC_OK ? MPI_SUCCESS : psc_mpi_error_of(status, -1);
 }
