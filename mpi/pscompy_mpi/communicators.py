@@ -191,7 +191,7 @@ def companion(comm: Any) -> Communicator:
     if found.is_inter:
         raise ValueError(f"{comm} has two groups: take the communicator that its Merge returns")
     if found.companion is None:
-        found.companion = found.inner.dup()
+        found.companion = turn(found).dup()
     return found.companion
 
 

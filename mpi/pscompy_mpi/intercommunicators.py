@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pscompy import capi
 from pscompy_mpi import constants, host
 from pscompy_mpi.carrier import MpiError
-from pscompy_mpi.communicators import Comm, among, create, inter, intra
+from pscompy_mpi.communicators import Comm, among, create, inter, intra, turn
 
 if TYPE_CHECKING:
     from pscompy_mpi.groups import Group
@@ -28,10 +28,11 @@ def intercomm_create(
     Nothing depends on `tag`: threads that do this at once with the same ranks need a lock, so that
     all ranks do it in the same order.
     """
-    if leader not in range(intra(local).inner.size):
+    inner = turn(intra(local))
+    if leader not in range(inner.size):
         raise MpiError(constants.ERR_RANK)
-    found = _met(local, peer, remote_leader) if local.inner.rank == leader else None
-    remote = local.inner.bcast_obj(found, root=leader)
+    found = _met(local, peer, remote_leader) if inner.rank == leader else None
+    remote = inner.bcast_obj(found, root=leader)
     if isinstance(remote, int):
         raise MpiError(remote)
     made = _between(local.members, remote, constants.ERRHANDLER_NULL)
@@ -75,6 +76,6 @@ def _met(local: Comm, peer: Comm | None, remote_leader: int) -> list[int] | int:
 
 def intercomm_merge(comm: Comm, high: int) -> Comm:
     """Make a communicator of both groups. The ranks of the group that says high come last."""
-    made = inter(comm).inner.split(0, int(bool(high)))
+    made = turn(inter(comm)).split(0, int(bool(high)))
     assert made is not None
     return create(made, comm)

@@ -69,7 +69,7 @@ class Win:
 def win_allocate_shared(size: int, unit: int, info: Info | None, comm: Comm) -> tuple[int, Win]:
     """Share memory among all ranks, each of which has `size` bytes, behind those of the rank before
     it."""
-    inner = communicators.intra(comm).inner.dup()
+    inner = communicators.turn(communicators.intra(comm)).dup()
     try:
         memory = _memory(inner, size, unit)
     except BaseException:
