@@ -130,9 +130,15 @@ def number(letter: str, value: Any) -> Any:
 
 def code_of(error: Exception) -> int:
     """Return the code of an error of MPI that an exception becomes."""
+    found = mpi_error(error)
+    return _code(found.error_class, str(found))
+
+
+def mpi_error(error: Exception) -> MpiError:
+    """Return the error of MPI that an exception becomes."""
     if isinstance(error, MpiError):
-        return _code(error.error_class, str(error))
-    return _code(_class_of(error), f"{error or type(error).__name__}")
+        return error
+    return MpiError(_class_of(error), str(error) or type(error).__name__)
 
 
 def _class_of(error: Exception) -> int:

@@ -7,11 +7,11 @@ their collectives; what else they do is in communicators.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pscompy import capi
 from pscompy_mpi import constants, host
-from pscompy_mpi.carrier import MpiError
+from pscompy_mpi.carrier import MpiError, mpi_error
 from pscompy_mpi.communicators import Comm, among, create, inter, intra, turn
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def intercomm_create(
     inner = turn(intra(local))
     if leader not in range(inner.size):
         raise MpiError(constants.ERR_RANK)
-    found = _met(local, peer, remote_leader) if inner.rank == leader else None
-    remote = inner.bcast_obj(found, root=leader)
-    if isinstance(remote, int):
-        raise MpiError(remote)
+    answer = _answer(local, peer, remote_leader) if inner.rank == leader else None
+    remote = inner.bcast_obj(answer, root=leader)
+    if isinstance(remote, tuple):
+        raise MpiError(*remote)
     made = _between(local.members, remote, constants.ERRHANDLER_NULL)
     host.state().native.comm_inherit(local.handle, made.handle)
     return made
@@ -60,18 +60,38 @@ def _between(local: Sequence[int], remote: Sequence[int], errhandler: int) -> Co
     return among([*first, *second], errhandler, len(first))
 
 
-def _met(local: Comm, peer: Comm | None, remote_leader: int) -> list[int] | int:
-    """Return the members of the other group, or the class of an error."""
+def _answer(local: Comm, peer: Comm | None, remote_leader: int) -> list[int] | tuple[int, str]:
+    """The leader's answer to its group, which waits for one: the members of the other group, or the
+    class and the text of an error."""
+    try:
+        return _met(local, peer, remote_leader)
+    except Exception as error:
+        found = mpi_error(error)
+        return found.error_class, str(found)
+
+
+def _met(local: Comm, peer: Comm | None, remote_leader: int) -> list[int]:
+    """Return the members of the other group."""
     if peer is None:
-        return constants.ERR_COMM
+        raise MpiError(constants.ERR_COMM)
     peers = peer.remote if peer.is_inter else peer.members
     if remote_leader not in range(len(peers)):
-        return constants.ERR_RANK
+        raise MpiError(constants.ERR_RANK)
     leaders = {host.state().world.rank, peers[remote_leader]}
     everyone = capi.members(peer.inner)
     with peer.inner.create(sorted(everyone.index(it) for it in leaders)) as pair:
-        remote: list[int] = pair.allgather_obj(local.members)[pair.size - 1 - pair.rank]
-    return constants.ERR_COMM if set(remote) & set(local.members) else remote
+        remote = pair.allgather_obj(local.members)[pair.size - 1 - pair.rank]
+    return _checked(remote, local)
+
+
+def _checked(remote: Any, local: Comm) -> list[int]:
+    """The list that the other leader has sent, which is to be a group beside `local`."""
+    ranks = range(host.state().world.size)
+    if not isinstance(remote, list) or not all(type(it) is int and it in ranks for it in remote):
+        raise MpiError(constants.ERR_COMM, "the other leader has sent no list of ranks")
+    if not remote or len({*remote, *local.members}) < len(remote) + len(local.members):
+        raise MpiError(constants.ERR_COMM, "the groups have a rank in common, or one has none")
+    return remote
 
 
 def intercomm_merge(comm: Comm, high: int) -> Comm:
