@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pscompy.api.c.guard import import_apart
 from pscompy.api.connection import Connection
 from pscompy.api.listener import Socket
 from pscompy.api.session import Session
@@ -63,6 +64,17 @@ def context(communicator: Communicator) -> int:
 def members(communicator: Communicator) -> list[int]:
     """Return the rank in the job of each rank of the communicator."""
     return list(communicator._members)
+
+
+def shared_file(communicator: Communicator, nbytes: int) -> int:
+    """Return the descriptor of a file in memory of so many bytes, the same file for all ranks.
+    They are on one node. Each opens it for itself, so that the kernel tells their locks apart,
+    and closes it. Collective. OSError on all ranks if one cannot open it."""
+    communicator._check()
+    import_apart("pscompy.world.shared")
+    from pscompy.world.shared import opened
+
+    return opened(communicator._collectives, nbytes)
 
 
 def listen(

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pscompy import capi
 from pscompy_mpi import communicators, constants, host
 from pscompy_mpi.carrier import MpiError
 from pscompy_mpi.handles import objects
@@ -90,41 +90,11 @@ def _memory(inner: Communicator, size: int, unit: int) -> Memory:
     ends = itertools.accumulate(sizes)
     parts = [Part(n, unit, end - n) for (n, unit), end in zip(wishes, ends, strict=True)]
     try:
-        return Memory(inner.shared(sum(sizes), "B"), parts, _locks(inner))
+        return Memory(inner.shared(sum(sizes), "B"), parts, capi.shared_file(inner, 1))
     except ValueError as error:
         raise MpiError(constants.ERR_RMA_SHARED, str(error)) from None
     except OSError as error:
         raise MpiError(constants.ERR_NO_MEM, str(error)) from None
-
-
-def _locks(inner: Communicator) -> int:
-    """Return the descriptor of a file in memory, the same for all ranks. Each rank opens it for
-    itself, because the kernel knows by that whose a lock is. OSError on all ranks if one cannot."""
-    first = _create() if inner.rank == 0 else -1
-    path = inner.bcast_obj(f"/proc/{os.getpid()}/fd/{first}")
-    opened = _open(path)
-    failed = [rank for rank, it in enumerate(inner.allgather_obj(opened)) if it < 0]
-    if first >= 0:
-        os.close(first)
-    if not failed:
-        return opened
-    if opened >= 0:
-        os.close(opened)
-    raise OSError(f"rank {failed[0]} cannot open the window's file; see ulimit -n")
-
-
-def _create() -> int:
-    try:
-        return os.memfd_create("pscompy window", os.MFD_CLOEXEC)
-    except OSError:
-        return -1
-
-
-def _open(path: str) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return -1
 
 
 def win_free(win: Win) -> None:

@@ -1,9 +1,9 @@
 """Arrays that all ranks of a node share.
 
-The first rank makes a file in memory, which has no name. The others open it by its descriptor in
-the first rank's process, as shm opens segments. The first rank closes it once all have mapped it,
-so the memory is freed with the last array over it, or the last process. Until then each mapping has
-a descriptor (mmap keeps one).
+The first rank makes a file in memory, which has no name. All ranks open it by its descriptor in the
+first rank's process, as shm opens segments, and close it once all have mapped it, so the memory is
+freed with the last array over it, or the last process. Until then each mapping has a descriptor
+(mmap keeps one).
 """
 
 from __future__ import annotations
@@ -56,16 +56,36 @@ def shared(ranks: Collectives, host: str, shape: Any, dtype: DTypeLike) -> NDArr
         raise TypeError(f"shared: ranks cannot share Python's objects ({kind})")
     _require_same(ranks, _Wish(_hash(host), _hash(f"{extent} {kind.descr}")))
     nbytes = max(1, math.prod(extent) * kind.itemsize)
-    descriptor, file = _create(nbytes) if ranks.rank == 0 else (-1, _File(0, 0, 0, 0, 0))
+    descriptor = opened(ranks, nbytes)
     try:
-        file = _File(*_FILE.unpack(ranks.gathered(_FILE.pack(*file))[0]))
-        mapping, error = _map(file, nbytes)
+        mapping, error = _map(descriptor, nbytes)
         _raise_first(ranks.gathered(_ERROR.pack(error)))
     finally:
-        if descriptor >= 0:
-            os.close(descriptor)
+        os.close(descriptor)
     assert mapping is not None
     return np.frombuffer(mapping, kind, math.prod(extent)).reshape(extent)
+
+
+def opened(ranks: Collectives, nbytes: int) -> int:
+    """Return the descriptor of a file in memory, the same file for all ranks, which are on one
+    node; each has opened it for itself. OSError on all ranks if one cannot."""
+    descriptor = -1
+    made, file = _create(nbytes) if ranks.rank == 0 else (-1, _File(0, 0, 0, 0, 0))
+    try:
+        file = _File(*_FILE.unpack(ranks.gathered(_FILE.pack(*file))[0]))
+        descriptor, error = _open(file, nbytes)
+        _raise_first(ranks.gathered(_ERROR.pack(error)))
+    except BaseException:
+        _close(descriptor)
+        raise
+    finally:
+        _close(made)
+    return descriptor
+
+
+def _close(descriptor: int) -> None:
+    if descriptor >= 0:
+        os.close(descriptor)
 
 
 def _extent(shape: Any) -> tuple[int, ...]:
@@ -107,24 +127,28 @@ def _create(nbytes: int) -> tuple[int, _File]:
     return descriptor, _File(0, os.getpid(), descriptor, found.st_dev, found.st_ino)
 
 
-def _map(file: _File, nbytes: int) -> tuple[mmap.mmap | None, int]:
-    """Map the file of the first rank. Returns the number of an error, or 0."""
+def _open(file: _File, nbytes: int) -> tuple[int, int]:
+    """Open the file of the first rank. Returns the descriptor, or -1 and the number of an error."""
     if file.error:
-        return None, file.error
+        return -1, file.error
     try:
         path = f"/proc/{file.process}/fd/{file.descriptor}"
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
-        return None, error.errno or -1
+        return -1, error.errno or -1
+    found = os.fstat(descriptor)
+    if (found.st_dev, found.st_ino, found.st_size) == (file.device, file.inode, nbytes):
+        return descriptor, 0
+    os.close(descriptor)
+    return -1, errno.ENOENT  # another process has this number here
+
+
+def _map(descriptor: int, nbytes: int) -> tuple[mmap.mmap | None, int]:
+    """Map a file. Returns the number of an error, or 0."""
     try:
-        found = os.fstat(descriptor)
-        if (found.st_dev, found.st_ino, found.st_size) != (file.device, file.inode, nbytes):
-            raise OSError(errno.ENOENT, "another process has this number here")
         return mmap.mmap(descriptor, nbytes), 0
     except OSError as error:
         return None, error.errno or -1
-    finally:
-        os.close(descriptor)
 
 
 def _raise_first(errors: Sequence[bytes]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pscompy
+from pscompy import capi
 
 NAME = "pscompy shared"
 
@@ -81,6 +83,29 @@ def asks_for_too_much():
 
 def test_more_memory_than_there_is_is_an_error_on_all_ranks(run, script):
     assert run.lines(3, script(asks_for_too_much)) == ["refused"] * 3
+
+
+def shares_a_file():
+    with pscompy.World() as world:
+        file = capi.shared_file(world, 3)
+        assert opened() == 1
+        assert os.write(file, b"abc"[world.rank :]) == 3 - world.rank  # at a place of its own
+        assert os.fstat(file).st_size == 3
+        assert len(set(world.allgather_obj(os.fstat(file).st_ino))) == 1
+        os.close(file)
+        if world.rank == 1:
+            limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        with pytest.raises(OSError, match=r"rank 1 .*Too many open files"):
+            capi.shared_file(world, 3)
+        if world.rank == 1:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert opened() == 0
+        print("shared")
+
+
+def test_all_ranks_open_one_file(run, script):
+    assert run.lines(3, script(shares_a_file)) == ["shared"] * 3
 
 
 def test_what_cannot_be_shared_is_refused():
