@@ -5,6 +5,7 @@ Another process imports it, with the same variables, and MPI is not initialised 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,18 +13,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pscompy_mpi import places
+from pscompy_mpi.loading import first_line
 
 SECONDS = 60  # for an import of mpi4py
 
-# Prints the version of the MPI, and the files of MPI libraries in the process.
+# Prints what the MPI says of its version, and the files of MPI libraries in the process.
 PROGRAM = """
-import re
+import json, re
 import mpi4py
 mpi4py.rc(initialize=False, finalize=False)
 from mpi4py import MPI
-print(*MPI.Get_library_version().strip("\\0").partition("\\n")[0].split())
 with open("/proc/self/maps") as file:
-    print(*dict.fromkeys(re.findall(r"/\\S*/libmpi\\w*\\.so\\S*", file.read())), sep="\\n")
+    files = re.findall(r"/\\S*/libmpi\\w*\\.so\\S*", file.read())
+print(json.dumps([MPI.Get_library_version(), *files]))
 """
 
 
@@ -48,9 +50,9 @@ def ask() -> Answer:
     if ended.returncode:
         errors = ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"]
         return Answer(None, None, f"mpi4py cannot be imported: {errors[-1]}")
-    version, *files = ended.stdout.split("\n")
-    library = next((it for it in files if it), None)
-    return Answer(version, library, _reason(library))
+    version, *files = json.loads(ended.stdout.splitlines()[-1])
+    library = files[0] if files else None
+    return Answer(first_line(version), library, _reason(library))
 
 
 def _reason(library: str | None) -> str:

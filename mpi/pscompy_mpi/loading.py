@@ -24,14 +24,14 @@ def load() -> None:
     mpi4py = sys.modules.get("mpi4py.MPI")
     if mpi4py is not None and not mpi4py.Get_library_version().startswith(OURS):
         raise ImportError(
-            f"mpi4py.MPI was imported before, with {_first_line(mpi4py.Get_library_version())}:"
+            f"mpi4py.MPI was imported before, with {first_line(mpi4py.Get_library_version())}:"
             " import pscompy.mpi first, or start the program by `pscompy run --mpi`"
         )
     ctypes.CDLL(str(places.library()), mode=os.RTLD_NOW | os.RTLD_GLOBAL)
     version = _version_in_process()
     if not version.startswith(OURS):
         raise ImportError(
-            f"another MPI was loaded before, {_first_line(version)}: import pscompy.mpi before all"
+            f"another MPI was loaded before, {first_line(version)}: import pscompy.mpi before all"
             " that is linked to MPI, or start the program by `pscompy run --mpi`"
         )
 
@@ -43,7 +43,8 @@ def _version_in_process() -> str:
     return text.value.decode(errors="replace")
 
 
-def _first_line(version: str) -> str:
+def first_line(version: str) -> str:
+    """Return the first line of what MPI_Get_library_version says."""
     return " ".join(version.strip("\0").partition("\n")[0].split())
 
 

@@ -11,6 +11,15 @@ from pscompy_mpi.carrier import MpiError
 from pscompy_mpi.communicators import Comm
 
 
+def coords(rank: int, dims: list[int]) -> list[int]:
+    """Return the place of a rank in each dimension of a grid; the last dimension varies fastest."""
+    found = []
+    for size in reversed(dims):
+        rank, place = divmod(rank, size)
+        found.append(place)
+    return found[::-1]
+
+
 class Cart(NamedTuple):
     """A grid; the last dimension varies fastest."""
 
@@ -18,11 +27,7 @@ class Cart(NamedTuple):
     periods: list[int]
 
     def coords(self, rank: int) -> list[int]:
-        found = []
-        for size in reversed(self.dims):
-            rank, place = divmod(rank, size)
-            found.append(place)
-        return found[::-1]
+        return coords(rank, self.dims)
 
     def rank(self, coords: list[int]) -> int:
         """The rank at these coordinates, or MPI_PROC_NULL outside of the grid."""

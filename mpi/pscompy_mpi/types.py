@@ -14,6 +14,7 @@ from pscompy_mpi import constants, host, layouts
 from pscompy_mpi.carrier import MpiError
 from pscompy_mpi.handles import objects
 from pscompy_mpi.layouts import Layout, Part
+from pscompy_mpi.topologies import coords
 
 
 class Contents(NamedTuple):
@@ -251,7 +252,7 @@ def type_create_darray(
     old: Datatype,
     wide: bool = False,
 ) -> Datatype:
-    places = _places(rank, grid)
+    places = coords(rank, grid)
     dims = zip(sizes, distributions, arguments, grid, places, strict=True)
     layout = _grid(sizes, [_owned(*it) for it in dims], order, old)
     rest = [*distributions, *arguments, *grid, order]
@@ -269,15 +270,6 @@ def _grid(
     if order != constants.ORDER_C:
         raise MpiError(constants.ERR_ARG)
     return layouts.grid(sizes, owned, old.layout)
-
-
-def _places(rank: int, grid: list[int]) -> list[int]:
-    """The place of a rank in each dimension of the grid of ranks; the last varies fastest."""
-    found = []
-    for size in reversed(grid):
-        rank, place = divmod(rank, size)
-        found.append(place)
-    return found[::-1]
 
 
 def _owned(size: int, how: int, argument: int, ranks: int, place: int) -> list[tuple[int, int]]:
