@@ -53,9 +53,9 @@ extern int *const MPI_UNWEIGHTED, *const MPI_WEIGHTS_EMPTY;
 /* ---- handles ---- */
 
 typedef enum psc_mpi_origin {
-    PSC_MPI_NULL, /* a null handle */
-    PSC_MPI_PREDEFINED,
-    PSC_MPI_MADE /* by a call of the program */
+    PSC_MPI_NULL = 0, /* a null handle */
+    PSC_MPI_PREDEFINED = 1,
+    PSC_MPI_MADE = 2 /* by a call of the program */
 } psc_mpi_origin_t;
 
 typedef enum psc_mpi_kind {
@@ -71,15 +71,19 @@ typedef enum psc_mpi_kind {
     PSC_MPI_SESSION = 14
 } psc_mpi_kind_t;
 
-#define PSC_MPI_HANDLE_BITS 26
+enum psc_mpi_handle_shift {
+    PSC_MPI_HANDLE_BITS = 26, /* where the kind begins */
+    PSC_MPI_ORIGIN_SHIFT = 30
+};
+
 #define PSC_MPI_HANDLE_MASK ((1u << PSC_MPI_HANDLE_BITS) - 1)
 #define PSC_MPI_HANDLE(origin, kind, number)                                   \
-    ((int)((uint32_t)(origin) << 30 |                                          \
+    ((int)((uint32_t)(origin) << PSC_MPI_ORIGIN_SHIFT |                        \
            (uint32_t)(kind) << PSC_MPI_HANDLE_BITS | (uint32_t)(number)))
 
 static inline psc_mpi_origin_t psc_mpi_handle_origin(int handle)
 {
-    return (psc_mpi_origin_t)((uint32_t)handle >> 30);
+    return (psc_mpi_origin_t)((uint32_t)handle >> PSC_MPI_ORIGIN_SHIFT);
 }
 
 static inline psc_mpi_kind_t psc_mpi_handle_kind(int handle)
@@ -134,7 +138,8 @@ static inline uint32_t psc_mpi_handle_number(int handle)
     X(MESSAGE_NO_PROC, 0x6c000000)                                             \
     X(SESSION_NULL, 0x38000000)
 
-/* The types of one item. Bits 8 to 15 of the number are the size in bytes. */
+/* The types of one item. The high half of the number says so, bits 8 to 15 are
+ * the size in bytes, and the low byte is another one for each type. */
 #define PSC_MPI_TYPES(X)                                                       \
     X(CHAR, 0x4c000101)                                                        \
     X(UNSIGNED_CHAR, 0x4c000102)                                               \

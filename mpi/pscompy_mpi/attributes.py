@@ -10,15 +10,13 @@ import ctypes
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from pscompy_mpi import constants, host
+from pscompy_mpi import constants, handles, host
 from pscompy_mpi.carrier import MpiError
 from pscompy_mpi.communicators import Comm
 from pscompy_mpi.types import Datatype
 
 if TYPE_CHECKING:
     from pscompy_mpi.windows import Win
-
-MADE = 2 << 30 | 9 << 26
 
 
 class Key(NamedTuple):
@@ -41,7 +39,7 @@ _values: dict[tuple[str, int], dict[int, int]] = {}
 
 
 def _create(letter: str, copy: int, delete: int, state: int) -> int:
-    keyval = constants.signed(MADE | next(_numbers))
+    keyval = handles.made(constants.KEYVAL, next(_numbers))
     _keys[keyval] = Key(letter, copy, delete, state)
     return keyval
 

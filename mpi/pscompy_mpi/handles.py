@@ -10,10 +10,8 @@ from typing import Any
 
 from pscompy_mpi import constants
 
-MADE = 2 << 30
-KIND_SHIFT = 26
 # The kinds of objects whose handles are made here, by their letters in src/entries.h.
-KINDS = {"g": 2, "f": 7}
+KINDS = {"g": constants.GROUP, "f": constants.INFO}
 NULL = {
     "c": constants.COMM_NULL,
     "g": constants.GROUP_NULL,
@@ -30,6 +28,12 @@ _free: dict[str, list[int]] = {letter: [] for letter in KINDS}
 _made = dict.fromkeys(KINDS, 0)
 
 
+def made(kind: int, number: int) -> int:
+    """Return a handle of this kind, as those that a call of the program has made."""
+    origin = constants.MADE << constants.ORIGIN_SHIFT
+    return constants.signed(origin | kind << constants.HANDLE_BITS | number)
+
+
 def add(letter: str, thing: Any) -> int:
     """Return a handle that stands for this object from now on."""
     with _lock:
@@ -37,7 +41,7 @@ def add(letter: str, thing: Any) -> int:
             number = _free[letter].pop()
         else:
             number, _made[letter] = _made[letter], _made[letter] + 1
-        handle = constants.signed(MADE | KINDS[letter] << KIND_SHIFT | number)
+        handle = made(KINDS[letter], number)
         objects[letter][handle] = thing
     return handle
 
@@ -46,4 +50,4 @@ def remove(letter: str, handle: int) -> None:
     """Let a handle stand for nothing."""
     with _lock:
         del objects[letter][handle]
-        _free[letter].append(handle & ((1 << KIND_SHIFT) - 1))
+        _free[letter].append(handle & ((1 << constants.HANDLE_BITS) - 1))
