@@ -440,3 +440,8 @@ typedef int MPI_Win_delete_attr_function(MPI_Win win, int keyval, void *value,
                                          void *state);
 typedef void MPI_Comm_errhandler_function(MPI_Comm *comm, int *code, ...);
 typedef void MPI_Win_errhandler_function(MPI_Win *win, int *code, ...);
+
+/* What programs that MPICH's mpicc compiled have for MPI_COMM_DUP_FN,
+ * MPI_TYPE_DUP_FN and MPI_WIN_DUP_FN. */
+__attribute__((visibility("default"))) MPI_Comm_copy_attr_function MPIR_Dup_fn;
+#define MPI_COMM_DUP_FN MPIR_Dup_fn

@@ -198,6 +198,23 @@ static void check_communicators(void)
     MPI_Comm_free(&half);
 }
 
+/* The function by which MPICH copies a value. */
+static void check_plain_copies(void)
+{
+    int keyval, there, attribute = 42;
+    void *found = NULL;
+    MPI_Comm same;
+
+    MPI_Comm_create_keyval(MPI_COMM_DUP_FN, NULL, &keyval, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, keyval, &attribute);
+    MPI_Comm_dup(MPI_COMM_SELF, &same);
+    MPI_Comm_get_attr(same, keyval, &found, &there);
+    CHECK(there && found == &attribute);
+    MPI_Comm_free(&same);
+    MPI_Comm_delete_attr(MPI_COMM_SELF, keyval);
+    MPI_Comm_free_keyval(&keyval);
+}
+
 /* ---- errors ---- */
 
 static int handled;
@@ -271,6 +288,7 @@ int main(int argc, char **argv)
     check_struct();
     check_collectives();
     check_communicators();
+    check_plain_copies();
     check_errors();
     check_threads();
     MPI_Barrier(MPI_COMM_WORLD);
