@@ -8,7 +8,6 @@
 #include "sides.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef const psc_mpi_collective_t call_t;
 typedef const psc_mpi_comm_t comm_t;
@@ -120,7 +119,10 @@ static int fill_operands(coll_t *coll, call_t *call, comm_t *comm,
     fold->n_operands = comm->n_peers;
     fold->begin = (uint64_t)begin * fold->args.size;
     fold->args.count = (uint64_t)count;
-    fold->result = call->recv;
+    if (code == MPI_SUCCESS)
+        code = psc_mpi_data_of(&fold->result, call->recv, count, call->type);
+    if (code == MPI_SUCCESS && coll->out.spaced)
+        psc_mpi_data_space(&fold->result);
     coll->in.nbytes = (MPI_Count)fold->nbytes * comm->n_peers;
     return code == MPI_SUCCESS ? psc_mpi_side_take_room(&coll->in) : code;
 }
@@ -129,11 +131,12 @@ static int fill_operands(coll_t *coll, call_t *call, comm_t *comm,
 static int fill_length(coll_t *coll, call_t *call, MPI_Count count)
 {
     const psc_mpi_type_t *type = psc_mpi_type_find(call->type);
+    int code = psc_mpi_side_operand(&coll->out, type);
 
     if (count < 0)
         return MPI_ERR_COUNT;
-    if (!type || !type->committed)
-        return MPI_ERR_TYPE;
+    if (code != MPI_SUCCESS)
+        return code;
     coll->fold.args.size = (uint64_t)type->extent;
     coll->fold.nbytes = (uint64_t)(count * type->extent);
     return MPI_SUCCESS;
@@ -145,9 +148,9 @@ static int fill_reduce(coll_t *coll, call_t *call, comm_t *comm)
 
     if (code != MPI_SUCCESS)
         return code;
-    return is_root(call) ? fill_operands(coll, call, comm, 0, call->count)
-                         : fill_one(&coll->out, call->send,
-                                    (MPI_Count)coll->fold.nbytes, MPI_BYTE);
+    return is_root(call)
+               ? fill_operands(coll, call, comm, 0, call->count)
+               : fill_one(&coll->out, call->send, call->count, call->type);
 }
 
 /* The part of this rank in the results of its group: `count` elements from
@@ -161,8 +164,8 @@ static int fill_share(coll_t *coll, call_t *call, comm_t *comm, share_t share)
     int code = fill_length(coll, call, share.total);
 
     if (code == MPI_SUCCESS)
-        code = fill_copies(&coll->out, comm, call->send,
-                           (MPI_Count)coll->fold.nbytes, MPI_BYTE);
+        code =
+            fill_copies(&coll->out, comm, call->send, share.total, call->type);
     if (code != MPI_SUCCESS)
         return code;
     return fill_operands(coll, call, comm, share.begin, share.count);
@@ -213,7 +216,7 @@ int psc_mpi_fold(const psc_mpi_fold_t *fold, char *operands)
             &fold->args, operands + (uint64_t)i * fold->nbytes, folded);
     if (status != PSC_OK)
         return MPI_ERR_OP;
-    memcpy(fold->result, folded, fold->args.count * fold->args.size);
+    psc_mpi_data_unpack(&fold->result, folded, fold->result.nbytes);
     return MPI_SUCCESS;
 }
 

@@ -92,6 +92,7 @@ void psc_mpi_coll_free(psc_mpi_coll_t *coll)
         psc_mpi.host.api->coll_free(coll->args.persistent);
     psc_mpi_side_free(&coll->out);
     psc_mpi_side_free(&coll->in);
+    psc_mpi_data_free(&coll->fold.result);
     free(coll);
 }
 

@@ -13,12 +13,15 @@ typedef struct cursor {
     char *packed;
     size_t left; /* bytes to copy */
     bool unpacks;
+    bool spaced; /* `packed` has the items as they are from `base` on */
+    const char *base;
     psc_iov_t *piece; /* lists the runs instead of copying them; or NULL */
 } cursor_t;
 
 static void copy_run(cursor_t *cursor, char *at, size_t run)
 {
     size_t n = run < cursor->left ? run : cursor->left;
+    char *packed = cursor->packed + (cursor->spaced ? at - cursor->base : 0);
 
     cursor->left -= n;
     if (cursor->piece) {
@@ -26,10 +29,11 @@ static void copy_run(cursor_t *cursor, char *at, size_t run)
         return;
     }
     if (cursor->unpacks)
-        memcpy(at, cursor->packed, n);
+        memcpy(at, packed, n);
     else
-        memcpy(cursor->packed, at, n);
-    cursor->packed += n;
+        memcpy(packed, at, n);
+    if (!cursor->spaced)
+        cursor->packed += n;
 }
 
 /* Copy what is inside of one item of the dimensions before `dim`. */
@@ -60,6 +64,11 @@ static void copy_items(const psc_mpi_data_t *data, cursor_t *cursor)
 
 static void copy(const psc_mpi_data_t *data, cursor_t cursor)
 {
+    if (data->spaced) {
+        cursor.spaced = true;
+        cursor.base = data->base;
+        cursor.left = (size_t)(data->count * data->type->size);
+    }
     if (cursor.left > 0 && data->kind == PSC_MPI_PLAIN)
         copy_run(&cursor, data->iov[0].base, cursor.left);
     else
@@ -68,6 +77,8 @@ static void copy(const psc_mpi_data_t *data, cursor_t cursor)
 
 void psc_mpi_data_pack(const psc_mpi_data_t *data, void *packed)
 {
+    if (data->spaced)
+        memset(packed, 0, (size_t)data->nbytes);
     copy(data, (cursor_t){.packed = packed, .left = (size_t)data->nbytes});
 }
 
@@ -135,7 +146,7 @@ int psc_mpi_data_of(psc_mpi_data_t *data, const void *buffer, MPI_Count count,
 
     data->packed = NULL;
     data->pieces = NULL;
-    data->holds = data->landed = false;
+    data->holds = data->spaced = data->landed = false;
     data->nbytes = 0;
     set_plain(data, buffer);
     if (count < 0)
@@ -153,6 +164,15 @@ int psc_mpi_data_of(psc_mpi_data_t *data, const void *buffer, MPI_Count count,
     else
         set_items(data);
     return MPI_SUCCESS;
+}
+
+void psc_mpi_data_space(psc_mpi_data_t *data)
+{
+    if (!data->holds)
+        psc_mpi_type_hold(data->type);
+    data->holds = data->spaced = true;
+    data->kind = PSC_MPI_PACKED;
+    data->nbytes = data->count * data->type->extent;
 }
 
 /* ---- pieces ---- */

@@ -1,7 +1,7 @@
 /* Which of the core's collectives does a call of MPI's, and with which
  * arguments.
  *
- * A reduction needs no packing: an element with gaps is combined with its gaps.
+ * A reduction of elements with gaps goes by copies that have the gaps, too.
  * Parts of different lengths go by pairs of ranks, because only the root knows
  * all lengths. */
 #include "sides.h"
@@ -42,11 +42,12 @@ static int fill_bcast(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
 static int fill_operand(coll_t *coll, call_t *call, MPI_Count count)
 {
     const psc_mpi_type_t *found = psc_mpi_type_find(call->type);
+    int code = psc_mpi_side_operand(&coll->out, found);
 
     if (count < 0)
         return MPI_ERR_COUNT;
-    if (!found || !found->committed)
-        return MPI_ERR_TYPE;
+    if (code != MPI_SUCCESS)
+        return code;
     coll->args.size = (uint64_t)found->extent;
     coll->args.count = (uint64_t)count;
     coll->out.memory = (char *)call->send;
@@ -54,6 +55,27 @@ static int fill_operand(coll_t *coll, call_t *call, MPI_Count count)
     if (call->send == MPI_IN_PLACE)
         coll->out.memory = call->recv;
     return psc_mpi_op_fill(&coll->args, &coll->combine, call->op, call->type);
+}
+
+/* The operand and the result of elements with gaps, as copies. */
+static int fill_spaced(coll_t *coll, call_t *call, MPI_Count n_out,
+                       MPI_Count n_in)
+{
+    int code =
+        psc_mpi_side_whole(&coll->out, coll->out.memory, n_out, call->type);
+
+    coll->in.spaced = true;
+    return code == MPI_SUCCESS && coll->in.memory
+               ? psc_mpi_side_whole(&coll->in, coll->in.memory, n_in,
+                                    call->type)
+               : code;
+}
+
+static bool has_result(call_t *call, const psc_mpi_comm_t *comm)
+{
+    if (call->number == PSC_MPI_EXSCAN)
+        return comm->rank > 0;
+    return call->number != PSC_MPI_REDUCE || is_root(call, comm);
 }
 
 static int fill_reduce(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
@@ -67,14 +89,18 @@ static int fill_reduce(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
     int code = fill_operand(coll, call, call->count);
 
     coll->args.coll = colls[call->number];
-    if (call->number == PSC_MPI_REDUCE && !is_root(call, comm))
+    if (!has_result(call, comm))
         coll->in.memory = NULL;
-    return code;
+    return code == MPI_SUCCESS && coll->out.spaced
+               ? fill_spaced(coll, call, call->count, call->count)
+               : code;
 }
 
 /* In place the operand is longer than the result, so it is read from a copy. */
-static int copy_operand(coll_t *coll, call_t *call, uint64_t n)
+static int copy_operand(coll_t *coll, call_t *call, uint64_t n, uint64_t own)
 {
+    if (coll->out.spaced)
+        return fill_spaced(coll, call, (MPI_Count)n, (MPI_Count)own);
     if (call->send != MPI_IN_PLACE)
         return MPI_SUCCESS;
     coll->out.nbytes = (MPI_Count)(n * coll->args.size);
@@ -92,7 +118,8 @@ static int fill_reduce_scatter_block(coll_t *coll, call_t *call,
     coll->args.coll = PSC_COLL_REDUCE_SCATTER;
     if (code != MPI_SUCCESS)
         return code;
-    return copy_operand(coll, call, coll->args.count * (uint64_t)comm->size);
+    return copy_operand(coll, call, coll->args.count * (uint64_t)comm->size,
+                        coll->args.count);
 }
 
 static int fill_reduce_scatter(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
@@ -112,7 +139,7 @@ static int fill_reduce_scatter(coll_t *coll, call_t *call, psc_mpi_comm_t *comm)
         n += coll->in.counts[rank] = (uint64_t)count;
     }
     coll->args.counts = coll->in.counts;
-    return copy_operand(coll, call, n);
+    return copy_operand(coll, call, n, coll->in.counts[comm->rank]);
 }
 
 /* ---- equal parts ---- */

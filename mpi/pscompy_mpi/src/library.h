@@ -217,6 +217,7 @@ typedef enum psc_mpi_data_kind {
 typedef struct psc_mpi_data {
     psc_mpi_data_kind_t kind;
     bool holds; /* `type` */
+    bool spaced; /* the packed bytes have the items' gaps, too */
     bool landed; /* what was received has been unpacked */
     psc_iov_t iov[2];
     size_t n_iov;
@@ -235,6 +236,10 @@ typedef struct psc_mpi_data {
 int psc_mpi_data_of(psc_mpi_data_t *data, const void *buffer, MPI_Count count,
                     MPI_Datatype type);
 void psc_mpi_data_free(psc_mpi_data_t *data);
+/* From now on packed items are as far from each other as the items are, with
+ * their gaps, which are zeros and are not unpacked. The items' data must be
+ * within their extents. */
+void psc_mpi_data_space(psc_mpi_data_t *data);
 /* Returns the `n_iov` elements that the core gets. */
 static inline const psc_iov_t *psc_mpi_data_iov(const psc_mpi_data_t *data)
 {

@@ -47,11 +47,34 @@ void psc_mpi_side_unpack(psc_mpi_side_t *side)
     }
 }
 
+/* The core knows elements of the length of the extent. */
+int psc_mpi_side_operand(psc_mpi_side_t *side, const psc_mpi_type_t *type)
+{
+    if (!type || !type->committed)
+        return MPI_ERR_TYPE;
+    if (type->true_lb < 0 || type->true_lb + type->true_extent > type->extent)
+        return psc_mpi_error_add(MPI_ERR_TYPE,
+                                 "data outside of the type's extent cannot be "
+                                 "reduced: see Type_create_resized");
+    side->spaced = type->n_blocks > 0;
+    return MPI_SUCCESS;
+}
+
+static int side_describe(psc_mpi_side_t *side, psc_mpi_data_t *piece,
+                         const void *buffer, MPI_Count count, MPI_Datatype type)
+{
+    int code = psc_mpi_data_of(piece, buffer, count, type);
+
+    if (code == MPI_SUCCESS && side->spaced)
+        psc_mpi_data_space(piece);
+    return code;
+}
+
 /* Items that stand one behind the other. */
 int psc_mpi_side_whole(psc_mpi_side_t *side, const void *buffer,
                        MPI_Count count, MPI_Datatype type)
 {
-    int code = psc_mpi_data_of(&side->whole, buffer, count, type);
+    int code = side_describe(side, &side->whole, buffer, count, type);
 
     if (code != MPI_SUCCESS)
         return code;
@@ -75,7 +98,7 @@ int psc_mpi_side_copies(psc_mpi_side_t *side, const void *buffer,
     for (int i = 0; i < size && code == MPI_SUCCESS; i++) {
         psc_mpi_data_t *piece = side->pieces + side->n_pieces++;
 
-        code = psc_mpi_data_of(piece, buffer, count, type);
+        code = side_describe(side, piece, buffer, count, type);
         side->nbytes += piece->nbytes;
     }
     return code == MPI_SUCCESS ? psc_mpi_side_take_room(side) : code;

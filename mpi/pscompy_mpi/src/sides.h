@@ -12,6 +12,7 @@ typedef struct psc_mpi_side {
     size_t n_pieces;
     uint64_t *counts; /* bytes of each piece, if they have different ones */
     MPI_Count nbytes;
+    bool spaced; /* `packed` has the gaps of items; set before the pieces */
 } psc_mpi_side_t;
 
 /* Operands of several ranks, of which this rank combines what it needs. */
@@ -20,7 +21,7 @@ typedef struct psc_mpi_fold {
     uint64_t nbytes; /* of an operand */
     uint64_t begin; /* of the part that is needed, in bytes */
     psc_coll_args_t args; /* the operation, and how many elements it needs */
-    void *result;
+    psc_mpi_data_t result;
 } psc_mpi_fold_t;
 
 struct psc_mpi_coll {
@@ -78,6 +79,9 @@ int psc_mpi_side_copies(psc_mpi_side_t *side, const void *buffer,
 int psc_mpi_side_parts(psc_mpi_side_t *side, const psc_mpi_parts_t *parts,
                        int size);
 void psc_mpi_side_free(psc_mpi_side_t *side);
+/* Say for an operand whether its type has gaps, which a reduction must not
+ * change. Returns the code of an error if the type cannot be reduced. */
+int psc_mpi_side_operand(psc_mpi_side_t *side, const psc_mpi_type_t *type);
 /* Let the side have memory of its own of `nbytes`. */
 int psc_mpi_side_take_room(psc_mpi_side_t *side);
 /* Copy all pieces into that memory, or from it. */
