@@ -47,6 +47,16 @@ class MpiError(Exception):
         self.error_class = error_class
 
 
+def named(name: str) -> tuple[str, int]:
+    """The name of an object as C takes it, cut behind a character if it is too long, and its length
+    in bytes."""
+    most = constants.MAX_OBJECT_NAME - 1
+    name = name[:most]
+    while len(encoded := name.encode(errors="surrogateescape")) > most:
+        name = name[:-1]
+    return name, len(encoded)
+
+
 class Plan(NamedTuple):
     """How to call a function: found once, because programs construct many types."""
 

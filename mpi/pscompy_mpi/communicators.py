@@ -310,8 +310,7 @@ def comm_compare(one: Comm, other: Comm) -> int:
 
 
 def comm_get_name(comm: Comm | None) -> tuple[str, int]:
-    name = comm.name if comm else "MPI_COMM_NULL"
-    return name, len(name.encode())
+    return carrier.named(comm.name if comm else "MPI_COMM_NULL")
 
 
 def comm_set_name(comm: Comm, name: str) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pscompy_mpi import constants, host, layouts
-from pscompy_mpi.carrier import MpiError
+from pscompy_mpi.carrier import MpiError, named
 from pscompy_mpi.handles import objects
 from pscompy_mpi.layouts import Layout, Part
 from pscompy_mpi.topologies import coords
@@ -342,8 +342,7 @@ def type_get_contents_c(
 
 
 def type_get_name(given: Datatype | None) -> tuple[str, int]:
-    name = given.name if given else "MPI_DATATYPE_NULL"
-    return name, len(name.encode())
+    return named(given.name if given else "MPI_DATATYPE_NULL")
 
 
 def type_set_name(given: Datatype, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pscompy import capi
 from pscompy_mpi import communicators, constants, host
-from pscompy_mpi.carrier import MpiError
+from pscompy_mpi.carrier import MpiError, named
 from pscompy_mpi.handles import objects
 
 if TYPE_CHECKING:
@@ -138,8 +138,7 @@ def win_set_info(win: Win, info: Info | None) -> None:
 
 
 def win_get_name(win: Win | None) -> tuple[str, int]:
-    name = win.name if win else "MPI_WIN_NULL"
-    return name, len(name.encode())
+    return named(win.name if win else "MPI_WIN_NULL")
 
 
 def win_set_name(win: Win, name: str) -> None:

@@ -164,6 +164,26 @@ def test_freed_handles_are_refused(programs: Programs) -> None:
     assert ended.lines == ["True"], ended.errors
 
 
+def test_long_names_are_cut(programs: Programs) -> None:
+    """Behind the last character that fits into 127 bytes."""
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+
+        window = MPI.Win.Allocate_shared(8)
+        for it in (MPI.COMM_WORLD, MPI.INT.Dup(), window):
+            for name in ("x" * 127, "x" * 5000, "x" * 126 + "é", "x" * 125 + "é", "é" * 5000):
+                it.Set_name(name)
+                got = it.Get_name()
+                assert name.startswith(got) and len(got.encode()) in (126, 127), got
+                assert len((got + name[len(got):][:1]).encode()) > 127 or got == name, got
+        window.Free()
+        """,
+        ranks=1,
+    )
+    assert ended.code == 0, ended.errors
+
+
 def test_freed_requests_give_their_places_back(programs: Programs) -> None:
     """A handle has the number of its place in the low 20 bits."""
     ended = programs.run(
