@@ -72,9 +72,10 @@ class Part(NamedTuple):
     of: Layout
 
 
-def basic(size: int) -> Layout:
-    """The layout of one basic element."""
-    return Layout(size, 0, size, (Block(0, size),), ((size, 1),), 1, min(size, 16))
+def basic(size: int, parts: int = 1) -> Layout:
+    """The layout of one basic element; of a complex number, whose alignment is that of its parts,
+    `parts` is 2."""
+    return Layout(size, 0, size, (Block(0, size),), ((size, 1),), 1, min(size // parts, 16))
 
 
 def joined(parts: Iterable[Part]) -> Layout:

@@ -12,11 +12,11 @@ from pscompy_mpi.types import PAIRS, Contents, Datatype
 _f90: dict[tuple[int, ...], Datatype] = {}
 
 
-def _fortran(combiner: int, given: list[int], size: int) -> Datatype:
+def _fortran(combiner: int, given: list[int], size: int, parts: int = 1) -> Datatype:
     """A type that is there from the start, although it has no name: it is not freed."""
     key = (combiner, *given)
     if key not in _f90:
-        _f90[key] = Datatype(layouts.basic(size), Contents(combiner, given, [], [], []))
+        _f90[key] = Datatype(layouts.basic(size, parts), Contents(combiner, given, [], [], []))
         _f90[key].commit()
     return _f90[key]
 
@@ -46,7 +46,7 @@ def type_create_f90_real(digits: int, exponent: int) -> Datatype:
 
 def type_create_f90_complex(digits: int, exponent: int) -> Datatype:
     size = 2 * _real_size(digits, exponent)
-    return _fortran(constants.COMBINER_F90_COMPLEX, [digits, exponent], size)
+    return _fortran(constants.COMBINER_F90_COMPLEX, [digits, exponent], size, 2)
 
 
 _BY_SIZE = {

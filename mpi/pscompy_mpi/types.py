@@ -82,7 +82,7 @@ def _predefine() -> None:
     LONG_LONG_INT, has the first one."""
     for name, handle in constants.NUMBERS.items():
         if handle >> 16 & 0xFFFF == 0x4C00 and handle not in objects["t"]:
-            layout = layouts.basic(handle >> 8 & 0xFF)
+            layout = layouts.basic(handle >> 8 & 0xFF, 2 if "COMPLEX" in name else 1)
             Datatype(layout, NAMED, handle).name = f"MPI_{name}"
     for name, value in PAIRS.items():
         layout = _pair(objects["t"][constants.NUMBERS[value]].layout)

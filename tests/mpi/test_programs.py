@@ -184,6 +184,26 @@ def test_long_names_are_cut(programs: Programs) -> None:
     assert ended.code == 0, ended.errors
 
 
+def test_structures_are_padded_as_in_c(programs: Programs) -> None:
+    """The end of a structure goes by the alignment of its parts; complex numbers have two parts."""
+    ended = programs.run(
+        """
+        import numpy as np
+        from mpi4py import MPI
+
+        for code in "hilqfdgFDG":
+            whole = np.dtype([("number", code), ("letter", "S1")], align=True)
+            types = MPI._typedict[code], MPI.CHAR
+            made = MPI.Datatype.Create_struct([1, 1], [0, np.dtype(code).itemsize], types)
+            assert made.extent == whole.itemsize, (code, made.extent, whole.itemsize)
+        sized = MPI.Datatype.Create_f90_complex(12, MPI.UNDEFINED)
+        assert MPI.Datatype.Create_struct([1, 1], [0, 16], [sized, MPI.CHAR]).extent == 24
+        """,
+        ranks=1,
+    )
+    assert ended.code == 0, ended.errors
+
+
 def test_freed_requests_give_their_places_back(programs: Programs) -> None:
     """A handle has the number of its place in the low 20 bits."""
     ended = programs.run(
