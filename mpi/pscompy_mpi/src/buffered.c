@@ -10,6 +10,7 @@ struct psc_mpi_copy {
     psc_mpi_copy_t *next;
     psc_request_t *core;
     MPI_Count nbytes; /* counted in the space's `used` */
+    unsigned waiters; /* threads that use `core` */
     char bytes[];
 };
 
@@ -31,7 +32,8 @@ static void space_sweep(psc_mpi_space_t *space)
     while (*at) {
         psc_mpi_copy_t *copy = *at;
 
-        if (psc_request_state(copy->core) != PSC_REQUEST_DONE) {
+        if (copy->waiters ||
+            psc_request_state(copy->core) != PSC_REQUEST_DONE) {
             at = &copy->next;
             continue;
         }
@@ -122,25 +124,37 @@ static int attach(psc_mpi_space_t *space, void *buffer, MPI_Count size)
     return MPI_SUCCESS;
 }
 
-/* Returns one of the messages that are in flight, or NULL. */
-static psc_request_t *space_pending(psc_mpi_space_t *space)
+/* Returns one of the copies that are in flight, which stays until it is given
+ * to space_let_go, or NULL. */
+static psc_mpi_copy_t *space_hold(psc_mpi_space_t *space)
 {
-    psc_request_t *core;
+    psc_mpi_copy_t *copy;
 
     pthread_mutex_lock(&lock);
     space_sweep(space);
-    core = space->copies ? space->copies->core : NULL;
+    copy = space->copies;
+    if (copy)
+        copy->waiters++;
     pthread_mutex_unlock(&lock);
-    return core;
+    return copy;
+}
+
+static void space_let_go(psc_mpi_copy_t *copy)
+{
+    pthread_mutex_lock(&lock);
+    copy->waiters--;
+    pthread_mutex_unlock(&lock);
 }
 
 static int flush(psc_mpi_space_t *space)
 {
-    psc_request_t *core;
+    psc_mpi_copy_t *copy;
     int code = MPI_SUCCESS;
 
-    while (code == MPI_SUCCESS && (core = space_pending(space)))
-        code = psc_mpi_wait(&core, 1, PSC_WAIT_ALL);
+    while (code == MPI_SUCCESS && (copy = space_hold(space))) {
+        code = psc_mpi_wait(&copy->core, 1, PSC_WAIT_ALL);
+        space_let_go(copy);
+    }
     return code;
 }
 
