@@ -204,6 +204,53 @@ def test_structures_are_padded_as_in_c(programs: Programs) -> None:
     assert ended.code == 0, ended.errors
 
 
+def test_freed_communicators_give_error_handlers_back(programs: Programs) -> None:
+    ended = programs.run(
+        """
+        from mpi4py import MPI
+
+        places = set()
+        for _ in range(10):
+            comm = MPI.COMM_WORLD.Dup()
+            handler = MPI.Comm.Create_errhandler(lambda comm, code: None)
+            places.add(MPI._handleof(handler) & 0xfffff)  # the index in the table
+            comm.Set_errhandler(handler)
+            handler.Free()
+            comm.Free()
+        print(len(places))
+        """,
+        ranks=1,
+    )
+    assert ended.lines == ["1"], ended.errors
+
+
+def test_freed_communicators_leave_no_buffered_message(programs: Programs) -> None:
+    """Their copies, of 4 MB each, are freed once the messages were sent."""
+    ended = programs.run(
+        """
+        import resource
+        import numpy as np
+        from mpi4py import MPI
+
+        data, peer = np.ones(4_000_000, "b"), 1 - MPI.COMM_WORLD.rank
+        for i in range(70):
+            if i == 10:
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            comm = MPI.COMM_WORLD.Dup()
+            comm.Attach_buffer(MPI.BUFFER_AUTOMATIC)
+            comm.Bsend(data, peer)
+            matched = comm.Mprobe(peer)
+            comm.Free()
+            got = np.zeros_like(data)
+            matched.Recv(got)
+            assert (got == data).all()
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        assert after - before < 80_000, (before, after)
+        """
+    )
+    assert ended.code == 0, ended.errors
+
+
 def test_freed_requests_give_their_places_back(programs: Programs) -> None:
     """A handle has the number of its place in the low 20 bits."""
     ended = programs.run(

@@ -15,6 +15,8 @@ struct psc_mpi_copy {
 };
 
 static psc_mpi_space_t process_space;
+/* has the copies of communicators that have ended */
+static psc_mpi_space_t left_space;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void copy_free(psc_mpi_copy_t *copy)
@@ -45,8 +47,15 @@ static void space_sweep(psc_mpi_space_t *space)
 
 void psc_mpi_space_free(psc_mpi_space_t *space)
 {
+    psc_mpi_copy_t **end = &left_space.copies;
+
     pthread_mutex_lock(&lock);
     space_sweep(space);
+    space_sweep(&left_space);
+    while (*end)
+        end = &(*end)->next;
+    *end = space->copies;
+    left_space.used += space->used;
     *space = (psc_mpi_space_t){0};
     pthread_mutex_unlock(&lock);
 }
@@ -58,12 +67,21 @@ static bool space_take(psc_mpi_space_t *space, MPI_Count nbytes)
 
     pthread_mutex_lock(&lock);
     space_sweep(space);
+    space_sweep(&left_space);
     fits = space->base == MPI_BUFFER_AUTOMATIC ||
            (space->base && nbytes <= space->size - space->used);
     if (fits)
         space->used += nbytes;
     pthread_mutex_unlock(&lock);
     return fits;
+}
+
+/* Count a message no longer. */
+static void space_give_back(psc_mpi_space_t *space, MPI_Count nbytes)
+{
+    pthread_mutex_lock(&lock);
+    space->used -= nbytes;
+    pthread_mutex_unlock(&lock);
 }
 
 /* Keep the copy of a message that is in flight, or free it. */
@@ -104,8 +122,10 @@ int psc_mpi_send_buffered(psc_mpi_comm_t *comm,
         return psc_mpi_error_add(MPI_ERR_BUFFER,
                                  "the attached buffer has no room left");
     copy = malloc(sizeof *copy + (size_t)data->nbytes);
-    if (!copy)
+    if (!copy) {
+        space_give_back(space, nbytes);
         return MPI_ERR_NO_MEM;
+    }
     *copy = (psc_mpi_copy_t){.nbytes = nbytes};
     psc_mpi_data_pack(data, copy->bytes);
     code = copy_send(comm, transfer, copy, data->nbytes);

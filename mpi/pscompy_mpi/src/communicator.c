@@ -128,6 +128,7 @@ static void comm_end(psc_mpi_comm_t *comm)
     uint32_t context = comm->context;
 
     psc_mpi_space_free(&comm->space);
+    psc_mpi_comm_set_handler(comm, MPI_ERRORS_RETURN);
     for (int i = 0; i < 2; i++) {
         if (comm->groups[i])
             psc_mpi.host.api->group_destroy(comm->groups[i]);

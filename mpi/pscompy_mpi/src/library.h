@@ -55,7 +55,8 @@ typedef struct psc_mpi_space {
     psc_mpi_copy_t *copies;
 } psc_mpi_space_t;
 
-/* Free the copies whose messages were sent; the others are left to them. */
+/* Detach the buffer of a communicator that ends: the copies whose messages were
+ * sent are freed, the others later. */
 void psc_mpi_space_free(psc_mpi_space_t *space);
 
 /* ---- communicators (communicator.c) ---- */
