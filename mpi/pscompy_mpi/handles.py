@@ -5,6 +5,7 @@ Communicators, types and windows are here, too, but the library has made their h
 
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import Any
 
@@ -24,8 +25,7 @@ NULL = {
 objects: dict[str, dict[int, Any]] = {letter: {} for letter in NULL}
 
 _lock = threading.Lock()
-_free: dict[str, list[int]] = {letter: [] for letter in KINDS}
-_made = dict.fromkeys(KINDS, 0)
+_numbers = {letter: itertools.count() for letter in KINDS}
 
 
 def made(kind: int, number: int) -> int:
@@ -35,19 +35,20 @@ def made(kind: int, number: int) -> int:
 
 
 def add(letter: str, thing: Any) -> int:
-    """Return a handle that stands for this object from now on."""
+    """Return a handle that stands for this object from now on. A number comes again only after all
+    others, so that a handle that was kept too long stands for nothing."""
     with _lock:
-        if _free[letter]:
-            number = _free[letter].pop()
-        else:
-            number, _made[letter] = _made[letter], _made[letter] + 1
-        handle = made(KINDS[letter], number)
+        while (handle := _next(letter)) in objects[letter]:
+            pass
         objects[letter][handle] = thing
     return handle
+
+
+def _next(letter: str) -> int:
+    return made(KINDS[letter], next(_numbers[letter]) % (1 << constants.HANDLE_BITS))
 
 
 def remove(letter: str, handle: int) -> None:
     """Let a handle stand for nothing."""
     with _lock:
         del objects[letter][handle]
-        _free[letter].append(handle & ((1 << constants.HANDLE_BITS) - 1))

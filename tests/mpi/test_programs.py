@@ -158,10 +158,20 @@ def test_freed_handles_are_refused(programs: Programs) -> None:
             freed.Barrier()
         except MPI.Exception as error:
             print(error.Get_error_class() == MPI.ERR_COMM)
+
+        info, group = MPI.Info.Create(), MPI.COMM_WORLD.Get_group()
+        kept = MPI.Info.fromhandle(MPI._handleof(info)), MPI.Group.fromhandle(MPI._handleof(group))
+        info.Free(), group.Free()
+        others = MPI.Info.Create(), MPI.COMM_WORLD.Get_group()
+        for it, number in zip(kept, (MPI.ERR_INFO, MPI.ERR_GROUP)):
+            try:
+                it.Dup() if it is kept[0] else it.Get_size()
+            except MPI.Exception as error:
+                print(error.Get_error_class() == number)
         """,
         ranks=1,
     )
-    assert ended.lines == ["True"], ended.errors
+    assert ended.lines == ["True"] * 3, ended.errors
 
 
 def test_long_names_are_cut(programs: Programs) -> None:
