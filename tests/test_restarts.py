@@ -33,6 +33,7 @@ ALONE = {
     "pscompy/plugins/tcp/dial.c": ("connect", "it goes on after EINTR"),
     "pscompy/plugins/tcp/send.c": ("send sendmsg", "the caller restarts both"),
     "pscompy/transport/kit/lock.h": ("syscall", "futexes, whose callers look again"),
+    "mpi/pscompy_mpi/src/environment.c": ("nanosleep", "in a loop"),
     "mpi/pscompy_mpi/src/message.c": ("send recv", "functions of this file, of messages of MPI"),
     "examples/transport_c/src/pscompy_stream/connect.c": ("connect", "of a Unix socket"),
 }
