@@ -70,7 +70,9 @@ def test_the_wait_for_a_rank_that_does_not_come_is_bounded(run, script, tmp_path
     def leaves(how, folder):
         with pscompy.World() as world:
             world.barrier()
+            Path(folder, f"passed {world.rank}").touch()
             if world.rank == 2:
+                expect_soon(lambda: all(Path(folder, f"passed {rank}").exists() for rank in (0, 1)))
                 world.close() if how == "close" else os._exit(0)
                 expect_soon(lambda: all(Path(folder, f"ended {rank}").exists() for rank in (0, 1)))
             print("end", flush=True)

@@ -120,6 +120,7 @@ def test_a_wrong_command_line(machine, arguments):
     code, said = machine.run(*arguments)
     assert code == 2
     assert said == (
-        "usage: ./run demo | ./run tests [PYTEST ARGUMENTS] | ./run bench [--help]"
+        "usage: ./run demo | ./run tests [PYTEST ARGUMENTS] | ./run mpi-tests [--help]"
+        " | ./run bench [--help]"
         " | ./run wheels [PYTHON...]\n"
     )
