@@ -28,7 +28,7 @@ from setuptools.command.editable_wheel import _StaticPth, editable_wheel
 from setuptools.errors import CompileError
 from setuptools.modified import newer_group
 
-# This folder is not on the path of an isolated build.
+# An isolated build has no path to this folder.
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "mpi")]
 
 CORE = Path("pscompy/core")

@@ -1,7 +1,7 @@
 /* MPICH's ABI, by which programs that were compiled for libmpi.so.12 call this
  * library: the types of arguments, and the numbers of handles and constants.
- * They are facts, found by printing them from mpi4py's build for this ABI and
- * from public documentation. No other file knows them.
+ * These numbers are facts, found by printing them from mpi4py's build for this
+ * ABI and from public documentation. No other file knows them.
  *
  * A handle is an int. Its two highest bits say how it came to be
  * (psc_mpi_origin_t), the next four bits are its kind (psc_mpi_kind_t), the
@@ -412,7 +412,7 @@ enum psc_mpi_error { PSC_MPI_ERRORS(X) };
 enum psc_mpi_error_constant {
     MPI_ERR_LASTCODE = 0x3fffffff,
     PSC_MPI_ERR_ADDED = 0x40000000,
-    /* What mpi4py takes for "this library has no such function". */
+    /* The code that mpi4py takes for "this library has no such function". */
     PSC_MPI_ABSENT = -1431655766
 };
 
@@ -441,7 +441,7 @@ typedef int MPI_Win_delete_attr_function(MPI_Win win, int keyval, void *value,
 typedef void MPI_Comm_errhandler_function(MPI_Comm *comm, int *code, ...);
 typedef void MPI_Win_errhandler_function(MPI_Win *win, int *code, ...);
 
-/* What programs that MPICH's mpicc compiled have for MPI_COMM_DUP_FN,
- * MPI_TYPE_DUP_FN and MPI_WIN_DUP_FN. */
+/* The function that programs compiled by MPICH's mpicc have for
+ * MPI_COMM_DUP_FN, MPI_TYPE_DUP_FN and MPI_WIN_DUP_FN. */
 __attribute__((visibility("default"))) MPI_Comm_copy_attr_function MPIR_Dup_fn;
 #define MPI_COMM_DUP_FN MPIR_Dup_fn

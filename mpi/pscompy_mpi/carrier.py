@@ -124,7 +124,7 @@ def convert(letter: str, value: Any, null: bool) -> Any:
 
 
 def results(wanted: tuple[str, ...], returned: Any) -> list[Any]:
-    """What a function has returned, as C takes it."""
+    """The results of a function, as C takes them."""
     values = returned if isinstance(returned, tuple) and len(wanted) > 1 else (returned,)
     # the last values may be missing
     return [number(letter, value) for letter, value in zip(wanted, values, strict=False)]

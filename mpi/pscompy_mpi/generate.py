@@ -279,7 +279,7 @@ def page(text: str) -> str:
 
 
 def listing() -> str:
-    """What there is and what there is not, as Markdown."""
+    """The functions that there are, and those that are lacking, as Markdown."""
     there = [it for it in ROWS if it.where in ("c", "python", "collective", "alias", "identity")]
     lacking = [it for it in ROWS if it.where in ("absent", "missing")]
     heads = ("| what | functions |\n|---|---|", "| what is lacking | functions |\n|---|---|")

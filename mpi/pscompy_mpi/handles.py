@@ -21,7 +21,7 @@ NULL = {
     "w": constants.WIN_NULL,
 }
 
-# What handles stand for, by the letter of their kind.
+# Objects by their handles, for each letter of a kind.
 objects: dict[str, dict[int, Any]] = {letter: {} for letter in NULL}
 
 _lock = threading.Lock()

@@ -25,7 +25,7 @@ def info_create_env(n: int, strings: int) -> Info:
 
 
 def get_hw_resource_info() -> Info:
-    """What comm_split_type knows of this process's machine: whether it runs in one such part."""
+    """The parts of a machine that comm_split_type knows, and whether this process runs in one."""
     return Info({"mpi_shared_memory": "true"})
 
 

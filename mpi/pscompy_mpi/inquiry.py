@@ -1,4 +1,4 @@
-"""Which MPI `import mpi4py` would get, and why: for `pscompy info`.
+"""The MPI that `import mpi4py` would get, and why: for `pscompy info`.
 
 Another process imports it, with the same variables, and MPI is not initialised there.
 """

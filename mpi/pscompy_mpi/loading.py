@@ -37,7 +37,7 @@ def load() -> None:
 
 
 def _version_in_process() -> str:
-    """What the MPI says that mpi4py would find in this process."""
+    """The version text of the MPI that mpi4py would find in this process."""
     text, n = ctypes.create_string_buffer(VERSION_ROOM), ctypes.c_int()
     ctypes.CDLL(None).MPI_Get_library_version(text, ctypes.byref(n))
     return text.value.decode(errors="replace")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 LIBRARY, HOST = "libmpi.so.12", "_host.so"
 
-# What a launcher sets for ranks that are no Python programs; src/interpreter.c reads both.
+# Variables that a launcher sets for ranks that are no Python programs; read by src/interpreter.c.
 PYTHON, LIBPYTHON = "PSCOMPY_MPI_PYTHON", "PSCOMPY_MPI_LIBPYTHON"
 
 

@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
     @property
     def symbols(self) -> list[str]:
-        """What the library exports."""
+        """The symbols that the library exports."""
         if self.where == "missing":
             return []
         ends = ("", "_c") if self.two else ("",)

@@ -18,7 +18,7 @@ from pscompy_mpi.topologies import coords
 
 
 class Contents(NamedTuple):
-    """What a type was constructed of."""
+    """The call that has constructed a type, and its arguments."""
 
     combiner: int
     integers: list[int]

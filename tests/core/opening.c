@@ -1,4 +1,4 @@
-/* What a program in C does with a connection besides messages: it opens the
+/* Uses of a connection in C besides messages: the program opens the
  * connection, and asks why that has failed. */
 #include "harness.h"
 #include "pscompy/core/conn.h"

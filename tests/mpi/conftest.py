@@ -1,4 +1,4 @@
-"""What the tests of mpi/ share."""
+"""Fixtures that the tests of mpi/ share."""
 
 from __future__ import annotations
 

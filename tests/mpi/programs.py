@@ -21,7 +21,7 @@ class Outcome(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """What the ranks have printed; their order is not defined."""
+        """The lines that the ranks have printed; their order is not defined."""
         return sorted(self.output.splitlines())
 
 

@@ -76,7 +76,7 @@ def defined(name: str, header: str) -> bool:
 
 
 def values(names: list[str], folder: Path) -> dict[str, int]:
-    """These expressions as C has them with the header."""
+    """The values of expressions as C has them with the header."""
     lines = [f'    printf("%u %s\\n", (unsigned)({it}), "{it}");' for it in names]
     source = folder / "values.c"
     head = f'#include <stdio.h>\n#include "{HEADER}"\nint main(void)\n{{'

@@ -6,7 +6,7 @@ import pytest
 
 from tests.mpi.programs import Programs
 
-# What ranks create of a communicator at once after two calls of Idup.
+# Calls that ranks make of a communicator at once after two of Idup.
 CREATE = {
     "window": """
 comm = world

@@ -30,7 +30,7 @@ def test_a_program_ends(programs: Programs, end: str) -> None:
 
 @pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_the_end_deletes_attributes(programs: Programs, end: str) -> None:
-    """Those of MPI_COMM_SELF, while MPI still works."""
+    """The attributes of MPI_COMM_SELF go while MPI still works."""
     ended = programs.run(
         f"""
         import mpi4py

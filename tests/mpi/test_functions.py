@@ -50,7 +50,7 @@ def exported() -> set[str]:
 
 
 def declined() -> set[str]:
-    """What mpi4py is to find missing."""
+    """The symbols that mpi4py is to find missing."""
     forms = [row for row in ROWS if row.where in ("absent", "missing")]
     return {f"MPI_{row.name}{end}" for row in forms for end in ("", "_c")}
 

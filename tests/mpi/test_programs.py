@@ -491,7 +491,7 @@ def test_runs_at_unequal_distances_are_sent(
 
 
 def test_the_library_names_no_symbol_of_python(programs: Programs) -> None:
-    """It can be linked to programs that are not Python."""
+    """Programs that are not Python can be linked to the library."""
     if shutil.which("nm") is None:
         pytest.skip("no nm: install binutils")
     command = ["nm", "-D", "--undefined-only", str(programs.library)]

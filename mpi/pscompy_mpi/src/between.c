@@ -2,9 +2,9 @@
  *
  * Each is one exchange of parts among the ranks of both groups, in which a rank
  * sends what each rank of the other group needs, and nothing to its own group.
- * What several ranks need is sent to each of them. The operands of a reduction
- * are combined where they arrive. So nothing goes in two steps, of which the
- * second would begin only when the program waits. */
+ * Data that several ranks need is sent to each of them. The operands of a
+ * reduction are combined where they arrive. So nothing goes in two steps, of
+ * which the second would begin only when the program waits. */
 #include "sides.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* What the generated functions call. generate.py makes functions.h and
+/* The functions that generated ones call. generate.py makes functions.h and
  * functions.c of the table in functions.py: a function that lives in Python
  * calls psc_mpi_python with its arguments, a collective calls
  * psc_mpi_collective, and the form with int of a function that is written by

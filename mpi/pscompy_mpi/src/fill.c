@@ -1,4 +1,4 @@
-/* Which of the core's collectives does a call of MPI's, and with which
+/* The collective of the core that does a call of MPI's, and with which
  * arguments.
  *
  * A reduction of elements with gaps goes by copies that have the gaps, too.
@@ -163,7 +163,7 @@ static int fill_recv(coll_t *coll, call_t *call, MPI_Count parts)
                               call->recv_type);
 }
 
-/* This rank's own part stands in the result already. */
+/* The part of this rank stands in the result already. */
 static void use_own_part(coll_t *coll, int rank, MPI_Count part)
 {
     coll->packs_in = true;

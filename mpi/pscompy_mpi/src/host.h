@@ -12,7 +12,7 @@
 /* the only symbol of the host */
 #define PSC_MPI_HOST_START "psc_mpi_host_start"
 
-/* What a communicator consists of, for psc_mpi_library_t.comm_create. */
+/* The parts of a communicator, for psc_mpi_library_t.comm_create. */
 typedef struct psc_mpi_comm_args {
     uint32_t context; /* of its messages */
     int rank, size; /* this process is `rank` of `size` */
@@ -35,7 +35,7 @@ typedef struct psc_mpi_commit_args {
     const int64_t *elements;
 } psc_mpi_commit_args_t;
 
-/* What the library does for Python's functions. A handle's members must not be
+/* Calls of the library for Python's functions. A handle's members must not be
  * used by another thread while comm_destroy runs. */
 typedef struct psc_mpi_library {
     const char *path; /* of its file */
@@ -67,7 +67,7 @@ typedef struct psc_mpi_library {
     void (*ended)(bool exits);
 } psc_mpi_library_t;
 
-/* What the host does for the library. */
+/* Calls of the host for the library. */
 typedef struct psc_mpi_host {
     const psc_api_t *api;
     psc_worker_t *worker;

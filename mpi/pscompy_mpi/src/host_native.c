@@ -1,5 +1,5 @@
-/* What Python's functions call of the library: the methods of the module that
- * pscompy_mpi.host.open_world gets. */
+/* The calls of Python's functions to the library: the methods of the module
+ * that pscompy_mpi.host.open_world gets. */
 #include "host_python.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What the files of the host share. They use Python's limited API, so that one
- * build serves all versions. */
+/* Declarations that the files of the host share. They use Python's limited API,
+ * so that one build serves all versions. */
 #pragma once
 
 #define Py_LIMITED_API 0x030A0000

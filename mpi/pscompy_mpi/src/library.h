@@ -1,4 +1,4 @@
-/* What the files of the library share: the state of MPI in this process,
+/* Declarations that the files share: the state of MPI in this process,
  * communicators, types, requests, and how a function returns an error. */
 #pragma once
 
@@ -287,7 +287,7 @@ typedef struct psc_mpi_function_of_op {
     MPI_User_function_c *wide; /* or NULL */
 } psc_mpi_function_of_op_t;
 
-/* What a function of the program needs besides the operands. */
+/* The arguments of a function of the program besides the operands. */
 typedef struct psc_mpi_combine {
     psc_mpi_function_of_op_t function;
     MPI_Datatype type;
@@ -395,7 +395,7 @@ void psc_mpi_status_of(MPI_Status *status, const psc_mpi_comm_t *comm,
 
 /* ---- messages (message.c) ---- */
 
-/* What starting a message returns besides MPI_SUCCESS and codes of errors: the
+/* A result of starting a message besides MPI_SUCCESS and codes of errors: the
  * peer is MPI_PROC_NULL. */
 #define PSC_MPI_NO_PEER (-1)
 

@@ -180,7 +180,7 @@ int psc_mpi_recv_report(const psc_mpi_comm_t *comm, int peer,
 
 /* ---- blocking ---- */
 
-/* What every function does first: find the communicator and the memory. */
+/* The first step of every function: find the communicator and the memory. */
 static int transfer_begin(const psc_mpi_transfer_t *it, psc_mpi_comm_t **comm_p,
                           psc_mpi_data_t *data)
 {

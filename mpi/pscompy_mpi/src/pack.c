@@ -7,7 +7,7 @@
 
 /* ---- as the machine has them ---- */
 
-/* What a call does first. Returns the code of an error. */
+/* The first step of a call. Returns the code of an error. */
 static int pack_begin(MPI_Comm handle, psc_mpi_comm_t **comm_p,
                       const psc_mpi_data_t *data, int code, MPI_Count position,
                       MPI_Count size)
