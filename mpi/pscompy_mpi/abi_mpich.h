@@ -1,7 +1,8 @@
 /* MPICH's ABI, by which programs that were compiled for libmpi.so.12 call this
  * library: the types of arguments, and the numbers of handles and constants.
  * These numbers are facts, found by printing them from mpi4py's build for this
- * ABI and from public documentation. No other file knows them.
+ * ABI and from public documentation. Other files take them from here; but
+ * types.py, src/types.c and src/operation.c know how those of types are made.
  *
  * A handle is an int. Its two highest bits say how it came to be
  * (psc_mpi_origin_t), the next four bits are its kind (psc_mpi_kind_t), the

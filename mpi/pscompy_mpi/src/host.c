@@ -14,6 +14,14 @@ static const psc_api_t *api;
 extern __attribute__((weak)) PyThreadState *_PyThreadState_UncheckedGet(void);
 extern __attribute__((weak)) PyThreadState *PyThreadState_GetUnchecked(void);
 
+/* A call of Python whose result nobody needs has ended. */
+static void leave_python(PyGILState_STATE state, PyObject *result)
+{
+    Py_XDECREF(result);
+    psc_mpi_error_clear();
+    PyGILState_Release(state);
+}
+
 /* ---- connections ---- */
 
 static psc_conn_t *host_connection(int rank)
@@ -33,9 +41,8 @@ static void host_comm_ended(uint32_t context)
 {
     PyGILState_STATE state = PyGILState_Ensure();
 
-    Py_XDECREF(PyObject_CallMethod(psc_mpi_module, "comm_ended", "I", context));
-    psc_mpi_error_clear();
-    PyGILState_Release(state);
+    leave_python(
+        state, PyObject_CallMethod(psc_mpi_module, "comm_ended", "I", context));
 }
 
 /* ---- the GIL ---- */
@@ -77,9 +84,7 @@ static void host_drain(void)
 {
     PyGILState_STATE state = PyGILState_Ensure();
 
-    Py_XDECREF(PyObject_CallMethod(psc_mpi_module, "drain", NULL));
-    PyErr_Clear();
-    PyGILState_Release(state);
+    leave_python(state, PyObject_CallMethod(psc_mpi_module, "drain", NULL));
 }
 
 static void host_call_free(psc_request_t *core)
@@ -107,9 +112,8 @@ static void host_abort(int code)
 {
     PyGILState_STATE state = PyGILState_Ensure();
 
-    Py_XDECREF(PyObject_CallMethod(psc_mpi_module, "abort", "i", code));
-    psc_mpi_error_clear();
-    PyGILState_Release(state);
+    leave_python(state,
+                 PyObject_CallMethod(psc_mpi_module, "abort", "i", code));
 }
 
 /* Open the World, and fill in what Python knows. */
